@@ -1,0 +1,98 @@
+"""Every error that a user may see: what happened, to which value, what to do next, and its exit code."""
+
+from __future__ import annotations
+
+OK = 0
+INTERRUPTED = 130
+OWN_FAILURE = 125
+"""Exit code of ``exec``, ``run`` and ``submit --wait`` when envbuild itself failed, not the command."""
+
+
+class EnvbuildError(Exception):
+    """Root of all errors that are told to the user without a traceback.
+
+    ``where`` names the value at fault (file, line, key); ``hint`` is the next step, one line or several.
+    """
+
+    code = 7
+
+    def __init__(self, what: str, *, where: str | None = None, hint: str | None = None) -> None:
+        super().__init__(what)
+        self.what = what
+        self.where = where
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.what}" if self.where else self.what
+
+
+class CheckFailedError(EnvbuildError):
+    """A check or a verification failed."""
+
+    code = 1
+
+
+class UsageError(EnvbuildError):
+    """The command line, a recipe, a settings file or a site file is wrong."""
+
+    code = 2
+
+
+class NoSolutionError(EnvbuildError):
+    """The direct requirements have no solution on this base."""
+
+    code = 3
+
+
+class StaleLockError(EnvbuildError):
+    """The lock was made from another recipe than the one at hand."""
+
+    code = 4
+
+
+class NetworkError(EnvbuildError):
+    """An index or mirror did not answer, or an artifact is gone."""
+
+    code = 5
+
+
+class IntegrityError(EnvbuildError):
+    """A hash, digest or signature does not match."""
+
+    code = 6
+
+
+class HostError(EnvbuildError):
+    """The machine lacks something: a tool, a permission, a kernel feature."""
+
+    code = 7
+
+
+class ToolFailedError(HostError):
+    """A tool ended with an error; carries its command, exit code and last lines.
+
+    ``stdout`` and ``stderr`` are what the runner kept of the two streams (text, each at most its capture limit).
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        argv: tuple[str, ...] = (),
+        exit_code: int = 1,
+        stdout: str = "",
+        stderr: str = "",
+        where: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(what, where=where, hint=hint)
+        self.argv = argv
+        self.exit_code = exit_code
+        self.stdout = stdout
+        self.stderr = stderr
+
+
+class SpaceError(EnvbuildError):
+    """A file system is full, or will be."""
+
+    code = 8

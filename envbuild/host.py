@@ -1,0 +1,168 @@
+"""Facts about this machine: who runs, with which rights, on which file systems, with which GPU driver."""
+
+from __future__ import annotations
+
+import os
+import platform
+import pwd
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from envbuild.errors import HostError
+from envbuild.run import Command, Runner
+
+CAP_SYS_RESOURCE = 24
+"""Bit of CAP_SYS_RESOURCE in a capability mask (linux/capability.h)."""
+SLOW_FILE_SYSTEMS = frozenset({"nfs", "nfs4", "lustre", "gpfs", "beegfs", "fuse.glusterfs", "cifs", "afs", "ceph"})
+"""Network file systems: slow for many small files, and often without the extended attributes that a build needs."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Host:
+    """What this machine offers to the user who runs.
+
+    ``missing_capabilities`` are the bits the kernel knows but this process lacks (all of them for an ordinary user);
+    ``subuid`` and ``subgid`` are the first and the count of the user's own ranges, None without a line;
+    ``user_namespace_limit`` is None where the kernel has no such file; ``driver`` is the NVIDIA driver's version.
+    """
+
+    uid: int
+    user: str
+    architecture: str
+    missing_capabilities: frozenset[int]
+    subuid: tuple[int, int] | None
+    subgid: tuple[int, int] | None
+    user_namespace_limit: int | None
+    fuse: bool
+    driver: str | None
+
+    @property
+    def crippled_root(self) -> bool:
+        """Tell whether this is root without the full capability set, whom Apptainer refuses outside a namespace."""
+        return self.uid == 0 and bool(self.missing_capabilities)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Space:
+    """The file system below a folder: free bytes and inodes for this user (None: it counts no inodes), and its kind."""
+
+    folder: Path
+    free: int
+    free_inodes: int | None
+    kind: str
+
+    @property
+    def slow(self) -> bool:
+        """Tell whether this is a network file system."""
+        return self.kind in SLOW_FILE_SYSTEMS
+
+
+def read_host(*, root: Path = Path("/"), uid: int | None = None, user: str | None = None) -> Host:
+    """Read the facts below ``root`` (tests pass a made-up one); starts no process and never fails."""
+    number = os.geteuid() if uid is None else uid
+    name = user or _user_name(number)
+    return Host(
+        uid=number,
+        user=name,
+        architecture=platform.machine(),
+        missing_capabilities=_missing_capabilities(root),
+        subuid=_id_range(root / "etc/subuid", name, number),
+        subgid=_id_range(root / "etc/subgid", name, number),
+        user_namespace_limit=_number(root / "proc/sys/user/max_user_namespaces"),
+        fuse=_opens(root / "dev/fuse"),
+        driver=read_driver(root),
+    )
+
+
+def read_driver(root: Path = Path("/")) -> str | None:
+    """Return the version of the loaded NVIDIA driver, None without driver or without its control device."""
+    if not (root / "dev/nvidiactl").exists():
+        return None
+    # "… NVIDIA UNIX x86_64 Kernel Module  535.129.03 …"; open modules: "… Open Kernel Module for x86_64  …"
+    found = re.search(r"Module\b.*?\s(\d+(?:\.\d+)+)\s", _text(root / "proc/driver/nvidia/version"))
+    return found[1] if found else None
+
+
+def user_namespaces_work(runner: Runner) -> bool | None:
+    """Tell whether this user can make a user namespace, by making one that ends at once; None without unshare(1)."""
+    try:
+        return runner(Command(argv=("unshare", "-U", "true"), timeout=5), check=False).code == 0
+    except HostError:
+        return None
+
+
+def read_space(
+    folder: Path,
+    *,
+    mounts: Path = Path("/proc/mounts"),
+    statvfs: Callable[[Path], os.statvfs_result] = os.statvfs,
+) -> Space:
+    """Read free space and kind of the file system that holds a folder, or would once the folder is made."""
+    place = folder.absolute()
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    place = place.resolve()
+    stat = statvfs(place)
+    return Space(
+        folder=folder,
+        free=stat.f_bavail * stat.f_frsize,
+        free_inodes=stat.f_favail if stat.f_files else None,
+        kind=_file_system(place, _text(mounts)),
+    )
+
+
+def _file_system(place: Path, mounts: str) -> str:
+    """Return the type of the deepest mount above a place; of two at the same point, the later covers the earlier."""
+    kind, depth = "unknown", -1
+    for line in mounts.splitlines():
+        fields = line.split()
+        if len(fields) < 3:
+            continue
+        # the kernel writes blank, tab, newline and backslash as octal
+        point = Path(re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), fields[1]))
+        if place.is_relative_to(point) and len(point.parts) >= depth:
+            kind, depth = fields[2], len(point.parts)
+    return kind
+
+
+def _missing_capabilities(root: Path) -> frozenset[int]:
+    found = re.search(r"^CapEff:\s*([0-9a-f]+)$", _text(root / "proc/self/status"), re.MULTILINE)
+    last = _number(root / "proc/sys/kernel/cap_last_cap")
+    if found is None or last is None:
+        return frozenset()
+    mask = int(found[1], 16)
+    return frozenset(bit for bit in range(last + 1) if not mask >> bit & 1)
+
+
+def _id_range(path: Path, user: str, uid: int) -> tuple[int, int] | None:
+    for line in _text(path).splitlines():
+        name, _, numbers = line.strip().partition(":")
+        first, _, count = numbers.partition(":")
+        if name in (user, str(uid)) and first.isdecimal() and count.isdecimal() and int(count) > 0:
+            return int(first), int(count)
+    return None
+
+
+def _user_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:  # an account of the site's directory that this node does not know
+        return str(uid)
+
+
+def _opens(device: Path) -> bool:
+    return os.access(device, os.R_OK | os.W_OK)
+
+
+def _number(path: Path) -> int | None:
+    text = _text(path).strip()
+    return int(text) if text.isdecimal() else None
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

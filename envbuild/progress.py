@@ -1,0 +1,68 @@
+"""What a stage may tell the person who waits; the command line decides how it looks."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+
+class Transfer(Protocol):
+    """One running download of known size."""
+
+    def advance(self, count: int) -> None:
+        """Count bytes that arrived (negative: bytes that have to be fetched again)."""
+        ...  # pragma: no cover
+
+    def finish_file(self, name: str) -> None:
+        """Tell that one file is whole and verified."""
+        ...  # pragma: no cover
+
+
+class Reporter(Protocol):
+    """Where stages say what they do; every method may be called from any thread."""
+
+    def say(self, text: str) -> None:
+        """Show one line."""
+        ...  # pragma: no cover
+
+    def detail(self, text: str) -> None:
+        """Show one line only to those who asked for more (-v)."""
+        ...  # pragma: no cover
+
+    def stage(self, title: str) -> AbstractContextManager[None]:
+        """Show that a stage runs and, at its end, how long it took."""
+        ...  # pragma: no cover
+
+    def transfer(self, title: str, *, files: int, size: int) -> AbstractContextManager[Transfer]:
+        """Show a download of ``files`` files and ``size`` bytes with its rate."""
+        ...  # pragma: no cover
+
+
+class _SilentTransfer:
+    def advance(self, count: int) -> None:
+        pass
+
+    def finish_file(self, name: str) -> None:
+        pass
+
+
+class Silent:
+    """A reporter that shows nothing: for libraries, ``--quiet`` and tests."""
+
+    def say(self, text: str) -> None:
+        """Show nothing."""
+
+    def detail(self, text: str) -> None:
+        """Show nothing."""
+
+    @contextlib.contextmanager
+    def stage(self, title: str) -> Iterator[None]:  # noqa: ARG002
+        """Show nothing."""
+        yield
+
+    @contextlib.contextmanager
+    def transfer(self, title: str, *, files: int, size: int) -> Iterator[Transfer]:  # noqa: ARG002
+        """Show nothing."""
+        yield _SilentTransfer()

@@ -1,0 +1,275 @@
+"""The one door to other processes: argument lists, both pipes drained, time limits, errors that carry the evidence."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import shlex
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, NoReturn, Protocol
+
+from envbuild.errors import HostError, ToolFailedError
+
+CAPTURE_LIMIT = 8 * 1024 * 1024
+"""Bytes kept of each stream; a child that prints more is drained but only its last part is kept."""
+GRACE_SECONDS = 10.0
+"""How long a child may take to clean up after an interrupt before it is killed."""
+CHUNK = 65536
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Command:
+    """One process to start.
+
+    ``env`` is the child's whole environment (None: the parent's); ``timeout`` is in seconds; ``log`` is a file that
+    both streams are appended to while they come; ``on_line`` is called with every complete line of either stream.
+    """
+
+    argv: tuple[str, ...]
+    cwd: Path | None = None
+    env: Mapping[str, str] | None = None
+    stdin: str | None = None
+    timeout: float | None = None
+    log: Path | None = None
+    on_line: Callable[[str], None] | None = None
+
+    def __str__(self) -> str:
+        return shlex.join(self.argv)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Result:
+    """What a process left behind; ``seconds`` is wall time, ``timed_out`` tells that the time limit ended it."""
+
+    argv: tuple[str, ...]
+    code: int
+    stdout: str
+    stderr: str
+    seconds: float
+    timed_out: bool = False
+
+    def last_lines(self, count: int = 12) -> str:
+        """Return the last lines of stderr, or of stdout where stderr is empty."""
+        text = self.stderr.strip() or self.stdout.strip()
+        return "\n".join(text.splitlines()[-count:])
+
+
+class Runner(Protocol):
+    """Anything that can carry out a command; tests pass their own."""
+
+    def __call__(self, command: Command, *, check: bool = True) -> Result:
+        """Run the command; with ``check`` a non-zero exit raises ToolFailedError."""
+        ...  # pragma: no cover
+
+
+class _Stream:
+    """Keep the last CAPTURE_LIMIT bytes of one stream and hand on its complete lines."""
+
+    def __init__(self, log: IO[bytes] | None, on_line: Callable[[str], None] | None) -> None:
+        self.kept = bytearray()
+        self.partial = b""
+        self.log = log
+        self.on_line = on_line
+
+    def feed(self, chunk: bytes) -> None:
+        self.kept += chunk
+        if len(self.kept) > 2 * CAPTURE_LIMIT:
+            del self.kept[:-CAPTURE_LIMIT]
+        if self.log is not None:
+            self.log.write(chunk)
+            self.log.flush()
+        if self.on_line is not None:
+            *lines, self.partial = (self.partial + chunk).split(b"\n")
+            self.partial = self.partial[-CHUNK:]
+            for line in lines:
+                self._tell(line)
+
+    def finish(self) -> None:
+        """Hand on a last line that has no newline."""
+        if self.partial:
+            self._tell(self.partial)
+            self.partial = b""
+
+    def _tell(self, line: bytes) -> None:
+        if self.on_line is not None:
+            self.on_line(line.decode("utf-8", "replace").rstrip("\r"))
+
+    def text(self) -> str:
+        return bytes(self.kept[-CAPTURE_LIMIT:]).decode("utf-8", "replace")
+
+
+def _stop(process: subprocess.Popen[bytes], *, first: int) -> None:
+    """End the child's whole group: first signal, then TERM, then KILL, with a grace period between."""
+    for number, patience in ((first, GRACE_SECONDS), (signal.SIGTERM, GRACE_SECONDS / 2), (signal.SIGKILL, 5.0)):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, number)
+        try:
+            process.wait(timeout=patience)
+        except (subprocess.TimeoutExpired, KeyboardInterrupt):
+            continue  # a second Ctrl-C asks for more haste, not for a child that lives on by itself
+        # grandchildren may outlive their leader; the group is ours, so nothing else can be hit
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        return
+
+
+def _drain(process: subprocess.Popen[bytes], out: _Stream, err: _Stream, stdin: bytes, deadline: float | None) -> bool:
+    """Move bytes until both streams are closed; return False when the deadline passed first."""
+    assert process.stdout is not None  # noqa: S101
+    assert process.stderr is not None  # noqa: S101
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ, out)
+        selector.register(process.stderr, selectors.EVENT_READ, err)
+        if process.stdin is not None:
+            selector.register(process.stdin, selectors.EVENT_WRITE, None)
+        offset = 0
+        while selector.get_map():
+            if deadline is not None and time.monotonic() > deadline:
+                return False
+            for key, _ in selector.select(timeout=0.5):
+                if key.data is None:
+                    try:
+                        offset += os.write(key.fd, stdin[offset : offset + CHUNK])
+                    except BrokenPipeError:
+                        offset = len(stdin)
+                    if offset >= len(stdin):
+                        selector.unregister(key.fileobj)
+                        key.fileobj.close()  # type: ignore[union-attr]
+                    continue
+                chunk = os.read(key.fd, CHUNK)
+                if chunk:
+                    key.data.feed(chunk)
+                else:
+                    selector.unregister(key.fileobj)
+            if selector.get_map() and process.poll() is not None and not selector.select(timeout=0.2):
+                break  # a daemon holds the pipes open: the child itself has ended
+    return True
+
+
+class LocalRunner:
+    """Run commands on this machine; each child leads its own process group, so that it can be ended whole."""
+
+    def __call__(self, command: Command, *, check: bool = True) -> Result:
+        """Run one command to its end.
+
+        Raises HostError when the program is missing, ToolFailedError on a non-zero exit (with ``check``) or when
+        the time limit ended it; KeyboardInterrupt passes through after the child has been ended.
+        """
+        started = time.monotonic()
+        with contextlib.ExitStack() as stack:
+            log = stack.enter_context(command.log.open("ab")) if command.log else None
+            try:
+                process = subprocess.Popen(
+                    command.argv,
+                    cwd=command.cwd,
+                    env=None if command.env is None else dict(command.env),
+                    stdin=subprocess.DEVNULL if command.stdin is None else subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise _not_started(command, error) from error
+            out, err = _Stream(log, command.on_line), _Stream(log, command.on_line)
+            deadline = None if command.timeout is None else started + command.timeout
+            try:
+                in_time = _drain(process, out, err, (command.stdin or "").encode(), deadline)
+                if in_time:
+                    process.wait()
+                else:
+                    _stop(process, first=signal.SIGTERM)
+            except BaseException:
+                _stop(process, first=signal.SIGINT)
+                raise
+            finally:
+                for pipe in (process.stdout, process.stderr, process.stdin):
+                    if pipe is not None:
+                        with contextlib.suppress(OSError):
+                            pipe.close()
+        out.finish()
+        err.finish()
+        result = Result(
+            argv=command.argv,
+            code=process.returncode if process.returncode is not None else -1,
+            stdout=out.text(),
+            stderr=err.text(),
+            seconds=time.monotonic() - started,
+            timed_out=not in_time,
+        )
+        if check and (result.code != 0 or result.timed_out):
+            raise failure(result, timeout=command.timeout)
+        return result
+
+
+def _not_started(command: Command, error: OSError) -> HostError:
+    """Tell why a process could not be started: the folder, the program, or what the system said."""
+    program = command.argv[0]
+    if command.cwd is not None and not command.cwd.is_dir():
+        return HostError(f"the folder to run {program} in does not exist", where=str(command.cwd))
+    if isinstance(error, FileNotFoundError):
+        return HostError(f"{program} was not found", hint="run: envbuild doctor")
+    return HostError(f"{program} could not be started: {error.strerror}")
+
+
+def failure(result: Result, *, timeout: float | None = None) -> ToolFailedError:
+    """Turn the result of a failed command into the error that tells it."""
+    name = Path(result.argv[0]).name
+    if result.timed_out:
+        what = f"{name} was ended after {timeout:.0f} s without finishing" if timeout else f"{name} was ended"
+    elif result.code < 0:
+        what = f"{name} was killed by signal {-result.code}"
+    else:
+        what = f"{name} failed with exit code {result.code}"
+    lines = result.last_lines()
+    return ToolFailedError(
+        f"{what}\n{lines}" if lines else what,
+        argv=result.argv,
+        exit_code=result.code,
+        stdout=result.stdout,
+        stderr=result.stderr,
+    )
+
+
+def beside(argv: tuple[str, ...], env: Mapping[str, str], tick: Callable[[int], object], *, every: float) -> int:
+    """Run a command with our own terminal, calling ``tick(pid)`` every so many seconds; return its exit code.
+
+    Death by a signal is 128 + its number, as shells tell it.  Raises HostError when the program is missing;
+    KeyboardInterrupt passes through after the child has had its time to clean up.
+    """
+    try:
+        process = subprocess.Popen(argv, env=dict(env))
+    except OSError as error:
+        raise _not_started(Command(argv=argv), error) from error
+    try:
+        while (code := _ended(process, every)) is None:
+            tick(process.pid)
+    except BaseException:
+        # a Ctrl-C of the terminal has reached the child too: it gets its time before it is told again
+        for number, patience in ((None, GRACE_SECONDS), (signal.SIGTERM, GRACE_SECONDS), (signal.SIGKILL, 5.0)):
+            with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
+                if number is not None:
+                    process.send_signal(number)
+                process.wait(timeout=patience)
+                break
+        raise
+    return code if code >= 0 else 128 - code
+
+
+def _ended(process: subprocess.Popen[bytes], patience: float) -> int | None:
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        return process.wait(timeout=patience)
+    return None
+
+
+def hand_over(argv: tuple[str, ...], env: Mapping[str, str]) -> NoReturn:
+    """Replace this process by the command: its exit code, signals and terminal become the user's."""
+    try:
+        os.execvpe(argv[0], argv, dict(env))  # noqa: S606
+    except FileNotFoundError as error:
+        raise HostError(f"{argv[0]} was not found", hint="run: envbuild doctor") from error

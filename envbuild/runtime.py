@@ -1,0 +1,336 @@
+"""The container runtime of this machine: found, measured, and the commands that it takes."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from envbuild.errors import EnvbuildError, HostError, SpaceError, ToolFailedError, UsageError
+from envbuild.host import Host, read_host
+from envbuild.run import Command, Result, Runner, failure
+from envbuild.settings import Settings
+
+MINIMUM = {"apptainer": (1, 1), "singularity": (3, 10)}
+"""Oldest versions that take a value of the environment as it is; earlier ones let a shell evaluate it (--no-eval)."""
+SEALED = ("--cleanenv", "--containall", "--no-home")
+HOME = "/tmp"  # noqa: S108  (inside the container, where it is an empty tmpfs of its own)
+"""HOME in a sealed container: the one folder that is writable in every image and holds nothing of the user's."""
+KEPT = ("CACHEDIR", "TMPDIR", "CONFIGDIR", "KEYSDIR", "DISABLE_CACHE", "DOCKER_USERNAME", "DOCKER_PASSWORD")
+"""Settings of the runtime that are the user's to make; all others (BIND, NV, HOME, …) would change what runs."""
+
+Bind = tuple[Path, str, bool]
+"""Source on this machine, absolute target in the container, whether it may be written."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Runtime:
+    """An Apptainer or Singularity and how it has to be called here; its methods build commands and start nothing.
+
+    ``flags`` are what every ``exec`` needs on this host; ``environment`` is that of its processes.
+    """
+
+    program: Path
+    name: str
+    version: tuple[int, ...]
+    flags: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def version_text(self) -> str:
+        """Return the version as people write it."""
+        return ".".join(map(str, self.version))
+
+    def exec_command(
+        self,
+        image: Path,
+        argv: tuple[str, ...],
+        *,
+        sealed: bool = True,
+        binds: Sequence[Bind] = (),
+        env: Mapping[str, str] | None = None,
+        gpu: bool = False,
+        stdin: str | None = None,
+        timeout: float | None = None,
+        cwd: str | None = None,
+        verb: str = "exec",
+    ) -> Command:
+        """Build the command that runs ``argv`` in an image.
+
+        Sealed: nothing of the caller's environment, home, processes or temporary files; HOME is /tmp, an own tmpfs
+        (of half the memory; 64 MB under a setuid installation: bind a folder to /tmp where a program writes more).
+        ``cwd`` is a path in the container (sealed and None: /tmp). ``verb`` may be "shell" with an empty ``argv``.
+        Raises UsageError for a bind that the runtime cannot express.
+        """
+        line = [str(self.program), "--quiet", verb, *self.flags]
+        if sealed:
+            line += [*SEALED, "--home", HOME]
+        if cwd or sealed:
+            line += ["--pwd", cwd or HOME]
+        if gpu:
+            line.append("--nv")
+        for bind in binds:
+            line += bind_flags(bind)
+        return Command(
+            argv=(*line, str(image), *argv),
+            env=self._child_environment(inside=env or {}),
+            stdin=stdin,
+            timeout=timeout,
+        )
+
+    def build_command(
+        self,
+        target: Path,
+        definition: Path,
+        *,
+        tmpdir: Path,
+        fakeroot: bool = True,
+        binds: Sequence[Bind] = (),
+        packer_arguments: str | None = None,
+        env: Mapping[str, str] | None = None,
+        log: Path | None = None,
+        timeout: float | None = None,
+        sandbox: bool = False,
+        test: bool = True,
+    ) -> Command:
+        """Build the command that makes an image (or, with ``sandbox``, a folder) from a definition.
+
+        ``env`` is seen by %setup, not by %post; ``packer_arguments`` go to mksquashfs; an existing target is replaced;
+        without ``test`` the definition's %test does not run.
+        %post has a /tmp and /var/tmp of the image's own: Apptainer would bind the host's, and recipes love to empty it.
+        """
+        line = [str(self.program), "build", "--force"]
+        if fakeroot:
+            line.append("--fakeroot")
+        if sandbox:
+            line.append("--sandbox")
+        if not test:
+            line.append("--notest")
+        if packer_arguments:
+            line += ["--mksquashfs-args", packer_arguments]
+        for bind in binds:
+            line += bind_flags(bind)
+        return Command(
+            argv=(*line, str(target), str(definition)),
+            env={**self._child_environment(tmpdir=tmpdir), f"{self.name.upper()}_NO_MOUNT": "tmp", **(env or {})},
+            log=log,
+            timeout=timeout,
+        )
+
+    def _child_environment(
+        self, *, inside: Mapping[str, str] | None = None, tmpdir: Path | None = None
+    ) -> dict[str, str]:
+        prefix = self.name.upper()
+        env = dict(self.environment)
+        # in the environment, not in --env: that splits at commas and shows secrets to everybody who lists processes
+        env.update({f"{prefix}ENV_{key}": value for key, value in (inside or {}).items()})
+        env[f"{prefix}_NO_EVAL"] = "1"
+        if tmpdir is not None:
+            env["TMPDIR"] = env[f"{prefix}_TMPDIR"] = str(tmpdir)
+        return env
+
+
+def bind_flags(bind: Bind) -> tuple[str, str]:
+    """Write one bind as the runtime wants it: --bind, or --mount (a CSV line) where a path has a special character.
+
+    Raises UsageError for a path with a newline and for a target that is not absolute.
+    """
+    source, target, writable = bind
+    for text in (str(source), target):
+        if "\n" in text:
+            raise UsageError("a bound path cannot contain a newline", where=repr(text))
+    if not target.startswith("/"):
+        raise UsageError("the path in the container must be absolute", where=target)
+    if not re.search(r"[,:\"\\]", f"{source}{target}"):
+        return "--bind", f"{source}:{target}:{'rw' if writable else 'ro'}"
+    fields = ["type=bind", f"source={source}", f"destination={target}", *([] if writable else ["ro"])]
+    return "--mount", ",".join('"' + text.replace('"', '""') + '"' for text in fields)
+
+
+def find_runtime(settings: Settings, runner: Runner, host: Host | None = None) -> Runtime:
+    """Find the runtime: the configured program, else apptainer, else singularity on PATH.
+
+    Raises HostError when there is none, when it does not start, and when it is older than MINIMUM.
+    """
+    program = _find_program(settings)
+    environment = _clean(settings.environment)
+    answer = runner(Command(argv=(str(program), "--version"), env=environment, timeout=30), check=False)
+    name, version = parse_version(answer.stdout, where=str(program), failed=answer.code != 0, stderr=answer.stderr)
+    if version < MINIMUM[name]:
+        least = ".".join(map(str, MINIMUM[name]))
+        raise HostError(
+            f"{name} {'.'.join(map(str, version))} is too old: {least} or newer is needed",
+            where=str(program),
+            hint="look for a newer one (module avail apptainer), or name it: ENVBUILD_RUNTIME=/path/to/apptainer",
+        )
+    return Runtime(
+        program=program,
+        name=name,
+        version=version,
+        flags=_flags(program, name, environment, host or read_host(), runner),
+        environment=environment,
+    )
+
+
+def parse_version(text: str, *, where: str, failed: bool = False, stderr: str = "") -> tuple[str, tuple[int, ...]]:
+    """Read "apptainer version 1.4.5-1.el9" or "singularity-ce version 4.1.0"; raises HostError for anything else."""
+    found = re.search(r"\b(apptainer|singularity)(?:-ce|-pro)? version (\d+(?:\.\d+)*)", text)
+    if failed or found is None:
+        said = (stderr or text).strip() or "nothing"
+        raise HostError(f"this is no working Apptainer or Singularity; --version said: {said}", where=where)
+    return found[1], tuple(map(int, found[2].split(".")))
+
+
+def _find_program(settings: Settings) -> Path:
+    path = settings.environment.get("PATH")
+    for name in (settings.runtime,) if settings.runtime else ("apptainer", "singularity"):
+        found = shutil.which(name, path=path)
+        if found:
+            return Path(found)
+    if settings.runtime:
+        source = settings.origin.get("runtime")
+        raise HostError("the configured container runtime was not found", where=f"{source}: {settings.runtime}")
+    raise HostError(
+        "neither apptainer nor singularity was found on PATH",
+        hint="on a cluster: module load apptainer (or singularity), or ask its staff\n"
+        "on Debian 12, as root: bash scripts/setup-debian.sh (in envbuild's sources)",
+    )
+
+
+def _flags(program: Path, name: str, env: Mapping[str, str], host: Host, runner: Runner) -> tuple[str, ...]:
+    """Return what makes ``exec`` work on this host.
+
+    Root that lacks a capability must take the way of ordinary users; and where one of those cannot open /dev/fuse,
+    an Apptainer that is not setuid has to unpack the image (Singularity does so by itself).
+    """
+    if host.crippled_root:
+        return ("--userns",)
+    if host.uid != 0 and not host.fuse and name == "apptainer":
+        built = runner(Command(argv=(str(program), "buildcfg"), env=env, timeout=30), check=False).stdout
+        if "SUID_INSTALL=1" not in built:
+            return ("--unsquash",)
+    return ()
+
+
+def _clean(environment: Mapping[str, str]) -> dict[str, str]:
+    """Leave out the caller's settings of the runtime, but for those in KEPT."""
+    found = ((key, re.fullmatch(r"(?:APPTAINER|SINGULARITY)(?:ENV)?_(.*)", key)) for key in environment)
+    return {key: environment[key] for key, match in found if match is None or (match[1] in KEPT and "ENV_" not in key)}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KnownFailure:
+    """A text of the runtime, what it means and what to do about it."""
+
+    pattern: str
+    what: str
+    hint: str
+    error: type[EnvbuildError] = HostError
+
+
+KNOWN_FAILURES = (
+    KnownFailure(
+        pattern=r"Requesting capability set",
+        what="root here lacks capabilities that the container runtime asks for",
+        hint="run as an ordinary user, or in a namespace of its own: apptainer exec --userns …",
+    ),
+    KnownFailure(
+        pattern=r"maximum number of user namespaces exceeded|user\.max_user_namespaces",
+        what="user namespaces are switched off or used up on this machine",
+        hint="ask its administrator for user.max_user_namespaces > 0 (or the package apptainer-suid);\n"
+        "meanwhile build on another machine and copy the .sif: envbuild def writes what it needs",
+    ),
+    KnownFailure(
+        pattern=r"requires either a suid installation or unprivileged user namespaces|no user namespace available|"
+        r"used without sandbox image or user namespaces",
+        what="images cannot be built here: no user namespaces and no setuid installation",
+        hint="build on another machine (envbuild def writes the definition) and copy the .sif here",
+    ),
+    KnownFailure(
+        pattern=r"failed to open /dev/fuse|fuse: device not found|fuse: mount failed",
+        what="/dev/fuse cannot be used, so the image cannot be mounted",
+        hint="root can mend it: modprobe fuse; chmod 666 /dev/fuse\nwithout root: apptainer exec --unsquash …",
+    ),
+    KnownFailure(
+        pattern=r"buildx component is missing",
+        what="this docker cannot build: it has no BuildKit",
+        hint="install its plugin buildx (package docker-buildx or docker-buildx-plugin), or podman;\n"
+        "or build without an engine: envbuild make --mode fakeroot",
+    ),
+    KnownFailure(
+        pattern=r"Cannot connect to the Docker daemon|permission denied while trying to connect to the Docker daemon",
+        what="no Docker engine answers",
+        hint="start one (systemctl start docker), or name it: DOCKER_HOST=unix:///path/docker.sock;\n"
+        "or build without an engine: envbuild make --mode fakeroot",
+    ),
+    KnownFailure(
+        pattern=r"[Nn]o space left on device|[Dd]isk quota exceeded",
+        what="a file system is full",
+        hint="free some space, or point TMPDIR and ENVBUILD_STORE at a larger disk (envbuild doctor shows both)",
+        error=SpaceError,
+    ),
+    KnownFailure(
+        pattern=r"destination (?P<value>\S+) doesn't exist in container",
+        what="the image has no {value} to bind to",
+        hint="bind to a folder that every Debian and Ubuntu image has: /mnt",
+    ),
+    KnownFailure(
+        pattern=r"mount source (?P<value>.+?) doesn't exist",
+        what="{value} is to be bound but does not exist",
+        hint="check the path",
+        error=UsageError,
+    ),
+    KnownFailure(
+        pattern=r"newuidmap|newgidmap|not found in /etc/sub[ug]id|no mapping entry found in /etc/sub[ug]id|"
+        r"sub[ug]id.*(?:invalid|overlap)",
+        what="the user's lines in /etc/subuid and /etc/subgid, or the programs that use them, do not work",
+        hint="root can mend it: apt-get install uidmap; usermod --add-subuids 100000-165535 --add-subgids "
+        "100000-165535 USER",
+    ),
+    KnownFailure(
+        pattern=r"fakeroot: error while starting the `faked' daemon|GLIBC_\S+' not found.*fakeroot",
+        what="the host's fakeroot does not run in this image (another C library)",
+        hint="root can add a line for the user to /etc/subuid and /etc/subgid, then fakeroot is not needed",
+    ),
+    KnownFailure(
+        pattern=r"could not open image (?P<value>.+?): failed to retrieve path",
+        what="there is no image {value}",
+        hint="check the path, or build it: envbuild make",
+        error=UsageError,
+    ),
+    KnownFailure(
+        pattern=r"image format not recognized|trying to read the squashfs image|"
+        r"while checking container encryption: could not open image",
+        what="the image is damaged, or no image at all",
+        hint="copy or build it again",
+    ),
+    KnownFailure(
+        pattern=r'"(?P<value>[^"]+)": executable file not found',
+        what="the image has no program {value}",
+        hint="check the spelling; what the image runs is looked up on its own PATH",
+        error=UsageError,
+    ),
+)
+
+
+def explain_failure(result: Result) -> EnvbuildError:
+    """Turn a failed run of the runtime into the error that says what to do; unknown texts keep their last lines."""
+    text = re.sub(r"\x1b\[[0-9;]*m", "", f"{result.stderr}\n{result.stdout}")
+    for known in KNOWN_FAILURES:
+        found = re.search(known.pattern, text)
+        if found is None:
+            continue
+        what = known.what.format(**found.groupdict())
+        if issubclass(known.error, HostError):
+            return ToolFailedError(
+                what,
+                argv=result.argv,
+                exit_code=result.code,
+                stdout=result.stdout,
+                stderr=result.stderr,
+                hint=known.hint,
+            )
+        return known.error(what, hint=known.hint)
+    return failure(result)

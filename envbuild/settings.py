@@ -1,0 +1,187 @@
+"""Where things are on this machine: flags over environment over the user's file over defaults.
+
+The only module that reads the environment.  Everything else is handed a Settings record.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from envbuild.errors import UsageError
+from envbuild.toml import closest, line_of, read_toml
+
+SECTIONS: dict[str, tuple[str, ...] | None] = {
+    "store": ("path", "below"),
+    "recipes": ("folders",),
+    "indexes": None,  # names are the user's
+    "mirrors": ("debian",),
+    "registries": None,  # names are hosts
+    "build": ("tmpdir", "downloads"),
+    "runtime": ("program",),
+}
+DOWNLOADS = 6
+"""Files fetched at the same time unless [build] downloads says otherwise."""
+
+
+REGISTRY_KEYS = ("mirrors", "plain-http")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Registry:
+    """How a container registry is reached: ``mirrors`` are URLs that are asked first, in order."""
+
+    mirrors: tuple[str, ...] = ()
+    plain_http: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Settings:
+    """What this machine and this user configured.
+
+    ``store`` is the folder of the content-addressed store, ``stores_below`` are other ones that are only read,
+    ``tmpdir`` is where builds work; ``indexes`` maps names to
+    package index URLs ("default" is the index for everything that names none; absent: the resolver's own default);
+    ``registries`` maps hosts of container registries ("docker.io", "127.0.0.1:5000") to how they are reached;
+    ``debian_mirror`` is a URL (None: ask apt); ``certificates`` is a CA bundle file (None: the system's);
+    ``environment`` is the process environment that children get; ``origin`` tells where each value came from.
+    """
+
+    store: Path
+    recipe_folders: tuple[Path, ...]
+    shipped: Path
+    tmpdir: Path
+    home: Path
+    cwd: Path
+    indexes: Mapping[str, str] = field(default_factory=dict)
+    registries: Mapping[str, Registry] = field(default_factory=dict)
+    debian_mirror: str | None = None
+    certificates: Path | None = None
+    downloads: int = DOWNLOADS
+    runtime: str | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    origin: Mapping[str, str] = field(default_factory=dict)
+    stores_below: tuple[Path, ...] = ()
+
+
+def load_settings(environment: Mapping[str, str] | None = None, cwd: Path | None = None) -> Settings:
+    """Read the settings of this user.
+
+    Variables: ENVBUILD_STORE, ENVBUILD_STORE_BELOW (folders, separated by ":"),
+    ENVBUILD_CONFIG, ENVBUILD_RECIPES (folders, separated by ":"), ENVBUILD_INDEX,
+    ENVBUILD_DEBIAN_MIRROR, ENVBUILD_RUNTIME, TMPDIR, XDG_CACHE_HOME, XDG_CONFIG_HOME.
+    Raises UsageError for a settings file that does not parse or has unknown keys.
+    """
+    env = dict(os.environ if environment is None else environment)
+    home = Path(env.get("HOME") or "/")
+    here = cwd or Path.cwd()
+    config = Path(
+        env.get("ENVBUILD_CONFIG") or Path(env.get("XDG_CONFIG_HOME") or home / ".config") / "envbuild/config.toml"
+    )
+    data = _read_config(config) if config.is_file() else {}
+    origin: dict[str, str] = {}
+
+    def pick(key: str, variable: str, section: str, name: str, default: str | None) -> str | None:
+        if env.get(variable):
+            origin[key] = variable
+            return env[variable]
+        value = data.get(section, {}).get(name)
+        if value is not None:
+            origin[key] = str(config)
+            return str(value)
+        origin[key] = "default"
+        return default
+
+    cache = Path(env.get("XDG_CACHE_HOME") or home / ".cache")
+    store = pick("store", "ENVBUILD_STORE", "store", "path", str(cache / "envbuild"))
+    tmpdir = pick("tmpdir", "TMPDIR", "build", "tmpdir", "/tmp")  # noqa: S108  (the documented default)
+    indexes = dict(data.get("indexes", {}))
+    default_index = pick("index", "ENVBUILD_INDEX", "indexes", "default", None)
+    if default_index:
+        indexes["default"] = default_index
+    folders = (
+        env["ENVBUILD_RECIPES"].split(":")
+        if env.get("ENVBUILD_RECIPES")
+        else data.get("recipes", {}).get("folders", [])
+    )
+    certificates = env.get("SSL_CERT_FILE") or env.get("PIP_CERT") or env.get("REQUESTS_CA_BUNDLE")
+    downloads = data.get("build", {}).get("downloads", DOWNLOADS)
+    if not isinstance(downloads, int) or not 1 <= downloads <= 32:
+        raise UsageError("[build] downloads takes a whole number from 1 to 32", where=str(config))
+    return Settings(
+        store=_absolute(store or "", home, here),
+        recipe_folders=tuple(_absolute(str(folder), home, here) for folder in folders if folder),
+        shipped=shipped_folder(),
+        tmpdir=_absolute(tmpdir or "", home, here),
+        home=home,
+        cwd=here,
+        indexes=indexes,
+        registries={host: _registry(host, told, config) for host, told in data.get("registries", {}).items()},
+        debian_mirror=pick("debian_mirror", "ENVBUILD_DEBIAN_MIRROR", "mirrors", "debian", None),
+        certificates=Path(certificates) if certificates else None,
+        downloads=downloads,
+        runtime=pick("runtime", "ENVBUILD_RUNTIME", "runtime", "program", None),
+        environment=env,
+        origin=origin,
+        stores_below=tuple(_absolute(path, home, here) for path in _stores_below(env, data, config)),
+    )
+
+
+def _stores_below(env: Mapping[str, str], data: Mapping[str, Any], config: Path) -> list[str]:
+    if env.get("ENVBUILD_STORE_BELOW"):
+        return [path for path in env["ENVBUILD_STORE_BELOW"].split(":") if path]
+    below = data.get("store", {}).get("below", [])
+    if not isinstance(below, list) or not all(isinstance(path, str) for path in below):
+        raise UsageError('[store] below takes a list of folders: ["/shared/envbuild"]', where=str(config))
+    return below
+
+
+def shipped_folder() -> Path:
+    """Return the folder that holds the shipped ``recipes`` and ``lockfiles``: in the wheel, or the source tree."""
+    package = Path(__file__).resolve().parent
+    return package / "shipped" if (package / "shipped").is_dir() else package.parent
+
+
+def _registry(host: str, told: Any, config: Path) -> Registry:
+    where = f'{config}, [registries."{host}"]'
+    if not isinstance(told, dict):
+        raise UsageError("must be a table", where=where, hint='write: mirrors = ["https://…"], plain-http = true')
+    for key in told:
+        if key not in REGISTRY_KEYS:
+            raise UsageError(f"unknown key {key!r}{closest(key, REGISTRY_KEYS)}", where=where)
+    mirrors, plain = told.get("mirrors", []), told.get("plain-http", False)
+    if not isinstance(mirrors, list) or not all(re.fullmatch(r"https?://[^\s@]+", str(url)) for url in mirrors):
+        raise UsageError('mirrors takes a list of URLs: ["https://…", "http://127.0.0.1:5000"]', where=where)
+    if not isinstance(plain, bool):
+        raise UsageError("plain-http takes true or false", where=where)
+    return Registry(mirrors=tuple(url.rstrip("/") for url in mirrors), plain_http=plain)
+
+
+def _absolute(text: str, home: Path, cwd: Path) -> Path:
+    if text == "~" or text.startswith("~/"):
+        return home / text[2:]
+    return cwd / text
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    data, text = read_toml(path)
+    for section, content in data.items():
+        if section not in SECTIONS:
+            raise UsageError(
+                f"unknown section [{section}]{closest(section, SECTIONS)}",
+                where=f"{path}, line {line_of(text, (section,))}",
+            )
+        if not isinstance(content, dict):
+            raise UsageError(f"{section} must be a section", where=f"{path}, line {line_of(text, (section,))}")
+        known = SECTIONS[section]
+        for key in content:
+            if known is not None and key not in known:
+                raise UsageError(
+                    f"unknown key {key!r} in [{section}]{closest(key, known)}",
+                    where=f"{path}, line {line_of(text, (section, key))}",
+                )
+    return data

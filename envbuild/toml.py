@@ -1,0 +1,170 @@
+"""Read TOML with errors that name file, line and key; write the few forms that envbuild's own files use."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+import tomli
+
+from envbuild.errors import UsageError
+
+T = TypeVar("T")
+BIGGEST_FILE = 16 * 1024 * 1024
+"""Bytes; a recipe or lock above this is refused unread."""
+
+
+def read_toml(path: Path) -> tuple[dict[str, Any], str]:
+    """Read a TOML file and return its data and its text.
+
+    Raises UsageError when it cannot be read, is not UTF-8 or does not parse (line and column are named).
+    """
+    try:
+        if path.stat().st_size > BIGGEST_FILE:
+            raise UsageError(f"larger than {BIGGEST_FILE // 2**20} MiB, which no file of this kind is", where=str(path))
+        text = path.read_bytes().decode("utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot be read: {error.strerror}", where=str(path)) from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"is not UTF-8 text (byte {error.start})", where=str(path)) from error
+    return parse_toml(text, str(path)), text
+
+
+def parse_toml(text: str, where: str) -> dict[str, Any]:
+    """Parse TOML text; raises UsageError with line and column."""
+    try:
+        data: dict[str, Any] = tomli.loads(text)
+    except tomli.TOMLDecodeError as error:
+        found = re.search(r"\(at line (\d+), column (\d+)\)", str(error))
+        place = f"{where}, line {found[1]}, column {found[2]}" if found else f"{where}, at its end"
+        message = re.sub(r"\s*\(at .*\)$", "", str(error))
+        raise UsageError(f"is not valid TOML: {message}", where=place) from error
+    return data
+
+
+def closest(word: str, known: Iterable[str]) -> str:
+    """Return ``; did you mean "x"?`` for the nearest known word, else the list of known words, else nothing."""
+    names = sorted(known)
+    near = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
+    if near:
+        return f'; did you mean "{near[0]}"?'
+    return f"; known: {', '.join(names)}" if names else ""
+
+
+def line_of(text: str, path: tuple[str | int, ...]) -> int:
+    """Return the line (from 1) where a key stands; the nearest enclosing one where it cannot be told."""
+    lines = text.splitlines()
+    found, start = 0, 0
+    for depth, part in enumerate(path):
+        if isinstance(part, int):
+            break  # which item of a list is at fault is not known: its first line is told
+        pattern = _key(part)
+        if depth == 0:
+            header = re.compile(rf"^\s*\[\[?\s*[\"']?{re.escape(part)}[\"']?\s*(\.|\]|$)")
+            number = next((n for n, line in enumerate(lines) if header.match(line) or pattern.match(line)), None)
+        else:
+            number = next((n for n in range(start, len(lines)) if pattern.search(lines[n])), None)
+            number = None if number is not None and _leaves_section(lines, start, number) else number
+        if number is None:
+            break
+        found, start = number, number + 1 if depth == 0 and lines[number].lstrip().startswith("[") else number
+    return found + 1
+
+
+def _key(name: str) -> re.Pattern[str]:
+    """Match a line that sets the key, alone or inside an inline table."""
+    quoted = rf"[\"']?{re.escape(name)}[\"']?\s*="
+    return re.compile(rf"^\s*(?:[\w\"'-]+\.)*{quoted}|[{{,]\s*{quoted}")
+
+
+def _leaves_section(lines: list[str], start: int, number: int) -> bool:
+    return any(re.match(r"^\s*\[[^\]\"']*\]\s*(#.*)?$", lines[n]) for n in range(start, number))
+
+
+def convert(data: Any, kind: type[T], *, text: str, where: str) -> T:
+    """Turn parsed TOML into a typed record.
+
+    Raises UsageError naming file, line and key; unknown keys get a "did you mean".
+    """
+    try:
+        return msgspec.convert(data, kind, strict=True)
+    except msgspec.ValidationError as error:
+        message, _, path_text = str(error).partition(" - at `")
+        path = _path(path_text.rstrip("`"))
+        unknown = re.search(r"unknown field `([^`]+)`", message)
+        missing = re.search(r"missing required field `([^`]+)`", message)
+        section = ".".join(str(part) for part in path if isinstance(part, str))
+        if unknown:
+            known = _keys_at(kind, path)
+            inside = f" in [{section}]" if section else ""
+            noun = "key" if section else "section"
+            what = f"unknown {noun} {unknown[1]!r}{inside}{closest(unknown[1], known)}"
+            raise UsageError(what, where=f"{where}, line {line_of(text, (*path, unknown[1]))}") from error
+        if missing:
+            inside = f" in [{section}]" if section else ""
+            raise UsageError(
+                f"{missing[1]!r} is missing{inside}", where=f"{where}, line {line_of(text, path)}"
+            ) from error
+        what = f"{section}: {message[:1].lower()}{message[1:]}" if section else message
+        raise UsageError(what, where=f"{where}, line {line_of(text, path)}") from error
+
+
+def _path(text: str) -> tuple[str | int, ...]:
+    parts: list[str | int] = []
+    for name, index in re.findall(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]", text.removeprefix("$")):
+        parts.append(name or (int(index) if index.isdigit() else 0))
+    return tuple(parts)
+
+
+def _keys_at(kind: Any, path: tuple[str | int, ...]) -> list[str]:
+    """Return the keys that a record type knows at a path."""
+    info = msgspec.inspect.type_info(kind)
+    for part in path:
+        info = _inside(info)
+        if isinstance(info, msgspec.inspect.StructType) and isinstance(part, str):
+            info = next((f.type for f in info.fields if f.encode_name == part), info)
+        elif isinstance(info, msgspec.inspect.DictType):
+            info = info.value_type
+    info = _inside(info)
+    return [f.encode_name for f in info.fields] if isinstance(info, msgspec.inspect.StructType) else []
+
+
+def _inside(info: Any) -> Any:
+    while True:
+        if isinstance(info, msgspec.inspect.UnionType):
+            info = next((t for t in info.types if not isinstance(t, msgspec.inspect.NoneType)), info)
+        elif isinstance(info, (msgspec.inspect.ListType, msgspec.inspect.VarTupleType)):
+            info = info.item_type
+        else:
+            return info
+
+
+ESCAPES = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
+
+
+def quote(text: str) -> str:
+    """Write a TOML basic string."""
+    out = []
+    for char in text:
+        if char in ESCAPES:
+            out.append(ESCAPES[char])
+        elif ord(char) < 0x20 or ord(char) == 0x7F:
+            out.append(f"\\u{ord(char):04x}")
+        else:
+            out.append(char)
+    return f'"{"".join(out)}"'
+
+
+def write_value(value: str | int | bool | list[str] | tuple[str, ...]) -> str:
+    """Write a string, number, flag or list of strings on one line."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, str):
+        return quote(value)
+    return f"[{', '.join(quote(item) for item in value)}]"

@@ -1,0 +1,112 @@
+"""Other people's programs that envbuild calls: where they are, which version, and how to get a missing one."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from envbuild.errors import HostError
+from envbuild.run import Command, Runner
+from envbuild.settings import Settings
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Kind:
+    """A program as envbuild knows it: how it tells its version, the oldest that will do, the Debian package it is in.
+
+    ``arguments`` is empty for a program that has no version to tell.
+    """
+
+    package: str
+    arguments: tuple[str, ...] = ("--version",)
+    minimum: tuple[int, ...] = ()
+
+
+KINDS = {
+    # 4.4 made -reproducible the default and brought -mkfs-time
+    "mksquashfs": Kind(package="squashfs-tools", arguments=("-version",), minimum=(4, 4)),
+    "unsquashfs": Kind(package="squashfs-tools", arguments=("-version",), minimum=(4, 4)),
+    "mmdebstrap": Kind(package="mmdebstrap", minimum=(1, 0)),
+    "apt-get": Kind(package="apt", minimum=(2, 0)),
+    "newuidmap": Kind(package="uidmap", arguments=()),
+    "newgidmap": Kind(package="uidmap", arguments=()),
+    "unshare": Kind(package="util-linux", minimum=(2, 30)),
+    "uv": Kind(package="", minimum=(0, 5)),
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tool:
+    """A program found on this machine; ``version`` is empty where it tells none."""
+
+    name: str
+    path: Path
+    version: tuple[int, ...]
+
+    @property
+    def version_text(self) -> str:
+        """Return the version as people write it."""
+        return ".".join(map(str, self.version))
+
+
+def find_tool(name: str, settings: Settings, runner: Runner) -> Tool:
+    """Find one of KINDS and read its version; uv comes with envbuild, the others are looked up on PATH.
+
+    Raises HostError for a program that is missing, does not start or is too old.
+    """
+    kind = KINDS[name]
+    path = _uv() if name == "uv" else None
+    path = path or _on_path(name, settings)
+    if path is None:
+        raise HostError(f"{name} was not found on PATH", hint=install_hint(name))
+    version = _version(path, kind, settings, runner)
+    if version < kind.minimum:
+        least = ".".join(map(str, kind.minimum))
+        raise HostError(
+            f"{name} {'.'.join(map(str, version))} is too old: {least} or newer is needed",
+            where=str(path),
+            hint=install_hint(name),
+        )
+    return Tool(name=name, path=path, version=version)
+
+
+def install_hint(name: str) -> str:
+    """Tell how to get a program: on Debian as root, and on a login node where nobody is root."""
+    if name == "uv":
+        return "install envbuild together with what it needs: uv tool install envbuild, or pip install --user envbuild"
+    package = KINDS[name].package
+    return (
+        f"on Debian or Ubuntu, as root: apt-get install {package}\n"
+        f"on a login node: module avail, or ask its staff for {package}"
+    )
+
+
+def _on_path(name: str, settings: Settings) -> Path | None:
+    found = shutil.which(name, path=settings.environment.get("PATH"))
+    return Path(found) if found else None
+
+
+def _uv() -> Path | None:
+    from uv import find_uv_bin
+
+    try:
+        return Path(find_uv_bin())
+    except FileNotFoundError:
+        return None
+
+
+def _version(path: Path, kind: Kind, settings: Settings, runner: Runner) -> tuple[int, ...]:
+    if not kind.arguments:
+        return ()
+    command = Command(argv=(str(path), *kind.arguments), env=settings.environment, timeout=30)
+    result = runner(command, check=False)  # unsquashfs 4.5 ends with 1 after telling it
+    found = re.search(r"\b(\d+(?:\.\d+)+)", result.stdout or result.stderr)
+    if found is None:
+        raise HostError(
+            f"it told no version: {result.last_lines(3) or 'no output'}",
+            where=str(command),
+            hint=install_hint(path.name),
+        )
+    return tuple(map(int, found[1].split(".")))

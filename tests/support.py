@@ -1,0 +1,34 @@
+"""Helpers that tests import: a scripted runner, and marks for the tools that live tests need."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from envbuild.run import Command, Result, failure
+
+
+def needs(*tools: str) -> pytest.MarkDecorator:
+    """Skip a live test, with the reason, where a tool is missing."""
+    missing = [tool for tool in tools if shutil.which(tool) is None]
+    return pytest.mark.skipif(bool(missing), reason=f"not installed here: {', '.join(missing)}")
+
+
+class ScriptedRunner:
+    """A runner that answers from a table: the first key that is part of the command line wins; it notes all calls."""
+
+    def __init__(self, answers: dict[str, tuple[int, str, str]]) -> None:
+        self.answers = answers
+        self.calls: list[Command] = []
+
+    def __call__(self, command: Command, *, check: bool = True) -> Result:
+        self.calls.append(command)
+        line = " ".join(command.argv)
+        for key, (code, out, err) in self.answers.items():
+            if key in line:
+                result = Result(argv=command.argv, code=code, stdout=out, stderr=err, seconds=0.0)
+                if check and code:
+                    raise failure(result)
+                return result
+        raise AssertionError(f"no answer scripted for: {line}")

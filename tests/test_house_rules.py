@@ -1,0 +1,230 @@
+"""The rules of the house that can be counted (CONTRIBUTING.md).
+
+A stage imports only those before it: recipe, base, resolve, project, lock, plan, build, check, shelf, job.  Foundations (errors,
+run, progress, settings, toml, runtime, host, tools, data, store) are for everybody and know no stage; cli knows all.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "envbuild"
+STAGES = ("recipe", "base", "resolve", "project", "lock", "plan", "build", "check", "shelf", "job")
+FOUNDATIONS = ("data", "errors", "host", "progress", "run", "runtime", "settings", "store", "toml", "tools")
+INSIDE = ("check/probes/", "base/probe.py", "build/inside/")
+"""Scripts that run inside images, with nothing but the standard library: rules about our own process are not theirs."""
+STARTERS = {"system", "popen", "fork", "forkpty", "posix_spawn", "posix_spawnp", "startfile"}
+
+HOSTS = (
+    "pypi%org",
+    "pythonhosted%org",
+    "deb%debian%org",
+    "security%debian%org",
+    "snapshot%debian%org",
+    "archive%ubuntu%com",
+    "npmjs%org",
+    "anaconda%org",
+    "download%pytorch%org",
+)
+REGISTRIES = re.compile("|".join(HOSTS).replace("%", r"[.]"))
+"""Names of public package servers; written with another sign, so that this file holds none of them."""
+PATHS = r"%work%(main|shared)|%root%(lab|[.]pyenv)|%tmp%lab%|%home%(?!(you|me|user|USER|ada)\b|[$<{])\w+%"
+MACHINE_PATHS = re.compile(PATHS.replace("%", "/"))
+
+
+def _modules() -> dict[str, Path]:
+    """Return our modules by dotted name."""
+    found = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+MODULES = _modules()
+TREES = {name: ast.parse(path.read_text("utf-8")) for name, path in MODULES.items()}
+OURS = {
+    name: tree
+    for name, tree in TREES.items()
+    if not MODULES[name].relative_to(PACKAGE).as_posix().startswith(INSIDE)
+}  # fmt: skip
+
+
+def _imports(tree: ast.AST) -> Iterator[str]:
+    """Return every module that is imported, inside functions too; "from a import b" gives a and a.b."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def _calls(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
+            yield ast.unparse(node.func)
+
+
+def _part(module: str) -> str:
+    """Return the stage or foundation that a module belongs to."""
+    return module.split(".")[1] if "." in module else ""
+
+
+def _tracked() -> list[Path]:
+    if shutil.which("git") is None or not (ROOT / ".git").exists():
+        pytest.skip("not a git checkout")
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return [path for name in listed.split("\0") if name and (path := ROOT / name).is_file()]
+
+
+def _found_in_tracked(pattern: re.Pattern[str]) -> list[str]:
+    found = []
+    for path in _tracked():
+        for number, line in enumerate(path.read_text("utf-8", "replace").splitlines(), 1):
+            if pattern.search(line):
+                found.append(f"{path.relative_to(ROOT)}:{number}: {line.strip()[:100]}")
+    return found
+
+
+def test_the_rules_see_the_code() -> None:
+    assert len(OURS) > 50
+    assert {_part(name) for name in OURS} - {"", "__main__", "cli"} <= {*STAGES, *FOUNDATIONS}
+
+
+def test_only_run_starts_processes() -> None:
+    for name, tree in OURS.items():
+        if name == "envbuild.run":
+            continue
+        assert not {"subprocess", "multiprocessing", "pty"} & set(_imports(tree)), name
+        started = [call for call in _calls(tree) if call.startswith("os.")]
+        assert not [call for call in started if call[3:] in STARTERS or call[3:].startswith(("exec", "spawn"))], name
+
+
+def test_only_settings_reads_the_environment() -> None:
+    for name, tree in OURS.items():
+        if name == "envbuild.settings":
+            continue
+        read = {ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+        assert not {"os.environ", "os.environb", "os.getenv"} & read, name
+        assert not {"os.environ", "os.getenv"} & set(_imports(tree)), name
+
+
+def test_only_the_command_line_prints_and_exits() -> None:
+    for name, tree in OURS.items():
+        if _part(name) in ("cli", "__main__"):
+            continue
+        calls = set(_calls(tree))
+        assert not {"print", "exit", "quit", "sys.exit", "os._exit", "click.echo"} & calls, name
+        assert "click" not in set(_imports(tree)), name
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_stage_imports_only_those_before_it(stage: str) -> None:
+    allowed = {*STAGES[: STAGES.index(stage) + 1], *FOUNDATIONS, "", "__version__"}
+    for name, tree in OURS.items():
+        if _part(name) == stage:
+            later = [found for found in _imports(tree) if found.startswith("envbuild") and _part(found) not in allowed]
+            assert not later, f"{name} imports {later}"
+
+
+def test_foundations_know_no_stage() -> None:
+    for name, tree in OURS.items():
+        if _part(name) in FOUNDATIONS:
+            known = [
+                found for found in _imports(tree) if _part(found) in (*STAGES, "cli") and found.startswith("envbuild")
+            ]
+            assert not known, f"{name} imports {known}"
+
+
+def test_no_import_cycles() -> None:
+    """Late imports count: a cycle hidden in a function is one all the same.  Names for the type checker alone do not."""
+    graph = {
+        name: {found for found in _imports(_running(tree)) if found in MODULES and found != name}
+        for name, tree in TREES.items()
+    }
+    done: set[str] = set()
+
+    def visit(name: str, path: tuple[str, ...]) -> None:
+        assert name not in path, " -> ".join((*path[path.index(name) :], name))
+        if name not in done:
+            for other in sorted(graph[name]):
+                visit(other, (*path, name))
+            done.add(name)
+
+    for name in sorted(graph):
+        visit(name, ())
+
+
+def _running(tree: ast.Module) -> ast.Module:
+    """Leave out the blocks that run for the type checker only."""
+    body = [node for node in tree.body if not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")]
+    return ast.Module(body=body, type_ignores=[])
+
+
+def test_no_module_is_named_after_nothing() -> None:
+    nothing = {"utils", "util", "helpers", "helper", "misc", "common"}
+    assert not [name for name in MODULES if nothing & set(name.split("."))]
+
+
+def test_everything_public_has_a_docstring() -> None:
+    missing = []
+    for name, tree in OURS.items():
+        if ast.get_docstring(tree) is None:
+            missing.append(name)
+        missing += [f"{name}.{node.name}" for node in _public(tree) if ast.get_docstring(node) is None]
+    assert not missing
+
+
+def _public(tree: ast.Module | ast.ClassDef) -> Iterator[ast.FunctionDef | ast.ClassDef]:
+    """Return public functions and classes, and the public methods of public classes."""
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
+            yield node
+            if isinstance(node, ast.ClassDef):
+                yield from _public(node)
+
+
+def test_functions_and_modules_stay_short() -> None:
+    long = []
+    for name, tree in OURS.items():
+        lines = len(MODULES[name].read_text("utf-8").splitlines())
+        if lines > 400:
+            long.append(f"{name}: {lines} lines")
+        functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+        long += [f"{name}.{node.name}: {_length(node)} lines" for node in functions if _length(node) > 60]
+    assert not long
+
+
+def _length(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Return the lines of a function from its first statement on, without its docstring."""
+    body = node.body[1:] if ast.get_docstring(node) is not None else node.body
+    return (body[-1].end_lineno or 0) - body[0].lineno + 1 if body else 0
+
+
+def test_no_name_of_a_registry_in_any_file() -> None:
+    assert REGISTRIES.search("https://" + HOSTS[0].replace("%", ".")), "the pattern finds one"
+    assert not _found_in_tracked(REGISTRIES)
+
+
+def test_no_path_of_a_machine_in_any_file() -> None:
+    assert MACHINE_PATHS.search("%home%smith%x".replace("%", "/")), "the pattern finds one"
+    assert not _found_in_tracked(MACHINE_PATHS)
+
+
+def test_the_build_stage_is_not_ignored() -> None:
+    """The usual line for Python's build folder would leave envbuild/build/ out of git without a word."""
+    lines = (ROOT / ".gitignore").read_text("utf-8").split()
+    assert "build/" not in lines
+    assert "build" not in lines
+    tracked = {path for path in _tracked() if path.is_relative_to(PACKAGE)}
+    assert PACKAGE / "build" / "__init__.py" in tracked
+    assert any(path.parent == PACKAGE / "build" and path.name == "make.py" for path in tracked)

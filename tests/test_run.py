@@ -1,0 +1,275 @@
+"""The door to processes: nothing hangs, nothing outlives its time limit, every failure carries its evidence."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from envbuild import run
+from envbuild.errors import HostError, ToolFailedError
+from envbuild.run import Command, LocalRunner
+
+
+def python(code: str, **options: object) -> Command:
+    return Command(argv=(sys.executable, "-c", textwrap.dedent(code)), **options)  # type: ignore[arg-type]
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.02)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_ten_megabytes_on_one_stream_do_not_hang(stream: str) -> None:
+    other = "stderr" if stream == "stdout" else "stdout"
+    result = LocalRunner()(
+        python(
+            f"""
+            import sys
+            sys.{stream}.write("x" * 10_000_000 + "END")
+            sys.{other}.write("said last")
+            """,
+            timeout=60,
+        )
+    )
+    assert getattr(result, stream).endswith("xEND")
+    assert len(getattr(result, stream)) == run.CAPTURE_LIMIT  # the last part is kept
+    assert getattr(result, other) == "said last"
+
+
+def test_both_streams_and_a_long_input_at_once_do_not_hang() -> None:
+    text = "line\n" * 1_000_000
+    result = LocalRunner()(
+        python(
+            """
+            import sys
+            for line in sys.stdin:
+                sys.stdout.write(line)
+                sys.stderr.write(line)
+            """,
+            stdin=text,
+            timeout=60,
+        )
+    )
+    assert result.stdout == text
+    assert result.stderr == text
+
+
+def test_input_that_nobody_reads_is_dropped() -> None:
+    assert LocalRunner()(python("pass", stdin="x" * 1_000_000, timeout=60)).code == 0
+
+
+def test_no_input_is_an_empty_input_not_the_terminal() -> None:
+    assert LocalRunner()(python("import sys; print(repr(sys.stdin.read()))", timeout=60)).stdout == "''\n"
+
+
+def test_time_limit_ends_grandchildren_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "GRACE_SECONDS", 1.0)
+    noted = tmp_path / "pid"
+    started = time.monotonic()
+    with pytest.raises(ToolFailedError) as caught:
+        LocalRunner()(
+            python(
+                f"""
+                import signal, subprocess, sys, time
+                signal.signal(signal.SIGTERM, signal.SIG_IGN)
+                child = subprocess.Popen([sys.executable, "-c", "import signal, time; "
+                    "signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"])
+                open({str(noted)!r}, "w").write(str(child.pid))
+                print("still at work", flush=True)
+                time.sleep(600)
+                """,
+                timeout=1.0,
+            )
+        )
+    assert time.monotonic() - started < 15
+    assert str(caught.value) == f"{Path(sys.executable).name} was ended after 1 s without finishing\nstill at work"
+    wait_for(lambda: not is_alive(int(noted.read_text())))
+
+
+def test_time_limit_without_check_tells_so() -> None:
+    result = LocalRunner()(python("import time; time.sleep(600)", timeout=0.3), check=False)
+    assert result.timed_out
+    assert result.code == -signal.SIGTERM
+
+
+@pytest.fixture
+def keyboard() -> Iterator[None]:
+    """Let SIGINT raise KeyboardInterrupt here: test workers that run side by side ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("keyboard")
+def test_interrupt_ends_the_child_with_sigint_first(tmp_path: Path) -> None:
+    ready, cleaned = tmp_path / "ready", tmp_path / "cleaned"
+    code = f"""
+        import pathlib, time
+        try:
+            pathlib.Path({str(ready)!r}).touch()
+            time.sleep(600)
+        except KeyboardInterrupt:
+            pathlib.Path({str(cleaned)!r}).touch()
+            raise
+        """
+
+    def interrupt() -> None:
+        wait_for(ready.exists)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        LocalRunner()(python(code))
+    thread.join()
+    assert cleaned.exists()
+
+
+@pytest.mark.usefixtures("keyboard")
+def test_second_interrupt_hastens_the_end_and_leaves_no_orphan(tmp_path: Path) -> None:
+    noted = tmp_path / "pid"
+    code = f"""
+        import os, pathlib, signal, time
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        pathlib.Path({str(noted)!r}).write_text(str(os.getpid()) + "\\n")
+        time.sleep(600)
+        """
+
+    def interrupt_twice() -> None:
+        wait_for(lambda: noted.exists() and noted.read_text().endswith("\n"))
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.5)
+
+    started = time.monotonic()
+    thread = threading.Thread(target=interrupt_twice)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        LocalRunner()(python(code))
+    thread.join()
+    assert time.monotonic() - started < run.GRACE_SECONDS
+    assert not is_alive(int(noted.read_text()))
+
+
+def test_missing_program() -> None:
+    with pytest.raises(HostError) as caught:
+        LocalRunner()(Command(argv=("no-such-program-here", "x")))
+    assert str(caught.value) == "no-such-program-here was not found"
+    assert caught.value.hint == "run: envbuild doctor"
+
+
+def test_missing_working_folder_is_not_told_as_a_missing_program(tmp_path: Path) -> None:
+    with pytest.raises(HostError) as caught:
+        LocalRunner()(Command(argv=(sys.executable, "-V"), cwd=tmp_path / "gone"))
+    assert str(caught.value) == f"{tmp_path / 'gone'}: the folder to run {sys.executable} in does not exist"
+
+
+def test_file_that_is_no_program(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("hello")
+    with pytest.raises(HostError) as caught:
+        LocalRunner()(Command(argv=(str(path),)))
+    assert str(caught.value) == f"{path} could not be started: Permission denied"
+
+
+def test_failure_carries_command_code_and_last_lines() -> None:
+    with pytest.raises(ToolFailedError) as caught:
+        LocalRunner()(python("import sys; print('out'); sys.exit('\\n'.join(f'line {n}' for n in range(30)))"))
+    error = caught.value
+    assert (error.exit_code, error.stdout, error.argv[0]) == (1, "out\n", sys.executable)
+    expected = "\n".join(f"line {n}" for n in range(18, 30))
+    assert str(error) == f"{Path(sys.executable).name} failed with exit code 1\n{expected}"
+
+
+def test_death_by_signal_is_told() -> None:
+    with pytest.raises(ToolFailedError, match=r"was killed by signal 9$"):
+        LocalRunner()(python("import os, signal; os.kill(os.getpid(), signal.SIGKILL)"))
+
+
+def test_log_gets_both_streams_and_is_appended_to(tmp_path: Path) -> None:
+    log = tmp_path / "build.log"
+    log.write_text("before\n")
+    LocalRunner()(python("import sys; print('out', flush=True); print('err', file=sys.stderr)", log=log))
+    first, *rest = log.read_text().splitlines()
+    assert first == "before"
+    assert sorted(rest) == ["err", "out"]
+
+
+def test_every_line_is_told_once_also_one_without_newline() -> None:
+    lines: list[str] = []
+    LocalRunner()(
+        python(
+            """
+            import sys, time
+            sys.stdout.write("one\\r\\ntw"); sys.stdout.flush(); time.sleep(0.1)
+            sys.stdout.write("o\\n\\nlast"); sys.stdout.flush()
+            """,
+            on_line=lines.append,
+        )
+    )
+    assert lines == ["one", "two", "", "last"]
+
+
+def test_daemon_that_holds_the_pipes_open_is_not_waited_for(tmp_path: Path) -> None:
+    noted = tmp_path / "pid"
+    started = time.monotonic()
+    result = LocalRunner()(
+        python(
+            f"""
+            import subprocess, sys
+            child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+            open({str(noted)!r}, "w").write(str(child.pid))
+            print("started")
+            """
+        )
+    )
+    daemon = int(noted.read_text())
+    try:
+        assert time.monotonic() - started < 10
+        assert (result.code, result.stdout) == (0, "started\n")
+        assert is_alive(daemon)  # it was asked for, and is no part of the child's group
+    finally:
+        os.kill(daemon, signal.SIGKILL)
+
+
+def test_bytes_that_are_no_text_are_shown_not_raised() -> None:
+    lines: list[str] = []
+    code = "import sys; sys.stdout.buffer.write(bytes(range(256)) + b'\\n')"
+    result = LocalRunner()(python(code, on_line=lines.append))
+    assert "\N{REPLACEMENT CHARACTER}" in result.stdout
+    assert len(lines) == 2  # byte 10 ends the first
+
+
+def test_environment_is_the_given_one_only() -> None:
+    result = LocalRunner()(Command(argv=("/usr/bin/env",), env={"ONLY": "this, a=b\nand that"}))
+    assert result.stdout == "ONLY=this, a=b\nand that\n"
+
+
+def test_hand_over_replaces_the_process() -> None:
+    code = "from envbuild.run import hand_over; hand_over(('sh', '-c', 'echo $A; exit 7'), {'A': 'x', 'PATH': '/bin'})"
+    result = LocalRunner()(python(code), check=False)
+    assert (result.code, result.stdout, result.stderr) == (7, "x\n", "")
+
+
+def test_hand_over_to_a_missing_program() -> None:
+    with pytest.raises(HostError, match=r"^no-such-program-here was not found$"):
+        run.hand_over(("no-such-program-here",), {"PATH": "/bin"})

@@ -1,0 +1,107 @@
+"""The set-up scripts: clean shell, unattended, and a second run changes nothing."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from envbuild.run import Command, LocalRunner, Result
+from tests.support import needs
+
+ROOT = Path(__file__).parent.parent
+SCRIPTS = sorted([*ROOT.glob("scripts/*.sh"), ROOT / ".ci/run"])
+SETUP = ROOT / "scripts/setup-debian.sh"
+root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root can bind files over those of the system")
+
+
+def bash(*arguments: str, **variables: str) -> Result:
+    env = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), "CI": "true", **variables}
+    return LocalRunner()(Command(argv=("bash", *arguments), env=env, cwd=Path("/"), timeout=300), check=False)
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+def test_every_script_is_executable_strict_and_parses(script: Path) -> None:
+    lines = script.read_text(encoding="utf-8").splitlines()
+    assert lines[0] == "#!/usr/bin/env bash"
+    assert "set -euo pipefail" in lines
+    assert os.access(script, os.X_OK)
+    assert bash("-n", str(script)).stderr == ""
+
+
+@pytest.mark.live
+@needs("shellcheck")
+def test_shellcheck_has_nothing_to_say() -> None:
+    result = LocalRunner()(Command(argv=("shellcheck", *map(str, SCRIPTS))), check=False)
+    assert result.stdout == ""
+
+
+def test_ci_runs_what_people_run() -> None:
+    commands = [line for line in (ROOT / ".ci/run").read_text().splitlines() if not line.startswith("#")]
+    assert commands[-1] == "exec bash scripts/test.sh"
+
+
+def test_help_names_every_option() -> None:
+    text = bash(str(SETUP), "--help").stdout
+    assert text.startswith("Set up a Debian 12 or 13 machine for envbuild")
+    for word in ("--system-only", "--with PACKAGE", "ENVBUILD_VENV", "PYTHON"):
+        assert word in text
+
+
+def test_unknown_option() -> None:
+    result = bash(str(SETUP), "--nosuch")
+    assert (result.code, result.stderr) == (1, "setup: unknown option --nosuch\n")
+
+
+def test_a_machine_without_apt(tmp_path: Path) -> None:
+    for name in ("id", "dirname", "bash"):
+        (tmp_path / name).symlink_to(f"/usr/bin/{name}")
+    result = bash(str(SETUP), PATH=str(tmp_path))
+    assert (result.code, result.stderr) == (1, "setup: this is for Debian; elsewhere: docs/howto-no-root.md\n")
+
+
+def test_find_python_passes_over_one_that_is_too_old_or_missing(tmp_path: Path) -> None:
+    old = tmp_path / "python-old"
+    old.write_text("#!/bin/sh\nexit 1\n")
+    old.chmod(0o755)
+    script = str(ROOT / "scripts/find-python.sh")
+    assert bash(script, PYTHON=f"{tmp_path}/gone {old} {sys.executable}").stdout == f"{sys.executable}\n"
+    result = bash(script, PYTHON=str(old))
+    assert (result.code, result.stdout) == (1, "")
+    assert result.stderr.startswith("no Python 3.10 or newer with its venv module was found")
+
+
+@pytest.mark.live
+@needs("apptainer", "apt-get", "mmdebstrap", "newuidmap", "unshare")
+@root_only
+class TestHere:
+    """The system part on this machine, where everything is installed, in a private mount namespace."""
+
+    def setup_with(self, folder: Path, subuid: str, **variables: str) -> Result:
+        for name in ("subuid", "subgid"):
+            (folder / name).write_text(subuid)
+        mounts = " && ".join(f"mount --bind {folder}/{name} /etc/{name}" for name in ("subuid", "subgid"))
+        return LocalRunner()(
+            Command(
+                argv=("unshare", "-m", "bash", "-c", f'{mounts} && exec bash "$0" --system-only', str(SETUP)),
+                env={"PATH": os.environ["PATH"], "HOME": str(folder), "CI": "true", **variables},
+                timeout=300,
+            ),
+            check=False,
+        )
+
+    def test_a_second_run_changes_nothing(self, tmp_path: Path) -> None:
+        result = self.setup_with(tmp_path, "root:100000:65536\n")
+        assert result.code == 0, result.stderr
+        assert "installing" not in result.stdout
+        assert "adding" not in result.stdout
+        assert (tmp_path / "subuid").read_text() == "root:100000:65536\n"
+
+    def test_ids_that_nobody_else_has(self, tmp_path: Path) -> None:
+        result = self.setup_with(tmp_path, "ada:100000:65536\nbob:231072:65536\n", SUDO_USER="nobody")
+        assert result.code == 0, result.stderr
+        expected = "ada:100000:65536\nbob:231072:65536\nroot:296608:65536\nnobody:362144:65536\n"
+        assert (tmp_path / "subuid").read_text() == expected
+        assert (tmp_path / "subgid").read_text() == expected

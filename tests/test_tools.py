@@ -1,0 +1,89 @@
+"""Other people's programs: found, measured, and what to do about a missing one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from envbuild.errors import HostError
+from envbuild.run import LocalRunner
+from envbuild.settings import Settings, load_settings
+from envbuild.tools import KINDS, find_tool, install_hint
+from tests.support import ScriptedRunner, needs
+
+
+def settings_with(folder: Path, *programs: str) -> Settings:
+    for name in programs:
+        program = folder / "bin" / name
+        program.parent.mkdir(exist_ok=True)
+        program.write_text("#!/bin/sh\n")
+        program.chmod(0o755)
+    return load_settings({"PATH": str(folder / "bin"), "HOME": str(folder)}, folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "version"),
+    [
+        ("mksquashfs", "mksquashfs version 4.5.1 (2022/03/17)\ncopyright (C) 2022 …\n", (4, 5, 1)),
+        ("mksquashfs", "mksquashfs version 4.7 (2025/06/03)\n", (4, 7)),
+        ("mmdebstrap", "mmdebstrap 1.3.5\n", (1, 3, 5)),
+        ("apt-get", "apt 2.6.1 (amd64)\n", (2, 6, 1)),
+        ("unshare", "unshare from util-linux 2.38.1\n", (2, 38, 1)),
+    ],
+)
+def test_versions(tmp_path: Path, name: str, said: str, version: tuple[int, ...]) -> None:
+    tool = find_tool(name, settings_with(tmp_path, name), ScriptedRunner({name: (0, said, "")}))
+    assert (tool.path, tool.version) == (tmp_path / "bin" / name, version)
+    assert tool.version_text == ".".join(map(str, version))
+
+
+def test_a_version_told_with_a_failing_exit_is_read(tmp_path: Path) -> None:
+    """unsquashfs 4.5 does so."""
+    runner = ScriptedRunner({"unsquashfs": (1, "unsquashfs version 4.5.1 (2022/03/17)\n", "")})
+    assert find_tool("unsquashfs", settings_with(tmp_path, "unsquashfs"), runner).version == (4, 5, 1)
+
+
+def test_a_program_that_tells_no_version_is_not_started(tmp_path: Path) -> None:
+    runner = ScriptedRunner({})
+    assert find_tool("newuidmap", settings_with(tmp_path, "newuidmap"), runner).version == ()
+    assert runner.calls == []
+
+
+def test_missing(tmp_path: Path) -> None:
+    with pytest.raises(HostError) as caught:
+        find_tool("mksquashfs", settings_with(tmp_path), ScriptedRunner({}))
+    assert str(caught.value) == "mksquashfs was not found on PATH"
+    assert caught.value.hint == (
+        "on Debian or Ubuntu, as root: apt-get install squashfs-tools\n"
+        "on a login node: module avail, or ask its staff for squashfs-tools"
+    )
+
+
+def test_too_old(tmp_path: Path) -> None:
+    runner = ScriptedRunner({"mksquashfs": (0, "mksquashfs version 4.3 (2014/05/12)\n", "")})
+    with pytest.raises(HostError) as caught:
+        find_tool("mksquashfs", settings_with(tmp_path, "mksquashfs"), runner)
+    assert str(caught.value) == f"{tmp_path}/bin/mksquashfs: mksquashfs 4.3 is too old: 4.4 or newer is needed"
+
+
+def test_one_that_does_not_start(tmp_path: Path) -> None:
+    runner = ScriptedRunner({"mmdebstrap": (127, "", "Can't locate Dpkg.pm in @INC\n")})
+    with pytest.raises(HostError) as caught:
+        find_tool("mmdebstrap", settings_with(tmp_path, "mmdebstrap"), runner)
+    assert str(caught.value) == (
+        f"{tmp_path}/bin/mmdebstrap --version: it told no version: Can't locate Dpkg.pm in @INC"
+    )
+
+
+def test_uv_comes_with_envbuild(tmp_path: Path) -> None:
+    tool = find_tool("uv", settings_with(tmp_path), LocalRunner())
+    assert tool.version >= KINDS["uv"].minimum
+    assert "pip install --user envbuild" in install_hint("uv")
+
+
+@pytest.mark.live
+@needs(*(name for name in KINDS if name != "uv"))
+@pytest.mark.parametrize("name", KINDS)
+def test_real_ones(name: str, user_settings: Settings) -> None:
+    assert find_tool(name, user_settings, LocalRunner()).version >= KINDS[name].minimum
