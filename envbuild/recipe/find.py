@@ -1,0 +1,90 @@
+"""Find recipes: by path, in ./recipes, in configured folders, and among those shipped with envbuild."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+
+from envbuild.errors import UsageError
+from envbuild.recipe.model import Source
+from envbuild.recipe.read import read_recipe
+from envbuild.settings import Settings
+
+LOCKS = "lockfiles"
+RECIPES = "recipes"
+
+
+def folders(settings: Settings) -> tuple[Path, ...]:
+    """Return the folders searched for recipes, in order, without those that do not exist."""
+    candidates = (settings.cwd / RECIPES, *settings.recipe_folders, settings.shipped / RECIPES)
+    seen: dict[Path, None] = {}
+    for folder in candidates:
+        if folder.is_dir():
+            seen.setdefault(folder.resolve(), None)
+    return tuple(seen)
+
+
+def recipe_files(settings: Settings) -> dict[str, Path]:
+    """Return every recipe by name; an earlier folder hides a later one."""
+    found: dict[str, Path] = {}
+    for folder in folders(settings):
+        for path in sorted(folder.glob("*.toml")):
+            found.setdefault(path.stem, path)
+    return found
+
+
+def find_recipe(name: str | None, settings: Settings) -> Source:
+    """Find and read one recipe by name or path; without a name, the only one in ./recipes.
+
+    Raises UsageError: none found (the nearest names are told), several where no name was given, or a broken file.
+    """
+    path = _only_recipe(settings) if name is None else _named(name, settings)
+    recipe, text = read_recipe(path)
+    shipped = path.resolve().is_relative_to((settings.shipped / RECIPES).resolve())
+    lock = lock_path(path, recipe.base.platform, settings)
+    return Source(recipe=recipe, path=path, text=text, lock=lock, shipped=shipped)
+
+
+def lock_path(path: Path, platform: str, settings: Settings) -> Path:
+    """Return where a recipe's lock is read from, or will be written: ./lockfiles first, else beside ``recipes``."""
+    suffix = ".lock" if platform == "linux/amd64" else ".aarch64.lock"
+    here = settings.cwd / LOCKS / f"{path.stem}{suffix}"
+    beside = path.resolve().parent.parent / LOCKS / here.name
+    if here.exists() or path.resolve().parent.name != RECIPES:
+        return here
+    return beside if beside.exists() else here
+
+
+def _only_recipe(settings: Settings) -> Path:
+    local = sorted((settings.cwd / RECIPES).glob("*.toml"))
+    if len(local) == 1:
+        return local[0]
+    if local:
+        names = ", ".join(path.stem for path in local)
+        raise UsageError(f"which recipe? ./recipes holds several: {names}", hint="name one of them")
+    names = ", ".join(recipe_files(settings))
+    hint = (
+        f"name one of the shipped recipes: {names}" if names else "write recipes/NAME.toml (docs/recipe.md shows how)"
+    )
+    raise UsageError("there is no recipe in ./recipes", hint=hint)
+
+
+def _named(name: str, settings: Settings) -> Path:
+    if name.endswith(".toml") or "/" in name:
+        path = settings.cwd / name
+        if path.is_file():
+            return path
+        raise UsageError("there is no such recipe file", where=name, hint=_suggestion(Path(name).stem, settings))
+    known = recipe_files(settings)
+    if name in known:
+        return known[name]
+    raise UsageError(f'there is no recipe called "{name}"', hint=_suggestion(name, settings))
+
+
+def _suggestion(name: str, settings: Settings) -> str:
+    known = sorted(recipe_files(settings))
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    if near:
+        return f"did you mean {' or '.join(near)}?"
+    searched = ", ".join(str(folder) for folder in folders(settings)) or "./recipes"
+    return f"known: {', '.join(known) or 'none'} (searched {searched})"

@@ -1,0 +1,138 @@
+"""The recipe record, as written by people in ``NAME.toml`` (docs/recipe.md has every key)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+Name = Annotated[
+    str,
+    Meta(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$",
+        description="Letters, digits, dot, underscore and hyphen; at most 64 characters.",
+    ),
+]
+OneLine = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]*$", max_length=200, description="One line of text.")]
+Words = tuple[Annotated[str, Meta(min_length=1, max_length=300, pattern=r"^[^\x00-\x1f\x7f]*$")], ...]
+
+
+class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
+    """Every section: frozen, known keys only, names in kebab case."""
+
+
+class About(_Section, frozen=True):
+    """[recipe]: what it is called and what it is for."""
+
+    name: Name
+    summary: OneLine = ""
+
+
+class Base(_Section, frozen=True):
+    """[base]: an image that exists, or a Linux made from packages plus a framework made from wheels.
+
+    Exactly one of ``image`` (a reference or the path of a ``.sif``) and ``bootstrap`` ("debian:bookworm") is given;
+    ``framework`` is one requirement ("tensorflow[and-cuda]==2.15.*") and goes with ``bootstrap``.
+    """
+
+    image: OneLine | None = None
+    bootstrap: OneLine | None = None
+    framework: OneLine | None = None
+    platform: Literal["linux/amd64", "linux/arm64"] = "linux/amd64"
+
+
+class Python(_Section, frozen=True):
+    """[python]: the direct requirements (PEP 508), named extra indexes, and the date to resolve at."""
+
+    dependencies: Words = ()
+    indexes: Words = ()
+    as_of: Annotated[str, Meta(pattern=r"^(\d{4}-\d{2}-\d{2}|none)$")] | None = None
+
+
+DebianName = Annotated[
+    str,
+    Meta(pattern=r"^[a-z0-9][a-z0-9+.-]+$", description="A Debian package name (Debian policy 5.6.7)."),
+]
+
+
+class System(_Section, frozen=True):
+    """[system]: Debian packages to keep, packages only for building, and shell lines run last in the build."""
+
+    packages: tuple[DebianName, ...] = ()
+    build_packages: tuple[DebianName, ...] = ()
+    post: tuple[str, ...] = ()
+
+
+class Check(_Section, frozen=True):
+    """[check]: modules to import, a script (path beside the recipe) to run, the framework the check must find."""
+
+    imports: tuple[Annotated[str, Meta(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$")], ...] = ()
+    script: OneLine | None = None
+    framework: OneLine | None = None
+
+
+class Run(_Section, frozen=True):
+    """[run]: what ``envbuild run`` starts when no command is given, and variables set in the image."""
+
+    command: tuple[str, ...] = ()
+    environment: dict[Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], str] = {}
+
+
+Launcher = Literal["single", "torchrun", "lightning", "mpi"]
+VariableName = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+Count = Annotated[int, Meta(ge=1, le=100_000)]
+
+
+class Job(_Section, frozen=True):
+    """[job]: what a job of this project needs on a cluster; flags of ``submit`` and ``job`` win (docs/job.md).
+
+    ``gpus`` and ``tasks`` are in all, ``cpus`` per task, ``memory`` per node ("32GiB"), ``walltime`` "24h";
+    ``environment`` are names of variables to hand on; ``inputs`` are paths that must be readable inside.
+    """
+
+    gpus: Annotated[int, Meta(ge=0, le=100_000)] = 0
+    gpu_type: OneLine | None = None
+    nodes: Count | None = None
+    tasks: Count | None = None
+    cpus: Count | None = None
+    memory: OneLine | None = None
+    walltime: OneLine | None = None
+    partition: OneLine | None = None
+    account: OneLine | None = None
+    array: OneLine | None = None
+    launcher: Launcher = "single"
+    environment: tuple[VariableName, ...] = ()
+    output: OneLine | None = None
+    inputs: Words = ()
+
+
+class Recipe(_Section, frozen=True):
+    """A whole recipe file."""
+
+    recipe: About
+    base: Base
+    python: Python = Python()
+    system: System = System()
+    check: Check = Check()
+    run: Run = Run()
+    job: Job = Job()
+
+    @property
+    def name(self) -> str:
+        """The recipe's name."""
+        return self.recipe.name
+
+
+class Source(msgspec.Struct, frozen=True, kw_only=True):
+    """A recipe together with where it was found; ``lock`` is where its lock is, or will be written.
+
+    ``shipped`` tells that it came with envbuild, so its folder is not the user's to write to.
+    """
+
+    recipe: Recipe
+    path: Path
+    text: str
+    lock: Path
+    shipped: bool = False

@@ -1,0 +1,85 @@
+"""Write a recipe as TOML for people: one list item a line, comments beside and below."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from envbuild.recipe.model import Recipe
+from envbuild.toml import quote, write_value
+
+WIDTH = 100
+"""Columns that a list without comments may take on one line."""
+Beside = Mapping[tuple[str, str, str], str]
+
+
+def write_recipe(
+    recipe: Recipe,
+    *,
+    head: tuple[str, ...] = (),
+    beside: Beside | None = None,
+    below: Mapping[str, tuple[str, ...]] | None = None,
+) -> str:
+    """Return the text of a recipe file; keys that have their default are left out.
+
+    ``head`` are comment lines at its top; ``beside`` comments by (section, key, item of a list, "" for the key itself);
+    ``below`` comment lines at the end of a section, which is then written even if it is empty.
+    """
+    comments, after = beside or {}, below or {}
+    out = [_comment(line) for line in head]
+    for field in msgspec.structs.fields(recipe):
+        section = getattr(recipe, field.name)
+        lines = [line for key, value in _changed(section) for line in _entry(field.encode_name, key, value, comments)]
+        lines += [_comment(line) for line in after.get(field.encode_name, ())]
+        if lines:
+            out += ["", f"[{field.encode_name}]", *lines] if out else [f"[{field.encode_name}]", *lines]
+    return "\n".join(out) + "\n"
+
+
+def _changed(section: msgspec.Struct) -> list[tuple[str, Any]]:
+    """Return the keys of a section that differ from their default, in the order of the record."""
+    found = []
+    for field in msgspec.structs.fields(section):
+        value = getattr(section, field.name)
+        default = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
+        if value != default and value not in ((), {}, None):
+            found.append((field.encode_name, value))
+    return found
+
+
+def _entry(section: str, key: str, value: Any, comments: Beside) -> list[str]:
+    said = comments.get((section, key, ""))
+    if isinstance(value, dict):
+        inside = ", ".join(f"{_key(name)} = {_plain(item)}" for name, item in value.items())
+        return [_with(f"{key} = {{ {inside} }}", said)]
+    if not isinstance(value, tuple):
+        return [_with(f"{key} = {_plain(value)}", said)]
+    items = [(quote(str(item)), comments.get((section, key, str(item)))) for item in value]
+    line = f"{key} = [{', '.join(text for text, _ in items)}]"
+    if len(line) <= WIDTH and not any(comment for _, comment in items):
+        return [_with(line, said)]
+    return [_with(f"{key} = [", said), *(_with(f"  {text},", comment) for text, comment in items), "]"]
+
+
+def _plain(value: Any) -> str:
+    built = msgspec.to_builtins(value)
+    if isinstance(built, dict):
+        return f"{{ {', '.join(f'{_key(name)} = {_plain(item)}' for name, item in built.items())} }}"
+    return write_value(built)
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else quote(name)
+
+
+def _with(line: str, comment: str | None) -> str:
+    return f"{line}  {_comment(comment)}" if comment else line
+
+
+def _comment(text: str) -> str:
+    """Return a comment of one line, whatever a stranger's file had in it."""
+    shown = "".join(char if char.isprintable() else " " for char in text)
+    return f"# {shown}".rstrip()
