@@ -1,0 +1,1 @@
+"""What an image starts from, and the facts read out of it."""

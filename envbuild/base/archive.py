@@ -1,0 +1,240 @@
+"""Images in files: OCI layouts (a folder or one tar), and what ``docker save`` writes."""
+
+from __future__ import annotations
+
+import hashlib
+import tarfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+
+from envbuild.base.image import PLATFORM, image_facts, lay_out, stored_config, stored_image
+from envbuild.base.model import BaseFacts, BaseReference, Header
+from envbuild.base.oci import (
+    BIGGEST,
+    MANIFESTS,
+    Blob,
+    Image,
+    Index,
+    Manifest,
+    choose,
+    digest_of,
+    read_document,
+    read_image,
+    require_platform,
+)
+from envbuild.errors import IntegrityError, UsageError
+from envbuild.progress import Reporter
+from envbuild.run import Runner
+from envbuild.settings import Settings
+from envbuild.store.atomic import commit, telling, write_bytes
+from envbuild.store.layout import Store
+from envbuild.store.partial import is_whole
+
+CONFIG_KIND = "application/vnd.oci.image.config.v1+json"
+LAYER_KIND = "application/vnd.oci.image.layer.v1.tar"
+CHUNK = 1024 * 1024
+
+Opener = Callable[[str], "IO[bytes]"]
+"""Opens a member by its path inside the archive; KeyError where it is not there."""
+
+
+def describe_archive(
+    reference: BaseReference,
+    settings: Settings,
+    runner: Runner,  # noqa: ARG001  (every kind of base is described by the same call)
+    store: Store,
+    report: Reporter,
+) -> BaseFacts:
+    """Return the facts of an image in a file or folder; its blobs are in the store afterwards.
+
+    Raises UsageError for what is no such archive, IntegrityError for one that is damaged.
+    """
+    image = read_archive(reference, settings, store, report)
+    return image_facts(reference, image, lambda: None, store, report)
+
+
+def bring_archive(
+    reference: BaseReference,
+    settings: Settings,
+    runner: Runner,  # noqa: ARG001  (every kind of base is brought by the same call)
+    store: Store,
+    report: Reporter,
+) -> Header:
+    """Return the header that starts from the locked image, read again from its file where the store lost it.
+
+    Raises IntegrityError where the file holds another image by now.
+    """
+    image = stored_image(reference.digest or "", store)
+    if image is None:
+        image = read_archive(reference, settings, store, report)
+    if image.digest != reference.digest:
+        raise IntegrityError(
+            f"holds another image than was locked: {image.digest}, the lock says {reference.digest}",
+            where=reference.text,
+            hint="take this one: envbuild lock NAME",
+        )
+    return (("Bootstrap", "oci"), ("From", str(lay_out(image, store))))
+
+
+def read_archive(reference: BaseReference, settings: Settings, store: Store, report: Reporter) -> Image:
+    """Bring an archive's image into the store."""
+    with report.stage(f"read {reference.text}"), opened_archive(reference, settings, store) as opener:
+        if reference.kind in ("oci", "oci-archive"):
+            return _read_layout(opener, reference, store)
+        return _read_saved(opener, reference, store)
+
+
+@contextmanager
+def opened_archive(reference: BaseReference, settings: Settings, store: Store) -> Iterator[Opener]:
+    """Lend what opens the members of an archive, whatever it lies in."""
+    if reference.kind == "docker-daemon":
+        from envbuild.base.daemon import saved
+
+        with store.work("docker") as work:
+            target = work / "image.tar"
+            saved(reference, target, settings)
+            with _opened_tar(target, reference) as opener:
+                yield opener
+        return
+    path = settings.cwd / Path(_path(reference)).expanduser()
+    if not path.exists():
+        raise UsageError("there is no such file", where=str(path))
+    if reference.kind != "oci":
+        with _opened_tar(path, reference) as opener:
+            yield opener
+        return
+    if not (path / "index.json").is_file():
+        raise UsageError("is not a folder in the OCI image layout: it has no index.json", where=str(path))
+
+    def from_folder(name: str) -> IO[bytes]:
+        try:
+            return (path / name).open("rb")
+        except OSError as error:
+            raise KeyError(name) from error
+
+    yield from_folder
+
+
+def _path(reference: BaseReference) -> str:
+    """Return the path without the tag that may follow it ("oci:folder:tag")."""
+    return reference.name.rpartition(":")[0] or reference.name if _tag(reference) else reference.name
+
+
+def _tag(reference: BaseReference) -> str | None:
+    path, colon, tag = reference.name.rpartition(":")
+    return tag if colon and path and "/" not in tag else None
+
+
+@contextmanager
+def _opened_tar(path: Path, reference: BaseReference) -> Iterator[Opener]:
+    try:
+        with tarfile.open(path) as tar:
+            members = {member.name.removeprefix("./"): member for member in tar.getmembers()}
+
+            def from_tar(name: str) -> IO[bytes]:
+                member = members[name]
+                if member.issym():  # docker save writes a layer that is there twice as a link
+                    member = members[str(Path(name).parent / member.linkname).replace("/../", "/")]
+                file = tar.extractfile(member)
+                if file is None:
+                    raise KeyError(name)
+                return file
+
+            yield from_tar
+    except (tarfile.TarError, EOFError) as error:
+        raise IntegrityError(f"is no whole tar archive: {error}", where=reference.text) from error
+    except OSError as error:
+        raise UsageError(f"cannot be read: {error.strerror or error}", where=str(path)) from error
+
+
+def _read_layout(opener: Opener, reference: BaseReference, store: Store) -> Image:
+    where = reference.text
+    document = read_document(_small(opener, "index.json", where), "", where=where)
+    if not isinstance(document, Index):
+        raise UsageError("is not an OCI image layout", where=where)
+    tag = _tag(reference)
+    named = [e for e in document.manifests if (e.annotations or {}).get("org.opencontainers.image.ref.name") == tag]
+    if tag is not None and not named:
+        raise UsageError(f"holds no image with the tag {tag!r}", where=where)
+    entry: Blob = choose(Index(manifests=tuple(named) if tag else document.manifests), reference.platform, where=where)
+    data = _blob_bytes(opener, entry.digest, where)
+    document = read_document(data, entry.media_type, where=where)
+    if isinstance(document, Index):
+        entry = choose(document, reference.platform, where=where)
+        data = _blob_bytes(opener, entry.digest, where)
+    image = read_image(data, entry.media_type, where=where)
+    for blob in (image.manifest.config, *image.manifest.layers):
+        found = _import(opener, f"blobs/sha256/{blob.sha256}", where, store, known=blob)
+        if found.digest != blob.digest:
+            raise IntegrityError(f"the blob {blob.digest} holds other bytes: {found.digest}", where=where)
+    return _keep(image, reference, store)
+
+
+def _read_saved(opener: Opener, reference: BaseReference, store: Store) -> Image:
+    """Read what ``docker save`` wrote: layers are plain tars there, so the manifest is written here."""
+    where = reference.text
+    try:
+        told: Any = msgspec.json.decode(_small(opener, "manifest.json", where))
+        entry = told[0]
+        config_name, layer_names = str(entry["Config"]), [str(name) for name in entry["Layers"]]
+    except (msgspec.DecodeError, KeyError, IndexError, TypeError) as error:
+        raise UsageError("is not what docker save writes", where=where) from error
+    if len(told) != 1 and _tag(reference) is None:
+        names = ", ".join(str(tag) for item in told for tag in item.get("RepoTags") or ())
+        raise UsageError(f"holds {len(told)} images: {names}", where=where, hint="save one of them")
+    config = _import(opener, config_name, where, store, kind=CONFIG_KIND)
+    layers = tuple(_import(opener, name, where, store, kind=LAYER_KIND) for name in layer_names)
+    manifest = {"schemaVersion": 2, "mediaType": MANIFESTS[0], "config": config, "layers": layers}
+    raw = msgspec.json.encode(manifest, order="deterministic")
+    image = Image(
+        digest=digest_of(raw), raw=raw, media_type=MANIFESTS[0], manifest=Manifest(config=config, layers=layers)
+    )
+    return _keep(image, reference, store)
+
+
+def _keep(image: Image, reference: BaseReference, store: Store) -> Image:
+    require_platform(stored_config(image, store), reference.platform or PLATFORM, where=reference.text)
+    write_bytes(store.artifact(image.digest.removeprefix("sha256:")), image.raw, mode=0o444)
+    return image
+
+
+def _small(opener: Opener, name: str, where: str) -> bytes:
+    try:
+        with opener(name) as file:
+            data = file.read(BIGGEST + 1)
+    except KeyError as error:
+        raise UsageError(f"holds no {name}, so it is no image archive of this kind", where=where) from error
+    if len(data) > BIGGEST:
+        raise IntegrityError(f"{name} is larger than {BIGGEST} bytes", where=where)
+    return data
+
+
+def _blob_bytes(opener: Opener, digest: str, where: str) -> bytes:
+    data = _small(opener, f"blobs/sha256/{digest.removeprefix('sha256:')}", where)
+    if digest_of(data) != digest:
+        raise IntegrityError(f"the blob {digest} holds other bytes: {digest_of(data)}", where=where)
+    return data
+
+
+def _import(opener: Opener, name: str, where: str, store: Store, *, known: Blob | None = None, kind: str = "") -> Blob:
+    """Copy a member into the store under the sha256 that it has; one that is there already is not read again."""
+    if known is not None and is_whole(store.artifact(known.sha256), known.size):
+        return known
+    digest = hashlib.sha256()
+    try:
+        source = opener(name)
+    except KeyError as error:
+        raise IntegrityError(f"holds no {name}, which its manifest names", where=where) from error
+    with store.work("blob") as work, telling(work):
+        with source, (work / "blob").open("wb") as target:
+            while chunk := source.read(CHUNK):
+                digest.update(chunk)
+                target.write(chunk)
+            size = target.tell()
+        if known is None or digest.hexdigest() == known.sha256:
+            commit(work / "blob", store.artifact(digest.hexdigest()))
+    return Blob(media_type=kind, digest=f"sha256:{digest.hexdigest()}", size=size)

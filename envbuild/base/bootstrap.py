@@ -1,0 +1,235 @@
+"""Make a root file system from locked Debian packages: no network, no root, the same bytes every time."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+from envbuild.base.debian import Bootstrap, mirror
+from envbuild.base.facts import keep_facts, kept_facts, probe_text, read_probe
+from envbuild.base.model import BaseFacts, DebianPackage
+from envbuild.errors import EnvbuildError, HostError, IntegrityError, SpaceError, ToolFailedError
+from envbuild.host import read_host
+from envbuild.progress import Reporter
+from envbuild.run import Command, Runner
+from envbuild.settings import Settings
+from envbuild.store.atomic import commit, telling
+from envbuild.store.fetch import Wanted, fetch
+from envbuild.store.layout import Store, remove_tree
+from envbuild.tools import find_tool
+
+ROOT_SECONDS = 1800.0
+CLEAN = (
+    "/etc/apt/sources.list",  # names the folder the packages came from
+    "/etc/hostname",  # the building machine's
+    "/etc/resolv.conf",
+)
+"""Files that mmdebstrap fills from the building machine; they are left empty, with modes of their own."""
+PROBE, FACTS = "/tmp/envbuild-probe.py", "/tmp/envbuild-facts"  # noqa: S108  (in the new root, cleaned by mmdebstrap)
+
+
+def mmdebstrap_arguments(
+    packages: Iterable[DebianPackage], *, repository: str, target: str, mode: str, hooks: Iterable[str] = ()
+) -> tuple[str, ...]:
+    """Return the command line that makes a root from a folder with .deb files and their Packages file.
+
+    ``target`` ends with ".tar" or is a folder; ``mode`` is "root" or "unshare"; ``hooks`` run in the finished root
+    before it is cleaned.  SOURCE_DATE_EPOCH has to be in the environment.  ``repository`` is a folder's path as
+    part of a URL, readable by others in mode "unshare".
+    """
+    names = sorted({package.name for package in packages if package.group == "base"})
+    return (
+        "mmdebstrap",
+        f"--mode={mode}",
+        "--variant=minbase",
+        "--format=tar" if target.endswith(".tar") else "--format=directory",
+        f"--include={','.join(names)}",
+        # device nodes cannot be unpacked without root, and every runtime mounts its own
+        "--skip=output/dev",
+        *(f"--customize-hook={hook}" for hook in hooks),
+        *(f'--customize-hook=rm -f "$1"{path} && : > "$1"{path} && chmod 644 "$1"{path}' for path in CLEAN),
+        "",  # no suite: all that the folder has, and nothing else
+        target,
+        f"deb [trusted=yes] copy:{repository} ./",
+    )
+
+
+def bootstrap_facts(
+    bootstrap: Bootstrap, settings: Settings, runner: Runner, store: Store, report: Reporter
+) -> BaseFacts:
+    """Return the facts of a bootstrapped base: kept ones, else those of a root made for it."""
+    facts = kept_facts(bootstrap.digest, store)
+    if facts is None:
+        fetch_packages(bootstrap, settings, runner, store, report)
+        make_root(bootstrap, settings, runner, store, report)
+        facts = kept_facts(bootstrap.digest, store)
+    if facts is None:
+        raise HostError("the facts just written cannot be read", where=str(store.facts(bootstrap.digest)))
+    return facts
+
+
+def fetch_packages(bootstrap: Bootstrap, settings: Settings, runner: Runner, store: Store, report: Reporter) -> None:
+    """Download a bootstrap's packages into the store."""
+    wanted = [
+        Wanted(file=p.file, size=p.size, sha256=p.sha256, kind="debian", project=p.name, path=p.path)
+        for p in bootstrap.packages
+    ]
+    fetch(
+        wanted,
+        settings=settings,
+        store=store,
+        runner=runner,
+        report=report,
+        debian_mirror=mirror(settings, runner),
+    )
+
+
+def make_root(bootstrap: Bootstrap, settings: Settings, runner: Runner, store: Store, report: Reporter) -> Path:
+    """Return the tar of the base's root, made where the store lacks it; its facts are kept beside.
+
+    The packages have to be in the store.  The same bootstrap gives the same bytes.  Raises HostError for a missing
+    mmdebstrap or user namespaces, SpaceError for a full disk, IntegrityError when other packages came out.
+    """
+    digest = bootstrap.digest
+    final = store.base(digest)
+    with store.lock(f"base-{digest}", report):
+        if final.exists() and store.facts(digest).exists():
+            return final
+        find_tool("mmdebstrap", settings, runner)
+        with store.work("base") as work, report.stage(f"make Debian {bootstrap.suite} from packages"):
+            output = _run(bootstrap, work / "root.tar", settings, runner, store)
+            facts = read_probe(
+                output,
+                image=f"debian:{bootstrap.suite}",
+                digest=digest,
+                created=bootstrap.created,
+                size=(work / "root.tar").stat().st_size,
+            )
+            _require_same(bootstrap, facts)
+            keep_facts(facts, digest, store)
+            commit(work / "root.tar", final)
+    return final
+
+
+def _run(bootstrap: Bootstrap, target: Path, settings: Settings, runner: Runner, store: Store) -> str:
+    """Make the root and return what the probe printed in it."""
+    mode = "root" if read_host().uid == 0 else "unshare"
+    with _shared_folder(settings) as folder:
+        repository = folder / "packages"
+        write_repository(bootstrap.packages, store, repository, runner)
+        probe, facts = folder / "probe.py", target.with_name("facts")
+        probe.write_text(probe_text(), encoding="utf-8")
+        hooks = (
+            f"upload {shlex.quote(str(probe))} {PROBE}",
+            f'chroot "$1" env -i PATH=/usr/bin:/bin python3 -s -B {PROBE} > "$1"{FACTS}',
+            f"download {FACTS} {shlex.quote(str(facts))}",
+        )
+        argv = mmdebstrap_arguments(
+            bootstrap.packages, repository=quote(str(repository)), target=str(target), mode=mode, hooks=hooks
+        )
+        command = Command(argv=argv, env=_environment(bootstrap, settings), cwd=target.parent, timeout=ROOT_SECONDS)
+        try:
+            runner(command)
+        except ToolFailedError as error:
+            raise _explain(error, settings, store) from error
+        return facts.read_text("utf-8", "replace")
+
+
+def _environment(bootstrap: Bootstrap, settings: Settings) -> dict[str, str]:
+    """Return an environment that holds nothing of the caller's that could change a byte."""
+    path = settings.environment.get("PATH", "")
+    return {
+        "PATH": ":".join(filter(None, (path, "/usr/sbin:/usr/bin:/sbin:/bin"))),
+        "HOME": str(settings.home),
+        "TMPDIR": str(settings.tmpdir),
+        "LC_ALL": "C.UTF-8",
+        "TZ": "UTC",
+        "SOURCE_DATE_EPOCH": str(bootstrap.epoch),
+    }
+
+
+@contextmanager
+def _shared_folder(settings: Settings) -> Iterator[Path]:
+    """Lend a folder that the root user of a user namespace may enter: that one is another user to the outside."""
+    with telling(settings.tmpdir):
+        folder = Path(tempfile.mkdtemp(prefix="envbuild-base-", dir=settings.tmpdir))
+        folder.chmod(0o755)
+    try:
+        yield folder
+    finally:
+        remove_tree(folder)
+
+
+def write_repository(packages: Iterable[DebianPackage], store: Store, folder: Path, runner: Runner) -> None:
+    """Lay out a flat repository: each .deb under its name, and a Packages file that names its size and sha256.
+
+    Raises IntegrityError for a package that the store does not hold whole.
+    """
+    stanzas = []
+    with telling(folder):
+        folder.mkdir()
+        folder.chmod(0o755)  # whatever the umask
+        for package in packages:
+            source = store.artifact(package.sha256)
+            if not source.exists() or source.stat().st_size != package.size:
+                raise IntegrityError(f"{package.file} is not whole in the store", where=str(source))
+            _link(source, folder / package.file)
+    for package in packages:
+        argv = ("dpkg-deb", "--field", str(folder / package.file))
+        control = runner(Command(argv=argv, timeout=60)).stdout.strip()
+        stanzas.append(f"{control}\nFilename: ./{package.file}\nSize: {package.size}\nSHA256: {package.sha256}\n")
+    with telling(folder):
+        (folder / "Packages").write_text("\n".join(stanzas), encoding="utf-8")
+        (folder / "Packages").chmod(0o644)
+
+
+def _link(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+        target.chmod(0o644)
+
+
+def _require_same(bootstrap: Bootstrap, facts: BaseFacts) -> None:
+    locked = {(p.name, p.version, p.architecture) for p in bootstrap.packages}
+    found = {(p.name, p.version, p.architecture) for p in facts.apt}
+    if locked != found:
+        names = sorted({name for name, _, _ in locked ^ found})
+        raise IntegrityError(f"the root does not hold the locked packages: {', '.join(names[:8])}")
+
+
+def _explain(error: ToolFailedError, settings: Settings, store: Store) -> EnvbuildError:
+    text = error.stderr + error.stdout
+    if re.search(r"newuidmap|subuid|unshare\(\) failed|invalid mapping", text):
+        # the kernel says "No space left on device" to one namespace too many, so this comes before the disk
+        what = "mmdebstrap cannot make a user namespace, which it needs to make a Debian base without root"
+        hint = (
+            "root can mend it: apt-get install uidmap; usermod --add-subuids 100000-165535 --add-subgids 100000-165535 "
+            "USER; sysctl user.max_user_namespaces=10000\nor make the image on another machine and copy the .sif here"
+        )
+    elif "No space left on device" in text or "Disk quota exceeded" in text:
+        hint = "1 GB is needed in each: point TMPDIR or ENVBUILD_STORE to a larger file system"
+        return SpaceError("the disk is full", where=f"{settings.tmpdir} or {store.root}", hint=hint)
+    else:
+        what = "mmdebstrap could not make the Debian base"
+        hint = f"it worked in {settings.tmpdir}, which every user must be able to enter (TMPDIR names another)"
+    return ToolFailedError(
+        f"{what}\n{_last(error)}",
+        argv=error.argv,
+        exit_code=error.exit_code,
+        stdout=error.stdout,
+        stderr=error.stderr,
+        hint=hint,
+    )
+
+
+def _last(error: ToolFailedError) -> str:
+    return "\n".join(line for line in error.stderr.splitlines() if line.startswith("E: ")) or error.what

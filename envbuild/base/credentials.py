@@ -1,0 +1,114 @@
+"""Who may pull: credentials as docker, apptainer and podman keep them."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from envbuild.base.imagename import HUB
+from envbuild.errors import EnvbuildError
+from envbuild.run import Command, Runner
+from envbuild.settings import Settings
+
+HUB_KEYS = ("https://index.docker.io/v1/", "index.docker.io", "docker.io", "registry-1.docker.io")
+"""Names under which docker and others file Docker Hub."""
+HELPER_SECONDS = 30.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Credentials:
+    """A user and a password, or (``token``) an identity token; ``origin`` tells where they are from."""
+
+    user: str
+    password: str = field(repr=False)
+    token: bool = False
+    origin: str = ""
+
+
+def find_credentials(host: str, settings: Settings, runner: Runner) -> Credentials | None:
+    """Return what is known for a registry's host; None where nothing is, and the registry is asked as anybody.
+
+    APPTAINER_DOCKER_USERNAME and _PASSWORD (or DOCKER_, SINGULARITY_DOCKER_) win, as they do for the runtime.
+    """
+    env = settings.environment
+    for prefix in ("APPTAINER_DOCKER", "SINGULARITY_DOCKER", "DOCKER"):
+        user, password = env.get(f"{prefix}_USERNAME"), env.get(f"{prefix}_PASSWORD")
+        if user and password:
+            return Credentials(user=user, password=password, origin=f"{prefix}_USERNAME")
+    for path in _files(settings):
+        found = _in_file(path, host, settings, runner)
+        if found is not None:
+            return found
+    return None
+
+
+def _files(settings: Settings) -> Iterator[Path]:
+    env, home = settings.environment, settings.home
+    if env.get("REGISTRY_AUTH_FILE"):
+        yield Path(env["REGISTRY_AUTH_FILE"])
+    yield Path(env.get("APPTAINER_CONFIGDIR") or home / ".apptainer") / "docker-config.json"
+    yield Path(env.get("DOCKER_CONFIG") or home / ".docker") / "config.json"
+    yield home / ".singularity/docker-config.json"
+    if env.get("XDG_RUNTIME_DIR"):
+        yield Path(env["XDG_RUNTIME_DIR"]) / "containers/auth.json"
+    yield home / ".config/containers/auth.json"
+
+
+def _in_file(path: Path, host: str, settings: Settings, runner: Runner) -> Credentials | None:
+    try:
+        data = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError):
+        return None  # absent, another user's or broken: as every other program does, go on without
+    if not isinstance(data, dict):
+        return None
+    for key in _keys(host):
+        helper = _table(data, "credHelpers").get(key)
+        entry = _table(data, "auths").get(key)
+        if isinstance(helper, str):
+            return _from_helper(helper, key, settings, runner)
+        found = _from_entry(entry, path) if isinstance(entry, dict) else None
+        if found is not None:
+            return found
+        if entry is not None and isinstance(data.get("credsStore"), str):
+            return _from_helper(data["credsStore"], key, settings, runner)
+    return None
+
+
+def _keys(host: str) -> tuple[str, ...]:
+    names = HUB_KEYS if host == HUB else (host,)
+    return tuple(dict.fromkeys(key for name in names for key in (name, f"https://{name}", f"http://{name}")))
+
+
+def _table(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    found = data.get(key)
+    return found if isinstance(found, dict) else {}
+
+
+def _from_entry(entry: Mapping[str, Any], path: Path) -> Credentials | None:
+    if entry.get("identitytoken"):
+        return Credentials(user="<token>", password=str(entry["identitytoken"]), token=True, origin=str(path))
+    try:
+        user, colon, password = base64.b64decode(str(entry.get("auth", "")), validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError):
+        return None
+    return Credentials(user=user, password=password.rstrip("\0"), origin=str(path)) if colon else None
+
+
+def _from_helper(name: str, key: str, settings: Settings, runner: Runner) -> Credentials | None:
+    """Ask docker-credential-NAME; one that is missing or fails knows nothing."""
+    if not name.replace("-", "").replace("_", "").isalnum():
+        return None
+    command = Command(
+        argv=(f"docker-credential-{name}", "get"), stdin=key, env=settings.environment, timeout=HELPER_SECONDS
+    )
+    try:
+        told = json.loads(runner(command).stdout)
+        user, secret = str(told["Username"]), str(told["Secret"])
+    except (EnvbuildError, ValueError, KeyError, TypeError):
+        return None
+    return Credentials(user=user, password=secret, token=user == "<token>", origin=command.argv[0])

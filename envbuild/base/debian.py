@@ -1,0 +1,268 @@
+"""Which Debian packages: apt's own resolver over a private configuration, no root and no trace on the host."""
+
+from __future__ import annotations
+
+import email.utils
+import hashlib
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Literal, Protocol
+
+from envbuild.base.debian_index import PackageIndex
+from envbuild.base.model import DebianPackage
+from envbuild.base.reference import SUITES
+from envbuild.errors import EnvbuildError, HostError, NetworkError, NoSolutionError, ToolFailedError, UsageError
+from envbuild.progress import Reporter
+from envbuild.run import Command, Runner
+from envbuild.settings import Settings
+from envbuild.store.atomic import telling, write_text
+from envbuild.store.layout import Store
+from envbuild.tools import find_tool, install_hint
+
+KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+BASE_PACKAGES = ("apt", "ca-certificates", "python-is-python3", "python3", "python3-pip", "tzdata")
+"""What a base holds beside the packages of priority "required" and the essential ones."""
+UPDATE_SECONDS = 600.0
+INSTALL_LINE = re.compile(r"^Inst (\S+) (?:\[\S+\] )?\((\S+) [^\[\n]*\[(\S+)\]\)", re.MULTILINE)
+"""Name, version and architecture of ``Inst libc6 [2.36-9] (2.36-9+deb12u14 Debian:12.15/oldstable [amd64]) []``."""
+
+
+class Installed(Protocol):
+    """A Debian package that is there already: of a lock, or of an image's facts."""
+
+    @property
+    def name(self) -> str:
+        """The package name."""
+
+    @property
+    def version(self) -> str:
+        """The Debian version."""
+
+    @property
+    def architecture(self) -> str:
+        """The Debian architecture, or "all"."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AptLists:
+    """A suite's package lists, refreshed: apt's configuration file, the parsed index, the release's date (ISO)."""
+
+    suite: str
+    architecture: str
+    config: Path
+    index: PackageIndex
+    date: str
+
+
+def mirror(settings: Settings, runner: Runner) -> str:
+    """Return the URL of a Debian mirror: the configured one, else the one that apt on this machine uses.
+
+    Raises UsageError for a configured one that is no URL, HostError where apt knows none.
+    """
+    if settings.debian_mirror is not None:
+        url = settings.debian_mirror.rstrip("/")
+        if not re.fullmatch(r"(https?|file|copy):/[^\s\[\]\"\\]+", url):
+            where = settings.origin.get("debian_mirror", "mirrors.debian")
+            raise UsageError(f"is not the URL of a Debian mirror: {url!r}", where=where)
+        return url
+    find_tool("apt-get", settings, runner)
+    command = Command(argv=("apt-get", "update", "--print-uris"), env=_environment(settings), timeout=60)
+    found = re.findall(r"^'(\S+)/dists/([a-z]+)/(?:In)?Release'", runner(command, check=False).stdout, re.MULTILINE)
+    for url, suite in found:
+        if suite in SUITES or suite in ("stable", "oldstable", "testing", "unstable", "sid"):
+            return str(url)
+    raise HostError(
+        "apt on this machine uses no Debian mirror",
+        hint='name one: ENVBUILD_DEBIAN_MIRROR=https://…/debian, or debian = "…" under [mirrors] of the settings file',
+    )
+
+
+def read_lists(
+    suite: str, settings: Settings, runner: Runner, store: Store, report: Reporter, *, machine: str = "x86_64"
+) -> AptLists:
+    """Refresh the store's private apt lists of a suite (main only) and read them.
+
+    Raises NetworkError when the mirror does not answer or lacks the suite, HostError without apt or Debian's keys.
+    """
+    architecture = ARCHITECTURES[machine]
+    folder = store.folder("apt") / f"{suite}-{architecture}"
+    url = mirror(settings, runner)
+    find_tool("apt-get", settings, runner)
+    with store.lock(f"apt-{suite}-{architecture}", report):
+        config = _write_config(folder, suite, url, settings, runner, architecture=architecture)
+        argv = ("apt-get", "update", "-o", "APT::Update::Error-Mode=any")
+        try:
+            runner(Command(argv=argv, env=_environment(settings, config), timeout=UPDATE_SECONDS))
+        except ToolFailedError as error:
+            raise _update_error(error, suite, url) from error
+        lists = folder / "state/lists"
+        index = PackageIndex.read(_only(lists, "*_Packages", suite))
+        date = _release_date(_only(lists, "*Release", suite))
+    return AptLists(suite=suite, architecture=architecture, config=config, index=index, date=date)
+
+
+def resolve_debian(
+    lists: AptLists,
+    packages: Iterable[str],
+    *,
+    group: Literal["base", "system", "build"],
+    settings: Settings,
+    runner: Runner,
+    store: Store,
+    installed: Collection[Installed] = (),
+) -> tuple[DebianPackage, ...]:
+    """Return the packages that apt would install beside ``installed``, without recommended ones, sorted by name.
+
+    Raises UsageError for a name that the suite lacks, NoSolutionError where dependencies cannot be met.
+    """
+    wanted = sorted(set(packages) | (lists.index.required if group == "base" else set()))
+    for name in wanted:
+        lists.index.require(name, lists.suite)
+    if not wanted:
+        return ()
+    with store.work("apt") as work:
+        status = work / "status"
+        write_text(status, "".join(lists.index.status_entry(package) for package in installed))
+        argv = ("apt-get", "--simulate", "--no-remove", "-o", f"Dir::State::status={status}", "install", *wanted)
+        try:
+            result = runner(Command(argv=argv, env=_environment(settings, lists.config), timeout=300))
+        except ToolFailedError as error:
+            raise _install_error(error, wanted, lists.suite) from error
+    found = INSTALL_LINE.findall(result.stdout)
+    chosen = [lists.index.locked(name.partition(":")[0], version, arch, group) for name, version, arch in found]
+    return tuple(sorted(chosen, key=lambda package: (package.name, package.architecture)))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Bootstrap:
+    """A base made from Debian packages: everything that its bytes depend on.
+
+    ``created`` is the release's date (ISO); all times in the root are at most that day's midnight (UTC).
+    """
+
+    suite: str
+    created: str
+    packages: tuple[DebianPackage, ...]
+
+    @property
+    def digest(self) -> str:
+        """Return ``sha256:…`` over suite, date and the sorted packages."""
+        return bootstrap_digest(self.suite, self.created, self.packages)
+
+    @property
+    def epoch(self) -> int:
+        """Return the date as seconds since 1970."""
+        return int(datetime.fromisoformat(self.created).replace(tzinfo=timezone.utc).timestamp())
+
+
+def bootstrap_digest(suite: str, created: str, packages: Iterable[DebianPackage]) -> str:
+    """Return ``sha256:…`` over lines of text: suite, date, then "name version sha256" of each package, sorted."""
+    lines = sorted(f"{package.name} {package.version} {package.sha256}" for package in packages)
+    text = "\n".join([f"debian {suite}", created, *lines]) + "\n"
+    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+
+def resolve_bootstrap(
+    suite: str, settings: Settings, runner: Runner, store: Store, report: Reporter, *, machine: str = "x86_64"
+) -> Bootstrap:
+    """Decide which packages a base of this suite is made of, as of now."""
+    return choose_bootstrap(
+        read_lists(suite, settings, runner, store, report, machine=machine), settings, runner, store
+    )
+
+
+def choose_bootstrap(lists: AptLists, settings: Settings, runner: Runner, store: Store) -> Bootstrap:
+    """Decide which packages a base is made of, from lists that were just read."""
+    packages = resolve_debian(lists, BASE_PACKAGES, group="base", settings=settings, runner=runner, store=store)
+    return Bootstrap(suite=lists.suite, created=lists.date, packages=packages)
+
+
+def _environment(settings: Settings, config: Path | None = None) -> dict[str, str]:
+    env = {key: value for key, value in settings.environment.items() if key != "APT_CONFIG"}
+    return {**env, "LC_ALL": "C", **({"APT_CONFIG": str(config)} if config else {})}
+
+
+def _write_config(folder: Path, suite: str, url: str, settings: Settings, runner: Runner, *, architecture: str) -> Path:
+    """Write an apt configuration that keeps nothing of the host's but how to reach the network (Acquire::…)."""
+    for name in ("state/lists/partial", "cache/archives/partial"):
+        with telling(folder):
+            (folder / name).mkdir(parents=True, exist_ok=True)
+    dump = runner(Command(argv=("apt-config", "dump"), env=_environment(settings), timeout=60)).stdout
+    kept = re.findall(
+        r'^Acquire::(?:http|https|ftp|Retries|Check-Valid-Until|Check-Date|ForceIPv4|ForceIPv6)\b.* "[^"\n]+";$',
+        dump,
+        re.MULTILINE,
+    )
+    certificates = [f'Acquire::https::CAInfo "{settings.certificates}";'] if settings.certificates else []
+    lines = [
+        *kept,
+        *certificates,
+        f'Dir::State "{folder}/state";',
+        f'Dir::State::status "{folder}/status";',
+        f'Dir::Cache "{folder}/cache";',
+        f'Dir::Etc::sourcelist "{folder}/sources.list";',
+        'Dir::Etc::sourceparts "/dev/null";',
+        'Dir::Etc::main "/dev/null";',
+        'Dir::Etc::parts "/dev/null";',
+        'Dir::Etc::preferences "/dev/null";',
+        'Dir::Etc::preferencesparts "/dev/null";',
+        f'APT::Architecture "{architecture}";',
+        f'APT::Architectures {{ "{architecture}"; }};',
+        'APT::Install-Recommends "false";',
+        'APT::Sandbox::User "root";',  # apt's own user may not enter the store
+        'Acquire::Languages "none";',
+        'Acquire::GzipIndexes "false";',
+    ]
+    signed = f"[signed-by={KEYRING}] " if KEYRING.exists() else ""
+    write_text(folder / "sources.list", f"deb {signed}{url} {suite} main\n")
+    write_text(folder / "status", "")
+    write_text(folder / "apt.conf", "\n".join(lines) + "\n")
+    return folder / "apt.conf"
+
+
+def _only(lists: Path, pattern: str, suite: str) -> Path:
+    found = [path for path in lists.glob(pattern) if f"_dists_{suite}_" in path.name]
+    # several mirrors in turn leave several lists; apt removes those of earlier ones at the next update
+    if not found:
+        raise HostError(f"apt left no {pattern.strip('*_')} file of {suite}", where=str(lists))
+    return max(found, key=lambda path: path.stat().st_mtime)
+
+
+def _release_date(path: Path) -> str:
+    found = re.search(r"^Date: (.+)$", path.read_text("utf-8", "replace"), re.MULTILINE)
+    if found is None:
+        raise HostError("the release file has no date", where=str(path))
+    return email.utils.parsedate_to_datetime(found[1]).date().isoformat()
+
+
+def _update_error(error: ToolFailedError, suite: str, url: str) -> EnvbuildError:
+    from envbuild.store.web import redact
+
+    text = error.stderr + error.stdout
+    if re.search(r"NO_PUBKEY|is not signed|signatures? (?:couldn't be verified|were invalid)", text):
+        hint = "install Debian's keys, as root: apt-get install debian-archive-keyring"
+        return HostError(f"the signature of {suite} could not be verified", where=redact(url), hint=hint)
+    if re.search(r"404\s+Not Found|does not have a Release file", text):
+        what = f"the mirror has no release {suite}"
+    else:
+        reasons = re.findall(r"^[EW]: (.+)$", text, re.MULTILINE)
+        what = f"the Debian mirror did not answer as it should: {redact(reasons[0]) if reasons else error.what}"
+    return NetworkError(
+        what, where=redact(url), hint="name another mirror (ENVBUILD_DEBIAN_MIRROR=…), or check the proxy"
+    )
+
+
+def _install_error(error: ToolFailedError, wanted: list[str], suite: str) -> EnvbuildError:
+    text = error.stdout + error.stderr
+    chain = re.search(r"The following packages have unmet dependencies:\n((?: .+\n)+)", text)
+    if chain:
+        return NoSolutionError(
+            f"these Debian packages cannot be installed together:\n{chain[1].rstrip()}",
+            where=f"{suite}: {' '.join(wanted[:12])}",
+            hint="leave out one of the packages under [system], or take another release",
+        )
+    return HostError(error.what, where=f"apt-get install ({suite})", hint=install_hint("apt-get"))

@@ -1,0 +1,118 @@
+"""Read a suite's Packages file: what exists, where it is, with which hash."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from envbuild.base.model import DebianPackage
+from envbuild.errors import HostError, IntegrityError, UsageError
+from envbuild.toml import closest
+
+if TYPE_CHECKING:
+    from envbuild.base.debian import Installed
+
+NAME = re.compile(r"[a-z0-9][a-z0-9+.-]+")
+OWN_FIELDS = re.compile(r"(?:Package|Status|Version|Architecture|Filename|Size|MD5sum|SHA1|SHA256|SHA512): ")
+
+
+@dataclass(frozen=True)
+class PackageIndex:
+    """The stanzas of a Packages file by package name; a name may have several versions."""
+
+    stanzas: dict[str, tuple[str, ...]]
+
+    @classmethod
+    def read(cls, path: Path) -> PackageIndex:
+        """Read an uncompressed Packages file (50 MB for a whole suite)."""
+        try:
+            return cls.parse(path.read_text("utf-8", "replace"))
+        except OSError as error:
+            raise HostError(f"cannot be read: {error.strerror}", where=str(path)) from error
+
+    @classmethod
+    def parse(cls, text: str) -> PackageIndex:
+        """Split the text of a Packages file."""
+        found: dict[str, tuple[str, ...]] = {}
+        for stanza in text.split("\n\n"):
+            name = field(stanza, "Package")
+            if name:
+                found[name] = (*found.get(name, ()), stanza.strip("\n"))
+        return cls(found)
+
+    @cached_property
+    def required(self) -> set[str]:
+        """The names of essential packages and those of priority "required": what mmdebstrap's minbase takes."""
+        wanted = re.compile(r"^(?:Essential: yes|Priority: required)$", re.MULTILINE)
+        return {name for name, stanzas in self.stanzas.items() if wanted.search(stanzas[0])}
+
+    @cached_property
+    def virtual(self) -> set[str]:
+        """The names that packages provide."""
+        lines = (field(stanza, "Provides") for stanzas in self.stanzas.values() for stanza in stanzas)
+        return {word.split()[0] for line in lines if line for word in line.split(",") if word.strip()}
+
+    def require(self, name: str, suite: str) -> None:
+        """Raise UsageError unless the suite has this package; apt would take an unknown name for a pattern."""
+        if NAME.fullmatch(name) and (name in self.stanzas or name in self.virtual):
+            return
+        near = closest(name, self.stanzas) if NAME.fullmatch(name) else ""
+        near = near if near.startswith("; did you mean") else ""
+        raise UsageError(
+            f"Debian {suite} has no package {name!r} in its main section{near}",
+            where="[system] packages",
+        )
+
+    def locked(
+        self, name: str, version: str, architecture: str, group: Literal["base", "system", "build"]
+    ) -> DebianPackage:
+        """Return what a lock keeps of one package.  Raises IntegrityError where the index says nonsense."""
+        for stanza in self.stanzas.get(name, ()):
+            if field(stanza, "Version") == version and field(stanza, "Architecture") == architecture:
+                return self._locked(stanza, group)
+        raise IntegrityError(f"apt chose {name} {version} ({architecture}), which the package list does not have")
+
+    def _locked(self, stanza: str, group: Literal["base", "system", "build"]) -> DebianPackage:
+        size = field(stanza, "Size") or ""
+        data = {
+            "name": field(stanza, "Package"),
+            "version": field(stanza, "Version"),
+            "architecture": field(stanza, "Architecture"),
+            "group": group,
+            "path": field(stanza, "Filename"),
+            "size": int(size) if size.isdecimal() else size,
+            "sha256": field(stanza, "SHA256"),
+        }
+        try:
+            return msgspec.convert(data, DebianPackage)
+        except msgspec.ValidationError as error:
+            raise IntegrityError(f"the package list describes it wrongly: {error}", where=str(data["name"])) from error
+
+    def status_entry(self, package: Installed) -> str:
+        """Write an installed package as /var/lib/dpkg/status has it, with the relations that the suite knows of."""
+        same = [s for s in self.stanzas.get(package.name, ()) if field(s, "Version") == package.version]
+        stanza = (same or list(self.stanzas.get(package.name, ())))[:1]
+        # apt takes an installed package for another build of the same version unless sizes and relations are the same
+        kept = [line for line in (stanza[0] if stanza else "").split("\n") if line and not OWN_FIELDS.match(line)]
+        lines = [
+            f"Package: {package.name}",
+            "Status: install ok installed",
+            f"Version: {package.version}",
+            f"Architecture: {package.architecture}",
+            *kept,
+        ]
+        return "\n".join(lines) + "\n\n"
+
+
+def field(stanza: str, name: str) -> str | None:
+    """Return the first line of a stanza's field, or None."""
+    start = 0 if stanza.startswith(f"{name}: ") else stanza.find(f"\n{name}: ") + 1
+    if start == 0 and not stanza.startswith(f"{name}: "):
+        return None
+    end = stanza.find("\n", start)
+    return stanza[start + len(name) + 2 : end if end >= 0 else None]

@@ -1,0 +1,203 @@
+"""Facts of a base: made from the probe's output, kept in the store, read from a file."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from envbuild.base import gpu
+from envbuild.base.model import SCHEMA, AptPackage, BaseFacts, Dist
+from envbuild.errors import HostError, UsageError
+from envbuild.store.atomic import write_bytes
+from envbuild.store.layout import Store
+
+MARK = "ENVBUILD-FACTS "
+BIGGEST = 64 * 1024 * 1024
+"""Bytes; a facts file above this is refused unread."""
+UNKNOWN_VERSION = "0+unknown"
+
+
+class _Probed(msgspec.Struct, frozen=True):
+    """The probe's line of JSON: untrusted, so every type is checked."""
+
+    python_path: str
+    python: str
+    abi: str
+    prefix: str
+    machine: str
+    glibc: str | None
+    site: tuple[str, ...]
+    externally_managed: bool
+    release: dict[str, str]
+    created: int | None
+    dists: tuple[_ProbedDist, ...]
+    apt: tuple[tuple[str, str, str], ...]
+    libraries: tuple[tuple[str, str], ...]
+    texts: dict[str, str]
+    environment: dict[str, str]
+    constraints: str | None
+
+
+class _ProbedDist(msgspec.Struct, frozen=True):
+    name: str
+    version: str
+    requires: tuple[str, ...]
+    requires_python: str | None
+    location: str
+    record: str | None
+    installer: str | None
+    modules: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def probe_text() -> str:
+    """Return the script that reads facts inside an image; it is fed to ``python3 -s -B -``."""
+    return Path(__file__).with_name("probe.py").read_text("utf-8")
+
+
+def read_probe(
+    output: str, *, image: str, digest: str | None = None, created: str | None = None, size: int | None = None
+) -> BaseFacts:
+    """Turn what the probe printed into facts.
+
+    ``created`` (ISO date) wins over what the probe guessed from file times.  Raises HostError where the output holds
+    no facts, UsageError for an image whose C library is not glibc.
+    """
+    lines = [line for line in output.splitlines() if line.startswith(MARK)]
+    try:
+        probed = msgspec.json.decode(lines[-1].removeprefix(MARK), type=_Probed)
+    except (IndexError, msgspec.DecodeError) as error:
+        detail = output.strip().splitlines()[-1:] or ["nothing"]
+        raise HostError(f"the probe in the image told no facts; it said: {detail[0][:300]}", where=image) from error
+    if probed.glibc is None:
+        raise UsageError(
+            "the image's C library is not glibc",
+            where=image,
+            hint="GPU frameworks are published for glibc only: take a Debian, Ubuntu or Rocky image, not Alpine",
+        )
+    return _facts(probed, probed.glibc, image=image, digest=digest, created=created, size=size)
+
+
+def _facts(
+    probed: _Probed, glibc: str, *, image: str, digest: str | None, created: str | None, size: int | None
+) -> BaseFacts:
+    dists = tuple(_dist(dist) for dist in probed.dists)
+    apt = tuple(AptPackage(name=name, version=version, architecture=arch) for name, version, arch in probed.apt)
+    real = [path for _, path in probed.libraries]
+    texts, environment = probed.texts, probed.environment
+    return BaseFacts(
+        image=image,
+        python=probed.python,
+        machine=probed.machine,
+        glibc=glibc,
+        dists=dists,
+        digest=digest,
+        created=created or day(probed.created),
+        size=size,
+        distro=" ".join(filter(None, (probed.release.get("ID"), probed.release.get("VERSION_ID")))) or None,
+        python_path=probed.python_path,
+        abi=probed.abi,
+        prefix=probed.prefix,
+        site=probed.site,
+        externally_managed=probed.externally_managed,
+        cuda=gpu.cuda(dists, real, texts, environment),
+        cudnn=gpu.cudnn(dists, real, texts, environment, apt),
+        nccl=gpu.nccl(dists, real, environment, apt),
+        framework=gpu.framework(dists),
+        built_for=gpu.built_for(texts),
+        apt=apt,
+        constraints=probed.constraints,
+        environment=environment,
+        stubs=gpu.stubs(probed.libraries),
+    )
+
+
+def _dist(probed: _ProbedDist) -> Dist:
+    notes = list(probed.notes)
+    version = probed.version or UNKNOWN_VERSION
+    if not probed.version:
+        notes.append("no version")
+    elif not _is_version(version):
+        notes.append("its version is not PEP 440")
+    return Dist(
+        name=probed.name,
+        version=version,
+        requires=probed.requires,
+        requires_python=probed.requires_python,
+        location=probed.location,
+        record=probed.record,
+        installer=probed.installer,
+        modules=probed.modules,
+        note="; ".join(notes) or None,
+    )
+
+
+def _is_version(text: str) -> bool:
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        Version(text)
+    except InvalidVersion:
+        return False
+    return True
+
+
+def day(seconds: int | None) -> str | None:
+    """Return the ISO date (UTC) of seconds since 1970; None for None and for what is no time."""
+    try:
+        return None if seconds is None else datetime.fromtimestamp(seconds, tz=timezone.utc).date().isoformat()
+    except (OverflowError, ValueError, OSError):
+        return None
+
+
+def keep_facts(facts: BaseFacts, digest: str, store: Store) -> None:
+    """Keep facts in the store under the image's digest."""
+    write_bytes(store.facts(digest), encode_facts(facts), mode=0o444)
+
+
+def kept_facts(digest: str, store: Store) -> BaseFacts | None:
+    """Return the facts kept under a digest; None where there are none, or only ones of another version of the probe."""
+    try:
+        facts = msgspec.json.decode(store.facts(digest).read_bytes(), type=BaseFacts)
+    except (OSError, msgspec.DecodeError):
+        return None
+    return facts if facts.schema == SCHEMA else None
+
+
+def encode_facts(facts: BaseFacts) -> bytes:
+    """Write facts as JSON: sorted keys, indented, a newline at the end."""
+    return msgspec.json.format(msgspec.json.encode(facts, order="sorted"), indent=1) + b"\n"
+
+
+def load_facts(path: Path) -> BaseFacts:
+    """Read a facts file, the short form (image, created, python, machine, glibc, dists) included.
+
+    Raises UsageError naming the key at fault.
+    """
+    try:
+        if path.stat().st_size > BIGGEST:
+            raise UsageError(f"larger than {BIGGEST // 2**20} MiB, which no facts file is", where=str(path))
+        facts = msgspec.convert(_json(path), BaseFacts, strict=True)
+    except OSError as error:
+        raise UsageError(f"cannot be read: {error.strerror}", where=str(path)) from error
+    except msgspec.ValidationError as error:
+        message, _, place = str(error).partition(" - at `$")
+        key = place.rstrip("`").lstrip(".")
+        raise UsageError(f"{key}: {message}" if key else message, where=str(path)) from error
+    if facts.schema > SCHEMA:
+        hint = "update envbuild, or read the facts again: envbuild base inspect REF --json"
+        raise UsageError(f"was written by a newer envbuild (schema {facts.schema})", where=str(path), hint=hint)
+    if facts.created is not None and not re.fullmatch(r"\d{4}-\d{2}-\d{2}", facts.created):
+        raise UsageError(f"created: {facts.created!r} is not a date like 2024-05-31", where=str(path))
+    return facts
+
+
+def _json(path: Path) -> Any:
+    try:
+        return msgspec.json.decode(path.read_bytes())
+    except msgspec.DecodeError as error:
+        raise UsageError(f"is not JSON: {error}", where=str(path)) from error

@@ -1,0 +1,143 @@
+"""Tell the GPU framework and the CUDA, cuDNN and NCCL versions of an image from what the probe found."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import PurePosixPath
+
+from envbuild.base.model import AptPackage, Dist
+
+FRAMEWORKS = (
+    "tensorflow", "tensorflow-gpu", "tensorflow-cpu", "intel-tensorflow", "tf-nightly", "tf-nightly-gpu",
+    "torch", "jax", "paddlepaddle-gpu", "paddlepaddle", "mxnet", "cupy", "chainer", "onnxruntime-gpu",
+)  # fmt: skip
+"""Canonical names of distributions that decide whether the GPU is used, in the order in which they are looked for."""
+FAMILIES = ("cupy-cuda", "mxnet-cu")
+"""Beginnings of names that carry their CUDA version."""
+
+
+def framework(dists: Sequence[Dist]) -> str | None:
+    """Return "name version" of the framework that the image is about, or None."""
+    from packaging.utils import canonicalize_name
+
+    by_name = {str(canonicalize_name(dist.name)): dist for dist in dists}
+    families = [name for name in sorted(by_name) if name.startswith(FAMILIES)]
+    found = next((name for name in (*FRAMEWORKS, *families) if name in by_name), None)
+    return f"{by_name[found].name} {by_name[found].version}" if found else None
+
+
+def built_for(texts: Mapping[str, str]) -> dict[str, str]:
+    """Return the "cuda" and "cudnn" versions that TensorFlow's or PyTorch's own build information names."""
+    found: dict[str, str] = {}
+    tensorflow, torch = texts.get("tensorflow", ""), texts.get("torch", "")
+    for key in ("cuda", "cudnn"):
+        # a dictionary since TensorFlow 2.3, variables named …_version_number before
+        match = re.search(rf"""{key}_version(?:_number)?['"]?\s*[:,=]\s*['"]v?(\d[\d.]*)['"]""", tensorflow)
+        if match:
+            found[key] = match[1]
+    match = re.search(r"""^cuda\s*(?::[^=\n]*)?=\s*['"](\d[\d.]*)['"]""", torch, re.MULTILINE)
+    if match:
+        found.setdefault("cuda", match[1])
+    return found
+
+
+def cuda(
+    dists: Iterable[Dist], libraries: Iterable[str], texts: Mapping[str, str], environment: Mapping[str, str]
+) -> str | None:
+    """Return the CUDA version as "major.minor".
+
+    The wheel's runtime comes first, as frameworks from wheels load that one; then the toolkit's own files, the library
+    of the loader's path (real paths), the image's environment, and at last what the framework was built for.
+    """
+    candidates = (
+        _wheel(dists, "nvidia-cuda-runtime"),
+        _version_file(texts),
+        _library(libraries, "libcudart", parts=3),
+        environment.get("CUDA_VERSION"),
+        built_for(texts).get("cuda"),
+    )
+    return next((short for short in map(_short, candidates) if short), None)
+
+
+def cudnn(
+    dists: Iterable[Dist],
+    libraries: Iterable[str],
+    texts: Mapping[str, str],
+    environment: Mapping[str, str],
+    apt: Iterable[AptPackage],
+) -> str | None:
+    """Return the cuDNN version, as precise as it can be told (sources in the same order as for CUDA)."""
+    header = dict(re.findall(r"#define CUDNN_(MAJOR|MINOR|PATCHLEVEL)\s+(\d+)", texts.get("cudnn header", "")))
+    named = [environment.get(key, "") for key in ("NV_CUDNN_VERSION", "CUDNN_VERSION")]
+    return (
+        _wheel(dists, "nvidia-cudnn")
+        or _package(apt, r"libcudnn\d+(-cuda-\d+)?")
+        or _library(libraries, "libcudnn", parts=3)
+        or (".".join(header[part] for part in ("MAJOR", "MINOR", "PATCHLEVEL")) if len(header) == 3 else None)
+        or next((version for version in map(_leading, named) if version), None)
+    )
+
+
+def nccl(
+    dists: Iterable[Dist], libraries: Iterable[str], environment: Mapping[str, str], apt: Iterable[AptPackage]
+) -> str | None:
+    """Return the NCCL version, or None."""
+    return (
+        _wheel(dists, "nvidia-nccl")
+        or _package(apt, r"libnccl2")
+        or _library(libraries, "libnccl", parts=3)
+        or _leading(environment.get("NCCL_VERSION", ""))
+    )
+
+
+def stubs(libraries: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+    """Return the paths under which a stub of libcuda can be loaded; it answers every call with error 34."""
+    return tuple(path for path, real in libraries if PurePosixPath(path).name.startswith("libcuda.") and _stub(real))
+
+
+def _stub(real: str) -> bool:
+    return "stubs" in PurePosixPath(real).parts
+
+
+def _wheel(dists: Iterable[Dist], name: str) -> str | None:
+    """Return the version of nvidia's wheel, whose name ends with -cu11, -cu12 or (from CUDA 13 on) nothing."""
+    versions = [dist.version for dist in dists if re.fullmatch(rf"{name}(-cu\d+)?", dist.name.replace("_", "-"))]
+    return max(versions, key=_numbers, default=None)
+
+
+def _version_file(texts: Mapping[str, str]) -> str | None:
+    try:
+        return str(json.loads(texts.get("cuda version.json", ""))["cuda"]["version"])
+    except (ValueError, KeyError, TypeError):
+        match = re.search(r"CUDA Version (\d[\d.]*)", texts.get("cuda version.txt", ""))
+        return match[1] if match else None
+
+
+def _library(paths: Iterable[str], name: str, *, parts: int) -> str | None:
+    """Return the version at the end of the first library's file name that is precise enough."""
+    for path in paths:
+        match = re.fullmatch(rf"{name}\.so\.(\d+(?:\.\d+){{{parts - 1},}})", PurePosixPath(path).name)
+        if match:
+            return match[1]
+    return None
+
+
+def _package(apt: Iterable[AptPackage], pattern: str) -> str | None:
+    versions = [_leading(package.version) for package in apt if re.fullmatch(pattern, package.name)]
+    return next((version for version in versions if version), None)
+
+
+def _leading(text: str) -> str | None:
+    match = re.match(r"\d+(?:\.\d+)+", text)
+    return match[0] if match else None
+
+
+def _short(text: str | None) -> str | None:
+    match = re.match(r"\d+\.\d+", text or "")
+    return match[0] if match else None
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", version)))

@@ -1,0 +1,129 @@
+"""An OCI image as a base, wherever it comes from: its facts read from the layers, its files laid out for a build."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from envbuild.base.facts import keep_facts, kept_facts, read_probe
+from envbuild.base.layers import Tree
+from envbuild.base.model import BaseFacts, BaseReference
+from envbuild.base.oci import MACHINES, MANIFESTS, Config, Image, digest_of, read_config, read_image
+from envbuild.base.static import keep, read_static
+from envbuild.errors import IntegrityError
+from envbuild.progress import Reporter
+from envbuild.store.atomic import telling, write_text
+from envbuild.store.layout import Store, remove_tree
+from envbuild.store.partial import is_whole
+
+PLATFORM = "linux/amd64"
+OLDEST = "2000-01-01"
+"""Days before it in a configuration are what reproducible builds write, and tell nothing."""
+
+
+def image_facts(
+    reference: BaseReference, image: Image, bring: Callable[[], None], store: Store, report: Reporter
+) -> BaseFacts:
+    """Return the facts of an image whose manifest and configuration are in the store, kept by its digest.
+
+    ``bring`` fetches the layers and is called only where the facts are not known yet.
+    """
+    kept = kept_facts(image.digest, store)
+    if kept is not None:
+        return msgspec.structs.replace(kept, image=reference.text)
+    bring()
+    config = stored_config(image, store)
+    with report.stage(f"read what {reference.text} holds"):
+        tree = read_tree(image, config, store, reference.text)
+        output = read_static(
+            tree, config.environment, machine=MACHINES.get(config.architecture, "unknown"), where=reference.text
+        )
+    created = _created(config)
+    facts = read_probe(output, image=reference.text, digest=image.digest, created=created, size=image.size)
+    keep_facts(facts, image.digest, store)
+    return facts
+
+
+def read_tree(image: Image, config: Config, store: Store, where: str) -> Tree:
+    """Merge the layers, each checked against the configuration's diff_id."""
+    layers, diff_ids = image.manifest.layers, config.rootfs.diff_ids
+    if len(diff_ids) != len(layers):
+        raise IntegrityError(f"has {len(layers)} layers, its configuration names {len(diff_ids)}", where=where)
+    tree = Tree(keep(config.environment))
+    for number, (layer, diff_id) in enumerate(zip(layers, diff_ids, strict=True)):
+        tree.add_layer(store.artifact(layer.sha256), diff_id, number=number, where=where)
+    return tree
+
+
+def _created(config: Config) -> str | None:
+    found = re.match(r"\d{4}-\d{2}-\d{2}", config.created or "")
+    return found[0] if found and found[0] >= OLDEST else None
+
+
+def stored_image(digest: str, store: Store, *, sif: bool = False) -> Image | None:
+    """Return the image (or the SIF) whose manifest the store holds, None where it does not."""
+    path = store.artifact(digest.removeprefix("sha256:"))
+    if not path.is_file():
+        return None
+    data = path.read_bytes()
+    if digest_of(data) != digest:
+        raise IntegrityError("the store's copy of the manifest is damaged", where=str(path), hint="remove that file")
+    return read_image(data, MANIFESTS[0], where=str(path), sif=sif)
+
+
+def stored_config(image: Image, store: Store) -> Config:
+    """Read the configuration of an image from the store."""
+    path = store.artifact(image.manifest.config.sha256)
+    with telling(path):
+        return read_config(path.read_bytes(), where=str(path))
+
+
+def missing_bytes(image: Image, store: Store) -> int:
+    """Return how many bytes of an image's layers the store lacks."""
+    layers = {layer.digest: layer for layer in image.manifest.layers}.values()
+    return sum(layer.size for layer in layers if not is_whole(store.artifact(layer.sha256), layer.size))
+
+
+def layout_folder(digest: str, store: Store) -> Path:
+    """Return where the OCI layout of an image is laid out for builds."""
+    return store.root / "v1/layouts" / digest.replace(":", "-")
+
+
+def lay_out(image: Image, store: Store) -> Path:
+    """Return a folder in the OCI image layout whose blobs are second names of the store's files.
+
+    Raises IntegrityError where the store lacks one.
+    """
+    final = layout_folder(image.digest, store)
+    if (final / "index.json").is_file():
+        return final
+    with store.work("layout") as work, telling(final):
+        blobs = work / "layout/blobs/sha256"
+        blobs.mkdir(parents=True)
+        manifest = image.manifest
+        for blob in {b.digest: b for b in (manifest.config, *manifest.layers)}.values():
+            _link(store.artifact(blob.sha256), blobs / blob.sha256, blob.size)
+        (blobs / image.digest.removeprefix("sha256:")).write_bytes(image.raw)
+        entry = {"mediaType": image.media_type, "digest": image.digest, "size": len(image.raw)}
+        index = {"schemaVersion": 2, "manifests": [entry]}
+        write_text(work / "layout/oci-layout", '{"imageLayoutVersion":"1.0.0"}')
+        write_text(work / "layout/index.json", msgspec.json.encode(index).decode())
+        final.parent.mkdir(parents=True, exist_ok=True)
+        if final.exists():
+            remove_tree(final)
+        (work / "layout").rename(final)
+    return final
+
+
+def _link(source: Path, target: Path, size: int) -> None:
+    if not is_whole(source, size):
+        raise IntegrityError("a layer of the base is not whole in the store", where=str(source))
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)

@@ -1,0 +1,214 @@
+"""See the layers of an image as one file system, without unpacking or running it (OCI image layer specification)."""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+import posixpath
+import tarfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from envbuild.errors import HostError, IntegrityError
+
+WHITEOUT, OPAQUE = ".wh.", ".wh..wh..opq"
+MOST_LINKS = 40
+"""Links followed before a path counts as going in a circle, as Linux does."""
+MOST_ENTRIES = 5_000_000
+CHUNK = 1024 * 1024
+ZSTD = b"\x28\xb5\x2f\xfd"
+
+
+@dataclass(kw_only=True, slots=True)
+class Node:
+    """A file, folder, link or device of the merged tree; ``layer`` is the one that brought it (from 0)."""
+
+    kind: str
+    layer: int
+    mtime: int = 0
+    size: int = 0
+    target: str = ""
+    data: bytes | None = None
+    children: dict[str, Node] = field(default_factory=dict)
+
+
+class Tree:
+    """The merged file system of layers; paths are absolute, links lead inside it only."""
+
+    def __init__(self, keep: Callable[[str, int], bool]) -> None:
+        self._root = Node(kind="d", layer=0)
+        self._keep = keep
+        self._count = 0
+        self._last: tuple[list[str], Node] = ([], self._root)
+
+    def add_layer(self, path: Path, diff_id: str | None, *, number: int, where: str) -> None:
+        """Lay one layer's tar (plain, gzip or zstd) over what is there.
+
+        Raises IntegrityError for a damaged one, and for one whose content is not ``diff_id``.
+        """
+        try:
+            with path.open("rb") as raw:
+                stream = _Hashed(_unpacked(raw))
+                with tarfile.open(fileobj=stream, mode="r|", errorlevel=0) as tar:  # type: ignore[call-overload]
+                    for entry in tar:
+                        self._add(tar, entry, number)
+                while stream.read(CHUNK):
+                    pass
+        except (tarfile.TarError, OSError, EOFError, ValueError) as error:
+            raise IntegrityError(f"layer {number + 1} is damaged: {error}", where=where) from error
+        if diff_id is not None and f"sha256:{stream.digest.hexdigest()}" != diff_id:
+            raise IntegrityError(
+                f"layer {number + 1} holds other files than the image's configuration names", where=where
+            )
+
+    def _add(self, tar: tarfile.TarFile, entry: tarfile.TarInfo, number: int) -> None:
+        self._count += 1
+        if self._count > MOST_ENTRIES:
+            raise ValueError("more than five million files")
+        parts = [part for part in posixpath.normpath("/" + entry.name).split("/") if part]
+        if not parts:
+            return
+        folder = self._folder(parts[:-1], number)
+        name = parts[-1]
+        if name.startswith(WHITEOUT):
+            self._last = ([], self._root)
+        if name == OPAQUE:
+            folder.children = {key: node for key, node in folder.children.items() if node.layer == number}
+        elif name.startswith(WHITEOUT):
+            hidden = folder.children.get(name.removeprefix(WHITEOUT))
+            if hidden is not None and hidden.layer < number:
+                del folder.children[name.removeprefix(WHITEOUT)]
+        else:
+            self._put(tar, entry, folder, name, number)
+
+    def _put(self, tar: tarfile.TarFile, entry: tarfile.TarInfo, folder: Node, name: str, number: int) -> None:
+        before = folder.children.get(name)
+        if before is not None and before.kind in "dl":
+            self._last = ([], self._root)  # what it leads to may change
+        if entry.isdir():
+            if before is not None and before.kind == "d":
+                before.mtime, before.layer = int(entry.mtime), number
+                return
+            folder.children[name] = Node(kind="d", layer=number, mtime=int(entry.mtime))
+        elif entry.issym():
+            folder.children[name] = Node(kind="l", layer=number, mtime=int(entry.mtime), target=entry.linkname)
+        elif entry.islnk():
+            linked = self._find(entry.linkname)
+            if linked is not None:
+                folder.children[name] = linked
+        else:
+            node = Node(kind="f" if entry.isreg() else "o", layer=number, mtime=int(entry.mtime), size=entry.size)
+            if entry.isreg() and self._keep(entry.name.lstrip("./"), entry.size):
+                file = tar.extractfile(entry)
+                node.data = file.read() if file else None
+            folder.children[name] = node
+
+    def _folder(self, parts: list[str], number: int) -> Node:
+        """Return the folder that an entry goes to: links on the way are followed, missing folders made."""
+        if self._last[0] == parts:
+            return self._last[1]
+        node = self._root
+        for part in self.real("/" + "/".join(parts)).split("/"):
+            if not part:
+                continue
+            child = node.children.get(part)
+            if child is None or child.kind != "d":
+                child = node.children[part] = Node(kind="d", layer=number)
+            node = child
+        self._last = (parts, node)
+        return node
+
+    def _find(self, path: str) -> Node | None:
+        node: Node | None = self._root
+        for part in self.real(path).split("/"):
+            if part:
+                node = node.children.get(part) if node is not None else None
+        return node
+
+    def real(self, path: str) -> str:
+        """Return a path with all links resolved inside the tree, as os.path.realpath does; missing parts stay."""
+        todo = [part for part in path.split("/") if part][::-1]
+        done: list[tuple[str, Node | None]] = []
+        links = 0
+        while todo:
+            part = todo.pop()
+            if part == ".." and done:
+                done.pop()
+            if part in (".", ".."):
+                continue
+            at = done[-1][1] if done else self._root
+            node = at.children.get(part) if at is not None else None
+            if node is None or node.kind != "l" or links >= MOST_LINKS:
+                done.append((part, node))
+                continue
+            links += 1
+            if node.target.startswith("/"):
+                done = []
+            todo += [piece for piece in node.target.split("/") if piece][::-1]
+        return "/" + "/".join(name for name, _ in done)
+
+    def read(self, path: str) -> bytes | None:
+        """Return the bytes of a file that was kept, None for any other."""
+        node = self._find(path)
+        return node.data if node is not None and node.kind == "f" else None
+
+    def names(self, path: str) -> list[str]:
+        """Return the sorted names in a folder; none for what is no folder."""
+        node = self._find(path)
+        return sorted(node.children) if node is not None else []
+
+    def kind(self, path: str) -> str | None:
+        """Return "d", "f" or "o" (device, pipe) of what a path leads to, None where nothing is."""
+        node = self._find(path)
+        return node.kind if node is not None and node.kind != "l" else None
+
+    def mtime(self, path: str) -> int | None:
+        """Return the modification time in seconds since 1970."""
+        node = self._find(path)
+        return None if node is None else node.mtime
+
+    def glob(self, pattern: str) -> list[str]:
+        """Return the existing paths that an absolute pattern matches, sorted; a star stays within one name."""
+        found = [""]
+        for part in pattern.strip("/").split("/"):
+            found = [f"{at}/{name}" for at in found for name in self._matching(at, part)]
+        return sorted(found)
+
+    def _matching(self, folder: str, part: str) -> Iterator[str]:
+        if any(char in part for char in "*?["):
+            yield from (name for name in self.names(folder) if fnmatch.fnmatchcase(name, part))
+        elif self.kind(f"{folder}/{part}") is not None:
+            yield part
+
+
+class _Hashed:
+    """A stream that hashes what is read from it."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self.digest = hashlib.sha256()
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._stream.read(size)
+        self.digest.update(data)
+        return data
+
+
+def _unpacked(raw: IO[bytes]) -> Any:
+    """Return a stream of the tar inside, by its first bytes: media types lie."""
+    import gzip
+
+    start = raw.read(4)
+    raw.seek(0)
+    if start.startswith(b"\x1f\x8b"):
+        return gzip.GzipFile(fileobj=raw)
+    if start == ZSTD:
+        try:
+            import zstandard  # type: ignore[import-not-found,unused-ignore]
+        except ImportError as error:
+            hint = "install envbuild's part for it: pip install zstandard"
+            raise HostError("an image layer is packed with zstd, which this Python cannot unpack", hint=hint) from error
+        return zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True)
+    return raw

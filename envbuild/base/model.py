@@ -1,0 +1,127 @@
+"""The base and its facts: BaseReference names it, BaseFacts says what is in it (docs/base.md)."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+SCHEMA = 1
+Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$")]
+Size = Annotated[int, Meta(ge=0, lt=2**40)]
+Header = tuple[tuple[str, str], ...]
+"""The first lines of a definition: what it starts from."""
+PoolPath = Annotated[str, Meta(pattern=r"^pool(/[A-Za-z0-9][A-Za-z0-9._+~%-]*)+\.deb$", max_length=400)]
+
+
+class BaseReference(msgspec.Struct, frozen=True, kw_only=True):
+    """A base as a person names it, taken apart.
+
+    ``kind`` "debian" is a bootstrap ("debian:bookworm": ``name`` is the suite); "sif" is a local image file (``name``
+    is its path as written); "docker" an image, "oras" a SIF in a registry; "oci", "oci-archive" and "docker-archive"
+    an image in a folder or file; "docker-daemon" one that an engine holds (``name`` is what follows the colon, without
+    slashes of a ``//``).
+    ``text`` is what was written; ``platform`` is what to take of an image that is there for several; ``digest`` is
+    the locked one (``sha256:…``), None while the name alone counts.
+    """
+
+    kind: Literal["debian", "sif", "docker", "oci", "oci-archive", "docker-archive", "docker-daemon", "oras"]
+    name: str
+    text: str
+    platform: str = "linux/amd64"
+    digest: str | None = None
+
+
+class Dist(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One installed Python distribution.
+
+    ``requires`` are PEP 508 strings of its metadata; ``location`` is the folder it is installed in; ``record`` is the
+    sha256 (hex) of its RECORD file, None where it has none; ``installer`` is what INSTALLER says; ``modules`` are
+    its top-level import names where they can be told.
+    """
+
+    name: str
+    version: str
+    requires: tuple[str, ...] = ()
+    requires_python: str | None = None
+    location: str | None = None
+    record: str | None = None
+    installer: str | None = None
+    modules: tuple[str, ...] = ()
+    note: str | None = None
+
+
+class DebianPackage(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab", omit_defaults=True
+):
+    """One Debian package; ``group`` tells the layer: the bootstrap's base, [system] packages, or build only."""
+
+    name: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9+.-]+$")]
+    version: Annotated[str, Meta(pattern=r"^[0-9][A-Za-z0-9.+~:-]*$", max_length=100)]
+    architecture: Annotated[str, Meta(pattern=r"^[a-z0-9-]+$")]
+    group: Literal["base", "system", "build"]
+    path: PoolPath
+    size: Size
+    sha256: Sha256
+
+    @property
+    def file(self) -> str:
+        """The file name, unique in the lock."""
+        return self.path.rsplit("/", 1)[1]
+
+
+class AptPackage(msgspec.Struct, frozen=True, kw_only=True):
+    """One installed Debian package."""
+
+    name: str
+    version: str
+    architecture: str
+
+
+class BaseFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What an image holds, read out of it once per digest.
+
+    Only ``image``, ``python``, ``machine``, ``glibc`` and ``dists`` are needed to resolve against it.  ``created`` is
+    an ISO date; ``size`` is in bytes; ``cuda``, ``cudnn``, ``nccl`` are versions, ``framework`` is "name version";
+    ``built_for`` are the versions that the framework itself says it was built for ("cuda", "cudnn"); ``stubs`` are
+    paths of libcuda stub libraries; ``constraints`` is the text of the image's pip constraint files.
+    """
+
+    image: str
+    python: str
+    machine: str
+    glibc: str
+    dists: tuple[Dist, ...] = ()
+    schema: int = SCHEMA
+    digest: str | None = None
+    created: str | None = None
+    size: int | None = None
+    distro: str | None = None
+    python_path: str | None = None
+    abi: str | None = None
+    prefix: str | None = None
+    site: tuple[str, ...] = ()
+    externally_managed: bool = False
+    cuda: str | None = None
+    cudnn: str | None = None
+    nccl: str | None = None
+    framework: str | None = None
+    built_for: dict[str, str] = {}
+    apt: tuple[AptPackage, ...] = ()
+    constraints: str | None = None
+    environment: dict[str, str] = {}
+    stubs: tuple[str, ...] = ()
+
+    def dist(self, name: str) -> Dist | None:
+        """Return the distribution of that canonical name, or None."""
+        from packaging.utils import canonicalize_name
+
+        wanted = canonicalize_name(name)
+        return next((d for d in self.dists if canonicalize_name(d.name) == wanted), None)
+
+
+def facts_digest(facts: BaseFacts) -> str:
+    """Return ``sha256:…`` over the facts in canonical JSON (sorted keys, defaults left out)."""
+    return "sha256:" + hashlib.sha256(msgspec.json.encode(facts, order="sorted")).hexdigest()

@@ -1,0 +1,76 @@
+"""Take apart how a person names a base."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from envbuild.base.imagename import parse_image_name
+from envbuild.base.model import BaseReference
+from envbuild.errors import UsageError
+from envbuild.toml import closest
+
+SUITES = ("bullseye", "bookworm", "trixie")
+"""Debian releases that bootstrap into a base with Python 3.9, 3.11 and 3.13."""
+MOVING = {"stable", "oldstable", "oldoldstable", "testing", "unstable", "sid"}
+IN_REGISTRY: dict[str, Literal["docker", "oras"]] = {"docker": "docker", "oras": "oras"}
+IN_FILES: dict[str, Literal["oci", "oci-archive", "docker-archive", "docker-daemon"]] = {
+    "oci": "oci",
+    "oci-archive": "oci-archive",
+    "docker-archive": "docker-archive",
+    "docker-daemon": "docker-daemon",
+}
+LATER = ("library", "shub", "http", "https")
+FORMS = (
+    'an image of a registry such as "docker://tensorflow/tensorflow:2.15.0-gpu", a bootstrap such as '
+    '"debian:bookworm", or the path of an image such as "images/base.sif"'
+)
+
+
+def parse_reference(text: str) -> BaseReference:
+    """Read "docker://NAME", "oras://NAME", "oci-archive:FILE" and its like, "debian:SUITE" or the path of a ``.sif``.
+
+    Raises UsageError, naming the known forms, for everything else.
+    """
+    written = text.strip()
+    if not written or not written.isprintable():
+        raise UsageError("names no base", where=repr(text), hint=f"write {FORMS}")
+    if written.endswith(".sif") and "://" not in written:
+        return BaseReference(kind="sif", name=written, text=written)
+    scheme, colon, rest = written.partition(":")
+    if scheme == "debian" and colon:
+        return BaseReference(kind="debian", name=_suite(rest, written), text=written)
+    if scheme in IN_REGISTRY and rest.startswith("//"):
+        parse_image_name(rest[2:])
+        return BaseReference(kind=IN_REGISTRY[scheme], name=rest[2:], text=written)
+    if scheme in IN_FILES and rest and not rest.startswith("//"):
+        return BaseReference(kind=IN_FILES[scheme], name=rest, text=written)
+    if scheme in IN_REGISTRY:
+        raise UsageError("is not a base that envbuild knows", where=written, hint=f"write {scheme}://{rest}")
+    if colon and scheme in LATER:
+        raise _unsupported(written, f"{scheme}:{'//' if rest.startswith('//') else ''}", written)
+    if re.fullmatch(r"[a-z0-9.-]+(:\d+)?(/[a-z0-9._-]+)*(:[\w.-]+|@sha256:[0-9a-f]+)?", written) and (
+        "/" in written or colon
+    ):
+        raise UsageError("is not a base that envbuild knows", where=written, hint=f"write docker://{written}")
+    raise UsageError("is not a base that envbuild knows", where=written, hint=f"write {FORMS}")
+
+
+def _suite(name: str, written: str) -> str:
+    if name in SUITES:
+        return name
+    if name in MOVING:
+        what = f'"{name}" means another release every two years'
+    elif name[:1].isdigit() or not name:
+        what = "a Debian release is named by its code name"
+    else:
+        what = f'"{name}" is not a Debian release that envbuild bootstraps{closest(name, SUITES)}'
+    raise UsageError(what, where=written, hint=f"write one of: {', '.join(f'debian:{suite}' for suite in SUITES)}")
+
+
+def _unsupported(written: str, origin: str, source: str) -> UsageError:
+    return UsageError(
+        f"bases from {origin} are not supported by this version",
+        where=written,
+        hint=f'make a file of it once (apptainer pull base.sif {source}) and name that: "base.sif"',
+    )

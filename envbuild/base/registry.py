@@ -1,0 +1,303 @@
+"""Pull images from container registries (OCI distribution specification 1.1); every byte is hashed here.
+
+Apptainer's own client is not used: a build that pulls is a build with a network, and what it caches is not the store.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from envbuild.base.credentials import find_credentials
+from envbuild.base.imagename import HUB, ImageName
+from envbuild.base.oci import (
+    BIGGEST,
+    INDEXES,
+    MANIFESTS,
+    Blob,
+    Image,
+    Index,
+    choose,
+    digest_of,
+    read_config,
+    read_document,
+    read_image,
+    require_platform,
+)
+from envbuild.errors import IntegrityError, NetworkError
+from envbuild.progress import Reporter
+from envbuild.run import Runner
+from envbuild.settings import Registry as Reached
+from envbuild.settings import Settings
+from envbuild.store.atomic import write_bytes
+from envbuild.store.download import Job, download
+from envbuild.store.layout import Store
+from envbuild.store.parallel import each
+from envbuild.store.partial import is_whole
+from envbuild.store.web import GoneError, PassingError, make_client, opened, patiently, redact
+
+if TYPE_CHECKING:
+    import httpx
+
+    from envbuild.base.registryauth import RegistryAuth
+
+T = TypeVar("T")
+HUB_HOST = "registry-1.docker.io"
+"""Where the registry called docker.io answers."""
+MOST_TAGS = 10_000
+TAG_PAGES = 20
+PROBE_SECONDS = 5.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Place:
+    """One server that may have a repository: its URL, the repository's path there, and a client that may ask."""
+
+    url: str
+    repository: str
+    client: httpx.Client
+    auth: RegistryAuth
+
+    def address(self, kind: str, reference: str) -> str:
+        """Return the address of a manifest, a blob or the list of tags."""
+        return f"{self.url}/v2/{self.repository}/{kind}/{reference}"
+
+
+def resolve(
+    name: ImageName, platform: str, *, settings: Settings, runner: Runner, store: Store, report: Reporter
+) -> Image:
+    """Return the image that a name stands for now; manifest and configuration are in the store afterwards.
+
+    Mirrors are asked first.  Raises GoneError for an unknown image or tag (with the nearest tags), NetworkError for
+    denied access, limits and silence, IntegrityError for bytes that are not what their digest says, UsageError for
+    another platform.
+    """
+    return _first(name, settings, runner, report, lambda place: _resolve(name, platform, place, store))
+
+
+def resolve_sif(name: ImageName, *, settings: Settings, runner: Runner, store: Store, report: Reporter) -> Image:
+    """Return the SIF that a name stands for now; its manifest is in the store afterwards.  Raises as resolve does."""
+
+    def ask(place: Place) -> Image:
+        data, kind = _manifest(place, name, name.reference)
+        image = read_image(data, kind, where=name.short, sif=True)
+        write_bytes(store.artifact(image.digest.removeprefix("sha256:")), data, mode=0o444)
+        return image
+
+    return _first(name, settings, runner, report, ask)
+
+
+def bring_sif(
+    name: ImageName, image: Image, *, settings: Settings, runner: Runner, store: Store, report: Reporter
+) -> Path:
+    """Download a SIF into the store where it lacks it, and return its path there."""
+    bring_layers(name, image, settings=settings, runner=runner, store=store, report=report)
+    return store.artifact(image.manifest.layers[0].sha256)
+
+
+def bring_layers(
+    name: ImageName, image: Image, *, settings: Settings, runner: Runner, store: Store, report: Reporter
+) -> None:
+    """Download the layers that the store lacks, ``settings.downloads`` at a time; what has arrived is continued."""
+    wanted = {layer.digest: layer for layer in (image.manifest.config, *image.manifest.layers)}
+    todo = [blob for blob in wanted.values() if not is_whole(store.artifact(blob.sha256), blob.size)]
+    if not todo:
+        return
+
+    def bring(place: Place) -> None:
+        with report.transfer(f"pull {name.short}", files=len(todo), size=sum(b.size for b in todo)) as transfer:
+
+            def one(blob: Blob, stop: threading.Event) -> None:
+                job = Job(
+                    url=place.address("blobs", blob.digest),
+                    name=f"{name.short} {blob.digest[7:19]}",
+                    size=blob.size,
+                    sha256=blob.sha256,
+                    final=store.artifact(blob.sha256),
+                )
+                download(job, client=place.client, transfer=transfer, report=report, stop=stop)
+                transfer.finish_file(job.name)
+
+            each(sorted(todo, key=lambda blob: -blob.size), one, workers=settings.downloads)
+
+    _first(name, settings, runner, report, bring)
+
+
+def _first(name: ImageName, settings: Settings, runner: Runner, report: Reporter, action: Callable[[Place], T]) -> T:
+    """Do something at the first place that answers: the mirrors in order, then the registry itself."""
+    places = list(_urls(name, settings))
+    for number, (url, repository) in enumerate(places, 1):
+        with _place(url, repository, settings, runner) as place:
+            try:
+                return action(place)
+            except IntegrityError:
+                raise
+            except NetworkError as error:
+                told = _tell(error, place, name)
+                if number == len(places):
+                    raise told from error
+                report.say(f"mirror {redact(url)} is passed over: {told}")
+    raise NetworkError("no registry is configured", where=name.registry)
+
+
+def _urls(name: ImageName, settings: Settings) -> Iterator[tuple[str, str]]:
+    """Tell the servers to ask, each with the repository's path there (a mirror's URL may have a path of its own)."""
+    reached = settings.registries.get(name.registry, Reached())
+    for mirror in reached.mirrors:
+        found = re.fullmatch(r"(https?://[^/]+)(/.*)?", mirror)
+        if found:
+            yield found[1], "/".join(filter(None, ((found[2] or "").strip("/"), name.repository)))
+    host = HUB_HOST if name.registry == HUB else name.registry
+    yield f"{'http' if reached.plain_http or _speaks_http(host, settings) else 'https'}://{host}", name.repository
+
+
+def _speaks_http(host: str, settings: Settings) -> bool:
+    """Tell whether a registry on this machine speaks plain HTTP, as docker and the runtime find out too."""
+    import httpx
+
+    from envbuild.base.registryauth import is_loopback
+
+    if not is_loopback(re.sub(r":\d+$", "", host)):
+        return False
+    with make_client(settings) as client:
+        try:
+            client.get(f"https://{host}/v2/", timeout=PROBE_SECONDS)
+        except httpx.ConnectError as error:
+            # a certificate that is not trusted is a certificate: only what is no TLS at all is plain
+            return "CERTIFICATE_VERIFY_FAILED" not in str(error)
+        except httpx.HTTPError:
+            return True
+    return False
+
+
+@contextmanager
+def _place(url: str, repository: str, settings: Settings, runner: Runner) -> Iterator[Place]:
+    from envbuild.base.registryauth import RegistryAuth
+
+    host = url.partition("://")[2]
+    asked = HUB if host == HUB_HOST else host
+    with make_client(settings) as tokens, make_client(settings) as client:
+        auth = RegistryAuth(tokens, find_credentials(asked, settings, runner), f"repository:{repository}:pull")
+        client.auth = auth
+        yield Place(url=url, repository=repository, client=client, auth=auth)
+
+
+def _resolve(name: ImageName, platform: str, place: Place, store: Store) -> Image:
+    data, kind = _manifest(place, name, name.reference)
+    document = read_document(data, kind, where=str(name.short))
+    if isinstance(document, Index):
+        chosen = choose(document, platform, where=f"{name.short}:{name.reference}")
+        data, kind = _manifest(place, name, chosen.digest)
+    image = read_image(data, kind, where=name.short)
+    write_bytes(store.artifact(image.digest.removeprefix("sha256:")), data, mode=0o444)
+    config = image.manifest.config
+    if not is_whole(store.artifact(config.sha256), config.size):
+        if config.size > BIGGEST:
+            raise IntegrityError(f"has a configuration of {config.size} bytes", where=name.short)
+        told = _get(place, place.address("blobs", config.digest))[0]
+        _require(config.digest, told, name)
+        write_bytes(store.artifact(config.sha256), told, mode=0o444)
+    text = store.artifact(config.sha256).read_bytes()
+    require_platform(read_config(text, where=name.short), platform, where=f"{name.short}:{name.reference}")
+    return image
+
+
+def _manifest(place: Place, name: ImageName, reference: str) -> tuple[bytes, str]:
+    """Return a manifest's bytes, hashed against what was asked for or what the server says they are."""
+    url = place.address("manifests", reference)
+    try:
+        data, kind, told = _get(place, url, accept=", ".join((*MANIFESTS, *INDEXES)))
+    except GoneError as error:
+        raise _unknown(place, name, reference) from error
+    for digest in (reference if reference.startswith("sha256:") else "", told):
+        if digest.startswith("sha256:"):
+            _require(digest, data, name)
+    return data, kind
+
+
+def _require(digest: str, data: bytes, name: ImageName) -> None:
+    if digest_of(data) != digest:
+        raise IntegrityError(
+            f"the registry sent other bytes than it names: expected {digest}, got {digest_of(data)}",
+            where=name.short,
+            hint="nothing of it was kept; a damaged or hostile registry, mirror or proxy does this",
+        )
+
+
+def _get(place: Place, url: str, *, accept: str = "*/*") -> tuple[bytes, str, str]:
+    """Return an answer's bytes, its kind, and the digest that the server names ("" for none)."""
+
+    def once() -> tuple[bytes, str, str]:
+        with opened(place.client, url, headers={"Accept": accept}) as response:
+            body = bytearray()
+            for chunk in response.iter_bytes():
+                body += chunk
+                if len(body) > BIGGEST:
+                    raise IntegrityError(f"is larger than {BIGGEST} bytes, which no manifest is", where=redact(url))
+            length = response.headers.get("Content-Length", "")
+            if length.isdecimal() and "Content-Encoding" not in response.headers and len(body) < int(length):
+                raise PassingError(f"ended after {len(body)} of {length} bytes")
+            kind, digest = (response.headers.get(key, "") for key in ("Content-Type", "Docker-Content-Digest"))
+            return bytes(body), kind, digest
+
+    return patiently(once, url=url)
+
+
+def _unknown(place: Place, name: ImageName, reference: str) -> GoneError:
+    """Tell an unknown tag with the tags that are nearest, an unknown repository as such."""
+    try:
+        tags = _tags(place)
+    except NetworkError:
+        tags = ()
+    where = f"{name.short}:{reference}" if not reference.startswith("sha256:") else name.at(reference)
+    if not tags:
+        return GoneError("the registry has no such image", where=where, hint="check the spelling of the name")
+    if reference.startswith("sha256:"):
+        hint = "take what the tag means today: envbuild lock NAME"
+        return GoneError("the registry does not hold this image any more", where=where, hint=hint)
+    near = difflib.get_close_matches(reference, tags, n=5, cutoff=0.5) or sorted(tags)[-5:]
+    return GoneError("the image has no such tag", where=where, hint=f"nearest of {len(tags)} tags: {', '.join(near)}")
+
+
+def _tags(place: Place) -> tuple[str, ...]:
+    """List a repository's tags, over as many pages as it takes."""
+    import msgspec
+
+    found: list[str] = []
+    url: str | None = place.address("tags", "list") + "?n=1000"
+    for _ in range(TAG_PAGES):
+        if url is None or len(found) >= MOST_TAGS:
+            break
+        with opened(place.client, url) as response:
+            body = response.read()
+            link = re.search(r'<([^>]+)>;\s*rel="?next', response.headers.get("Link", ""))
+            url = str(response.url.join(link[1])) if link else None
+        try:
+            told = msgspec.json.decode(body)
+            found += [tag for tag in told.get("tags") or () if isinstance(tag, str) and tag.isprintable()]
+        except (msgspec.DecodeError, AttributeError, TypeError):
+            break
+    return tuple(found)
+
+
+def _tell(error: NetworkError, place: Place, name: ImageName) -> NetworkError:
+    """Say of a refusal what a person can do about it."""
+    host = place.url.partition("://")[2]
+    if place.auth.refused is not None:
+        login = "docker.io" if host == HUB_HOST else host
+        what = f"the registry refuses access (HTTP {place.auth.refused})"
+        hint = f"the image does not exist, or it is private: apptainer registry login -u USER docker://{login}"
+        return NetworkError(what, where=name.short, hint=f"{hint}\n(docker login {login} does as well)")
+    if "HTTP 429" in error.what:
+        hint = (
+            f"registries limit how much anybody pulls: log in (docker login {name.registry}), wait, or name a mirror:\n"
+            f'[registries."{name.registry}"] mirrors = ["https://…"] in the settings file'
+        )
+        return NetworkError(f"the registry limits how much is pulled: {error.what}", where=name.short, hint=hint)
+    return error

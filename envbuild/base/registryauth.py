@@ -1,0 +1,87 @@
+"""Answer a registry's question who asks: Basic, or a token from the service that it names."""
+
+from __future__ import annotations
+
+import base64
+import re
+import threading
+from collections.abc import Generator
+
+import httpx
+
+from envbuild.base.credentials import Credentials
+
+CLIENT = "envbuild"
+
+
+class RegistryAuth(httpx.Auth):
+    """Add the header that a registry wants; a token that has run out is fetched anew.
+
+    ``refused`` is the status of the last answer that denied access, None while none did.  Credentials are sent to the
+    registry's own host and to the token service that it names, over https or on loopback only.
+    """
+
+    def __init__(self, client: httpx.Client, credentials: Credentials | None, scope: str) -> None:
+        self._client = client
+        self._credentials = credentials
+        self._scope = scope
+        self._header: str | None = None
+        self._lock = threading.Lock()
+        self.refused: int | None = None
+
+    def sync_auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+        """Send with what is known; after 401 learn what is wanted and send once more."""
+        used = self._header
+        if used:
+            request.headers["Authorization"] = used
+        response = yield request
+        if response.status_code == 401:
+            with self._lock:
+                if self._header == used:  # no other thread has learned it meanwhile
+                    self._header = self._learn(response)
+            if self._header:
+                request.headers["Authorization"] = self._header
+                response = yield request
+        if response.status_code in (401, 403):
+            self.refused = response.status_code
+
+    def _learn(self, response: httpx.Response) -> str | None:
+        challenge = response.headers.get("WWW-Authenticate", "")
+        scheme, _, rest = challenge.partition(" ")
+        told = dict(re.findall(r'(\w+)="([^"]*)"', rest))
+        known = self._credentials
+        if scheme.lower() == "basic" and known and _is_safe(response.request.url):
+            return _basic(known)
+        if scheme.lower() == "bearer" and re.match(r"https?://", told.get("realm", "")):
+            return self._token(httpx.URL(told["realm"]), told.get("service", ""), told.get("scope") or self._scope)
+        return None
+
+    def _token(self, realm: httpx.URL, service: str, scope: str) -> str | None:
+        """Fetch a token (distribution's token and OAuth 2 specifications); None where it is denied."""
+        known = self._credentials if _is_safe(realm) else None
+        question = {"service": service, "scope": scope}
+        try:
+            if known and known.token:
+                form = {**question, "grant_type": "refresh_token", "refresh_token": known.password, "client_id": CLIENT}
+                answer = self._client.post(realm, data=form, auth=httpx.Auth())
+            else:
+                headers = {"Authorization": _basic(known)} if known else {}
+                answer = self._client.get(realm.copy_merge_params(question), headers=headers, auth=httpx.Auth())
+            told = answer.json() if answer.status_code == 200 else {}
+        except ValueError:
+            return None
+        token = told.get("token") or told.get("access_token") if isinstance(told, dict) else None
+        return f"Bearer {token}" if isinstance(token, str) and token.isprintable() else None
+
+
+def _basic(known: Credentials) -> str:
+    return "Basic " + base64.b64encode(f"{known.user}:{known.password}".encode()).decode()
+
+
+def _is_safe(url: httpx.URL) -> bool:
+    return url.scheme == "https" or is_loopback(url.host)
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether a host is this machine."""
+    return host == "localhost" or host.startswith("127.") or host in ("::1", "[::1]")

@@ -1,0 +1,96 @@
+"""Facts of a local image file: the probe runs in it through the container runtime."""
+
+from __future__ import annotations
+
+import platform
+import re
+from pathlib import Path
+
+import msgspec
+
+from envbuild.base.facts import day, keep_facts, kept_facts, probe_text, read_probe
+from envbuild.base.model import BaseFacts, BaseReference, Header
+from envbuild.base.siffile import SifFile, image_digest, read_sif, require_base
+from envbuild.errors import EnvbuildError, IntegrityError, UsageError
+from envbuild.progress import Reporter
+from envbuild.run import Result, Runner
+from envbuild.runtime import Runtime, explain_failure, find_runtime
+from envbuild.settings import Settings
+from envbuild.store.layout import Store
+
+INTERPRETERS = ("python3", "python")
+PROBE_SECONDS = 600.0
+"""Reading the facts of a 10 GB image over a network file system takes minutes; a plain one takes a second."""
+
+
+def describe_sif(
+    reference: BaseReference, settings: Settings, runner: Runner, store: Store, report: Reporter
+) -> BaseFacts:
+    """Return the facts of a ``.sif``, kept by its image digest.
+
+    Raises UsageError for a file that cannot be a base, HostError where the container runtime does not work.
+    """
+    path = settings.cwd / Path(reference.name).expanduser()
+    sif = read_sif(path)
+    require_base(sif, platform.machine())
+    digest = image_digest(path)
+    kept = kept_facts(digest, store)
+    if kept is not None:
+        return msgspec.structs.replace(kept, image=reference.text)
+    with report.stage(f"read what {path.name} holds"):
+        output = _run_probe(path, find_runtime(settings, runner), runner, reference.text)
+    facts = read_probe(output, image=reference.text, digest=digest, size=sif.size)
+    facts = msgspec.structs.replace(facts, created=_created(facts, sif))
+    keep_facts(facts, digest, store)
+    return facts
+
+
+def bring_sif(
+    reference: BaseReference,
+    settings: Settings,
+    runner: Runner,  # noqa: ARG001  (every kind of base is brought by the same call)
+    store: Store,  # noqa: ARG001
+    report: Reporter,  # noqa: ARG001
+) -> Header:
+    """Return the header that starts from the locked file.  Raises IntegrityError for another one under its name."""
+    path = settings.cwd / Path(reference.name).expanduser()
+    found = image_digest(path)
+    if found != reference.digest:
+        raise IntegrityError(
+            f"is another image than was locked: its digest is {found}, the lock says {reference.digest}",
+            where=str(path),
+            hint="take this one: envbuild lock NAME",
+        )
+    return (("Bootstrap", "localimage"), ("From", str(path)))
+
+
+def _run_probe(path: Path, runtime: Runtime, runner: Runner, image: str) -> str:
+    for interpreter in INTERPRETERS:
+        argv = (interpreter, "-s", "-B", "-")
+        command = runtime.exec_command(path, argv, stdin=probe_text(), timeout=PROBE_SECONDS)
+        result = runner(command, check=False)
+        if result.code == 0:
+            return result.stdout
+        if not re.search(rf'"{interpreter}": executable file not found|{interpreter}: not found', result.stderr):
+            raise _probe_error(result, image)
+    raise UsageError(
+        "the image has no Python on its PATH",
+        where=image,
+        hint='a base needs Python 3.6 or newer; or start from Debian packages: bootstrap = "debian:bookworm"',
+    )
+
+
+def _probe_error(result: Result, image: str) -> EnvbuildError:
+    if re.search(r"SyntaxError|f-strings|ImportError|ModuleNotFoundError", result.stderr):
+        return UsageError(
+            f"the image's Python cannot run a script for Python 3.6: {result.last_lines(1)}",
+            where=image,
+            hint="take a newer tag of the image (TensorFlow 2.1 images need a tag that ends with -py3)",
+        )
+    return explain_failure(result)
+
+
+def _created(facts: BaseFacts, sif: SifFile) -> str | None:
+    """Return the day the image's content is from: file times, but never later than the file's own creation."""
+    packed = day(sif.created) if sif.created > 0 else None
+    return min(filter(None, (facts.created, packed)), default=None)

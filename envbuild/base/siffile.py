@@ -1,0 +1,190 @@
+"""Read the table of a SIF file: its objects, its digest, and whether it can be a base."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from envbuild.errors import UsageError
+
+HEADER = struct.Struct("<32s10s3s3s16s8q")
+"""launch line, magic, version, architecture, id, times (2), free and all descriptors, their offset and size, data."""
+DESCRIPTOR = struct.Struct("<i?3I7q128s384s")
+"""type, used, id, group, link, offset, size, padded size, times (2), uid, gid, name, extra: 585 bytes (SIF 1)."""
+MAGIC = b"SIF_MAGIC\0"
+MOST_OBJECTS = 4096
+ARCHITECTURES = {
+    "01": "i386", "02": "x86_64", "03": "arm", "04": "aarch64", "05": "ppc64", "06": "ppc64le", "07": "mips",
+    "08": "mipsle", "09": "mips64", "10": "mips64le", "11": "s390x", "12": "riscv64",
+}  # fmt: skip
+"""Architecture codes (sylabs/sif, pkg/sif/arch.go) as ``uname -m`` names them."""
+PARTITION, SIGNATURE, CRYPT_MESSAGE, OCI_ROOT = 0x4004, 0x4005, 0x4008, 0x400A
+"""Data types (sylabs/sif, pkg/sif/descriptor.go)."""
+ENCRYPTED = 5
+"""File system type "encrypted squashfs"."""
+PRIMARY = 2
+"""Partition type "primary system"."""
+OTHER_FORMATS = {
+    b"hsqs": "a bare squashfs file system (an image of Singularity 2)",
+    b"\x1f\x8b": "gzip data",
+    b"PK\x03\x04": "a zip archive",
+    b"version https://git-lfs": "a Git LFS pointer: fetch the file itself (git lfs pull)",
+    b"#!": "a script",
+    b"Bootstrap": "a definition: build it first",
+}
+CHUNK = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SifObject:
+    """One data object: where it is in the file (bytes), and what it is.
+
+    ``file_system``, ``partition`` and ``machine`` are set for partitions only (0, 0 and "" else).
+    """
+
+    id: int
+    data_type: int
+    group: int
+    offset: int
+    size: int
+    name: str
+    file_system: int = 0
+    partition: int = 0
+    machine: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SifFile:
+    """A SIF's table; ``created`` is in seconds since 1970 (0 where a reproducible build cleared it)."""
+
+    path: Path
+    machine: str
+    created: int
+    size: int
+    objects: tuple[SifObject, ...]
+
+    @property
+    def primary(self) -> SifObject | None:
+        """The partition that holds the root file system."""
+        return next((o for o in self.objects if o.data_type == PARTITION and o.partition == PRIMARY), None)
+
+
+def read_sif(path: Path) -> SifFile:
+    """Read a SIF's table.
+
+    Raises UsageError for a file that is missing, is no SIF, is of another SIF version, or is cut off.
+    """
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(0)
+            return _read(file, path, size)
+    except OSError as error:
+        what = "there is no such file" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror}"
+        raise UsageError(what, where=str(path)) from error
+
+
+def _read(file: BinaryIO, path: Path, size: int) -> SifFile:
+    start = file.read(HEADER.size)
+    if start[32:42] != MAGIC:
+        raise UsageError(_not_sif(start), where=str(path), hint="a base is a file made by apptainer build or pull")
+    if len(start) < HEADER.size:
+        raise _cut_off(path, HEADER.size, size)
+    _, _, version, machine, _, created, _, _, total, table, table_size, _, _ = HEADER.unpack(start)
+    if version[:2] != b"01":
+        raise UsageError(f"is of SIF version {version[:2]!r}; this version reads 01", where=str(path))
+    if not 0 <= total <= MOST_OBJECTS or table < HEADER.size or table_size < total * DESCRIPTOR.size:
+        raise UsageError("has a damaged SIF header", where=str(path), hint="copy or pull it again")
+    if table + table_size > size:
+        raise _cut_off(path, table + table_size, size)
+    file.seek(table)
+    raw = file.read(total * DESCRIPTOR.size)
+    found = tuple(_object(fields) for fields in DESCRIPTOR.iter_unpack(raw) if fields[1])
+    for item in found:
+        if item.offset < HEADER.size or item.size < 0:
+            raise UsageError(f"has a damaged SIF table (object {item.id})", where=str(path), hint="copy it again")
+        if item.offset + item.size > size:
+            raise _cut_off(path, item.offset + item.size, size)
+    return SifFile(path=path, machine=_machine(machine), created=created, size=size, objects=found)
+
+
+def _object(fields: tuple[int, bool, int, int, int, int, int, int, int, int, int, int, bytes, bytes]) -> SifObject:
+    data_type, _, number, group, _, offset, size, _, _, _, _, _, name, extra = fields
+    is_partition = data_type == PARTITION
+    file_system, partition = struct.unpack_from("<2i", extra) if is_partition else (0, 0)
+    return SifObject(
+        id=number,
+        data_type=data_type,
+        group=group & 0x0FFFFFFF,
+        offset=offset,
+        size=size,
+        name=name.rstrip(b"\0").decode("utf-8", "replace"),
+        file_system=file_system,
+        partition=partition,
+        machine=_machine(extra[8:11]) if is_partition else "",
+    )
+
+
+def _machine(code: bytes) -> str:
+    text = code.rstrip(b"\0").decode("ascii", "replace")
+    return ARCHITECTURES.get(text, f"unknown ({text})")
+
+
+def _not_sif(start: bytes) -> str:
+    if not start:
+        return "is empty"
+    other = next((name for mark, name in OTHER_FORMATS.items() if start.startswith(mark)), None)
+    return f"is not a SIF image but {other}" if other else "is not a SIF image"
+
+
+def _cut_off(path: Path, needed: int, size: int) -> UsageError:
+    what = f"is cut off: {size} of at least {needed} bytes are there"
+    return UsageError(what, where=str(path), hint="copy or pull it again")
+
+
+def objects(path: Path) -> tuple[SifObject, ...]:
+    """Return the objects of a SIF in the order of its table."""
+    return read_sif(path).objects
+
+
+def image_digest(path: Path) -> str:
+    """Return ``sha256:…`` over all objects but signatures, in order: of each its type and size, then its bytes.
+
+    Signing does not change it; adding, removing or changing any other object does.
+    """
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        for item in read_sif(path).objects:
+            if item.data_type == SIGNATURE:
+                continue
+            digest.update(f"{item.data_type} {item.file_system} {item.partition} {item.size}\n".encode())
+            file.seek(item.offset)
+            left = item.size
+            while left:
+                chunk = file.read(min(CHUNK, left))
+                if not chunk:
+                    raise _cut_off(path, item.offset + item.size, item.offset + item.size - left)
+                digest.update(chunk)
+                left -= len(chunk)
+    return "sha256:" + digest.hexdigest()
+
+
+def require_base(sif: SifFile, machine: str) -> None:
+    """Raise UsageError unless a SIF holds a root file system that this machine (``uname -m``) can run."""
+    where = str(sif.path)
+    primary = sif.primary
+    if any(item.data_type == OCI_ROOT for item in sif.objects):
+        hint = "make a plain one: singularity pull --no-oci base.sif …"
+        raise UsageError("is an OCI-SIF, which holds no root file system of its own", where=where, hint=hint)
+    if primary is None:
+        raise UsageError("has no root file system (no primary partition)", where=where)
+    if primary.file_system == ENCRYPTED or any(item.data_type == CRYPT_MESSAGE for item in sif.objects):
+        hint = "an encrypted image cannot be a base: build it again without --encrypt"
+        raise UsageError("is encrypted", where=where, hint=hint)
+    held = primary.machine if primary.machine in ARCHITECTURES.values() else sif.machine
+    if held != machine:
+        hint = f"take an image for {machine}, or work on a {held} machine"
+        raise UsageError(f"is for {held}, but this machine is {machine}", where=where, hint=hint)

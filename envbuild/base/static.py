@@ -1,0 +1,199 @@
+"""Facts of an image that is not running: the probe reads the merged layers, this module finds the Python in them."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+import runpy
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from envbuild.base.facts import MARK
+from envbuild.base.layers import Tree
+from envbuild.errors import UsageError
+
+SEARCH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""PATH of an image that sets none."""
+INTERPRETERS = ("python3", "python")
+BIGGEST = 8 * 1024 * 1024
+PROGRAMS = 64 * 1024 * 1024
+"""Bytes above which a file called python3.N is no interpreter."""
+KEPT = re.compile(
+    r"\.(dist-info|egg-info)/(METADATA|PKG-INFO|RECORD|INSTALLER|top_level\.txt|requires\.txt)$"
+    r"|\.egg-info$|/EGG-INFO/(PKG-INFO|RECORD|INSTALLER|top_level\.txt|requires\.txt)$"
+    r"|(^|/)(os-release|ld\.so\.conf|pip\.conf|pyvenv\.cfg)$|/ld\.so\.conf\.d/[^/]+\.conf$|var/lib/dpkg/status$"
+    r"|/cuda[^/]*/version\.(json|txt)$|torch/version\.py$|python/platform/build_info\.py$|/cudnn_version\w*\.h$"
+    r"|[^/]*constraint[^/]*\.txt$|-packages/[^/]+\.pth$"
+)
+"""Files whose content the probe reads; of all others the name is enough."""
+PROGRAM = re.compile(r"/bin/python\d?(\.\d+)?m?$|/libpython3[^/]*\.so[^/]*$|/libc\.so\.6$|/libc-2[^/]*\.so$")
+
+
+def is_read(path: str, size: int, *, named: frozenset[str] = frozenset()) -> bool:
+    """Tell whether a file's content is needed for facts; ``named`` are paths that the image's variables name."""
+    path = f"/{path}"
+    if PROGRAM.search(path):
+        return size <= PROGRAMS
+    status = path.endswith("var/lib/dpkg/status")
+    return (size <= BIGGEST or status) and (path in named or KEPT.search(path) is not None)
+
+
+def named_files(environment: Mapping[str, str]) -> frozenset[str]:
+    """Return the paths of pip's files that variables name."""
+    told = f"{environment.get('PIP_CONSTRAINT', '')} {environment.get('PIP_CONFIG_FILE', '')}"
+    return frozenset(word for word in told.split() if word.startswith("/"))
+
+
+class _Layers:
+    """An image's files and variables, as the probe asks for them."""
+
+    def __init__(self, tree: Tree, environment: Mapping[str, str]) -> None:
+        self.environ = environment
+        self.names, self.real, self.glob, self.mtime = tree.names, tree.real, tree.glob, tree.mtime
+        self._tree = tree
+
+    def read(self, path: str, most: int = -1) -> bytes | None:
+        data = self._tree.read(path)
+        return data if data is None or most < 0 else data[:most]
+
+    def isdir(self, path: str) -> bool:
+        return self._tree.kind(path) == "d"
+
+    def exists(self, path: str) -> bool:
+        return self._tree.kind(path) is not None
+
+
+def read_static(tree: Tree, environment: Mapping[str, str], *, machine: str, where: str) -> str:
+    """Return what the probe would print inside the image.
+
+    Raises UsageError for an image without a Python 3.6 or newer.
+    """
+    probe = runpy.run_path(str(Path(__file__).with_name("probe.py")), run_name="probe")
+    python = interpreter(tree, environment, machine=machine, where=where)
+    facts = probe["read_facts"](_Layers(tree, environment), python)
+    return MARK + json.dumps(facts)
+
+
+def interpreter(tree: Tree, environment: Mapping[str, str], *, machine: str, where: str) -> dict[str, Any]:
+    """Find the Python on the image's PATH and tell of it what a running one tells of itself."""
+    program = _program(tree, environment, where)
+    real = tree.real(program)
+    found = re.search(r"python3\.(\d+)m?$", real)
+    if found is None or int(found[1]) < 6:
+        raise UsageError(
+            f"the image's Python is {posixpath.basename(real)}; a base needs Python 3.6 or newer",
+            where=where,
+            hint="take a newer tag of the image (TensorFlow 2.1 images need a tag that ends with -py3)",
+        )
+    minor = int(found[1])
+    home = posixpath.dirname(posixpath.dirname(real))
+    prefix = _venv(tree, program) or home
+    stdlib = next(
+        (path for lib in ("lib", "lib64") if tree.kind(f"{(path := f'{home}/{lib}/python3.{minor}')}/os.py")),
+        f"{home}/lib/python3.{minor}",
+    )
+    return {
+        "python_path": program,
+        "python": _version(tree, real, home, minor, where),
+        "implementation": "cpython",
+        "abi": _abi(tree, stdlib, minor),
+        "prefix": prefix,
+        "stdlib": stdlib,
+        "path": _search_path(tree, environment, stdlib=stdlib, prefix=prefix, home=home, minor=minor),
+        "machine": machine,
+        "glibc": _glibc(tree),
+    }
+
+
+def _program(tree: Tree, environment: Mapping[str, str], where: str) -> str:
+    folders = [folder for folder in (environment.get("PATH") or SEARCH).split(":") if folder.startswith("/")]
+    for name in INTERPRETERS:
+        for folder in folders:
+            path = f"{folder.rstrip('/')}/{name}"
+            if tree.kind(path) == "f":
+                return path
+    raise UsageError(
+        "the image has no Python on its PATH",
+        where=where,
+        hint='a base needs Python 3.6 or newer; or start from Debian packages: bootstrap = "debian:bookworm"',
+    )
+
+
+def _venv(tree: Tree, program: str) -> str | None:
+    folder = posixpath.dirname(posixpath.dirname(program))
+    return folder if tree.read(f"{folder}/pyvenv.cfg") else None
+
+
+def _version(tree: Tree, real: str, home: str, minor: int, where: str) -> str:
+    """Find the version's text in the interpreter, or in the library that it is loaded from."""
+    libraries = [f"{home}/lib", f"{home}/lib64", *tree.glob("/usr/lib/*-linux-gnu")]
+    candidates = [real, *(path for lib in libraries for path in tree.glob(f"{lib}/libpython3.{minor}*.so*"))]
+    for path in candidates:
+        # linkers share the ends of strings: the version may stand at the end of a path that holds it
+        found = re.findall(rb"(?<![\d.])(3\.%d\.\d+(?:(?:a|b|rc)\d+)?\+?)\0" % minor, tree.read(path) or b"")
+        if found:
+            return str(max(found, key=found.count).decode())
+    raise UsageError(f"the version of {real} cannot be told from its files", where=where, hint="make a .sif of it")
+
+
+def _abi(tree: Tree, stdlib: str, minor: int) -> str:
+    for name in tree.names(f"{stdlib}/lib-dynload"):
+        found = re.search(r"\.cpython-(\w+)-", name)
+        if found:
+            return f"cp{found[1]}"
+    return f"cp3{minor}"
+
+
+def _search_path(
+    tree: Tree, environment: Mapping[str, str], *, stdlib: str, prefix: str, home: str, minor: int
+) -> list[str]:
+    """Return sys.path: PYTHONPATH, the standard library, then site folders with what their .pth files add."""
+    sites = _sites(tree, prefix=prefix, home=home, minor=minor)
+    found = [*environment.get("PYTHONPATH", "").split(":"), stdlib, f"{stdlib}/lib-dynload"]
+    for site in sites:
+        found += [site, *_pth(tree, site)]
+    return [path for path in dict.fromkeys(found) if path and tree.kind(path) == "d"]
+
+
+def _sites(tree: Tree, *, prefix: str, home: str, minor: int) -> list[str]:
+    """Return the site folders: Debian's own Python has dist-packages (its site.py), all others site-packages."""
+    python = f"python3.{minor}"
+    if prefix == "/usr" and tree.kind("/usr/lib/python3/dist-packages"):
+        return [
+            f"/usr/local/lib/{python}/dist-packages",
+            "/usr/lib/python3/dist-packages",
+            f"/usr/lib/{python}/dist-packages",
+        ]
+    if prefix == home == "/usr":
+        return [f"/usr/{lib}/{python}/site-packages" for lib in ("local/lib64", "local/lib", "lib64", "lib")]
+    return [f"{prefix}/{lib}/{python}/site-packages" for lib in ("lib64", "lib")]
+
+
+def _pth(tree: Tree, site: str) -> list[str]:
+    names = [name for name in tree.names(site) if name.endswith(".pth") and not name.startswith(".")]
+    lines = [
+        line for name in names for line in (tree.read(f"{site}/{name}") or b"").decode("utf-8", "replace").split("\n")
+    ]
+    kept = (line.strip() for line in lines if line.strip() and not re.match(r"#|import[ \t]", line))
+    return [posixpath.normpath(posixpath.join(site, line)) for line in kept]
+
+
+def _glibc(tree: Tree) -> str | None:
+    """Return glibc's version from its file's name, or from the line that it prints when run; None without glibc."""
+    for pattern in ("/lib/*-linux-gnu/libc.so.6", "/lib64/libc.so.6", "/usr/lib*/libc.so.6", "/lib/libc.so.6"):
+        for path in tree.glob(pattern):
+            named = re.search(r"/libc-(2\.\d+)\.so$", tree.real(path))
+            if named:
+                return named[1]
+            told = re.search(rb"GNU C Library [^\n]*version (2\.\d+)", tree.read(path) or b"")
+            if told:
+                return told[1].decode()
+    return None
+
+
+def keep(environment: Mapping[str, str]) -> partial[bool]:
+    """Return the test that a tree keeps files' contents by."""
+    return partial(is_read, named=named_files(environment))

@@ -1,0 +1,308 @@
+"""Choose a base from the catalogue: what fits framework, Python, CUDA, GPU, driver and glibc, and why."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from envbuild.base.catalogue import Entry, entries, load_cuda
+from envbuild.errors import UsageError
+from envbuild.toml import closest
+
+if TYPE_CHECKING:
+    from packaging.specifiers import SpecifierSet
+
+NAMES = {
+    "tensorflow": "tensorflow", "tensorflow-gpu": "tensorflow", "tensorflow-cpu": "tensorflow", "tf": "tensorflow",
+    "torch": "torch", "pytorch": "torch", "jax": "jax",
+}  # fmt: skip
+"""How people call the frameworks of the catalogue."""
+SUITES = ("debian:bookworm", "debian:trixie", "debian:bullseye")
+"""Bootstraps in the order in which they are proposed where several fit."""
+OLDEST_PYTHON = (3, 6)
+"""Probes and the installer need it."""
+OLD_CUDA = (11,)
+"""The index's wheels of torch before 1.13 are for CUDA 10.2, which has no code for an A100; images are for CUDA 11."""
+USUAL_CUDA = 12
+"""Without a driver to go by, the newest CUDA is not proposed: its oldest driver is newer than many clusters have."""
+
+
+class Wish(msgspec.Struct, frozen=True, kw_only=True):
+    """What a base must do; None: anything.
+
+    ``framework`` is a name with bounds ("torch>=2.1,<2.5"); ``python`` a version or bounds ("3.9", ">=3.8,<3.11");
+    ``cuda`` a version or a part of one ("11", "12.1"); ``gpu`` a card ("A100") or a capability ("8.0"); ``driver`` the
+    version of the oldest driver that it must run on; ``glibc`` the oldest C library that will do.
+    """
+
+    framework: str | None = None
+    python: str | None = None
+    cuda: str | None = None
+    gpu: str | None = None
+    driver: str | None = None
+    glibc: str | None = None
+
+
+class Choice(msgspec.Struct, frozen=True, kw_only=True):
+    """A base that fits: ``framework`` is what a bootstrap's recipe writes, ``driver`` the oldest one that will do."""
+
+    entry: Entry
+    framework: str | None
+    driver: str | None
+    reasons: tuple[str, ...]
+    cautions: tuple[str, ...]
+
+
+class Refusals(msgspec.Struct, frozen=True, kw_only=True):
+    """How many bases were left out for which reason, the commonest first."""
+
+    counts: tuple[tuple[str, int], ...]
+
+
+def suggest(wish: Wish) -> tuple[tuple[Choice, ...], Refusals]:
+    """Return the bases that fit, best first, and why the others do not.
+
+    Best is: no known defect, the version that was asked for, made on this machine, the newest framework.
+    Raises UsageError for a framework, GPU or version that is none.
+    """
+    asked = _Asked(wish)
+    fitting: list[tuple[tuple[object, ...], Choice]] = []
+    refused: Counter[str] = Counter()
+    for entry in entries():
+        why = asked.refuses(entry)
+        if why is not None:
+            refused[why] += 1
+            continue
+        choice = asked.choice(entry)
+        fitting.append((asked.rank(choice), choice))
+    fitting.sort(key=lambda pair: pair[0])
+    return tuple(choice for _, choice in fitting), Refusals(counts=tuple(refused.most_common()))
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """Return the numbers of a version, for comparing: "450.80.02" gives (450, 80, 2)."""
+    return tuple(map(int, re.findall(r"\d+", version)))
+
+
+def oldest_driver(entry: Entry, capability: int | None = None) -> str | None:
+    """Return the oldest driver that a base runs on: its maker's word, else what its CUDA demands.
+
+    On a GPU for which it has portable code only, that is the driver of its own toolkit: only that can compile it.
+    """
+    if entry.driver:
+        return entry.driver
+    if not entry.cuda:
+        return None
+    table = load_cuda()
+    major = entry.cuda.split(".")[0]
+    portable = capability is not None and entry.build is not None and not _sass(entry, capability)
+    if major in table.families and not portable:
+        return table.families[major]
+    return table.drivers.get(".".join(entry.cuda.split(".")[:2]))
+
+
+def capability_of(gpu: str) -> int:
+    """Return the compute capability (times ten) of a card's name or a number ("A100", "8.0", "80")."""
+    match = re.fullmatch(r"(?:sm_?)?(\d{1,2})\.?(\d)", gpu.strip(), re.IGNORECASE)
+    if match:
+        return int(match[1]) * 10 + int(match[2])
+    cards = {card.strip().lower(): row.capability for row in load_cuda().gpu for card in row.names.split(",")}
+    wanted = gpu.strip().lower()
+    near = next((value for card, value in cards.items() if wanted == card or wanted.startswith(f"{card} ")), None)
+    if near is None:
+        hint = f"name one of: {', '.join(row.names for row in load_cuda().gpu)}; or a compute capability such as 8.0"
+        raise UsageError(f"{gpu!r} is no GPU that the tables know{closest(wanted, cards)}", hint=hint)
+    return near
+
+
+def framework_name(text: str) -> str | None:
+    """Return the catalogue's name of the framework that a requirement asks for, None for any other package."""
+    match = re.match(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)", text)
+    return NAMES.get(re.sub(r"[-_.]+", "-", match[1]).lower()) if match else None
+
+
+class _Asked:
+    """A wish, read once."""
+
+    def __init__(self, wish: Wish) -> None:
+        self.wish = wish
+        self.name, self.bounds = _framework(wish.framework)
+        self.python = _bounds(wish.python, "--python")
+        self.capability = capability_of(wish.gpu) if wish.gpu else None
+        for option, value in (("--driver", wish.driver), ("--cuda", wish.cuda), ("--glibc", wish.glibc)):
+            if value is not None and not re.fullmatch(r"\d+(\.\d+)*", value):
+                raise UsageError(f"{option} {value}: write a version such as 12.1")
+
+    def refuses(self, entry: Entry) -> str | None:
+        """Return why a base does not fit, None where it does."""
+        if entry.python is None or numbers(entry.python) < OLDEST_PYTHON:
+            return "has no Python 3.6 or newer"
+        if entry.framework is None or (self.name and entry.framework != self.name):
+            return "holds another framework" if entry.framework else "holds no framework"
+        if self.bounds is not None and not self._near(entry):
+            return f"holds another version than {self.wish.framework}"
+        if self.python is not None and not _holds_python(self.python, entry.python):
+            return f"its Python is not {self.wish.python}"
+        return self._refused_by_cuda(entry) or self._refused_by_glibc(entry)
+
+    def _refused_by_glibc(self, entry: Entry) -> str | None:
+        wanted = self.wish.glibc
+        if wanted and entry.glibc and numbers(entry.glibc) < numbers(wanted):
+            return f"its glibc is older than {wanted}"
+        return None
+
+    def _refused_by_cuda(self, entry: Entry) -> str | None:
+        wish = self.wish
+        if wish.cuda and (not entry.cuda or numbers(entry.cuda)[: len(numbers(wish.cuda))] != numbers(wish.cuda)):
+            return f"its CUDA is not {wish.cuda}"
+        driver = oldest_driver(entry, self.capability)
+        if wish.driver and (driver is None or numbers(driver) > numbers(wish.driver)):
+            return f"needs a newer driver than {wish.driver}"
+        if self.capability is not None and not has_code_for(entry, self.capability):
+            return f"has no code for {wish.gpu}"
+        return None
+
+    def _near(self, entry: Entry) -> bool:
+        return self._exact(entry) or (not entry.is_bootstrap and self._same_line(entry))
+
+    def _exact(self, entry: Entry) -> bool:
+        if self.bounds is None:
+            return True
+        version = entry.version or "0"
+        # a bootstrap's line may hold any release of it
+        releases = [f"{version}.{patch}" for patch in range(10)] if entry.is_bootstrap else [version]
+        return any(self.bounds.contains(release, prereleases=True) for release in releases)
+
+    def _same_line(self, entry: Entry) -> bool:
+        exact = self._exact_version()
+        return exact is not None and numbers(entry.version or "0")[:2] == numbers(exact)[:2]
+
+    def _exact_version(self) -> str | None:
+        pins = [one.version for one in self.bounds or () if one.operator in ("==", "===")]
+        return pins[0] if pins and "*" not in pins[0] else None
+
+    def choice(self, entry: Entry) -> Choice:
+        """Say why a base that fits does, and what to beware of."""
+        driver = oldest_driver(entry, self.capability)
+        cautions = [f"known defect: {entry.defect}"] if entry.defect else []
+        if not self._exact(entry):
+            cautions.append(f"holds {entry.version}, not {self.wish.framework}")
+        if entry.note:
+            cautions.append(entry.note)
+        if entry.status != "verified":
+            cautions.append(f"{entry.status}, not opened: look with envbuild base inspect {entry.reference}")
+        return Choice(
+            entry=entry,
+            framework=self._requirement(entry),
+            driver=driver,
+            reasons=tuple(self._reasons(entry, driver)),
+            cautions=tuple(cautions),
+        )
+
+    def _requirement(self, entry: Entry) -> str | None:
+        """Return a bootstrap's framework, at the very release where one was asked for."""
+        exact = self._exact_version()
+        if entry.requirement and exact and "+" not in exact and len(numbers(exact)) > 2:
+            return f"{entry.requirement.partition('==')[0]}=={exact}"
+        return entry.requirement
+
+    def _reasons(self, entry: Entry, driver: str | None) -> list[str]:
+        reasons = [f"{entry.holds}, Python {entry.python}"]
+        if entry.cuda:
+            reasons.append(f"CUDA {entry.cuda}" + (f", driver {driver} or newer" if driver else ""))
+        if self.capability is not None:
+            code = "machine code" if entry.build and _sass(entry, self.capability) else "code"
+            reasons.append(f"{code} for {self.wish.gpu} (compute capability {self.capability / 10})")
+        if entry.is_bootstrap:
+            reasons.append("made on this machine from Debian packages and wheels")
+        return reasons
+
+    def rank(self, choice: Choice) -> tuple[object, ...]:
+        """Return what sorts the best first."""
+        entry = choice.entry
+        suite = SUITES.index(entry.reference) if entry.reference in SUITES else len(SUITES)
+        new_cuda = not self.wish.driver and numbers(entry.cuda or "0") >= (USUAL_CUDA + 1,)
+        version = tuple(-number for number in (*numbers(entry.version or "0"), 0, 0)[:3])
+        return (
+            entry.defect is not None,
+            not self._exact(entry),
+            1 if not entry.is_bootstrap else 2 if numbers(entry.cuda or "11") < OLD_CUDA else 0,
+            new_cuda,
+            entry.driver is not None,  # a vendor's image only where nothing else fits: several times the size
+            version,
+            suite,
+            ("verified", "derived", "unverified").index(entry.status),
+            entry.note is not None,
+            entry.reference,
+        )
+
+
+def has_code_for(entry: Entry, capability: int) -> bool:
+    """Whether a base has code that runs on a GPU: machine code of its family, or portable code for an older one.
+
+    Where only the CUDA of a base is known, its toolkit must compile for that GPU.
+    """
+    build = entry.build
+    if build is not None and (build.sass or build.ptx):
+        return _sass(entry, capability) or any(code <= capability for code in build.ptx)
+    if entry.cuda is None:
+        return True
+    row = next((row for row in load_cuda().gpu if row.capability == capability), None)
+    return row is None or numbers(row.since) <= numbers(entry.cuda) < numbers(row.until)
+
+
+def _sass(entry: Entry, capability: int) -> bool:
+    """Whether there is machine code: it runs on GPUs of the same major capability and no lower minor one."""
+    codes = entry.build.sass if entry.build else ()
+    return any(code // 10 == capability // 10 and code <= capability for code in codes)
+
+
+def _framework(text: str | None) -> tuple[str | None, SpecifierSet | None]:
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    if text is None:
+        return None, None
+    try:
+        requirement = Requirement(re.sub(r"^(\s*[A-Za-z][\w.-]*)\s+(\d[\w.]*)\s*$", r"\1==\2", text))
+    except InvalidRequirement as error:
+        raise UsageError(f"--framework {text}: write a name with bounds, such as torch>=2.1") from error
+    name = framework_name(requirement.name)
+    if name is None:
+        known = ", ".join(dict.fromkeys(NAMES.values()))
+        raise UsageError(f"the catalogue knows no framework {requirement.name!r}", hint=f"known: {known}")
+    return name, _widened(requirement.specifier) if requirement.specifier else None
+
+
+def _widened(bounds: SpecifierSet) -> SpecifierSet:
+    """Read "==2.5" as any release of that line: nobody means 2.5.0 alone by it."""
+    from packaging.specifiers import SpecifierSet
+
+    return SpecifierSet(
+        ",".join(
+            f"=={one.version}.*" if one.operator == "==" and re.fullmatch(r"\d+(\.\d+)?", one.version) else str(one)
+            for one in bounds
+        )
+    )
+
+
+def _bounds(text: str | None, option: str) -> SpecifierSet | None:
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+    if text is None:
+        return None
+    try:
+        return SpecifierSet(
+            f"=={text}.*" if re.fullmatch(r"\d+\.\d+", text) else text if text[:1] in "<>=!~" else f"=={text}"
+        )
+    except InvalidSpecifier as error:
+        raise UsageError(f"{option} {text}: write a version such as 3.10, or bounds such as >=3.8,<3.11") from error
+
+
+def _holds_python(bounds: SpecifierSet, version: str) -> bool:
+    """Whether a Python fits; of one whose patch is not known, any patch may be there."""
+    parts = numbers(version)
+    known = [version] if len(parts) > 2 else [f"{parts[0]}.{parts[1]}.{patch}" for patch in (0, 5, 9, 18)]
+    return any(bounds.contains(one, prereleases=True) for one in known)

@@ -1,0 +1,1 @@
+"""Facts that age, as TOML, each row with its source."""

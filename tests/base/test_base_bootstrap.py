@@ -1,0 +1,248 @@
+"""A root from locked packages: the command, the folder it reads, the same bytes, and what can go wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+import shlex
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from envbuild.base.bootstrap import bootstrap_facts, fetch_packages, make_root, mmdebstrap_arguments, write_repository
+from envbuild.base.debian import Bootstrap, resolve_bootstrap
+from envbuild.base.facts import kept_facts
+from envbuild.base.model import DebianPackage
+from envbuild.errors import EnvbuildError, HostError, IntegrityError, SpaceError, ToolFailedError
+from envbuild.progress import Silent
+from envbuild.run import Command, LocalRunner, Result, failure
+from envbuild.settings import Settings
+from envbuild.store.layout import Store
+from tests.base.debian_mirror import Mirror
+from tests.support import needs
+
+Golden = Callable[[str, str], None]
+FOUND = 'ENVBUILD-FACTS {"python_path":"/usr/bin/python3","python":"3.11.2","abi":"cp311","prefix":"/usr","machine":"x86_64","glibc":"2.36","site":[],"externally_managed":true,"release":{"ID":"debian","VERSION_ID":"12"},"created":1,"dists":[],"apt":[["tar","1.0-1","amd64"]],"libraries":[],"texts":{},"environment":{},"constraints":null}\n'
+
+
+def package(name: str, *, group: str = "base", content: bytes = b"") -> DebianPackage:
+    return DebianPackage(
+        name=name,
+        version="1.0-1",
+        architecture="amd64",
+        group=group,  # type: ignore[arg-type]
+        path=f"pool/main/{name[0]}/{name}/{name}_1.0-1_amd64.deb",
+        size=len(content),
+        sha256=hashlib.sha256(content).hexdigest(),
+    )
+
+
+def keep(store: Store, content: bytes) -> None:
+    path = store.artifact(hashlib.sha256(content).hexdigest())
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+
+
+def test_the_command_line(golden: Golden) -> None:
+    packages = [package("tar"), package("python3"), package("graphviz", group="system")]
+    argv = mmdebstrap_arguments(
+        packages, repository="/a b/packages", target="/t/root.tar", mode="unshare", hooks=('echo "$1"',)
+    )
+    golden("base/mmdebstrap.txt", "\n".join(shlex.quote(word) for word in argv) + "\n")
+    assert "--format=directory" in mmdebstrap_arguments(packages, repository="/r", target="/root", mode="root")
+
+
+class FakeMmdebstrap:
+    """Runs everything but mmdebstrap, which it stands in for: it writes a tar and what the probe would say."""
+
+    def __init__(self, *, facts: str = FOUND, fails: str | None = None) -> None:
+        self.facts, self.fails = facts, fails
+        self.calls: list[Command] = []
+
+    def __call__(self, command: Command, *, check: bool = True) -> Result:
+        self.calls.append(command)
+        code, out = 0, ""
+        if "--version" in command.argv:
+            out = "mmdebstrap 1.3.5\n"
+        elif command.argv[0] == "dpkg-deb":
+            out = "Package: tar\nVersion: 1.0-1\n"
+        else:
+            Path(command.argv[-2]).write_bytes(b"tar")
+            if self.fails is not None:
+                raise failure(Result(argv=command.argv, code=25, stdout="", stderr=self.fails, seconds=0))
+            download = next(word for word in command.argv if "download" in word)
+            Path(shlex.split(download)[2]).write_text(self.facts)
+        return Result(argv=command.argv, code=code, stdout=out, stderr="", seconds=0)
+
+
+@pytest.fixture
+def here(user_settings: Settings, tmp_path: Path) -> Settings:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "mmdebstrap").write_text("")
+    (programs / "mmdebstrap").chmod(0o755)
+    (tmp_path / "tmp").mkdir()
+    environment = {"PATH": str(programs), "PIP_INDEX_URL": "x", "PYTHONDONTWRITEBYTECODE": "1", "TZ": "Asia/Tokyo"}
+    return dataclasses.replace(user_settings, environment=environment, tmpdir=tmp_path / "tmp")
+
+
+BOOTSTRAP = Bootstrap(suite="bookworm", created="2026-07-11", packages=(package("tar", content=b"a deb"),))
+
+
+def make(settings: Settings, runner: FakeMmdebstrap, *, kept: bool = True) -> tuple[Path, Store]:
+    store = Store(settings.store)
+    if kept:
+        keep(store, b"a deb")
+    return make_root(BOOTSTRAP, settings, runner, store, Silent()), store
+
+
+def test_the_root_and_its_facts_are_kept_once(here: Settings) -> None:
+    runner = FakeMmdebstrap()
+    root, store = make(here, runner)
+    assert root == store.base(BOOTSTRAP.digest)
+    assert root.read_bytes() == b"tar"
+    facts = kept_facts(BOOTSTRAP.digest, store)
+    assert facts is not None
+    assert (facts.image, facts.created, facts.size) == ("debian:bookworm", "2026-07-11", 3)
+    count = len(runner.calls)
+    assert make_root(BOOTSTRAP, here, runner, store, Silent()) == root
+    assert bootstrap_facts(BOOTSTRAP, here, runner, store, Silent()) == facts
+    assert len(runner.calls) == count
+
+
+def test_nothing_of_the_callers_environment_reaches_the_root(here: Settings) -> None:
+    runner = FakeMmdebstrap()
+    make(here, runner)
+    env = dict(runner.calls[-1].env or {})
+    assert env.pop("PATH").endswith(":/usr/sbin:/usr/bin:/sbin:/bin")
+    assert env == {
+        "HOME": str(here.home),
+        "TMPDIR": str(here.tmpdir),
+        "LC_ALL": "C.UTF-8",
+        "TZ": "UTC",
+        "SOURCE_DATE_EPOCH": "1783728000",
+    }
+
+
+FAILURES: list[tuple[str, type[EnvbuildError], str]] = [
+    (
+        "I: using /tmp/x\nE: unshare() failed: No space left on device\nnewuidmap: failed\nE: chown failed\n",
+        ToolFailedError,
+        (
+            "mmdebstrap cannot make a user namespace, which it needs to make a Debian base without root\n"
+            "E: unshare() failed: No space left on device\nE: chown failed"
+        ),
+    ),
+    (
+        "E: failed to parse /etc/subuid and /etc/subgid\n",
+        ToolFailedError,
+        (
+            "mmdebstrap cannot make a user namespace, which it needs to make a Debian base without root\n"
+            "E: failed to parse /etc/subuid and /etc/subgid"
+        ),
+    ),
+    ("dpkg: error: cannot write: No space left on device\n", SpaceError, "the disk is full"),
+    (
+        "E: Failed to fetch copy:/x Failed to stat - stat (13: Permission denied)\n",
+        ToolFailedError,
+        (
+            "mmdebstrap could not make the Debian base\n"
+            "E: Failed to fetch copy:/x Failed to stat - stat (13: Permission denied)"
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "kind", "what"), FAILURES)
+def test_a_failure_is_told_and_leaves_nothing(here: Settings, text: str, kind: type[EnvbuildError], what: str) -> None:
+    with pytest.raises(kind) as caught:
+        make(here, FakeMmdebstrap(fails=text))
+    assert caught.value.what == what
+    assert caught.value.hint
+    store = Store(here.store)
+    assert not store.base(BOOTSTRAP.digest).exists()
+    assert not store.facts(BOOTSTRAP.digest).exists()
+    assert list(here.tmpdir.iterdir()) == []
+    assert list(store.folder("tmp").iterdir()) == []
+    make(here, FakeMmdebstrap())
+
+
+def test_other_packages_than_the_locked_ones_are_refused(here: Settings) -> None:
+    with pytest.raises(IntegrityError) as caught:
+        make(here, FakeMmdebstrap(facts=FOUND.replace('["tar"', '["rat"')))
+    assert str(caught.value) == "the root does not hold the locked packages: rat, tar"
+    assert not Store(here.store).base(BOOTSTRAP.digest).exists()
+
+
+def test_a_package_that_is_not_fetched_is_named(here: Settings) -> None:
+    with pytest.raises(IntegrityError, match=r"tar_1.0-1_amd64.deb is not whole in the store"):
+        make(here, FakeMmdebstrap(), kept=False)
+
+
+def test_a_machine_without_mmdebstrap_says_how_to_get_it(here: Settings) -> None:
+    bare = dataclasses.replace(here, environment={"PATH": "/nonexistent"})
+    with pytest.raises(HostError) as caught:
+        make(bare, FakeMmdebstrap())
+    assert str(caught.value) == "mmdebstrap was not found on PATH"
+    assert "apt-get install mmdebstrap" in (caught.value.hint or "")
+
+
+@needs("dpkg-deb")
+def test_the_repository_is_what_apt_reads_and_others_may_enter(tmp_path: Path) -> None:
+    made = Mirror(tmp_path / "debian", tmp_path / "none")
+    content = made.add("tar", architecture="amd64", Priority="required").read_bytes()
+    store = Store(tmp_path / "store")
+    keep(store, content)
+    before = os.umask(0o077)
+    try:
+        write_repository([package("tar", content=content)], store, tmp_path / "repository", LocalRunner())
+    finally:
+        os.umask(before)
+    assert (tmp_path / "repository").stat().st_mode & 0o777 == 0o755
+    assert (tmp_path / "repository/Packages").stat().st_mode & 0o777 == 0o644
+    assert (tmp_path / "repository/tar_1.0-1_amd64.deb").read_bytes() == content
+    assert (tmp_path / "repository/Packages").read_text().splitlines()[-3:] == [
+        "Filename: ./tar_1.0-1_amd64.deb",
+        f"Size: {len(content)}",
+        f"SHA256: {hashlib.sha256(content).hexdigest()}",
+    ]
+
+
+@pytest.mark.live
+@pytest.mark.slow
+@needs("mmdebstrap", "apt-get", "dpkg-deb")
+def test_two_roots_have_the_same_bytes_and_no_trace_of_this_machine(user_settings: Settings, tmp_path: Path) -> None:
+    store, runner = Store(user_settings.store), LocalRunner()
+    bootstrap = resolve_bootstrap("bookworm", user_settings, runner, store, Silent())
+    fetch_packages(bootstrap, user_settings, runner, store, Silent())
+    first = make_root(bootstrap, user_settings, runner, store, Silent())
+    digest = hashlib.sha256(first.read_bytes()).hexdigest()
+    facts = store.facts(bootstrap.digest).read_bytes()
+    first.unlink()
+    store.facts(bootstrap.digest).unlink()
+    odd = dataclasses.replace(
+        user_settings,
+        environment={**user_settings.environment, "TZ": "Asia/Tokyo", "LC_ALL": "C", "PYTHONHASHSEED": "7"},
+    )
+    before = os.umask(0o077)
+    try:
+        second = make_root(bootstrap, odd, runner, store, Silent())
+    finally:
+        os.umask(before)
+    assert hashlib.sha256(second.read_bytes()).hexdigest() == digest
+    assert store.facts(bootstrap.digest).read_bytes() == facts
+    with tarfile.open(second) as tar:
+        members = {member.name: member for member in tar.getmembers()}
+        for name in ("./etc/hostname", "./etc/resolv.conf", "./etc/apt/sources.list", "./etc/machine-id"):
+            assert name not in members or members[name].size == 0
+        assert max(member.mtime for member in members.values()) <= bootstrap.epoch
+        assert not any(member.isdev() or member.name.startswith(("./tmp/", "./dev/")) for member in members.values())
+        assert not any(member.isfile() for name, member in members.items() if name.startswith("./var/log/apt/"))
+        assert any(name.endswith("pip/__pycache__/__init__.cpython-311.pyc") for name in members)
+    made = kept_facts(bootstrap.digest, store)
+    assert made is not None
+    assert made.dist("pip") is not None
+    assert (made.distro, made.abi, made.glibc, made.externally_managed) == ("debian 12", "cp311", "2.36", True)

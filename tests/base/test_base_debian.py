@@ -1,0 +1,266 @@
+"""Which Debian packages: real apt over a real, signed mirror in a folder, and every way it can fail."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envbuild.base import debian
+from envbuild.base.debian import (
+    AptLists,
+    Bootstrap,
+    bootstrap_digest,
+    mirror,
+    read_lists,
+    resolve_bootstrap,
+    resolve_debian,
+)
+from envbuild.base.debian_index import PackageIndex, field
+from envbuild.base.model import AptPackage, DebianPackage
+from envbuild.errors import HostError, IntegrityError, NetworkError, NoSolutionError, UsageError
+from envbuild.progress import Silent
+from envbuild.run import LocalRunner
+from envbuild.settings import Settings
+from envbuild.store.layout import Store
+from tests.base.debian_mirror import Mirror
+from tests.support import ScriptedRunner, needs
+
+APT = (0, "apt 2.6.1 (amd64)\n", "")
+live = [pytest.mark.live, needs("apt-get", "dpkg-deb", "gpg", "gpgv", "gpgconf")]
+
+
+def fill(made: Mirror) -> None:
+    made.add("apt", architecture="amd64", Depends="libc6 (>= 2)")
+    made.add("libc6", "2.36-9", "amd64", Essential="yes", Priority="required")
+    made.add("tar", architecture="amd64", Priority="required", Pre_Depends="libc6")
+    for name in ("ca-certificates", "python-is-python3", "python3-pip", "tzdata"):
+        made.add(name, Depends="python3")
+    made.add("python3", "3.11.2-1", "amd64", Depends="libc6", Recommends="recommended")
+    made.add("recommended")
+    made.add("graphviz", "2:2.42-7+b3", "amd64", Depends="python3, libgd", Provides="dot-program")
+    made.add("libgd")
+    made.add("wants-newer", Depends="libc6 (>= 99)")
+    made.add("opponent", Conflicts="libc6")
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mirror]:
+    folder = tmp_path_factory.mktemp("mirror")
+    made = Mirror(folder / "debian", folder / "keys" / "ring.gpg")
+    made.make_key()
+    fill(made)
+    made.publish()
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def at(served: Mirror, user_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    monkeypatch.setattr(debian, "KEYRING", served.keyring)
+    return dataclasses.replace(user_settings, debian_mirror=served.url)
+
+
+def lists(settings: Settings) -> AptLists:
+    return read_lists("bookworm", settings, LocalRunner(), Store(settings.store), Silent())
+
+
+def system(settings: Settings, *packages: str, installed: tuple[DebianPackage | AptPackage, ...] = ()) -> list[str]:
+    found = resolve_debian(
+        lists(settings),
+        packages,
+        group="system",
+        settings=settings,
+        runner=LocalRunner(),
+        store=Store(settings.store),
+        installed=installed,
+    )
+    assert {package.group for package in found} <= {"system"}
+    return [package.name for package in found]
+
+
+class TestLive:
+    pytestmark = live
+
+    def test_a_bootstrap_is_what_is_needed_and_no_more(self, at: Settings, served: Mirror) -> None:
+        found = resolve_bootstrap("bookworm", at, LocalRunner(), Store(at.store), Silent())
+        assert [p.name for p in found.packages] == [
+            "apt", "ca-certificates", "libc6", "python-is-python3", "python3", "python3-pip", "tar", "tzdata",
+        ]  # fmt: skip
+        assert found.created == "2026-07-11"
+        assert found.epoch == 1783728000
+        libc = found.packages[2]
+        assert (libc.version, libc.architecture, libc.group) == ("2.36-9", "amd64", "base")
+        assert (served.folder / libc.path).stat().st_size == libc.size
+        assert resolve_bootstrap("bookworm", at, LocalRunner(), Store(at.store), Silent()) == found
+
+    def test_system_packages_come_on_top_of_what_is_there(self, at: Settings) -> None:
+        base = resolve_bootstrap("bookworm", at, LocalRunner(), Store(at.store), Silent())
+        assert system(at, "graphviz", installed=base.packages) == ["graphviz", "libgd"]
+        assert system(at, "dot-program", installed=base.packages) == ["graphviz", "libgd"]
+        assert system(at, "tar", installed=base.packages) == []
+        assert system(at) == []
+
+    def test_older_packages_of_an_image_count_as_there(self, at: Settings) -> None:
+        image = tuple(
+            AptPackage(name=name, version=version, architecture="amd64")
+            for name, version in (("libc6", "2.31-0"), ("python3", "3.11.2-1"), ("local-thing", "1"))
+        )
+        assert system(at, "libgd", "graphviz", installed=image) == ["graphviz", "libgd"]
+
+    def test_an_epoch_is_kept_in_version_and_path(self, at: Settings) -> None:
+        found = lists(at).index.locked("graphviz", "2:2.42-7+b3", "amd64", "system")
+        assert found.file == "graphviz_2%3a2.42-7+b3_amd64.deb"
+
+    def test_the_host_is_left_alone(self, at: Settings) -> None:
+        config = lists(at).config.read_text()
+        assert str(at.store) in config
+        assert 'Dir::Etc::parts "/dev/null";' in config
+
+    @pytest.mark.parametrize(
+        ("name", "what"),
+        [
+            ("grapviz", "Debian bookworm has no package 'grapviz' in its main section; did you mean \"graphviz\"?"),
+            ("tar-", "Debian bookworm has no package 'tar-' in its main section; did you mean \"tar\"?"),
+            ("zzzzzzz", "Debian bookworm has no package 'zzzzzzz' in its main section"),
+            ("-oDebug::x=1", "Debian bookworm has no package '-oDebug::x=1' in its main section"),
+            ("lib.*", "Debian bookworm has no package 'lib.*' in its main section"),
+            ("graphviz=1", "Debian bookworm has no package 'graphviz=1' in its main section"),
+        ],
+    )
+    def test_an_unknown_name_never_reaches_apt(self, at: Settings, name: str, what: str) -> None:
+        with pytest.raises(UsageError) as caught:
+            system(at, name)
+        assert str(caught.value) == f"[system] packages: {what}"
+
+    @pytest.mark.parametrize("name", ["wants-newer", "opponent"])
+    def test_what_cannot_be_installed_names_the_chain(self, at: Settings, name: str) -> None:
+        base = resolve_bootstrap("bookworm", at, LocalRunner(), Store(at.store), Silent())
+        with pytest.raises(NoSolutionError) as caught:
+            system(at, name, installed=base.packages)
+        assert caught.value.where == f"bookworm: {name}"
+        assert name in caught.value.what
+
+    def test_a_missing_release_is_a_network_error(self, at: Settings) -> None:
+        with pytest.raises(NetworkError) as caught:
+            read_lists("trixie", at, LocalRunner(), Store(at.store), Silent())
+        assert "the mirror has no release trixie" in caught.value.what
+
+    def test_a_mirror_that_does_not_answer_is_a_network_error(self, at: Settings) -> None:
+        gone = dataclasses.replace(at, debian_mirror="http://user:secret@127.0.0.1:9/debian")
+        with pytest.raises(NetworkError) as caught:
+            lists(gone)
+        assert caught.value.what.startswith("the Debian mirror did not answer as it should: ")
+        assert "secret" not in f"{caught.value} {caught.value.hint}"
+
+    def test_unsigned_lists_are_refused(self, at: Settings, served: Mirror, tmp_path: Path) -> None:
+        unsigned = Mirror(tmp_path / "debian", served.keyring)
+        unsigned.add("apt")
+        unsigned.publish(sign=False)
+        with pytest.raises(HostError) as caught:
+            lists(dataclasses.replace(at, debian_mirror=unsigned.url))
+        assert caught.value.what == "the signature of bookworm could not be verified"
+
+    def test_lists_signed_by_another_key_are_refused(
+        self, at: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        other = Mirror(tmp_path / "debian", tmp_path / "keys" / "ring.gpg")
+        other.make_key()
+        other.stop()
+        monkeypatch.setattr(debian, "KEYRING", other.keyring)
+        with pytest.raises(HostError) as caught:
+            lists(at)
+        assert caught.value.what == "the signature of bookworm could not be verified"
+        assert caught.value.hint == "install Debian's keys, as root: apt-get install debian-archive-keyring"
+
+    def test_lists_that_lead_out_of_the_pool_are_refused(self, at: Settings, served: Mirror, tmp_path: Path) -> None:
+        evil = Mirror(tmp_path / "debian", served.keyring)
+        evil.add("libgd")
+        evil.publish(changes={"Filename: pool/": "Filename: pool/../../"})
+        with pytest.raises(IntegrityError, match="the package list describes it wrongly"):
+            system(dataclasses.replace(at, debian_mirror=evil.url), "libgd")
+
+
+PRINTED = """\
+'http://mirror.invalid/ubuntu/dists/jammy/InRelease' x_InRelease 0
+'http://mirror.invalid/security/dists/bookworm-security/InRelease' x_InRelease 0
+'http://mirror.invalid/debian/dists/bookworm/InRelease' x_InRelease 0
+'http://mirror.invalid/debian/dists/bookworm/main/binary-amd64/Packages.xz' x_Packages 0
+"""
+
+
+@needs("apt-get")
+def test_the_mirror_is_the_machines_own(user_settings: Settings) -> None:
+    asked = dataclasses.replace(user_settings, debian_mirror=None)
+    runner = ScriptedRunner({"--version": APT, "--print-uris": (0, PRINTED, "")})
+    assert mirror(asked, runner) == "http://mirror.invalid/debian"
+    with pytest.raises(HostError, match="apt on this machine uses no Debian mirror"):
+        mirror(asked, ScriptedRunner({"--version": APT, "--print-uris": (0, PRINTED.split("\n", maxsplit=1)[0], "")}))
+
+
+def test_a_configured_mirror_wins(user_settings: Settings) -> None:
+    told = dataclasses.replace(user_settings, debian_mirror="https://mirror.invalid/debian/")
+    assert mirror(told, ScriptedRunner({})) == "https://mirror.invalid/debian"
+
+
+@pytest.mark.parametrize(
+    "url", ["mirror.invalid/debian", "https://m.invalid/ x", "https://m.invalid/[trusted=yes]", ""]
+)
+def test_a_configured_mirror_has_to_be_a_url(user_settings: Settings, url: str) -> None:
+    told = dataclasses.replace(user_settings, debian_mirror=url, origin={"debian_mirror": "ENVBUILD_DEBIAN_MIRROR"})
+    with pytest.raises(UsageError) as caught:
+        mirror(told, ScriptedRunner({}))
+    assert str(caught.value) == f"ENVBUILD_DEBIAN_MIRROR: is not the URL of a Debian mirror: {url!r}"
+
+
+def test_a_machine_without_apt_says_how_to_get_it(user_settings: Settings) -> None:
+    bare = dataclasses.replace(user_settings, debian_mirror=None, environment={"PATH": "/nonexistent"})
+    with pytest.raises(HostError) as caught:
+        mirror(bare, ScriptedRunner({}))
+    assert str(caught.value) == "apt-get was not found on PATH"
+
+
+STANZA = "Package: libc6\nVersion: 2.36-9\nArchitecture: amd64\nEssential: yes\nDescription: x\n Version: 9\n"
+
+
+def test_an_index_reads_its_stanzas() -> None:
+    index = PackageIndex.parse(STANZA + "\nPackage: b\nPriority: required\nProvides: c (= 1), d\n\nVersion: nameless\n")
+    assert set(index.stanzas) == {"libc6", "b"}
+    assert index.required == {"libc6", "b"}
+    assert index.virtual == {"c", "d"}
+    assert field(STANZA, "Version") == "2.36-9"
+    assert field(STANZA, "Ersion") is None
+
+
+def package(name: str, version: str = "1.0") -> DebianPackage:
+    path = f"pool/main/{name}/{name}_{version}_all.deb"
+    return DebianPackage(
+        name=name, version=version, architecture="all", group="base", path=path, size=1, sha256="0" * 64
+    )
+
+
+PACKAGES = st.lists(st.sampled_from("abcdef").map(lambda letter: package(letter * 2)), unique_by=lambda p: p.name)
+
+
+@given(PACKAGES, st.randoms())
+def test_the_digest_does_not_know_the_order(packages: list[DebianPackage], random: object) -> None:
+    shuffled = list(packages)
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    assert bootstrap_digest("bookworm", "2026-07-11", shuffled) == bootstrap_digest("bookworm", "2026-07-11", packages)
+
+
+def test_the_digest_knows_everything_else() -> None:
+    packages = (package("aa"), package("bb"))
+    digests = [
+        bootstrap_digest("bookworm", "2026-07-11", packages),
+        bootstrap_digest("trixie", "2026-07-11", packages),
+        bootstrap_digest("bookworm", "2026-07-12", packages),
+        bootstrap_digest("bookworm", "2026-07-11", packages[:1]),
+        bootstrap_digest("bookworm", "2026-07-11", (package("aa"), package("bb", "1.1"))),
+    ]
+    assert len(set(digests)) == 5
+    assert Bootstrap(suite="bookworm", created="2026-07-11", packages=packages).digest == digests[0]

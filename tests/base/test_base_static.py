@@ -1,0 +1,134 @@
+"""Facts read from layers without running them agree with what the probe tells inside."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from envbuild.base.facts import probe_text, read_probe
+from envbuild.base.layers import Tree
+from envbuild.base.model import BaseFacts
+from envbuild.base.static import keep, read_static
+from envbuild.errors import UsageError
+from envbuild.run import Command, LocalRunner
+from tests.base.interpreters import parameters
+from tests.base.ociimages import Link, dist, python_tar, tar_of
+
+Files = dict[str, "bytes | str | Link | None"]
+
+
+def static(folder: Path, *tars: bytes, **environment: str) -> BaseFacts:
+    tree = Tree(keep(environment))
+    for number, tar in enumerate(tars):
+        path = folder / f"layer{number}"
+        path.write_bytes(gzip.compress(tar, 1))
+        tree.add_layer(path, None, number=number, where="test")
+    return read_probe(read_static(tree, environment, machine="x86_64", where="test"), image="test")
+
+
+LIBC: Files = {
+    "lib64/libc.so.6": b"\0GNU C Library (Debian GLIBC 2.36-9) stable release version 2.36.\n",
+    "var/lib/dpkg/status": "Package: libc6\nStatus: install ok installed\nVersion: 2.36-9\nArchitecture: amd64\n",
+    "etc/os-release": "ID=ubuntu\nVERSION_ID='22.04'\n",
+}
+
+
+@pytest.mark.parametrize("python", parameters())
+def test_every_python_is_told_as_it_tells_itself(python: Path, tmp_path: Path) -> None:
+    """The static facts of a Python's files against the probe run by that very Python."""
+    name = python.name
+    real = python.resolve()
+    site = f"/opt/conda/lib/{name}/site-packages"
+    extra = tar_of({**LIBC, **dist(site, "six", "1.16.0"), f"{site}/more.pth": "# x\nimport os\nadded\n"})
+    facts = static(tmp_path, python_tar(real, "/opt/conda", whole=False), extra, PATH="/nowhere:/opt/conda/bin")
+    command = Command(argv=(str(real), "-s", "-B", "-"), env={"PATH": "/usr/bin:/bin"}, stdin=probe_text())
+    running = read_probe(LocalRunner()(command).stdout, image="test")
+    assert (facts.python, facts.abi, facts.machine) == (running.python, running.abi, running.machine)
+    assert facts.python_path == "/opt/conda/bin/python3"
+    assert facts.prefix == "/opt/conda"
+    assert facts.site == (site,)
+    assert facts.glibc == "2.36"
+    assert facts.distro == "ubuntu 22.04"
+    assert [d.name for d in facts.dists] == ["six"]
+    assert [p.name for p in facts.apt] == ["libc6"]
+
+
+def a_python(minor: int = 11, *, at: str = "usr", binary: bytes = b"ELF\0") -> Files:
+    version = b"\0003.%d.9\0" % minor
+    return {
+        **LIBC,
+        f"{at}/bin/python3": Link(f"python3.{minor}"),
+        f"{at}/bin/python3.{minor}": binary + version,
+        f"{at}/lib/python3.{minor}/os.py": "",
+        f"{at}/lib/python3.{minor}/lib-dynload/x.cpython-3{minor}{'m' if minor < 8 else ''}-x86_64-linux-gnu.so": "",
+    }
+
+
+def test_debians_own_python_has_dist_packages(tmp_path: Path) -> None:
+    files = {
+        **a_python(),
+        **dist("/usr/lib/python3/dist-packages", "six", "1.15.0"),
+        **dist("/usr/local/lib/python3.11/dist-packages", "six", "1.16.0"),
+        "usr/lib/python3.11/EXTERNALLY-MANAGED": "",
+    }
+    facts = static(tmp_path, tar_of(files))
+    assert facts.externally_managed
+    assert facts.site == ("/usr/local/lib/python3.11/dist-packages", "/usr/lib/python3/dist-packages")
+    six = facts.dist("six")
+    assert six is not None
+    assert (six.version, six.note) == ("1.16.0", "hides 1.15.0 in /usr/lib/python3/dist-packages")
+
+
+def test_a_virtual_environment_on_the_path_counts(tmp_path: Path) -> None:
+    files = {
+        **a_python(8),
+        "venv/bin/python3": Link("/usr/bin/python3"),
+        "venv/pyvenv.cfg": "home = /usr/bin\n",
+        **dist("/venv/lib/python3.8/site-packages", "torch", "2.0.0"),
+    }
+    facts = static(tmp_path, tar_of(files), PATH="/venv/bin:/usr/bin")
+    assert (facts.prefix, facts.python_path, facts.framework) == ("/venv", "/venv/bin/python3", "torch 2.0.0")
+
+
+def test_the_images_variables_name_constraints_and_libraries(tmp_path: Path) -> None:
+    files = {
+        **a_python(),
+        "srv/pins.list": "numpy<2\n",
+        "opt/nccl/libnccl.so.2": Link("libnccl.so.2.18.3"),
+        "opt/nccl/libnccl.so.2.18.3": "",
+        "usr/lib/python3.11/site-packages/README": "",
+        "usr/local/cuda/version.json": '{"cuda": {"version": "12.3.2"}}',
+    }
+    facts = static(tmp_path, tar_of(files), PIP_CONSTRAINT="/srv/pins.list", LD_LIBRARY_PATH="/opt/nccl")
+    assert facts.constraints == "numpy<2\n"
+    assert (facts.nccl, facts.cuda) == ("2.18.3", "12.3")
+    assert facts.environment == {"PIP_CONSTRAINT": "/srv/pins.list", "LD_LIBRARY_PATH": "/opt/nccl"}
+
+
+@pytest.mark.parametrize(
+    ("files", "what"),
+    [
+        (LIBC, "the image has no Python on its PATH"),
+        (
+            {**LIBC, "usr/bin/python": Link("python2.7"), "usr/bin/python2.7": "x"},
+            "the image's Python is python2.7; a base needs Python 3.6 or newer",
+        ),
+        (a_python(5), "the image's Python is python3.5; a base needs Python 3.6 or newer"),
+        ({**a_python(), "usr/bin/python3.11": "x"}, "the version of /usr/bin/python3.11 cannot be told from its files"),
+        ({**a_python(), "lib64/libc.so.6": Link("nowhere")}, "the image's C library is not glibc"),
+    ],
+)
+def test_what_cannot_be_a_base_is_told(files: Files, what: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        static(tmp_path, tar_of(files))
+    assert caught.value.what == what
+    assert caught.value.hint
+
+
+def test_an_older_layers_package_can_be_removed(tmp_path: Path) -> None:
+    site = "usr/lib/python3.11/site-packages"
+    lower = tar_of({**a_python(), **dist(site, "six", "1.15.0"), **dist(site, "idna", "3.0")})
+    facts = static(tmp_path, lower, tar_of({f"{site}/.wh.six": "", f"{site}/.wh.six-1.15.0.dist-info": ""}))
+    assert [d.name for d in facts.dists] == ["idna"]
