@@ -1,0 +1,1 @@
+"""Which exact packages: direct requirements and base facts go in, a Resolution comes out."""

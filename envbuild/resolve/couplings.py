@@ -1,0 +1,247 @@
+"""What no metadata declares, from data: protected distributions, aliases, companions, extras that carry bounds."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Collection, Mapping
+from fnmatch import fnmatchcase
+from importlib import resources
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from envbuild.base.model import BaseFacts
+from envbuild.resolve.stubs import Stubs, distributions, parsed
+from envbuild.toml import convert, parse_toml
+
+T = TypeVar("T")
+TEMPLATE = re.compile(r"\{([a-z0-9-]+)\.(minor2|minor|public|nodot)(?:\+(\d+))?\}")
+UPPER = ("<", "<=", "==", "~=", "===")
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One row of a rule: when the framework's version is so, the package is limited so."""
+
+    when: str
+    constrain: str
+    also: str | None = None
+    note: str | None = None
+    sure: str | None = None
+
+
+class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One coupling of a package (or of several that exclude each other) to a framework, with its source."""
+
+    framework: str
+    declared: str
+    sure: str
+    source: str
+    rows: tuple[Row, ...]
+    package: str | None = None
+    packages: tuple[str, ...] = ()
+
+
+class Companions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The whole of data/companions.toml."""
+
+    schema: int
+    rule: tuple[Rule, ...]
+
+
+class ExtraRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An extra to ask for when a framework is in the base, because it carries the bound of every release."""
+
+    extra: str
+    framework: str
+    source: str
+
+
+class Lossy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What stands for a distribution though it holds less, best first, and what is missing then."""
+
+    by: tuple[str, ...]
+    missing: str
+
+
+class Protected(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"but": "except"}):
+    """Patterns of distributions that are never replaced."""
+
+    frameworks: tuple[str, ...]
+    companions: tuple[str, ...]
+    cuda: tuple[str, ...]
+    but: tuple[str, ...] = ()
+
+
+class Aliases(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The whole of data/aliases.toml."""
+
+    schema: int
+    source: str
+    alias: dict[str, tuple[str, ...]]
+    interchangeable: dict[str, tuple[str, ...]]
+    lossy: dict[str, Lossy]
+    exclusive: dict[str, tuple[str, ...]]
+    extras: dict[str, ExtraRule]
+    protected: Protected
+
+
+class Coupling(msgspec.Struct, frozen=True, kw_only=True):
+    """One row that holds for a base: ``constraint`` is PEP 508; what is known from memory only is not ``binding``."""
+
+    package: str
+    constraint: str
+    reason: str
+    binding: bool = True
+    also: str | None = None
+    note: str | None = None
+
+
+def data_path(name: str) -> Path:
+    """Return the path of one of envbuild's own data files."""
+    return Path(str(resources.files("envbuild") / "data" / name))
+
+
+@functools.cache
+def load_companions() -> Companions:
+    """Read data/companions.toml."""
+    return _load("companions.toml", Companions)
+
+
+@functools.cache
+def load_aliases() -> Aliases:
+    """Read data/aliases.toml."""
+    return _load("aliases.toml", Aliases)
+
+
+def _load(name: str, kind: type[T]) -> T:
+    path = data_path(name)
+    text = path.read_text("utf-8")
+    return convert(parse_toml(text, str(path)), kind, text=text, where=str(path))
+
+
+def protected_names(facts: BaseFacts, extra: Collection[str] = ()) -> frozenset[str]:
+    """Return the canonical names in the base that are never replaced.
+
+    They are the frameworks, their companions and CUDA wheels by data, what a framework's own metadata pins from
+    above (numpy<2, gast==0.2.2, triton==3.1.0), and ``extra``.
+    """
+    from packaging.utils import canonicalize_name
+
+    patterns = load_aliases().protected
+    dists = distributions(facts)
+    frameworks = {name for name in dists if is_framework(name)}
+    if facts.framework:
+        frameworks |= {canonicalize_name(facts.framework.split()[0])} & set(dists)
+    found = set(frameworks)
+    found |= {name for name in dists if _matches(name, (*patterns.companions, *patterns.cuda), patterns.but)}
+    for name in frameworks:
+        for requirement in parsed(dists[name].requires):
+            if requirement.marker is not None and "extra" in str(requirement.marker):
+                continue
+            if any(specifier.operator in UPPER for specifier in requirement.specifier):
+                found.add(canonicalize_name(requirement.name))
+    found |= {canonicalize_name(name) for name in extra}
+    return frozenset(found & set(dists))
+
+
+def is_framework(name: str) -> bool:
+    """Whether a canonical name is one of the distributions that compute on the GPU."""
+    patterns = load_aliases().protected
+    return _matches(name, patterns.frameworks, patterns.but)
+
+
+def _matches(name: str, patterns: Collection[str], but: Collection[str]) -> bool:
+    return any(fnmatchcase(name, p) for p in patterns) and not any(fnmatchcase(name, p) for p in but)
+
+
+def couplings(facts: BaseFacts, stubs: Stubs) -> tuple[Coupling, ...]:
+    """Return the rows whose framework the base holds at a version that they are about.
+
+    A row about what the base holds and protects is left out, and one that the base itself breaks: the base is a fact.
+    """
+    versions = framework_versions(facts, stubs)
+    found = rows_for(versions, versions)
+    return tuple(coupling for coupling in found if not _settled_by_base(coupling, stubs)) + _numpy_major(stubs)
+
+
+def rows_for(frameworks: Collection[str], versions: Mapping[str, str]) -> list[Coupling]:
+    """Return the rows about these frameworks that hold at these public versions."""
+    found: list[Coupling] = []
+    for rule in load_companions().rule:
+        if rule.framework not in frameworks:
+            continue
+        for row in rule.rows:
+            if _holds(row.when, versions[rule.framework]):
+                found += _couple(rule, row, versions)
+    return found
+
+
+def framework_versions(facts: BaseFacts, stubs: Stubs) -> dict[str, str]:
+    """Return the public versions that rules compare with: every stub, and "cuda" where the base says it."""
+    versions = {name: stub.public for name, stub in stubs.by_name.items()}
+    if facts.cuda and re.fullmatch(r"\d+(\.\d+)*", facts.cuda):
+        versions["cuda"] = facts.cuda
+    return versions
+
+
+def _holds(when: str, version: str) -> bool:
+    from packaging.requirements import Requirement
+
+    return Requirement(when).specifier.contains(version, prereleases=True)
+
+
+def _couple(rule: Rule, row: Row, versions: Mapping[str, str]) -> list[Coupling]:
+    from packaging.requirements import Requirement
+
+    text = TEMPLATE.sub(lambda found: _fill(found, versions), row.constrain)
+    wanted = Requirement(text)
+    reason = f"{rule.framework} {versions[rule.framework]} ({rule.source})"
+    binding = (row.sure or rule.sure) != "memory"
+    if rule.packages and not wanted.specifier:
+        return [
+            Coupling(package=name, constraint=f"{name}<0", reason=reason, binding=binding, note=row.note)
+            for name in rule.packages
+            if name != wanted.name
+        ]
+    return [
+        Coupling(package=wanted.name, constraint=text, reason=reason, binding=binding, also=row.also, note=row.note)
+    ]
+
+
+def _fill(found: re.Match[str], versions: Mapping[str, str]) -> str:
+    version = versions[found[1]].partition("!")[2] or versions[found[1]]
+    numbers = [*version.split("."), "0"]
+    if found[2] == "public":
+        return version
+    if found[2] == "nodot":
+        return "".join(numbers[:2])
+    if found[2] == "minor2":
+        return str(int(numbers[1]) + int(found[3] or 0))
+    return ".".join(numbers[:2])
+
+
+def _settled_by_base(coupling: Coupling, stubs: Stubs) -> bool:
+    stub = stubs.by_name.get(coupling.package)
+    return stub is not None and (stub.hard or not _holds(coupling.constraint, stub.public))
+
+
+def _numpy_major(stubs: Stubs) -> tuple[Coupling, ...]:
+    """Freeze numpy's major: what is compiled against it often declares no cap (pandas 1.5.3, scikit-learn 1.2.0)."""
+    stub = stubs.by_name.get("numpy")
+    if stub is None or stub.hard:
+        return ()
+    limit = int(stub.public.split(".")[0]) + 1
+    reason = f"numpy {stub.real} of the base: what it holds was compiled against that major version"
+    return (Coupling(package="numpy", constraint=f"numpy<{limit}", reason=reason),)
+
+
+def extras_for(names: Collection[str], stubs: Stubs) -> dict[str, str]:
+    """Return the extra to ask for by direct name, because the base holds the framework that it is about."""
+    rules = load_aliases().extras
+    return {
+        name: rules[name].extra
+        for name in sorted(names)
+        if name in rules and rules[name].framework in stubs.by_name and name not in stubs.by_name
+    }

@@ -1,0 +1,72 @@
+"""The date to resolve at: an old base needs the packages of its time."""
+
+from __future__ import annotations
+
+import datetime as dt
+import functools
+
+import msgspec
+
+from envbuild.base.model import BaseFacts
+from envbuild.errors import UsageError
+from envbuild.resolve.couplings import data_path
+from envbuild.resolve.platform import python_minor
+from envbuild.toml import convert, parse_toml
+
+OLD_MONTHS = 18
+GRACE_DAYS = 90
+
+
+class PythonRelease(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One Python series and the day its support ended or will end."""
+
+    version: str
+    ends: dt.date
+
+
+class Pythons(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The whole of data/pythons.toml."""
+
+    schema: int
+    source: str
+    python: tuple[PythonRelease, ...]
+
+
+@functools.cache
+def load_pythons() -> Pythons:
+    """Read data/pythons.toml."""
+    path = data_path("pythons.toml")
+    text = path.read_text("utf-8")
+    return convert(parse_toml(text, str(path)), Pythons, text=text, where=str(path))
+
+
+def default_as_of(facts: BaseFacts, today: dt.date) -> str | None:
+    """Return the ISO date to resolve at when the recipe says none: creation + 90 days for an old base, else None.
+
+    Old is: created more than 18 months before ``today``, or a Python past its end.  A base without a creation date is
+    resolved at today's packages.  The date is never later than ``today``.
+    """
+    if facts.created is None:
+        return None
+    created = read_date(facts.created, facts.image)
+    if created >= _months_before(today, OLD_MONTHS) and not _ended(facts, today):
+        return None
+    return min(created + dt.timedelta(days=GRACE_DAYS), today).isoformat()
+
+
+def read_date(text: str, where: str) -> dt.date:
+    """Read the date of an ISO date or time.  Raises UsageError."""
+    try:
+        return dt.date.fromisoformat(text[:10])
+    except ValueError as error:
+        raise UsageError(f"{text!r} is not a date such as 2024-06-10", where=where) from error
+
+
+def _ended(facts: BaseFacts, today: dt.date) -> bool:
+    minor = ".".join(map(str, python_minor(facts)))
+    return any(release.version == minor and release.ends < today for release in load_pythons().python)
+
+
+def _months_before(day: dt.date, months: int) -> dt.date:
+    count = day.year * 12 + day.month - 1 - months
+    return dt.date(count // 12, count % 12 + 1, min(day.day, 28))

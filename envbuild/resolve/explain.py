@@ -1,0 +1,225 @@
+"""Turn uv's words about a conflict into the user's: who wants what, what the base holds, what to change."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from envbuild.base.model import BaseFacts
+from envbuild.errors import HostError, NetworkError, NoSolutionError, SpaceError, ToolFailedError
+from envbuild.resolve.couplings import Coupling
+from envbuild.resolve.requirements import Direct
+from envbuild.resolve.stubs import Stub, Stubs, is_stub
+from envbuild.store.web import redact
+
+NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
+TERM = rf"{NAME}(?:\[[^\]]*\])?(?:[=<>!~]=?=?[^\s]*)?"
+DEPENDS = re.compile(rf"({TERM}) depends? on (?:one of:\s+)?({TERM})")
+PYTHON = re.compile(rf"does not satisfy Python(\S+) and ({TERM}) depends on Python")
+MISSING = re.compile(rf"({NAME}) was not found in the package registry")
+NO_RELEASE = re.compile(rf"there are no versions of ({NAME})(?![\w\[=<>!~.-])")
+BROKEN = re.compile(rf"({TERM}) has an invalid package format")
+NO_WHEELS = re.compile(rf"({TERM}) ha(?:s|ve) no wheels with a matching ([A-Za-z ]+ tag)")
+PINNED = re.compile(rf"({NAME})(?:\[[^\]]*\])?==([^\s,|]+)")
+YANKED = re.compile(rf'`({NAME})==([^`]+)` is yanked(?: \(reason: "(.*)"\))?')
+NO_EXTRA = re.compile(r"The package `([^`]+)` does not have an extra named `([^`]+)`")
+FILTERED = re.compile(r"`([^`]+)` was filtered by `exclude-newer`")
+NETWORK = re.compile(
+    r"failed to fetch|request failed|error sending request|timed out|dns error|connection|certificate|http status",
+    re.IGNORECASE,
+)
+URL = re.compile(r"https?://[^\s`)]+")
+HEADING = "the requirements have no solution on this base"
+
+
+class ConflictError(Exception):
+    """uv found no solution; ``text`` is its derivation in one line, ``filtered`` are names that the date cut."""
+
+    def __init__(self, output: str) -> None:
+        body, *hints = re.split(r"^hint: ", output, flags=re.MULTILINE)
+        cause = body.partition("cause:")[2] or body
+        self.text = re.sub(r"\{[^}]*\}", "", " ".join(cause.split()))  # without markers: NAME{python_version < '3.8'}
+        self.filtered = tuple(found[1] for hint in hints for found in FILTERED.finditer(hint))
+        super().__init__(self.text)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Context:
+    """What an explanation may refer to."""
+
+    directs: tuple[Direct, ...]
+    stubs: Stubs
+    couplings: tuple[Coupling, ...]
+    as_of: str | None
+    facts: BaseFacts
+
+
+def translate_failure(output: str) -> Exception:
+    """Return the error for a failed call of uv: a ConflictError, or one that is for the user as it is."""
+    if "No solution found" in output:
+        return ConflictError(output)
+    lines = [URL.sub(lambda found: redact(found[0]), line.strip()) for line in output.splitlines() if line.strip()]
+    text = "\n".join(lines[:12])
+    if "No space left on device" in output or "Disk quota exceeded" in output:
+        return SpaceError(f"uv could not write: {text}", hint="free space in uv's cache and in TMPDIR")
+    if NETWORK.search(output):
+        causes = [line.removeprefix("cause:").strip() for line in lines if line.startswith("cause:")]
+        where = next((redact(found[0]) for found in URL.finditer(output)), None)
+        reason = causes[-1] if causes else lines[0].removeprefix("error:").strip()
+        return NetworkError(
+            f"the package index did not answer: {reason}",
+            where=where,
+            hint="check the network and the proxy variables; the index's address is under [indexes] in the settings",
+        )
+    if "Failed to build" in output:
+        return HostError(f"uv could not read a source package: {text}")
+    return ToolFailedError(f"uv failed\n{text}", stderr=output)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Clash:
+    """One requirement that the base's protected or preferred version does not satisfy."""
+
+    subject: str
+    wanted: str
+    stub: Stub
+
+    def __str__(self) -> str:
+        return f"{self.subject} needs {self.wanted}; the base holds {_held(self.stub)}"
+
+
+def no_solution(
+    conflict: ConflictError, context: Context, clashes: Iterable[Clash], hints: Iterable[str] = ()
+) -> NoSolutionError:
+    """Return the error that tells a conflict in the user's words; ``hints`` are what would help."""
+    reasons = dict.fromkeys((*map(str, clashes), *_reasons(conflict, context)))
+    lines = [HEADING, *(f"- {reason}" for reason in reasons)]
+    lines.append(f"the resolver's reasoning: {plain(conflict.text, context.stubs)}")
+    return NoSolutionError("\n".join(lines), hint="\nor ".join(hints) or None)
+
+
+def held_reason(conflict: ConflictError, context: Context) -> str:
+    """Return in one sentence why a newer release cannot be had."""
+    reasons = (*map(str, clashes_of(conflict, context)), *_reasons(conflict, context), *_rivals(conflict.text, context))
+    return reasons[0] if reasons else plain(conflict.text, context.stubs)
+
+
+def _rivals(text: str, context: Context) -> Iterable[str]:
+    """Yield what is possible only with an older release of something else that the user asks for."""
+    asked = {direct.name for direct in context.directs}
+    for package, wanted in DEPENDS.findall(text):
+        other = name_of(wanted)
+        if other in asked and other != name_of(package):
+            yield (
+                f"{plain(package, context.stubs)} needs {wanted.rstrip(',.')}, and you ask for {other}, which is there "
+                "in a newer release"
+            )
+
+
+def mentioned(text: str) -> set[str]:
+    """Return the canonical names that a derivation speaks of."""
+    return {name_of(found[0]) for found in re.finditer(TERM, text)}
+
+
+def told(warning: str, stubs: Stubs, *, quiet: Collection[str] = ()) -> str | None:
+    """Return a warning of uv in the user's words; None for one that is not about the answer.
+
+    ``quiet`` are extras (``name[extra]``) that nobody asked for.
+    """
+    yanked = YANKED.fullmatch(warning)
+    if yanked:
+        reason = "".join(char for char in yanked[3] or "" if char.isprintable())[:200]
+        return f"{yanked[1]} {yanked[2]} was withdrawn by its authors" + (f": {reason}" if reason else "")
+    extra = NO_EXTRA.fullmatch(warning)
+    if extra and f"{name_of(extra[1])}[{extra[2]}]" not in quiet:
+        return f"{plain(extra[1], stubs)} has no extra named {extra[2]}: nothing is added for it"
+    return None
+
+
+def plain(text: str, stubs: Stubs) -> str:
+    """Write stub versions as what the base holds."""
+
+    def named(found: re.Match[str]) -> str:
+        stub = stubs.by_name.get(found[1].lower())
+        return f"{_held(stub)} (in the base)" if stub is not None and is_stub(found[2]) else found[0]
+
+    return re.sub(r"\+(?:[a-z0-9]+\.)*base(?![a-z0-9.])", "", PINNED.sub(named, text))
+
+
+def _held(stub: Stub) -> str:
+    alias = f" as {stub.name}" if stub.alias_of else ""
+    taken = f", taken as {stub.public}" if stub.public != stub.real else ""
+    return f"{stub.alias_of or stub.name} {stub.real}{alias}{taken}"
+
+
+def clashes_of(conflict: ConflictError, context: Context) -> Iterable[Clash]:
+    """Yield the clauses of a derivation that are about what the base holds, and the user has not asked to replace."""
+    stubs = context.stubs.by_name
+    given_up = {d.name for d in context.directs if d.name in stubs and not satisfied(d.text, stubs[d.name])}
+    given_up = {name for name in given_up if not stubs[name].hard}
+    for package, wanted in DEPENDS.findall(conflict.text):
+        stub = context.stubs.by_name.get(name_of(wanted))
+        if stub is not None and stub.name not in given_up and not satisfied(wanted, stub):
+            yield Clash(subject=plain(package, context.stubs), wanted=wanted.rstrip(",."), stub=stub)
+
+
+def _reasons(conflict: ConflictError, context: Context) -> Iterable[str]:
+    """Yield the other clauses that a person can act on, the strongest first."""
+    text = conflict.text
+    for name in MISSING.findall(text):
+        yield f"{name} is not on the index"
+    for name in empty_pages(conflict):
+        yield f"the index offers no release of {name} at all"
+    for package in BROKEN.findall(text):
+        yield f"what the index offers as {package} is no package"
+    for wanted, package in PYTHON.findall(text):
+        yield f"{plain(package, context.stubs)} needs Python {wanted.rstrip(',')}; the base has {context.facts.python}"
+    for direct in context.directs:
+        stub = context.stubs.by_name.get(direct.name)
+        if stub is not None and stub.hard and not satisfied(direct.text, stub):
+            yield f"you ask for {direct.written}; the base holds {_held(stub)}"
+    yield from _quarrels(text, context)
+    names = mentioned(text)
+    for coupling in context.couplings:
+        if coupling.binding and coupling.package in names and coupling.constraint in text:
+            yield f"{coupling.constraint} goes with {coupling.reason}"
+    for name in conflict.filtered:
+        yield f"newer releases of {name} are left out: the resolution is as of {context.as_of}"
+
+
+def empty_pages(conflict: ConflictError) -> tuple[str, ...]:
+    """Return the names that an index knows and has nothing for, whatever the date."""
+    return tuple(name for name in NO_RELEASE.findall(conflict.text) if name not in conflict.filtered)
+
+
+def _quarrels(text: str, context: Context) -> Iterable[str]:
+    """Yield what the user's own requirements want of each other, and what has no file for the base."""
+    bounded = {d.name: d for d in context.directs if d.specifier and not context.stubs.hard(d.name)}
+    for package, wanted in DEPENDS.findall(text):
+        direct = bounded.get(name_of(wanted))
+        if direct is not None and direct.text not in wanted and direct.name != name_of(package):
+            yield f"{plain(package, context.stubs)} needs {wanted.rstrip(',.')}; you ask for {direct.written}"
+    facts = context.facts
+    for package, tag in NO_WHEELS.findall(text):
+        where = f"{facts.machine} with glibc {facts.glibc}" if "platform" in tag else f"Python {facts.python}"
+        yield f"{plain(package, context.stubs)} has no wheels for {where}, and no source"
+
+
+def satisfied(wanted: str, stub: Stub) -> bool:
+    """Whether what the base holds satisfies a requirement as uv writes it."""
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    try:
+        requirement = Requirement(wanted.rstrip(",."))
+    except InvalidRequirement:
+        return True
+    return requirement.specifier.contains(stub.version, prereleases=True)
+
+
+def name_of(term: str) -> str:
+    """Return the canonical name at the beginning of a term such as ``foo[bar]==1.0``."""
+    from packaging.utils import canonicalize_name
+
+    found = re.match(NAME, re.split(r"[\[=<>!~,\s]", term, maxsplit=1)[0])
+    return canonicalize_name(found[0]) if found else term

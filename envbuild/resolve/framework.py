@@ -1,0 +1,39 @@
+"""A bootstrap's framework becomes part of the base's facts, so that the project is resolved against it."""
+
+from __future__ import annotations
+
+from packaging.utils import canonicalize_name
+
+from envbuild.base.model import BaseFacts, Dist
+from envbuild.errors import UsageError
+from envbuild.resolve.graph import DIRECT
+from envbuild.resolve.model import Found, Resolution
+
+
+def with_framework(facts: BaseFacts, resolution: Resolution) -> BaseFacts:
+    """Return the facts of the base once a framework's resolution is installed in it.
+
+    Its distributions are added (one that moved replaces the base's), ``framework`` is the first direct requirement of
+    that resolution, ``created`` the upload date of its file: however new the system below it is, the packages that fit
+    a framework are those of its time.
+    Raises UsageError when the resolution has no direct package: then the base itself holds the framework.
+    """
+    framework = next((found for found in resolution.packages if DIRECT in found.via), None)
+    if framework is None:
+        raise UsageError("the framework is already part of the base", where=facts.image)
+    new = {canonicalize_name(found.name): _dist(found) for found in resolution.packages}
+    kept = tuple(dist for dist in facts.dists if canonicalize_name(dist.name) not in new)
+    created = framework.file.uploaded or facts.created
+    return _replace(facts, dists=(*kept, *new.values()), framework=framework, created=created)
+
+
+def _replace(facts: BaseFacts, *, dists: tuple[Dist, ...], framework: Found, created: str | None) -> BaseFacts:
+    import msgspec
+
+    return msgspec.structs.replace(
+        facts, dists=dists, framework=f"{framework.name} {framework.version}", created=created
+    )
+
+
+def _dist(found: Found) -> Dist:
+    return Dist(name=found.name, version=found.version, requires=found.requires, requires_python=found.requires_python)

@@ -1,0 +1,72 @@
+"""Who requires whom in a resolution: for ``via``, for what the base provides, for why something moved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from envbuild.resolve.stubs import parsed
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+
+DIRECT = "(direct)"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Edge:
+    """One requirement that is in force: ``source`` (a package or ``(direct)``) wants ``target``."""
+
+    source: str
+    target: str
+    requirement: Requirement
+
+
+def walk(
+    starts: Iterable[tuple[str, str]], requires: Mapping[str, tuple[str, ...]], environment: Mapping[str, str]
+) -> tuple[Edge, ...]:
+    """Return all requirements in force, from the first ones on; extras count where they are asked for.
+
+    ``starts`` are (source, PEP 508 string), the source being ``(direct)`` for what the user wrote.
+    ``requires`` maps the canonical names of all packages to the PEP 508 strings of their metadata.
+    """
+    from packaging.utils import canonicalize_name
+
+    edges: list[Edge] = []
+    seen: set[tuple[str, str]] = set()
+    todo = [(source, requirement) for source, text in starts for requirement in parsed((text,))]
+    while todo:
+        source, requirement = todo.pop()
+        target = canonicalize_name(requirement.name)
+        edges.append(Edge(source=source, target=target, requirement=requirement))
+        for extra in ("", *requirement.extras):
+            if (target, extra) not in seen and target in requires:
+                seen.add((target, extra))
+                todo += [(target, wanted) for wanted in _in_force(requires[target], extra, environment)]
+    return tuple(edges)
+
+
+def _in_force(requires: tuple[str, ...], extra: str, environment: Mapping[str, str]) -> list[Requirement]:
+    """Return what holds with an extra and did not without it; with none, what always holds."""
+    from packaging.utils import canonicalize_name
+
+    found = []
+    for requirement in parsed(requires):
+        marker = requirement.marker
+        of_extra = marker is not None and "extra" in str(marker)
+        if of_extra != bool(extra):
+            continue
+        if marker is None or any(
+            marker.evaluate({**environment, "extra": spelled}) for spelled in {extra, canonicalize_name(extra)}
+        ):
+            found.append(requirement)
+    return found
+
+
+def sources(edges: Iterable[Edge]) -> dict[str, tuple[str, ...]]:
+    """Return by target who requires it, sorted."""
+    found: dict[str, set[str]] = {}
+    for edge in edges:
+        found.setdefault(edge.target, set()).add(edge.source)
+    return {target: tuple(sorted(names)) for target, names in found.items()}

@@ -1,0 +1,99 @@
+"""Read core metadata: of a text, and of a wheel that is not downloaded."""
+
+from __future__ import annotations
+
+import email.parser
+import io
+import re
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from envbuild.errors import IntegrityError
+from envbuild.resolve.stubs import parsed
+
+TAIL = 64 * 1024
+"""Bytes read at a time from the end: directory and metadata of all but the largest wheels lie in the last ones."""
+BIGGEST_METADATA = 8 * 1024 * 1024
+METADATA = re.compile(r"^[^/]+\.dist-info/METADATA$")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Headers:
+    """The fields of core metadata that a resolution needs; ``requires`` are PEP 508 strings."""
+
+    requires: tuple[str, ...] = ()
+    requires_python: str | None = None
+
+
+def headers(text: str) -> Headers:
+    """Read core metadata (METADATA, PKG-INFO); requirements that are not PEP 508 are left out."""
+    message = email.parser.HeaderParser().parsestr(text)
+    requires = parsed(tuple(str(value) for value in message.get_all("Requires-Dist") or ()))
+    python = message.get("Requires-Python")
+    return Headers(
+        requires=tuple(str(requirement) for requirement in requires),
+        requires_python=re.sub(r"[^\x20-\x7e]", "", str(python)).strip() or None if python else None,
+    )
+
+
+def wheel_headers(file: BinaryIO, name: str) -> Headers:
+    """Read a wheel's metadata from a seekable file.  Raises IntegrityError when it is not a wheel."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            found = [info for info in archive.infolist() if METADATA.match(info.filename)]
+            if len(found) != 1 or found[0].file_size > BIGGEST_METADATA:
+                raise IntegrityError(f"has {len(found)} metadata files of usable size, a wheel has one", where=name)
+            return headers(archive.read(found[0]).decode("utf-8", "replace"))
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
+        raise IntegrityError(f"is not a wheel: {error}", where=name) from error
+
+
+class Remote(io.RawIOBase):
+    """A file of known size whose parts are fetched when they are read.
+
+    ``fetch(first, last)`` returns the bytes of that range, both ends included.
+    """
+
+    def __init__(self, size: int, fetch: Callable[[int, int], bytes], tail: bytes = b"") -> None:
+        self.size = size
+        self.position = 0
+        self._fetch = fetch
+        self._parts: list[tuple[int, bytes]] = [(size - len(tail), tail)] if tail else []
+
+    def seekable(self) -> bool:
+        """Tell that it can."""
+        return True
+
+    def readable(self) -> bool:
+        """Tell that it can."""
+        return True
+
+    def tell(self) -> int:
+        """Return where the next read begins."""
+        return self.position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Move there; nothing is fetched."""
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self.position, io.SEEK_END: self.size}[whence]
+        self.position = max(0, start + offset)
+        return self.position
+
+    def read(self, count: int = -1) -> bytes:
+        """Return up to ``count`` bytes, fetching at least TAIL of them."""
+        end = self.size if count < 0 else min(self.position + count, self.size)
+        if end <= self.position:
+            return b""
+        for start, data in self._parts:
+            if start <= self.position and end <= start + len(data):
+                return self._take(start, data, end)
+        last = min(max(end, self.position + TAIL), self.size) - 1
+        data = self._fetch(self.position, last)
+        self._parts.append((self.position, data))
+        return self._take(self.position, data, end)
+
+    def _take(self, start: int, data: bytes, end: int) -> bytes:
+        taken = data[self.position - start : end - start]
+        self.position += len(taken)
+        return taken

@@ -1,0 +1,125 @@
+"""What a resolver is asked and what it answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from envbuild.base.model import BaseFacts
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Request:
+    """One question to a resolver.
+
+    ``requirements`` are PEP 508 strings as the user wrote them; ``as_of`` is an ISO date or None, ``latest`` the ISO
+    date up to which it may be moved where a direct requirement has no release before it (None: the date is the user's
+    own); ``indexes`` are names of extra indexes (their URLs come from the settings); ``keep`` maps names to versions to
+    prefer (an old lock);
+    ``upgrade`` are names that ``keep`` does not hold; ``bounds`` are constraints that are no requirements
+    ("keras<=2.3.1"); ``protect`` are names in the facts that must not be replaced,
+    on top of those that data says.
+    """
+
+    requirements: tuple[str, ...]
+    facts: BaseFacts
+    as_of: str | None = None
+    latest: str | None = None
+    indexes: tuple[str, ...] = ()
+    keep: tuple[tuple[str, str], ...] = ()
+    upgrade: tuple[str, ...] = ()
+    protect: tuple[str, ...] = ()
+    bounds: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FoundFile:
+    """One file of the index that was chosen; ``url`` is only used to ask for its size, never written to a lock.
+
+    ``size`` is in bytes; ``uploaded`` is an ISO date or None; ``index`` is the name of an extra index or None.
+    """
+
+    file: str
+    sha256: str
+    size: int
+    url: str
+    uploaded: str | None = None
+    index: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Found:
+    """One package to install: the best wheel for the base, else the sdist (which is then built inside the base).
+
+    ``via`` are the names of the packages that require it, ``(direct)`` among them for a direct requirement.
+    ``requires`` are the PEP 508 strings of its metadata, ``requires_python`` a version specifier or None.
+    """
+
+    name: str
+    version: str
+    file: FoundFile
+    via: tuple[str, ...] = ()
+    requires: tuple[str, ...] = ()
+    requires_python: str | None = None
+
+    @property
+    def is_sdist(self) -> bool:
+        """Whether it has to be built from source."""
+        return not self.file.file.endswith(".whl")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Provided:
+    """A distribution that the resolution uses and does not bring, as the base holds it.
+
+    ``alias_of`` is the real one's name, in the base or in the resolution itself.
+    """
+
+    name: str
+    version: str
+    alias_of: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Moved:
+    """A package of the base that the resolution replaces, and why."""
+
+    name: str
+    before: str
+    after: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HeldBack:
+    """A direct requirement that is older than the newest release, and why."""
+
+    name: str
+    version: str
+    newest: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Resolution:
+    """The answer: ``packages`` sorted by name; ``build`` are the build requirements of its sdists, resolved too.
+
+    ``as_of`` is the ISO date that it was resolved at in the end.
+    """
+
+    packages: tuple[Found, ...]
+    build: tuple[Found, ...] = ()
+    provided: tuple[Provided, ...] = ()
+    moved: tuple[Moved, ...] = ()
+    held_back: tuple[HeldBack, ...] = ()
+    notes: tuple[str, ...] = ()
+    as_of: str | None = None
+    tool: str = ""
+
+
+class Resolver(Protocol):
+    """A backend: one file each, listed in ``resolve/backends.py``."""
+
+    def __call__(self, request: Request) -> Resolution:
+        """Resolve.  Raises NoSolutionError in the user's words, NetworkError, UsageError for a hostile requirement."""
+        ...  # pragma: no cover

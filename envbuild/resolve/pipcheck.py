@@ -1,0 +1,37 @@
+"""Check on paper what ``pip check`` would say about the base with the new packages put over it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from envbuild.base.model import BaseFacts
+from envbuild.resolve.platform import markers
+from envbuild.resolve.stubs import Stubs, distributions, parsed
+
+
+def broken(facts: BaseFacts, stubs: Stubs, new: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Return (name, sentence) for each distribution left in the base that ``new`` (name to version) would break.
+
+    Only what held before counts: a base that was broken already stays as it is.
+    """
+    from packaging.utils import canonicalize_name
+
+    environment = markers(facts)
+    found: list[tuple[str, str]] = []
+    for name, dist in distributions(facts).items():
+        if name in new:
+            continue
+        for requirement in parsed(dist.requires):
+            wanted = canonicalize_name(requirement.name)
+            if (
+                wanted not in new
+                or wanted not in stubs.by_name
+                or requirement.specifier.contains(new[wanted], prereleases=True)
+            ):
+                continue
+            if requirement.marker is not None and not requirement.marker.evaluate(environment):
+                continue
+            if requirement.specifier.contains(stubs.by_name[wanted].version, prereleases=True):
+                sentence = f"{dist.name} {dist.version} of the base needs {wanted}{requirement.specifier}"
+                found.append((name, sentence))
+    return tuple(found)

@@ -1,0 +1,46 @@
+"""Move a date that nobody chose where a direct requirement has no release before it: the project is newer."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+
+from envbuild.resolve.dates import GRACE_DAYS, read_date
+from envbuild.resolve.explain import ConflictError, Context
+from envbuild.resolve.question import Question
+from envbuild.resolve.session import Session
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Later:
+    """A later ISO date to resolve at, and why."""
+
+    date: str
+    reason: str
+
+
+def postponed(session: Session, conflict: ConflictError, context: Context, latest: str) -> Later | None:
+    """Return the date to resolve at instead, None where the date is not what is in the way.
+
+    Raises ConflictError where there is no release for this base at any date.
+
+    It is the day on which each of these requirements had a release, and as long again as an old base is given.
+    """
+    late = [direct for direct in context.directs if direct.name in conflict.filtered]
+    if not late or context.as_of is None:
+        return None
+    question = Question(requirements=tuple(d.text for d in late), deps=False, soft=False, lowest=True)
+    found = session.ask(question)
+    days: dict[str, str] = {}
+    for direct in late:
+        chosen = found[direct.name]
+        uploads = [file.uploaded for file in (*chosen.wheels, chosen.sdist) if file is not None and file.uploaded]
+        if uploads:
+            days[direct.written] = min(uploads)
+    written, day = max(days.items(), key=lambda item: item[1], default=("", ""))
+    if not day:
+        return None
+    date = min((read_date(day, written) + dt.timedelta(days=GRACE_DAYS)).isoformat(), latest)
+    if date <= context.as_of:
+        return None
+    return Later(date=date, reason=f"{written} has no release before {day}")

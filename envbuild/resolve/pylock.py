@@ -1,0 +1,80 @@
+"""Read and seed uv's PEP 751 output, as far as a resolution needs it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from envbuild.errors import IntegrityError, ToolFailedError
+from envbuild.resolve.stubs import is_stub
+from envbuild.toml import parse_toml, quote
+
+FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!~-]{0,254}", re.ASCII)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Candidate:
+    """One file of a chosen version; ``size`` in bytes where the index says it, ``uploaded`` an ISO date."""
+
+    file: str
+    url: str
+    sha256: str
+    size: int | None = None
+    uploaded: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Chosen:
+    """One package of the answer: the wheels that uv kept for the platform, and the sdist."""
+
+    name: str
+    version: str
+    wheels: tuple[Candidate, ...] = ()
+    sdist: Candidate | None = None
+
+    @property
+    def from_base(self) -> bool:
+        """Whether a stub was chosen: the base holds it."""
+        return is_stub(self.version)
+
+
+def read_pylock(text: str) -> dict[str, Chosen]:
+    """Read uv's answer by name.  Raises ToolFailedError when it is not what this version of envbuild knows."""
+    data = parse_toml(text, "uv's answer")
+    try:
+        return {entry["name"]: _chosen(entry) for entry in data.get("packages", ())}
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ToolFailedError(f"uv's answer is not a lock as PEP 751 has it: {error}") from error
+
+
+def _chosen(entry: Mapping[str, Any]) -> Chosen:
+    version = entry["version"]
+    if is_stub(version):
+        return Chosen(name=entry["name"], version=version)
+    wheels = tuple(_candidate(wheel) for wheel in entry.get("wheels", ()))
+    sdist = _candidate(entry["sdist"]) if "sdist" in entry else None
+    return Chosen(name=entry["name"], version=version, wheels=wheels, sdist=sdist)
+
+
+def _candidate(entry: Mapping[str, Any]) -> Candidate:
+    url = entry["url"] if "url" in entry else f"file://{entry['path']}"
+    uploaded = entry.get("upload-time")
+    file = entry.get("name") or unquote(urlsplit(url).path.rsplit("/", 1)[-1])
+    if not FILE.fullmatch(file):
+        raise IntegrityError(f"the index offers a file named {file[:80]!r}, which no package file is")
+    return Candidate(
+        file=file,
+        url=url,
+        sha256=entry["hashes"]["sha256"],
+        size=entry.get("size"),
+        uploaded=uploaded.date().isoformat() if uploaded is not None else None,
+    )
+
+
+def write_seed(pins: Iterable[tuple[str, str]]) -> str:
+    """Write the smallest lock that uv reads preferences from: names and versions."""
+    entries = "".join(f"\n[[packages]]\nname = {quote(n)}\nversion = {quote(v)}\n" for n, v in sorted(pins))
+    return 'lock-version = "1.0"\ncreated-by = "envbuild"\n' + (entries or "packages = []\n")

@@ -1,0 +1,117 @@
+"""One question to uv: its files, its arguments, its environment."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from envbuild.base.model import BaseFacts
+from envbuild.resolve.platform import uv_platform
+from envbuild.resolve.pylock import write_seed
+from envbuild.toml import quote, write_value
+
+KEPT_VARIABLES = re.compile(
+    r"UV_(CACHE_DIR|SYSTEM_CERTS|NATIVE_TLS|INSECURE_HOST|HTTP_\w+|KEYRING_PROVIDER|OFFLINE|CONCURRENT_\w+"
+    r"|REQUEST_TIMEOUT|INDEX_\w+_(USERNAME|PASSWORD))"
+)
+"""What uv may still take from the environment: cache, trust, credentials, limits.  Everything else would leak in."""
+FAR_FUTURE = "2099-01-01"
+CACHE_CONTROL = '{ api = "max-age=600", files = "max-age=31536000, immutable" }'
+"""Mirrors without validators would else be asked again for every page at every question."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Question:
+    """One call of uv.
+
+    ``seed`` are versions to prefer; without ``deps`` only the requirements themselves are looked at; without ``soft``
+    the base's replaceable packages are not offered; ``lowest`` asks for the oldest versions; ``as_of`` is an ISO date
+    or None, which ``fresh`` names are free of; ``seconds`` is a time limit.
+    """
+
+    requirements: tuple[str, ...]
+    constraints: tuple[str, ...] = ()
+    seed: tuple[tuple[str, str], ...] = ()
+    deps: bool = True
+    soft: bool = True
+    lowest: bool = False
+    as_of: str | None = None
+    fresh: tuple[str, ...] = ()
+    seconds: float | None = None
+
+
+def uv_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return uv's environment: what would change an answer is taken away (UV_CONSTRAINT, PIP_FIND_LINKS and so on)."""
+    kept = {
+        name: value
+        for name, value in environment.items()
+        if not name.startswith(("UV_", "PIP_", "VIRTUAL_ENV", "CONDA_PREFIX", "PYTHON"))
+        or KEPT_VARIABLES.fullmatch(name)
+    }
+    return kept | {"UV_NO_PROGRESS": "1", "NO_COLOR": "1"}
+
+
+def arguments(question: Question, place: Path, facts: BaseFacts, python: str) -> tuple[str, ...]:
+    """Return uv's arguments for a question whose files lie in ``place``."""
+    options = [
+        "pip", "compile", "--color", "never", "--no-header", "--no-python-downloads",
+        "--config-file", "uv.toml", "--python", python, "--python-version", facts.python,
+        "--python-platform", uv_platform(facts), "--build-constraints", "../build.txt",
+        "--constraints", "constraints.txt", "--output-file", "pylock.toml",
+    ]  # fmt: skip
+    if question.soft:
+        options += ["--find-links", str(place.parent / "soft")]
+    if not question.deps:
+        options.append("--no-deps")
+    if question.lowest:
+        options += ["--resolution", "lowest"]
+    if question.as_of:
+        options += ["--exclude-newer", question.as_of]
+        for name in question.fresh:
+            options += ["--exclude-newer-package", f"{name}={FAR_FUTURE}"]
+    return (*options, "requirements.in")
+
+
+def write_question(
+    place: Path,
+    question: Question,
+    *,
+    hard: Path,
+    indexes: Mapping[str, str],
+    static: Mapping[tuple[str, str], tuple[str, ...]],
+) -> None:
+    """Write the files of a question: uv.toml, requirements.in, constraints.txt, and the preferences."""
+    blocks = [f'[[index]]\nname = "base"\nurl = {quote(str(hard))}\nformat = "flat"\n']
+    for name, url in indexes.items():
+        default = "default = true\n" if name == "default" else ""
+        remote = f"cache-control = {CACHE_CONTROL}\n" if url.startswith("http") else ""
+        blocks.append(f"[[index]]\nname = {quote(name)}\nurl = {quote(url)}\n{default}{remote}")
+    for (name, version), requires in sorted(static.items()):
+        blocks.append(
+            f"[[dependency-metadata]]\nname = {quote(name)}\nversion = {quote(version)}\n"
+            f"requires-dist = {write_value(requires)}\n"
+        )
+    (place / "uv.toml").write_text("\n".join(blocks), "utf-8")
+    (place / "requirements.in").write_text("".join(f"{line}\n" for line in question.requirements), "utf-8")
+    (place / "constraints.txt").write_text("".join(f"{line}\n" for line in question.constraints), "utf-8")
+    (place / "pylock.toml").write_text(write_seed(question.seed), "utf-8")
+
+
+def read_origins(text: str, indexes: Mapping[str, str]) -> dict[str, str]:
+    """Read uv's index annotations (``name==version`` and then ``# from URL``); the default index is left out."""
+    by_url = {redacted(url): name for name, url in indexes.items() if name != "default"}
+    found: dict[str, str] = {}
+    name = ""
+    for line in map(str.strip, text.splitlines()):
+        if line.startswith("# from ") and redacted(line.removeprefix("# from ")) in by_url:
+            found[name] = by_url[redacted(line.removeprefix("# from "))]
+        elif line and not line.startswith("#"):
+            name = line.partition("==")[0]
+    return found
+
+
+def redacted(url: str) -> str:
+    """Return a URL without credentials and without a slash at its end, to compare what uv prints with what we wrote."""
+    return re.sub(r"//[^/@]*@", "//", url).rstrip("/")

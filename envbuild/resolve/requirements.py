@@ -1,0 +1,116 @@
+"""Check the direct requirements before any tool sees them: they come from people and from strangers' recipes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from envbuild.errors import UsageError
+from envbuild.resolve.stubs import Stubs
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+
+LONGEST = 300
+FORM = "write one package a line, such as numpy>=1.24,<2 or transformers[torch]"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Direct:
+    """One direct requirement that applies to the base.
+
+    ``added`` is an extra that nobody asked for (couplings.extras_for).
+    """
+
+    name: str
+    written: str
+    extras: tuple[str, ...] = ()
+    specifier: str = ""
+    added: str | None = None
+
+    @property
+    def unbound(self) -> str:
+        """The name with all extras, without bounds."""
+        extras = sorted({*self.extras, *filter(None, (self.added,))})
+        return self.name + (f"[{','.join(extras)}]" if extras else "")
+
+    @property
+    def text(self) -> str:
+        """The requirement as PEP 508, written anew from its parts."""
+        return self.unbound + self.specifier
+
+
+def read_directs(
+    requirements: tuple[str, ...], *, environment: Mapping[str, str], stubs: Stubs
+) -> tuple[tuple[Direct, ...], tuple[str, ...]]:
+    """Return the direct requirements that apply to the base, and notes about those that do not.
+
+    Raises UsageError for pip options, paths, addresses, control characters, anything that is not PEP 508, and for
+    ``===`` on a package that the base protects.
+    """
+    from packaging.utils import canonicalize_name
+
+    found: list[Direct] = []
+    notes: list[str] = []
+    for written in requirements:
+        requirement = _read(written)
+        name = canonicalize_name(requirement.name)
+        if requirement.marker is not None and not requirement.marker.evaluate(dict(environment)):
+            notes.append(f"{written} does not apply to this base: its marker is false there")
+            continue
+        if stubs.hard(name) and any(specifier.operator == "===" for specifier in requirement.specifier):
+            raise _protected(written, name, stubs)
+        extras = tuple(sorted(requirement.extras))
+        found.append(Direct(name=name, written=written, extras=extras, specifier=str(requirement.specifier)))
+    return tuple(found), tuple(notes)
+
+
+def _read(written: str) -> Requirement:
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    where = f"requirement {_shown(written)}"
+    if not written.isprintable():
+        raise UsageError("holds a line break or a control character", where=where, hint=FORM)
+    if len(written) > LONGEST:
+        raise UsageError(f"is longer than {LONGEST} characters", where=where, hint=FORM)
+    text = written.strip()
+    if text.startswith("-") or re.search(r"\s(--[a-z]|-[a-z]\s)", text):
+        raise UsageError(
+            "is an option of pip, not a requirement",
+            where=where,
+            hint="extra indexes are named under [python] indexes; other options have no place in a recipe",
+        )
+    try:
+        requirement = Requirement(text)
+    except InvalidRequirement as error:
+        if re.match(r"[a-z+]+:|\.{0,2}/|\.$", text):
+            raise _address(where) from error
+        raise UsageError("is not a requirement as PEP 508 has it", where=where, hint=FORM) from error
+    if requirement.url is not None:
+        raise _address(where)
+    return requirement
+
+
+def _address(where: str) -> UsageError:
+    return UsageError(
+        "is an address or a path, and a lock names no host",
+        where=where,
+        hint="take the package from an index by name and version; other indexes are named under [python] indexes",
+    )
+
+
+def _protected(written: str, name: str, stubs: Stubs) -> UsageError:
+    stub = stubs.by_name[name]
+    held = f"{stub.alias_of or name} {stub.real}"
+    return UsageError(
+        f"asks by === for one exact build, but the base holds {held}, which is never replaced",
+        where=f"requirement {_shown(written)}",
+        hint=f"write {name}=={stub.public}, or only {name}, to take the base's",
+    )
+
+
+def _shown(text: str) -> str:
+    shown = repr(text if len(text) <= 80 else f"{text[:77]}...")
+    return shown if shown.isascii() else ascii(text[:77])

@@ -1,0 +1,208 @@
+"""The passes: newest direct requirements first, then as much of the base as they allow, then what that would break.
+
+Preferring the base's version of everything in one pass would take an old direct requirement to keep an unimportant
+package of the base.  So the direct requirements are held from below: at their newest releases, which mostly has an
+answer.  Where it has none, a pass without preference for the base tells the newest that its protected packages allow,
+and these are held in a second one.  The last pass lets packages of the base move that would be left broken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from envbuild.errors import EnvbuildError
+from envbuild.resolve.explain import ConflictError, Context, held_reason, told
+from envbuild.resolve.model import HeldBack
+from envbuild.resolve.pipcheck import broken
+from envbuild.resolve.pylock import Chosen
+from envbuild.resolve.question import Question
+from envbuild.resolve.session import Session
+
+BUILD_TOOLS = ("setuptools", "wheel")
+EXPLAIN_SECONDS = 20.0
+"""How long to look for the reason why one direct requirement is held back."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Task:
+    """What is searched for: the base's roots, the direct requirements, constraints.
+
+    ``keep`` are versions of an old lock to prefer.
+    """
+
+    context: Context
+    roots: tuple[str, ...]
+    wanted: tuple[str, ...]
+    constraints: tuple[str, ...]
+    keep: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def requirements(self) -> tuple[str, ...]:
+        """All that uv is asked for."""
+        return (*self.roots, *self.wanted)
+
+
+class Search:
+    """One search; ``notes`` and ``warnings`` (of the last pass) are for the user."""
+
+    def __init__(self, session: Session, task: Task) -> None:
+        self.session = session
+        self.task = task
+        self.stubs = task.context.stubs
+        self.as_of = task.context.as_of
+        self.notes: list[str] = []
+        self.warnings: tuple[str, ...] = ()
+        self.newest: dict[str, str] = {}
+        self._caps: dict[str, str] = {}
+        self._fresh: tuple[str, ...] = BUILD_TOOLS if self.as_of else ()
+        self._last = Question(requirements=(), as_of=self.as_of)
+
+    def run(self) -> dict[str, Chosen]:
+        """Return the answer.  Raises ConflictError when there is none."""
+        if not self.task.requirements:
+            return {}
+        self.newest = self._ask_newest()
+        answer = self._passes()
+        late = [name for name in BUILD_TOOLS if self._too_late(answer.get(name))]
+        if late:
+            self._caps = dict(filter(None, map(self._cap, late)))
+            self._fresh = tuple(name for name in self._fresh if name in self._caps or name not in late)
+            answer = self._passes()
+        return self._unbroken(answer)
+
+    def _ask_newest(self) -> dict[str, str]:
+        """Return the newest version of each direct requirement that the index, Python and date allow, by itself."""
+        directs = tuple(d.text for d in self.task.context.directs if d.name not in self.stubs.by_name)
+        if not directs:
+            return {}
+        try:
+            found = self.session.ask(Question(requirements=directs, deps=False, soft=False, as_of=self.as_of))
+        except ConflictError:
+            return {}  # the passes meet the same conflict and tell more
+        return {name: chosen.version for name, chosen in found.items()}
+
+    def _too_late(self, chosen: Chosen | None) -> bool:
+        """Whether a build tool is a package of the answer, and newer than the date that the others keep to."""
+        if chosen is None or chosen.from_base or not self.as_of:
+            return False
+        files = (*chosen.wheels, *filter(None, (chosen.sdist,)))
+        return any(file.uploaded is not None and file.uploaded > self.as_of for file in files)
+
+    def _cap(self, name: str) -> tuple[str, str] | None:
+        """Return (name, constraint) that keeps the date for a build tool as a package, None where it has no release.
+
+        With it, uv's own builds on this host may take a newer one: an old setuptools fails on a new Python.
+        """
+        from packaging.version import Version
+
+        try:
+            found = self.session.ask(Question(requirements=(name,), deps=False, soft=False, as_of=self.as_of))
+        except ConflictError:
+            return None
+        stub = self.stubs.by_name.get(name)
+        limit = max(Version(Version(found[name].version).public), Version(stub.public if stub else "0"))
+        return name, f"{name}<={limit}"
+
+    def _passes(self) -> dict[str, Chosen]:
+        keep = dict(self.task.keep)
+        wanted = {name: version for name, version in self.newest.items() if name not in keep}
+        try:
+            return self._over_base(wanted, keep)
+        except ConflictError:
+            if not wanted:
+                raise
+        first = self._ask(seed=keep)
+        if not any(name in self.stubs.by_name for name, chosen in first.items() if not chosen.from_base):
+            return first
+        names = [d.name for d in self.task.context.directs if d.name not in self.stubs.by_name and d.name in first]
+        return self._over_base({name: first[name].version for name in names}, keep)
+
+    def _over_base(self, direct: Mapping[str, str], keep: Mapping[str, str]) -> dict[str, Chosen]:
+        """Ask for direct requirements no older than these, and the base's version of everything else that allows it."""
+        from packaging.version import Version
+
+        base = {name: stub.version for name, stub in self.stubs.by_name.items()}
+        floors = tuple(f"{name}>={Version(version).public}" for name, version in direct.items())
+        return self._ask(seed={**base, **direct, **keep}, floors=floors)
+
+    def _unbroken(self, answer: dict[str, Chosen]) -> dict[str, Chosen]:
+        """Ask once more with the packages as requirements that the answer would break in the base."""
+        hurt = self._broken(answer)
+        if not hurt:
+            return answer
+        question = self._last
+        names = tuple(sorted({name for name, _ in hurt}))
+        try:
+            answer = self._put(question, requirements=(*question.requirements, *names))
+        except ConflictError as conflict:
+            self.notes.append(f"{held_reason(conflict, self.task.context)}: left as it is")
+        self.notes += [f"{sentence}, which this resolution replaces" for _, sentence in self._broken(answer)]
+        return answer
+
+    def _broken(self, answer: Mapping[str, Chosen]) -> tuple[tuple[str, str], ...]:
+        new = {name: chosen.version for name, chosen in answer.items() if not chosen.from_base}
+        return broken(self.session.facts, self.stubs, new)
+
+    def _ask(self, *, seed: Mapping[str, str], floors: tuple[str, ...] = ()) -> dict[str, Chosen]:
+        question = Question(
+            requirements=self.task.requirements,
+            constraints=(*self.task.constraints, *self._caps.values(), *floors),
+            seed=tuple(seed.items()),
+            as_of=self.as_of,
+            fresh=self._fresh,
+        )
+        return self._put(question, requirements=question.requirements)
+
+    def _put(self, question: Question, *, requirements: tuple[str, ...]) -> dict[str, Chosen]:
+        self._last = replace(question, requirements=requirements)
+        answer = self.session.ask(self._last)
+        quiet = {f"{direct.name}[{direct.added}]" for direct in self.task.context.directs if direct.added}
+        told_of = (told(warning, self.stubs, quiet=quiet) for warning in self.session.warnings)
+        self.warnings = tuple(filter(None, told_of))
+        return answer
+
+    def held_back(self, answer: Mapping[str, Chosen]) -> tuple[HeldBack, ...]:
+        """Return the direct requirements that are older than their newest release, with the reason."""
+        from packaging.version import Version
+
+        newest = self.newest
+        directs = {direct.name: answer[direct.name] for direct in self.task.context.directs if direct.name in answer}
+        chosen = {name: one.version for name, one in directs.items() if not one.from_base}
+        behind = [n for n in sorted(chosen) if n in newest and Version(chosen[n]) < Version(newest[n])]
+        return tuple(
+            HeldBack(name=name, version=chosen[name], newest=newest[name], reason=reason)
+            for name in behind
+            if (reason := self._why_not(name, newest[name], chosen))
+        )
+
+    def _why_not(self, name: str, newest: str, chosen: Mapping[str, str]) -> str | None:
+        """Return why the newest release cannot be had, None when it could: then only the old lock holds it.
+
+        It may be possible only with an older release of another direct requirement.
+        """
+        from packaging.version import Version
+
+        wanted = {other: Version(version).public for other, version in chosen.items() if other != name}
+        for floors in ((), tuple(f"{other}>={version}" for other, version in wanted.items())):
+            question = Question(
+                requirements=(*self.task.requirements, f"{name}=={newest}"),
+                constraints=(*self.task.constraints, *self._caps.values(), *floors),
+                seed=self._last.seed,
+                as_of=self.as_of,
+                fresh=self._fresh,
+                seconds=EXPLAIN_SECONDS,
+            )
+            reason = self._refusal(question)
+            if reason is not None:
+                return reason
+        return None
+
+    def _refusal(self, question: Question) -> str | None:
+        try:
+            self.session.ask(question)
+        except ConflictError as conflict:
+            return held_reason(conflict, self.task.context)
+        except EnvbuildError as error:
+            return f"the reason could not be found: {error.what}"
+        return None

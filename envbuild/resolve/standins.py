@@ -1,0 +1,69 @@
+"""One distribution in place of another that puts the same modules into site-packages (data/aliases.toml)."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Collection, Mapping
+from fnmatch import fnmatchcase
+from types import MappingProxyType
+
+from envbuild.resolve.couplings import load_aliases
+from envbuild.resolve.stubs import first
+
+
+@functools.cache
+def stand_ins() -> Mapping[str, tuple[str, ...]]:
+    """Return by wanted name the patterns of what may be there instead, best first; lossy ones last."""
+    data = load_aliases()
+    found: dict[str, tuple[str, ...]] = dict(data.alias)
+    for members in data.interchangeable.values():
+        for name in members:
+            found[name] = (*found.get(name, ()), *(other for other in reversed(members) if other != name))
+    for name, lossy in data.lossy.items():
+        found[name] = (*found.get(name, ()), *lossy.by)
+    return MappingProxyType(found)
+
+
+def caution(alias: str, real: str) -> str | None:
+    """Return what a person should know when ``real`` stands for ``alias``; None where they are the same."""
+    data = load_aliases()
+    lossy = data.lossy.get(alias)
+    if lossy is not None and real in lossy.by:
+        return f"{real} stands for {alias}: {lossy.missing} are missing"
+    if any(alias in members and real in members for members in data.interchangeable.values()):
+        return f"{real} stands for {alias}: the same modules, built for another CUDA"
+    return None
+
+
+def doubled(names: Collection[str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return (module, members) of the groups of which more than one member is among the names, best member first.
+
+    The files of such members overwrite each other.
+    """
+    found = []
+    for module, patterns in sorted(load_aliases().exclusive.items()):
+        members = [name for pattern in patterns for name in sorted(names) if fnmatchcase(name, pattern)]
+        if len(members) > 1:
+            found.append((module, tuple(dict.fromkeys(members))))
+    return tuple(found)
+
+
+def merged(names: Collection[str], asked: Collection[str]) -> dict[str, str]:
+    """Return which of several new members of a group stands for the others: alias to real name.
+
+    What the user asks for by name comes first, then what holds most.  A group is left alone where no member can stand
+    for all others.
+    """
+    found: dict[str, str] = {}
+    for _, members in doubled(names):
+        for real in sorted(members, key=lambda name: name not in asked):
+            others = [name for name in members if name != real]
+            if all(_full(alias, real) for alias in others):
+                found |= dict.fromkeys(others, real)
+                break
+    return found
+
+
+def _full(alias: str, real: str) -> bool:
+    lossy = load_aliases().lossy.get(alias)
+    return first(stand_ins().get(alias, ()), {real}) is not None and not (lossy and real in lossy.by)

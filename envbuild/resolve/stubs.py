@@ -1,0 +1,246 @@
+"""Stub wheels: metadata without files that stand for what the base holds, so that a resolver can reason about it.
+
+A stub's version is the base's own, taken leniently, with the local part ``base``: ``2.4.0a0+f70b.nv24.6`` becomes
+``2.4.0+f70b.nv24.6.base``.  Vendors build from a branch and mark it aN or devN, which PEP 440 sorts before the final
+release; people mean the release.  The local part makes it win over the same version of an index.
+
+Hard stubs (protected distributions, and aliases of them) go into a flat index listed first: the resolver never asks
+another index for those names.  Soft stubs are find-links: preferred where they fit, replaced where they do not.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import functools
+import re
+import zipfile
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from envbuild.base.model import BaseFacts, Dist
+from envbuild.resolve.platform import markers
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+
+MARK = "base"
+NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?", re.ASCII)
+EXTRA = re.compile(r"""extra\s*==\s*['"]([A-Za-z0-9._-]+)['"]""")
+EARLIEST = (1980, 1, 1, 0, 0, 0)
+"""The time of every archive member, so that the same facts give the same bytes."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stub:
+    """One stub wheel.
+
+    ``version`` is the lenient one, ``real`` what the base says; ``requires`` are PEP 508 strings; ``hard`` tells the
+    flat index from find-links; ``alias_of`` is the distribution that an alias stands in for.
+    """
+
+    name: str
+    version: str
+    real: str
+    requires: tuple[str, ...] = ()
+    hard: bool = False
+    alias_of: str | None = None
+
+    @property
+    def public(self) -> str:
+        """The lenient version without its local part, as users write versions."""
+        return self.version.partition("+")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Stubs:
+    """All stubs of one base by canonical name, and notes about what could not be taken."""
+
+    by_name: Mapping[str, Stub]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """Names that are required in every resolution, so that the protected packages' own bounds always hold."""
+        return tuple(sorted(name for name, stub in self.by_name.items() if stub.hard and not stub.alias_of))
+
+    def with_aliases(self, aliases: Mapping[str, tuple[str, str]]) -> Stubs:
+        """Return these and aliases (name to real name and version) of what an index has."""
+        more = {
+            alias: Stub(
+                name=alias,
+                version=lenient(version),
+                real=version,
+                requires=(f"{real}=={version}",),
+                hard=True,
+                alias_of=real,
+            )
+            for alias, (real, version) in aliases.items()
+        }
+        return Stubs({**self.by_name, **more}, self.notes)
+
+    def hard(self, name: str) -> bool:
+        """Whether a canonical name is protected."""
+        stub = self.by_name.get(name)
+        return stub is not None and stub.hard
+
+
+def lenient(version: str) -> str:
+    """Return the version that a stub carries; raises packaging's InvalidVersion for what is not PEP 440."""
+    from packaging.version import Version
+
+    parsed = Version(version)
+    epoch = f"{parsed.epoch}!" if parsed.epoch else ""
+    post = f".post{parsed.post}" if parsed.post is not None else ""
+    local = f"{parsed.local}.{MARK}" if parsed.local else MARK
+    return f"{epoch}{'.'.join(map(str, parsed.release))}{post}+{local}"
+
+
+def _lenient(version: str) -> str | None:
+    from packaging.version import InvalidVersion
+
+    try:
+        return lenient(version)
+    except InvalidVersion:
+        return None
+
+
+def is_stub(version: str) -> bool:
+    """Whether a version in a resolver's answer is one of a stub."""
+    local = version.partition("+")[2]
+    return local == MARK or local.endswith(f".{MARK}")
+
+
+def plan_stubs(facts: BaseFacts, *, protected: Collection[str], aliases: Mapping[str, tuple[str, ...]]) -> Stubs:
+    """Decide the stubs of a base: one for each distribution, one for each alias that the base can stand for.
+
+    ``protected`` are canonical names that must not be replaced; ``aliases`` maps a wanted name to patterns (fnmatch) of
+    distributions that provide the same modules, best first.
+    """
+    notes: list[str] = []
+    versions: dict[str, str] = {}
+    dists: dict[str, Dist] = {}
+    for name, dist in distributions(facts).items():
+        if not NAME.fullmatch(dist.name):
+            notes.append(f"{ascii(dist.name)[:80]} of the base is left out: no distribution has such a name")
+            continue
+        if (version := _lenient(dist.version)) is None:
+            notes.append(
+                f"{dist.name} {ascii(dist.version)[1:-1][:80]} of the base is left out: its version is not PEP 440"
+            )
+            continue
+        versions[name], dists[name] = version, dist
+    alias_of = {alias: real for alias, reals in aliases.items() if alias not in dists and (real := first(reals, dists))}
+    known = versions | {alias: versions[real] for alias, real in alias_of.items()}
+    hard = {name for name in dists if name in protected} | set(alias_of.values())
+    environment = markers(facts)
+    stubs = {
+        name: Stub(
+            name=name,
+            version=versions[name],
+            real=dist.version,
+            requires=_requires(dist, known, environment, own_cuda=facts.cuda is not None)
+            if name in hard
+            else _all(dist),
+            hard=name in hard,
+        )
+        for name, dist in dists.items()
+    }
+    for alias, real in alias_of.items():
+        stubs[alias] = Stub(
+            name=alias,
+            version=versions[real],
+            real=dists[real].version,
+            requires=(f"{real}=={versions[real]}",),
+            hard=True,
+            alias_of=real,
+        )
+    return Stubs(stubs, tuple(notes))
+
+
+def distributions(facts: BaseFacts) -> dict[str, Dist]:
+    """Return the base's distributions by canonical name; the first of two wins, as on Python's path."""
+    from packaging.utils import canonicalize_name
+
+    found: dict[str, Dist] = {}
+    for dist in facts.dists:
+        found.setdefault(canonicalize_name(dist.name), dist)
+    return found
+
+
+def first(patterns: tuple[str, ...], present: Collection[str]) -> str | None:
+    """Return the first name that is present and matches; of several for one pattern the last in the alphabet."""
+    for pattern in patterns:
+        if "*" not in pattern:
+            if pattern in present:
+                return pattern
+        elif found := fnmatch.filter(present, pattern):
+            return max(found)
+    return None
+
+
+def parsed(requires: tuple[str, ...]) -> list[Requirement]:
+    """Parse requirement strings; what is not PEP 508 (old metadata has it) is left out."""
+    return [requirement for text in requires if (requirement := _requirement(text)) is not None]
+
+
+@functools.lru_cache(maxsize=16384)
+def _requirement(text: str) -> Requirement | None:
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    try:
+        return Requirement(text)
+    except InvalidRequirement:
+        return None
+
+
+def _all(dist: Dist) -> tuple[str, ...]:
+    return tuple(str(requirement) for requirement in parsed(dist.requires) if requirement.url is None)
+
+
+def _requires(
+    dist: Dist, known: Mapping[str, str], environment: Mapping[str, str], *, own_cuda: bool
+) -> tuple[str, ...]:
+    """Keep what the base satisfies today, so that a vendor's torch without nvidia wheels does not ask for them.
+
+    What belongs to an extra stays, because it is only asked for by name; CUDA wheels go where the base has its own.
+    """
+    from packaging.utils import canonicalize_name
+
+    kept = []
+    for requirement in parsed(dist.requires):
+        name = canonicalize_name(requirement.name)
+        if requirement.url is not None:
+            continue
+        if requirement.marker and "extra" in str(requirement.marker):
+            if name in known or not (own_cuda and name.startswith("nvidia-")):
+                kept.append(str(requirement))
+        elif requirement.marker and not requirement.marker.evaluate(dict(environment)):
+            continue
+        elif name in known and requirement.specifier.contains(known[name], prereleases=True):
+            kept.append(str(requirement))
+    return tuple(kept)
+
+
+def write_stubs(stubs: Stubs, folder: Path) -> None:
+    """Write the stub wheels into ``folder/hard`` and ``folder/soft``; the same stubs give the same bytes."""
+    for kind in ("hard", "soft"):
+        (folder / kind).mkdir()
+    for stub in stubs.by_name.values():
+        write_wheel(folder / ("hard" if stub.hard else "soft"), stub.name, stub.version, stub.requires)
+
+
+def write_wheel(folder: Path, name: str, version: str, requires: tuple[str, ...]) -> Path:
+    """Write one wheel that has metadata and no files."""
+    stem = f"{name.replace('-', '_')}-{version}"
+    extras = sorted({extra for requirement in requires for extra in EXTRA.findall(requirement)})
+    lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"]
+    lines += [f"Provides-Extra: {extra}" for extra in extras]
+    lines += [f"Requires-Dist: {requirement}" for requirement in requires]
+    wheel = "Wheel-Version: 1.0\nGenerator: envbuild\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    path = folder / f"{stem}-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for member, text in (("METADATA", "\n".join(lines) + "\n"), ("WHEEL", wheel), ("RECORD", "")):
+            archive.writestr(zipfile.ZipInfo(f"{stem}.dist-info/{member}", EARLIEST), text)
+    return path

@@ -1,0 +1,216 @@
+"""Resolve with uv against a base's facts: the first backend (docs/resolve.md tells the mechanism)."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import tempfile
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from msgspec.structs import replace as replaced
+
+from envbuild.errors import NoSolutionError, UsageError
+from envbuild.progress import Reporter
+from envbuild.resolve.answer import Parts, compose, pick
+from envbuild.resolve.artifacts import describe
+from envbuild.resolve.builds import resolve_builds
+from envbuild.resolve.couplings import couplings, extras_for, protected_names
+from envbuild.resolve.dates import read_date
+from envbuild.resolve.evidence import gather
+from envbuild.resolve.explain import ConflictError, Context, clashes_of, name_of, no_solution
+from envbuild.resolve.model import Request, Resolution
+from envbuild.resolve.newcomers import broken_couplings
+from envbuild.resolve.platform import markers, tag_order
+from envbuild.resolve.postpone import Later, postponed
+from envbuild.resolve.pylock import Chosen
+from envbuild.resolve.remedy import hints, what_fits
+from envbuild.resolve.requirements import read_directs
+from envbuild.resolve.search import Search, Task
+from envbuild.resolve.session import Session
+from envbuild.resolve.standins import merged, stand_ins
+from envbuild.resolve.stubs import plan_stubs
+from envbuild.run import Runner
+from envbuild.settings import Settings
+from envbuild.store.atomic import telling
+from envbuild.store.index import index_url
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Answer:
+    """What one search found, and the session and task that it was found with."""
+
+    session: Session
+    task: Task
+    search: Search
+    chosen: Mapping[str, Chosen]
+
+
+class UvResolver:
+    """The uv backend: a resolve.model.Resolver."""
+
+    def __init__(self, settings: Settings, runner: Runner, report: Reporter) -> None:
+        self.settings = settings
+        self.runner = runner
+        self.report = report
+
+    def __call__(self, request: Request) -> Resolution:
+        """Resolve.
+
+        Raises NoSolutionError in the user's words, NetworkError, UsageError for a hostile requirement or an unknown
+        index, SpaceError and HostError when uv cannot work here.
+        """
+        if request.as_of is not None:
+            read_date(request.as_of, "as-of")
+        at, why = request, ""
+        while True:
+            found = self._answer(at)
+            if isinstance(found, Resolution):
+                return replace(found, notes=(*filter(None, (why,)), *found.notes))
+            at = replace(request, as_of=found.date)
+            why = f"resolved as of {found.date}, not {request.as_of}: {found.reason}"
+
+    def _answer(self, request: Request) -> Resolution | Later:
+        """Return the answer, or the later date that the request has to be put at."""
+        task, notes = _task(request)
+        with ExitStack() as stack:
+            with telling(self.settings.tmpdir):
+                temporary = tempfile.TemporaryDirectory(prefix="envbuild-resolve-", dir=self.settings.tmpdir)
+                folder = Path(stack.enter_context(temporary))
+            session = self._session(request, task, folder / "first")
+            try:
+                answer = self._merged(request, self._search(session, task), folder)
+                return self._resolution(request, answer, notes)
+            except ConflictError as conflict:
+                return self._later(request, session, task, conflict)
+
+    def _later(self, request: Request, session: Session, task: Task, conflict: ConflictError) -> Later:
+        """Return the date to put the request at instead.  Raises NoSolutionError where none would help."""
+        try:
+            later = postponed(session, conflict, task.context, request.latest) if request.latest else None
+        except ConflictError as deeper:
+            task = replace(task, context=replace(task.context, as_of=None))
+            raise _refused(session, task, deeper) from None
+        if later is None:
+            raise _refused(session, task, conflict) from None
+        return later
+
+    def _session(self, request: Request, task: Task, folder: Path) -> Session:
+        with telling(folder):
+            folder.mkdir()
+        return Session(
+            folder=folder,
+            facts=request.facts,
+            stubs=task.context.stubs,
+            indexes=self._indexes(request),
+            settings=self.settings,
+            runner=self.runner,
+            report=self.report,
+        )
+
+    def _search(self, session: Session, task: Task) -> _Answer:
+        search = Search(session, task)
+        answer = _Answer(session=session, task=task, search=search, chosen=search.run())
+        rows = broken_couplings(_new(answer.chosen), task.context.stubs, {d.name for d in task.context.directs})
+        if not rows:
+            return answer
+        context = replace(task.context, couplings=(*task.context.couplings, *rows))
+        constraints = (*task.constraints, *(row.constraint for row in rows))
+        search = Search(session, replace(task, context=context, constraints=constraints))
+        try:
+            return _Answer(session=session, task=search.task, search=search, chosen=search.run())
+        except ConflictError:
+            doubts = tuple(replaced(row, binding=False) for row in rows)  # told by compose, as notes
+            context = replace(task.context, couplings=(*task.context.couplings, *doubts))
+            return replace(answer, task=replace(task, context=context))
+
+    def _merged(self, request: Request, answer: _Answer, folder: Path) -> _Answer:
+        """Search again where several new packages hold the same module, with one of them in place of the others."""
+        new = _new(answer.chosen)
+        context = answer.task.context
+        aliases = merged(new, {direct.name for direct in context.directs})
+        if not aliases:
+            return answer
+        stubs = context.stubs.with_aliases({alias: (real, new[real]) for alias, real in aliases.items()})
+        keep = tuple((name, version) for name, version in new.items() if name not in aliases)
+        task = replace(answer.task, context=replace(context, stubs=stubs), keep=keep)
+        try:
+            again = self._search(self._session(request, task, folder / "second"), task)
+            return replace(again, search=answer.search)  # what holds a package back is told without the stand-ins
+        except ConflictError:
+            return answer  # their bounds exclude each other: compose tells that both will be there
+
+    def _resolution(self, request: Request, answer: _Answer, notes: tuple[str, ...]) -> Resolution:
+        session, search, chosen = answer.session, answer.search, answer.chosen
+        order = tag_order(request.facts)
+        files = {name: pick(package, order) for name, package in chosen.items() if not package.from_base}
+        origins = session.origins({name: chosen[name].version for name in files}) if request.indexes else {}
+        abouts = describe(files.values(), settings=self.settings, report=self.report)
+        builds = resolve_builds(session, answer=chosen, files=files, abouts=abouts, as_of=request.as_of)
+        parts = Parts(
+            context=answer.task.context,
+            wanted=answer.task.wanted,
+            facts=request.facts,
+            answer=chosen,
+            files=files,
+            abouts=abouts,
+            origins=origins,
+        )
+        unbuildable = [
+            f"{name} {version} cannot be built on this host: requirements read from its sdist ({read_from})"
+            for name, version in sorted((name, chosen[name].version) for name in files)
+            if (read_from := session.read_from(name, version)) is not None
+        ]
+        return compose(
+            parts,
+            build=builds,
+            held=search.held_back(chosen),
+            notes=(*notes, *search.warnings, *unbuildable, *search.notes),
+            tool=f"uv {importlib.metadata.version('uv')}",
+        )
+
+    def _indexes(self, request: Request) -> Mapping[str, str]:
+        """Return name to URL in the order in which they are asked, the default index last."""
+        if "default" in request.indexes or "base" in request.indexes:
+            raise UsageError('"default" and "base" are not names of extra indexes', where="[python] indexes")
+        named = {name: index_url(self.settings, self.runner, name) for name in request.indexes}
+        return named | {"default": index_url(self.settings, self.runner)}
+
+
+def _refused(session: Session, task: Task, conflict: ConflictError) -> NoSolutionError:
+    """Return the error that tells a conflict: who wants what, and what would help."""
+    context = task.context
+    read = gather(session, conflict, context)
+    known = {(name_of(clash.subject), clash.stub.name) for clash in read}
+    also = (c for c in clashes_of(conflict, context) if (name_of(c.subject), c.stub.name) not in known)
+    clashes = tuple(dict.fromkeys((*read, *also)))
+    return no_solution(
+        conflict, context, clashes, hints(conflict, context, clashes, what_fits(session, task, conflict))
+    )
+
+
+def _new(answer: Mapping[str, Chosen]) -> dict[str, str]:
+    """Return what an answer brings: name to version."""
+    return {name: chosen.version for name, chosen in answer.items() if not chosen.from_base}
+
+
+def _task(request: Request) -> tuple[Task, tuple[str, ...]]:
+    """Return what is searched for, and notes about what was left out of it.  Raises UsageError."""
+    facts = request.facts
+    stubs = plan_stubs(facts, protected=protected_names(facts, request.protect), aliases=stand_ins())
+    directs, notes = read_directs(request.requirements, environment=markers(facts), stubs=stubs)
+    rows = couplings(facts, stubs)
+    names = {direct.name for direct in directs}
+    added = extras_for(names, stubs)
+    directs = tuple(replace(direct, added=added.get(direct.name)) for direct in directs)
+    context = Context(directs=directs, stubs=stubs, couplings=rows, as_of=request.as_of, facts=facts)
+    also = tuple(row.also for row in rows if row.also and row.package in names and row.also not in stubs.by_name)
+    task = Task(
+        context=context,
+        roots=stubs.roots,
+        wanted=(*also, *(direct.text for direct in directs)),
+        constraints=(*request.bounds, *(row.constraint for row in rows if row.binding)),
+        keep=tuple((name, version) for name, version in request.keep if name not in request.upgrade),
+    )
+    return task, (*stubs.notes, *notes)

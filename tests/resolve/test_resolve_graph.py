@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+from envbuild.resolve.graph import DIRECT, sources, walk
+from envbuild.resolve.platform import markers
+from tests.resolve.conftest import base
+
+REQUIRES = {
+    "keras-bert": ("numpy", "keras-transformer==0.40.0"),
+    "keras-transformer": ("NumPy", "keras_pos.embd"),
+    "keras-pos-embd": ("numpy", "tqdm ; python_version < '3.8'"),
+    "transformers": ("tqdm", "torch>=2 ; extra == 'torch'", "accelerate ; extra == 'torch'", "jax ; extra == 'flax'"),
+    "accelerate": ("torch", "transformers"),
+    "jaxlib": (),
+}
+
+
+def test_who_requires_whom() -> None:
+    starts = [(DIRECT, "keras-bert"), (DIRECT, "transformers[torch]>=4")]
+    found = sources(walk(starts, REQUIRES, markers(base())))
+    assert found == {
+        "keras-bert": (DIRECT,),
+        "transformers": (DIRECT, "accelerate"),
+        "numpy": ("keras-bert", "keras-pos-embd", "keras-transformer"),
+        "keras-transformer": ("keras-bert",),
+        "keras-pos-embd": ("keras-transformer",),
+        "tqdm": ("transformers",),
+        "torch": ("accelerate", "transformers"),
+        "accelerate": ("transformers",),
+    }
+
+
+def test_markers_are_the_bases() -> None:
+    edges = walk([(DIRECT, "keras-pos-embd")], REQUIRES, markers(base(python="3.6.9")))
+    assert "tqdm" in {edge.target for edge in edges}
+
+
+def test_extra_asked_for_later_still_counts() -> None:
+    requires = {"a": ("b",), "b": ("c ; extra == 'x'",), "d": ("b[x]",)}
+    assert "c" in sources(walk([(DIRECT, "a"), (DIRECT, "d")], requires, markers(base())))
+    assert "c" in sources(walk([(DIRECT, "d"), (DIRECT, "a")], requires, markers(base())))
+
+
+def test_circle_ends() -> None:
+    assert sources(walk([("x", "a")], {"a": ("b",), "b": ("a",)}, markers(base()))) == {"a": ("b", "x"), "b": ("a",)}

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from envbuild.resolve.question import Question, arguments, read_origins, uv_environment, write_question
+from tests.resolve.conftest import base
+
+
+def test_arguments_of_a_question(tmp_path: Path) -> None:
+    question = Question(requirements=("rich",), as_of="2020-04-08", fresh=("setuptools",))
+    facts = base(python="3.6.9", glibc="2.27")
+    assert arguments(question, tmp_path / "question-1", facts, "/usr/bin/python3") == (
+        *("pip", "compile", "--color", "never", "--no-header", "--no-python-downloads"),
+        *("--config-file", "uv.toml", "--python", "/usr/bin/python3", "--python-version", "3.6.9"),
+        *("--python-platform", "x86_64-manylinux_2_17", "--build-constraints", "../build.txt"),
+        *("--constraints", "constraints.txt", "--output-file", "pylock.toml"),
+        *("--find-links", str(tmp_path / "soft"), "--exclude-newer", "2020-04-08"),
+        *("--exclude-newer-package", "setuptools=2099-01-01", "requirements.in"),
+    )
+
+
+def test_question_without_dependencies_soft_stubs_or_date(tmp_path: Path) -> None:
+    found = arguments(Question(requirements=("rich",), deps=False, soft=False), tmp_path / "q", base(), "python3")
+    assert "--no-deps" in found
+    assert not {"--find-links", "--exclude-newer", "--only-binary"} & set(found)
+
+
+def test_files_of_a_question(tmp_path: Path) -> None:
+    question = Question(requirements=("rich", "numpy"), constraints=("numpy<2",), seed=(("numpy", "1.24.4+base"),))
+    indexes = {"cu121": "https://user:pass@mirror.invalid/whl/cu121", "default": "file:///srv/simple"}
+    static = {("old", "0.9.0"): ('six; extra == "x"',)}
+    write_question(tmp_path, question, hard=Path("/stubs/hard"), indexes=indexes, static=static)
+    assert (tmp_path / "uv.toml").read_text() == (
+        '[[index]]\nname = "base"\nurl = "/stubs/hard"\nformat = "flat"\n\n'
+        '[[index]]\nname = "cu121"\nurl = "https://user:pass@mirror.invalid/whl/cu121"\n'
+        'cache-control = { api = "max-age=600", files = "max-age=31536000, immutable" }\n\n'
+        '[[index]]\nname = "default"\nurl = "file:///srv/simple"\ndefault = true\n\n'
+        '[[dependency-metadata]]\nname = "old"\nversion = "0.9.0"\nrequires-dist = ["six; extra == \\"x\\""]\n'
+    )
+    assert (tmp_path / "requirements.in").read_text() == "rich\nnumpy\n"
+    assert (tmp_path / "constraints.txt").read_text() == "numpy<2\n"
+    assert 'version = "1.24.4+base"' in (tmp_path / "pylock.toml").read_text()
+
+
+def test_nothing_of_the_environment_leaks_but_cache_trust_and_credentials() -> None:
+    kept = {
+        "PATH": "/usr/bin",
+        "HTTPS_PROXY": "http://proxy.invalid:3128",
+        "SSL_CERT_FILE": "/etc/ca.crt",
+        "UV_CACHE_DIR": "/scratch/uv",
+        "UV_HTTP_TIMEOUT": "60",
+        "UV_INDEX_CU121_PASSWORD": "x",
+        "UV_OFFLINE": "1",
+    }
+    dropped = {
+        "UV_CONSTRAINT": "c.txt",
+        "UV_INDEX": "https://mirror.invalid",
+        "UV_DEFAULT_INDEX": "https://mirror.invalid",
+        "UV_FIND_LINKS": "/wheels",
+        "UV_EXCLUDE_NEWER": "2020-01-01",
+        "UV_PRERELEASE": "allow",
+        "PIP_FIND_LINKS": "/wheels",
+        "PIP_EXTRA_INDEX_URL": "https://mirror.invalid",
+        "VIRTUAL_ENV": "/venv",
+        "CONDA_PREFIX": "/opt/conda",
+        "PYTHONPATH": "/lib",
+        "PYTHONHOME": "/lib",
+    }
+    assert uv_environment(kept | dropped) == kept | {"UV_NO_PROGRESS": "1", "NO_COLOR": "1"}
+
+
+def test_index_annotations() -> None:
+    text = (
+        "rich==14.0\n    # via -r requirements.in\n    # from https://mirror.invalid/simple\n"
+        "torch==2.5.1+cu121\n    # from https://****@mirror.invalid/whl/cu121/\n"
+    )
+    indexes = {"cu121": "https://user:pass@mirror.invalid/whl/cu121", "default": "https://mirror.invalid/simple"}
+    assert read_origins(text, indexes) == {"torch": "cu121"}

@@ -1,0 +1,635 @@
+"""The uv backend on a synthetic index: nothing here needs a network."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from envbuild.base.model import BaseFacts
+from envbuild.errors import NetworkError, NoSolutionError, UsageError
+from envbuild.progress import Silent
+from envbuild.resolve.model import HeldBack, Moved, Provided, Request, Resolution
+from envbuild.resolve.uv import UvResolver
+from envbuild.run import LocalRunner
+from envbuild.settings import Settings
+from tests.resolve.conftest import SyntheticIndex, base
+
+Resolve = Callable[..., Resolution]
+NGC = base("torch==2.4.0a0+f70bd71a48.nv24.6", "numpy==1.24.4", requires={"torch": ("numpy",)})
+TF21 = base("tensorflow-gpu==2.1.0", created="2020-01-08")
+
+
+def versions(resolution: Resolution) -> dict[str, str]:
+    return {package.name: package.version for package in resolution.packages}
+
+
+def error_of(resolve: Resolve, facts: BaseFacts, *requirements: str, **other: object) -> NoSolutionError:
+    with pytest.raises(NoSolutionError) as caught:
+        resolve(facts, *requirements, **other)
+    return caught.value
+
+
+# ------------------------------------------------------------------ the base's own packages
+
+
+@pytest.mark.parametrize(
+    "wanted", ["torch>=2.4", "torch==2.4.0", "torch==2.4.*", "torch~=2.4.0", "torch<=2.4", "torch>2.3", "torch"]
+)
+def test_vendor_build_satisfies_what_people_mean(wanted: str, index: SyntheticIndex, resolve: Resolve) -> None:
+    index.wheel("torch", "2.3.1", "2.4.0", "2.5.1")
+    answer = resolve(NGC, wanted)
+    assert answer.packages == ()
+    assert Provided(name="torch", version="2.4.0a0+f70bd71a48.nv24.6") in answer.provided
+
+
+@pytest.mark.parametrize("wanted", ["torch<2.4", "torch>2.4", "torch==2.4.0+cu121"])
+def test_another_build_of_the_framework_is_refused(wanted: str, index: SyntheticIndex, resolve: Resolve) -> None:
+    index.wheel("torch", "2.3.1", "2.4.0", "2.5.1", "2.4.0+cu121")
+    error = error_of(resolve, NGC, wanted)
+    assert f"you ask for {wanted}; the base holds torch 2.4.0a0+f70bd71a48.nv24.6, taken as 2.4.0" in error.what
+    first, second = (error.hint or "").splitlines()
+    assert first == f"loosen {wanted}: the base's 2.4.0 is then taken"
+    assert second.startswith(f"or take a base that holds {wanted}: ")
+
+
+@pytest.mark.parametrize("wanted", ["numpy", "numpy==1.24.4", "numpy<=1.24.4", "numpy~=1.24.0", "numpy>=1.24.4,<1.25"])
+def test_fitting_package_of_the_base_stays(wanted: str, index: SyntheticIndex, resolve: Resolve) -> None:
+    index.wheel("numpy", "1.24.3", "1.24.4", "1.26.4", "2.2.6")
+    assert resolve(NGC, wanted).packages == ()
+
+
+@pytest.mark.parametrize("wanted", ["numpy!=1.24.4", "numpy>1.24.4"])
+def test_other_package_of_the_base_moves_within_its_major(wanted: str, index: SyntheticIndex, resolve: Resolve) -> None:
+    index.wheel("numpy", "1.24.3", "1.24.4", "1.26.4", "2.2.6")
+    answer = resolve(NGC, wanted)
+    assert versions(answer) == {"numpy": "1.26.4"}
+    assert answer.moved == (Moved(name="numpy", before="1.24.4", after="1.26.4", reason=f"you ask for {wanted}"),)
+
+
+def test_numpy_major_is_frozen(index: SyntheticIndex, resolve: Resolve) -> None:
+    index.wheel("numpy", "1.26.4", "2.2.6")
+    error = error_of(resolve, NGC, "numpy>=2")
+    assert "numpy<2 goes with numpy 1.24.4 of the base: what it holds was compiled against that" in error.what
+
+
+def test_string_equality_of_the_same_version_installs_nothing(index: SyntheticIndex, resolve: Resolve) -> None:
+    index.wheel("numpy", "1.24.4", "1.26.4")
+    answer = resolve(NGC, "numpy===1.24.4")
+    assert answer.packages == ()
+    assert Provided(name="numpy", version="1.24.4") in answer.provided
+
+
+def test_string_equality_on_the_framework_is_refused(resolve: Resolve) -> None:
+    with pytest.raises(UsageError) as caught:
+        resolve(NGC, "torch===2.4.0a0+f70bd71a48.nv24.6")
+    assert str(caught.value) == (
+        "requirement 'torch===2.4.0a0+f70bd71a48.nv24.6': asks by === for one exact build, but the base holds "
+        "torch 2.4.0a0+f70bd71a48.nv24.6, which is never replaced"
+    )
+    assert caught.value.hint == "write torch==2.4.0, or only torch, to take the base's"
+
+
+def test_direct_requirement_that_the_base_meets_is_not_upgraded(index: SyntheticIndex, resolve: Resolve) -> None:
+    index.wheel("pandas", "1.5.3", "2.2.2")
+    answer = resolve(base("pandas==1.5.3"), "pandas")
+    assert answer.packages == ()
+    assert answer.held_back == ()
+
+
+def test_protected_by_the_caller(index: SyntheticIndex, resolve: Resolve) -> None:
+    index.wheel("requests", "2.32.3")
+    facts = base("requests==2.31.0")
+    assert versions(resolve(facts, "requests>=2.32")) == {"requests": "2.32.3"}
+    assert "the base holds requests 2.31.0" in error_of(resolve, facts, "requests>=2.32", protect=("requests",)).what
+
+
+def test_what_the_framework_pins_is_protected(index: SyntheticIndex, resolve: Resolve) -> None:
+    index.wheel("gast", "0.2.2", "0.3.3")
+    facts = base("tensorflow==2.1.0", "gast==0.2.2", requires={"tensorflow": ("gast==0.2.2",)})
+    assert "the base holds gast 0.2.2" in error_of(resolve, facts, "gast>=0.3").what
+
+
+# ------------------------------------------------------------------ aliases
+
+
+@pytest.mark.parametrize(
+    ("held", "wanted", "provided"),
+    [
+        ("tensorflow-gpu==2.1.0", ("tensorflow>=2.0,<2.2",), {"tensorflow": "tensorflow-gpu"}),
+        (
+            "opencv==4.7.0",
+            ("opencv-python>=4.5", "opencv-python-headless"),
+            {"opencv-python": "opencv", "opencv-python-headless": "opencv"},
+        ),
+        ("cupy-cuda114==10.6.0", ("cupy>=9",), {"cupy": "cupy-cuda114"}),
+        ("onnxruntime-gpu==1.18.0", ("onnxruntime",), {"onnxruntime": "onnxruntime-gpu"}),
+    ],
+)
+def test_alias_stands_for_the_real_distribution(
+    held: str, wanted: tuple[str, ...], provided: dict[str, str], index: SyntheticIndex, resolve: Resolve
+) -> None:
+    for name in provided:
+        index.wheel(name, "99.0")
+    answer = resolve(base(held), *wanted)
+    assert answer.packages == ()
+    assert {item.name: item.alias_of for item in answer.provided if item.alias_of} == provided
+
+
+def test_alias_keeps_version_bounds(index: SyntheticIndex, resolve: Resolve) -> None:
+    index.wheel("tensorflow", "2.1.4", "2.4.1")
+    error = error_of(resolve, TF21, "tensorflow>=2.2")
+    assert "you ask for tensorflow>=2.2; the base holds tensorflow-gpu 2.1.0 as tensorflow" in error.what
+
+
+def test_one_of_two_distributions_of_one_module_stands_for_the_other(index: SyntheticIndex, resolve: Resolve) -> None:
+    index.wheel("opencv-python", "4.9")
+    index.wheel("opencv-python-headless", "4.9", "4.10")
+    index.wheel("albumentations", "1.0", requires=("opencv-python-headless>=4.8",))
+    answer = resolve(base(), "opencv-python", "albumentations")
+    assert versions(answer) == {"albumentations": "1.0", "opencv-python": "4.9"}
+    assert answer.held_back == ()
+    assert answer.provided == (Provided(name="opencv-python-headless", version="4.9", alias_of="opencv-python"),)
+    assert answer.notes == (
+        (
+            "opencv-python stands for opencv-python-headless: both hold the same modules, and one would overwrite the "
+            "other's files"
+        ),
+    )
+    assert {package.name: package.via for package in answer.packages}["opencv-python"] == (
+        "(direct)",
+        "opencv-python-headless",
+    )
+
+
+def test_two_distributions_of_one_module_whose_bounds_exclude_each_other_are_told(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
+    index.wheel("opencv-python", "4.9")
+    index.wheel("opencv-python-headless", "4.9", "4.10")
+    answer = resolve(base(), "opencv-python==4.9", "opencv-python-headless==4.10")
+    assert versions(answer) == {"opencv-python": "4.9", "opencv-python-headless": "4.10"}
+    assert answer.notes == (
+        "opencv-python and opencv-python-headless both hold the module cv2: one overwrites the other's files",
+    )
+
+
+def test_stand_in_for_another_cuda_is_told(index: SyntheticIndex, resolve: Resolve) -> None:
+    index.wheel("cupy-cuda11x", "13.0")
+    answer = resolve(base("cupy-cuda12x==13.2.0"), "cupy-cuda11x")
+    assert answer.packages == ()
+    assert answer.notes == ("cupy-cuda12x stands for cupy-cuda11x: the same modules, built for another CUDA",)
+
+
+# ------------------------------------------------------------------ passes
+
+
+def test_no_silent_step_back_to_a_release_that_names_no_framework(index: SyntheticIndex, resolve: Resolve) -> None:
+    index.wheel("accelerate", "0.0.1", day="2021-03-05")
+    index.wheel("accelerate", "0.30.0", requires=("torch>=2.4",))
+    index.wheel("torch", "2.4.0", "2.5.1")
+    assert versions(resolve(NGC, "accelerate", "torch>=2.4")) == {"accelerate": "0.30.0"}
+
+
+def test_step_back_is_reported_and_its_age_told(index: SyntheticIndex, resolve: Resolve) -> None:
+    index.wheel("accelerate", "0.0.1", day="2021-03-05")
+    index.wheel("accelerate", "9.0.0", requires=("torch>=3",))
+    answer = resolve(NGC, "accelerate")
+    reason = "accelerate>=9.0.0 needs torch>=3; the base holds torch 2.4.0a0+f70bd71a48.nv24.6, taken as 2.4.0"
+    assert answer.held_back == (HeldBack(name="accelerate", version="0.0.1", newest="9.0.0", reason=reason),)
+    assert answer.notes == (
+        (
+            "accelerate 0.0.1 is of 2021-03-05, more than two years before the base: it hardly fits; 9.0.0 is held back "
+            f"because {reason}"
+        ),
+    )
+
+
+def test_direct_requirement_that_another_one_holds_back(index: SyntheticIndex, resolve: Resolve) -> None:
+    """Not silently: either of the two could be the newest, not both."""
+    index.wheel("tiktoken", "0.3.1", "0.4.0")
+    index.wheel("whisper", "1.0", requires=("tiktoken",))
+    index.wheel("whisper", "2.0", requires=("tiktoken==0.3.1",))
+    answer = resolve(base(), "whisper", "tiktoken")
+    found = versions(answer)
+    (held,) = answer.held_back
+    assert (held.version, held.newest) in {("1.0", "2.0"), ("0.3.1", "0.4.0")}
+    assert found[held.name] == held.version
+    assert held.reason == (
+        "whisper>=2.0 needs tiktoken==0.3.1, and you ask for tiktoken, which is there in a newer release"
+    )
+
+
+def test_marker_in_a_derivation_does_not_hide_the_reason(index: SyntheticIndex, resolve: Resolve) -> None:
+    index.wheel("lightning", "1.0", requires=("torch",))
+    index.wheel("lightning", "2.0", requires=("torch>=2.6 ; sys_platform != 'win32'",))
+    (held,) = resolve(NGC, "lightning").held_back
+    assert held.reason.startswith("lightning>=2.0 needs torch>=2.6; the base holds torch 2.4.0a0")
+
+
+def test_direct_requirement_is_newest_and_the_rest_of_the_base_stays(index: SyntheticIndex, resolve: Resolve) -> None:
+    index.wheel("faiss-cpu", "1.8.0", requires=("numpy<1.25", "packaging"))
+    index.wheel("faiss-cpu", "1.15.1", requires=("numpy>=1.25", "packaging"))
+    index.wheel("numpy", "1.24.4", "1.26.4", "2.2.6")
+    index.wheel("packaging", "23.2", "26.0")
+    answer = resolve(base("numpy==1.24.4", "packaging==23.2"), "faiss-cpu")
+    assert versions(answer) == {"faiss-cpu": "1.15.1", "numpy": "1.26.4"}
+    assert answer.moved == (Moved(name="numpy", before="1.24.4", after="1.26.4", reason="faiss-cpu needs numpy>=1.25"),)
+    assert answer.provided == (Provided(name="packaging", version="23.2"),)
+
+
+def test_what_a_move_would_break_moves_too(index: SyntheticIndex, resolve: Resolve) -> None:
+    index.wheel("numpy", "1.24.4", "1.27.0")
+    index.wheel("llvmlite", "0.42.0", "0.43.0")
+    index.wheel("numba", "0.60.0", requires=("numpy<1.28", "llvmlite==0.43.0"))
+    facts = base(
+        "numpy==1.24.4",
+        "numba==0.59.1",
+        "llvmlite==0.42.0",
+        requires={"numba": ("numpy<1.27", "llvmlite<0.43,>=0.42")},
+    )
+    answer = resolve(facts, "numpy>=1.27")
+    assert versions(answer) == {"llvmlite": "0.43.0", "numba": "0.60.0", "numpy": "1.27.0"}
+
+
+def test_what_cannot_move_along_is_told(index: SyntheticIndex, resolve: Resolve) -> None:
+    index.wheel("numpy", "1.24.4", "1.27.0")
+    facts = base("numpy==1.24.4", "numba==0.59.1", requires={"numba": ("numpy<1.27",)})
+    answer = resolve(facts, "numpy>=1.27")
+    assert versions(answer) == {"numpy": "1.27.0"}
+    assert answer.notes[-1] == "numba 0.59.1 of the base needs numpy<1.27, which this resolution replaces"
+
+
+def test_old_lock_is_kept_but_for_what_is_upgraded(index: SyntheticIndex, resolve: Resolve) -> None:
+    index.wheel("rich", "13.0", "14.0", requires=("pygments",))
+    index.wheel("pygments", "2.17", "2.18")
+    keep = (("rich", "13.0"), ("pygments", "2.17"))
+    assert versions(resolve(base(), "rich", keep=keep)) == dict(keep)
+    assert versions(resolve(base(), "rich", keep=keep, upgrade=("rich",))) == {"pygments": "2.17", "rich": "14.0"}
+    assert versions(resolve(base(), "rich")) == {"pygments": "2.18", "rich": "14.0"}
+
+
+def test_same_question_gives_the_same_answer(index: SyntheticIndex, resolve: Resolve) -> None:
+    index.wheel("rich", "13.0", "14.0", requires=("pygments",))
+    index.wheel("pygments", "2.18")
+    first = resolve(NGC, "rich", "numpy")
+    kept = tuple((package.name, package.version) for package in first.packages)
+    assert resolve(NGC, "numpy", "rich") == first == resolve(NGC, "rich", "numpy", keep=kept)
+
+
+# ------------------------------------------------------------------ the date
+
+
+def test_date_limits_everything_but_not_the_base(index: SyntheticIndex, resolve: Resolve) -> None:
+    index.wheel("flax", "0.8.5", day="2024-07-01")
+    index.wheel("flax", "0.10.0", day="2024-12-01")
+    index.wheel("setuptools", "70.0", day="2024-05-01")
+    index.wheel("setuptools", "82.0", day="2026-01-01")
+    answer = resolve(base("jax==0.4.31"), "flax", "jax", "setuptools", as_of="2024-09-12")
+    assert versions(answer) == {"flax": "0.8.5", "setuptools": "70.0"}
+    assert {package.file.uploaded for package in answer.packages} == {"2024-07-01", "2024-05-01"}
+    assert answer.held_back == ()
+
+
+def test_build_tools_of_the_base_set_the_limit_where_they_are_newer(index: SyntheticIndex, resolve: Resolve) -> None:
+    index.wheel("setuptools", "70.0", day="2024-05-01")
+    index.wheel("setuptools", "80.0", "82.0", day="2026-01-01")
+    assert resolve(base("setuptools==80.0"), "setuptools", as_of="2024-09-12").packages == ()
+    answer = resolve(base("setuptools==60.0"), "setuptools>=65", as_of="2024-09-12")
+    assert versions(answer) == {"setuptools": "70.0"}
+
+
+def test_build_tool_that_the_framework_pins_keeps_the_date(index: SyntheticIndex, resolve: Resolve) -> None:
+    index.wheel("wheel", "0.35.1", day="2020-08-01")
+    index.wheel("wheel", "0.45.0", day="2026-01-01")
+    index.wheel("setuptools", "51.0", day="2020-12-01")
+    index.wheel("setuptools", "82.0", day="2026-01-01")
+    facts = base("tensorflow==2.4.1", "wheel==0.35.1", requires={"tensorflow": ("wheel~=0.35",)}, created="2021-01-21")
+    assert versions(resolve(facts, "setuptools", "wheel", as_of="2021-04-21")) == {"setuptools": "51.0"}
+
+
+def test_date_that_nobody_chose_moves_to_what_is_asked_for(index: SyntheticIndex, resolve: Resolve) -> None:
+    index.wheel("rich", "12.0", day="2024-01-01")
+    index.wheel("rich", "13.0", day="2024-11-20")
+    index.wheel("rich", "14.0", day="2026-01-01")
+    index.wheel("flax", "0.8.5", day="2024-07-01")
+    index.wheel("flax", "0.10.0", day="2024-10-01")
+    index.wheel("flax", "0.10.1", day="2024-11-01", requires=("rich>=12.1",))
+    answer = resolve(base(), "flax>=0.9", "rich", as_of="2024-09-12", latest="2026-06-01")
+    assert versions(answer) == {"flax": "0.10.1", "rich": "13.0"}
+    assert answer.as_of == "2024-12-30"
+    assert answer.notes == ("resolved as of 2024-12-30, not 2024-09-12: flax>=0.9 has no release before 2024-10-01",)
+    with pytest.raises(
+        NoSolutionError, match="newer releases of flax are left out: the resolution is as of 2024-09-12"
+    ):
+        resolve(base(), "flax>=0.9", as_of="2024-09-12")
+
+
+def test_date_moves_to_the_latest_of_several_and_never_into_the_future(index: SyntheticIndex, resolve: Resolve) -> None:
+    index.wheel("flax", "0.10.0", day="2024-10-01")
+    index.wheel("optax", "0.3.0", day="2025-03-01")
+    answer = resolve(base(), "flax", "optax", as_of="2024-09-12", latest="2025-04-01")
+    assert versions(answer) == {"flax": "0.10.0", "optax": "0.3.0"}
+    assert answer.as_of == "2025-04-01"
+
+
+def test_requirement_after_the_date_names_the_date(index: SyntheticIndex, resolve: Resolve) -> None:
+    index.wheel("flax", "0.8.5", day="2024-07-01")
+    index.wheel("flax", "0.10.0", day="2024-12-01")
+    error = error_of(resolve, base(), "flax>=0.10", as_of="2024-09-12")
+    assert error.what == (
+        "the requirements have no solution on this base\n"
+        "- newer releases of flax are left out: the resolution is as of 2024-09-12\n"
+        "the resolver's reasoning: Because only flax==0.8.5 is available and you require flax>=0.10, we can conclude "
+        "that your requirements are unsatisfiable."
+    )
+    assert error.hint == (
+        "loosen flax>=0.10: flax 0.8.5 of 2024-07-01 fits this base\n"
+        'or set as-of under [python] to a later date, or to "none"'
+    )
+
+
+# ------------------------------------------------------------------ conflicts in the user's words
+
+
+def test_conflict_names_who_wants_what_and_what_the_base_holds(index: SyntheticIndex, resolve: Resolve) -> None:
+    index.wheel("torch", "2.4.0", "2.6.0")
+    index.wheel("torchvision", "0.21.0", requires=("torch==2.6.0",))
+    index.wheel("vllm", "0.8.5", requires=("torchvision==0.21.0", "torch==2.6.0"))
+    facts = base("torch==2.4.0a0+f70bd71a48.nv24.6", "torchvision==0.19.0a0")
+    error = error_of(resolve, facts, "vllm==0.8.5")
+    head, derivation = error.what.rsplit("\n", 1)
+    assert head == (
+        "the requirements have no solution on this base\n"
+        "- vllm==0.8.5 needs torch==2.6.0; the base holds torch 2.4.0a0+f70bd71a48.nv24.6, taken as 2.4.0\n"
+        "- vllm==0.8.5 needs torchvision==0.21.0; the base holds torchvision 0.19.0a0, taken as 0.19.0"
+    )
+    assert derivation.startswith("the resolver's reasoning: Because ")
+    assert "+base" not in error.what.replace(derivation, "")
+    first, second = (error.hint or "").splitlines()
+    assert first == "loosen vllm==0.8.5"
+    assert second.startswith(
+        "or take a base that holds torch==2.6.0, torchvision==0.21.0: docker://pytorch/pytorch:2.6.0"
+    )
+    assert 'bootstrap = "debian:bookworm" with framework = "torch==2.6.*"' in second
+
+
+def test_pin_that_is_in_the_way_is_told_with_what_would_fit(index: SyntheticIndex, resolve: Resolve) -> None:
+    index.wheel("torch", "2.4.0", "2.6.0")
+    index.wheel("vllm", "0.6.3", requires=("torch==2.4.0",), day="2024-10-17")
+    index.wheel("vllm", "0.8.5", requires=("torch==2.6.0",))
+    error = error_of(resolve, NGC, "vllm==0.8.5")
+    assert (error.hint or "").startswith("loosen vllm==0.8.5: vllm 0.6.3 of 2024-10-17 fits this base\nor take a base")
+
+
+def test_requirements_that_exclude_each_other(index: SyntheticIndex, resolve: Resolve) -> None:
+    index.wheel("numpy", "1.13.3", "1.18.2", day="2020-03-17")
+    index.wheel("tensorflow", "1.15.2", requires=("numpy>=1.16",))
+    index.wheel("tensorflow", "1.14.0", requires=("numpy",), day="2019-06-01")
+    error = error_of(resolve, base(), "tensorflow==1.15.2", "numpy==1.13.3")
+    assert error.what.splitlines()[1] == "- tensorflow>=1.15.2 needs numpy>=1.16; you ask for numpy==1.13.3"
+    assert error.hint == (
+        "loosen tensorflow==1.15.2: tensorflow 1.15.2 of 2024-01-01 fits this base\n"
+        "or loosen numpy==1.13.3: numpy 1.18.2 of 2020-03-17 fits this base"
+    )
+
+
+def test_extra_that_nobody_asked_for_is_explained(index: SyntheticIndex, resolve: Resolve) -> None:
+    index.wheel("transformers", "4.99.0", requires=("torch>=2.6 ; extra == 'torch'",))
+    error = error_of(resolve, NGC, "transformers==4.99.0")
+    assert error.what.splitlines()[1] == (
+        "- transformers==4.99.0 needs torch>=2.6; the base holds torch 2.4.0a0+f70bd71a48.nv24.6, taken as 2.4.0"
+    )
+
+
+def test_date_is_not_what_is_in_the_way_of_a_release_for_another_python(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
+    index.wheel("transformers", "4.40.0", day="2024-04-18", python=">=3.8")
+    facts = base("tensorflow-gpu==2.4.1", python="3.6.9", glibc="2.27", created="2021-01-21")
+    error = error_of(resolve, facts, "transformers==4.40.0", as_of="2021-04-21", latest="2026-11-21")
+    assert error.what.splitlines()[1] == "- transformers==4.40.0 needs Python >=3.8; the base has 3.6.9"
+    assert "or take another base: docker://" in (error.hint or "")
+
+
+def test_package_without_a_file_for_the_base(index: SyntheticIndex, resolve: Resolve) -> None:
+    index.wheel("open3d", "0.19.0")
+    page = index.simple / "open3d" / "index.html"
+    page.write_text(page.read_text().replace("py3-none-any", "cp312-cp312-manylinux_2_28_x86_64"))
+    error = error_of(resolve, base(), "open3d")
+    assert error.what.splitlines()[1] == "- open3d==0.19.0 has no wheels for Python 3.11.2, and no source"
+    assert error.hint == "take a base with another Python"
+
+
+def test_package_that_does_not_exist(index: SyntheticIndex, resolve: Resolve) -> None:
+    error = error_of(resolve, base(), "nunpy")
+    assert error.what.splitlines()[1] == "- nunpy is not on the index"
+    assert error.hint == ("check the spelling of nunpy; packages of another index need its name under [python] indexes")
+
+
+def test_package_for_a_newer_python(index: SyntheticIndex, resolve: Resolve) -> None:
+    index.wheel("numpy", "2.2.0", python=">=3.10")
+    error = error_of(resolve, base(python="3.8.10", glibc="2.31"), "numpy==2.2.0")
+    assert error.what.splitlines()[1] == "- numpy==2.2.0 needs Python >=3.10; the base has 3.8.10"
+
+
+def test_companion_rule_is_named_with_its_source(index: SyntheticIndex, resolve: Resolve) -> None:
+    index.wheel("keras", "2.3.1", "2.10.0", "3.5.0")
+    assert versions(resolve(TF21, "keras")) == {"keras": "2.3.1"}
+    assert "keras<2.4 goes with tensorflow 2.1.0 (CODE keras 2.3.1" in error_of(resolve, TF21, "keras>=2.10").what
+
+
+def test_companion_of_a_framework_that_is_new_itself(index: SyntheticIndex, resolve: Resolve) -> None:
+    index.wheel("jax", "0.4.26")
+    index.wheel("jaxlib", "0.4.25", "0.4.26", "0.4.38")
+    index.wheel("dm-haiku", "0.0.12", requires=("jax", "jaxlib>=0.4.20"))
+    assert versions(resolve(base(), "jax==0.4.26", "dm-haiku"))["jaxlib"] == "0.4.26"
+
+
+def test_companion_of_a_new_framework_that_cannot_be_had_is_told(index: SyntheticIndex, resolve: Resolve) -> None:
+    index.wheel("jax", "0.4.26")
+    index.wheel("jaxlib", "0.4.38")
+    answer = resolve(base(), "jax==0.4.26", "jaxlib==0.4.38")
+    assert versions(answer) == {"jax": "0.4.26", "jaxlib": "0.4.38"}
+    assert answer.notes[0].startswith(
+        "jaxlib 0.4.38 may not fit: as far as is known jaxlib<=0.4.26 goes with jax 0.4.26 (META extra [cpu]"
+    )
+
+
+def test_companion_of_a_new_framework_under_another_name(index: SyntheticIndex, resolve: Resolve) -> None:
+    index.wheel("tensorflow-cpu", "2.10.1")
+    index.wheel("keras", "2.10.0", "3.5.0")
+    assert versions(resolve(base(), "tensorflow-cpu", "keras"))["keras"] == "2.10.0"
+
+
+def test_extra_that_carries_the_bound_is_asked_for(index: SyntheticIndex, resolve: Resolve) -> None:
+    for version, bound in (("4.40.0", "2.0"), ("4.99.0", "2.6")):
+        index.wheel(
+            "transformers", version, requires=(f"torch>={bound} ; extra == 'torch'", "accelerate ; extra == 'torch'")
+        )
+    index.wheel("accelerate", "1.0.0")
+    answer = resolve(NGC, "transformers")
+    assert versions(answer) == {"accelerate": "1.0.0", "transformers": "4.40.0"}
+    assert {package.name: package.via for package in answer.packages} == {
+        "accelerate": ("transformers",),
+        "transformers": ("(direct)",),
+    }
+    assert [row.newest for row in answer.held_back] == ["4.99.0"]
+    assert versions(resolve(base(), "transformers")) == {"transformers": "4.99.0"}
+
+
+def test_unreachable_index(index: SyntheticIndex, settings: Settings) -> None:
+    away = dataclasses.replace(
+        settings,
+        indexes={"default": "http://127.0.0.1:9/simple"},
+        environment={**settings.environment, "UV_HTTP_RETRIES": "0"},
+    )
+    with pytest.raises(NetworkError) as caught:
+        UvResolver(away, LocalRunner(), Silent())(Request(facts=base(), requirements=("rich",)))
+    assert str(caught.value) == (
+        "http://127.0.0.1:9/simple/rich/: the package index did not answer: Connection refused (os error 111)"
+    )
+
+
+# ------------------------------------------------------------------ source packages
+
+SETUP = "import setuptools\nraise SystemExit('not on this host')\n"
+
+
+def test_sdist_that_does_not_build_here_is_read(index: SyntheticIndex, resolve: Resolve, tmp_path: Path) -> None:
+    files = {"setup.py": SETUP, "old.egg-info/requires.txt": "six>=1.10\n\n[gpu]\ncupy\n", "PKG-INFO": "Name: old\n"}
+    index.sdist("old", "0.9.0", files=files)
+    index.wheel("six", "1.16.0")
+    index.wheel("setuptools", "70.0", requires=())
+    index.wheel("wheel", "0.43.0")
+    answer = resolve(base(), "old")
+    assert versions(answer) == {"old": "0.9.0", "six": "1.16.0"}
+    assert answer.packages[0].is_sdist
+    assert answer.packages[0].requires == ("six>=1.10", 'cupy; extra == "gpu"')
+    assert [(item.name, item.version, item.via) for item in answer.build] == [
+        ("setuptools", "70.0", ("old",)),
+        ("wheel", "0.43.0", ("old",)),
+    ]
+    assert answer.notes == ("old 0.9.0 cannot be built on this host: requirements read from its sdist (egg-info)",)
+    assert (tmp_path / "store/v1/artifacts").is_dir()
+    assert resolve(base(), "old") == answer
+
+
+def test_build_requirements_leave_the_protected_ones_to_the_base(index: SyntheticIndex, resolve: Resolve) -> None:
+    pyproject = '[build-system]\nrequires = ["hatchling", "torch", "numpy"]\nbuild-backend = "hatchling.build"\n'
+    index.sdist("ext", "1.0", files={"pyproject.toml": pyproject, "PKG-INFO": "Name: ext\n"})
+    index.wheel("hatchling", "1.24.0", requires=("pluggy",))
+    index.wheel("pluggy", "1.5.0")
+    index.wheel("torch", "2.5.1")
+    index.wheel("numpy", "1.24.4", "1.26.4")
+    answer = resolve(NGC, "ext")
+    assert [(item.name, item.version, item.via) for item in answer.build] == [
+        ("hatchling", "1.24.0", ("ext",)),
+        ("numpy", "1.24.4", ("ext",)),
+        ("pluggy", "1.5.0", ("hatchling",)),
+    ]
+
+
+def test_build_requirements_give_up_the_date_before_they_give_up(index: SyntheticIndex, resolve: Resolve) -> None:
+    pyproject = '[build-system]\nrequires = ["flit-core>=4"]\nbuild-backend = "flit_core.buildapi"\n'
+    index.sdist("ext", "1.0", files={"pyproject.toml": pyproject, "PKG-INFO": "Name: ext\n"})
+    index.wheel("flit-core", "4.0", day="2025-01-01")
+    answer = resolve(base(), "ext", as_of="2024-09-12")
+    assert [(item.name, item.version) for item in answer.build] == [("flit-core", "4.0")]
+
+
+def test_build_requirements_without_a_solution(index: SyntheticIndex, resolve: Resolve) -> None:
+    pyproject = '[build-system]\nrequires = ["flit-core>=4"]\nbuild-backend = "flit_core.buildapi"\n'
+    index.sdist("ext", "1.0", files={"pyproject.toml": pyproject, "PKG-INFO": "Name: ext\n"})
+    error = error_of(resolve, base(), "ext")
+    assert error.what.startswith("the build requirements of ext have no solution: Because flit-core was not found")
+
+
+# ------------------------------------------------------------------ indexes, files, nothing at all
+
+
+def test_named_index_is_asked_first_and_remembered(index: SyntheticIndex, settings: Settings, tmp_path: Path) -> None:
+    other = SyntheticIndex(tmp_path / "other")
+    index.wheel("torch", "2.6.0")
+    index.wheel("rich", "14.0")
+    other.wheel("torch", "2.5.1+cu121")
+    both = dataclasses.replace(settings, indexes={**settings.indexes, "cu121": other.url})
+    resolver = UvResolver(both, LocalRunner(), Silent())
+    answer = resolver(Request(facts=base(), requirements=("torch", "rich"), indexes=("cu121",)))
+    assert versions(answer) == {"rich": "14.0", "torch": "2.5.1+cu121"}
+    assert {package.name: package.file.index for package in answer.packages} == {"rich": None, "torch": "cu121"}
+    again = resolver(Request(facts=base("rich==13.0"), requirements=("torch", "rich>=14"), indexes=("cu121",)))
+    assert versions(again) == versions(answer)
+
+
+def test_unknown_and_reserved_index_names(resolve: Resolve) -> None:
+    with pytest.raises(UsageError, match="no index is called 'cu121' on this machine"):
+        resolve(base(), "rich", indexes=("cu121",))
+    with pytest.raises(UsageError, match='"default" and "base" are not names of extra indexes'):
+        resolve(base(), "rich", indexes=("base",))
+
+
+def test_nothing_asked_on_an_empty_base(resolve: Resolve) -> None:
+    answer = resolve(base())
+    assert (answer.packages, answer.provided, answer.notes) == ((), (), ())
+
+
+def test_requirement_that_does_not_apply_is_told(index: SyntheticIndex, resolve: Resolve) -> None:
+    answer = resolve(base(), "pywin32 ; sys_platform == 'win32'")
+    assert answer.packages == ()
+    assert answer.notes == ("pywin32 ; sys_platform == 'win32' does not apply to this base: its marker is false there",)
+
+
+def test_best_wheel_for_the_base_is_taken_with_size_and_hash(index: SyntheticIndex, resolve: Resolve) -> None:
+    index.wheel("rich", "14.0", requires=("pygments>=2.13", "typing-extensions ; python_version < '3.11'"))
+    index.wheel("pygments", "2.18")
+    found = resolve(base(), "rich").packages[1]
+    path = index.simple / "rich" / found.file.file
+    assert found.file.size == path.stat().st_size
+    assert found.file.url == f"file://{path}"
+    assert found.requires == ("pygments>=2.13", 'typing-extensions; python_version < "3.11"')
+
+
+def test_nothing_is_left_behind(index: SyntheticIndex, resolve: Resolve, tmp_path: Path) -> None:
+    index.wheel("rich", "14.0")
+    resolve(base(), "rich")
+    error_of(resolve, base(), "nunpy")
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith("envbuild")] == []
+
+
+def test_withdrawn_release_and_missing_extra_are_told(index: SyntheticIndex, resolve: Resolve) -> None:
+    index.wheel("rich", "13.0", "14.0")
+    page = index.simple / "rich" / "index.html"
+    page.write_text(page.read_text().replace('">rich-13', '" data-yanked="broken build">rich-13'))
+    answer = resolve(NGC, "rich==13.0", "torch[opt]")
+    assert versions(answer) == {"rich": "13.0"}
+    assert sorted(answer.notes) == [
+        "rich 13.0 was withdrawn by its authors: broken build",
+        "torch 2.4.0a0+f70bd71a48.nv24.6, taken as 2.4.0 (in the base) has no extra named opt: nothing is added for it",
+    ]
+
+
+def test_date_that_is_none(resolve: Resolve) -> None:
+    with pytest.raises(UsageError, match="as-of: '2024-13-01' is not a date such as 2024-06-10"):
+        resolve(base(), "rich", as_of="2024-13-01")
+
+
+def test_hostile_facts_stay_in_their_place(index: SyntheticIndex, resolve: Resolve, tmp_path: Path) -> None:
+    index.wheel("rich", "14.0")
+    facts = base("../../../escaped==1.0", "rich\n[[index]]==1.0", "six==1.0\nevil", "ok==1.0", cuda="12; rm")
+    answer = resolve(facts, "rich", "ok")
+    assert versions(answer) == {"rich": "14.0"}
+    assert answer.notes == (
+        "'../../../escaped' of the base is left out: no distribution has such a name",
+        "'rich\\n[[index]]' of the base is left out: no distribution has such a name",
+        "six 1.0\\nevil of the base is left out: its version is not PEP 440",
+    )
+    assert list(tmp_path.rglob("*escaped*")) == []
+
+
+@pytest.mark.parametrize("python", ["3", "three", "3.11 --index-url x", "-3.11", "3.11.2\n"])
+def test_hostile_python_version(python: str, resolve: Resolve) -> None:
+    with pytest.raises(UsageError, match="is not a version such as"):
+        resolve(base(python=python), "rich")
