@@ -1,0 +1,1 @@
+"""Read a foreign project (its lists, its definitions, its code) into a draft of a recipe."""

@@ -1,0 +1,137 @@
+"""Read a conda environment file: its packages as what the index or Debian calls them, and its pip section."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from envbuild.errors import UsageError
+from envbuild.project.declared import gathered
+from envbuild.project.model import Need, Saying
+from envbuild.project.names import conda_name
+from envbuild.project.requirements import logical_lines, read_requirements
+from envbuild.project.tree import read_text
+
+
+def read_conda(path: Path, root: Path) -> Saying | None:
+    """Read an environment.yml; None for YAML that is no environment.
+
+    Raises UsageError for text that is no YAML.
+    """
+    file = path.relative_to(root).as_posix()
+    try:
+        data: Any = yaml.safe_load(read_text(path) or "")
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        place = getattr(error, "problem_mark", None)
+        where = f"{file}, line {place.line + 1}" if place is not None else file
+        raise UsageError("is not YAML", where=where, hint="mend it, or name another file") from error
+    if not isinstance(data, dict) or not ({"dependencies", "channels"} & set(data)):
+        named = isinstance(data, dict) and "name" in data
+        return Saying(file=file, notes=(f"{file} names an environment, but no packages",)) if named else None
+    entries = data.get("dependencies")
+    reader = _Reader(file, root, path)
+    for entry in entries if isinstance(entries, list) else []:
+        reader.entry(entry)
+    if not isinstance(entries, list) or not entries:
+        reader.notes.append(f"{file} lists no packages")
+    return reader.saying()
+
+
+class _Reader:
+    """One environment file."""
+
+    def __init__(self, file: str, root: Path, path: Path) -> None:
+        self.file, self.root, self.path = file, root, path
+        self.needs: list[Need] = []
+        self.aside: list[tuple[str, str]] = []
+        self.system: list[str] = []
+        self.notes: list[str] = []
+        self.direct: set[str] = set()
+        self.python: str | None = None
+        self.builds = 0
+        self.count = 0
+
+    def entry(self, entry: object) -> None:
+        """Read one item of the list of dependencies."""
+        if isinstance(entry, dict):
+            for line in entry.get("pip") or ():
+                self._pip(str(line))
+        elif isinstance(entry, str):
+            self.count += 1
+            self._package(entry)
+
+    def _pip(self, line: str) -> None:
+        included = re.match(r"-r\s*(\S+)", line.strip())
+        if included:
+            found = read_requirements(self.path.parent / included[1], self.root)
+            self.needs += found.needs
+            self.aside += found.aside
+            self.notes += found.notes
+            return
+        for _, text in logical_lines(line):
+            if not text.startswith("-"):
+                needs, aside = gathered([re.sub(r"\s--.*$", "", text)], self.file)
+                self.needs += needs
+                self.direct |= {need.name for need in needs}
+                self.aside += aside
+            elif not text.startswith("-e ."):
+                self.notes.append(f"{self.file}: pip's option {text.split()[0]} is left out")
+
+    def _package(self, entry: str) -> None:
+        """Read one conda package: [channel::]name[ bounds | =version[=build]]."""
+        text = entry.split("#", maxsplit=1)[0].strip().rpartition("::")[2]
+        match = re.match(r"([A-Za-z0-9_][\w.-]*)\s*(.*)$", text)
+        if not match:
+            return
+        name, wish = match[1].lower(), match[2].strip()
+        self.builds += bool(re.fullmatch(r"=[^=\s]+=\S+", wish))
+        bounds = conda_bounds(wish)
+        if name == "python":
+            self.python = bounds or None
+            return
+        known = conda_name(name)
+        if known is None:
+            self.aside.append(
+                (f"{name}{bounds}", f"{self.file}: a conda package that nothing is known of outside of conda")
+            )
+        elif known.startswith("system:"):
+            self.system.append(known.removeprefix("system:"))
+        elif known:
+            needs, aside = gathered([f"{known}{bounds}"], self.file)
+            self.needs += needs
+            self.aside += aside
+
+    def saying(self) -> Saying:
+        """Return what the file says; one with builds is a dump of a whole environment."""
+        frozen = self.count >= 10 and self.builds >= 0.5 * self.count
+        return Saying(
+            file=self.file,
+            needs=tuple(self.needs),
+            aside=() if frozen else tuple(self.aside),
+            system=() if frozen else tuple(dict.fromkeys(self.system)),
+            python=self.python,
+            frozen=frozen,
+            notes=tuple(self.notes),
+        )
+
+
+def conda_bounds(wish: str) -> str:
+    """Return conda's version wish as PEP 440 has it: "=1.2" is "==1.2.*", "=1.2.3=py36_0" is "==1.2.3"."""
+    if "|" in wish or "[" in wish:
+        return ""  # a choice: PEP 440 has none
+    built = re.fullmatch(r"={1,2}([^=\s]+)=\S+", wish)
+    if built:
+        return f"=={built[1]}"
+    parts = [part.strip().split()[0] for part in wish.split(",") if part.strip()]
+    return ",".join(filter(None, map(_conda_bound, parts)))
+
+
+def _conda_bound(part: str) -> str:
+    exact = re.fullmatch(r"(={0,2})(\d[\w.!+]*?)(\.?\*)?", part)
+    if exact:
+        star = bool(exact[3]) or (exact[1] == "=" and exact[2].count(".") < 2) or exact[1] == ""
+        return f"=={exact[2]}{'.*' if star and exact[2].replace('.', '').isdigit() else ''}"
+    return part if re.fullmatch(r"[<>=!~]=?\d[\w.!+*]*", part) else ""

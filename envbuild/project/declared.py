@@ -1,0 +1,169 @@
+"""Read pyproject.toml (PEP 621, PEP 735, Poetry), setup.cfg and Pipfile."""
+
+from __future__ import annotations
+
+import configparser
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from envbuild.project.model import Need, Saying
+from envbuild.project.names import canonical
+from envbuild.project.requirements import NO_ADDRESS, need, read_requirements
+from envbuild.project.tree import read_text
+from envbuild.toml import parse_toml
+
+
+def gathered(lines: Iterable[object], where: str) -> tuple[tuple[Need, ...], tuple[tuple[str, str], ...]]:
+    """Split PEP 508 lines into needs and what a recipe cannot express."""
+    needs: list[Need] = []
+    aside: list[tuple[str, str]] = []
+    for line in lines:
+        text = str(line).strip()
+        if not text:
+            continue
+        found = need(text, where)
+        if found is not None:
+            needs.append(found)
+        else:
+            reason = NO_ADDRESS if "@" in text or "://" in text else "not a requirement as PEP 508 has it"
+            aside.append((re.sub(r"//[^/@\s]*@", "//", text)[:200], f"{where}: {reason}"))
+    return tuple(needs), tuple(aside)
+
+
+def read_pyproject(path: Path, root: Path) -> Saying | None:
+    """Read what a pyproject.toml says of running the project; None where it says nothing of it.
+
+    Raises UsageError for one that is no TOML.
+    """
+    file = path.relative_to(root).as_posix()
+    data = parse_toml(read_text(path) or "", file)
+    project, poetry = _table(data, "project"), _table(data, "tool", "poetry")
+    if not project and not poetry:
+        return None
+    if poetry and "dependencies" not in project:
+        return _poetry(poetry, file)
+    needs, aside = gathered(_list(project.get("dependencies")), file)
+    notes: list[str] = []
+    dynamic = _table(data, "tool", "setuptools", "dynamic", "dependencies").get("file")
+    if "dependencies" in _list(project.get("dynamic")) and dynamic:
+        for name in _list([dynamic] if isinstance(dynamic, str) else dynamic):
+            other = read_requirements(root / str(name), root)
+            needs, aside, notes = (*needs, *other.needs), (*aside, *other.aside), [*notes, *other.notes]
+    groups = [*_table(project, "optional-dependencies"), *_table(data, "dependency-groups")]
+    if groups:
+        notes.append(f"{file}: its optional groups are not taken: {', '.join(groups)}")
+    return Saying(
+        file=file,
+        needs=needs,
+        aside=aside,
+        python=_text(project.get("requires-python")),
+        notes=tuple(notes),
+        project=canonical(str(project.get("name", ""))) or None,
+    )
+
+
+def _poetry(poetry: Mapping[str, Any], file: str) -> Saying:
+    lines: list[str] = []
+    notes: list[str] = []
+    aside: list[tuple[str, str]] = []
+    python = None
+    for name, wish in _table(poetry, "dependencies").items():
+        if name.lower() == "python":
+            python = poetry_bounds(str(wish)) if isinstance(wish, str) else None
+            continue
+        wanted = wish[0] if isinstance(wish, list) and wish else wish
+        table = wanted if isinstance(wanted, dict) else {"version": wanted}
+        if {"git", "path", "url", "file"} & set(table):
+            aside.append((name, f"{file}: {NO_ADDRESS}"))
+        elif not table.get("optional"):
+            extras = f"[{','.join(map(str, table.get('extras', ())))}]" if table.get("extras") else ""
+            marker = f" ; {table['markers']}" if table.get("markers") else ""
+            lines.append(f"{name}{extras}{poetry_bounds(str(table.get('version', '*')))}{marker}")
+    groups = list(_table(poetry, "group")) + (["dev"] if poetry.get("dev-dependencies") else [])
+    if groups:
+        notes.append(f"{file}: its groups are not taken: {', '.join(dict.fromkeys(groups))}")
+    needs, odd = gathered(lines, file)
+    return Saying(file=file, needs=needs, aside=(*aside, *odd), python=python, notes=tuple(notes))
+
+
+def poetry_bounds(text: str) -> str:
+    """Return Poetry's version wishes as PEP 440 has them: "^1.2" is ">=1.2,<2"."""
+    first = text.split("||", maxsplit=1)[0]
+    parts = [part.strip() for part in re.split(r"[, ](?=\s*[<>=!~^\d*])", first) if part.strip()]
+    return ",".join(filter(None, map(_poetry_bound, parts)))
+
+
+def _poetry_bound(part: str) -> str:
+    caret = re.fullmatch(r"\^\s*(\d+(?:\.\d+)*)(.*)", part)
+    tilde = re.fullmatch(r"~\s*(\d+(?:\.\d+)*)(.*)", part)
+    if part == "*":
+        return ""
+    if caret:
+        numbers = [int(number) for number in caret[1].split(".")]
+        kept = next((index for index, number in enumerate(numbers) if number), len(numbers) - 1)
+        upper = [*numbers[:kept], numbers[kept] + 1]
+        return f">={caret[1]}{caret[2]},<{'.'.join(map(str, upper))}"
+    if tilde:
+        numbers = [int(number) for number in tilde[1].split(".")]
+        upper = [numbers[0] + 1] if len(numbers) == 1 else [numbers[0], numbers[1] + 1]
+        return f">={tilde[1]}{tilde[2]},<{'.'.join(map(str, upper))}"
+    return f"=={part}" if part[:1].isdigit() else part.replace(" ", "")
+
+
+def read_setup_cfg(path: Path, root: Path) -> Saying | None:
+    """Read [options] of a setup.cfg; None where it has none or is no INI file."""
+    parser = configparser.ConfigParser(interpolation=None, strict=False)
+    file = path.relative_to(root).as_posix()
+    try:
+        parser.read_string(read_text(path) or "")
+    except configparser.Error as error:
+        return Saying(file=file, notes=(f"{file} is not read: {str(error).splitlines()[0]}",))
+    if not parser.has_section("options"):
+        return None
+    lines = parser.get("options", "install_requires", fallback="")
+    python = parser.get("options", "python_requires", fallback="").strip() or None
+    if lines.strip().startswith("file:"):
+        other = read_requirements(root / lines.strip().removeprefix("file:").strip(), root)
+        return Saying(file=file, needs=other.needs, aside=other.aside, notes=other.notes, python=python)
+    needs, aside = gathered(re.split(r"[\n]+", lines), file)
+    return Saying(file=file, needs=needs, aside=aside, python=python) if needs or aside or python else None
+
+
+def read_pipfile(path: Path, root: Path) -> Saying:
+    """Read [packages] of a Pipfile.  Raises UsageError for one that is no TOML."""
+    file = path.relative_to(root).as_posix()
+    data = parse_toml(read_text(path) or "", file)
+    lines: list[str] = []
+    aside: list[tuple[str, str]] = []
+    for name, wish in _table(data, "packages").items():
+        table = wish if isinstance(wish, dict) else {"version": wish}
+        if {"git", "path", "file", "editable"} & set(table):
+            if table.get("path") != ".":
+                aside.append((name, f"{file}: {NO_ADDRESS}"))
+            continue
+        version = str(table.get("version", "*"))
+        extras = f"[{','.join(map(str, table['extras']))}]" if table.get("extras") else ""
+        marker = f" ; {table['markers']}" if table.get("markers") else ""
+        lines.append(f"{name}{extras}{'' if version == '*' else version}{marker}")
+    needs, odd = gathered(lines, file)
+    python = _text(_table(data, "requires").get("python_version"))
+    notes = (f"{file}: [dev-packages] is not taken",) if _table(data, "dev-packages") else ()
+    return Saying(file=file, needs=needs, aside=(*aside, *odd), python=f"=={python}.*" if python else None, notes=notes)
+
+
+def _table(data: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
+    """Return a table inside tables; empty where it is missing or is none."""
+    here: Any = data
+    for key in keys:
+        here = here.get(key) if isinstance(here, dict) else None
+    return here if isinstance(here, dict) else {}
+
+
+def _list(value: object) -> list[object]:
+    return list(value) if isinstance(value, list | tuple) else []
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None

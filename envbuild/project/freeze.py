@@ -1,0 +1,106 @@
+"""Reduce a dump of a whole environment (pip freeze, conda env export, pip-compile) to the packages at its roots."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Mapping
+
+from envbuild.errors import EnvbuildError
+from envbuild.progress import Reporter
+from envbuild.project.model import Need
+from envbuild.project.names import canonical, load_names
+from envbuild.resolve.artifacts import About, describe
+from envbuild.resolve.pylock import Candidate
+from envbuild.run import Runner
+from envbuild.settings import Settings
+from envbuild.store.index import index_url, read_links
+from envbuild.store.parallel import each
+from envbuild.store.web import make_client
+
+Requires = Mapping[str, frozenset[str]]
+PIN = re.compile(r"={2,3}\s*([^\s;,]+)")
+
+
+def roots(needs: tuple[Need, ...], requires: Requires, imported: frozenset[str]) -> tuple[Need, ...]:
+    """Return the needs that no other one requires, and those that the code imports itself.
+
+    ``requires`` maps canonical names to the names that they require; of names that require each other in a ring the
+    first one stays.
+    """
+    listed = {need.name for need in needs}
+    brought = {name: {by for by in listed if name in requires.get(by, ()) and by != name} for name in listed}
+    kept = {name for name in listed if not brought[name] or name in imported}
+    reached = _reached(kept, requires)
+    for need in needs:
+        if need.name not in reached:
+            kept.add(need.name)
+            reached |= _reached({need.name}, requires)
+    return tuple(need for need in needs if need.name in kept)
+
+
+def _reached(names: set[str], requires: Requires) -> set[str]:
+    """Return the names and all that they require, directly or not."""
+    found: set[str] = set()
+    todo = list(names)
+    while todo:
+        name = todo.pop()
+        if name not in found:
+            found.add(name)
+            todo += requires.get(name, ())
+    return found
+
+
+def guessed(needs: tuple[Need, ...], imported: frozenset[str]) -> tuple[Need, ...]:
+    """Return the needs without those that others usually bring, for where no index can be asked."""
+    brought = set(load_names().transitive.names)
+    return tuple(need for need in needs if need.name in imported or need.name not in brought)
+
+
+def requirements_of(needs: tuple[Need, ...], settings: Settings, runner: Runner, report: Reporter) -> Requires:
+    """Ask the index what the pinned packages require: their metadata alone, nothing is built or run.
+
+    A package that is not on the index requires nothing that is known.  Raises NetworkError.
+    """
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    files = _files(needs, settings, runner)
+    about = describe(files.values(), settings=settings, report=report)
+    found: dict[str, frozenset[str]] = {}
+    for name, candidate in files.items():
+        names: set[str] = set()
+        for text in about.get(candidate.sha256, About(size=0)).requires:
+            try:
+                requirement = Requirement(text)
+            except InvalidRequirement:
+                continue
+            if requirement.marker is None or "extra" not in str(requirement.marker):
+                names.add(canonical(requirement.name))
+        found[name] = frozenset(names)
+    return found
+
+
+def _files(needs: tuple[Need, ...], settings: Settings, runner: Runner) -> dict[str, Candidate]:
+    """Find one file of each pinned version: a wheel, whichever, else the sdist."""
+    index = index_url(settings, runner)
+    found: dict[str, Candidate] = {}
+    with make_client(settings) as client:
+
+        def one(need: Need, stop: threading.Event) -> None:
+            pin = PIN.search(need.text)
+            if pin is None:
+                return
+            try:
+                links = read_links(index, need.name, client, stop=stop)
+            except EnvbuildError:
+                return
+            version = re.escape(pin[1])
+            fitting = [link for link in links if re.search(rf"-{version}(-|\.(tar|zip))", link.file) and link.sha256]
+            chosen = min(fitting, key=lambda link: (not link.file.endswith(".whl"), link.size or 0), default=None)
+            if chosen is not None:
+                found[need.name] = Candidate(
+                    file=chosen.file, url=chosen.url, sha256=chosen.sha256 or "", size=chosen.size
+                )
+
+        each(list(needs), one, workers=settings.downloads + 4)
+    return found

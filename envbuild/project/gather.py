@@ -1,0 +1,167 @@
+"""Decide which of a project's files count, and read them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from envbuild.errors import EnvbuildError, UsageError
+from envbuild.project.conda import read_conda
+from envbuild.project.container import read_container
+from envbuild.project.declared import read_pipfile, read_pyproject, read_setup_cfg
+from envbuild.project.imports import imported
+from envbuild.project.model import Imported, Saying
+from envbuild.project.requirements import read_requirements
+from envbuild.project.setup_py import read_setup_py
+from envbuild.project.tree import Tree, scan
+
+PLAIN_LISTS = ("requirements.in", "requirements.txt", "requirement.txt", "pip_requirements.txt", "pip-requirements.txt")
+"""Lists that are taken alone where there are others beside them (requirements-gpu.txt and so on)."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Gathered:
+    """What a project's files say, the code's imports, and what was left out; ``name`` is what a recipe is called."""
+
+    name: str
+    sayings: tuple[Saying, ...]
+    imports: tuple[Imported, ...]
+    tree: Tree
+    notes: tuple[str, ...] = ()
+
+
+def gather(place: Path) -> Gathered:
+    """Read a project folder, or one file of it.
+
+    Raises UsageError for a place that does not exist, that says nothing, or a single file that cannot be read.
+    """
+    if place.is_dir():
+        return _folder(place)
+    if not place.exists():
+        raise UsageError("there is no such file or folder", where=str(place))
+    return _file(place)
+
+
+def _folder(root: Path) -> Gathered:
+    tree = scan(root)
+    notes = [f"only the first {len(tree.code)} Python files were looked at"] if tree.cut else []
+    chosen, left = choose(tree.lists)
+    sayings: list[Saying] = []
+    for path in chosen:
+        try:
+            saying = read(root / path, root)
+        except EnvbuildError as error:
+            notes.append(f"not read: {error}")
+            continue
+        if saying is not None:
+            sayings.append(saying)
+    aside = (*left, *tree.aside)
+    if aside:
+        names = ", ".join(path.as_posix() for path in aside[:6]) + (" …" if len(aside) > 6 else "")
+        notes.append(f"lists that are not taken: {names}")
+    found, told = imported(tree)
+    if not sayings and not tree.code and not tree.notebooks:
+        raise UsageError(
+            "nothing here says what the project needs: no list of requirements, no definition, no Python code",
+            where=str(root),
+            hint="name the project's folder or one of its files: envbuild init path/to/project",
+        )
+    return Gathered(name=recipe_name(root.resolve().name), sayings=tuple(sayings), imports=found, tree=tree,
+                    notes=(*notes, *told))  # fmt: skip
+
+
+def _file(path: Path) -> Gathered:
+    root = path.parent
+    stem = path.name.split(".")[0] if path.name.count(".") else path.name
+    generic = re.match(
+        r"(requirements?|environment|env|pyproject|setup|Pipfile|Dockerfile|Singularity|Containerfile)", path.name
+    )
+    name = recipe_name(root.resolve().name if generic else stem)
+    code = (Path(path.name),) if path.suffix == ".py" and path.name != "setup.py" else ()
+    notebooks = (Path(path.name),) if path.suffix == ".ipynb" else ()
+    beside = frozenset(one.stem for one in root.glob("*.py")) if code or notebooks else frozenset()
+    tree = Tree(root=root, lists=(), aside=(), code=code, notebooks=notebooks, modules=beside)
+    if code or notebooks:
+        found, notes = imported(tree)
+        if notes:
+            raise UsageError("is not a notebook as Jupyter writes it", where=str(path))
+        return Gathered(name=name, sayings=(), imports=found, tree=tree)
+    saying = read(path, root)
+    if saying is None:
+        raise UsageError("says nothing of what a project needs", where=str(path))
+    return Gathered(name=name, sayings=(saying,), imports=(), tree=tree)
+
+
+def recipe_name(text: str) -> str:
+    """Return a name that a recipe may have."""
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-._")[:64]
+    return name or "project"
+
+
+READERS: dict[str, Callable[[Path, Path], Saying | None]] = {
+    "pyproject.toml": read_pyproject,
+    "setup.cfg": read_setup_cfg,
+    "setup.py": read_setup_py,
+    "Pipfile": read_pipfile,
+}
+"""Files that are known by their whole name."""
+
+
+def read(path: Path, root: Path) -> Saying | None:
+    """Read one list by its kind.  Raises UsageError for one that cannot be read."""
+    if path.name in READERS:
+        return READERS[path.name](path, root)
+    if path.suffix in (".yml", ".yaml"):
+        return read_conda(path, root)
+    if path.suffix == ".def" or re.match(r"Dockerfile|Containerfile|Singularity|.*Dockerfile$", path.name):
+        return read_container(path, root)
+    return read_requirements(path, root)
+
+
+def choose(lists: tuple[Path, ...]) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
+    """Return the lists to read and those to leave: the root's before folders', one of a kind before its variants."""
+    chosen: list[Path] = []
+    for kind in (_is_table, _is_requirements, _is_conda, _is_container):
+        of_kind = [path for path in lists if kind(path)]
+        level = min((len(path.parts) for path in of_kind), default=0)
+        nearest = [path for path in of_kind if len(path.parts) == level]
+        if kind is _is_table:
+            chosen += [path for path in nearest if level == 1]
+        elif kind is _is_requirements:
+            chosen += _plain(nearest)
+        elif nearest:
+            chosen.append(min(nearest, key=lambda path: (_variant(path), len(path.name), path.name)))
+    return tuple(chosen), tuple(path for path in lists if path not in chosen and len(path.parts) == 1)
+
+
+def _plain(lists: list[Path]) -> list[Path]:
+    by_name = {path.name: path for path in lists}
+    found = [by_name[name] for name in PLAIN_LISTS if name in by_name]
+    in_folder = [
+        path for path in lists if path.stem in ("base", "main", "common", "runtime", "prod", "default", "core")
+    ]
+    return found or in_folder or [path for path in lists if not _variant(path)] or lists[:1]
+
+
+def _variant(path: Path) -> bool:
+    return bool(
+        re.search(r"cpu|mac|osx|win|arm|rocm|amd|tpu|colab|optional|extra|full|dev|test|lock|frozen", path.name.lower())
+    )
+
+
+def _is_table(path: Path) -> bool:
+    return path.name in ("pyproject.toml", "setup.cfg", "setup.py", "Pipfile")
+
+
+def _is_conda(path: Path) -> bool:
+    return path.suffix in (".yml", ".yaml")
+
+
+def _is_container(path: Path) -> bool:
+    return not _is_table(path) and not _is_conda(path) and path.suffix not in (".txt", ".in", ".pip")
+
+
+def _is_requirements(path: Path) -> bool:
+    return path.suffix in (".txt", ".in", ".pip")

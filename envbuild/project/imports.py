@@ -1,0 +1,117 @@
+"""Find what the project's own code and notebooks import; nothing is run."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from envbuild.project.model import Imported
+from envbuild.project.names import is_standard
+from envbuild.project.tree import Tree, is_aside, read_text
+
+LINE = re.compile(r"^[ \t]*(?:import|from)[ \t]+([A-Za-z_][\w.]*)([^\n]*)", re.MULTILINE)
+DOTTED = ("google", "ruamel", "mpl_toolkits")
+"""Modules that several distributions share: the second part of the name counts."""
+
+
+def imported(tree: Tree) -> tuple[tuple[Imported, ...], tuple[str, ...]]:
+    """Return the modules that are neither Python's nor the project's own, sorted, and notes on files left out.
+
+    A file is taken apart only when it has a name that is not known yet, so that thousands of files take seconds.
+    """
+    found: dict[str, Imported] = {}
+    files: Counter[str] = Counter()
+    notes: list[str] = []
+    for path in (*tree.code, *tree.notebooks):
+        text = _source(tree.root / path, notes, path.as_posix())
+        if not text:
+            continue
+        names = {one for match in LINE.finditer(text) for one in _named(match)}
+        files.update(names)
+        new = {name for name in names if not _own(name, tree) and not (name in found and found[name].certain)}
+        if not new:
+            continue
+        at_top = _at_top(text)
+        for name in new:
+            certain = not is_aside(path) and (at_top is None or name in at_top)
+            if certain or name not in found:
+                found[name] = Imported(module=name, where=path.as_posix(), certain=certain)
+    return tuple(replace(found[name], files=files[name]) for name in sorted(found)), tuple(notes)
+
+
+def _named(match: re.Match[str]) -> list[str]:
+    names = [match[1]]
+    if match[0].lstrip().startswith("import"):
+        names += re.findall(r",\s*([A-Za-z_][\w.]*)", match[2].split("#")[0])
+    return [top(name) for name in names]
+
+
+def top(module: str) -> str:
+    """Return the part of a module's name that tells its distribution."""
+    parts = module.split(".")
+    return ".".join(parts[:2]) if parts[0] in DOTTED and len(parts) > 1 else parts[0]
+
+
+def _own(name: str, tree: Tree) -> bool:
+    first = name.split(".", maxsplit=1)[0]
+    return is_standard(first) or first in tree.modules or first.startswith("__")
+
+
+def _source(path: Path, notes: list[str], shown: str) -> str | None:
+    text = read_text(path)
+    if path.suffix != ".ipynb" or text is None:
+        return text
+    try:
+        cells = json.loads(text)["cells"]
+        code = [_code(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        notes.append(f"{shown} is not read: not a notebook as Jupyter writes it")
+        return None
+    return "\n".join(code)
+
+
+def _code(source: object) -> str:
+    """Return a cell's Python: lines of the shell and of magics are not."""
+    text = "".join(source) if isinstance(source, list) else str(source)
+    return "" if text.startswith("%%") else re.sub(r"^[ \t]*[%!?].*$", "pass", text, flags=re.MULTILINE)
+
+
+def _at_top(text: str) -> set[str] | None:
+    """Return the modules imported wherever the file is run: not in a function, not with a way out.
+
+    None where the text is no Python 3: then the lines that look like imports have to do.
+    """
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    return set(_walk(tree.body))
+
+
+def _walk(body: Iterable[ast.stmt]) -> Iterable[str]:
+    for node in body:
+        if isinstance(node, ast.Import):
+            yield from (top(alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            yield top(node.module)
+            yield from (top(f"{node.module}.{alias.name}") for alias in node.names if node.module in DOTTED)
+        elif isinstance(node, ast.Try):
+            if not _forgives(node):
+                yield from _walk(node.body)
+        elif isinstance(node, ast.If) and "TYPE_CHECKING" not in ast.unparse(node.test):
+            yield from _walk([*node.body, *node.orelse])
+        elif isinstance(node, ast.With):
+            yield from _walk(node.body)
+
+
+def _forgives(node: ast.Try) -> bool:
+    """Whether a failed import is survived; one whose handler stops all the same is not."""
+    caught = [ast.unparse(handler.type) if handler.type else "Exception" for handler in node.handlers]
+    names = ("ImportError", "ModuleNotFoundError", "Exception", "BaseException")
+    stops = all(any(isinstance(inner, ast.Raise) for inner in ast.walk(handler)) for handler in node.handlers)
+    return any(name in kind for kind in caught for name in names) and not stops

@@ -1,0 +1,117 @@
+"""What things are called: modules, conda packages, wrong names, Debian packages (data/names.toml)."""
+
+from __future__ import annotations
+
+import functools
+import re
+import sys
+from importlib import resources
+from typing import Any
+
+import msgspec
+
+from envbuild.toml import convert, parse_toml
+
+
+class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Every table: frozen, known keys only."""
+
+
+class Same(_Table, frozen=True):
+    """Modules called as their distribution, but for some."""
+
+    names: tuple[str, ...]
+    but: dict[str, str]
+
+
+class Wrong(_Table, frozen=True):
+    """A name that is not what its user means: ``use`` instead ("" for nothing), and why."""
+
+    use: str
+    why: str
+
+
+class Debian(_Table, frozen=True):
+    """Debian packages to run with, and to build with."""
+
+    packages: tuple[str, ...] = ()
+    build: tuple[str, ...] = ()
+
+
+class Transitive(_Table, frozen=True):
+    """Distributions that others bring."""
+
+    names: tuple[str, ...]
+
+
+class Names(_Table, frozen=True):
+    """The whole of names.toml."""
+
+    schema: int
+    source: str
+    module: dict[str, str]
+    same: Same
+    wrong: dict[str, Wrong]
+    system: dict[str, Debian]
+    transitive: Transitive
+    conda: dict[str, str]
+
+
+@functools.cache
+def load_names() -> Names:
+    """Read data/names.toml."""
+    text = resources.files("envbuild.data").joinpath("names.toml").read_text("utf-8")
+    data: Any = parse_toml(text, "names.toml")
+    return convert(data, Names, text=text, where="names.toml")
+
+
+def canonical(name: str) -> str:
+    """Return a distribution's name as all spellings of it compare (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+@functools.cache
+def _modules() -> dict[str, str]:
+    """Map module names to distributions ("" for one that is on no index)."""
+    names = load_names()
+    same = {name: canonical(name) for name in names.same.names} | names.same.but
+    return same | names.module
+
+
+def distribution_of(module: str) -> str | None:
+    """Return the distribution of a (dotted) module: "" where no index has it, None where no table knows it."""
+    known = _modules()
+    parts = module.split(".")
+    dotted = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
+    return next((known[name] for name in dotted if name in known), None)
+
+
+def is_standard(module: str) -> bool:
+    """Whether a top-level module is Python's own, or was (distutils and imp went in 3.12)."""
+    return module in sys.stdlib_module_names or module in GONE
+
+
+GONE = {
+    "ConfigParser", "Queue", "StringIO", "Tkinter", "__builtin__", "__main__", "_winapi", "asynchat", "asyncore",
+    "binhex", "cPickle", "cStringIO", "commands", "copy_reg", "distutils", "dummy_threading", "formatter",
+    "httplib", "imp", "macpath", "parser", "sets", "smtpd", "symbol", "thread", "urllib2", "urlparse",
+}  # fmt: skip
+"""Modules that Python had once."""
+
+
+def is_known_distribution(name: str) -> bool:
+    """Whether a canonical name stands in any table."""
+    names = load_names()
+    return name in set(_modules().values()) or name in names.transitive.names or name in names.system
+
+
+def conda_name(package: str) -> str | None:
+    """Return what a conda package is elsewhere: a distribution, "", "system:NAME", or None where nobody knows."""
+    names = load_names()
+    if package in names.conda:
+        return names.conda[package]
+    if re.match(r"(lib|r-|xorg-|gst|qt|pyqt|bioconductor-|perl)", package) and not is_known_distribution(
+        canonical(package)
+    ):
+        return None
+    return canonical(package)

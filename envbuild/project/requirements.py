@@ -1,0 +1,213 @@
+"""Read requirements*.txt as pip does: -r, -c, markers, extras, addresses, continued lines, hashes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from envbuild.errors import UsageError
+from envbuild.project.model import Need, Saying
+from envbuild.project.names import canonical
+from envbuild.project.tree import read_text
+
+MOST_FILES = 100
+"""Files that one list may include before it is taken for a mistake."""
+NO_ADDRESS = "a lock of this version holds index packages only; install it with [system] post, or put it on an index"
+OPTION = re.compile(r"\s+--?[a-z].*$")
+EGG = re.compile(r"[#&]egg=([A-Za-z0-9._-]+)")
+ADDRESS = re.compile(r"[a-z+]+://|git\+|file:|\.{1,2}/|/|\.$|\.\[|[\w.\[\],-]+\s*@\s*\S+:|\S+\.(whl|tar\.gz|zip)(\s|$)")
+VIA = re.compile(r"#\s+via\b|^\s+#\s{1,3}(-r\s|via\b)", re.MULTILINE)
+
+
+def need(text: str, where: str) -> Need | None:
+    """Return the need that a PEP 508 line stands for; None where it is none, or is an address."""
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    cleaned = re.sub(r"\s+#.*$", "", text.strip()).strip().rstrip(";,").strip()
+    try:
+        requirement = Requirement(cleaned)
+    except InvalidRequirement:
+        return None
+    if requirement.url is not None or not cleaned.isprintable() or len(cleaned) > 250:
+        return None
+    extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
+    marker = f" ; {requirement.marker}" if requirement.marker else ""
+    return Need(
+        text=f"{requirement.name}{extras}{requirement.specifier}{marker}",
+        name=canonical(requirement.name),
+        where=where,
+    )
+
+
+class _Reader:
+    """One list with all that it includes."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.needs: list[Need] = []
+        self.aside: list[tuple[str, str]] = []
+        self.notes: list[str] = []
+        self.bounds: dict[str, str] = {}
+        self.seen: set[Path] = set()
+        self.include: list[Path] = []
+        self.text = ""
+
+    def read(self, path: Path, *, constraints: bool) -> None:
+        """Read one file; one that includes itself is read once."""
+        place = path.resolve()
+        shown = _shown(path, self.root)
+        if place in self.include:
+            chain = " -> ".join(_shown(one, self.root) for one in (*self.include, place))
+            self.notes.append(f"{shown} includes itself ({chain}): read once")
+            return
+        if place in self.seen:
+            return
+        if len(self.seen) >= MOST_FILES:
+            raise UsageError(f"includes more than {MOST_FILES} files", where=_shown(self.include[0], self.root))
+        text = read_text(path)
+        if text is None:
+            self.notes.append(f"{shown} cannot be read, so what it asks for is missing here")
+            return
+        self.seen.add(place)
+        self.include.append(place)
+        self.text += "" if constraints else text
+        for number, line in logical_lines(text):
+            self.line(line, f"{shown}, line {number}", path, constraints=constraints)
+        self.include.pop()
+
+    def line(self, line: str, where: str, path: Path, *, constraints: bool) -> None:
+        """Read one line that is not empty."""
+        option = re.match(r"(?:-r|--requirement|-c|--constraint)(?:\s+|=)?(\S+)", line)
+        if option:
+            self._included(option[1], path, constraints=constraints or line.startswith(("-c", "--c")))
+        elif re.match(r"(-e|--editable)\b", line) or _is_address(line):
+            self._address(re.sub(r"^(-e|--editable)[\s=]+", "", line), where)
+        elif line.startswith("-"):
+            self._option(line, where)
+        elif (found := need(OPTION.sub("", line), where)) is None:
+            self.aside.append((line[:120], f"{where}: not a requirement as PEP 508 has it"))
+        elif constraints:
+            self.bounds[found.name] = found.text[len(re.match(r"[\w.-]+", found.text)[0]) :]  # type: ignore[index]
+        else:
+            self.needs.append(found)
+
+    def _included(self, name: str, path: Path, *, constraints: bool) -> None:
+        if re.match(r"[a-z]+://", name):
+            self.notes.append(f"{_shown(path, self.root)} includes {_host_free(name)}, which is not fetched")
+            return
+        other = path.parent / name
+        if not other.resolve().is_relative_to(self.root.resolve()):
+            self.notes.append(f"{_shown(path, self.root)} includes {name}, which lies outside of the project: not read")
+            return
+        self.read(other, constraints=constraints)
+
+    def _address(self, text: str, where: str) -> None:
+        if text.rstrip("/") in (".", "./") or re.match(r"\.(\[[\w,\s-]*\])?$", text):
+            return  # the project itself: its folder is bound when it runs
+        self.aside.append((_host_free(text)[:200], f"{where}: {NO_ADDRESS}"))
+
+    def _option(self, line: str, where: str) -> None:
+        match = re.match(r"(-[a-zA-Z]|--[\w-]+)", line)
+        option = match[1] if match else line
+        if option in ("-i", "--index-url", "--extra-index-url", "-f", "--find-links"):
+            known = " (CUDA builds come with the base)" if "pytorch" in line or "cu1" in line else ""
+            self.notes.append(
+                f"{where}: {option} is left out: name the index in [python] indexes if it is needed{known}"
+            )
+        elif option not in (
+            "--no-binary",
+            "--only-binary",
+            "--pre",
+            "--trusted-host",
+            "--prefer-binary",
+            "--no-cache-dir",
+        ):
+            self.notes.append(f"{where}: pip's option {option} is left out")
+
+
+def read_requirements(path: Path, root: Path) -> Saying:
+    """Read a list with all that it includes.  Raises UsageError for one that never ends."""
+    reader = _Reader(root)
+    reader.read(path, constraints=False)
+    needs = tuple(_bounded(one, reader.bounds) for one in reader.needs)
+    return Saying(
+        file=_shown(path, root),
+        needs=needs,
+        aside=tuple(reader.aside),
+        frozen=is_dump(needs, reader.text),
+        direct=called_direct(reader.text) if VIA.search(reader.text) else frozenset(),
+        notes=tuple(reader.notes),
+    )
+
+
+def _bounded(one: Need, bounds: dict[str, str]) -> Need:
+    """Give a requirement without bounds those of the constraints file."""
+    bound = bounds.get(one.name, "")
+    if not bound or re.search(r"[<>=!~;]", one.text):
+        return one
+    return Need(text=f"{one.text}{bound}", name=one.name, where=one.where)
+
+
+def logical_lines(text: str) -> list[tuple[int, str]]:
+    """Return the lines that say something, continued ones joined, with their numbers."""
+    found: list[tuple[int, str]] = []
+    pending, start = "", 0
+    for number, raw in enumerate(text.splitlines(), 1):
+        line = re.sub(r"(^|\s)#.*$", "", raw).rstrip()
+        start = start if pending else number
+        pending += line.rstrip("\\") if line.endswith("\\") else line
+        if line.endswith("\\"):
+            continue
+        if pending.strip():
+            found.append((start, pending.strip()))
+        pending = ""
+    return [*found, (start, pending.strip())] if pending.strip() else found
+
+
+def is_dump(needs: tuple[Need, ...], text: str) -> bool:
+    """Whether a list is a whole environment written down (pip freeze, pip-compile, uv), not direct requirements.
+
+    Everything is pinned by == and there are packages among them that nobody asks for directly.
+    """
+    from envbuild.project.names import load_names
+
+    if "--hash=" in text or "autogenerated by pip-compile" in text or VIA.search(text):
+        return True
+    pinned = sum(1 for one in needs if re.search(r"={2,3}|@ ", one.text))
+    names = {one.name for one in needs}
+    brought = len(names & set(load_names().transitive.names))
+    return len(needs) >= 15 and pinned >= 0.9 * len(needs) and brought >= 5
+
+
+def called_direct(text: str) -> frozenset[str]:
+    """Return the names that a compiled list itself calls direct: their "via" names a requirements file or a project."""
+    found: set[str] = set()
+    name, open_via = "", False
+    for line in text.splitlines():
+        pinned = re.match(r"([A-Za-z0-9][\w.-]*)(\[[^]]*\])?==", line)
+        if pinned:
+            name, open_via = canonical(pinned[1]), False
+        via = re.search(r"#\s+via\s*(.*)$", line)
+        said = (
+            via[1] if via else (line.strip().lstrip("#").strip() if open_via and line.strip().startswith("#") else "")
+        )
+        open_via = bool(via) or (open_via and line.strip().startswith("#"))
+        if name and re.search(r"(^|,\s*)(-r\s|\S+ \((pyproject\.toml|setup\.(py|cfg))\))", said):
+            found.add(name)
+    return frozenset(found)
+
+
+def _is_address(line: str) -> bool:
+    return bool(ADDRESS.match(line))
+
+
+def _host_free(text: str) -> str:
+    """Return an address without credentials."""
+    return re.sub(r"//[^/@\s]*@", "//", text)
+
+
+def _shown(path: Path, root: Path) -> str:
+    try:
+        return path.resolve().relative_to(root.resolve()).as_posix()
+    except ValueError:
+        return path.name

@@ -1,0 +1,99 @@
+"""init on the command line: what is written, asked and refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from envbuild.cli.context import make_context
+from envbuild.cli.init import command
+from envbuild.errors import UsageError
+from envbuild.recipe.read import read_recipe
+from tests.init.projects import DUMP, TORCH, UNIVERSITY, write
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = write(tmp_path / "course", UNIVERSITY)
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("ENVBUILD_STORE", str(tmp_path / "store"))
+    return folder
+
+
+def run(*arguments: str, answers: str | None = None) -> Result:
+    context = make_context(verbose=0, quiet=True, color="never")
+    return CliRunner().invoke(command, arguments, obj=context, input=answers)
+
+
+def test_writes_a_recipe_that_can_be_read(project: Path) -> None:
+    result = run()
+    assert result.exit_code == 0, result.output
+    recipe, text = read_recipe(project / "recipes/course.toml")
+    assert recipe.base.image == "docker://tensorflow/tensorflow:2.1.0-gpu-py3"
+    assert recipe.python.dependencies == (
+        "keras", "keras-bert", "matplotlib", "pydot", "scikit-learn", "sentencepiece", "transformers",
+    )  # fmt: skip
+    assert text.startswith("# Drafted by envbuild init from requirements.txt and the imports of 1 files.")
+    assert "7 direct dependencies on docker://tensorflow/tensorflow:2.1.0-gpu-py3" in result.output
+    assert result.output.endswith("next: look it over, then: envbuild lock course\n")
+
+
+def test_overwrites_nothing_silently(project: Path) -> None:
+    write(project, {"recipes/course.toml": "mine"})
+    result = run()
+    assert isinstance(result.exception, UsageError)
+    assert result.exception.what == "is there already, and is left as it is"
+    assert (project / "recipes/course.toml").read_text() == "mine"
+    result = run("--force")
+    assert result.exit_code == 0
+    assert "course.toml is replaced" in result.output
+    assert (project / "recipes/course.toml").read_text() != "mine"
+
+
+def test_dry_run_writes_nothing(project: Path) -> None:
+    result = run("--dry-run", "--name", "other")
+    assert 'name = "other"' in result.output
+    assert "envbuild lock other" in result.output
+    assert not (project / "recipes").exists()
+
+
+def test_asks_only_on_a_terminal(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(project, {**TORCH, "requirements.txt": "torch>=2.4,<2.6\nnumpy\n"})
+    (project / "pyproject.toml").unlink()
+    (project / "train.py").unlink()
+    monkeypatch.setattr("envbuild.cli.init._is_terminal", lambda: True)
+    result = run(answers="n\nn\n")
+    assert "start from debian:bookworm with torch==2.5.*? [Y/n]: n" in result.output
+    assert (
+        "add what the code imports and no list names: opencv-python-headless, pillow, pyyaml? [Y/n]: n" in result.output
+    )
+    recipe, _ = read_recipe(project / "recipes/course.toml")
+    assert recipe.base.framework is None
+    assert "pillow" not in recipe.python.dependencies
+    assert run("--yes", "--force").exit_code == 0
+    recipe, _ = read_recipe(project / "recipes/course.toml")
+    assert recipe.base.framework == "torch==2.5.*"
+    assert "pillow" in recipe.python.dependencies
+
+
+def test_an_index_that_does_not_answer(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(project, {"requirements.txt": DUMP, "train.py": "import keras_bert\n"})
+    monkeypatch.setenv("ENVBUILD_INDEX", (project / "no-index").as_uri())
+    result = run("--offline")
+    assert result.exit_code == 0, result.output
+    recipe, text = read_recipe(project / "recipes/course.toml")
+    assert "keras-bert==0.80.0" in recipe.python.dependencies
+    assert "by a list of packages that others usually bring; look it over" in text
+
+
+def test_a_place_that_is_not_there(project: Path) -> None:
+    result = run("nowhere")
+    assert isinstance(result.exception, UsageError)
+    assert str(result.exception) == f"{project / 'nowhere'}: there is no such file or folder"
+
+
+def test_a_name_that_leaves_the_folder(project: Path) -> None:
+    result = run("--name", "../x")
+    assert isinstance(result.exception, UsageError)

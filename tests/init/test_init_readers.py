@@ -1,0 +1,323 @@
+"""init: what each kind of file says, line by line, and what bad ones become."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envbuild.errors import UsageError
+from envbuild.project.clean import clean
+from envbuild.project.conda import conda_bounds
+from envbuild.project.declared import poetry_bounds
+from envbuild.project.freeze import guessed, roots
+from envbuild.project.gather import gather, recipe_name
+from envbuild.project.model import Need
+from envbuild.project.names import distribution_of, load_names
+from envbuild.project.requirements import need, read_requirements
+from envbuild.project.shellwords import read_lines
+from tests.init.projects import comments, dependencies, drafted, write
+
+
+def needs(*texts: str) -> tuple[Need, ...]:
+    found = [need(text, "here") for text in texts]
+    assert None not in found
+    return tuple(one for one in found if one is not None)
+
+
+def test_requirements_with_everything(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {
+            "requirements.txt": "# comment\n-r base/more.txt\n-c bounds.txt\nuvloop ; sys_platform == 'win32'\n"
+            "transformers[torch,sentencepiece] >= 4.30 \\\n   , < 5   # why\n-e .\n--extra-index-url https://u:secret@x.invalid/\n"
+            "./local\nhttps://x.invalid/a-1.0-py3-none-any.whl\npkg @ git+https://u:secret@x.invalid/p.git@v1\n--pre\nbad name\n",
+            "base/more.txt": "numpy\n-r ../requirements.txt\n-r ../../outside.txt\n-r https://x.invalid/list.txt\n",
+            "bounds.txt": "numpy<2\nscipy==1.10\n",
+        },
+    )
+    said = read_requirements(tmp_path / "requirements.txt", tmp_path)
+    assert [one.text for one in said.needs] == [
+        "numpy<2",
+        'uvloop ; sys_platform == "win32"',
+        "transformers[sentencepiece,torch]<5,>=4.30",
+    ]
+    assert said.needs[2].where == "requirements.txt, line 5"
+    assert [text for text, _ in said.aside] == [
+        "./local",
+        "https://x.invalid/a-1.0-py3-none-any.whl",
+        "pkg @ git+https://x.invalid/p.git@v1",
+        "bad name",
+    ]
+    assert (
+        "requirements.txt includes itself (requirements.txt -> base/more.txt -> requirements.txt): read once"
+        in said.notes
+    )
+    assert "base/more.txt includes ../../outside.txt, which lies outside of the project: not read" in said.notes
+    assert not any("secret" in text for text in (*said.notes, *(text for text, _ in said.aside)))
+
+
+def test_lists_without_end(tmp_path: Path) -> None:
+    write(tmp_path, {f"r{number}.txt": f"-r r{number + 1}.txt\n" for number in range(150)})
+    with pytest.raises(UsageError, match=r"r0\.txt: includes more than 100 files"):
+        read_requirements(tmp_path / "r0.txt", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("wish", "bounds"),
+    [("=1.2", "==1.2.*"), ("==1.2.3", "==1.2.3"), ("=1.2.3=py36_0", "==1.2.3"), (">=1.2,<2", ">=1.2,<2"), ("", ""),
+     ("=1.2.3", "==1.2.3"), ("3.8", "==3.8.*"), ("1.2.*", "==1.2.*"), ("=1.2|=1.3", ""), ("[build=x]", "")],
+)  # fmt: skip
+def test_conda_bounds(wish: str, bounds: str) -> None:
+    assert conda_bounds(wish) == bounds
+
+
+@pytest.mark.parametrize(
+    ("wish", "bounds"),
+    [("^1.2.3", ">=1.2.3,<2"), ("^0.2.3", ">=0.2.3,<0.3"), ("^0.0.3", ">=0.0.3,<0.0.4"), ("~1.2", ">=1.2,<1.3"), ("*", ""),
+     ("1.2.3", "==1.2.3"), (">=1.2, <2", ">=1.2,<2"), ("^1 || ^2", ">=1,<2"), (">=3.8,<3.11", ">=3.8,<3.11")],
+)  # fmt: skip
+def test_poetry_bounds(wish: str, bounds: str) -> None:
+    assert poetry_bounds(wish) == bounds
+
+
+def test_poetry_pipfile_setup_cfg(tmp_path: Path) -> None:
+    write(
+        tmp_path / "poetry",
+        {
+            "pyproject.toml": '[tool.poetry.dependencies]\npython = "^3.9"\ntorch = "^1.13"\nfastapi = { version = "*", '
+            'extras = ["all"] }\nlocal = { path = "x" }\nmaybe = { version = "1", optional = true }\n[tool.poetry.group.dev]\n'
+        },
+    )
+    made = drafted(tmp_path / "poetry").recipe
+    assert made.python.dependencies == ("fastapi[all]",)
+    assert made.base.framework == "torch==1.13.*"
+    write(tmp_path / "pipfile", {"Pipfile": '[packages]\nrequests = "*"\nflask = {version = ">=2", extras = ["async"]}\n'
+                                            '[requires]\npython_version = "3.9"\n'})  # fmt: skip
+    made = drafted(tmp_path / "pipfile").recipe
+    assert made.python.dependencies == ("flask[async]>=2", "requests")
+    assert made.base.bootstrap == "debian:bullseye"
+    write(tmp_path / "cfg", {"setup.cfg": "[options]\ninstall_requires =\n  numpy>=1.20\n  scipy; python_version<'4'\n",
+                             "setup.py": "from setuptools import setup\nsetup()\n"})  # fmt: skip
+    assert dependencies(tmp_path / "cfg") == ["numpy>=1.20", 'scipy ; python_version < "4"']
+
+
+def test_setup_py_that_computes_is_not_run(tmp_path: Path) -> None:
+    files = {
+        "setup.py": "import os, setuptools\nos.system('touch ran')\n"
+        "setuptools.setup(install_requires=open('reqs/requirements.txt').read().splitlines())\n",
+        "reqs/requirements.txt": "einops\n",
+    }
+    assert dependencies(write(tmp_path / "a", files)) == ["einops"]
+    assert not (tmp_path / "a" / "ran").exists()
+    odd = write(
+        tmp_path / "b", {"setup.py": "from setuptools import setup\nsetup(install_requires=deps())\n", "a.py": ""}
+    )
+    assert "setup.py computes its requirements; it is not run, so they are not known" in comments(odd)
+
+
+def test_pip_compile_says_what_is_direct(tmp_path: Path) -> None:
+    text = """\
+# autogenerated by pip-compile
+certifi==2024.2.2
+    # via requests
+einops==0.7.0 \\
+    --hash=sha256:00
+    # via -r requirements.in
+numpy==1.26.4
+    # via
+    #   -r requirements.in
+    #   scipy
+requests==2.31.0
+    # via seg (pyproject.toml)
+scipy==1.12.0  # via numpyro
+"""
+    assert dependencies(write(tmp_path, {"requirements.txt": text})) == [
+        "einops==0.7.0",
+        "numpy==1.26.4",
+        "requests==2.31.0",
+    ]
+
+
+def test_a_direct_list_wins_over_a_dump(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {"requirements.in": "einops\n", "requirements.txt": "# autogenerated by pip-compile\nnumpy==1.0\neinops==1\n"},
+    )
+    assert dependencies(tmp_path) == ["einops"]
+
+
+def test_roots_of_a_dump() -> None:
+    listed = needs("a==1", "b==1", "c==1", "ring1==1", "ring2==1", "d==1")
+    requires = {
+        "a": frozenset({"b"}),
+        "b": frozenset({"c"}),
+        "ring1": frozenset({"ring2"}),
+        "ring2": frozenset({"ring1"}),
+    }
+    assert [one.name for one in roots(listed, requires, frozenset({"c"}))] == ["a", "c", "ring1", "d"]
+    assert [one.name for one in guessed(needs("six==1", "idna==2", "lab==1"), frozenset({"idna"}))] == ["idna", "lab"]
+
+
+@given(st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8)), max_size=30), st.sets(st.integers(0, 8)))
+def test_roots_bring_everything_back(edges: list[tuple[int, int]], used: set[int]) -> None:
+    """Law: what the roots require, directly or not, is the whole dump; what the code imports stays."""
+    listed = needs(*(f"p{number}==1" for number in range(9)))
+    requires: dict[str, frozenset[str]] = {}
+    for start, end in edges:
+        requires[f"p{start}"] = requires.get(f"p{start}", frozenset()) | {f"p{end}"}
+    kept = {one.name for one in roots(listed, requires, frozenset(f"p{number}" for number in used))}
+    assert {f"p{number}" for number in used} <= kept
+    reached, todo = set(), list(kept)
+    while todo:
+        name = todo.pop()
+        if name not in reached:
+            reached.add(name)
+            todo += requires.get(name, ())
+    assert reached == {one.name for one in listed}
+
+
+def test_wrong_and_dead_names() -> None:
+    cleaned = clean(
+        needs("sklearn==0.0", "PIL", "pathlib", "opencv-python>=4", "opencv-contrib-python", "apex", "nvidia-ml-py3")
+    )
+    assert sorted(one.text for one in cleaned.needs) == [
+        "nvidia-ml-py", "opencv-contrib-python-headless>=4", "pillow", "scikit-learn",
+    ]  # fmt: skip
+    assert {one.name for one, _ in cleaned.dropped} == {"pathlib", "apex"}
+    assert any("opencv-python, opencv-contrib-python write the same files (cv2)" in note for note in cleaned.notes)
+
+
+def test_twice_asked_and_local_builds() -> None:
+    cleaned = clean(needs("numpy", "numpy==1.24.4", "numpy>=1.20", "torch==2.0.1+cu118", "torchvision==0.15.2+cu118"))
+    assert [one.text for one in cleaned.needs] == ["numpy==1.24.4", "torchvision==0.15.2"]
+    assert [one.text for one in cleaned.frameworks] == ["torch==2.0.1"]
+    assert "numpy is asked for twice; taken: numpy==1.24.4 (here), left: >=1.20" in cleaned.notes
+
+
+def test_shell_lines() -> None:
+    found = read_lines(
+        ["set -e", "sudo apt-get install -y git=1:2.3 $EXTRA libgl1 \\", "  # comment", "  curl && apt-get clean",
+         "python3 -m pip install -U pip 'numpy<2' --index-url https://x.invalid/simple scipy", "for i in 1 2; do", "  echo $i",
+         "done", "uv pip install einops; make install", "conda create -n x python=3.7 pytables", "cat > /etc/x <<EOF", "hidden", "EOF"],
+        "a.def",
+    )  # fmt: skip
+    assert found.system == ["git", "libgl1", "curl"]
+    assert [one.text for one in found.needs] == ["pip", "numpy<2", "scipy", "einops", "tables"]
+    assert found.post == ["for i in 1 2; do", "echo $i", "done", "make install", "cat > /etc/x <<EOF", "hidden", "EOF"]
+    assert found.python == "==3.7.*"
+    assert found.notes == ["the Debian package $EXTRA is not a plain name, so it is left out"]
+
+
+def test_a_definition_with_forty_pip_lines(tmp_path: Path) -> None:
+    lines = "\n".join(f"    pip install package{number}==1.{number}" for number in range(40))
+    write(tmp_path, {"big.def": f"Bootstrap: docker\nFrom: python:3.9\n%post\n{lines}\n"})
+    assert len(dependencies(tmp_path)) == 40
+
+
+@pytest.mark.parametrize(
+    ("files", "told"),
+    [
+        (
+            {"README.md": "hello"},
+            "nothing here says what the project needs: no list of requirements, no definition, no Python code",
+        ),
+    ],
+)
+def test_nothing_there(files: dict[str, str], told: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        gather(write(tmp_path, files))
+    assert caught.value.what == told
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("nb.ipynb", "{not json", "is not a notebook as Jupyter writes it"),
+        ("nb.ipynb", '{"cells": 3}', "is not a notebook as Jupyter writes it"),
+        ("environment.yml", "a: [b\n", "is not YAML"),
+        ("other.yml", "- a\n- b\n", "says nothing of what a project needs"),
+        ("Dockerfile", "FROM\nRUN", "is not a Dockerfile that can be read"),
+        ("a.def", "hello\n%post", "is no Apptainer definition: it has no Bootstrap:"),
+        ("setup.py", "print('no setup here')", "says nothing of what a project needs"),
+    ],
+)
+def test_a_single_bad_file(name: str, text: str, told: str, tmp_path: Path) -> None:
+    write(tmp_path, {name: text})
+    with pytest.raises(UsageError) as caught:
+        gather(tmp_path / name)
+    assert caught.value.what == told
+    assert name in str(caught.value)
+
+
+def test_bad_files_of_a_folder_are_named_and_the_rest_is_read(tmp_path: Path) -> None:
+    write(tmp_path, {"pyproject.toml": "[project\n", "environment.yml": "name: only-a-name\n", "nb.ipynb": "{", "setup.py": "print 'old'",
+                     "requirements.txt": "einops\n", "old.py": "print 'old'\nimport tqdm\n"})  # fmt: skip
+    assert dependencies(tmp_path) == ["einops", "tqdm"]
+    said = comments(tmp_path)
+    assert "not read: pyproject.toml, line 1" in said
+    assert "environment.yml names an environment, but no packages" in said
+    assert "nb.ipynb is not read: not a notebook as Jupyter writes it" in said
+    assert "setup.py is not read: no Python 3" in said
+
+
+def test_code_without_any_dependency(tmp_path: Path) -> None:
+    made = drafted(write(tmp_path, {"a.py": "import os\n"})).recipe
+    assert made.python.dependencies == ()
+    assert made.base.bootstrap == "debian:bookworm"
+
+
+def test_private_names_are_never_guessed(tmp_path: Path) -> None:
+    """A name that no table knows could be anybody's on a public index."""
+    write(tmp_path, {"a.py": "import ourlab_utils\nimport einops\n"})
+    assert dependencies(tmp_path) == ["einops"]
+    assert "unknown: the module ourlab_utils (a.py) is in no table; add the package that has it" in comments(tmp_path)
+
+
+def test_ten_thousand_files_take_seconds(tmp_path: Path) -> None:
+    text = (
+        "import os\nimport numpy as np\nfrom torch import nn\nimport pkg.mod3\n\n"
+        + "def f(x):\n    return x + 1\n\n" * 30
+    )
+    for number in range(10_000):
+        folder = tmp_path / f"pkg{number // 100}"
+        if number % 100 == 0:
+            folder.mkdir()
+        (folder / f"mod{number}.py").write_text(text)
+    started = time.monotonic()
+    made = drafted(tmp_path).recipe
+    assert time.monotonic() - started < 10
+    assert made.python.dependencies == ("numpy",)
+
+
+def test_other_peoples_code_is_not_the_projects(tmp_path: Path) -> None:
+    write(tmp_path, {"a.py": "import einops\n", "venv/lib/x.py": "import flask\n", ".git/x.py": "import flask\n",
+                     "third_party/x.py": "import flask\n", "node_modules/x.py": "import flask\n"})  # fmt: skip
+    assert dependencies(tmp_path) == ["einops"]
+
+
+@pytest.mark.parametrize(
+    ("module", "dist"),
+    [("cv2", "opencv-python-headless"), ("sklearn.svm", "scikit-learn"), ("google.protobuf", "protobuf"), ("google.cloud", None),
+     ("torch_geometric.nn", "torch-geometric"), ("apex", ""), ("nobody_knows", None), ("sentence_transformers", "sentence-transformers")],
+)  # fmt: skip
+def test_modules_and_their_distributions(module: str, dist: str | None) -> None:
+    assert distribution_of(module) == dist
+
+
+def test_the_tables_do_not_contradict_each_other() -> None:
+    names = load_names()
+    for wrong in names.wrong.values():
+        assert wrong.use not in names.wrong, "a replacement is itself wrong"
+    for module, dist in names.module.items():
+        assert dist not in names.wrong or dist == "setuptools", module
+
+
+@given(st.text(max_size=80))
+def test_every_text_makes_a_name(text: str) -> None:
+    import re
+
+    assert re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", recipe_name(text))
