@@ -1,0 +1,1 @@
+"""What was decided: every artifact by file name, size and sha256, with no host in it."""

@@ -1,0 +1,69 @@
+"""Why a package is in a lock: who requires whom, from what the recipe asks for down to it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+
+from envbuild.lock.model import Lock, PythonPackage
+
+DIRECT = "(direct)"
+MOST = 5
+
+
+def chains(lock: Lock, name: str) -> tuple[tuple[str, ...], ...]:
+    """Return the shortest ways from a direct requirement (or from the base) down to a package, at most five.
+
+    Each begins with what the recipe asks for, or with a package of the base that requires the next one.
+    """
+    via = {package.name: package.via for package in lock.python if package.group != "build"}
+    found: list[tuple[str, ...]] = []
+    todo: deque[tuple[str, ...]] = deque([(name,)])
+    seen = {name}
+    while todo and len(found) < MOST:
+        way = todo.popleft()
+        found += [way] if DIRECT in via.get(way[0], ()) or way[0] not in via else []
+        for source in via.get(way[0], ()):
+            if source not in seen and source != DIRECT:
+                seen.add(source)
+                todo.append((source, *way))
+    return tuple(found)
+
+
+def locked(lock: Lock, name: str) -> PythonPackage | None:
+    """Return the entry of a package that is put over the base, None where there is none."""
+    return next((p for p in lock.python if p.name == name and p.group != "build"), None)
+
+
+def story(lock: Lock, name: str) -> list[str]:
+    """Return what a lock itself knows of a package, one sentence a line; empty where it knows nothing."""
+    package = locked(lock, name)
+    lines: list[str] = []
+    if package is not None:
+        lines.append(f"{package.name} {package.version} ({package.group}): {package.file}")
+        lines += [f"wanted by: {_told(way, lock)}" for way in chains(lock, name)]
+    for provided in lock.provided:
+        if name in (provided.name, provided.alias_of):
+            stand_in = f"; {provided.alias_of} stands for it" if provided.alias_of else ""
+            lines.append(f"{provided.name} {provided.version}: the base holds it{stand_in}")
+    lines += [f"replaces {move.before} of the base, because {move.reason}" for move in lock.moved if move.name == name]
+    lines += [f"held back: {hold.newest} is newer, but {hold.reason}" for hold in lock.held_back if hold.name == name]
+    needs = sorted(p.name for p in lock.python if name in p.via and p.group != "build")
+    if needs:
+        lines.append(f"brings: {', '.join(needs)}")
+    builders = [p for p in lock.python if p.name == name and p.group == "build"]
+    lines += [f"{p.name} {p.version} (build only): for building {_some(p.via)}" for p in builders]
+    lines += [f"note: {note}" for note in lock.notes if name in note.split()]
+    return lines
+
+
+def _told(way: tuple[str, ...], lock: Lock) -> str:
+    versions: Mapping[str, str] = {p.name: p.version for p in lock.python if p.group != "build"}
+    first = locked(lock, way[0])
+    start = "the base" if first is None else "the recipe's framework" if first.group == "framework" else "the recipe"
+    steps = [f"{name} {versions[name]}" if name in versions else name for name in way]
+    return " -> ".join((start, *steps))
+
+
+def _some(via: tuple[str, ...]) -> str:
+    return ", ".join("the image" if name == DIRECT else name for name in via)

@@ -1,0 +1,82 @@
+"""Compare a recipe with its lock, and two locks with each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from envbuild.errors import IntegrityError
+from envbuild.lock.digest import recipe_digest
+from envbuild.lock.model import Lock
+from envbuild.recipe.model import Recipe
+
+
+def staleness(recipe: Recipe, lock: Lock) -> tuple[str, ...]:
+    """Return why the lock no longer fits the recipe, one line a reason; empty when it fits."""
+    if recipe_digest(recipe) == lock.recipe_digest:
+        return ()
+    reasons = [f'requirement "{line}" was added' for line in recipe.python.dependencies if line not in lock.direct]
+    reasons += [f'requirement "{line}" was removed' for line in lock.direct if line not in recipe.python.dependencies]
+    wanted = (*recipe.system.packages, *recipe.system.build_packages)
+    reasons += [f'system package "{name}" was added' for name in wanted if name not in lock.system]
+    reasons += [f'system package "{name}" was removed' for name in lock.system if name not in wanted]
+    reference = recipe.base.image or recipe.base.bootstrap
+    if reference != lock.base.reference:
+        reasons.append(f'the base was changed from "{lock.base.reference}" to "{reference}"')
+    if recipe.base.platform != lock.platform:
+        reasons.append(f"the platform was changed from {lock.platform} to {recipe.base.platform}")
+    return tuple(reasons) or ("another line of [base], [python] or [system] was changed",)
+
+
+def refuse_changed_files(before: Lock | None, after: Lock) -> None:
+    """Raise IntegrityError where an index now offers other content under a file name that was locked before."""
+    known = {package.file: package.sha256 for package in before.python} if before else {}
+    for package in after.python:
+        if known.get(package.file, package.sha256) != package.sha256:
+            raise IntegrityError(
+                f"the index now offers another file of that name: sha256 {package.sha256}, locked was "
+                f"{known[package.file]}",
+                where=package.file,
+                hint="published files never change: find out who replaced it before you go on\n"
+                "remove the old lock only if you trust the new file",
+            )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Change:
+    """One package that differs between two locks; None where it is absent."""
+
+    kind: str
+    name: str
+    before: str | None
+    after: str | None
+
+    def __str__(self) -> str:
+        if self.before is None:
+            return f"+ {self.name} {self.after}"
+        if self.after is None:
+            return f"- {self.name} {self.before}"
+        return f"~ {self.name} {self.before} -> {self.after}"
+
+
+def changes(before: Lock, after: Lock) -> tuple[Change, ...]:
+    """Return what differs: the base, Debian packages, Python packages, each sorted by name; empty for equal locks."""
+    found: list[Change] = []
+    if before.base.digest != after.base.digest:
+        digests = (lock.base.digest.removeprefix("sha256:")[:12] for lock in (before, after))
+        found.append(
+            Change(kind="base", name=f"base {after.base.reference}", before=next(digests), after=next(digests))
+        )
+    for kind in ("debian", "python"):
+        old, new = _versions(before, kind), _versions(after, kind)
+        found += [
+            Change(kind=kind, name=name, before=old.get(name), after=new.get(name))
+            for name in sorted({*old, *new})
+            if old.get(name) != new.get(name)
+        ]
+    return tuple(found)
+
+
+def _versions(lock: Lock, kind: str) -> dict[str, str]:
+    if kind == "debian":
+        return {item.name: item.version for item in lock.debian}
+    return {item.name: item.version for item in lock.python if item.group != "build"}

@@ -1,0 +1,314 @@
+"""Decide a lock: base, framework, project and build requirements, from a recipe to exact files."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from datetime import date, datetime, timedelta, timezone
+from importlib.metadata import version
+from typing import Any, Literal
+
+from msgspec import structs
+
+from envbuild import __version__
+from envbuild.base.bootstrap import bootstrap_facts
+from envbuild.base.debian import Bootstrap, choose_bootstrap, read_lists, resolve_debian
+from envbuild.base.gpu import framework as gpu_framework
+from envbuild.base.inspect import describe
+from envbuild.base.model import BaseFacts, DebianPackage, facts_digest
+from envbuild.base.reference import parse_reference
+from envbuild.errors import UsageError
+from envbuild.lock.compare import refuse_changed_files
+from envbuild.lock.digest import recipe_digest
+from envbuild.lock.model import (
+    SCHEMA,
+    Lock,
+    LockedBase,
+    LockedHold,
+    LockedMove,
+    LockedProvided,
+    Packer,
+    PythonPackage,
+)
+from envbuild.progress import Reporter
+from envbuild.recipe.model import Recipe, Source
+from envbuild.resolve.backends import RESOLVERS
+from envbuild.resolve.dates import default_as_of
+from envbuild.resolve.framework import with_framework
+from envbuild.resolve.installer import INSTALLER, find_installer
+from envbuild.resolve.model import Found, Request, Resolution, Resolver
+from envbuild.run import Runner
+from envbuild.settings import Settings
+from envbuild.store.layout import Store
+
+MACHINES = {"linux/amd64": "x86_64", "linux/arm64": "aarch64"}
+PLATFORMS: dict[str, Literal["linux/amd64", "linux/arm64"]] = {"x86_64": "linux/amd64", "aarch64": "linux/arm64"}
+"""Facts that are given by the user may be of another platform than the recipe's, and win."""
+INSTALLER_PYTHON = "3.12.0"
+PACKER = Packer(name="mksquashfs", version="4.5 or newer", compressor="zstd", level=3)
+"""zstd level 3 packs 219 MB in 1.1 s where gzip takes 19 s, at the same size (docs/decisions.md)."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wish:
+    """How to lock: ``as_of`` an ISO date or "none" over the recipe's; what to take anew; ``old`` is the last lock.
+
+    ``bounds`` are constraints that no recipe has: those of the search for a lock that imports.  ``resolver`` is the
+    backend for the project's requirements; the framework and the installer are always uv's to find.
+    """
+
+    as_of: str | None = None
+    upgrade: tuple[str, ...] = ()
+    upgrade_all: bool = False
+    upgrade_system: bool = False
+    old: Lock | None = None
+    bounds: tuple[str, ...] = ()
+    resolver: str = "uv"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tools:
+    """What deciding a lock needs of the machine."""
+
+    settings: Settings
+    runner: Runner
+    store: Store
+    report: Reporter
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Base:
+    """The base, described: its facts (framework included), its Debian packages, and what the framework brought."""
+
+    facts: BaseFacts
+    digest: str
+    epoch: int
+    debian: tuple[DebianPackage, ...] = ()
+    framework: Resolution | None = None
+
+
+def decide_lock(source: Source, wish: Wish, tools: Tools, today: date, *, facts: BaseFacts | None = None) -> Lock:
+    """Return the lock of a recipe; with ``facts`` the base is taken from them and no image is looked at.
+
+    Raises NoSolutionError in the user's words, NetworkError, HostError, UsageError.
+    """
+    recipe = source.recipe
+    resolver = _resolver(tools)
+    base = _given(facts, recipe, wish, tools, today) if facts else _describe(recipe, wish, tools, today)
+    chosen = wish.as_of or recipe.python.as_of
+    as_of = _as_of(chosen, base.facts, today)
+    with tools.report.stage("resolve the requirements" + (f" as of {as_of}" if as_of else "")):
+        resolution = RESOLVERS[wish.resolver](tools.settings, tools.runner, tools.report)(
+            Request(
+                requirements=recipe.python.dependencies,
+                facts=base.facts,
+                as_of=as_of,
+                latest=today.isoformat() if chosen is None else None,
+                indexes=recipe.python.indexes,
+                keep=_keep(wish),
+                upgrade=wish.upgrade,
+                protect=_names(base.framework),
+                bounds=wish.bounds,
+            )
+        )
+        installer = find_installer(resolver, base.facts, tools.settings)
+    lock = _assemble(source, base, resolution, installer)
+    refuse_changed_files(wish.old, lock)
+    return lock
+
+
+def asking_for(source: Source, package: str) -> Source:
+    """Return a recipe that asks for one more package by name, to find out what would become of it."""
+    python = structs.replace(source.recipe.python, dependencies=(*source.recipe.python.dependencies, package))
+    return structs.replace(source, recipe=structs.replace(source.recipe, python=python))
+
+
+def _resolver(tools: Tools) -> Resolver:
+    return RESOLVERS["uv"](tools.settings, tools.runner, tools.report)
+
+
+def _describe(recipe: Recipe, wish: Wish, tools: Tools, today: date) -> _Base:
+    """Read the base's facts; a bootstrap's are made of its Debian packages and its framework's wheels."""
+    if recipe.base.image is not None:
+        return _described_image(recipe, tools)
+    reference = parse_reference(recipe.base.bootstrap or "")
+    if reference.kind != "debian":
+        raise UsageError(f'[base] bootstrap "{reference.text}" is no distribution', hint='write "debian:bookworm"')
+    machine = MACHINES[recipe.base.platform]
+    with tools.report.stage(f"choose the Debian packages ({reference.text})"):
+        bootstrap, debian = _debian(recipe, reference.name, machine, wish, tools)
+    facts = bootstrap_facts(bootstrap, tools.settings, tools.runner, tools.store, tools.report)
+    base = _Base(facts=facts, digest=bootstrap.digest, epoch=bootstrap.epoch, debian=debian)
+    return _framed(base, recipe, wish, tools, today)
+
+
+def _given(facts: BaseFacts, recipe: Recipe, wish: Wish, tools: Tools, today: date) -> _Base:
+    """Take the facts that the user gives for the whole base; they may hold the recipe's framework already."""
+    base = _described_facts(facts)
+    held = recipe.base.framework is not None and facts.dist(re.split(r"[^\w.-]", recipe.base.framework)[0])
+    return base if held else _framed(base, recipe, wish, tools, today)
+
+
+def _framed(base: _Base, recipe: Recipe, wish: Wish, tools: Tools, today: date) -> _Base:
+    """Return the base with the framework that the recipe puts into it, if it does."""
+    if recipe.base.framework is None:
+        return base
+    framework = _framework(recipe, base.facts, wish, tools, today)
+    return replace(base, facts=with_framework(base.facts, framework), framework=framework)
+
+
+def _framework(recipe: Recipe, facts: BaseFacts, wish: Wish, tools: Tools, today: date) -> Resolution:
+    """Resolve the framework; an old one again, with the packages of its own time."""
+    resolver = _resolver(tools)
+    named = recipe.base.framework or ""
+    request = Request(requirements=(named,), facts=facts, keep=_keep(wish), upgrade=wish.upgrade)
+    with tools.report.stage(f"resolve the framework {named}"):
+        chosen = wish.as_of or recipe.python.as_of
+        if chosen is not None and chosen != "none":
+            return resolver(replace(request, as_of=chosen))
+        framework = resolver(request)
+        as_of = None if chosen == "none" else default_as_of(with_framework(facts, framework), today)
+        return framework if as_of is None else resolver(replace(request, as_of=as_of))
+
+
+def _described_image(recipe: Recipe, tools: Tools) -> _Base:
+    reference = parse_reference(recipe.base.image or "")
+    if recipe.system.packages or recipe.system.build_packages:
+        raise UsageError(
+            "[system] packages on an image as base cannot be locked by this version",
+            hint='take bootstrap = "debian:bookworm", or install them by [system] post lines',
+        )
+    reference = structs.replace(reference, platform=recipe.base.platform)
+    return _described_facts(describe(reference, tools.settings, tools.runner, tools.store, tools.report))
+
+
+def _described_facts(facts: BaseFacts) -> _Base:
+    """Take facts as the whole base: nothing in it is newer than the end of the day on which it was created."""
+    created = date.fromisoformat(facts.created or "1980-01-01")
+    epoch = (created + timedelta(days=1) - date(1970, 1, 1)).days * 86400
+    return _Base(facts=facts, digest=facts.digest or facts_digest(facts), epoch=epoch)
+
+
+def _debian(
+    recipe: Recipe, suite: str, machine: str, wish: Wish, tools: Tools
+) -> tuple[Bootstrap, tuple[DebianPackage, ...]]:
+    """Choose the Debian packages: those of the old lock where nothing asks for others, else today's."""
+    wanted = (*recipe.system.packages, *recipe.system.build_packages)
+    old = wish.old
+    if old is not None and not wish.upgrade_system and old.system == wanted and _same_base(recipe, old):
+        packages = tuple(p for p in old.debian if p.group == "base")
+        created = datetime.fromtimestamp(old.base.epoch, timezone.utc).date().isoformat()
+        return Bootstrap(suite=suite, created=created, packages=packages), old.debian
+    settings, runner, store = tools.settings, tools.runner, tools.store
+    lists = read_lists(suite, settings, runner, store, tools.report, machine=machine)
+    bootstrap = choose_bootstrap(lists, settings, runner, store)
+    here: tuple[DebianPackage, ...] = bootstrap.packages
+    for group, names in (("system", recipe.system.packages), ("build", recipe.system.build_packages)):
+        here += resolve_debian(
+            lists,
+            names,
+            group="system" if group == "system" else "build",
+            settings=settings,
+            runner=runner,
+            store=store,
+            installed=here,
+        )
+    return bootstrap, here
+
+
+def _same_base(recipe: Recipe, old: Lock) -> bool:
+    return old.base.reference == recipe.base.bootstrap and old.platform == recipe.base.platform
+
+
+def _as_of(chosen: str | None, facts: BaseFacts, today: date) -> str | None:
+    if chosen is not None:
+        return None if chosen == "none" else chosen
+    return default_as_of(facts, today)
+
+
+def _keep(wish: Wish) -> tuple[tuple[str, str], ...]:
+    if wish.old is None or wish.upgrade_all:
+        return ()
+    return tuple((p.name, p.version) for p in wish.old.python if p.group != "build")
+
+
+def _names(resolution: Resolution | None) -> tuple[str, ...]:
+    return tuple(p.name for p in resolution.packages) if resolution else ()
+
+
+def _assemble(source: Source, base: _Base, resolution: Resolution, installer: tuple[Found, ...]) -> Lock:
+    recipe = source.recipe
+    moved = {move.name for move in resolution.moved}
+    framework = base.framework.packages if base.framework else ()
+    build = {p.name: p for p in (*(base.framework.build if base.framework else ()), *resolution.build, *installer)}
+    python = [_locked(p, "framework") for p in framework if p.name not in moved]
+    python += [_locked(p, "project") for p in resolution.packages]
+    python += [_locked(p, "build") for p in build.values()]
+    return Lock(
+        schema=SCHEMA,
+        name=recipe.name,
+        platform=PLATFORMS[base.facts.machine],
+        recipe_digest=recipe_digest(recipe),
+        proof="not run",
+        direct=recipe.python.dependencies,
+        system=(*recipe.system.packages, *recipe.system.build_packages),
+        as_of=resolution.as_of,
+        base=_locked_base(recipe, base),
+        tools={"envbuild": __version__, "uv": version(INSTALLER)},
+        packer=PACKER,
+        notes=resolution.notes,
+        debian=base.debian,
+        python=tuple(sorted(python, key=lambda p: (p.group, p.name))),
+        provided=_provided(resolution, framework),
+        moved=tuple(LockedMove(name=m.name, before=m.before, after=m.after, reason=m.reason) for m in resolution.moved),
+        held_back=tuple(
+            LockedHold(name=h.name, version=h.version, newest=h.newest, reason=h.reason) for h in resolution.held_back
+        ),
+    )
+
+
+def _provided(resolution: Resolution, framework: tuple[Found, ...]) -> tuple[LockedProvided, ...]:
+    """Name what the base itself holds; what the framework's wheels bring is locked by file already."""
+    brought = {package.name for package in framework}
+    return tuple(
+        LockedProvided(name=p.name, version=p.version, alias_of=p.alias_of)
+        for p in resolution.provided
+        if p.name not in brought
+    )
+
+
+def _locked_base(recipe: Recipe, base: _Base) -> LockedBase:
+    facts = base.facts
+    return LockedBase(
+        reference=recipe.base.image or recipe.base.bootstrap or "",
+        digest=base.digest,
+        facts=facts_digest(facts),
+        python=facts.python,
+        machine="aarch64" if facts.machine == "aarch64" else "x86_64",
+        glibc=facts.glibc,
+        created=facts.created or "1980-01-01",
+        epoch=base.epoch,
+        distro=facts.distro or "",
+        framework=facts.framework or gpu_framework(facts.dists),
+        cuda=facts.cuda,
+        **_of_image(facts) if recipe.base.image is not None else {},
+    )
+
+
+def _of_image(facts: BaseFacts) -> dict[str, Any]:
+    """Return what a build has to know of an image that a bootstrap always has the same."""
+    path = {} if facts.python_path is None else {"python_path": facts.python_path}
+    return {**path, "externally_managed": facts.externally_managed, "size": facts.size or 0}
+
+
+def _locked(found: Found, group: Literal["framework", "project", "build"]) -> PythonPackage:
+    return PythonPackage(
+        name=found.name,
+        version=found.version,
+        group=group,
+        file=found.file.file,
+        size=found.file.size,
+        sha256=found.file.sha256,
+        index=found.file.index,
+        via=found.via,
+    )

@@ -1,0 +1,34 @@
+"""What a lock depends on and what it decides, each as one digest."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import msgspec
+
+from envbuild.lock.model import Lock
+from envbuild.recipe.model import Recipe
+
+
+def recipe_digest(recipe: Recipe) -> str:
+    """Return ``sha256:…`` over the sections that a lock depends on: base, python, system."""
+    parts = {"base": recipe.base, "python": recipe.python, "system": recipe.system}
+    return _digest(parts)
+
+
+def lock_digest(lock: Lock) -> str:
+    """Return ``sha256:…`` over everything a lock decides; whether it was proved is not part of it."""
+    return _digest({"lock": msgspec.structs.replace(lock, proof="not run")})
+
+
+def image_key(lock: Lock, mode: str, definition: str) -> str:
+    """Return the key of a built image in the store: over lock digest, mode and the text of the definition.
+
+    The definition says what the lock does not: variables and command of [run], lines of [system] post, summary.
+    """
+    return _digest({"lock": lock_digest(lock), "mode": mode, "definition": definition})
+
+
+def _digest(parts: dict[str, Any]) -> str:
+    return "sha256:" + hashlib.sha256(msgspec.json.encode(parts, order="sorted")).hexdigest()

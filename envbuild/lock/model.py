@@ -1,0 +1,127 @@
+"""The lock record (docs/lock.md): ``lockfiles/NAME.lock`` is its only written form."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from envbuild.base.model import DebianPackage, Sha256, Size
+
+SCHEMA = 1
+Digest = Annotated[str, Meta(pattern=r"^sha256:[0-9a-f]{64}$")]
+FileName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+!~%-]*$", max_length=255)]
+PackageName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$")]
+Version = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9.+!_~:-]*$", max_length=100)]
+
+
+class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab", omit_defaults=True):
+    """Every table of a lock: frozen, known keys only."""
+
+
+class LockedBase(_Entry, frozen=True):
+    """The base: its digest (for a bootstrap: over its locked Debian packages), its facts' digest, what it holds.
+
+    ``epoch`` is SOURCE_DATE_EPOCH for everything made from this lock, in seconds: no file of the base is newer, so
+    that clamping times to it never makes the base's compiled bytecode look stale.  ``python_path`` is the Python that
+    packages are installed for; ``externally_managed`` that pip and uv must be told to (PEP 668); ``size`` what has to
+    be downloaded of an image, in bytes (0 for a bootstrap, whose packages are listed).
+    """
+
+    reference: str
+    digest: Digest
+    facts: Digest
+    python: Version
+    machine: Literal["x86_64", "aarch64"]
+    glibc: Version
+    created: Annotated[str, Meta(pattern=r"^\d{4}-\d{2}-\d{2}$")]
+    epoch: Annotated[int, Meta(ge=0, lt=2**33)]
+    distro: str = ""
+    framework: str | None = None
+    cuda: str | None = None
+    python_path: Annotated[str, Meta(pattern=r"^/[A-Za-z0-9._/+-]+$", max_length=300)] = "/usr/bin/python3"
+    externally_managed: bool = False
+    size: Size = 0
+
+
+class PythonPackage(_Entry, frozen=True):
+    """One wheel or sdist; ``group``: the framework's, the project's, or needed only to build sdists.
+
+    ``via`` names the packages that require it; "(direct)" stands for the recipe.
+    """
+
+    name: PackageName
+    version: Version
+    group: Literal["framework", "project", "build"]
+    file: FileName
+    size: Size
+    sha256: Sha256
+    index: str | None = None
+    via: tuple[str, ...] = ()
+
+    @property
+    def is_sdist(self) -> bool:
+        """Whether it is built from source, inside the base."""
+        return not self.file.endswith(".whl")
+
+
+class LockedProvided(_Entry, frozen=True):
+    """A requirement that the base itself meets."""
+
+    name: PackageName
+    version: Version
+    alias_of: PackageName | None = None
+
+
+class LockedMove(_Entry, frozen=True):
+    """A package of the base that is replaced, with the reason."""
+
+    name: PackageName
+    before: Version
+    after: Version
+    reason: str
+
+
+class LockedHold(_Entry, frozen=True):
+    """A direct requirement older than its newest release, with the reason."""
+
+    name: PackageName
+    version: Version
+    newest: Version
+    reason: str
+
+
+class Packer(_Entry, frozen=True):
+    """What packs the image: its name and version, the compressor and its level."""
+
+    name: str
+    version: str
+    compressor: Literal["zstd", "gzip"]
+    level: Annotated[int, Meta(ge=1, le=22)]
+
+
+class Lock(_Entry, frozen=True):
+    """A whole lock file.
+
+    ``recipe_digest`` is over what the lock depends on (base, python, system); ``direct`` and ``system`` are the direct
+    requirements as written, so that a stale lock can name the line that changed; ``as_of`` is the date resolved at.
+    """
+
+    schema: int
+    name: str
+    platform: Literal["linux/amd64", "linux/arm64"]
+    recipe_digest: Digest
+    proof: Literal["imported", "not run"]
+    direct: tuple[str, ...]
+    base: LockedBase
+    packer: Packer
+    system: tuple[str, ...] = ()
+    as_of: Annotated[str, Meta(pattern=r"^\d{4}-\d{2}-\d{2}$")] | None = None
+    tools: dict[str, str] = {}
+    notes: tuple[str, ...] = ()
+    debian: tuple[DebianPackage, ...] = ()
+    python: tuple[PythonPackage, ...] = ()
+    provided: tuple[LockedProvided, ...] = ()
+    moved: tuple[LockedMove, ...] = ()
+    held_back: tuple[LockedHold, ...] = ()

@@ -1,0 +1,261 @@
+"""Prove a lock by importing, and look for one that imports: a bounded search over versions and dates.
+
+Nothing here builds, imports or resolves: that is handed in, so that the search can be tried on any story.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import msgspec
+
+from envbuild.errors import NoSolutionError
+from envbuild.lock.model import Lock, LockedHold, PythonPackage
+
+MOST_CULPRITS = 4
+"""Packages that are walked back for one failed import, those nearest to the failure first."""
+SECONDS = 1800.0
+"""How long a search may take unless told otherwise."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Failure:
+    """An import that failed.
+
+    ``error`` is its traceback's last line, ``blame`` the distributions (canonical) that the traceback goes through,
+    innermost first, the imported one last.
+    """
+
+    module: str
+    error: str
+    blame: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Bounds:
+    """What a lock is looked for with: requirements such as "keras<=2.3.1", and a date over the recipe's."""
+
+    constraints: tuple[str, ...] = ()
+    as_of: str | None = None
+
+    def __str__(self) -> str:
+        """Say it for people."""
+        parts = [*self.constraints, *([f"as of {self.as_of}"] if self.as_of else [])]
+        return ", ".join(parts) or "as resolved"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Trial:
+    """One lock that was tried: with which bounds, what failed (empty: all imported), and how long it took."""
+
+    bounds: Bounds
+    failures: tuple[Failure, ...]
+    seconds: float
+    unsolvable: str | None = None
+
+    def __str__(self) -> str:
+        """Say it for people."""
+        if self.unsolvable:
+            return f"{self.bounds}: {self.unsolvable} ({self.seconds:.0f} s)"
+        failed = "; ".join(f"{one.module}: {one.error}" for one in self.failures)
+        return f"{self.bounds}: {failed or 'all imported'} ({self.seconds:.0f} s)"
+
+
+class Lab(Protocol):
+    """What can be done with locks."""
+
+    def relock(self, bounds: Bounds, old: Lock) -> Lock:
+        """Lock again with bounds, changing as little as possible.  Raises NoSolutionError."""
+        ...  # pragma: no cover
+
+    def imports(self, lock: Lock) -> tuple[Failure, ...]:
+        """Build the lock's image and import every direct dependency in it."""
+        ...  # pragma: no cover
+
+    def releases(self, package: PythonPackage) -> tuple[str, ...]:
+        """Return the versions of a package on its index."""
+        ...  # pragma: no cover
+
+
+@dataclass(slots=True)
+class Search:
+    """One search.  ``dates`` are tried, in order, where no version helps; ``seconds`` is its budget."""
+
+    lab: Lab
+    seconds: float = SECONDS
+    dates: tuple[str, ...] = ()
+    clock: Callable[[], float] = time.monotonic
+    say: Callable[[str], None] = lambda _: None
+    trials: list[Trial] = field(default_factory=list)
+    reasons: list[tuple[PythonPackage | str, Failure]] = field(default_factory=list)
+    started: float = 0.0
+
+    def run(self, lock: Lock) -> Lock:
+        """Return a lock whose direct dependencies all import, with ``proof`` set and what was held back told.
+
+        Raises NoSolutionError saying what was tried and how long it took.
+        """
+        self.started = self.clock()
+        failures = self._try(Bounds(), lock)
+        bounds = Bounds()
+        while failures:
+            found = self._mended(bounds, lock, failures)
+            if found is None:
+                raise self._given_up(failures)
+            bounds, lock, failures = found
+        for culprit, failure in self.reasons:
+            lock = explained(lock, culprit, failure)
+        return msgspec.structs.replace(lock, proof="imported")
+
+    def _mended(
+        self, bounds: Bounds, lock: Lock, failures: tuple[Failure, ...]
+    ) -> tuple[Bounds, Lock, tuple[Failure, ...]] | None:
+        """Return a lock in which the first failure is gone: by an older culprit, else by an older date."""
+        failure = failures[0]
+        for culprit in culprits(failure, lock):
+            found = self._walk_back(culprit, failure, bounds, lock)
+            if found is not None:
+                return found
+        for date in self.dates:
+            if bounds.as_of is None or date < bounds.as_of:
+                tried = replace(bounds, as_of=date)
+                made, left = self._attempt(tried, lock)
+                if made is not None and not _fails(failure, left):
+                    self.reasons.append((date, failure))
+                    return tried, made, left
+        return None
+
+    def _walk_back(
+        self, culprit: PythonPackage, failure: Failure, bounds: Bounds, lock: Lock
+    ) -> tuple[Bounds, Lock, tuple[Failure, ...]] | None:
+        """Find the newest release of a culprit that mends a failure: growing steps back, then halving the last."""
+        older = older_releases(culprit.version, self.lab.releases(culprit))
+        good: tuple[int, Bounds, Lock, tuple[Failure, ...]] | None = None
+        low = -1  # the newest index that is known to fail
+        for index in steps(len(older)):
+            tried = _bounded(bounds, f"{culprit.name}<={older[index]}")
+            made, left = self._attempt(tried, lock)
+            if made is None and self.trials[-1].unsolvable:
+                break  # older ones ask for still older neighbours
+            if made is not None and not _fails(failure, left):
+                good = (index, tried, made, left)
+                break
+            low = index
+        if good is None:
+            return None
+        while good[0] - low > 1 and self._left():
+            middle = (good[0] + low) // 2
+            tried = _bounded(bounds, f"{culprit.name}<={older[middle]}")
+            made, left = self._attempt(tried, lock)
+            if made is not None and not _fails(failure, left):
+                good = (middle, tried, made, left)
+            else:
+                low = middle
+        _, tried, made, left = good
+        self.reasons.append((culprit, failure))
+        return tried, made, left
+
+    def _attempt(self, bounds: Bounds, old: Lock) -> tuple[Lock | None, tuple[Failure, ...]]:
+        """Lock with bounds and import; no lock where there is no solution.  Raises NoSolutionError past the budget."""
+        if not self._left():
+            raise self._given_up(self.trials[0].failures)
+        before = self.clock()
+        try:
+            lock = self.lab.relock(bounds, old)
+        except NoSolutionError as error:
+            reason = next((line.lstrip("- ") for line in error.what.splitlines()[1:]), error.what)
+            self._note(Trial(bounds=bounds, failures=(), seconds=self.clock() - before, unsolvable=reason))
+            return None, ()
+        return lock, self._try(bounds, lock, before=before)
+
+    def _try(self, bounds: Bounds, lock: Lock, *, before: float | None = None) -> tuple[Failure, ...]:
+        before = self.clock() if before is None else before
+        failures = self.lab.imports(lock)
+        self._note(Trial(bounds=bounds, failures=failures, seconds=self.clock() - before))
+        return failures
+
+    def _note(self, trial: Trial) -> None:
+        self.trials.append(trial)
+        self.say(f"try {len(self.trials)}: {trial}")
+
+    def _left(self) -> bool:
+        return self.clock() - self.started < self.seconds
+
+    def _given_up(self, failures: tuple[Failure, ...]) -> NoSolutionError:
+        took = self.clock() - self.started
+        failed = "; ".join(f"{one.module}: {one.error}" for one in failures)
+        tried = "".join(f"\n- {trial}" for trial in self.trials)
+        cut = f"; the budget of {self.seconds:.0f} s is used up" if took >= self.seconds else ""
+        return NoSolutionError(
+            f"no lock was found whose dependencies import ({failed}); "
+            f"{len(self.trials)} tried in {took:.0f} s{cut}{tried}",
+            hint="bound a dependency in the recipe, take a date (as-of), give more time (--budget), or skip the "
+            "proof (--no-proof)",
+        )
+
+
+def culprits(failure: Failure, lock: Lock) -> tuple[PythonPackage, ...]:
+    """Return the packages to walk back for a failure, nearest first: only the project's, never what the base holds."""
+    own = {package.name: package for package in lock.python if package.group == "project"}
+    return tuple(own[name] for name in dict.fromkeys(failure.blame) if name in own)[:MOST_CULPRITS]
+
+
+def older_releases(version: str, releases: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the releases below a version, newest first, without pre-releases."""
+    from packaging.version import VERSION_PATTERN, Version
+
+    whole = re.compile(rf"\s*{VERSION_PATTERN}\s*", re.VERBOSE | re.IGNORECASE)
+    known = {Version(release) for release in releases if whole.fullmatch(release)}
+    return tuple(str(one) for one in sorted(known, reverse=True) if one < Version(version) and not one.is_prerelease)
+
+
+def steps(count: int) -> Iterator[int]:
+    """Yield indexes 0, 2, 6, 14 … below a count, and the last one: steps back that double."""
+    index, width = 0, 2
+    while index < count:
+        yield index
+        if index == count - 1:
+            return
+        index, width = min(index + width, count - 1), width * 2
+
+
+def explained(lock: Lock, culprit: PythonPackage | str, failure: Failure) -> Lock:
+    """Return the lock saying why a package is not the newest one, or why it is of an earlier date."""
+    if isinstance(culprit, str):
+        note = f"resolved as of {culprit}: later packages fail to import ({failure.module}: {failure.error})"
+        return msgspec.structs.replace(lock, notes=(*lock.notes, note))
+    now = next((p.version for p in lock.python if p.name == culprit.name), None)
+    framework = f" on {lock.base.framework}" if lock.base.framework else ""
+    what = f"fails to import{framework} ({failure.module}: {failure.error})"
+    if now is None:
+        note = f"{culprit.name} is left out: {culprit.version} {what}"
+        return msgspec.structs.replace(lock, notes=(*lock.notes, note))
+    note = f"{culprit.name} {now}: newer ones fail to import{framework} ({failure.module}: {failure.error})"
+    hold = LockedHold(name=culprit.name, version=now, newest=culprit.version, reason=f"{culprit.version} {what}")
+    held = (*(one for one in lock.held_back if one.name != culprit.name), hold)
+    return msgspec.structs.replace(
+        lock, notes=(*lock.notes, note), held_back=tuple(sorted(held, key=lambda one: one.name))
+    )
+
+
+def carried(old: Lock, lock: Lock) -> Lock:
+    """Return a new lock with an old one's proof, and what that held back, where both hold the same files."""
+    same = (old.python, old.debian, old.base, old.platform) == (lock.python, lock.debian, lock.base, lock.platform)
+    if not same or old.proof != "imported":
+        return lock
+    return msgspec.structs.replace(lock, proof=old.proof, held_back=old.held_back, notes=old.notes)
+
+
+def _bounded(bounds: Bounds, constraint: str) -> Bounds:
+    """Return bounds with a constraint in place of an older one on the same package."""
+    name = constraint.partition("<=")[0]
+    kept = tuple(one for one in bounds.constraints if one.partition("<=")[0] != name)
+    return replace(bounds, constraints=(*kept, constraint))
+
+
+def _fails(failure: Failure, failures: tuple[Failure, ...]) -> bool:
+    return any(one.module == failure.module for one in failures)

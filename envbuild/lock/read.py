@@ -1,0 +1,52 @@
+"""Read a lock file; what does not fit is an error, never a guess."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from envbuild.errors import IntegrityError, UsageError
+from envbuild.lock.model import SCHEMA, Lock
+from envbuild.toml import convert, parse_toml, read_toml
+
+
+def read_lock(path: Path) -> Lock:
+    """Read a lock.
+
+    Raises UsageError for a file that is not a lock of a known schema, IntegrityError for one that contradicts itself
+    (two packages of one name, one file name with two hashes).
+    """
+    data, text = read_toml(path)
+    return _convert(data, text, str(path))
+
+
+def parse_lock(text: str, where: str) -> Lock:
+    """Read a lock that is no file of its own; ``where`` names it in errors, which are those of read_lock."""
+    return _convert(parse_toml(text, where), text, where)
+
+
+def _convert(data: dict[str, Any], text: str, where: str) -> Lock:
+    schema = data.get("schema")
+    if isinstance(schema, int) and schema > SCHEMA:
+        raise UsageError(
+            f"is a lock of schema {schema}; this envbuild reads up to {SCHEMA}", where=where, hint="update envbuild"
+        )
+    lock = convert(data, Lock, text=text, where=where)
+    _check_consistent(lock, where)
+    return lock
+
+
+def _check_consistent(lock: Lock, where: str) -> None:
+    seen: dict[str, str] = {}
+    files = [(item.file, item.sha256) for item in lock.debian] + [(item.file, item.sha256) for item in lock.python]
+    for file, sha256 in files:
+        if seen.setdefault(file, sha256) != sha256:
+            raise IntegrityError(f"{file} is listed with two different hashes", where=where)
+    for group in (("framework", "project"), ("build",)):
+        names: set[str] = set()
+        for package in lock.python:
+            if package.group not in group:
+                continue
+            if package.name in names:
+                raise IntegrityError(f"{package.name} is locked twice", where=where)
+            names.add(package.name)

@@ -1,0 +1,69 @@
+"""Write a lock as TOML: one line a package, sorted, so that two locks diff well."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from envbuild.lock.model import Lock
+from envbuild.toml import quote, write_value
+
+HEADING = (
+    "# Written by envbuild lock: every file by name, size and sha256.  Where they come from is configuration.\n"
+    "# Edit the recipe, not this file.\n"
+)
+SCALARS = ("schema", "name", "platform", "recipe-digest", "proof", "as-of")
+SECTIONS = ("base", "tools", "packer")
+TABLES = ("debian", "python", "provided", "moved", "held-back")
+
+
+def write_lock(lock: Lock) -> str:
+    """Return the lock's only written form; the same lock gives the same text."""
+    data: dict[str, Any] = msgspec.to_builtins(lock)
+    # arrays are keys of the top level, so they stand before the first section
+    blocks = [
+        HEADING,
+        *(f"{key} = {write_value(data[key])}\n" for key in SCALARS if key in data),
+        _string_list("direct", lock.direct) if lock.direct else "direct = []\n",
+        _string_list("system", lock.system),
+        _string_list("notes", lock.notes),
+        *(_rows(key, data.get(key, [])) for key in TABLES),
+        *(_section(key, data.get(key, {})) for key in SECTIONS),
+    ]
+    return "".join(blocks)
+
+
+def _string_list(key: str, items: Sequence[str]) -> str:
+    body = "".join(f"  {quote(item)},\n" for item in items)
+    return f"{key} = [\n{body}]\n" if body else ""
+
+
+def _section(name: str, content: dict[str, Any]) -> str:
+    if not content:
+        return ""
+    body = "".join(f"{_key(key)} = {write_value(value)}\n" for key, value in content.items())
+    return f"\n[{name}]\n{body}"
+
+
+def _rows(key: str, rows: Iterable[dict[str, Any]]) -> str:
+    def order(row: dict[str, Any]) -> tuple[str, ...]:
+        return (
+            row.get("group", ""),
+            row["name"],
+            row.get("version", ""),
+            row.get("architecture", ""),
+            row.get("file", ""),
+        )
+
+    body = "".join(f"  {{ {_inline(row)} }},\n" for row in sorted(rows, key=order))
+    return f"\n{key} = [\n{body}]\n" if body else ""
+
+
+def _inline(row: dict[str, Any]) -> str:
+    return ", ".join(f"{_key(key)} = {write_value(value)}" for key, value in row.items())
+
+
+def _key(name: str) -> str:
+    return name if name.replace("-", "").replace("_", "").isalnum() and name.isascii() else quote(name)

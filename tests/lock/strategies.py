@@ -1,0 +1,105 @@
+"""Random locks for the laws that every lock obeys."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from hypothesis import strategies as st
+
+from envbuild.base.model import DebianPackage
+from envbuild.lock.model import (
+    Lock,
+    LockedBase,
+    LockedHold,
+    LockedMove,
+    LockedProvided,
+    Packer,
+    PythonPackage,
+)
+
+HEX = "0123456789abcdef"
+sha256 = st.text(HEX, min_size=64, max_size=64)
+digest = sha256.map("sha256:{}".format)
+name = st.from_regex(r"[a-z][a-z0-9]{0,8}(-[a-z0-9]{1,4})?", fullmatch=True)
+version = st.from_regex(r"[0-9]{1,3}(\.[0-9]{1,3}){0,3}(\+[a-z0-9]{1,4})?", fullmatch=True)
+size = st.integers(0, 2**40 - 1)
+text = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=30)
+group: st.SearchStrategy[Literal["framework", "project", "build"]] = st.sampled_from(["framework", "project", "build"])
+
+
+@st.composite
+def python_package(draw: st.DrawFn) -> PythonPackage:
+    own, number = draw(name), draw(version)
+    ending = draw(st.sampled_from(["-py3-none-any.whl", ".tar.gz"]))
+    return PythonPackage(
+        name=own,
+        version=number,
+        group=draw(group),
+        file=f"{own.replace('-', '_')}-{number}{ending}",
+        size=draw(size),
+        sha256=draw(sha256),
+        index=draw(st.none() | name),
+        via=tuple(draw(st.lists(name, max_size=2))),
+    )
+
+
+@st.composite
+def debian_package(draw: st.DrawFn) -> DebianPackage:
+    own, number = "a" + draw(name), draw(version)
+    return DebianPackage(
+        name=own,
+        version=number,
+        architecture=draw(st.sampled_from(["amd64", "all"])),
+        group=draw(st.sampled_from(["base", "system", "build"])),
+        path=f"pool/main/{own[0]}/{own}/{own}_{number}_amd64.deb",
+        size=draw(size),
+        sha256=draw(sha256),
+    )
+
+
+base = st.builds(
+    LockedBase,
+    reference=text,
+    digest=digest,
+    facts=digest,
+    python=version,
+    machine=st.sampled_from(["x86_64", "aarch64"]),
+    glibc=version,
+    created=st.dates().map(str),
+    epoch=st.integers(0, 2**33 - 1),
+    distro=text,
+    framework=st.none() | text,
+    cuda=st.none() | version,
+)
+packer = st.builds(
+    Packer, name=name, version=text, compressor=st.sampled_from(["zstd", "gzip"]), level=st.integers(1, 22)
+)
+
+
+@st.composite
+def locks(draw: st.DrawFn) -> Lock:
+    return Lock(
+        schema=1,
+        name=draw(name),
+        platform=draw(st.sampled_from(["linux/amd64", "linux/arm64"])),
+        recipe_digest=draw(digest),
+        proof=draw(st.sampled_from(["imported", "not run"])),
+        direct=tuple(draw(st.lists(text, max_size=3))),
+        base=draw(base),
+        packer=draw(packer),
+        system=tuple(draw(st.lists(name, max_size=2))),
+        as_of=draw(st.none() | st.dates().map(str)),
+        tools=draw(st.dictionaries(name, version, max_size=2)),
+        notes=tuple(draw(st.lists(text, max_size=2))),
+        debian=tuple(draw(st.lists(debian_package(), max_size=4, unique_by=lambda p: p.name))),
+        python=tuple(draw(st.lists(python_package(), max_size=5, unique_by=lambda p: p.name))),
+        provided=tuple(
+            draw(st.lists(st.builds(LockedProvided, name=name, version=version, alias_of=st.none() | name), max_size=2))
+        ),
+        moved=tuple(
+            draw(st.lists(st.builds(LockedMove, name=name, before=version, after=version, reason=text), max_size=2))
+        ),
+        held_back=tuple(
+            draw(st.lists(st.builds(LockedHold, name=name, version=version, newest=version, reason=text), max_size=2))
+        ),
+    )

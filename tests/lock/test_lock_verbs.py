@@ -1,0 +1,144 @@
+"""``why``, ``diff``, ``outdated``, ``lock --upgrade`` on the command line, with shipped locks and a made-up index."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from datetime import date
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from envbuild.base.model import BaseFacts
+from envbuild.cli import run_cli
+from envbuild.lock.compare import changes
+from envbuild.lock.decide import Tools, Wish, decide_lock
+from envbuild.lock.model import Lock
+from envbuild.progress import Silent
+from envbuild.recipe.model import Source
+from envbuild.recipe.read import read_recipe
+from envbuild.run import LocalRunner
+from envbuild.settings import load_settings
+from envbuild.store.layout import Store
+from tests.resolve.conftest import SyntheticIndex
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> SyntheticIndex:
+    return SyntheticIndex(tmp_path / "index")
+
+
+@pytest.fixture
+def run(
+    tmp_path: Path, index: SyntheticIndex, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Run:
+    """Run a verb in an empty folder where the made-up index is the only one; return code, output, errors."""
+    for name in [name for name in os.environ if name.startswith(("ENVBUILD_", "XDG_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("ENVBUILD_STORE", str(tmp_path / "store"))
+    monkeypatch.setenv("ENVBUILD_INDEX", index.url)
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "uv"))
+    (tmp_path / "project").mkdir()
+    monkeypatch.chdir(tmp_path / "project")
+
+    def verb(*arguments: str) -> tuple[int, str, str]:
+        code = run_cli(["-q", *arguments])
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return verb
+
+
+def test_why_from_the_lock_alone(run: Run) -> None:
+    code, out, _ = run("why", "Keras_BERT", "keras-bert", "--offline")
+    assert code == 0
+    assert out.splitlines()[1] == "wanted by: the recipe -> keras-bert 0.89.0"
+
+
+def test_why_of_the_framework_needs_no_index(run: Run) -> None:
+    code, out, _ = run("why", "numpy", "keras-bert")
+    assert code == 0
+    assert out.splitlines()[-1] == "would change: only with another release under [base] framework"
+
+
+def test_why_of_what_is_not_there(run: Run) -> None:
+    code, out, err = run("why", "tokenizer", "keras-bert")
+    assert (code, out) == (2, "")
+    assert '"tokenizer" is not in the lock; did you mean "tokenizers"?' in err
+
+
+def test_outdated(run: Run, index: SyntheticIndex) -> None:
+    index.wheel("transformers", "99.0")
+    index.wheel("matplotlib", "3.9.0")
+    index.wheel("tokenizers", "99.0")
+    code, out, _ = run("outdated", "keras-bert")
+    assert code == 0
+    assert [line.split() for line in out.splitlines()] == [
+        ["package", "locked", "newest", "why"],
+        ["transformers", "4.41.2", "99.0", "the", "lock", "is", "as", "of", "2024-06-06"],
+    ]
+    _, out, _ = run("outdated", "keras-bert", "--all", "--json")
+    assert [row["package"] for row in json.loads(out)] == ["tokenizers", "transformers"]
+
+
+def test_nothing_is_outdated_on_an_index_without_these_packages(run: Run) -> None:
+    assert run("outdated", "torch-mnist")[:2] == (0, "nothing is outdated\n")
+
+
+def test_diff_of_two_recipes(run: Run) -> None:
+    code, out, _ = run("diff", "keras-bert", "torch-mnist")
+    assert code == 0
+    assert "framework: tensorflow 2.15.1 -> torch 2.5.1\n" in out
+    assert "- keras-bert 0.89.0\n" in out
+    assert "+ torch 2.5.1\n" in out
+    assert run("diff", "keras-bert", "keras-bert")[1] == "no difference\n"
+    _, out, _ = run("diff", "keras-bert", "torch-mnist", "--json")
+    assert {"kind": "about", "name": "CUDA", "before": "12.2", "after": "12.4"} in json.loads(out)["changes"]
+
+
+@pytest.mark.parametrize("missing", ["absent.lock", "absent.json", "absent"])
+def test_diff_of_what_is_not_there(missing: str, run: Run) -> None:
+    code, out, err = run("diff", missing, "keras-bert")
+    assert (code, out) == (2, "")
+    assert "absent" in err
+
+
+@pytest.fixture
+def tools(tmp_path: Path, index: SyntheticIndex) -> Tools:
+    environment = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "ENVBUILD_INDEX": index.url}
+    environment |= {"ENVBUILD_STORE": str(tmp_path / "store"), "UV_CACHE_DIR": str(tmp_path / "uv")}
+    settings = load_settings(environment, tmp_path)
+    return Tools(settings=settings, runner=LocalRunner(), store=Store(settings.store), report=Silent())
+
+
+def test_upgrade_of_one_package_changes_as_little_as_possible(
+    index: SyntheticIndex, tools: Tools, tmp_path: Path
+) -> None:
+    path = tmp_path / "x.toml"
+    path.write_text('[recipe]\nname = "x"\n[base]\nimage = "example/x:1"\n[python]\ndependencies = ["rich", "click"]\n')
+    recipe, text = read_recipe(path)
+    source = Source(recipe=recipe, path=path, text=text, lock=tmp_path / "x.lock")
+    facts = BaseFacts(image="example/x:1", python="3.11.2", machine="x86_64", glibc="2.36")
+
+    def lock(wish: Wish) -> Lock:
+        return decide_lock(source, wish, tools, date(2026, 11, 21), facts=facts)
+
+    index.wheel("uv", version("uv"))
+    index.wheel("rich", "13.0", requires=("pygments>=2.0", "mdurl"))
+    for name, first, _ in RELEASES:
+        index.wheel(name, first)
+    old = lock(Wish())
+    index.wheel("rich", "14.0", requires=("pygments>=2.18", "mdurl"))
+    for name, _, second in RELEASES:
+        index.wheel(name, second)
+    assert changes(old, lock(Wish(old=old))) == ()
+    upgraded = changes(old, lock(Wish(old=old, upgrade=("rich",))))
+    assert [str(change) for change in upgraded] == ["~ pygments 2.17 -> 2.18", "~ rich 13.0 -> 14.0"]
+    assert len(changes(old, lock(Wish(old=old, upgrade_all=True)))) == 4
+
+
+RELEASES = (("pygments", "2.17", "2.18"), ("mdurl", "0.1", "0.2"), ("click", "8.0", "8.1"))
