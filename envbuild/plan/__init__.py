@@ -1,0 +1,1 @@
+"""How the image will be made, decided without touching anything: pure functions from recipe, lock and facts to text."""

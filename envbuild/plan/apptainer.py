@@ -1,0 +1,60 @@
+"""Render a Definition as an Apptainer (Singularity) definition file; knows syntax, decides nothing."""
+
+from __future__ import annotations
+
+from envbuild.errors import UsageError
+from envbuild.plan.model import Definition, Pairs
+from envbuild.plan.quoting import INDENT, STAGE, label, text_line, word
+
+
+def render(definition: Definition) -> str:
+    """Return the definition file; the same record gives the same text."""
+    blocks = ["".join(f"# {text_line(line)}".rstrip() + "\n" for line in definition.comment)]
+    blocks.append("".join(f"{key}: {_header_value(key, value)}\n" for key, value in definition.header))
+    blocks.append(_script("setup", definition.setup))
+    blocks.append(_script("post", definition.post))
+    exports = tuple(f"export {name}={word(value)}" for name, value in definition.environment)
+    blocks.append(_script("environment", exports))
+    blocks.append(_script("labels", tuple(label(key, value) for key, value in definition.labels)))
+    blocks.append(_script("test", definition.test))
+    blocks.append(_script("runscript", definition.runscript))
+    blocks.append(_script("help", tuple(text_line(line) for line in definition.help)))
+    return "\n".join(block for block in blocks if block)
+
+
+def with_header(text: str, header: Pairs) -> str:
+    """Return a rendered definition that starts from elsewhere: the same base, but a copy of it on this machine."""
+    head, blank, body = text.partition("\n\n")
+    _, end, rest = body.partition("\n\n")
+    return head + blank + "".join(f"{key}: {_header_value(key, value)}\n" for key, value in header) + end[1:] + rest
+
+
+def _header_value(key: str, value: str) -> str:
+    if any(char in value for char in "\n\r\0#\\") or "{{" in value:
+        raise UsageError(
+            f"{key}: {value!r} cannot stand in the header of a definition", hint="rename the file or folder"
+        )
+    return value
+
+
+def _script(section: str, lines: tuple[str, ...]) -> str:
+    """Indent a section's lines, except heredocs: their bodies and ends stand at the start of the line."""
+    if not lines:
+        return ""
+    out, end = [f"%{section}"], ""
+    for line in lines:
+        if end:
+            _refuse_section(section, line)
+            out.append(line)
+            end = "" if line == end else end
+            continue
+        _refuse_section(section, line)
+        out.append(f"{INDENT}{line}".rstrip())
+        if "<<'" in line:
+            end = line.split("<<'", 1)[1].split("'", 1)[0]
+    return "\n".join(out) + "\n"
+
+
+def _refuse_section(section: str, line: str) -> None:
+    if line.lstrip().startswith("%") or STAGE.match(line):
+        raise UsageError(f"%{section}: the line {line!r} would begin a section or stage of the definition")

@@ -1,0 +1,177 @@
+"""Decide what a definition says: pure, from recipe and lock alone, so that it stands alone without envbuild."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from envbuild import __version__
+from envbuild.base.imagename import parse_image_name
+from envbuild.base.reference import parse_reference
+from envbuild.lock.digest import lock_digest
+from envbuild.lock.model import Lock, LockedBase
+from envbuild.plan import shell
+from envbuild.plan.model import Definition, Pairs
+from envbuild.plan.quoting import script_line, word, words
+from envbuild.recipe.model import Recipe
+
+ROOT_TAR = "root.tar"
+CUDA_KEY = "2022-04-28"
+"""The day from which NVIDIA's package lists are signed by another key (NVIDIA/nvidia-docker#1631)."""
+QUIET = ("set -eu", "{ set +x; } 2>/dev/null", "umask 022")
+
+
+def plan_definition(recipe: Recipe, lock: Lock) -> Definition:
+    """Return the definition of a recipe's lock.
+
+    Raises UsageError for a value of the recipe that no definition can carry.
+    """
+    bootstrapped = recipe.base.bootstrap is not None
+    return Definition(
+        comment=_comment(recipe, lock),
+        header=(("Bootstrap", "scratch"),) if bootstrapped else image_header(lock),
+        setup=_setup(lock) if bootstrapped else shell.tell_network(),
+        post=_post(recipe, lock, bootstrapped=bootstrapped),
+        environment=_environment(recipe, lock),
+        labels=_labels(recipe, lock),
+        test=_test(recipe, lock),
+        runscript=_runscript(recipe),
+        help=_help(recipe, lock),
+    )
+
+
+def plan_dockerfile(recipe: Recipe, lock: Lock) -> Definition:
+    """Return the definition as a Dockerfile says it."""
+    about = [*_comment(recipe, lock)[:2]]
+    if recipe.base.bootstrap:
+        about.append(f"{ROOT_TAR} is the root of the locked Debian packages: envbuild make --mode docker makes it.")
+    how = f"    docker build --tag {recipe.name.lower()} --file Dockerfile ."
+    comment = (*about, "With any engine, on a machine that reaches its package index,", how)
+    return replace(
+        plan_definition(recipe, lock), comment=(*comment, "installs the same packages, each verified by its sha256.")
+    )
+
+
+def is_before_cuda_key(base: LockedBase) -> bool:
+    """Tell whether a base is an image with CUDA from before NVIDIA changed the key of its package lists."""
+    return parse_reference(base.reference).kind != "debian" and base.cuda is not None and base.created < CUDA_KEY
+
+
+def image_header(lock: Lock) -> Pairs:
+    """Return the header that starts from the locked image, wherever it is built."""
+    reference = parse_reference(lock.base.reference)
+    if reference.kind in ("docker", "oras"):
+        return (("Bootstrap", reference.kind), ("From", parse_image_name(reference.name).at(lock.base.digest)))
+    return (("Bootstrap", "localimage" if reference.kind == "sif" else reference.kind), ("From", reference.name))
+
+
+def _comment(recipe: Recipe, lock: Lock) -> tuple[str, ...]:
+    tools = "apptainer, mmdebstrap and apt" if recipe.base.bootstrap else "apptainer"
+    return (
+        f"{recipe.name}: {recipe.recipe.summary}".rstrip(": "),
+        f"Written by envbuild {__version__} from lock {lock_digest(lock)}.",
+        f"It stands alone: with {tools} on a machine that reaches its package index,",
+        f"    apptainer build --fakeroot {recipe.name}.sif {recipe.name}.def",
+        "installs the same packages, each verified by its sha256.",
+    )
+
+
+def _setup(lock: Lock) -> tuple[str, ...]:
+    base = tuple(p for p in lock.debian if p.group == "base")
+    others = tuple(p for p in lock.debian if p.group != "base")
+    return shell.bootstrap_root(base, others, lock.base.epoch)
+
+
+def _post(recipe: Recipe, lock: Lock, *, bootstrapped: bool) -> tuple[str, ...]:
+    packages = tuple(p for p in lock.python if p.group != "build")
+    build = tuple(p for p in lock.python if p.group == "build")
+    system = tuple(p for p in lock.debian if p.group != "base")
+    python = lock.base.python_path
+    lines = [*QUIET, *shell.supply_files(packages, build, python)]
+    lines += shell.install_debian(system)
+    if packages:
+        hashed = _minor(lock) >= (3, 7)  # the first that knows bytecode checked by hash (PEP 552)
+        forced = bootstrapped or lock.base.externally_managed
+        lines += shell.install_python(python, break_system=forced, compiles=hashed)
+        if not hashed:
+            lines += shell.compile_by_time(python, lock.base.epoch)
+    lines += shell.remove_debian(p for p in system if p.group == "build")
+    if is_before_cuda_key(lock.base):
+        lines += shell.switch_off_cuda_sources()
+    own = [script_line(line, key="[system] post") for line in recipe.system.post]
+    if own:
+        lines += ["# lines of the recipe", *shell.heredoc("$offline /bin/sh -eu", "RECIPE", own)]
+    return (*lines, *shell.clean_up())
+
+
+def _environment(recipe: Recipe, lock: Lock) -> Pairs:
+    base = {"PYTHONNOUSERSITE": "1"}
+    if lock.base.distro.split(" ")[0] in ("", "debian", "ubuntu"):
+        base["LC_ALL"] = "C.UTF-8"  # others have it only since glibc 2.35
+    return tuple(sorted({**base, **recipe.run.environment}.items()))
+
+
+def _labels(recipe: Recipe, lock: Lock) -> Pairs:
+    return (
+        ("envbuild.base", f"{lock.base.reference} {lock.base.digest}"),
+        ("envbuild.framework", lock.base.framework or "none"),
+        ("envbuild.lock", lock_digest(lock)),
+        ("envbuild.recipe", recipe.name),
+        ("envbuild.summary", recipe.recipe.summary or recipe.name),
+        ("envbuild.version", __version__),
+    )
+
+
+def _test(recipe: Recipe, lock: Lock) -> tuple[str, ...]:
+    locked = [f"{p.name} {p.version}" for p in lock.python if p.group != "build"]
+    imports = [f"import {name}" for name in recipe.check.imports]
+    python = "python3" if recipe.base.bootstrap else word(lock.base.python_path)
+    before, version_of = _version_function(lock)
+    program = [
+        *before,
+        "wrong = []",
+        'for line in """',
+        *locked,
+        '""".split("\\n")[1:-1]:',
+        "    name, version = line.split()",
+        f"    found = {version_of}(name)",
+        "    if found != version:",
+        '        wrong.append("%s is %s, the lock says %s" % (name, found, version))',
+        *imports,
+        'sys.exit("\\n".join(wrong) or 0)',
+    ]
+    return ("set -eu", *shell.heredoc(f"{python} -", "PYTHON", program))
+
+
+def _minor(lock: Lock) -> tuple[int, ...]:
+    return tuple(map(int, lock.base.python.split(".")[:2]))
+
+
+def _version_function(lock: Lock) -> tuple[tuple[str, ...], str]:
+    """Return lines that import, and the function that tells a distribution's version then."""
+    if _minor(lock) >= (3, 8):
+        return ("import importlib.metadata, sys",), "importlib.metadata.version"
+    return (
+        "import pkg_resources, sys",
+        "version = lambda name: pkg_resources.get_distribution(name).version",
+    ), "version"
+
+
+def _runscript(recipe: Recipe) -> tuple[str, ...]:
+    if recipe.base.image is not None and not recipe.run.command:
+        return ()  # the image's own entry point stays
+    default = words(recipe.run.command) if recipe.run.command else "python3"
+    return ('if [ "$#" -gt 0 ]; then', '    exec "$@"', "fi", f"exec {default}")
+
+
+def _help(recipe: Recipe, lock: Lock) -> tuple[str, ...]:
+    direct = ", ".join(lock.direct)
+    return (
+        recipe.recipe.summary or recipe.name,
+        "",
+        f"Base: {lock.base.reference}, Python {lock.base.python}, {lock.base.framework or 'no framework'}.",
+        f"Direct requirements: {direct or 'none'}.",
+        "",
+        f"    apptainer exec --nv {recipe.name}.sif python train.py",
+        f"    envbuild check {recipe.name}.sif --require-gpu",
+        f"    envbuild exec {recipe.name} -- python train.py",
+    )

@@ -1,0 +1,75 @@
+"""Render a Definition as a Dockerfile; knows syntax, decides nothing.
+
+Scripts are written to a file word by word (``printf … >script; sh script``): here-documents of a Dockerfile are younger
+than many engines, and in this form every engine runs the same lines.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+
+from envbuild.errors import UsageError
+from envbuild.plan.model import Definition, Pairs
+from envbuild.plan.quoting import text_line
+from envbuild.plan.shell import BUILD, SUPPLIED
+
+LONGEST = 120_000
+"""Bytes of one RUN: Linux takes 131072 in one argument (MAX_ARG_STRLEN), and a shell gets it as one."""
+FROM = ("docker", "docker-daemon")
+
+
+def render(definition: Definition, *, root: str | None = None, files: str | None = None) -> str:
+    """Return the Dockerfile; the same arguments give the same text.
+
+    ``root`` is the tar of a bootstrapped root in the build's context, ``files`` the folder with the verified packages
+    there (None: the build downloads them).  Raises UsageError for a base that no engine can start from.
+    """
+    blocks = ["".join(f"# {text_line(line)}".rstrip() + "\n" for line in definition.comment)]
+    blocks.append(_base(definition.header, root))
+    blocks.append("".join(f"ENV {name}={_value(value)}\n" for name, value in definition.environment))
+    blocks.append("".join(f"LABEL {name}={_value(value)}\n" for name, value in definition.labels))
+    blocks.append(_run(definition.post, files))
+    if definition.runscript:
+        words = ["/bin/sh", "-c", "\n".join(definition.runscript), "sh"]
+        blocks.append(f"ENTRYPOINT {json.dumps(words)}\n")
+    return "\n".join(block for block in blocks if block)
+
+
+def _base(header: Pairs, root: str | None) -> str:
+    told = dict(header)
+    kind = told["Bootstrap"]
+    if kind == "scratch":
+        return f"FROM scratch\nADD {root or 'root.tar'} /\n"
+    if kind not in FROM:
+        raise UsageError(
+            f"a Dockerfile cannot start from {kind}: {told['From']}",
+            hint="take a base from a registry (docker://…), or build with --mode fakeroot",
+        )
+    if not re.fullmatch(r"[A-Za-z0-9._:/@\[\]-]+", told["From"]):
+        raise UsageError(f"{told['From']!r} cannot stand in a Dockerfile")
+    return f"FROM {told['From']}\nUSER root\n"
+
+
+def _value(value: str) -> str:
+    """Quote a value so that the engine neither expands nor splits it."""
+    if any(char in value for char in "\n\r\0"):
+        raise UsageError(f"{value!r} has a line break, which a Dockerfile cannot carry in a value")
+    return '"' + re.sub(r'([\\"$])', r"\\\1", value) + '"'
+
+
+def _run(lines: tuple[str, ...], files: str | None) -> str:
+    if not lines:
+        return ""
+    mount = f"--mount=type=bind,source={files},target={SUPPLIED} " if files else ""
+    # a shell's printf takes every line as one word, and sh reads them as they were
+    words = " \\\n".join(f"    {shlex.quote(line)}" for line in lines)
+    script = f"{BUILD}/script"
+    text = f"RUN {mount}mkdir -p {BUILD} && printf '%s\\n' \\\n{words} \\\n    >{script} && /bin/sh {script}\n"
+    if len(text.encode()) > LONGEST:
+        raise UsageError(
+            f"the build's script is {len(text.encode())} bytes long, a Dockerfile carries {LONGEST}",
+            hint="build with --mode fakeroot",
+        )
+    return text

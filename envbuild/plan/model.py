@@ -1,0 +1,27 @@
+"""The definition record: what an image is made of, before it becomes text in one syntax or another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+Pairs = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Definition:
+    """A container definition.
+
+    ``header`` are the bootstrap lines; ``setup``, ``post``, ``test`` and ``runscript`` are shell scripts, line by line
+    (setup on the host, the others inside); ``environment`` and ``labels`` are plain values, quoted by the renderer;
+    ``comment`` and ``help`` are text.
+    """
+
+    comment: tuple[str, ...]
+    header: Pairs
+    setup: tuple[str, ...] = ()
+    post: tuple[str, ...] = ()
+    environment: Pairs = ()
+    labels: Pairs = ()
+    test: tuple[str, ...] = ()
+    runscript: tuple[str, ...] = ()
+    help: tuple[str, ...] = ()

@@ -1,0 +1,280 @@
+"""The shell texts of a definition: bootstrap a root, install what is locked, clean up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from envbuild.base.bootstrap import mmdebstrap_arguments
+from envbuild.base.model import DebianPackage
+from envbuild.errors import UsageError
+from envbuild.lock.model import PythonPackage
+from envbuild.plan.quoting import word, words
+
+BUILD = "/.envbuild"
+"""Folder inside the root that holds what only the build needs; removed at its end."""
+SUPPLIED = "/mnt/envbuild"
+"""Where envbuild binds the verified files in; a build without envbuild has no such folder and downloads."""
+
+FETCH = r'''
+"""Download every file of the given lists from the package index and verify its sha256."""
+import concurrent.futures, hashlib, html, os, re, subprocess, sys, urllib.parse, urllib.request
+
+target, lists = sys.argv[1], sys.argv[2:]
+
+
+def default_index():
+    ask = [sys.executable, "-m", "pip", "config", "get", "global.index-url"]
+    asked = subprocess.run(ask, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, universal_newlines=True)
+    if asked.returncode == 0 and asked.stdout.strip():
+        return asked.stdout.strip()
+    from pip._internal.models.index import PyPI
+    return PyPI.simple_url
+
+
+index = (os.environ.get("PIP_INDEX_URL") or default_index()).rstrip("/")
+
+
+def fetch(wanted):
+    project, sha256, file = wanted
+    page_url = "%s/%s/" % (index, re.sub("[-_.]+", "-", project).lower())
+    request = urllib.request.Request(page_url, headers={"Accept": "text/html"})
+    page = urllib.request.urlopen(request, timeout=60).read().decode()
+    for link in re.findall(r"""href\s*=\s*["']([^"']+)["']""", page):
+        url = urllib.parse.urljoin(page_url, html.unescape(link)).split("#")[0]
+        if urllib.parse.unquote(url.rsplit("/", 1)[1].split("?")[0]) == file:
+            break
+    else:
+        raise SystemExit("%s is not on the package index any more" % file)
+    digest = hashlib.sha256()
+    with urllib.request.urlopen(url, timeout=60) as source, open(os.path.join(target, file), "wb") as out:
+        for block in iter(lambda: source.read(1 << 20), b""):
+            digest.update(block)
+            out.write(block)
+    if digest.hexdigest() != sha256:
+        raise SystemExit("%s: sha256 is %s, the lock says %s" % (file, digest.hexdigest(), sha256))
+
+
+found = []
+for name in lists:
+    for line in open(name):
+        found += re.findall(r"^(\S+)==\S+ --hash=sha256:(\w+)  # (\S+)$", line)
+with concurrent.futures.ThreadPoolExecutor(6) as pool:
+    list(pool.map(fetch, found))
+'''.strip().splitlines()
+
+
+def heredoc(command: str, end: str, lines: Iterable[str]) -> tuple[str, ...]:
+    """Return a command with its literal input; raises UsageError for a line that would end it early."""
+    body = tuple(lines)
+    if end in body:
+        raise UsageError(f"a line cannot be the single word {end}: it ends the script's input in the definition")
+    return (f"{command} <<'{end}'", *body, end)
+
+
+def bootstrap_root(base: tuple[DebianPackage, ...], others: tuple[DebianPackage, ...], epoch: int) -> tuple[str, ...]:
+    """Return %setup lines that fill the root with the locked Debian packages and lay the others ready for %post.
+
+    ``epoch`` is in seconds.  With ENVBUILD_ROOT (a tar that envbuild made from the same packages) nothing is
+    downloaded; else the files come from this machine's own Debian mirror, or from DEBIAN_MIRROR, and are verified.
+    """
+    return (
+        "set -eu",
+        "{ set +x; } 2>/dev/null",
+        "umask 022",
+        "root=${APPTAINER_ROOTFS:-$SINGULARITY_ROOTFS}",
+        f"export SOURCE_DATE_EPOCH={epoch}",
+        'if [ -n "${ENVBUILD_ROOT:-}" ]; then',
+        "    # made before by envbuild from the same packages",
+        """    tar -C "$root" --exclude='./dev/*' --numeric-owner -xf "$ENVBUILD_ROOT\"""",
+        "else",
+        *_download_debian(base, others),
+        "    # a flat repository of exactly the locked files",
+        '    for file in "$work"/base/*.deb; do',
+        '        dpkg-deb --field "$file"',
+        """        sum=$(sha256sum <"$file" | cut -d' ' -f1)""",
+        '        printf "Filename: ./%s\\nSize: %s\\nSHA256: %s\\n\\n" \\',
+        """            "${file##*/}" "$(stat -c %s "$file")" "$sum\"""",
+        '    done >"$work/base/Packages"',
+        f'    {_mmdebstrap(base)} >"$work/log" 2>&1 ||',
+        '        { cat "$work/log" >&2; exit 1; }',
+        """    tar -C "$root" --exclude='./dev/*' --numeric-owner -xf "$work/root.tar\"""",
+        f'    mkdir -p "$root{BUILD}/files"',
+        f'    mv "$work/others" "$root{BUILD}/files/debian"',
+        *_network_for_post(),
+        "fi",
+    )
+
+
+def _mmdebstrap(base: tuple[DebianPackage, ...]) -> str:
+    """Return the call that envbuild's own bootstrap makes, with the folder $work of the script."""
+    arguments = mmdebstrap_arguments(base, repository="$work/base", target="$work/root.tar", mode="root")
+    # none of the arguments that name $work holds anything but plain letters beside it
+    return " ".join(f'"{argument}"' if "$work" in argument else word(argument) for argument in arguments)
+
+
+def _download_debian(base: tuple[DebianPackage, ...], others: tuple[DebianPackage, ...]) -> tuple[str, ...]:
+    listing = [f"base {p.sha256} {p.path}" for p in base] + [f"others {p.sha256} {p.path}" for p in others]
+    return (
+        '    work=$(mktemp -d "${TMPDIR:-/tmp}/envbuild-XXXXXX")',
+        """    trap 'rm -rf "$work"' EXIT""",
+        '    mkdir "$work/base" "$work/others"',
+        "    # this machine's own mirror: its first apt source that ends in /debian; DEBIAN_MIRROR names another",
+        """    sources=$(apt-get update --print-uris | sed -n "s,^'\\([^' ]*\\)/dists/.*,\\1,p")""",
+        """    mirror=${DEBIAN_MIRROR:-$(printf '%s\\n' "$sources" | grep -m1 '/debian/*$')}""",
+        *heredoc('    cat >"$work/packages"', "PACKAGES", listing),
+        "    while read -r folder sum path; do",
+        """        printf '%s\\n' "${mirror%/}/$path" "$work/$folder/${path##*/}" "SHA256:$sum\"""",
+        """    done <"$work/packages" | xargs -n 300 /usr/lib/apt/apt-helper download-file >"$work/log" 2>&1 ||""",
+        '        { cat "$work/log" >&2; exit 1; }',
+        "    while read -r folder sum path; do",
+        """        printf '%s  %s\\n' "$sum" "$work/$folder/${path##*/}\"""",
+        """    done <"$work/packages" | sha256sum --check --quiet""",
+    )
+
+
+def tell_network() -> tuple[str, ...]:
+    """Return the %setup lines of an image as base: only what a build without envbuild needs to download."""
+    return (
+        "set -eu",
+        "{ set +x; } 2>/dev/null",
+        "root=${APPTAINER_ROOTFS:-$SINGULARITY_ROOTFS}",
+        'if [ -z "${ENVBUILD_FILES:-}" ]; then',
+        f'    mkdir -p "$root{BUILD}"',
+        *_network_for_post(),
+        "fi",
+    )
+
+
+def _network_for_post() -> tuple[str, ...]:
+    """Return %setup lines that tell %post how this machine reaches its package index, when envbuild is not there."""
+    wanted = "^(PIP_INDEX_URL|https?_proxy|HTTPS?_PROXY|no_proxy|NO_PROXY)="
+    return (
+        "    # certificates, proxies and index of this machine: only for the build, removed at its end",
+        "    certificates=${PIP_CERT:-${SSL_CERT_FILE:-/etc/ssl/certs/ca-certificates.crt}}",
+        f'    if [ -r "$certificates" ]; then cp "$certificates" "$root{BUILD}/certificates.crt"; fi',
+        f"""    env | grep -E '{wanted}' | sed "s/'/'\\\\''/g; s/=/='/; s/$/'/" >"$root{BUILD}/network" || true""",
+    )
+
+
+def requirement_lines(packages: Iterable[PythonPackage]) -> tuple[str, ...]:
+    """Return a requirements file with hashes; the file name follows as a comment."""
+    return tuple(f"{p.name}=={p.version} --hash=sha256:{p.sha256}  # {p.file}" for p in packages)
+
+
+def supply_files(packages: tuple[PythonPackage, ...], build: tuple[PythonPackage, ...], python: str) -> tuple[str, ...]:
+    """Return %post lines that set ``files`` (a folder of every locked file) and ``offline`` (a prefix of commands)."""
+    return (
+        f"mkdir -p {BUILD}",
+        "# locked packages, and what building the source packages among them needs",
+        *heredoc(f"cat >{BUILD}/packages.txt", "LOCKED", requirement_lines(packages)),
+        *heredoc(f"cat >{BUILD}/build.txt", "LOCKED", requirement_lines(build)),
+        f"if [ -d {SUPPLIED} ]; then",
+        "    # built by envbuild: every file was downloaded and verified before; nothing below has a network",
+        f"    files={SUPPLIED}",
+        "    offline=",
+        "    if unshare --net true 2>/dev/null; then offline='unshare --net'; fi",
+        "else",
+        f"    files={BUILD}/files",
+        "    offline=",
+        f"    mkdir -p {BUILD}/files/python",
+        f"    if [ -s {BUILD}/network ]; then set -a; . {BUILD}/network; set +a; fi",
+        f"    if [ -s {BUILD}/certificates.crt ]; then export SSL_CERT_FILE={BUILD}/certificates.crt; fi",
+        *heredoc(f"    cat >{BUILD}/fetch.py", "PYTHON", FETCH),
+        f"    {word(python)} {BUILD}/fetch.py {BUILD}/files/python {BUILD}/packages.txt {BUILD}/build.txt",
+        "fi",
+    )
+
+
+def install_debian(packages: tuple[DebianPackage, ...]) -> tuple[str, ...]:
+    """Return %post lines that install locked Debian packages from files."""
+    if not packages:
+        return ()
+    sums = [f"{package.sha256}  {package.file}" for package in packages]
+    return (
+        "# locked Debian packages",
+        *heredoc('(cd "$files/debian" && sha256sum --check --quiet)', "DEBIAN", sums),
+        "export DEBIAN_FRONTEND=noninteractive",
+        "apt-get -qq -o Dir::Etc::SourceList=/dev/null -o Dir::Etc::SourceParts=/dev/null \\",
+        "    -o APT::Sandbox::User=root -o Dpkg::Use-Pty=0 --no-install-recommends \\",
+        '    install "$files"/debian/*.deb >/dev/null',
+    )
+
+
+def install_python(python: str, *, break_system: bool, compiles: bool = True) -> tuple[str, ...]:
+    """Return %post lines that install the locked packages: exact files, hashes required, no resolving, bytecode made.
+
+    The installer is uv, itself one of the locked files; its bytecode is of the unchecked-hash kind (PEP 552), so that
+    no later change of file times makes Python compile again.  Pythons of before 3.7 do not know that kind: without
+    ``compiles`` there is none, and compile_by_time is to follow.
+    """
+    forced = " --break-system-packages" if break_system else ""
+    bytecode = " --compile-bytecode" if compiles else ""
+    return (
+        "# the installer is one of the locked files",
+        f"installer=$(sed -n 's/^uv==.*  # //p' {BUILD}/build.txt)",
+        f"""(cd "$files/python" && sed -n 's/^uv==.*sha256:\\([0-9a-f]*\\)  # /\\1  /p' {BUILD}/build.txt |""",
+        "    sha256sum --check --quiet)",
+        f'{word(python)} -m zipfile -e "$files/python/$installer" {BUILD}/installer',
+        f"chmod 755 {BUILD}/installer/uv-*.data/scripts/uv",
+        f"export UV_CACHE_DIR={BUILD}/cache UV_LINK_MODE=hardlink UV_NO_CONFIG=1 UV_OFFLINE=1 LC_ALL=C.UTF-8",
+        *(("export PYC_INVALIDATION_MODE=UNCHECKED_HASH",) if compiles else ()),
+        f"$offline {BUILD}/installer/uv-*.data/scripts/uv pip install --quiet --python {word(python)}{forced} \\",
+        f"    --no-deps --require-hashes --no-index{bytecode} \\",
+        f'    --find-links "$files/python" --build-constraints {BUILD}/build.txt --requirement {BUILD}/packages.txt',
+    )
+
+
+def compile_by_time(python: str, epoch: int) -> tuple[str, ...]:
+    """Return %post lines that make bytecode with a Python of before 3.7, which knows no hash-checked one.
+
+    Such bytecode counts as long as its source keeps its time, so times that packing would clamp to ``epoch`` (seconds)
+    are set before.
+    """
+    program = (
+        "import compileall, os, sys",
+        f"epoch = {epoch}",
+        'folders = [p for p in sys.path if os.path.basename(p) in ("site-packages", "dist-packages")]',
+        "for folder in folders:",
+        "    for top, _, names in os.walk(folder):",
+        '        for path in (os.path.join(top, name) for name in names if name.endswith(".py")):',
+        "            if os.stat(path).st_mtime > epoch:",
+        "                os.utime(path, (epoch, epoch))",
+        "    compileall.compile_dir(folder, quiet=2, workers=0)",
+    )
+    return heredoc(f"{word(python)} -s -", "PYTHON", program)
+
+
+def remove_debian(packages: Iterable[DebianPackage]) -> tuple[str, ...]:
+    """Return %post lines that remove the packages that only the build needed."""
+    names = [package.name for package in packages]
+    if not names:
+        return ()
+    return ("# needed for building only", f"dpkg --purge {words(names)} >/dev/null")
+
+
+def switch_off_cuda_sources() -> tuple[str, ...]:
+    """Return %post lines that let apt update its lists in images of before NVIDIA's new key.
+
+    Since 2022-04-28 the lists are signed by a key that those images do not have (NVIDIA/nvidia-docker#1631).
+    """
+    return (
+        "# NVIDIA signs its package lists by another key since 2022-04-28 (NO_PUBKEY A4B469963BF863CC): without them",
+        "# apt-get update works again",
+        "for list in $(grep -lsE 'nvidia[.]com/compute/(cuda|machine-learning)/' /etc/apt/sources.list.d/*.list); do",
+        '    echo "$list is switched off: the image is older than the key that signs it" >&2',
+        '    mv "$list" "$list.off"',
+        "done",
+    )
+
+
+def clean_up() -> tuple[str, ...]:
+    """Return %post lines that leave no cache, log or trace of the build.
+
+    /tmp and /var/tmp are never touched: Apptainer mounts the host's own there while %post runs.
+    """
+    return (
+        "# nothing of the build stays: caches, logs, how this machine reached its index",
+        f"rm -rf {BUILD} /var/lib/apt/lists/* /var/cache/apt/*.bin /var/cache/apt/archives/*.deb \\",
+        "    /var/cache/ldconfig/aux-cache /var/log/apt /var/log/dpkg.log /var/log/alternatives.log \\",
+        "    /var/log/bootstrap.log",
+    )
