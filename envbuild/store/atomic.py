@@ -1,0 +1,107 @@
+"""Write files so that nothing half-made ever carries a final name: write beside, sync, rename."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from envbuild.errors import HostError, SpaceError
+
+FICLONE = 0x40049409
+"""ioctl that shares a file's blocks copy-on-write (linux/fs.h, ioctl_ficlone(2))."""
+
+
+@contextlib.contextmanager
+def telling(path: Path) -> Iterator[None]:
+    """Turn the operating system's errors about a path into ours: full disk, quota, permission, read-only."""
+    try:
+        yield
+    except OSError as error:
+        raise os_error(error, path) from error
+
+
+def os_error(error: OSError, path: Path) -> HostError | SpaceError:
+    """Return the error to raise for an OSError met while writing to a path."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        full = "the file system is full" if error.errno == errno.ENOSPC else "the disk quota is used up"
+        hint = "free space there, or point TMPDIR or ENVBUILD_STORE to a larger file system"
+        return SpaceError(full, where=str(path), hint=hint)
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return HostError(
+            f"cannot be written: {error.strerror}", where=str(path), hint="choose a folder that you may write to"
+        )
+    return HostError(f"cannot be used: {error.strerror}", where=str(path))
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a rename in a folder durable; file systems that cannot are left alone."""
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def write_text(path: Path, text: str, *, mode: int = 0o644) -> None:
+    """Write a text file whole or not at all.  Raises SpaceError or HostError."""
+    write_bytes(path, text.encode(), mode=mode)
+
+
+def write_bytes(path: Path, data: bytes, *, mode: int = 0o644) -> None:
+    """Write a file whole or not at all.  Raises SpaceError or HostError."""
+    with telling(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name[:64]}.", suffix=".partial", dir=path.parent)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            Path(name).chmod(mode)
+            Path(name).replace(path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+        sync_folder(path.parent)
+
+
+def commit(temporary: Path, final: Path, *, mode: int = 0o444) -> None:
+    """Give a finished file on the same file system its final name, durably."""
+    with telling(final):
+        final.parent.mkdir(parents=True, exist_ok=True)
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        temporary.chmod(mode)
+        temporary.replace(final)
+        sync_folder(final.parent)
+
+
+def place(source: Path, target: Path, *, mode: int = 0o644) -> None:
+    """Copy a store file to where the user wants it: a reflink where the file system can, else a copy.
+
+    Never a hard link: signing an image in place would change the store's file.
+    """
+    with telling(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{target.name[:64]}.", suffix=".partial", dir=target.parent)
+        try:
+            with os.fdopen(handle, "wb") as out, source.open("rb") as file:
+                try:
+                    fcntl.ioctl(out.fileno(), FICLONE, file.fileno())
+                except OSError:
+                    shutil.copyfileobj(file, out, 4 * 1024 * 1024)
+                out.flush()
+                os.fsync(out.fileno())
+            Path(name).chmod(mode)
+            Path(name).replace(target)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+        sync_folder(target.parent)

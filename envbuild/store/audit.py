@@ -1,0 +1,44 @@
+"""Hash the store again: files that are not what their name says are found before somebody builds from them."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from envbuild.store.layout import LAYOUT, Store
+
+CHUNK = 1 << 22
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Item:
+    """One file to hash: ``sha256`` is what it must give, ``parts`` what goes with it when it is damaged."""
+
+    path: Path
+    size: int
+    sha256: str
+    parts: tuple[Path, ...]
+
+
+def artifacts(store: Store) -> Iterator[Item]:
+    """Yield every artifact: its name is its hash."""
+    for path in sorted((store.root / LAYOUT / "artifacts").glob("*/*")):
+        if re.fullmatch(r"[0-9a-f]{64}", path.name):
+            yield Item(path=path, size=path.stat().st_size, sha256=path.name, parts=(path,))
+
+
+def is_sound(item: Item, advance: Callable[[int], None]) -> bool:
+    """Tell whether a file has the size and hash that it must have; ``advance`` is told the bytes read."""
+    digest, size = hashlib.sha256(), 0
+    try:
+        with item.path.open("rb") as file:
+            while chunk := file.read(CHUNK):
+                digest.update(chunk)
+                size += len(chunk)
+                advance(len(chunk))
+    except OSError:
+        return False
+    return size == item.size and digest.hexdigest() == item.sha256

@@ -1,0 +1,177 @@
+"""Clear the store: what killed processes left, and what nobody has used for long."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import stat
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from envbuild.store.layout import HELD, LAYOUT, LEFT, Store, remove_tree
+
+DAY = 86400.0
+PARTIAL_DAYS = 7.0
+"""How long an interrupted download waits to be continued."""
+AGEING = ("artifacts", "bases", "built", "delivered", "images", "layers")
+"""Folders whose files can be made or downloaded again."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Removal:
+    """One thing to remove and why; ``size`` is in bytes."""
+
+    path: Path
+    size: int
+    reason: str
+
+
+def collect(store: Store, *, keep_days: float | None = None, now: float | None = None) -> Iterator[Removal]:
+    """Yield what can go; nothing is removed here.
+
+    Without ``keep_days`` only leftovers; with it also every file that was neither made nor used for so many days.
+    """
+    moment = time.time() if now is None else now
+    yield from leftovers(store)
+    yield from _partials(store, moment)
+    yield from _orphans(store, moment)
+    if keep_days is not None:
+        yield from _unused(store, moment - keep_days * DAY, keep_days)
+
+
+def leftovers(store: Store) -> Iterator[Removal]:
+    """Yield working folders, notes and half-written images of processes that ended without clearing them."""
+    folder = store.root / LAYOUT / "tmp"
+    names = {path.name for path in _children(folder)}
+    for name in sorted(names):
+        path = folder / name
+        if name.endswith(HELD):
+            if _is_dead(path):
+                yield from _remembered(path)
+                yield Removal(path=path, size=0, reason="its process has ended")
+        elif f"{name}{HELD}" not in names or _is_dead(folder / f"{name}{HELD}"):
+            yield Removal(path=path, size=tree_size(path), reason="its process has ended")
+
+
+def _remembered(note: Path) -> Iterator[Removal]:
+    with contextlib.suppress(OSError, ValueError):
+        path = Path(os.fsdecode(note.read_bytes()))
+        # a note is only believed where it names what we would have written
+        if path.name.startswith(".") and path.name.endswith(LEFT) and stat.S_ISREG(path.lstat().st_mode):
+            yield Removal(path=path, size=path.lstat().st_size, reason="its process has ended")
+
+
+def _is_dead(note: Path) -> bool:
+    """Tell whether nobody holds the lock of a note; a note that cannot be read counts as held."""
+    try:
+        handle = os.open(note, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
+    return True
+
+
+def _partials(store: Store, now: float) -> Iterator[Removal]:
+    for path in _files(store.root / LAYOUT):
+        if path.name.endswith(".partial") and _age(path, now) > PARTIAL_DAYS * DAY:
+            yield Removal(path=path, size=_size(path), reason="a download or write that nobody continued")
+
+
+def _orphans(store: Store, now: float) -> Iterator[Removal]:
+    for path in _children(store.root / LAYOUT / "layers"):
+        if path.suffix == ".blob" and not path.with_suffix(".index").exists() and _age(path, now) > DAY:
+            yield Removal(path=path, size=_size(path), reason="a layer without its index")
+
+
+def _unused(store: Store, before: float, days: float) -> Iterator[Removal]:
+    for name in AGEING:
+        for path in _files(store.root / LAYOUT / name):
+            index = path.with_suffix(".index") if path.suffix == ".blob" else path
+            if not path.name.endswith(".partial") and max(_used(index), _used(path)) < before:
+                yield Removal(path=path, size=_size(path), reason=f"not used for {days:g} days")
+
+
+def remove(removal: Removal) -> bool:
+    """Remove one thing; return whether it is gone.
+
+    A folder with something mounted in it stays: a child that outlived its killed parent may still have this machine's
+    /proc, /sys or /dev in there, and removing would go on inside of them.
+    """
+    if mounted_below(removal.path):
+        return False
+    if removal.path.is_dir() and not removal.path.is_symlink():
+        remove_tree(removal.path)
+    else:
+        with contextlib.suppress(OSError):
+            removal.path.unlink(missing_ok=True)
+    return not removal.path.exists()
+
+
+def mounted_below(path: Path, table: Path = Path("/proc/self/mountinfo")) -> bool:
+    """Tell whether something is mounted at a path or below it; bind mounts of the same file system count too."""
+    try:
+        lines = table.read_text("utf-8", "surrogateescape").splitlines()
+    except OSError:
+        return False
+    top = path.resolve()
+    # proc_pid_mountinfo(5): the fifth field, with blanks, tabs, newlines and backslashes as octal escapes
+    points = (re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), line.split(" ")[4]) for line in lines)
+    return any(Path(point).is_relative_to(top) for point in points)
+
+
+def mark_used(path: Path) -> None:
+    """Note that a stored file was used today; of no consequence where it cannot be written."""
+    with contextlib.suppress(OSError):
+        if time.time() - path.stat().st_mtime > DAY:
+            os.utime(path)
+
+
+def tree_size(path: Path) -> int:
+    """Return the bytes of all files below a folder, or of one file; what vanishes meanwhile does not count."""
+    if not path.is_dir() or path.is_symlink():
+        return _size(path)
+    return sum(_size(file) for file in _files(path))
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for top, _, names in os.walk(folder):
+        for name in sorted(names):
+            yield Path(top) / name
+
+
+def _children(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.lstat().st_size
+    except OSError:
+        return 0
+
+
+def _used(path: Path) -> float:
+    try:
+        found = path.lstat()
+    except OSError:
+        return 0.0
+    return max(found.st_mtime, found.st_atime)
+
+
+def _age(path: Path, now: float) -> float:
+    try:
+        return now - path.lstat().st_mtime
+    except OSError:
+        return 0.0

@@ -1,0 +1,190 @@
+"""Download one file: continue what is there, check size and hash, and only then give it its name."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import stat
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from envbuild.errors import IntegrityError, NetworkError
+from envbuild.progress import Reporter, Transfer
+from envbuild.store.partial import CHUNK, Partial, held
+from envbuild.store.units import human_bytes
+from envbuild.store.web import GoneError, PassingError, StoppedError, local_path, opened, patiently, redact
+
+if TYPE_CHECKING:
+    import httpx
+
+STALL_SECONDS = 60.0
+STALL_BYTES = 64 * 1024
+"""A connection that brings less than this in STALL_SECONDS is given up and opened again."""
+PROGRESS = 1024 * 1024
+"""Bytes that a broken connection must have brought for patience to start anew."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Job:
+    """One file to bring: its address, its name for messages, what it must be, and where it goes."""
+
+    url: str
+    name: str
+    size: int
+    sha256: str
+    final: Path
+
+
+def download(job: Job, *, client: httpx.Client, transfer: Transfer, report: Reporter, stop: threading.Event) -> None:
+    """Bring one file to its final place, continuing what an earlier run left.
+
+    Raises IntegrityError, whose partial file is removed; GoneError, NetworkError, SpaceError, HostError, StoppedError,
+    after which what has arrived stays.
+    """
+
+    def waiting() -> None:
+        report.detail(f"waiting for another process that downloads {job.name}")
+
+    with held(job.final, job.size, stop=stop, waiting=waiting) as partial:
+        if partial is None:
+            transfer.advance(job.size)
+            return
+        partial.adopt(job.size)
+        transfer.advance(partial.have)
+        try:
+            _complete(job, partial, client, transfer, stop)
+        except BaseException as error:
+            if isinstance(error, IntegrityError) or not partial.have:
+                partial.remove()
+            raise
+        partial.finish(job.final)
+
+
+def _complete(job: Job, partial: Partial, client: httpx.Client, transfer: Transfer, stop: threading.Event) -> None:
+    """Receive what is missing and check the hash of the whole."""
+    _fill(job, partial, client, transfer, stop)
+    if partial.sha256() != job.sha256 and partial.continued:
+        # what lay there may be another's, or holes after a power cut: only a fresh copy accuses the server
+        _restart(partial, transfer)
+        _fill(job, partial, client, transfer, stop)
+    if partial.sha256() != job.sha256:
+        raise _wrong(job, f"expected sha256 {job.sha256}, got {partial.sha256()}")
+
+
+def _fill(job: Job, partial: Partial, client: httpx.Client, transfer: Transfer, stop: threading.Event) -> None:
+    """Receive until all bytes are there, over as many connections as it takes."""
+    if partial.have < job.size:
+        patiently(lambda: _receive(job, partial, client, transfer, stop), url=job.url, stop=stop)
+
+
+def _receive(job: Job, partial: Partial, client: httpx.Client, transfer: Transfer, stop: threading.Event) -> None:
+    """Receive what one connection brings; raises PassingError unless it brings everything that was missing."""
+    begun = partial.have
+    try:
+        _append_all(job, partial, client, transfer, stop)
+    except _CannotContinue as error:
+        _restart(partial, transfer)
+        raise PassingError(str(error)) from error
+    except PassingError as error:
+        partial.continued = partial.have > 0
+        progressed = partial.have - begun >= PROGRESS
+        raise PassingError(error.reason, wait=error.wait, progressed=progressed) from error
+
+
+def _append_all(job: Job, partial: Partial, client: httpx.Client, transfer: Transfer, stop: threading.Event) -> None:
+    with _chunks(job, partial.have, client) as (start, chunks):
+        if start != partial.have:
+            _restart(partial, transfer)
+        for chunk in _watched(chunks, stop):
+            if partial.have + len(chunk) > job.size:
+                raise _wrong(job, f"expected {job.size} bytes, the server sends more")
+            partial.append(chunk)
+            transfer.advance(len(chunk))
+    if partial.have < job.size:
+        raise PassingError(f"ended after {partial.have} of {job.size} bytes")
+
+
+class _CannotContinue(Exception):  # noqa: N818  (no failure: the download starts again)
+    """The server does not continue where we stopped."""
+
+
+@contextlib.contextmanager
+def _chunks(job: Job, have: int, client: httpx.Client) -> Iterator[tuple[int, Iterator[bytes]]]:
+    """Lend (offset, bytes from there on); the offset is ``have``, or 0 where the server ignores ranges."""
+    path = local_path(job.url)
+    if path is not None:
+        with _local(path, job, have) as chunks:
+            yield have, chunks
+        return
+    headers = {"Accept-Encoding": "identity"}
+    if have:
+        headers["Range"] = f"bytes={have}-"
+    with opened(client, job.url, headers=headers, accept=(200, 206, 416) if have else (200,)) as response:
+        start = _offset(job, response, have)
+        yield start, response.iter_raw()
+
+
+def _offset(job: Job, response: httpx.Response, have: int) -> int:
+    """Check the announced size and range, and return the offset of the first byte that will come."""
+    length = response.headers.get("Content-Length", "")
+    if response.status_code == 200:
+        if length.isdecimal() and int(length) != job.size:
+            kind = response.headers.get("Content-Type", "")
+            page = "; a proxy's or login page may have come in its place" if kind.startswith("text/html") else ""
+            raise _wrong(job, f"expected {job.size} bytes, the server announces {int(length)}{page}")
+        return 0
+    found = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", response.headers.get("Content-Range", ""))
+    if response.status_code == 416 or not found or int(found[1]) != have:
+        raise _CannotContinue("does not continue where the last connection ended")
+    if found[2] not in ("*", str(job.size)):
+        raise _wrong(job, f"expected {job.size} bytes, the server announces {found[2]}")
+    return have
+
+
+@contextlib.contextmanager
+def _local(path: Path, job: Job, start: int) -> Iterator[Iterator[bytes]]:
+    try:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):
+            raise NetworkError("is not a regular file", where=str(path))
+        if found.st_size != job.size:
+            raise _wrong(job, f"expected {job.size} bytes, it has {found.st_size}")
+        with path.open("rb") as file:
+            file.seek(start)
+            yield iter(lambda: file.read(CHUNK), b"")
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise GoneError("is not there", where=str(path)) from error
+    except OSError as error:
+        raise NetworkError(f"cannot be read: {error.strerror}", where=str(path)) from error
+
+
+def _watched(chunks: Iterator[bytes], stop: threading.Event) -> Iterator[bytes]:
+    """Pass chunks on; raises StoppedError once ``stop`` is set, PassingError when they only trickle."""
+    since, brought = time.monotonic(), 0
+    for chunk in chunks:
+        if stop.is_set():
+            raise StoppedError
+        brought += len(chunk)
+        yield chunk
+        now = time.monotonic()
+        if now - since > STALL_SECONDS:
+            if brought < STALL_BYTES:
+                raise PassingError(f"sent only {human_bytes(brought)} in {now - since:.0f} s")
+            since, brought = now, 0
+
+
+def _restart(partial: Partial, transfer: Transfer) -> None:
+    transfer.advance(-partial.have)
+    partial.restart()
+
+
+def _wrong(job: Job, what: str) -> IntegrityError:
+    return IntegrityError(
+        f"{job.name} is not the file that was locked: {what}",
+        where=redact(job.url),
+        hint="nothing of it was kept; a damaged or hostile mirror or proxy does this, so find out before you go on",
+    )

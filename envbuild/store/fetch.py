@@ -1,0 +1,232 @@
+"""Bring artifacts into the store: found by file name, many at a time, resumable, hash-checked before they count."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import quote
+
+from envbuild.errors import IntegrityError, NetworkError, SpaceError, UsageError
+from envbuild.progress import Reporter, Transfer
+from envbuild.run import Runner
+from envbuild.settings import Settings
+from envbuild.store.atomic import telling
+from envbuild.store.download import Job, download
+from envbuild.store.index import config_file, index_url, read_links
+from envbuild.store.layout import Store
+from envbuild.store.parallel import each
+from envbuild.store.partial import is_whole, partial_path
+from envbuild.store.units import human_bytes
+from envbuild.store.web import GoneError, local_path, make_client, opened, patiently, redact
+
+if TYPE_CHECKING:
+    import httpx
+
+__all__ = ["Wanted", "fetch", "missing", "sizes", "total_size"]
+
+RESERVE = 64 * 1024 * 1024
+"""Bytes that a download leaves free, so that the file system is not filled to its last block."""
+LOOKUPS = 8
+"""Requests for sizes at the same time."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wanted:
+    """One artifact: file name, size in bytes, sha256 in hex, and the package it belongs to.
+
+    ``path`` is the pool path of a Debian package; ``index`` the name of a wheel's extra index, None for the default.
+    Raises IntegrityError for a hash or path that no lock may hold, since both become file names and addresses.
+    """
+
+    file: str
+    size: int
+    sha256: str
+    kind: Literal["python", "debian"]
+    project: str
+    path: str | None = None
+    index: str | None = None
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[0-9a-f]{64}", self.sha256):
+            raise IntegrityError(f"{self.sha256[:80]!r} is not a sha256 in hex", where=self.file)
+        if self.kind == "debian" and not _is_pool_path(self.path or ""):
+            raise IntegrityError(f"{self.path!r} is not a path inside a Debian mirror", where=self.file)
+
+
+def total_size(wanted: Iterable[Wanted]) -> int:
+    """Return the bytes of all different artifacts."""
+    return sum(item.size for item in _different(wanted))
+
+
+def missing(wanted: Iterable[Wanted], store: Store) -> tuple[Wanted, ...]:
+    """Return what the store does not have yet, each content once; a stored file is trusted by its size."""
+    return tuple(item for item in _different(wanted) if not is_whole(store.artifact(item.sha256), item.size))
+
+
+def fetch(
+    wanted: Iterable[Wanted],
+    *,
+    settings: Settings,
+    store: Store,
+    runner: Runner,
+    report: Reporter,
+    debian_mirror: str | None = None,
+) -> None:
+    """Download what the store lacks, ``settings.downloads`` files at a time.
+
+    Whatever ends it, what has arrived stays and is continued by the next call.  Raises SpaceError before the start
+    when the files will not fit; NetworkError, GoneError (exit 5) when a file cannot be had; IntegrityError when
+    something else arrives than was recorded.
+    """
+    todo = sorted(missing(wanted, store), key=lambda item: -item.size)
+    if not todo:
+        return
+    _check_space(todo, store)
+    indexes = {name: index_url(settings, runner, name) for name in {i.index for i in todo if i.kind == "python"}}
+    mirror = _mirror(todo, settings, debian_mirror)
+    with (
+        make_client(settings) as client,
+        report.transfer("download", files=len(todo), size=total_size(todo)) as transfer,
+    ):
+        session = _Session(indexes=indexes, mirror=mirror, store=store, client=client, transfer=transfer, report=report)
+        each(todo, session.bring, workers=settings.downloads)
+
+
+def sizes(urls: Iterable[str], client: httpx.Client) -> dict[str, int]:
+    """Return the size in bytes of what each URL leads to, asked for without downloading.
+
+    Raises NetworkError when a server does not answer or does not tell.
+    """
+    found: dict[str, int] = {}
+
+    def one(url: str, stop: threading.Event) -> None:
+        found[url] = _size(url, client, stop)
+
+    each(dict.fromkeys(urls), one, workers=LOOKUPS)
+    return found
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Session:
+    """Where files come from on this machine (index name to URL, the Debian mirror's URL), and where they go."""
+
+    indexes: Mapping[str | None, str]
+    mirror: str
+    store: Store
+    client: httpx.Client
+    transfer: Transfer
+    report: Reporter
+
+    def bring(self, item: Wanted, stop: threading.Event) -> None:
+        """Find and download one artifact."""
+        url = self.url(item, stop)
+        self.report.detail(f"download {item.file} from {redact(url)}")
+        final = self.store.artifact(item.sha256)
+        job = Job(url=url, name=item.file, size=item.size, sha256=item.sha256, final=final)
+        try:
+            download(job, client=self.client, transfer=self.transfer, report=self.report, stop=stop)
+        except GoneError as error:
+            raise GoneError(f"{item.file} is gone", where=redact(url), hint=_gone_hint(item)) from error
+        self.transfer.finish_file(item.file)
+
+    def url(self, item: Wanted, stop: threading.Event) -> str:
+        """Find an artifact's address.  Raises GoneError when its index no longer lists it."""
+        if item.kind == "debian":
+            return f"{self.mirror.rstrip('/')}/{quote(item.path or '', safe='/~+')}"
+        index = self.indexes[item.index]
+        links = read_links(index, item.project, self.client, stop=stop)
+        same = [link for link in links if link.sha256 == item.sha256]
+        named = [link for link in links if link.file == item.file]
+        unhashed = [link for link in named if link.sha256 is None]
+        if same or unhashed:
+            return (same or unhashed)[0].url
+        if named:
+            raise IntegrityError(
+                f"the index offers {item.file} with other content: expected sha256 {item.sha256}, "
+                f"it says {named[0].sha256}",
+                where=redact(index),
+                hint="nothing was downloaded; find out why before you lock again",
+            )
+        raise GoneError(f"{item.file} is not on the index", where=redact(index), hint=_gone_hint(item))
+
+
+def _gone_hint(item: Wanted) -> str:
+    if item.kind == "debian":
+        return "mirrors drop superseded versions; take today's with: envbuild lock NAME --upgrade-system"
+    return f"choose another version with: envbuild lock NAME --upgrade {item.project}"
+
+
+def _different(wanted: Iterable[Wanted]) -> list[Wanted]:
+    return list({item.sha256: item for item in wanted}.values())
+
+
+def _is_pool_path(path: str) -> bool:
+    parts = path.split("/")
+    return all(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+~%-]*", part) for part in parts) and len(path) <= 400
+
+
+def _mirror(todo: Iterable[Wanted], settings: Settings, mirror: str | None) -> str:
+    if not any(item.kind == "debian" for item in todo):
+        return ""
+    if not mirror:
+        hint = f'write its address into {config_file(settings)}:\n[mirrors]\ndebian = "https://…/debian"'
+        raise UsageError("no Debian mirror is known on this machine", hint=hint)
+    if not re.match(r"https?://[^/]|file:/", mirror):
+        raise UsageError(f"{redact(mirror)!r} is no address of a Debian mirror", where="[mirrors] debian")
+    return mirror
+
+
+def _check_space(todo: Iterable[Wanted], store: Store) -> None:
+    folder = store.folder("artifacts")
+    arrived = sum(_size_of(partial_path(store.artifact(item.sha256))) for item in todo)
+    needed = total_size(todo) - arrived
+    with telling(folder):
+        free = shutil.disk_usage(folder).free
+    if needed + RESERVE > free:
+        raise SpaceError(
+            f"{human_bytes(needed)} are to be downloaded, {human_bytes(free)} are free",
+            where=str(folder),
+            hint="free space there, or point ENVBUILD_STORE to a larger file system",
+        )
+
+
+def _size_of(path: Path) -> int:
+    try:
+        return path.lstat().st_size
+    except OSError:
+        return 0
+
+
+def _size(url: str, client: httpx.Client, stop: threading.Event) -> int:
+    path = local_path(url)
+    if path is not None:
+        try:
+            return path.stat().st_size
+        except OSError as error:
+            raise GoneError(f"cannot be read: {error.strerror}", where=str(path)) from error
+    return patiently(lambda: _size_by_request(url, client), url=url, stop=stop)
+
+
+def _size_by_request(url: str, client: httpx.Client) -> int:
+    """Ask with HEAD; where that is not answered usefully, with a request for the first byte."""
+    plain = {"Accept-Encoding": "identity"}
+    try:
+        with opened(client, url, method="HEAD", headers=plain) as response:
+            length = response.headers.get("Content-Length", "")
+    except NetworkError:
+        length = ""  # some stores of files refuse HEAD, with any status
+    if length.isdecimal():
+        return int(length)
+    with opened(client, url, headers={**plain, "Range": "bytes=0-0"}, accept=(200, 206)) as response:
+        if response.status_code == 206:
+            length = response.headers.get("Content-Range", "").rpartition("/")[2]
+        else:
+            length = response.headers.get("Content-Length", "")
+    if not length.isdecimal():
+        raise NetworkError("does not tell the size of this file", where=redact(url))
+    return int(length)

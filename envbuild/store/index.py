@@ -1,0 +1,241 @@
+"""Find the package index of this machine and list a project's files on it."""
+
+from __future__ import annotations
+
+import functools
+import re
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from envbuild.errors import NetworkError, UsageError
+from envbuild.run import Command, Runner
+from envbuild.settings import Settings
+from envbuild.store.simple import (
+    ACCEPT,
+    HTML_TYPES,
+    JSON_TYPE,
+    Link,
+    PageError,
+    links_of_html,
+    links_of_json,
+    normalize,
+)
+from envbuild.store.web import GoneError, local_path, make_client, opened, patiently, redact
+from envbuild.toml import closest, read_toml
+
+if TYPE_CHECKING:
+    import httpx
+
+__all__ = ["Link", "config_file", "index_url", "make_client", "normalize", "read_links", "redact"]
+
+BIGGEST_PAGE = 64 * 1024 * 1024
+"""Bytes, after decompression; the largest project pages have a few million."""
+LONGEST_PAGE = 180.0
+"""Seconds that one page may take to arrive."""
+
+
+def index_url(settings: Settings, runner: Runner, name: str | None = None) -> str:
+    """Return the URL of the default package index, or of the one that the settings call ``name``.
+
+    The default is the first of: [indexes] default (or ENVBUILD_INDEX); UV_DEFAULT_INDEX, UV_INDEX_URL, PIP_INDEX_URL;
+    uv's configuration files; pip's; what uv itself prints as its default.  pip's extra-index-url and find-links are
+    ignored on purpose: a recipe names its extra indexes, or another machine would find other files.
+    Raises UsageError for an unknown name, an address that is no URL, or a configuration file that does not parse.
+    """
+    if name is not None and name != "default":
+        return _named(settings, name)
+    for origin, value in _defaults(settings):
+        if value:
+            return _checked(value, origin)
+    program = _uv_program(settings)
+    return _checked(_built_in(runner, program), "uv's default index")  # type: ignore[arg-type]  # runners hash by identity
+
+
+def config_file(settings: Settings) -> Path:
+    """Return where this user's settings file is, or would be."""
+    env = settings.environment
+    folder = Path(env.get("XDG_CONFIG_HOME") or settings.home / ".config")
+    return Path(env.get("ENVBUILD_CONFIG") or folder / "envbuild" / "config.toml")
+
+
+def read_links(
+    index: str, project: str, client: httpx.Client, *, stop: threading.Event | None = None
+) -> tuple[Link, ...]:
+    """List the files of a project on an index: JSON where it is served, else HTML; ``file:`` indexes hold HTML.
+
+    Entries that name no package file are left out.  Raises GoneError when the index has no such project, NetworkError
+    when it does not answer, refuses, or answers with something that is no index page;
+    StoppedError once ``stop`` is set.
+    """
+    page = f"{index.rstrip('/')}/{normalize(project)}/"
+    folder = local_path(page)
+    try:
+        if folder is not None:
+            return _read_local(folder, page)
+        return patiently(lambda: _read_page(page, client), url=page, stop=stop)
+    except GoneError as error:
+        raise GoneError(f"the index has no project {project!r}", where=redact(page)) from error
+    except PageError as error:
+        hint = f"is {redact(index)} a package index? It may also be a proxy's login page"
+        raise NetworkError(str(error), where=redact(page), hint=hint) from error
+
+
+def _read_page(page: str, client: httpx.Client) -> tuple[Link, ...]:
+    deadline = time.monotonic() + LONGEST_PAGE
+    with opened(client, page, headers={"Accept": ACCEPT}) as response:
+        content_type = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        if content_type != JSON_TYPE and content_type not in HTML_TYPES:
+            raise PageError(f"is {content_type[:60] or 'of no stated type'}, not an index page")
+        data = bytearray()
+        for chunk in response.iter_bytes():
+            data += chunk
+            if len(data) > BIGGEST_PAGE:
+                raise PageError(f"is larger than {BIGGEST_PAGE // 2**20} MiB, which no index page is")
+            if time.monotonic() > deadline:
+                raise PageError(f"took longer than {LONGEST_PAGE:.0f} s to send one page")
+        base = str(response.url)
+        if content_type == JSON_TYPE:
+            return links_of_json(bytes(data), base)
+        return links_of_html(data.decode(response.charset_encoding or "utf-8", "replace"), base)
+
+
+def _read_local(folder: Path, page: str) -> tuple[Link, ...]:
+    path = folder / "index.html"
+    try:
+        if path.stat().st_size > BIGGEST_PAGE:
+            raise PageError(f"is larger than {BIGGEST_PAGE // 2**20} MiB, which no index page is")
+        return links_of_html(path.read_text("utf-8", "replace"), page)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise GoneError("is not there", where=str(path)) from error
+    except OSError as error:
+        raise NetworkError(f"cannot be read: {error.strerror}", where=str(path)) from error
+
+
+def _named(settings: Settings, name: str) -> str:
+    if name in settings.indexes:
+        return _checked(settings.indexes[name], f"[indexes] {name}")
+    known = [key for key in settings.indexes if key != "default"]
+    raise UsageError(
+        f"no index is called {name!r} on this machine{closest(name, known)}",
+        hint=f'write its address into {config_file(settings)}:\n[indexes]\n{name} = "https://…/simple"',
+    )
+
+
+def _checked(value: str, origin: str) -> str:
+    """Return the URL without white space and without uv's ``name=`` before it."""
+    url = re.sub(r"^[\w.-]+=(?=[a-z]+:)", "", value.strip())
+    if not re.fullmatch(r"https?://[^\s/?#]+[^\s?#]*|file:(//(localhost)?/|/(?!/))[^\s?#]*", url, re.IGNORECASE):
+        raise UsageError(
+            f"{redact(url)!r} is no address of a package index",
+            where=origin,
+            hint="write it as https://…/simple, or file:///… for a folder on this machine",
+        )
+    return url
+
+
+def _defaults(settings: Settings) -> Iterator[tuple[str, str | None]]:
+    """Yield (where it was looked for, what is there) in order of precedence."""
+    env = settings.environment
+    yield settings.origin.get("index", "[indexes] default"), settings.indexes.get("default")
+    for variable in ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL"):
+        yield variable, env.get(variable)
+    for path in _uv_files(settings):
+        yield str(path), _of_uv_file(path)
+    for path in _pip_files(settings):
+        yield str(path), _of_pip_file(path)
+
+
+def _uv_files(settings: Settings) -> list[Path]:
+    """Return uv's configuration files, the strongest first (uv's documentation, "Configuration files")."""
+    env = settings.environment
+    if env.get("UV_CONFIG_FILE"):
+        return [Path(env["UV_CONFIG_FILE"])]
+    user = Path(env.get("XDG_CONFIG_HOME") or settings.home / ".config")
+    system = [Path(folder) for folder in (env.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(":") if folder]
+    return [folder / "uv" / "uv.toml" for folder in (user, *system, Path("/etc"))]
+
+
+def _of_uv_file(path: Path) -> str | None:
+    if not path.is_file():
+        return None
+    data, _ = read_toml(path)
+    pip = data.get("pip")
+    for table in (data, pip if isinstance(pip, dict) else {}):
+        found = _of_uv_table(table)
+        if found:
+            return found
+    return None
+
+
+def _of_uv_table(table: dict[str, Any]) -> str | None:
+    entries = table.get("index")
+    for entry in entries if isinstance(entries, list) else []:
+        if isinstance(entry, dict) and entry.get("default") is True and isinstance(entry.get("url"), str):
+            return str(entry["url"])
+    value = table.get("index-url")
+    return value if isinstance(value, str) else None
+
+
+def _pip_files(settings: Settings) -> list[Path]:
+    """Return pip's configuration files, the strongest first (pip's documentation, "Configuration")."""
+    env = settings.environment
+    own = env.get("PIP_CONFIG_FILE")
+    if own == "/dev/null":
+        return []  # pip's way to switch all of them off
+    user = Path(env.get("XDG_CONFIG_HOME") or settings.home / ".config")
+    system = [Path(folder) for folder in (env.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(":") if folder]
+    return [
+        *([Path(own)] if own else []),
+        Path(sys.prefix) / "pip.conf",
+        user / "pip" / "pip.conf",
+        settings.home / ".pip" / "pip.conf",
+        Path("/etc/pip.conf"),
+        *(folder / "pip" / "pip.conf" for folder in system),
+    ]
+
+
+def _of_pip_file(path: Path) -> str | None:
+    import configparser
+
+    if not path.is_file():
+        return None
+    parser = configparser.RawConfigParser()
+    try:
+        parser.read_string(path.read_text("utf-8", "replace"), source=str(path))
+    except OSError as error:
+        raise UsageError(f"cannot be read: {error.strerror}", where=str(path)) from error
+    except configparser.Error as error:
+        what = f"is not a configuration file of pip: {error.message.splitlines()[0]}"
+        raise UsageError(what, where=str(path)) from error
+    for section in ("install", "download", "global"):
+        for key in ("index-url", "index_url"):
+            value = parser.get(section, key, fallback="").strip()
+            if value:
+                return value
+    return None
+
+
+def _uv_program(settings: Settings) -> str:
+    """Return uv: the one installed beside envbuild, else the one on PATH."""
+    from uv import find_uv_bin
+
+    try:
+        return str(find_uv_bin())
+    except FileNotFoundError:
+        return shutil.which("uv", path=settings.environment.get("PATH")) or "uv"
+
+
+@functools.lru_cache(maxsize=4)
+def _built_in(runner: Runner, program: str) -> str:
+    """Ask uv for its default index, which its help prints: no registry's name is written in this program."""
+    result = runner(Command(argv=(program, "pip", "compile", "--help"), timeout=60))
+    found = re.search(r"by\s+default:\s+<([^>\s]+)>", result.stdout)
+    if not found:
+        hint = "set ENVBUILD_INDEX to its address"
+        raise UsageError("uv does not tell its default package index", hint=hint)
+    return found[1]

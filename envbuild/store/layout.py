@@ -1,0 +1,186 @@
+"""The store's folders: what is kept, under which key, and the one lock per key."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from envbuild.progress import Reporter
+from envbuild.store.atomic import telling
+
+LAYOUT = "v1"
+HELD = ".held"
+"""Ending of the files that tell that a working folder's process lives."""
+LEFT = ".partial.sif"
+"""Ending of an image that is being written beside its final name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """A content-addressed folder; every method returns a path and creates nothing but folders.
+
+    ``artifacts/SHA[:2]/SHA`` downloaded files · ``bases/DIGEST.tar`` bootstrapped roots · ``facts/DIGEST.json`` ·
+    ``layers/KEY.index`` and ``.blob`` packed trees · ``built/KEY.whl`` wheels of sdists · ``images/KEY.sif`` or, for an
+    image that is put together from layers, ``KEY.json`` · ``verdicts/DIGEST.json`` · ``logs/`` · ``tmp/``.
+
+    ``below`` are roots of other stores, such as the lab's, that are looked into and never written to.
+    """
+
+    root: Path
+    below: tuple[Path, ...] = ()
+
+    def artifact(self, sha256: str) -> Path:
+        """Return where the file with this sha256 (64 hex digits) is kept."""
+        return self._find(f"artifacts/{sha256[:2]}/{sha256}")
+
+    def base(self, digest: str) -> Path:
+        """Return where the tar of a bootstrapped root is kept."""
+        return self._find(f"bases/{plain(digest)}.tar")
+
+    def facts(self, digest: str) -> Path:
+        """Return where the facts read out of the image with this digest are kept."""
+        return self._find(f"facts/{plain(digest)}.json")
+
+    def image(self, key: str) -> Path:
+        """Return where a built image is kept; the key is over lock digest, mode and pack settings."""
+        return self._find(f"images/{plain(key)}.sif")
+
+    def record(self, key: str) -> Path:
+        """Return where the record of an image that is put together from layers is kept."""
+        return self._find(f"images/{plain(key)}.json")
+
+    def own_record(self, key: str) -> Path:
+        """Return where this store itself keeps the record of an image."""
+        return self.root / LAYOUT / "images" / f"{plain(key)}.json"
+
+    def delivery(self, key: str) -> Path:
+        """Return where it is noted which image was put under a name."""
+        return self.root / LAYOUT / "delivered" / f"{key}.json"
+
+    def layer(self, key: str) -> Path:
+        """Return where the index of a packed tree is kept; its bytes lie beside, with the ending ``.blob``."""
+        return self._find(f"layers/{key}.index")
+
+    def own_layer(self, key: str) -> Path:
+        """Return where this store itself keeps a layer, also when one below has it: that one may be damaged."""
+        return self.root / LAYOUT / "layers" / f"{key}.index"
+
+    def built(self, key: str) -> Path:
+        """Return where the wheel that was built from an sdist is kept."""
+        return self._find(f"built/{key}.whl")
+
+    def _find(self, relative: str) -> Path:
+        """Return the path in the first store that has it, else in this one."""
+        own = self.root / LAYOUT / relative
+        if not self.below or own.exists():
+            return own
+        return next((path for top in self.below if (path := top / LAYOUT / relative).exists()), own)
+
+    def verdict(self, digest: str) -> Path:
+        """Return where the last check report of an image is kept."""
+        return self.root / LAYOUT / "verdicts" / f"{plain(digest)}.json"
+
+    def folder(self, name: str) -> Path:
+        """Return (and make) a named working folder of the store, such as "logs"."""
+        path = self.root / LAYOUT / name
+        with telling(path):
+            path.mkdir(parents=True, exist_ok=True)
+        return path
+
+    @contextlib.contextmanager
+    def work(self, purpose: str) -> Iterator[Path]:
+        """Lend a temporary folder on the store's own file system; it is removed afterwards, whatever happens."""
+        with claimed(self.folder("tmp"), purpose) as path:
+            with telling(path):
+                path.mkdir(mode=0o700)
+            try:
+                yield path
+            finally:
+                remove_tree(path)
+
+    @contextlib.contextmanager
+    def beside(self, target: Path) -> Iterator[Path]:
+        """Lend a name beside a final one, for a file that gets it in the end; what is still there then is removed.
+
+        The store remembers the name meanwhile, so that ``store gc`` finds what a killed process left.
+        """
+        path = target.with_name(f".{target.name[:64]}.{os.getpid()}{LEFT}")
+        with claimed(self.folder("tmp"), "beside", remember=path):
+            try:
+                yield path
+            finally:
+                path.unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def lock(self, key: str, report: Reporter) -> Iterator[None]:
+        """Hold the lock of one key; says who holds it while waiting.
+
+        fcntl locks (filelock's default on Unix) end with their process, so a killed one leaves nothing to clear.
+        """
+        from filelock import FileLock, Timeout
+
+        folder = self.folder("locks")
+        path = folder / f"{plain(key)}.lock"
+        holder = folder / f"{plain(key)}.holder"
+        lock = FileLock(path)
+        with telling(path):
+            try:
+                lock.acquire(timeout=0)
+            except Timeout:
+                who = holder.read_text("utf-8", "replace").strip() if holder.exists() else "another process"
+                report.say(f"waiting for {who}, which makes the same thing")
+                lock.acquire()
+        try:
+            with telling(holder):
+                holder.write_text(f"process {os.getpid()} on {os.uname().nodename}\n", "utf-8")
+            yield
+        finally:
+            holder.unlink(missing_ok=True)
+            lock.release()
+
+
+@contextlib.contextmanager
+def claimed(parent: Path, purpose: str, *, remember: Path | None = None) -> Iterator[Path]:
+    """Lend an unused name in a folder; a locked file beside it, NAME.held, tells that its process lives.
+
+    ``remember`` is a path elsewhere that is to vanish with the claim.
+    """
+    path = parent / f"{purpose}-{os.getpid()}-{secrets.token_hex(6)}"
+    note = path.with_name(f"{path.name}{HELD}")
+    with telling(note):
+        handle = os.open(note, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        fcntl.flock(handle, fcntl.LOCK_EX)
+    try:
+        if remember is not None:
+            with telling(note):
+                os.write(handle, os.fsencode(remember.absolute()))
+        yield path
+    finally:
+        note.unlink(missing_ok=True)
+        os.close(handle)
+
+
+def plain(digest: str) -> str:
+    """Turn ``sha256:abc…`` into a file name."""
+    return digest.replace(":", "-")
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a folder tree, folders without write permission included."""
+
+    def writable(_function: object, name: str, _error: object) -> None:
+        with contextlib.suppress(OSError):
+            Path(name).parent.chmod(0o700)
+            Path(name).chmod(0o700)
+            if Path(name).is_dir() and not Path(name).is_symlink():
+                shutil.rmtree(name, ignore_errors=True)
+            else:
+                Path(name).unlink(missing_ok=True)
+
+    shutil.rmtree(path, onerror=writable)

@@ -1,0 +1,150 @@
+"""The growing file beside a store file: locked, resumable, and whole before it gets the final name."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import os
+import stat
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from envbuild.store.atomic import commit, telling
+from envbuild.store.web import StoppedError
+
+CHUNK = 1024 * 1024
+LOCK_PAUSE = 0.2
+"""Seconds between two looks whether the other process has finished."""
+
+
+class Partial:
+    """What has arrived of one file: ``have`` bytes, hashed as they come.
+
+    ``continued`` tells that some of it was written by an earlier process or connection.
+    """
+
+    def __init__(self, path: Path, handle: int) -> None:
+        self.path = path
+        self.handle = handle
+        self.have = 0
+        self.continued = False
+        self._digest = hashlib.sha256()
+
+    def adopt(self, limit: int) -> None:
+        """Hash what an earlier process left; more than ``limit`` bytes cannot be ours and are dropped."""
+        with telling(self.path):
+            if os.fstat(self.handle).st_size > limit:
+                self.restart()
+            while chunk := os.read(self.handle, CHUNK):
+                self._digest.update(chunk)
+                self.have += len(chunk)
+        self.continued = self.have > 0
+
+    def append(self, chunk: bytes) -> None:
+        """Write the next bytes.  Raises SpaceError or HostError."""
+        with telling(self.path):
+            view = memoryview(chunk)
+            while view:
+                written = os.write(self.handle, view)
+                self._digest.update(view[:written])
+                self.have += written
+                view = view[written:]
+
+    def restart(self) -> None:
+        """Forget everything that has arrived."""
+        with telling(self.path):
+            os.ftruncate(self.handle, 0)
+            os.lseek(self.handle, 0, os.SEEK_SET)
+        self.have = 0
+        self.continued = False
+        self._digest = hashlib.sha256()
+
+    def sha256(self) -> str:
+        """Return the hash of everything that has arrived, in hex."""
+        return self._digest.hexdigest()
+
+    def finish(self, final: Path) -> None:
+        """Give the file its final name, read-only."""
+        commit(self.path, final)
+
+    def remove(self) -> None:
+        """Remove the file."""
+        self.path.unlink(missing_ok=True)
+
+
+def partial_path(final: Path) -> Path:
+    """Return where this user's part of a file is kept: another user could neither continue nor rename it."""
+    return final.with_name(f"{final.name}.{os.getuid()}.partial")
+
+
+def is_whole(final: Path, size: int) -> bool:
+    """Tell whether the store has a file of this size; a link or anything else planted there does not count."""
+    try:
+        found = final.lstat()
+    except OSError:
+        return False
+    return stat.S_ISREG(found.st_mode) and found.st_size == size
+
+
+@contextlib.contextmanager
+def held(final: Path, size: int, *, stop: threading.Event, waiting: Callable[[], None]) -> Iterator[Partial | None]:
+    """Lend the locked partial file of ``final``, or None once another process has made it whole.
+
+    The lock is on the partial file itself and ends with its process.  ``waiting`` is called once when another
+    process holds it.  Raises StoppedError when ``stop`` is set meanwhile.
+    """
+    path = partial_path(final)
+    told = False
+    while not is_whole(final, size):
+        with telling(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle = _open_regular(path)
+            try:
+                if _try_lock(handle) and _is_at(path, handle):
+                    yield Partial(path, handle)
+                    return
+                busy = _is_at(path, handle)
+            finally:
+                os.close(handle)
+        if busy and not told:
+            waiting()
+            told = True
+        if stop.wait(LOCK_PAUSE if busy else 0):
+            raise StoppedError
+    yield None
+
+
+def _open_regular(path: Path) -> int:
+    """Open a file for reading and writing; a link or anything else planted under its name is removed first."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    for _ in range(3):
+        try:
+            handle = os.open(path, flags, 0o644)
+        except OSError as error:
+            if error.errno not in (errno.ELOOP, errno.ENXIO):
+                raise
+        else:
+            if stat.S_ISREG(os.fstat(handle).st_mode):
+                return handle
+            os.close(handle)
+        path.unlink(missing_ok=True)
+    raise FileExistsError(errno.EEXIST, "something keeps replacing it by a link", str(path))
+
+
+def _try_lock(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is_at(path: Path, handle: int) -> bool:
+    """Tell whether the name still leads to the open file: its holder may have renamed it meanwhile."""
+    try:
+        return os.path.samestat(path.lstat(), os.fstat(handle))
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,15 @@
+"""Say amounts the way people read them."""
+
+from __future__ import annotations
+
+UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
+
+
+def human_bytes(count: int) -> str:
+    """Return a byte count in decimal units with one decimal: ``1234567`` becomes "1.2 MB"."""
+    if abs(count) < 1000:
+        return f"{count} B"
+    value, unit = float(count), 0
+    while abs(value) >= 999.95 and unit < len(UNITS) - 1:  # 999.95 would be written as 1000.0
+        value, unit = value / 1000, unit + 1
+    return f"{value:.1f} {UNITS[unit]}"

@@ -1,0 +1,235 @@
+"""Talk to indexes and mirrors: one client, credentials that stay with their host, patience, clear errors."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import unquote, urlsplit
+
+from envbuild import __version__
+from envbuild.errors import NetworkError, UsageError
+from envbuild.settings import Settings
+
+if TYPE_CHECKING:
+    import ssl
+
+    import httpx
+
+T = TypeVar("T")
+CONNECT_SECONDS = 15.0
+READ_SECONDS = 30.0
+"""Longest silence on an open connection."""
+TRIES = 5
+"""Attempts without any progress before a passing failure is told."""
+FIRST_PAUSE = 0.5
+"""Seconds before the second attempt; each further pause is twice as long."""
+LONGEST_WAIT = 60.0
+"""Seconds that a server may ask for with Retry-After."""
+NETWORK_HINT = "check the network and the proxy variables, then start again: what has arrived is kept"
+
+
+class PassingError(Exception):
+    """A failure that may pass: ``reason`` for people, ``wait`` the seconds a server asked for.
+
+    ``progressed`` tells that bytes arrived, so that patience starts anew.
+    """
+
+    def __init__(self, reason: str, *, wait: float | None = None, progressed: bool = False) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.wait = wait
+        self.progressed = progressed
+
+
+class StoppedError(Exception):
+    """Another thread failed or the user interrupted: end quietly."""
+
+
+class GoneError(NetworkError):
+    """The server answers, and says that it has no such thing (404, 410)."""
+
+
+def redact(url: str) -> str:
+    """Return a URL fit for messages: without user, password, query and fragment."""
+    shown = re.split(r"[?#]", re.sub(r"//[^/?#]*@", "//***@", url), maxsplit=1)[0]
+    return "".join(char if char.isprintable() else "?" for char in shown)
+
+
+def local_path(url: str) -> Path | None:
+    """Return the path that a ``file:`` URL of this machine names, None for any other URL."""
+    parts = urlsplit(url)
+    if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
+        return None
+    return Path(unquote(parts.path))
+
+
+def make_client(settings: Settings) -> httpx.Client:
+    """Make the client for indexes and mirrors.
+
+    Proxies come from the usual variables, trust from ``settings.certificates`` or the system, passwords from URLs and
+    netrc; each is sent to its own host only.  Raises UsageError for a certificate bundle that cannot be read.
+    """
+    import httpx
+
+    return httpx.Client(
+        verify=_trust(settings.certificates),
+        auth=_credentials(settings),
+        follow_redirects=True,
+        max_redirects=10,
+        headers={"User-Agent": f"envbuild/{__version__}"},
+        timeout=httpx.Timeout(READ_SECONDS, connect=CONNECT_SECONDS, pool=None),
+        limits=httpx.Limits(max_connections=settings.downloads + 8, max_keepalive_connections=settings.downloads + 8),
+    )
+
+
+def _trust(bundle: Path | None) -> ssl.SSLContext:
+    import ssl
+
+    import certifi
+
+    paths = ssl.get_default_verify_paths()
+    if bundle is None and not paths.cafile and not paths.capath:
+        bundle = Path(certifi.where())  # a relocated Python does not know the system's folder
+    try:
+        if bundle is None:
+            return ssl.create_default_context()
+        if bundle.is_dir():
+            return ssl.create_default_context(capath=str(bundle))
+        return ssl.create_default_context(cafile=str(bundle))
+    except OSError as error:  # ssl.SSLError is one
+        raise UsageError(
+            f"is not a readable bundle of certificates: {error.strerror or error}",
+            where=str(bundle),
+            hint="correct SSL_CERT_FILE (or PIP_CERT, REQUESTS_CA_BUNDLE), or unset it: then the system's are used",
+        ) from error
+
+
+def _credentials(settings: Settings) -> Callable[[httpx.Request], httpx.Request]:
+    """Return the function that adds a password to a request: the URL's, one seen for the same origin, netrc's."""
+    import base64
+
+    known: dict[tuple[str, str, int | None], str] = {}
+    secrets = _netrc(settings)
+
+    def add(request: httpx.Request) -> httpx.Request:
+        url = request.url
+        origin = (url.scheme, url.host, url.port)
+        user, password = url.username, url.password
+        if not user and origin not in known and url.host in secrets:
+            user, password = secrets[url.host]
+        if user or password:
+            known[origin] = base64.b64encode(f"{user}:{password}".encode()).decode()
+        if origin in known:
+            request.headers["Authorization"] = f"Basic {known[origin]}"
+        return request
+
+    return add
+
+
+def _netrc(settings: Settings) -> dict[str, tuple[str, str]]:
+    import netrc
+
+    path = Path(settings.environment.get("NETRC") or settings.home / ".netrc")
+    try:
+        hosts = netrc.netrc(str(path)).hosts
+    except (OSError, netrc.NetrcParseError, UnicodeDecodeError):
+        return {}  # absent, another user's or broken: as every other program does, go on without
+    return {host: (entry[0] or "", entry[2] or "") for host, entry in hosts.items()}
+
+
+@contextlib.contextmanager
+def opened(
+    client: httpx.Client,
+    url: str,
+    *,
+    method: str = "GET",
+    headers: Mapping[str, str] | None = None,
+    accept: tuple[int, ...] = (200,),
+) -> Iterator[httpx.Response]:
+    """Send a request and lend its streamed answer, whose status is one of ``accept``.
+
+    Raises PassingError for what may pass (broken connection, 429, 5xx), also while the answer is read; GoneError for
+    404 and 410; NetworkError for everything else.
+    """
+    import httpx
+
+    try:
+        with client.stream(method, url, headers=dict(headers or {})) as response:
+            if response.status_code not in accept:
+                _refuse(response, url)
+            yield response
+    except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
+        raise NetworkError("is no usable http or https address", where=redact(url)) from error
+    except httpx.TooManyRedirects as error:
+        raise NetworkError("redirects in a circle", where=redact(url)) from error
+    except (httpx.TransportError, httpx.DecodingError) as error:
+        _explain(error, url)
+
+
+def _refuse(response: httpx.Response, url: str) -> None:
+    status, where = response.status_code, redact(url)
+    if status in (404, 410):
+        raise GoneError(f"is not there (HTTP {status})", where=where)
+    if status in (401, 403, 407):
+        hint = "give user and password in ~/.netrc, or ask who runs this server; a proxy may refuse it too"
+        raise NetworkError(f"refuses access (HTTP {status})", where=where, hint=hint)
+    if status in (408, 425, 429) or (status >= 500 and status != 501):
+        raise PassingError(f"answers with HTTP {status}", wait=_retry_after(response.headers.get("Retry-After", "")))
+    raise NetworkError(f"answers with HTTP {status}, which is of no use here", where=where)
+
+
+def _retry_after(text: str) -> float | None:
+    """Read a Retry-After header (RFC 9110, 10.2.3: seconds or a date)."""
+    from email.utils import parsedate_to_datetime
+
+    if text.strip().isdecimal():
+        return float(text[:12])
+    try:
+        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
+    except (ValueError, TypeError, OverflowError):
+        return None
+
+
+def _explain(error: Exception, url: str) -> None:
+    """Raise the error that tells a transport failure; what cannot pass is told at once."""
+    import httpx
+
+    text = str(error).strip() or type(error).__name__
+    if "CERTIFICATE_VERIFY_FAILED" in text:
+        hint = "behind an inspecting proxy, set SSL_CERT_FILE to a bundle that holds the proxy's certificate"
+        raise NetworkError("shows a certificate that is not trusted", where=redact(url), hint=hint) from error
+    if isinstance(error, httpx.TimeoutException):
+        raise PassingError("did not answer in time") from error
+    if isinstance(error, httpx.ConnectError):
+        raise PassingError(f"cannot be reached: {text}") from error
+    raise PassingError(f"broke off: {text}") from error
+
+
+def patiently(action: Callable[[], T], *, url: str, stop: threading.Event | None = None) -> T:
+    """Repeat an action while it raises PassingError, with growing pauses.
+
+    Raises NetworkError after TRIES attempts without progress, or when the server asks for more than LONGEST_WAIT
+    seconds; StoppedError once ``stop`` is set.
+    """
+    halt = stop or threading.Event()
+    failures = 0
+    while True:
+        try:
+            return action()
+        except PassingError as error:
+            failures = 1 if error.progressed else failures + 1
+            if (error.wait or 0) > LONGEST_WAIT:
+                reason = f"{error.reason} and asks to wait {error.wait:.0f} s"
+                raise NetworkError(reason, where=redact(url), hint="try again later") from error
+            if failures >= TRIES:
+                raise NetworkError(
+                    f"{error.reason} ({failures} attempts)", where=redact(url), hint=NETWORK_HINT
+                ) from error
+            pause = error.wait if error.wait is not None else FIRST_PAUSE * 2 ** (failures - 1)
+        if halt.wait(pause):
+            raise StoppedError

@@ -1,0 +1,54 @@
+"""A lying server, a store, settings that point to both, and short patience."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from envbuild.settings import Settings
+from envbuild.store import download, fetch, parallel, web
+from envbuild.store.layout import Store
+from tests.store.server import Server, serving
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with serving() as running:
+        yield running
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "store")
+
+
+@pytest.fixture
+def settings(user_settings: Settings, server: Server, tmp_path: Path) -> Settings:
+    """Settings that lead to the server; an empty folder of certificates, since reading a bundle takes a while."""
+    return dataclasses.replace(
+        user_settings,
+        indexes={"default": server.index},
+        origin={"index": "ENVBUILD_INDEX"},
+        certificates=tmp_path / "home",
+    )
+
+
+@pytest.fixture(autouse=True)
+def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(web, "FIRST_PAUSE", 0.005)
+    monkeypatch.setattr(web, "READ_SECONDS", 5.0)
+    monkeypatch.setattr(web, "CONNECT_SECONDS", 5.0)
+    monkeypatch.setattr(web, "TRIES", 3)
+    monkeypatch.setattr(parallel, "PATIENCE", 0.1)
+    monkeypatch.setattr(fetch, "RESERVE", 0)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give up silent and dripping connections after a blink: only for tests of just that."""
+    monkeypatch.setattr(web, "READ_SECONDS", 0.2)
+    monkeypatch.setattr(download, "STALL_SECONDS", 0.2)

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from envbuild.errors import HostError
+from envbuild.progress import Silent
+from envbuild.store.layout import Store, remove_tree
+
+
+def test_every_kind_has_its_place(store: Store) -> None:
+    root = store.root / "v1"
+    assert store.artifact("ab" * 32) == root / "artifacts" / "ab" / ("ab" * 32)
+    assert store.base("sha256:ff") == root / "bases" / "sha256-ff.tar"
+    assert store.facts("sha256:ff") == root / "facts" / "sha256-ff.json"
+    assert store.image("sha256:ff") == root / "images" / "sha256-ff.sif"
+    assert store.verdict("sha256:ff") == root / "verdicts" / "sha256-ff.json"
+    assert not store.root.exists(), "asking for a place creates nothing"
+    assert store.folder("logs").is_dir()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_work_folders_vanish_whatever_happens(store: Store, fails: bool) -> None:
+    with contextlib.suppress(RuntimeError), store.work("build") as folder:
+        assert folder.parent == store.root / "v1" / "tmp"
+        assert folder.name.startswith(f"build-{os.getpid()}-")
+        (folder / "deep").mkdir()
+        (folder / "deep" / "file").write_text("x")
+        (folder / "deep").chmod(0o500)
+        if fails:
+            raise RuntimeError
+    assert list((store.root / "v1" / "tmp").iterdir()) == []
+
+
+def test_removing_a_tree_does_not_follow_links(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (kept / "file").write_text("x")
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tree / "link").symlink_to(kept)
+    remove_tree(tree)
+    assert not tree.exists()
+    assert (kept / "file").exists()
+
+
+class _Listener(Silent):
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.heard = threading.Event()
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+        self.heard.set()
+
+
+def test_a_lock_is_held_by_one_and_says_who_holds_it(store: Store) -> None:
+    listener = _Listener()
+    order: list[str] = []
+
+    def second() -> None:
+        with store.lock("sha256:ff", listener):
+            order.append("second")
+
+    thread = threading.Thread(target=second)
+    with store.lock("sha256:ff", Silent()):
+        thread.start()
+        assert listener.heard.wait(5)
+        order.append("first")
+    thread.join(5)
+    assert order == ["first", "second"]
+    assert listener.said == [f"waiting for process {os.getpid()} on {os.uname().nodename}, which makes the same thing"]
+
+
+def test_locks_of_other_keys_do_not_wait(store: Store) -> None:
+    listener = _Listener()
+    with store.lock("a", listener), store.lock("b", listener):
+        assert listener.said == []
+
+
+def test_a_file_in_the_way_is_named(store: Store) -> None:
+    store.root.write_text("x")
+    with pytest.raises(HostError, match=r"store/v1/locks: cannot be used: Not a directory"), store.lock("a", Silent()):
+        pass
