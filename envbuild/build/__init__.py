@@ -1,0 +1,1 @@
+"""Make the image from the plan."""

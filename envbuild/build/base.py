@@ -1,0 +1,48 @@
+"""The base of a build: an image's layers from the store, so that the build itself needs no network."""
+
+from __future__ import annotations
+
+import msgspec
+
+from envbuild.base.image import missing_bytes, stored_image
+from envbuild.base.inspect import BRINGERS
+from envbuild.base.model import BaseReference
+from envbuild.base.reference import parse_reference
+from envbuild.lock.model import Lock
+from envbuild.plan.apptainer import with_header
+from envbuild.plan.definition import is_before_cuda_key
+from envbuild.progress import Reporter
+from envbuild.run import Runner
+from envbuild.settings import Settings
+from envbuild.store.layout import Store
+
+
+def bytes_to_bring(lock: Lock, store: Store) -> int:
+    """Return how much of the base is still to be downloaded."""
+    kind = _reference(lock).kind
+    if kind not in ("docker", "oras"):
+        return 0
+    image = stored_image(lock.base.digest, store, sif=kind == "oras")
+    return lock.base.size if image is None else missing_bytes(image, store)
+
+
+def with_local_base(
+    definition: str, lock: Lock, *, settings: Settings, runner: Runner, store: Store, report: Reporter
+) -> str:
+    """Bring the locked base into the store and return the definition that starts from there.
+
+    That of a bootstrap comes back as it was.
+    """
+    reference = _reference(lock)
+    if reference.kind not in BRINGERS:
+        return definition
+    if is_before_cuda_key(lock.base):
+        report.say(
+            f"the base is of {lock.base.created}, before NVIDIA's new key: its CUDA package source is switched off"
+        )
+    return with_header(definition, BRINGERS[reference.kind](reference, settings, runner, store, report))
+
+
+def _reference(lock: Lock) -> BaseReference:
+    reference = parse_reference(lock.base.reference)
+    return msgspec.structs.replace(reference, platform=lock.platform, digest=lock.base.digest)

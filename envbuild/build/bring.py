@@ -1,0 +1,69 @@
+"""Bring what a lock names: every file into the store, and the Debian roots that are made from them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime, timezone
+from pathlib import Path
+
+import msgspec
+
+from envbuild.base.bootstrap import make_root
+from envbuild.base.debian import Bootstrap, mirror
+from envbuild.build.model import Order, Workshop
+from envbuild.errors import IntegrityError
+from envbuild.lock.model import Lock
+from envbuild.store.fetch import Wanted, fetch, missing
+
+
+def wanted_files(lock: Lock) -> tuple[Wanted, ...]:
+    """Return every file of a lock as something to fetch."""
+    debian = (
+        Wanted(file=p.file, size=p.size, sha256=p.sha256, kind="debian", project=p.name, path=p.path)
+        for p in lock.debian
+    )
+    python = (
+        Wanted(file=p.file, size=p.size, sha256=p.sha256, kind="python", project=p.name, index=p.index)
+        for p in lock.python
+    )
+    return (*debian, *python)
+
+
+def fetch_files(lock: Lock, shop: Workshop) -> None:
+    """Download what the store lacks of a lock."""
+    wanted = wanted_files(lock)
+    todo = missing(wanted, shop.store)
+    if not todo:
+        shop.report.detail(f"all {len(wanted)} files are in the store")
+        return
+    found = mirror(shop.settings, shop.runner) if any(item.kind == "debian" for item in todo) else None
+    fetch(
+        wanted,
+        settings=shop.settings,
+        store=shop.store,
+        runner=shop.runner,
+        report=shop.report,
+        debian_mirror=found,
+    )
+
+
+def bootstrap_of(lock: Lock, groups: Collection[str] = ("base",)) -> Bootstrap:
+    """Return the bootstrap of a lock's Debian packages of the given groups, all of them as one base."""
+    packages = tuple(msgspec.structs.replace(p, group="base") for p in lock.debian if p.group in groups)
+    created = datetime.fromtimestamp(lock.base.epoch, timezone.utc).date().isoformat()
+    return Bootstrap(suite=lock.base.reference.partition(":")[2], created=created, packages=packages)
+
+
+def require_base(order: Order) -> None:
+    """Raise IntegrityError where the base's digest is not that of the locked packages."""
+    found = bootstrap_of(order.lock).digest
+    if found != order.lock.base.digest:
+        raise IntegrityError(
+            f"the base's digest is {found}, the lock says {order.lock.base.digest}",
+            hint="the lock was changed by hand; run: envbuild lock " + order.recipe.name,
+        )
+
+
+def root_tar(bootstrap: Bootstrap, shop: Workshop) -> Path:
+    """Return the tar of a root, made once per set of Debian packages."""
+    return make_root(bootstrap, shop.settings, shop.runner, shop.store, shop.report)

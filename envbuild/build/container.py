@@ -1,0 +1,89 @@
+"""Run a script of ours in the Python of a root that exists only as a packed part."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+from envbuild.build.codec import Codec
+from envbuild.build.parts import KeptPart
+from envbuild.build.sifwrite import partition, write_sif
+from envbuild.build.squashfs import write_squashfs
+from envbuild.build.tree import merge
+from envbuild.errors import ToolFailedError
+from envbuild.run import Result, Runner
+from envbuild.runtime import Runtime, explain_failure
+from envbuild.store.atomic import telling
+from envbuild.store.layout import Store
+
+INSIDE = "/mnt"
+"""Where the working folder is seen inside: Debian's and Ubuntu's images have it."""
+SECONDS = 3600.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Container:
+    """A root that can run, with a working folder that it sees as /mnt."""
+
+    image: Path
+    folder: Path
+    python: str
+    runtime: Runtime
+    runner: Runner
+
+    def run(self, script: str, *arguments: str, env: Mapping[str, str]) -> Result:
+        """Run one of the scripts of envbuild.build.inside and return what it said.
+
+        Raises ToolFailedError with its last lines when it fails.
+        """
+        text = resources.files("envbuild.build.inside").joinpath(script).read_text("utf-8")
+        with telling(self.folder):
+            (self.folder / script).write_text(text, "utf-8")
+        argv = (self.python, "-s", "-B", f"{INSIDE}/{script}", *arguments)
+        command = self.runtime.exec_command(
+            self.image, argv, binds=((self.folder, INSIDE, True),), env=env, timeout=SECONDS
+        )
+        result = self.runner(command, check=False)
+        if result.code != 0:
+            told = explain_failure(result)
+            raise ToolFailedError(
+                told.what,
+                argv=result.argv,
+                exit_code=result.code,
+                stdout=result.stdout,
+                stderr=result.stderr,
+                hint=told.hint,
+            )
+        return result
+
+
+@contextmanager
+def container(
+    root: KeptPart, *, python: str, machine: str, codec: Codec, runtime: Runtime, runner: Runner, store: Store
+) -> Iterator[Container]:
+    """Lend a container of a root; it and its folder vanish afterwards."""
+    with store.work("inside") as work:
+        image, folder = work / "root.sif", work / "mnt"
+        folder.mkdir()
+        tree = merge([root.part])
+        with telling(image), image.open("wb") as out:
+            object_ = partition(
+                lambda file: write_squashfs(file, tree, [(root.part, root.copy)], epoch=0, compressor=codec.compressor),
+                machine=machine,
+            )
+            write_sif(out, [object_], machine=machine, epoch=0, identity=root.part.key)
+        yield Container(image=image, folder=folder, python=python, runtime=runtime, runner=runner)
+
+
+def lay_file(kept: Path, target: Path) -> None:
+    """Put a stored file into a working folder under another name."""
+    with telling(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            target.hardlink_to(kept)
+        except OSError:
+            shutil.copyfile(kept, target)

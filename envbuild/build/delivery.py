@@ -1,0 +1,46 @@
+"""Which image was put under which name: so that making it again can see that nothing has changed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+import msgspec
+
+from envbuild.build.model import Order
+from envbuild.store.atomic import write_bytes
+from envbuild.store.layout import Store
+
+
+class Delivery(msgspec.Struct, frozen=True):
+    """An image under a final name: its key in the store, its digest ("" where nobody computed it), the file's state.
+
+    It is trusted while the file keeps its size (bytes) and time (nanoseconds).
+    """
+
+    key: str
+    digest: str
+    size: int
+    time: int
+
+
+def note_delivery(order: Order, store: Store, key: str, digest: str) -> None:
+    """Remember that the target is this image."""
+    found = order.target.stat()
+    note = Delivery(key=key, digest=digest, size=found.st_size, time=found.st_mtime_ns)
+    write_bytes(_path(order.target, store), msgspec.json.encode(note))
+
+
+def delivered(order: Order, store: Store, key: str) -> Delivery | None:
+    """Return the note of the target where it is this very image already."""
+    try:
+        note = msgspec.json.decode(_path(order.target, store).read_bytes(), type=Delivery)
+        found = order.target.stat()
+    except (OSError, msgspec.DecodeError):
+        return None
+    return note if (note.key, note.size, note.time) == (key, found.st_size, found.st_mtime_ns) else None
+
+
+def _path(target: Path, store: Store) -> Path:
+    return store.delivery(hashlib.sha256(os.fsencode(target.absolute())).hexdigest())

@@ -1,0 +1,67 @@
+"""How much a build will download, keep and take, told before it starts; and whether there is room for it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from envbuild.build.model import Estimate
+from envbuild.errors import SpaceError
+from envbuild.lock.model import Lock
+from envbuild.store.units import human_bytes
+
+UNPACKED = 2.1
+"""Bytes on disk for one byte of wheel or layer (TensorFlow 2.15 with CUDA: 2.6 GB of wheels, 5.3 GB installed)."""
+PACKED = 1.05
+"""Bytes in the image for one byte of wheel, zstd level 3."""
+ROOT = 250_000_000
+"""Bytes of a bootstrapped Debian root with Python, unpacked."""
+LINE_RATE = 25_000_000
+"""Bytes per second assumed for downloads, for want of knowing."""
+WORK_RATE = 45_000_000
+"""Bytes of wheel per second that two cores install, compile and pack."""
+FIXED_SECONDS = 45.0
+"""Bootstrap, start and check of any image."""
+
+
+def estimate(lock: Lock, *, to_download: int) -> Estimate:
+    """Return what building this lock will take when ``to_download`` bytes are not in the store yet."""
+    files = sum(p.size for p in lock.python) + sum(p.size for p in lock.debian) + lock.base.size
+    root = 0 if lock.base.size else ROOT
+    return Estimate(
+        download=to_download,
+        store=to_download + int(files * PACKED) + root,
+        temporary=int(files * UNPACKED) + 2 * root,
+        image=int(files * PACKED) + root // 3,
+        seconds=FIXED_SECONDS + to_download / LINE_RATE + files / WORK_RATE,
+    )
+
+
+def assembly(left: Estimate) -> Estimate:
+    """Return an estimate for an image that is put together from the store: nothing of it is unpacked."""
+    return replace(left, temporary=2 * ROOT, seconds=left.seconds - FIXED_SECONDS / 2)
+
+
+def check_space(needs: Iterable[tuple[Path, int, str]]) -> None:
+    """Check that every folder's file system has room for what it is to hold; needs on one file system add up.
+
+    ``needs`` are folder, bytes and the name of the setting that moves it.  Raises SpaceError naming the first that
+    is too small.
+    """
+    sums: dict[int, tuple[int, list[tuple[Path, str]]]] = {}
+    for folder, size, setting in needs:
+        existing = next(path for path in (folder, *folder.parents) if path.exists())
+        total, members = sums.get(existing.stat().st_dev, (0, []))
+        sums[existing.stat().st_dev] = (total + size, [*members, (existing, setting)])
+    for total, members in sums.values():
+        folder, _ = members[0]
+        free = shutil.disk_usage(folder).free
+        if free < total:
+            names = " or ".join(dict.fromkeys(setting for _, setting in members))
+            raise SpaceError(
+                f"{human_bytes(total)} are needed, {human_bytes(free)} are free",
+                where=", ".join(str(path) for path, _ in members),
+                hint=f"free space there, or point {names} to a larger file system",
+            )

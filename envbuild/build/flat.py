@@ -1,0 +1,129 @@
+"""``flat`` and ``layered``: put together from the store beside the final name, checked, then given that name."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from envbuild.base.siffile import image_digest
+from envbuild.build.assemble import Gathered, Hall, Layer, gather
+from envbuild.build.bring import bootstrap_of, fetch_files, require_base, root_tar
+from envbuild.build.codec import codec_of
+from envbuild.build.delivery import note_delivery
+from envbuild.build.image import write_image
+from envbuild.build.model import ImageRecord, Order, Workshop
+from envbuild.build.parts import kept_part
+from envbuild.lock.digest import image_key
+from envbuild.lock.model import Lock
+from envbuild.plan.model import Definition
+from envbuild.recipe.model import Recipe
+from envbuild.store.atomic import sync_folder, telling, write_bytes
+from envbuild.store.layout import Store
+
+Check = Callable[[Path, str | None], None]
+"""Is shown the image before it has a final name, with its digest where that is known; raises to refuse it."""
+
+
+def why_not(recipe: Recipe, lock: Lock) -> str | None:
+    """Return why a recipe cannot be put together from the store, None where it can."""
+    if recipe.base.bootstrap is None:
+        return "its base is an image"
+    if recipe.system.post:
+        return f"[system] post runs a shell in the build ({recipe.system.post[0]!r})"
+    if any(p.group == "build" and p.is_sdist for p in lock.python):
+        return "a source package needs another source package to be built"
+    return None
+
+
+def image_key_of(order: Order) -> str:
+    """Return the key of an image put together here: over its lock, mode and definition, and what packs it."""
+    parts = [image_key(order.lock, order.mode, order.definition), codec_of(order.lock.packer).name]
+    return "sha256:" + hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
+
+
+def read_record(key: str, store: Store) -> ImageRecord | None:
+    """Return what the store remembers of an image; None where it knows nothing or its note is damaged."""
+    try:
+        return msgspec.json.decode(store.record(key).read_bytes(), type=ImageRecord)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def make_assembled(order: Order, shop: Workshop, check: Check) -> bool:
+    """Make the image under its final name; return whether it had to be built.
+
+    One process packs and checks, others that want the same image wait for it.  Whatever ``check`` raises leaves no
+    image and no record.
+    """
+    key = image_key_of(order)
+    with shop.store.lock(key, shop.report):
+        record = read_record(key, shop.store)
+        layers = _kept_layers(record, shop.store)
+        if record is None or layers is None:
+            require_base(order)
+            layers = gather_for(order.lock, (order.plan, order.definition), shop).layers
+            _write_checked(order, layers, shop, check, None)
+            return True
+    _write_checked(order, layers, shop, check, record)
+    return False
+
+
+def _kept_layers(record: ImageRecord | None, store: Store) -> tuple[Layer, ...] | None:
+    """Return the layers of an image that was made before, None where the store has lost a part of it."""
+    layers = []
+    for name, keys in record.layers if record else ():
+        found = [part for key in keys if (part := kept_part(key, store)) is not None]
+        if len(found) != len(keys):
+            return None
+        layers.append(Layer(name=name, parts=tuple(found)))
+    return tuple(layers) or None
+
+
+def gather_for(lock: Lock, definition: tuple[Definition, str] | None, shop: Workshop) -> Gathered:
+    """Return the parts of a lock's image, after bringing whatever the store lacks of them."""
+    fetch_files(lock, shop)
+    root = bootstrap_of(lock, ("base", "system"))
+    build = bootstrap_of(lock, ("base", "system", "build"))
+    hall = Hall(
+        store=shop.store,
+        runner=shop.runner,
+        runtime=lambda: shop.runtime,
+        report=shop.report,
+        root=lambda: root_tar(root, shop),
+        build_root=lambda: root_tar(build, shop),
+        root_digest=root.digest,
+        build_digest=build.digest,
+    )
+    return gather(lock, definition, hall)
+
+
+def _write_checked(
+    order: Order, layers: tuple[Layer, ...], shop: Workshop, check: Check, record: ImageRecord | None
+) -> None:
+    key = image_key_of(order)
+    with shop.store.beside(order.target) as partial:
+        with shop.report.stage(f"write {order.target.name}"):
+            tree = write_image(partial, order, layers, key)
+        if record is None:
+            with shop.report.stage("hash it"):
+                record = _record(partial, order, layers, tree)
+        check(partial, record.digest)
+        write_bytes(shop.store.own_record(key), msgspec.json.encode(record), mode=0o444)
+        with telling(order.target):
+            partial.chmod(0o755)
+            partial.replace(order.target)
+            sync_folder(order.target.parent)
+    note_delivery(order, shop.store, key, record.digest)
+
+
+def _record(path: Path, order: Order, layers: tuple[Layer, ...], tree: str) -> ImageRecord:
+    return ImageRecord(
+        digest=image_digest(path),
+        tree=tree,
+        size=path.stat().st_size,
+        packer=codec_of(order.lock.packer).name,
+        layers=tuple((layer.name, tuple(part.part.key for part in layer.parts)) for layer in layers),
+    )

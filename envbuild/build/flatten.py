@@ -1,0 +1,113 @@
+"""Make one partition of a layered image, from the image alone."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from envbuild.base.siffile import PARTITION, SIGNATURE, SifFile, SifObject, read_sif
+from envbuild.build.copying import append_file
+from envbuild.build.dotfiles import LAYERED_HELP
+from envbuild.build.guard import is_guard
+from envbuild.build.image import METADATA
+from envbuild.build.objects import NOTE, ImageNote
+from envbuild.build.sifwrite import CYCLONEDX_JSON, SBOM, SifPart, data, partition, write_sif
+from envbuild.build.squashfs import Copy, write_squashfs
+from envbuild.build.tree import Part, merge, tree_digest
+from envbuild.build.unsquash import SquashImage, read_tree
+from envbuild.build.verify import read_carried, root_partitions
+from envbuild.errors import IntegrityError, UsageError
+from envbuild.store.atomic import telling
+
+
+def flatten(source: Path, target: Path) -> str:
+    """Write a layered image as one partition and return its tree digest, which is that of the layered one.
+
+    Packed bytes are copied as they are.  Raises UsageError for an image that is not layered, IntegrityError for one
+    that has lost a layer, is damaged, or holds something else than its note says.
+    """
+    carried = read_carried(source)
+    if carried.note is None or carried.note.mode != "layered":
+        raise UsageError("is no layered image of envbuild", where=str(source), hint="it can be used as it is")
+    if carried.lock is None:
+        raise IntegrityError("carries no lock", where=str(source))
+    note, lock = carried.note, carried.lock
+    with ExitStack() as stack, ThreadPoolExecutor(len(os.sched_getaffinity(0)), "hash") as pool:
+        layers = []
+        for item in root_partitions(source):
+            image = SquashImage(source, item.offset, item.size)
+            stack.callback(image.close)
+            layers.append((_part(image, pool), _copy(source, item)))
+    tree = merge([part for part, _ in layers])
+    digest = tree_digest(entry for entry, _ in tree.values())
+    if digest != note.tree:
+        raise IntegrityError(
+            "a layer is missing or damaged: its files are not those that it was made of",
+            where=str(source),
+            hint=f"make it again: envbuild make {note.recipe}",
+        )
+    epoch, machine = lock.base.epoch, lock.base.machine
+
+    def write(out: BinaryIO) -> int:
+        return write_squashfs(out, tree, layers, epoch=epoch, compressor=lock.packer.compressor)
+
+    objects = (*_data_objects(read_sif(source), note), partition(write, machine=machine))
+    with telling(target), target.open("wb") as out:
+        write_sif(out, objects, machine=machine, epoch=epoch, identity=f"flat {digest} {note.lock}")
+        out.flush()
+        os.fsync(out.fileno())
+    return digest
+
+
+def _part(image: SquashImage, pool: Executor) -> Part:
+    """Return a partition as a part: its blob is the file system up to its tables."""
+    entries = tuple(entry for path, entry in read_tree(image, pool).items() if not is_guard(path))
+    return Part(key="", entries=entries, fragments=tuple(image.fragments), size=image.data_end, sha256="")
+
+
+def _copy(source: Path, item: SifObject) -> Copy:
+    def copy(out: BinaryIO) -> None:
+        image = SquashImage(source, item.offset, item.size)
+        try:
+            append_file(source, out, image.data_end, offset=item.offset)
+        finally:
+            image.close()
+
+    return copy
+
+
+def _data_objects(sif: SifFile, note: ImageNote) -> tuple[SifPart, ...]:
+    """Return the objects beside the partitions; those that say what the image is are changed."""
+    changes: dict[str, Callable[[bytes], bytes]] = {
+        NOTE: lambda _: msgspec.json.encode(msgspec.structs.replace(note, mode="flat"), order="sorted"),
+        METADATA: _flat_metadata,
+    }
+    kept = []
+    with sif.path.open("rb") as file:
+        for item in sif.objects:
+            if item.data_type in (PARTITION, SIGNATURE):
+                continue
+            file.seek(item.offset)
+            content = file.read(item.size)
+            content = changes[item.name](content) if item.name in changes else content
+            extra = CYCLONEDX_JSON if item.data_type == SBOM else b""
+            kept.append(data(item.data_type, item.name, content, extra=extra))
+    return tuple(kept)
+
+
+def _flat_metadata(content: bytes) -> bytes:
+    try:
+        told = json.loads(content)
+        attributes = told["data"]["attributes"]
+        attributes["labels"]["envbuild.mode"] = "flat"
+        attributes["helpfile"] = attributes["helpfile"].removesuffix(LAYERED_HELP)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise IntegrityError(f"its object {METADATA} is damaged: {error!r}") from error
+    return json.dumps(told, sort_keys=True).encode()

@@ -1,0 +1,173 @@
+"""From a lock to a checked image under its final name, by one of the ways to build."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from envbuild.build import flat
+from envbuild.build.base import bytes_to_bring, with_local_base
+from envbuild.build.bring import bootstrap_of, fetch_files, require_base, root_tar, wanted_files
+from envbuild.build.builder import BUILDERS
+from envbuild.build.delivery import Delivery, delivered, note_delivery
+from envbuild.build.estimate import assembly, check_space, estimate
+from envbuild.build.flat import Check, image_key_of, make_assembled
+from envbuild.build.model import BuildRequest, Estimate, Order, Workshop
+from envbuild.build.perform import new_log, perform, supplied_files
+from envbuild.errors import UsageError
+from envbuild.lock.digest import image_key
+from envbuild.lock.model import Lock
+from envbuild.recipe.model import Recipe
+from envbuild.store.atomic import commit, place
+from envbuild.store.fetch import missing
+from envbuild.store.layout import Store
+from envbuild.store.units import human_bytes
+
+ASSEMBLERS: dict[str, Callable[[Order, Workshop, Check], bool]] = {
+    "flat": make_assembled,
+    "layered": make_assembled,
+}
+"""Ways to build that put an image together from the store; the others build from the definition."""
+MODES = (*ASSEMBLERS, *BUILDERS)
+
+
+def choose_mode(asked: str, recipe: Recipe, lock: Lock) -> str:
+    """Return the way to build; "auto" is flat where the recipe allows it, else fakeroot.
+
+    Raises UsageError for a recipe that cannot be built in the way asked for.
+    """
+    reason = flat.why_not(recipe, lock)
+    if asked == "auto":
+        return "fakeroot" if reason else "flat"
+    if asked in ASSEMBLERS and reason:
+        raise UsageError(
+            f"{recipe.name} cannot be put together from the store: {reason}", hint="envbuild make --mode fakeroot"
+        )
+    return asked
+
+
+def plan_work(order: Order, shop: Workshop) -> Estimate:
+    """Estimate what making the image will take, given what the store has; checks the room for it.
+
+    Raises SpaceError where a file system is too small.
+    """
+    wanted = wanted_files(order.lock)
+    base = bytes_to_bring(order.lock, shop.store)
+    to_download = base + sum(item.size for item in missing(wanted, shop.store))
+    left = estimate(order.lock, to_download=to_download)
+    if order.mode in ASSEMBLERS:
+        left = assembly(left)
+    check_space(
+        (
+            (shop.store.root, left.store, "ENVBUILD_STORE"),
+            (shop.settings.tmpdir, left.temporary, "TMPDIR"),
+            (order.target.parent, left.image, "-o"),
+        )
+    )
+    return left
+
+
+def is_stored(order: Order, store: Store) -> bool:
+    """Tell whether the store has this image, or all that it is put together from."""
+    if order.mode in ASSEMBLERS:
+        return flat.read_record(image_key_of(order), store) is not None
+    return stored_image(order, store).is_file()
+
+
+def stored_image(order: Order, store: Store) -> Path:
+    """Return where the store keeps, or will keep, an image that was built from its definition."""
+    return store.image(key_of(order))
+
+
+def key_of(order: Order) -> str:
+    """Return the key of an image in the store."""
+    if order.mode in ASSEMBLERS:
+        return image_key_of(order)
+    return image_key(order.lock, order.mode, order.definition)
+
+
+def up_to_date(order: Order, store: Store) -> Delivery | None:
+    """Return the note of the target where it is this very image already, else None."""
+    return delivered(order, store, key_of(order))
+
+
+def make_image(order: Order, shop: Workshop, check: Check) -> bool:
+    """Make the image under its final name and return whether it had to be built.
+
+    ``check`` sees it before.  One process builds, others that want the same image wait for it.  Whatever ``check``
+    raises leaves no image.
+    """
+    if order.mode in ASSEMBLERS:
+        return ASSEMBLERS[order.mode](order, shop, check)
+    return _make_from_definition(order, shop, check)
+
+
+def _make_from_definition(order: Order, shop: Workshop, check: Check) -> bool:
+    kept = stored_image(order, shop.store)
+    with shop.store.lock(kept.stem, shop.report):
+        built = not kept.is_file()
+        if built:
+            _build(order, shop, check, kept)
+        else:
+            check(kept, None)
+    with shop.report.stage(f"write {order.target.name}"):
+        place(kept, order.target, mode=0o755)
+    note_delivery(order, shop.store, key_of(order), "")
+    return built
+
+
+def _build(order: Order, shop: Workshop, check: Check, kept: Path) -> None:
+    with requested(order, shop) as request:
+        with shop.report.stage("install and pack"):
+            perform(request, mode=order.mode, runtime=shop.runtime, runner=shop.runner, report=shop.report)
+        check(request.target, None)
+        commit(request.target, kept)
+
+
+@contextmanager
+def requested(order: Order, shop: Workshop, target: Path | None = None) -> Iterator[BuildRequest]:
+    """Bring all that a build from the definition needs and lend the request; without ``target`` in a working folder."""
+    fetch_files(order.lock, shop)
+    root = None
+    if order.recipe.base.bootstrap is not None:
+        require_base(order)
+        root = root_tar(bootstrap_of(order.lock), shop)
+    definition = order.definition
+    if order.mode != "docker":  # an engine pulls its base itself
+        definition = with_local_base(
+            order.definition,
+            order.lock,
+            settings=shop.settings,
+            runner=shop.runner,
+            store=shop.store,
+            report=shop.report,
+        )
+    with shop.store.work("build") as work, supplied_files(order.lock, shop.store) as files:
+        yield BuildRequest(
+            name=order.recipe.name,
+            lock=order.lock,
+            plan=order.plan,
+            definition=definition,
+            files=files,
+            root=root,
+            target=target or work / f"{order.recipe.name}.sif",
+            scratch=scratch_folder(work),
+            tmpdir=shop.settings.tmpdir,
+            log=new_log(order.recipe.name, shop.store),
+        )
+
+
+def scratch_folder(work: Path) -> Path:
+    """Make the folder that a build sees as /tmp: writable for every user id of its namespace."""
+    folder = work / "tmp"
+    folder.mkdir()
+    folder.chmod(0o1777)
+    return folder
+
+
+def told(left: Estimate) -> str:
+    """Return the estimate as a sentence."""
+    minutes = max(1, round(left.seconds / 60))
+    download = f"{human_bytes(left.download)} to download" if left.download else "nothing to download"
+    return f"{download}, an image of about {human_bytes(left.image)}, about {minutes} min"

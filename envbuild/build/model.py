@@ -1,0 +1,92 @@
+"""What is to be built, and what came out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from envbuild.lock.model import Lock
+from envbuild.plan.model import Definition
+from envbuild.progress import Reporter
+from envbuild.recipe.model import Recipe
+from envbuild.run import Runner
+from envbuild.runtime import Runtime
+from envbuild.settings import Settings
+from envbuild.store.layout import Store
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Workshop:
+    """What making an image needs of the machine."""
+
+    settings: Settings
+    runner: Runner
+    runtime: Runtime
+    store: Store
+    report: Reporter
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Order:
+    """One image to make.
+
+    ``definition`` is its whole text and ``plan`` what that was written from; ``mode`` is the way to build; ``target``
+    is its final name.
+    """
+
+    recipe: Recipe
+    lock: Lock
+    plan: Definition
+    definition: str
+    mode: str
+    target: Path
+
+
+class ImageRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What the store remembers of an image that was put together from layers.
+
+    ``digest`` is the image digest, ``tree`` the tree digest, ``size`` the file's bytes;
+    ``layers`` are names and the keys of their parts, lowest first; ``packer`` is what decides the bytes.
+    """
+
+    digest: str
+    tree: str
+    size: int
+    packer: str
+    layers: tuple[tuple[str, tuple[str, ...]], ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BuildRequest:
+    """One image to build from its definition.
+
+    ``definition`` is the whole text and ``plan`` what it was written from; ``files`` is a folder with ``python/`` and
+    ``debian/`` that holds every locked file under its own name, in a folder of its own; ``root`` is the tar of the
+    bootstrapped root, None where the base is an image; ``target`` is a path of the caller's working folder, never a
+    final name; ``scratch`` is an empty folder that the build sees as /tmp; ``tmpdir`` is where the runtime unpacks;
+    ``log`` takes all output.
+    """
+
+    name: str
+    lock: Lock
+    plan: Definition
+    definition: str
+    files: Path
+    root: Path | None
+    target: Path
+    scratch: Path
+    tmpdir: Path
+    log: Path
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Estimate:
+    """What a build will take: bytes to download, bytes in the store, in TMPDIR and of the image; seconds in all."""
+
+    download: int
+    store: int
+    temporary: int
+    image: int
+    seconds: float

@@ -1,0 +1,161 @@
+"""Wheels of source archives: built once inside the base, without a network, and kept."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tarfile
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+from envbuild.build.container import INSIDE, Container, lay_file
+from envbuild.build.parts import part_key
+from envbuild.errors import IntegrityError, ToolFailedError
+from envbuild.lock.model import PythonPackage
+from envbuild.store.atomic import commit, telling
+from envbuild.store.layout import Store
+from envbuild.toml import parse_toml
+
+BACKEND = "setuptools.build_meta:__legacy__"
+"""What PEP 517 prescribes for a source archive that names none."""
+INSTALLER = "uv"
+"""Locked as a tool of the written definition; building needs none of it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BuildNeeds:
+    """What building depends on beside the archive: the digest of the root it runs in, the packages, the epoch."""
+
+    root: str
+    packages: tuple[PythonPackage, ...]
+    epoch: int
+
+
+def wheel_key(package: PythonPackage, needs: BuildNeeds) -> str:
+    """Return the key of the wheel that a source archive gives."""
+    script = resources.files("envbuild.build.inside").joinpath("build_wheel.py").read_bytes()
+    return part_key(
+        "sdist",
+        sdist=package.sha256,
+        root=needs.root,
+        packages=sorted(p.sha256 for p in needs.packages),
+        epoch=needs.epoch,
+        script=hashlib.sha256(script).hexdigest(),
+    )
+
+
+def build_wheels(packages: Sequence[PythonPackage], needs: BuildNeeds, inside: Container, store: Store) -> None:
+    """Build the wheels of source archives and keep them under their keys.
+
+    Raises ToolFailedError with the backend's last lines, IntegrityError when another version came out.
+    """
+    _lay_tools(needs, inside, store)
+    jobs = []
+    for package in packages:
+        archive = store.artifact(package.sha256)
+        lay_file(archive, inside.folder / "archives" / package.file)
+        (inside.folder / "out" / package.name).mkdir(parents=True)
+        jobs.append(
+            {
+                "name": package.file,
+                "archive": f"{INSIDE}/archives/{package.file}",
+                "out": f"{INSIDE}/out/{package.name}",
+                **_backend(archive, package.file),
+            }
+        )
+    (inside.folder / "build.json").write_text(json.dumps(jobs), "utf-8")
+    try:
+        inside.run("build_wheel.py", f"{INSIDE}/build.json", env=_environment(needs))
+    except ToolFailedError as error:
+        named = [line[9:] for line in error.stdout.splitlines() if line.startswith("building ")]
+        raise ToolFailedError(
+            f"{named[-1] if named else 'a source package'} could not be built: {error.what}",
+            argv=error.argv,
+            exit_code=error.exit_code,
+            stdout=error.stdout,
+            stderr=error.stderr,
+            hint="compilers and headers that it needs belong into [system] build-packages",
+        ) from error
+    for package in packages:
+        _keep(package, wheel_key(package, needs), inside.folder / "out" / package.name, store)
+
+
+def _environment(needs: BuildNeeds) -> dict[str, str]:
+    return {
+        "PYTHONPATH": f"{INSIDE}/tools/lib",
+        "PATH": f"{INSIDE}/tools/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "PYTHONHASHSEED": "0",
+        "SOURCE_DATE_EPOCH": str(needs.epoch),
+        "LC_ALL": "C.UTF-8",
+        "TZ": "UTC",
+        "HOME": "/tmp",  # noqa: S108  (the container's own)
+    }
+
+
+def _lay_tools(needs: BuildNeeds, inside: Container, store: Store) -> None:
+    """Install the locked build requirements into a folder of their own."""
+    from installer import install
+    from installer.destinations import SchemeDictionaryDestination
+    from installer.sources import WheelFile
+
+    tools = inside.folder / "tools"
+    folders = {"purelib": "lib", "platlib": "lib", "scripts": "bin", "headers": "include", "data": "."}
+    destination = SchemeDictionaryDestination(
+        {scheme: str(tools / folder) for scheme, folder in folders.items()}, inside.python, "posix"
+    )
+    (tools / "lib").mkdir(parents=True)
+    for package in needs.packages:
+        if package.name != INSTALLER and not package.is_sdist:
+            with telling(tools), zipfile.ZipFile(store.artifact(package.sha256)) as archive:
+                archive.filename = package.file
+                install(WheelFile(archive), destination, {})
+
+
+def _backend(archive: Path, name: str) -> dict[str, object]:
+    """Read which backend a source archive names in its pyproject.toml."""
+    text = _read_top(archive, name, "pyproject.toml")
+    system = parse_toml(text, f"{name}/pyproject.toml").get("build-system", {}) if text else {}
+    backend, path = system.get("build-backend", BACKEND), system.get("backend-path", [])
+    if not isinstance(backend, str) or not isinstance(path, list):
+        raise IntegrityError("its pyproject.toml names no proper build-backend", where=name)
+    return {"backend": backend, "backend-path": [str(item) for item in path]}
+
+
+def _read_top(archive: Path, name: str, file: str) -> str | None:
+    """Return a text file of an archive's one top folder, None where it has none."""
+    try:
+        if name.endswith(".zip"):
+            with zipfile.ZipFile(archive) as zipped:
+                found = next((n for n in zipped.namelist() if n.count("/") == 1 and n.endswith(f"/{file}")), None)
+                return zipped.read(found).decode() if found else None
+        with tarfile.open(archive) as tar:
+            for member in tar:
+                inner = member.name.removeprefix("./")
+                if inner.count("/") == 1 and inner.endswith(f"/{file}") and member.isfile():
+                    stream = tar.extractfile(member)
+                    return stream.read().decode() if stream else None
+    except (tarfile.TarError, zipfile.BadZipFile, EOFError, UnicodeDecodeError, OSError) as error:
+        raise IntegrityError(f"this source archive cannot be read: {error}", where=name) from error
+    return None
+
+
+def _keep(package: PythonPackage, key: str, folder: Path, store: Store) -> None:
+    from packaging.utils import canonicalize_name, parse_wheel_filename
+    from packaging.version import Version
+
+    built = sorted(folder.glob("*.whl"))
+    if len(built) != 1:
+        raise IntegrityError("its build gave no wheel", where=package.file)
+    name, version, _, _ = parse_wheel_filename(built[0].name)
+    if name != canonicalize_name(package.name) or version != Version(package.version):
+        raise IntegrityError(f"its build gave {built[0].name}, not version {package.version}", where=package.file)
+    commit(built[0], store.built(key))
+
+
+def built_name(package: PythonPackage) -> str:
+    """Return a wheel file name for the wheel of a source archive: only its first two fields count."""
+    name = package.name.replace("-", "_")
+    return f"{name}-{package.version}-py3-none-any.whl"

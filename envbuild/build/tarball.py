@@ -1,0 +1,89 @@
+"""Read the tar of a root file system as a tree."""
+
+from __future__ import annotations
+
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from envbuild.build.pack import Content
+from envbuild.build.tree import Entry, Kind
+from envbuild.errors import IntegrityError
+
+KINDS: dict[bytes, Kind] = {
+    tarfile.REGTYPE: "f",
+    tarfile.AREGTYPE: "f",
+    tarfile.DIRTYPE: "d",
+    tarfile.SYMTYPE: "l",
+    tarfile.CHRTYPE: "c",
+    tarfile.BLKTYPE: "b",
+    tarfile.FIFOTYPE: "p",
+}
+
+MOUNT_POINTS = {
+    "dev": 0o755,
+    "mnt": 0o755,
+    "proc": 0o755,
+    "root": 0o700,
+    "sys": 0o755,
+    "tmp": 0o1777,
+    "var/tmp": 0o1777,
+}
+"""Folders that a runtime binds to, with their modes; a root made without device nodes may lack some."""
+
+
+def root_contents(path: Path) -> Iterator[Content]:
+    """Yield the members of a root's tar, and the mount points that it lacks."""
+    lacking = dict(MOUNT_POINTS)
+    for entry, content in tar_contents(path):
+        lacking.pop(entry.path, None)
+        yield entry, content
+    for name, mode in lacking.items():
+        yield Entry(name, "d", mode), None
+
+
+def tar_contents(path: Path) -> Iterator[Content]:
+    """Yield the members of a tar in its order; hard links become files of their own.
+
+    Raises IntegrityError for a damaged tar and for a name that cannot be written.
+    """
+    with tarfile.open(path, "r:", errors="surrogateescape") as tar:
+        try:
+            for member in tar:
+                yield _member(tar, member, path)
+        except tarfile.TarError as error:
+            raise IntegrityError(f"is damaged: {error}", where=str(path)) from error
+
+
+def _member(tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> Content:
+    source = tar.getmember(member.linkname) if member.islnk() else member
+    kind = KINDS.get(source.type)
+    name = member.name.removeprefix("./").strip("/")
+    name = "" if name == "." else name
+    if kind is None or ".." in name.split("/") or not _plain(name) or not _plain(member.linkname):
+        raise IntegrityError(f"holds {member.name!r}, which no image may hold", where=str(path))
+    entry = Entry(
+        name,
+        kind,
+        source.mode & 0o7777,
+        source.uid,
+        source.gid,
+        int(source.mtime),
+        target=source.linkname if kind == "l" else "",
+        device=device_number(source.devmajor, source.devminor) if kind in ("c", "b") else 0,
+    )
+    return entry, tar.extractfile(source) if kind == "f" else None  # type: ignore[return-value]
+
+
+def _plain(text: str) -> bool:
+    """Tell whether a name is valid UTF-8 without NUL: an index is text."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in text
+
+
+def device_number(major: int, minor: int) -> int:
+    """Return a device's number as squashfs keeps it (the kernel's new_encode_dev)."""
+    return minor & 0xFF | major << 8 | (minor & ~0xFF) << 12

@@ -1,0 +1,159 @@
+"""Verify an image against its lock, file by file: what the lock gives is put beside what the image holds."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from envbuild.base.siffile import PARTITION, SifFile, SifObject, image_digest, read_sif
+from envbuild.build.assemble import Gathered
+from envbuild.build.codec import codec_of
+from envbuild.build.flat import gather_for, image_key_of, read_record
+from envbuild.build.guard import is_guard
+from envbuild.build.model import Order, Workshop
+from envbuild.build.objects import NOTE, ImageNote
+from envbuild.build.sifwrite import OVERLAY
+from envbuild.build.tree import Entry, differences, merge, tree_digest
+from envbuild.build.unsquash import SquashImage, read_tree
+from envbuild.errors import IntegrityError, UsageError
+from envbuild.lock.digest import lock_digest
+from envbuild.lock.model import Lock
+from envbuild.lock.read import parse_lock
+from envbuild.store.units import human_bytes
+
+MOST_TEXT = 64 * 1024 * 1024
+RUNTIME = (".singularity.d", "environment", "singularity")
+"""Written from the recipe; compared only where the recipe is at hand."""
+OWN = ("RECORD", "INSTALLER", "REQUESTED", "direct_url.json", "uv_cache.json")
+"""Files that every installer writes in its own way."""
+
+
+class Verification(msgspec.Struct, frozen=True, kw_only=True):
+    """What verifying found.
+
+    ``holds`` is "bytes" (the very image that the store remembers), "tree" (the same files, packed otherwise or with
+    no image to compare to) or "differs"; ``compared`` says what was compared, ``tree`` is the image's tree digest.
+    """
+
+    image: str
+    lock: str
+    holds: Literal["bytes", "tree", "differs"]
+    compared: str
+    tree: str
+    missing: tuple[str, ...] = ()
+    changed: tuple[tuple[str, str], ...] = ()
+    extra: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Carried:
+    """What an image carries about itself: the note of its making, where envbuild put it together, and its lock."""
+
+    note: ImageNote | None
+    lock: Lock | None
+
+
+def read_carried(path: Path) -> Carried:
+    """Read the objects that envbuild put into a SIF.  Raises UsageError for what is no SIF."""
+    sif = read_sif(path)
+    note = next((_text(sif, item) for item in sif.objects if item.name == NOTE), None)
+    lock = next((_text(sif, item) for item in sif.objects if item.name.endswith(".lock")), None)
+    try:
+        return Carried(
+            note=msgspec.json.decode(note, type=ImageNote) if note else None,
+            lock=parse_lock(lock, f"the lock inside {path.name}") if lock else None,
+        )
+    except msgspec.DecodeError as error:
+        raise IntegrityError(f"its object {NOTE} is damaged: {error}", where=str(path)) from error
+
+
+def _text(sif: SifFile, item: SifObject) -> str:
+    if item.size > MOST_TEXT:
+        raise IntegrityError(f"its object {item.name} is {human_bytes(item.size)}", where=str(sif.path))
+    with sif.path.open("rb") as file:
+        file.seek(item.offset)
+        return file.read(item.size).decode("utf-8", "replace")
+
+
+def verify_image(path: Path, lock: Lock, order: Order | None, shop: Workshop) -> Verification:
+    """Compare an image with what a lock gives; ``order`` is the recipe's, where it is at hand.
+
+    Whatever the store lacks of the lock is fetched and packed first.  Raises UsageError for an image that cannot be
+    compared, IntegrityError for one that is damaged.
+    """
+    carried = read_carried(path)
+    gathered = gather_for(lock, (order.plan, order.definition) if order else None, shop)
+    found = _image_tree(path, shop)
+    digest = tree_digest(found.values())
+    parts = [part.part for layer in gathered.layers for part in layer.parts]
+    expected = {name: entry for name, (entry, _) in merge(parts).items()}
+    if carried.note is None:
+        expected, compared = (
+            _of_wheels(gathered),
+            "the files of Python packages: the image was built from its definition",
+        )
+        seen: Mapping[str, Entry] = {name: found[name] for name in expected if name in found}
+    elif order is None:
+        compared = "all files but the container runtime's own: there is no recipe to compare those with"
+        seen, expected = _without_runtime(found), _without_runtime(expected)
+    else:
+        compared, seen = "all files", found
+    missing, changed, extra = differences(expected, seen)
+    same = not (missing or changed or extra)
+    holds: Literal["bytes", "tree"] = "bytes" if same and _same_bytes(path, order, shop) else "tree"
+    return Verification(
+        image=str(path),
+        lock=lock_digest(lock),
+        holds=holds if same else "differs",
+        compared=compared,
+        tree=digest,
+        missing=missing,
+        changed=changed,
+        extra=extra,
+    )
+
+
+def _image_tree(path: Path, shop: Workshop) -> dict[str, Entry]:
+    """Return the tree of an image; the layers of a layered one lie over one another, without what guards them."""
+    tree: dict[str, Entry] = {}
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0)), "hash") as pool, shop.report.stage(f"read {path.name}"):
+        for item in root_partitions(path):
+            image = SquashImage(path, item.offset, item.size)
+            try:
+                tree.update(read_tree(image, pool))
+            finally:
+                image.close()
+    return {name: entry for name, entry in tree.items() if not is_guard(name)}
+
+
+def root_partitions(path: Path) -> tuple[SifObject, ...]:
+    """Return the partitions of a SIF that make its root, lowest first.  Raises UsageError where there is none."""
+    sif = read_sif(path)
+    if sif.primary is None:
+        raise UsageError("has no root file system to compare", where=str(path))
+    overlays = [item for item in sif.objects if item.data_type == PARTITION and item.partition == OVERLAY]
+    return (sif.primary, *overlays)
+
+
+def _of_wheels(gathered: Gathered) -> dict[str, Entry]:
+    entries = (entry for part in gathered.wheels for entry in part.part.entries)
+    return {e.path: e for e in entries if e.path.rpartition("/")[2] not in OWN and "/bin/" not in e.path}
+
+
+def _without_runtime(tree: Mapping[str, Entry]) -> dict[str, Entry]:
+    return {name: entry for name, entry in tree.items() if name.split("/")[0] not in RUNTIME}
+
+
+def _same_bytes(path: Path, order: Order | None, shop: Workshop) -> bool:
+    if order is None:
+        return False
+    record = read_record(image_key_of(order), shop.store)
+    return (
+        record is not None and record.packer == codec_of(order.lock.packer).name and record.digest == image_digest(path)
+    )

@@ -1,0 +1,117 @@
+"""Unpack a wheel straight into a part, by the wheel specification, without a file on the disk.
+
+The library ``installer`` knows the specification (scripts, data folders, RECORD); here is where the files go.
+"""
+
+from __future__ import annotations
+
+import io
+import posixpath
+import warnings
+import zipfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from envbuild.build.pack import PartWriter
+from envbuild.build.tree import Entry
+from envbuild.errors import IntegrityError
+
+if TYPE_CHECKING:
+    from installer.destinations import WheelDestination
+
+FORMAT = 1
+"""Counts up whenever the same wheel would be unpacked into another tree."""
+INSTALLER = b"envbuild\n"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scheme:
+    """Where a Python keeps what: absolute folders without their leading slash; ``python`` runs scripts."""
+
+    site: str
+    prefix: str
+    version: str
+    python: str
+
+    def folder(self, scheme: str, project: str) -> str:
+        """Return the folder of one of the wheel specification's schemes."""
+        if scheme in ("purelib", "platlib"):
+            return self.site
+        if scheme == "scripts":
+            return f"{self.prefix}/bin"
+        if scheme == "headers":
+            return f"{self.prefix}/include/python{self.version}/{project}"
+        return self.prefix
+
+
+def unpack_wheel(file: Path, name: str, scheme: Scheme, writer: PartWriter) -> None:
+    """Add everything that installing a wheel would write; ``name`` is the wheel's file name.
+
+    Raises IntegrityError for a damaged wheel and for one that would write outside of its folders.
+    """
+    from installer import install
+    from installer.sources import WheelFile
+
+    try:
+        with zipfile.ZipFile(file) as archive, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            archive.filename = name
+            source = WheelFile(archive)
+            install(source, _destination(source.distribution, scheme, writer), {"INSTALLER": INSTALLER})
+    except (zipfile.BadZipFile, EOFError, KeyError, ValueError, AssertionError, NotImplementedError) as error:
+        raise IntegrityError(f"this wheel cannot be unpacked: {error}", where=name) from error
+
+
+def _destination(project: str, scheme: Scheme, writer: PartWriter) -> WheelDestination:
+    from installer.destinations import WheelDestination
+    from installer.records import Hash, RecordEntry
+    from installer.scripts import Script
+    from installer.utils import Scheme as SchemeName
+    from installer.utils import construct_record_file, fix_shebang
+
+    class Destination(WheelDestination):
+        def write_file(self, scheme: Any, path: Any, stream: BinaryIO, is_executable: bool) -> RecordEntry:
+            if scheme == "scripts":
+                seekable = io.BytesIO(stream.read())
+                with fix_shebang(seekable, f"/{self_scheme.python}") as fixed:
+                    return self.record(scheme, str(path), fixed, executable=True)
+            return self.record(scheme, str(path), stream, executable=is_executable)
+
+        def write_script(self, name: str, module: str, attr: str, section: Any) -> RecordEntry:
+            file, text = Script(name, module, attr, section).generate(f"/{self_scheme.python}", "posix")
+            return self.record(SchemeName("scripts"), file, io.BytesIO(text), executable=True)
+
+        def record(self, scheme: Any, path: str, stream: BinaryIO, *, executable: bool) -> RecordEntry:
+            full = _inside(self_scheme.folder(scheme, project), path)
+            place = writer.add(Entry(full, "f", 0o755 if executable else 0o644), stream)
+            assert place is not None  # noqa: S101  (files have one)
+            return RecordEntry(path, Hash("sha256", _base64(place.sha256)), place.size)
+
+        def finalize_installation(
+            self, scheme: Any, record_file_path: str, records: Iterable[tuple[Any, RecordEntry]]
+        ) -> None:
+            def prefix(of: Any) -> str | None:
+                if of in ("purelib", "platlib"):
+                    return None
+                return posixpath.relpath(self_scheme.folder(of, project), self_scheme.site) + "/"
+
+            with construct_record_file(records, prefix) as stream:
+                writer.add(Entry(_inside(self_scheme.folder(scheme, project), record_file_path), "f", 0o644), stream)
+
+    self_scheme = scheme
+    return Destination()
+
+
+def _base64(sha256: str) -> str:
+    from base64 import urlsafe_b64encode
+
+    return urlsafe_b64encode(bytes.fromhex(sha256)).decode().rstrip("=")
+
+
+def _inside(folder: str, path: str) -> str:
+    """Join a wheel's own path to a folder.  Raises IntegrityError where it would lead out of it."""
+    if path.startswith("/") or ".." in path.split("/") or "\0" in path:
+        raise IntegrityError(f"{path!r} leads out of the folder that it belongs to")
+    return posixpath.normpath(posixpath.join(folder, path))

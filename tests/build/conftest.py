@@ -1,0 +1,34 @@
+"""The small project as an image, made once for all tests of images."""
+
+from __future__ import annotations
+
+import pytest
+
+from envbuild.base.siffile import read_sif
+from tests.build.images import copy_of
+from tests.project import Project, small_project
+
+
+@pytest.fixture(scope="session")
+def first(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """The small project, locked and made once, with layers of its own."""
+    folder = tmp_path_factory.mktemp("flat")
+    folder.chmod(0o755)
+    project = small_project(folder / "first")
+    locked = project.run("lock", "small")
+    assert locked.code == 0, locked.stderr
+    made = project.run("make")
+    assert made.code == 0, made.stderr
+    assert read_sif(project.folder / "small.sif").primary is not None
+    return project
+
+
+@pytest.fixture(scope="session")
+def layered(first: Project, tmp_path_factory: pytest.TempPathFactory) -> Project:
+    folder = tmp_path_factory.mktemp("layered")
+    folder.chmod(0o755)
+    project = copy_of(first, folder / "p", layers=True)
+    made = project.run("make", "--mode", "layered")
+    assert made.code == 0, made.stderr
+    assert "layered  for turns on this machine" in made.stdout
+    return project

@@ -1,0 +1,46 @@
+"""Make small packed trees for tests, as SIF-less squashfs files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from envbuild.build.codec import Codec
+from envbuild.build.pack import Content, PartWriter
+from envbuild.build.parts import KeptPart
+from envbuild.build.squashfs import write_squashfs
+from envbuild.build.tree import Entry, Part, merge
+from envbuild.build.unsquash import SquashImage, read_tree
+
+ZSTD = Codec(compressor="zstd", level=3)
+EPOCH = 1_700_000_000
+
+
+def pack_part(
+    contents: Iterable[Content], blob: Path, *, codec: Codec = ZSTD, workers: int = 2, key: str = "k"
+) -> Part:
+    with ThreadPoolExecutor(workers) as pool, blob.open("wb") as out:
+        writer = PartWriter(out, codec=codec, pool=pool)
+        writer.add_all(contents)
+        return writer.finish(key)
+
+
+def write_file_system(path: Path, parts: list[tuple[Part, Path]], *, codec: Codec = ZSTD) -> None:
+    tree = merge([part for part, _ in parts])
+    with path.open("wb") as out:
+        kept = [KeptPart(part=part, blob=blob) for part, blob in parts]
+        write_squashfs(out, tree, [(item.part, item.copy) for item in kept], epoch=EPOCH, compressor=codec.compressor)
+
+
+def read_file_system(path: Path) -> dict[str, Entry]:
+    image = SquashImage(path, 0, path.stat().st_size)
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            return read_tree(image, pool)
+    finally:
+        image.close()
+
+
+def file(path: str, mode: int = 0o644, *, uid: int = 0, gid: int = 0, mtime: int = -1) -> Entry:
+    return Entry(path, "f", mode, uid, gid, mtime)

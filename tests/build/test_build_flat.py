@@ -1,0 +1,250 @@
+"""Images put together from the store, for real: same lock, same bytes; many at once; killed; full; read-only."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from envbuild.base.siffile import read_sif
+from envbuild.build.tree import differences
+from envbuild.build.unsquash import SquashImage, read_tree
+from tests.build.images import TOP, apptainer, copy_of, sha256
+from tests.project import Project, shared_store, small_project
+from tests.support import needs
+
+pytestmark = [pytest.mark.live, needs("apptainer", "mmdebstrap", "apt-get")]
+
+
+def tell_difference(one: Path, two: Path) -> str:
+    """Say which member of which object differs, for a failed comparison."""
+    first, second = read_sif(one), read_sif(two)
+    for a, b in zip(first.objects, second.objects, strict=True):
+        if (a.offset, a.size, a.name) != (b.offset, b.size, b.name):
+            return f"object {a.id} ({a.name}): {a.size} bytes at {a.offset}, {b.size} at {b.offset}"
+    trees = []
+    for sif in (first, second):
+        assert sif.primary is not None
+        image = SquashImage(sif.path, sif.primary.offset, sif.primary.size)
+        with ThreadPoolExecutor(2) as pool:
+            trees.append(read_tree(image, pool))
+        image.close()
+    times = [path for path in trees[0] if path in trees[1] and trees[0][path].mtime != trees[1][path].mtime]
+    return f"{differences(*trees)}; other times: {times[:20]}"
+
+
+def test_two_users_get_the_same_bytes(first: Project, tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    other = copy_of(first, tmp_path / "öther user")
+    elsewhere = tmp_path / "tmp"
+    elsewhere.mkdir(mode=0o777)
+    code = (
+        "import os, sys; os.umask(0o077); os.sched_setaffinity(0, {min(os.sched_getaffinity(0))});"
+        "os.execv(sys.executable, [sys.executable, '-m', 'envbuild', 'make', '--no-check'])"
+    )
+    env = {**other.env, "TMPDIR": str(elsewhere), "LC_ALL": "C", "TZ": "Asia/Tokyo", "PYTHONHASHSEED": "7"}
+    made = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=other.folder,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert made.returncode == 0, made.stderr
+    assert "compile" in made.stderr, "the layers were made anew"
+    one, two = first.folder / "small.sif", other.folder / "small.sif"
+    assert sha256(one) == sha256(two), tell_difference(one, two)
+
+
+def test_a_comparison_that_fails_names_the_member(first: Project, tmp_path: Path) -> None:
+    image = tmp_path / "changed.sif"
+    shutil.copyfile(first.folder / "small.sif", image)
+    primary = read_sif(image).primary
+    assert primary is not None
+    with image.open("r+b") as file:
+        file.seek(primary.offset)
+        at = file.read(primary.size).rindex(b"usr/bin/dash"[-4:])
+        file.seek(primary.offset + at)
+        file.write(b"bash")
+    assert "usr/" in tell_difference(first.folder / "small.sif", image)
+
+
+def test_the_image_runs_and_says_what_it_is(first: Project) -> None:
+    image = str(first.folder / "small.sif")
+    code = "import six, docopt; print(six.__version__, docopt.__version__)"
+    assert first.run("exec", "small", "--", "python", "-c", code).stdout == "1.16.0 0.6.2\n"
+    assert first.run("exec", "small", "--", "hello").stdout == "Hello, world!\n"
+    assert first.run("run", "small").stdout == "the default command\n"
+    listed = apptainer(first, "sif", "list", image).stdout
+    assert all(word in listed for word in ("Def.FILE", "SBOM (cyclonedx-json)", "FS (Squashfs/*System/amd64)"))
+    assert "one wheel, one source package" in apptainer(first, "inspect", "--helpfile", image).stdout
+    assert "envbuild.recipe: small" in apptainer(first, "inspect", "--labels", image).stdout
+    assert "export PYTHONNOUSERSITE=1" in apptainer(first, "inspect", "--environment", image).stdout
+    assert "the default command" in apptainer(first, "inspect", "--runscript", image).stdout
+    assert "bootstrap: scratch" in apptainer(first, "inspect", "--deffile", image).stdout.lower()
+    assert apptainer(first, "test", "--userns", image).code == 0
+
+
+def test_bytecode_is_there_and_nothing_is_written_over_it(first: Project) -> None:
+    code = (
+        "import importlib.util, six, sys; path = importlib.util.cache_from_source(six.__file__);"
+        "flags = open(path, 'rb').read()[4:8]; print(flags, six.__cached__ == path)"
+    )
+    assert first.run("exec", "small", "--", "python", "-c", code).stdout == "b'\\x01\\x00\\x00\\x00' True\n"
+
+
+def test_nothing_changed_takes_no_time(first: Project) -> None:
+    first.run("make")
+    started = time.monotonic()
+    again = first.run("make")
+    assert again.code == 0
+    assert "small.sif is up to date" in again.stderr
+    assert time.monotonic() - started < 2.0
+
+
+def test_verify_says_what_holds(first: Project, tmp_path: Path) -> None:
+    same = first.run("verify", "small")
+    assert same.code == 0, same.stderr
+    assert "the same bytes as the store's image of this lock" in same.stdout
+    bare = Project(tmp_path / "bare")
+    carried = bare.run("verify", str(first.folder / "small.sif"))
+    assert carried.code == 0, carried.stderr
+    assert "there is no recipe to compare those with" in carried.stdout
+
+
+def test_signing_and_verifying_work(first: Project, tmp_path: Path) -> None:
+    image = tmp_path / "signed.sif"
+    shutil.copyfile(first.folder / "small.sif", image)
+    env = {"APPTAINER_KEYSDIR": str(tmp_path / "keys"), "HOME": str(tmp_path)}
+    project = Project(tmp_path / "p")
+    project.env.update(env)
+    made = apptainer(project, "key", "newpair", "-N", "a", "-E", "a@b.invalid", "-P", "", "--push=false")
+    assert made.code == 0, made.stderr
+    assert apptainer(project, "sign", str(image)).code == 0
+    assert apptainer(project, "verify", "--local", str(image)).code == 0
+    verified = first.run("verify", str(image))
+    assert verified.code == 0, verified.stdout
+
+
+def test_eight_at_once_make_it_once(first: Project, tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    other = copy_of(first, tmp_path / "p")
+    argv = [sys.executable, "-m", "envbuild", "make"]
+    targets = [other.folder / f"{number}.sif" for number in range(8)]
+    children = [
+        subprocess.Popen([*argv, "-o", str(target)], cwd=other.folder, env=other.env, stderr=subprocess.PIPE, text=True)
+        for target in targets
+    ]
+    said = [child.communicate(timeout=300)[1] for child in children]
+    assert [child.returncode for child in children] == [0] * 8, said
+    assert sum("compile " in text and "check: " in text for text in said) == 1
+    assert sum("waiting for process" in text for text in said) >= 6, said
+    assert len({sha256(target) for target in targets}) == 1
+    assert sha256(targets[0]) == sha256(first.folder / "small.sif")
+
+
+def test_killed_at_any_moment_leaves_nothing_that_counts(first: Project, tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    other = copy_of(first, tmp_path / "p")
+    argv = [sys.executable, "-m", "envbuild", "make", "--no-check"]
+    chance = random.Random(5)  # noqa: S311
+    for _ in range(6):
+        child = subprocess.Popen(
+            argv, cwd=other.folder, env=other.env, stderr=subprocess.DEVNULL, start_new_session=True
+        )
+        time.sleep(chance.uniform(0.3, 3.0))
+        os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+        image = other.folder / "small.sif"
+        assert not image.exists() or sha256(image) == sha256(first.folder / "small.sif")
+        image.unlink(missing_ok=True)
+    made = other.run("make", "--no-check")
+    assert made.code == 0, made.stderr
+    assert sha256(other.folder / "small.sif") == sha256(first.folder / "small.sif")
+    assert other.run("store", "verify").code == 0
+    assert other.run("store", "gc").code == 0
+    left = [path.name for path in (other.store / TOP / "tmp").iterdir()]
+    left += [path.name for path in other.folder.iterdir() if path.name.startswith(".")]
+    assert left == []
+
+
+def test_a_damaged_layer_is_found_and_made_again(first: Project, tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    other = copy_of(first, tmp_path / "p")
+    assert other.run("make", "--no-check").code == 0
+    blob = min((other.store / TOP / "layers").glob("*.blob"), key=lambda path: path.stat().st_size)
+    blob.chmod(0o644)
+    data = bytearray(blob.read_bytes())
+    data[len(data) // 2] ^= 1
+    blob.write_bytes(data)
+    verified = other.run("store", "verify")
+    assert (verified.code, "damaged, removed: " in verified.stdout) == (6, True)
+    assert not blob.exists()
+    (other.folder / "small.sif").unlink()
+    assert other.run("make", "--no-check").code == 0
+    assert sha256(other.folder / "small.sif") == sha256(first.folder / "small.sif")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
+    """Mount small memory file systems; skips where that is not allowed."""
+    mounted: list[Path] = []
+
+    def mount(size: str) -> Path:
+        folder = tmp_path / f"disk{len(mounted)}"
+        folder.mkdir()
+        done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)], check=False)
+        if done.returncode:
+            pytest.skip("this user may not mount")
+        mounted.append(folder)
+        return folder
+
+    yield mount
+    for folder in mounted:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_full_disk_is_told_and_leaves_no_image(
+    first: Project, tmp_path: Path, small_disk: Callable[[str], Path]
+) -> None:
+    tmp_path.chmod(0o755)
+    disk = small_disk("40m")
+    made = first.run("make", "-o", str(disk / "small.sif"))
+    assert made.code == 8, made.stderr
+    assert "Traceback" not in made.stderr
+    assert str(disk) in made.stderr
+    assert list(disk.iterdir()) == []
+
+
+def test_a_store_below_is_used_and_never_written_to(first: Project, tmp_path: Path) -> None:
+    project = small_project(tmp_path / "p", tmp_path / "own")
+    shutil.copytree(first.folder / "lockfiles", project.folder / "lockfiles")
+    before = {path: path.stat().st_mtime_ns for path in (shared_store() / TOP / "layers").iterdir()}
+    made = project.run("make", ENVBUILD_STORE_BELOW=str(shared_store()))
+    assert made.code == 0, made.stderr
+    assert "the store has this image already" in made.stderr
+    assert sha256(project.folder / "small.sif") == sha256(first.folder / "small.sif")
+    assert {path: path.stat().st_mtime_ns for path in (shared_store() / TOP / "layers").iterdir()} == before
+    assert not (project.store / TOP / "layers").exists()
+
+
+def test_a_read_only_store_is_told(first: Project, tmp_path: Path, small_disk: Callable[[str], Path]) -> None:
+    disk = small_disk("1m")
+    subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+    other = small_project(tmp_path / "p", disk / "store")
+    shutil.copytree(first.folder / "lockfiles", other.folder / "lockfiles")
+    made = other.run("make")
+    assert made.code in (7, 8), made.stderr
+    assert str(disk) in made.stderr
+    assert "Traceback" not in made.stderr

@@ -1,0 +1,113 @@
+"""Layered images: every silent way in which a runtime loses a layer ends with a message and a code of its own."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from envbuild.base.siffile import read_sif
+from envbuild.run import Command
+from tests.build.images import apptainer, line_of
+from tests.project import Project
+from tests.support import needs
+from tests.tiny_image import as_nobody, open_folder
+
+pytestmark = [pytest.mark.live, needs("apptainer", "mmdebstrap", "apt-get")]
+
+
+def test_it_has_the_same_tree_and_runs(first: Project, layered: Project) -> None:
+    one, two = (project.run("verify", "small", "--json").stdout for project in (first, layered))
+    assert line_of(one, "tree") == line_of(two, "tree")
+    assert layered.run("exec", "small", "--", "python", "-c", "import six; print(1)").stdout == "1\n"
+    listed = apptainer(layered, "sif", "list", str(layered.folder / "small.sif")).stdout
+    assert listed.count("Squashfs/Overlay") == 2
+    told = apptainer(layered, "inspect", "--helpfile", str(layered.folder / "small.sif")).stdout
+    assert "This image is made of layers" in told
+
+
+MISSING = "a layer of this image is missing or damaged"
+
+
+def test_underlay_drops_layers(layered: Project) -> None:
+    done = apptainer(layered, "--quiet", "exec", "--userns", "--underlay", str(layered.folder / "small.sif"), "true")
+    assert (done.code, MISSING in done.stderr) == (78, True), done.stderr
+
+
+def test_unpacking_drops_layers(layered: Project, tmp_path: Path) -> None:
+    """What --unsquash asks for is also what happens by itself where there is no squashfuse or no /dev/fuse."""
+    image = open_folder() / "layered.sif"
+    shutil.copyfile(layered.folder / "small.sif", image)
+    home = open_folder() / "layered-home"
+    home.mkdir()
+    home.chmod(0o777)
+    argv = ("apptainer", "--quiet", "exec", "--unsquash", "--no-home", str(image), "true")
+    env = {**layered.env, "TMPDIR": str(home)}
+    done = as_nobody(Command(argv=argv, env=env), home=home)
+    assert (done.code, MISSING in done.stderr) == (78, True), done.stderr
+
+
+@pytest.mark.parametrize("kind", ["sandbox", "localimage"])
+def test_builds_that_start_from_it(layered: Project, tmp_path: Path, kind: str) -> None:
+    source, target = layered.folder / "small.sif", tmp_path / "out"
+    if kind == "localimage":
+        source = layered.write("from.def", f"Bootstrap: localimage\nFrom: {source}\n")
+    flags = ["--sandbox"] if kind == "sandbox" else ["--mksquashfs-args", "-comp zstd -Xcompression-level 1"]
+    built = apptainer(layered, "build", "--fakeroot", *flags, str(target), str(source))
+    assert built.code == 0, built.stderr
+    done = apptainer(layered, "--quiet", "exec", "--userns", str(target), "true")
+    assert (done.code, MISSING in done.stderr) == (78, True), done.stderr
+
+
+def test_a_file_that_is_cut_off(layered: Project, tmp_path: Path) -> None:
+    cut = tmp_path / "cut.sif"
+    data = (layered.folder / "small.sif").read_bytes()
+    for lost in (5000, 60_000):
+        cut.write_bytes(data[:-lost])
+        done = apptainer(layered, "--quiet", "exec", "--userns", str(cut), "true")
+        assert done.code != 0
+
+
+def test_a_damaged_header_of_a_layer(layered: Project, tmp_path: Path) -> None:
+    image = tmp_path / "damaged.sif"
+    shutil.copyfile(layered.folder / "small.sif", image)
+    overlay = [item for item in read_sif(image).objects if item.partition == 4][-1]
+    with image.open("r+b") as file:
+        file.seek(overlay.offset)
+        file.write(b"\0" * 4)
+    done = apptainer(layered, "--quiet", "exec", "--userns", str(image), "true")
+    assert done.code != 0
+    assert "missing or damaged" in done.stderr or "FATAL" in done.stderr
+    flattened = layered.run("flatten", str(image), "-o", str(tmp_path / "flat.sif"))
+    assert flattened.code == 6, flattened.stderr
+    assert not (tmp_path / "flat.sif").exists()
+
+
+def test_a_layer_added_after_signing_is_told_by_verify(layered: Project, tmp_path: Path) -> None:
+    image = tmp_path / "more.sif"
+    shutil.copyfile(layered.folder / "small.sif", image)
+    overlay = next(item for item in read_sif(image).objects if item.partition == 4)
+    layer = tmp_path / "layer.squashfs"
+    layer.write_bytes(image.read_bytes()[overlay.offset : overlay.offset + overlay.size])
+    added = ("--datatype", "4", "--parttype", "4", "--partfs", "1", "--partarch", "2", "--groupid", "1")
+    assert apptainer(layered, "sif", "add", *added, str(image), str(layer)).code == 0
+    with image.open("r+b") as file:  # change what it says: another file of the same length
+        data = layer.read_bytes()
+        file.seek(read_sif(image).objects[-1].offset)
+        file.write(data.replace(b"six.py", b"sax.py"))
+    verified = layered.run("verify", str(image))
+    assert (verified.code, "extra" in verified.stdout) == (1, True), verified.stdout + verified.stderr
+
+
+def test_flatten_makes_one_partition_with_the_same_tree(layered: Project, tmp_path: Path) -> None:
+    target = tmp_path / "flat.sif"
+    done = layered.run("flatten", "small", "-o", str(target))
+    assert done.code == 0, done.stderr
+    sif = read_sif(target)
+    assert [item.partition for item in sif.objects if item.data_type == 0x4004] == [2]
+    assert line_of(layered.run("verify", "small", "--json").stdout, "tree").split('"')[3] in done.stdout
+    assert apptainer(layered, "exec", "--userns", "--underlay", str(target), "python3", "-c", "import six").code == 0
+    assert "made of layers" not in apptainer(layered, "inspect", "--helpfile", str(target)).stdout
+    again = layered.run("flatten", str(target))
+    assert (again.code, "is no layered image of envbuild" in again.stderr) == (2, True)
