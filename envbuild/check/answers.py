@@ -1,0 +1,296 @@
+"""What the probes answer, typed; an answer that does not fit is a fault of the image, never trusted."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+
+class _Record(msgspec.Struct, frozen=True, kw_only=True):
+    """Every part of an answer; unknown keys are left alone."""
+
+
+class FoundDist(_Record, frozen=True):
+    """One installed distribution; ``shadowed`` tells that an earlier folder of sys.path has one of the same name."""
+
+    name: str
+    version: str
+    folder: str
+    shadowed: bool = False
+    record: str | None = None
+
+
+class Owner(_Record, frozen=True):
+    """A distribution that owns a module."""
+
+    name: str
+    version: str
+    folder: str
+
+
+class Verified(_Record, frozen=True):
+    """Files of one distribution against its RECORD; ``sized`` were compared by size only."""
+
+    files: int
+    hashed: int
+    sized: int
+    changed: tuple[str, ...]
+    missing: tuple[str, ...]
+    changed_count: int
+    missing_count: int
+
+
+class Overlap(_Record, frozen=True):
+    """Two distributions that claim the same files, of which ``different`` have two contents."""
+
+    dists: tuple[str, str]
+    files: int
+    different: int
+    example: str
+
+
+class UserSite(_Record, frozen=True):
+    """Python's per-user folder of packages."""
+
+    enabled: bool
+    path: str
+    in_path: bool
+
+
+class BuiltFor(_Record, frozen=True):
+    """What a framework's own files say it was built for; ``arches`` as written ("sm_80", "compute_80")."""
+
+    cuda: str | None = None
+    cudnn: str | None = None
+    is_cuda: bool | None = None
+    is_rocm: bool = False
+    arches: tuple[str, ...] = ()
+
+
+class Static(_Record, frozen=True):
+    """static_probe: what is installed; ``for_user`` by folder below a home of the image."""
+
+    python: str
+    executable: str
+    prefixes: tuple[str, ...]
+    path: tuple[str, ...]
+    glibc: str
+    user_site: UserSite
+    environment: dict[str, str]
+    missing_folders: tuple[str, ...]
+    preload_missing: tuple[str, ...]
+    owners: dict[str, tuple[Owner, ...]]
+    files: dict[str, str | None]
+    imports: dict[str, tuple[str, ...]]
+    builds: dict[str, BuiltFor]
+    verified: dict[str, Verified]
+    lost_records: tuple[str, ...]
+    for_user: dict[str, tuple[str, ...]]
+    overlaps: tuple[Overlap, ...]
+    dists: tuple[FoundDist, ...]
+
+    def dist(self, name: str) -> FoundDist | None:
+        """Return the distribution that Python finds under a canonical name."""
+        return next((item for item in self.dists if item.name == name and not item.shadowed), None)
+
+
+class Place(_Record, frozen=True):
+    """Where a library was found."""
+
+    path: str | None = None
+    real: str | None = None
+
+
+class LibrarySurvey(_Record, frozen=True):
+    """libraries_probe: which shared libraries are found.
+
+    ``outdated`` maps a library to the symbol versions that it lacks and the objects that need them; ``wanted`` is by
+    import name of a framework and soname.
+    """
+
+    folders: tuple[str, ...]
+    objects: int
+    foreign: int
+    damaged: tuple[tuple[str, str], ...]
+    damaged_count: int
+    missing: dict[str, tuple[str, ...]]
+    outdated: dict[str, dict[str, tuple[str, ...]]]
+    preloaded: dict[str, tuple[str, ...]]
+    wanted: dict[str, dict[str, Place]]
+    copies: dict[str, tuple[str, ...]]
+    library_path: tuple[str, ...]
+    tools: dict[str, tuple[str, ...]]
+
+
+class Region(_Record, frozen=True):
+    """Regions of GPU code that hold the same: capabilities (times ten) of machine code and of portable code."""
+
+    count: int
+    sass: tuple[int, ...]
+    ptx: tuple[int, ...]
+
+
+class CodeFile(_Record, frozen=True):
+    """One shared object with GPU code; ``path`` is relative to site-packages."""
+
+    path: str
+    regions: tuple[Region, ...]
+
+
+class Code(_Record, frozen=True):
+    """fatbin_probe: for which GPUs the files hold code; ``bytes`` is their size, ``unread`` were out of time."""
+
+    files: tuple[CodeFile, ...]
+    unread: tuple[str, ...]
+    bytes: int
+    seconds: float
+
+
+class Imported(_Record, frozen=True):
+    """One import: ``error`` is the traceback's last line, or how the process ended.
+
+    ``blame`` are the distributions (canonical) that the traceback goes through, innermost first.
+    """
+
+    ok: bool
+    seconds: float = 0.0
+    version: str | None = None
+    file: str | None = None
+    error: str = ""
+    kind: str = ""
+    noise: tuple[str, ...] = ()
+    blame: tuple[str, ...] = ()
+
+
+class Imports(_Record, frozen=True):
+    """import_probe: one answer for each module."""
+
+    modules: dict[str, Imported]
+
+
+class Plain(_Record, frozen=True):
+    """plain_probe: the poisoned modules that can be imported, and the caller's variables that are seen."""
+
+    home: str
+    modules: tuple[str, ...]
+    variables: tuple[str, ...]
+
+
+class ScriptRun(_Record, frozen=True):
+    """How the recipe's own check script ended; ``last_line`` is of what it printed, or of its error."""
+
+    code: int
+    last_line: str
+    last_lines: tuple[str, ...]
+
+
+class Device(_Record, frozen=True):
+    """One GPU as the driver describes it; ``capability`` is (major, minor), ``memory`` in bytes."""
+
+    index: int
+    name: str = "?"
+    capability: tuple[int, int] = (0, 0)
+    memory: int | None = None
+    uuid: str | None = None
+    code: int = 0
+
+
+class CudaDriver(_Record, frozen=True):
+    """What libcuda says; ``init`` is cuInit's code, ``cuda`` the newest toolkit that it supports."""
+
+    loaded: bool
+    error: str = ""
+    path: str | None = None
+    init: int | None = None
+    cuda: str | None = None
+    count: int = 0
+    devices: tuple[Device, ...] = ()
+
+
+class Nvml(_Record, frozen=True):
+    """What libnvidia-ml says."""
+
+    loaded: bool
+    error: str = ""
+    init: int | None = None
+    driver: str | None = None
+    count: int | None = None
+    mig: tuple[bool | None, ...] = ()
+
+
+class Driver(_Record, frozen=True):
+    """driver_probe: the driver's own answers."""
+
+    cuda: CudaDriver
+    nvml: Nvml
+    environment: dict[str, str] = {}
+
+
+class Computed(_Record, frozen=True):
+    """One task on one device (probes/compute.py).
+
+    ``error`` is relative to the float64 result, ``device`` where it was computed, ``bandwidth`` in bytes per second
+    as nccl-tests counts it, ``repeats`` how often an endurance task was done.
+    """
+
+    index: int
+    task: str = "product"
+    device: str = ""
+    error: float | None = None
+    first_seconds: float | None = None
+    seconds: float | None = None
+    failed: str | None = None
+    losses: tuple[float, ...] = ()
+    cpu_seconds: float | None = None
+    bandwidth: float | None = None
+    repeats: int | None = None
+
+
+class Seen(_Record, frozen=True):
+    """What NVML says about the process that computes: its id is listed, ``rise`` of the memory in use in bytes."""
+
+    pid: bool
+    processes: int
+    rise: int
+
+
+class Compute(_Record, frozen=True):
+    """The probe of a framework: what it sees and computes; ``loaded`` are the CUDA libraries of its process."""
+
+    version: str
+    devices: tuple[str, ...]
+    results: tuple[Computed, ...]
+    notes: tuple[str, ...] = ()
+    is_cuda: bool | None = None
+    arches: tuple[str, ...] = ()
+    seen: Seen | None = None
+    loaded: dict[str, tuple[str, ...]] = {}
+
+    def of(self, *tasks: str) -> tuple[Computed, ...]:
+        """Return the results of some tasks."""
+        return tuple(one for one in self.results if one.task in tasks)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Answer(Generic[T]):
+    """A probe's answer, or why there is none; ``noise`` are the last lines that it printed beside."""
+
+    data: T | None
+    fault: str = ""
+    hint: str | None = None
+    seconds: float = 0.0
+    noise: tuple[str, ...] = ()
+
+
+def killed_by(code: int) -> str | None:
+    """Return the name of the signal that a process, or the one inside the container, was killed by."""
+    number = -code if code < 0 else code - 128
+    try:
+        return signal.Signals(number).name if number > 0 else None
+    except ValueError:
+        return None

@@ -1,0 +1,72 @@
+"""The judge of packages that must fit to the framework though no metadata says so."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from envbuild.check.evidence import Evidence, Verdict, failed, listing, passed, skipped
+from envbuild.check.libraries import toolkit_of
+
+if TYPE_CHECKING:
+    from envbuild.resolve.couplings import Coupling
+
+
+def companions(evidence: Evidence) -> Verdict:
+    """Judge whether installed packages are of the releases that go with the framework (data/companions.toml)."""
+    if evidence.framework is None:
+        return skipped("no known GPU framework is installed, and none was asked for")
+    versions = _versions(evidence)
+    rows = _rows(versions)
+    broken = [row for row in rows if row.package in versions and not _fits(row.constraint, versions[row.package])]
+    if broken:
+        first = broken[0]
+        told = [f"{row.package} {versions[row.package]}" for row in broken]
+        what = f"{listing(told)} does not go with {first.reason.partition(' (')[0]}"
+        wanted = _wanted(first.constraint)
+        return failed(
+            f"{what}: it wants {wanted}" if wanted else what,
+            f'put "{first.constraint}" into [python] dependencies' if wanted else f"take {first.package} out",
+            broken={row.package: {"constraint": row.constraint, "source": row.reason} for row in broken},
+        )
+    count = len({row.package for row in rows} & set(versions))
+    return passed(f"{count} packages with a rule about {evidence.framework.name} fit to it")
+
+
+def _versions(evidence: Evidence) -> dict[str, str]:
+    """Return public versions by name; the framework under its own name, whichever distribution holds it."""
+    found = {dist.name: dist.version.split("+")[0] for dist in evidence.installed.dists if not dist.shadowed}
+    assert evidence.framework is not None  # noqa: S101  (the judge skips before)
+    owners = evidence.installed.owners.get(evidence.framework.module, ())
+    if owners:
+        found[evidence.framework.name] = owners[0].version.split("+")[0]
+    toolkit = toolkit_of(evidence)
+    # a rule about CUDA chooses CuPy by it, and CuPy's own CUDA is not what it must fit to
+    return {**found, "cuda": toolkit} if toolkit and evidence.framework.name != "cupy" else found
+
+
+def _rows(versions: dict[str, str]) -> list[Coupling]:
+    from packaging.version import InvalidVersion
+
+    from envbuild.resolve.couplings import rows_for
+
+    rows = []
+    for name in versions:
+        with contextlib.suppress(InvalidVersion, KeyError):  # a rule about what is not installed has nothing to fill in
+            rows += [row for row in rows_for([name], versions) if row.binding]
+    return rows
+
+
+def _fits(constraint: str, version: str) -> bool:
+    from packaging.requirements import Requirement
+    from packaging.version import InvalidVersion
+
+    try:
+        return Requirement(constraint).specifier.contains(version, prereleases=True)
+    except InvalidVersion:
+        return True  # a version that is none cannot be compared
+
+
+def _wanted(constraint: str) -> str | None:
+    """Return a constraint for people; None for one that rules the package out."""
+    return None if constraint.endswith("<0") else constraint

@@ -1,0 +1,114 @@
+"""Everything that a judge may look at, gathered before anything is judged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from envbuild.check import facts
+from envbuild.check.answers import (
+    Answer,
+    BuiltFor,
+    Code,
+    Compute,
+    Driver,
+    Imports,
+    LibrarySurvey,
+    Plain,
+    ScriptRun,
+    Static,
+)
+from envbuild.check.facts import Build, Framework
+from envbuild.check.model import Outcome
+from envbuild.check.plan import Expected
+from envbuild.check.source import Survey
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Evidence:
+    """Expectations, answers and the machine's state.
+
+    ``framework`` is the expected one, else the one found; ``gpu`` tells that this machine has an NVIDIA driver;
+    an answer is None where its probe was not run; ``sources`` are the project's own files.
+    """
+
+    expected: Expected
+    framework: Framework | None = None
+    static: Answer[Static] | None = None
+    libraries: Answer[LibrarySurvey] | None = None
+    imports: Answer[Imports] | None = None
+    code: Answer[Code] | None = None
+    script: Answer[ScriptRun] | None = None
+    driver: Answer[Driver] | None = None
+    compute: Answer[Compute] | None = None
+    sources: Survey | None = None
+    plain: Answer[Plain] | None = None
+    gpu: bool = False
+
+    @property
+    def installed(self) -> Static:
+        """The static probe's answer, for judges that are only called with one."""
+        return given(self.static)
+
+    @property
+    def built_for(self) -> BuiltFor:
+        """What the framework's own files say it was built for."""
+        return self.installed.builds.get(self.framework.module, BuiltFor()) if self.framework else BuiltFor()
+
+    @property
+    def release(self) -> str | None:
+        """The framework's installed version."""
+        owners = self.installed.owners.get(self.framework.module, ()) if self.framework else ()
+        return owners[0].version if owners else None
+
+    @property
+    def build(self) -> Build | None:
+        """The row of the framework's release; only when it is of the same CUDA as the installed files."""
+        if self.framework is None or self.release is None:
+            return None
+        row = facts.build_of(self.framework.name, self.release)
+        seen = self.built_for.cuda
+        same = row is not None and (
+            seen is None or facts.numbers(row.cuda)[: len(facts.numbers(seen))] == facts.numbers(seen)
+        )
+        return row if same else None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Verdict:
+    """What a judge says."""
+
+    outcome: Outcome
+    reason: str
+    hint: str | None = None
+    evidence: dict[str, Any] = field(default_factory=dict)
+
+
+def passed(reason: str, **evidence: Any) -> Verdict:
+    """Say that a check passed."""
+    return Verdict(outcome="passed", reason=reason, evidence=evidence)
+
+
+def failed(reason: str, hint: str, **evidence: Any) -> Verdict:
+    """Say that a check failed and what to do."""
+    return Verdict(outcome="failed", reason=reason, hint=hint, evidence=evidence)
+
+
+def skipped(reason: str, hint: str | None = None, **evidence: Any) -> Verdict:
+    """Say that a check could not be made, and why."""
+    return Verdict(outcome="skipped", reason=reason, hint=hint, evidence=evidence)
+
+
+def given(answer: Answer[T] | None) -> T:
+    """Return an answer that the judge's row in the table asks for, so that it is there."""
+    if answer is None or answer.data is None:
+        raise LookupError("a judge was called without the answer that its row in the table asks for")
+    return answer.data
+
+
+def listing(names: list[str] | tuple[str, ...], limit: int = 5) -> str:
+    """Write a few names, and how many more there are."""
+    shown = ", ".join(names[:limit])
+    return f"{shown} and {len(names) - limit} more" if len(names) > limit else shown

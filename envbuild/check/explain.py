@@ -1,0 +1,138 @@
+"""Known messages in the log of a job: what they mean, and what to do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import cache
+from importlib import resources
+
+import msgspec
+
+from envbuild.check.libraries import provide
+from envbuild.runtime import KNOWN_FAILURES
+from envbuild.toml import convert, parse_toml
+
+BLOCK = 1 << 20
+LINE_LIMIT = 4000
+"""Characters of one line that are looked at; progress bars and dumped arrays are longer."""
+ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+TROUBLE = re.compile(
+    r"^.*(?:Error\b|Exception\b|FATAL|fatal|Segmentation fault|Traceback|ERROR:|error:).*$", re.MULTILINE
+)
+
+
+class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One known message (explain.toml says what the fields mean)."""
+
+    name: str
+    pattern: str
+    cause: str
+    do: tuple[str, ...]
+    source: str
+    example: str
+    follows: tuple[str, ...] = ()
+
+
+class _Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    rule: tuple[Rule, ...]
+
+
+class Known(msgspec.Struct, frozen=True, kw_only=True):
+    """A message that was found: the first line with it (1 is the first of the log) and how many there are."""
+
+    name: str
+    cause: str
+    do: tuple[str, ...]
+    source: str
+    line: int
+    text: str
+    count: int
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    """What a log says: known messages, causes first; ``trouble`` are the last lines that look like errors otherwise."""
+
+    known: tuple[Known, ...]
+    lines: int
+    trouble: tuple[str, ...] = ()
+
+
+@cache
+def rules() -> tuple[Rule, ...]:
+    """Return the rules: those of explain.toml, then the container runtime's own failures."""
+    text = resources.files("envbuild.data").joinpath("explain.toml").read_text("utf-8")
+    table = convert(parse_toml(text, "explain.toml"), _Rules, text=text, where="explain.toml").rule
+    runtime = tuple(
+        Rule(
+            name=f"container-{number}",
+            pattern=f"(?:FATAL|ERROR).*?(?:{known.pattern})",
+            cause=known.what,
+            do=tuple(known.hint.splitlines()),
+            source="messages of Apptainer 1.4",
+            example="",
+        )
+        for number, known in enumerate(KNOWN_FAILURES, 1)
+    )
+    return table + runtime
+
+
+def explain(pieces: Iterable[str]) -> Explanation:
+    """Explain a log that comes in pieces of any size; only one piece and what was found are held in memory."""
+    found: dict[str, Known] = {}
+    trouble: list[str] = []
+    lines = 0
+    for block in _blocks(pieces):
+        for rule in rules():
+            _search(rule, block, lines, found)
+        trouble = [*trouble, *(one[0].strip() for one in TROUBLE.finditer(block))][-5:]
+        lines += block.count("\n")
+    told = tuple(
+        found[rule.name] for rule in rules() if rule.name in found and not any(name in found for name in rule.follows)
+    )
+    return Explanation(known=told, lines=lines, trouble=() if told else tuple(line[:300] for line in trouble))
+
+
+def _search(rule: Rule, block: str, before: int, found: dict[str, Known]) -> None:
+    first = re.search(rule.pattern, block)
+    if first is None:
+        return
+    lines = {block.rfind("\n", 0, one.start()) + 1 for one in re.finditer(rule.pattern, block)}
+    seen = found.get(rule.name)
+    if seen is not None:
+        found[rule.name] = msgspec.structs.replace(seen, count=seen.count + len(lines))
+        return
+    start = block.rfind("\n", 0, first.start()) + 1
+    groups = {key: value or "something" for key, value in first.groupdict().items()}
+    do = tuple(line.format(**groups) for line in rule.do)
+    found[rule.name] = Known(
+        name=rule.name,
+        cause=rule.cause.format(**groups),
+        do=(provide(groups["soname"]), *do) if "soname" in groups else do,
+        source=rule.source,
+        line=before + block.count("\n", 0, start) + 1,
+        text=block[start : block.find("\n", start)].strip()[:300],
+        count=len(lines),
+    )
+
+
+def _blocks(pieces: Iterable[str]) -> Iterator[str]:
+    """Join pieces into blocks of whole lines, without colours; of a progress bar only what it showed last counts."""
+    held: list[str] = []
+    size = 0
+    for piece in pieces:
+        held.append(piece)
+        size += len(piece)
+        if size >= BLOCK:
+            whole, _, rest = "".join(held).rpartition("\n")
+            if not whole and len(rest) < 8 * BLOCK:
+                continue
+            yield _plain(whole or rest)
+            held, size = ([rest], len(rest)) if whole else ([], 0)
+    if held and "".join(held):
+        yield _plain("".join(held).removesuffix("\n"))
+
+
+def _plain(text: str) -> str:
+    lines = ANSI.sub("", text).replace("\r\n", "\n").split("\n")
+    return "".join(f"{line.rstrip(chr(13)).rpartition(chr(13))[2][:LINE_LIMIT]}\n" for line in lines)

@@ -1,0 +1,238 @@
+"""Run probes inside an image and read their answers; what goes wrong in there becomes a fault, not an error."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from importlib import resources
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from envbuild.check.answers import Answer, ScriptRun, killed_by
+from envbuild.check.plan import ProbeRequest
+from envbuild.check.poison import poisoned
+from envbuild.run import Command, Result, Runner
+from envbuild.runtime import explain_failure
+
+T = TypeVar("T")
+BEGIN = "=====envbuild-answer-begin====="
+END = "=====envbuild-answer-end====="
+SCRIPT_LIMIT = 1800.0
+"""Seconds that a recipe's own check script may take."""
+HANDED_ON = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "SLURM_GPUS_ON_NODE", "SLURM_JOB_GPUS")
+"""Variables that say which GPUs are ours; a sealed container would use all of them without."""
+NOISE_LINES = 12
+PYTHON = "python3"
+START_LIMIT = 120.0
+"""Seconds that a container may take to start and end, beside its probes."""
+PART = re.compile(r"=====envbuild-part (\w+) ([+.]) (.*)")
+"""One line of the conductor: the probe, whether more of its document follows, and a piece of that."""
+
+START_SCRIPT = """\
+import os, sys, tempfile
+path = os.path.join(tempfile.mkdtemp(prefix="envbuild-check-"), sys.argv[1])
+with open(path, "wb") as file:
+    file.write(sys.stdin.buffer.read())
+os.execv(sys.executable, [sys.executable, path])
+"""
+"""Starts a script that comes on stdin from a real file, without which its functions have no source (autograph,
+torch.compile) and its traceback no lines."""
+
+
+class Container(Protocol):
+    """The part of envbuild.runtime.Runtime that a check uses; it builds commands and starts nothing."""
+
+    def exec_command(
+        self,
+        image: Path,
+        argv: tuple[str, ...],
+        *,
+        sealed: bool = True,
+        env: Mapping[str, str] | None = None,
+        gpu: bool = False,
+        stdin: str | None = None,
+        timeout: float | None = None,
+    ) -> Command:
+        """Build the command that runs ``argv`` in the image, sealed from the caller or as a plain exec has it."""
+        ...  # pragma: no cover
+
+
+def probe_source(request: ProbeRequest) -> str:
+    """Return the text of a probe: its prepended parts and itself."""
+    return "".join(map(_text, (*request.parts, request.name)))
+
+
+def _text(name: str) -> str:
+    return resources.files("envbuild.check.probes").joinpath(f"{name}.py").read_text("utf-8")
+
+
+class Inside:
+    """An image with the means to run something in it; ``gpu`` hands the host's driver in (--nv)."""
+
+    def __init__(
+        self,
+        image: Path,
+        container: Container,
+        runner: Runner,
+        *,
+        gpu: bool,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.image = image
+        self.container = container
+        self.runner = runner
+        self.gpu = gpu
+        self.env = {key: value for key, value in (environment or {}).items() if gpu and key in HANDED_ON}
+
+    def ask(self, *lanes: Sequence[ProbeRequest], heard: Callable[[str], None] | None = None) -> Visit:
+        """Run probes in one container: lanes side by side, the probes of a lane one after the other.
+
+        ``heard`` is called with a probe's name as soon as it has ended.
+        """
+        jobs = [
+            [
+                {"name": one.name, "source": probe_source(one), "parameters": one.parameters, "limit": one.limit}
+                for one in lane
+            ]
+            for lane in lanes
+        ]
+        limit = max(sum(one.limit for one in lane) for lane in lanes) + START_LIMIT
+        command = self.container.exec_command(
+            self.image,
+            (PYTHON, "-c", _text("conductor")),
+            env=self.env,
+            gpu=self.gpu,
+            stdin=msgspec.json.encode({"lanes": jobs}).decode(),
+            timeout=limit,
+        )
+        if heard is not None:
+            command = replace(command, on_line=_listener(heard))
+        return Visit(self.runner(command, check=False), limit)
+
+    def ask_plainly(self, request: ProbeRequest, kind: type[T]) -> Answer[T]:
+        """Run one probe unsealed, as a user with a poisoned home folder."""
+        parameters = msgspec.json.encode(request.parameters).decode()
+        with tempfile.TemporaryDirectory(prefix="envbuild-home-") as folder:
+            command = self.container.exec_command(
+                self.image,
+                (PYTHON, "-", parameters),
+                sealed=False,
+                stdin=probe_source(request),
+                timeout=request.limit,
+            )
+            environment = {**(command.env or {}), **poisoned(Path(folder))}
+            result = self.runner(replace(command, env=environment, cwd=Path(folder)), check=False)
+        return read_answer(result, request, kind)
+
+    def run_script(self, script: Path) -> Answer[ScriptRun]:
+        """Run the recipe's own check script."""
+        command = self.container.exec_command(
+            self.image,
+            (PYTHON, "-c", START_SCRIPT, script.name),
+            env=self.env,
+            gpu=self.gpu,
+            stdin=script.read_text("utf-8"),
+            timeout=SCRIPT_LIMIT,
+        )
+        result = self.runner(command, check=False)
+        noise = last_lines(result)
+        if result.timed_out:
+            fault = f"the script was not finished after {SCRIPT_LIMIT:.0f} s"
+            return Answer(data=None, fault=fault, seconds=result.seconds, noise=noise)
+        printed = result.stdout.strip().splitlines() if result.code == 0 else []
+        last = printed[-1][:300] if printed else (noise[-1] if noise else "nothing")
+        run = ScriptRun(code=result.code, last_line=last, last_lines=noise)
+        return Answer(data=run, seconds=result.seconds, noise=noise)
+
+
+class Visit:
+    """What the probes of one container left behind; ``limit`` is the time that the container had."""
+
+    def __init__(self, whole: Result, limit: float) -> None:
+        self.whole = whole
+        self.limit = limit
+        self.parts = split_parts(whole.stdout)
+
+    def answer(self, request: ProbeRequest, kind: type[T]) -> Answer[T]:
+        """Return one probe's answer; where the container ended before it, what is said about that."""
+        part = self.parts.get(request.name)
+        if part is None:
+            return read_answer(self.whole, replace(request, limit=self.limit), kind)
+        return read_answer(part, request, kind)
+
+
+class _Part(msgspec.Struct, frozen=True):
+    """How one probe ended, as the conductor tells it."""
+
+    code: int
+    stdout: str
+    stderr: str
+    seconds: float
+    timed_out: bool
+
+
+def split_parts(text: str) -> dict[str, Result]:
+    """Return the documents in the conductor's output by probe; what is damaged is left out."""
+    pieces: dict[str, list[str]] = {}
+    found = {}
+    for line in text.splitlines():
+        match = PART.match(line)
+        if match is None:
+            continue
+        name, sign, piece = match.groups()
+        pieces.setdefault(name, []).append(piece)
+        if sign == "+":
+            continue
+        with contextlib.suppress(msgspec.DecodeError):
+            part = msgspec.json.decode("".join(pieces.pop(name)), type=_Part)
+            found[name] = Result(argv=(name,), **msgspec.structs.asdict(part))
+    return found
+
+
+def _listener(heard: Callable[[str], None]) -> Callable[[str], None]:
+    def listen(line: str) -> None:
+        match = PART.match(line)
+        if match is not None and match[2] == ".":
+            heard(match[1])
+
+    return listen
+
+
+def read_answer(result: Result, request: ProbeRequest, kind: type[T]) -> Answer[T]:
+    """Read a probe's answer out of what its process left behind."""
+    title = request.name.replace("_", " ")
+    noise = last_lines(result)
+
+    def no(fault: str, hint: str | None = None) -> Answer[T]:
+        return Answer(data=None, fault=fault, hint=hint, seconds=result.seconds, noise=noise)
+
+    _, found, rest = result.stdout.rpartition(BEGIN)
+    document, ended, _ = rest.partition(END)
+    if found and ended:
+        try:
+            data = msgspec.json.decode(document, type=kind)
+        except (msgspec.DecodeError, UnicodeError) as error:
+            return no(f"the {title} gave an answer that cannot be read: {error}")
+        return Answer(data=data, seconds=result.seconds, noise=noise)
+    if result.timed_out:
+        return no(f"the {title} was not finished after {request.limit:.0f} s")
+    killed = killed_by(result.code)
+    if killed:
+        return no(f"the {title} was killed by {killed}")
+    if "FATAL" in result.stderr or "executable file not found" in result.stderr:
+        known = explain_failure(result)
+        return no(known.what, known.hint)
+    last = noise[-1] if noise else "nothing"
+    return no(f"the {title} ended with code {result.code} and without an answer; it said: {last}")
+
+
+def last_lines(result: Result) -> tuple[str, ...]:
+    """Return the last lines that were printed beside the answer."""
+    before, _, _ = result.stdout.partition(BEGIN)
+    text = f"{before.strip()}\n{result.stderr.strip()}"
+    return tuple(line[:300] for line in text.splitlines()[-NOISE_LINES:] if line.strip())

@@ -1,0 +1,346 @@
+"""Judges of shared libraries and of the interpreter's environment."""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePosixPath
+from typing import Any
+
+from envbuild.check import facts
+from envbuild.check.answers import Place
+from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, passed, skipped
+from envbuild.check.poison import PATH_MODULE, USER_MODULE
+
+LIBRARIES_OF_RUNTIME = "/.singularity.d/libs"
+"""Where --nv puts the host's driver; appended to LD_LIBRARY_PATH."""
+WRONG_VARIABLES = ("PYTHONHOME", "PYTHONUSERBASE")
+"""Variables that move where Python finds its packages; no image needs them."""
+
+
+def shared_libraries(evidence: Evidence) -> Verdict:
+    """Judge whether every shared object below site-packages finds the libraries it needs."""
+    found = given(evidence.libraries)
+    if found.damaged_count:
+        path, why = found.damaged[0]
+        objects = "1 shared object" if found.damaged_count == 1 else f"{found.damaged_count} shared objects"
+        return failed(
+            f"{objects} cannot be read: {inside(path, found.folders)} ({why})",
+            "the file is damaged; build the image again from its lock: envbuild make",
+            damaged=[path for path, _ in found.damaged],
+        )
+    missing: dict[str, list[str]] = {}
+    for soname, paths in sorted(found.missing.items()):
+        needy = [path for path in paths if facts.may_lack(path) is None or _own_code(evidence, path)]
+        if needy and not facts.from_driver(soname):
+            missing[soname] = [inside(path, found.folders) for path in needy]
+    shown = {"objects": found.objects, "preloaded": sorted(found.preloaded)}
+    if missing:
+        soname, first = max(missing.items(), key=lambda item: len(item[1]))
+        others = sorted(set(missing) - {soname})
+        return failed(
+            f"{soname} is not in the image; needed by {listing(first, 2)}"
+            + (f"; also missing: {listing(others)}" if others else ""),
+            "\n".join(dict.fromkeys(provide(name) for name in [soname, *others])),
+            missing={name: objects[:20] for name, objects in missing.items()},
+            **shown,
+        )
+    return _outdated(evidence, shown) or passed(f"{found.objects} shared objects find their libraries", **shown)
+
+
+def _own_code(evidence: Evidence, path: str) -> bool:
+    """Tell whether a shared object is the framework's own GPU part, which must not lack anything."""
+    folders = given(evidence.libraries).folders
+    return evidence.framework is not None and facts.matches(inside(path, folders), evidence.framework.code)
+
+
+def _outdated(evidence: Evidence, shown: dict[str, Any]) -> Verdict | None:
+    """Return a failure where a library is there and older than what an object was linked with."""
+    found = given(evidence.libraries)
+    lacking = [
+        (soname, version, inside(path, found.folders))
+        for soname, versions in found.outdated.items()
+        for version, paths in versions.items()
+        for path in paths
+        if facts.may_lack(path) is None and not facts.from_driver(soname)
+    ]
+    if not lacking:
+        return None
+    soname, version, path = max(lacking, key=lambda item: facts.numbers(item[1].rpartition("_")[2]))
+    glibc = f" (glibc {evidence.installed.glibc})" if version.startswith("GLIBC_") else ""
+    return failed(
+        f"{path} needs {version} of {soname}, and the image's{glibc} is older",
+        "take a release of the package that was built for this system, or a base with a newer one",
+        outdated=found.outdated,
+        **shown,
+    )
+
+
+def provide(soname: str) -> str:
+    """Say how a library gets into the image."""
+    row = facts.provider_of(soname)
+    if row is None:
+        return f"find the Debian package that has {soname} (apt-file search {soname}) and add it to [system] packages"
+    ways = [f'add "{row.debian}" to [system] packages'] if row.debian else []
+    ways += [f'add "{row.wheel}" to [python] dependencies'] if row.wheel else []
+    return f"{soname}: {' or '.join(ways)}" + (f"; {row.note}" if row.note else "")
+
+
+def inside(path: str, folders: tuple[str, ...]) -> str:
+    """Write a path relative to the site-packages folder it is in."""
+    for folder in folders:
+        if path.startswith(f"{folder}/"):
+            return path[len(folder) + 1 :]
+    return path
+
+
+def cuda_match(evidence: Evidence) -> Verdict:
+    """Judge whether the CUDA and cuDNN that the framework was built for are those that it will load."""
+    framework, built = evidence.framework, evidence.built_for
+    if framework is None:
+        return skipped("no known GPU framework is installed, and none was asked for")
+    name = f"{framework.name} {evidence.release or ''}".strip()
+    if built.is_cuda is False or _cpu_only(evidence):
+        return _without_cuda(evidence, name)
+    if framework.name == "jax":
+        return _jax_plugin(evidence, name)
+    toolkit = toolkit_of(evidence)
+    if toolkit is None:
+        return skipped(f"what {name} was built for could not be read")
+    return _opened(evidence, name, toolkit)
+
+
+def _opened(evidence: Evidence, name: str, toolkit: str) -> Verdict:
+    """Judge the libraries that a framework opens itself, going on without the GPU where one is missing."""
+    copies, opened = given(evidence.libraries).copies, _places(evidence, toolkit)
+    shown = {
+        "built_for": {"cuda": toolkit, "cudnn": cudnn_of(evidence)},
+        "found": {soname: place.path for soname, place in opened.items()},
+        "copies": copies,
+    }
+    lost = [soname for soname, place in opened.items() if place.path is None]
+    if lost:
+        others = _other_majors(lost[0], copies)
+        beside = f" (there is {listing(others)})" if others else ""
+        return failed(
+            f"{name} was built for CUDA {toolkit}{_and_cudnn(evidence)}, and opens {listing(lost)}, which is not in "
+            f"the image{beside}; it would go on without the GPU",
+            "\n".join(dict.fromkeys(provide(soname) for soname in lost)),
+            missing=lost,
+            **shown,
+        )
+    if not opened:
+        linked = "its CUDA libraries are linked, so the shared libraries above tell whether they are there"
+        return passed(f"{name} is a build for CUDA {toolkit}; {linked}", **shown)
+    return _cudnn_new_enough(evidence, name, opened) or passed(
+        f"{name} finds CUDA {toolkit}{_and_cudnn(evidence)}", **shown
+    )
+
+
+def _places(evidence: Evidence, toolkit: str) -> dict[str, Place]:
+    """Return where the libraries are that this build of the framework opens itself."""
+    framework, cudnn = evidence.framework, cudnn_of(evidence)
+    assert framework is not None  # noqa: S101  (cuda_match asks for one)
+    names = (*facts.cuda_libraries(toolkit), *([f"libcudnn.so.{facts.numbers(cudnn)[0]}"] if cudnn else []))
+    found = given(evidence.libraries).wanted.get(framework.module, {})
+    return {name: found.get(name, Place()) for name in names if facts.matches(name, framework.opens)}
+
+
+def toolkit_of(evidence: Evidence) -> str | None:
+    """Return the CUDA that the installed framework was built for: as its files say, else by its name or release."""
+    if evidence.framework is None:
+        return None
+    row = evidence.build
+    seen = evidence.built_for.cuda
+    if row is not None and (seen is None or len(facts.numbers(seen)) < 2):
+        return row.cuda  # wheels of TensorFlow 2.2 say "10" and mean 10.1
+    return seen or _toolkit_in_name(evidence)
+
+
+def cudnn_of(evidence: Evidence) -> str | None:
+    """Return the cuDNN that the installed framework was built for; its release's row knows the minor version."""
+    row = evidence.build
+    return row.cudnn if row is not None and row.cudnn else evidence.built_for.cudnn
+
+
+def compiler_tools(evidence: Evidence) -> Verdict:
+    """Judge whether ptxas and libdevice are there for a project whose framework compiles for the GPU.
+
+    XLA and triton call ptxas; XLA links libdevice (tensorflow#58859, jax#6323).
+    """
+    framework, tools = evidence.framework, given(evidence.libraries).tools
+    if framework is None or not (framework.name == "jax" or (evidence.sources and evidence.sources.compiles)):
+        return skipped("nothing here is known to compile for the GPU (XLA, torch.compile)", tools=tools)
+    if _without_gpu_part(evidence):
+        return skipped(f"{framework.name} has no CUDA part that could compile", tools=tools)
+    needed = ["ptxas"] if framework.name == "torch" else ["ptxas", "libdevice.10.bc"]
+    lost = [name for name in needed if not tools.get(name)]
+    if lost:
+        major = facts.numbers(toolkit_of(evidence) or "12")[0]
+        return failed(
+            f"the project lets {framework.name} compile for the GPU, which needs {' and '.join(lost)}, and the image "
+            f"has {'none' if len(lost) == 1 else 'neither'}",
+            f'add "nvidia-cuda-nvcc-cu{major}" to [python] dependencies',
+            tools=tools,
+        )
+    return passed(f"{' and '.join(needed)} {'is' if len(needed) == 1 else 'are'} there", tools=tools)
+
+
+def _without_gpu_part(evidence: Evidence) -> bool:
+    """Tell whether the framework computes on the CPU only, which cuda_match tells."""
+    jaxlib = evidence.installed.dist("jaxlib")
+    plugged = any(dist.name.startswith("jax-cuda") for dist in evidence.installed.dists)
+    is_jax = evidence.framework is not None and evidence.framework.name == "jax"
+    bare_jax = is_jax and not plugged and not (jaxlib and "+cuda" in jaxlib.version)
+    return bare_jax or evidence.built_for.is_cuda is False or _cpu_only(evidence)
+
+
+def user_site_off(evidence: Evidence) -> Verdict:
+    """Judge whether packages of a user's ~/.local stay out."""
+    user = evidence.installed.user_site
+    if user.enabled:
+        return failed(
+            f"Python would read packages from the user's own folder ({user.path}); under a plain exec, HOME is the "
+            "host's and shadows the image's packages",
+            'set PYTHONNOUSERSITE = "1" in [run] environment (images of envbuild have it)',
+            path=user.path,
+        )
+    for folder, names in evidence.installed.for_user.items():
+        if names:
+            return failed(
+                f"{listing(names)} was installed into {folder} of the image, where no user's Python looks",
+                "take --user out of the pip line of the definition",
+                packages=names,
+            )
+    return passed("Python does not look into the user's own folder of packages")
+
+
+def plain_exec(evidence: Evidence) -> Verdict:
+    """Judge whether a user's own packages come in under a plain exec, which was done with a poisoned home folder."""
+    found = given(evidence.plain)
+    shown = {"modules": list(found.modules), "variables": list(found.variables), "home": found.home}
+    if USER_MODULE in found.modules:
+        return failed(
+            "under a plain apptainer exec, packages of the user's ~/.local are imported (tried with a made-up home)",
+            'set PYTHONNOUSERSITE = "1" in [run] environment, or start it with envbuild exec',
+            **shown,
+        )
+    come = [name for name in found.variables if name != "PYTHONPATH" or PATH_MODULE in found.modules]
+    note = f"; {listing(come)} of the caller do, which envbuild exec keeps out" if come else ""
+    return passed(f"under a plain exec, packages of the user's ~/.local do not come in{note}", **shown)
+
+
+def leaks(evidence: Evidence) -> Verdict:
+    """Judge whether the sealed image's environment points Python or the loader to places outside or to stubs."""
+    found = evidence.installed
+    env = found.environment
+    faults = [f"{name} is set ({env[name]})" for name in WRONG_VARIABLES if env.get(name)]
+    faults += [f"PYTHONPATH names {path}, which is not in the image" for path in found.missing_folders]
+    faults += [f"LD_PRELOAD names {path}, which is not in the image" for path in found.preload_missing]
+    folders = [folder for folder in env.get("LD_LIBRARY_PATH", "").split(":") if folder]
+    faults += [
+        f"LD_LIBRARY_PATH has {folder}, whose libraries are only for linking" for folder in folders if _stubs(folder)
+    ]
+    homes = tuple(f"{home}/" for home in {env.get("HOME", "").rstrip("/"), "/root", "/home"} if home)
+    own = tuple(f"{prefix}/" for prefix in found.prefixes)  # some images have their Python in /root
+    strange = [folder for folder in found.path if folder.startswith(homes) and not folder.startswith(own)]
+    faults += [f"sys.path has {folder}, below a home folder" for folder in strange]
+    if faults:
+        return failed(listing(faults, 3), "take it out of the base's or the recipe's environment", faults=faults)
+    before = folders[: folders.index(LIBRARIES_OF_RUNTIME)] if LIBRARIES_OF_RUNTIME in folders else folders
+    compat = [folder for folder in before if "compat" in PurePosixPath(folder).parts]
+    note = f"; {listing(compat)} comes before the host's driver, which only data-centre GPUs support" if compat else ""
+    return passed(f"nothing points outside the image{note}", library_path=folders)
+
+
+def _stubs(folder: str) -> bool:
+    return "stubs" in PurePosixPath(folder).parts
+
+
+def _cpu_only(evidence: Evidence) -> bool:
+    owners = evidence.installed.owners.get(evidence.framework.module, ()) if evidence.framework else ()
+    return bool(owners) and all(
+        facts.matches(owner.name, evidence.framework.cpu if evidence.framework else ()) for owner in owners
+    )
+
+
+def _without_cuda(evidence: Evidence, name: str) -> Verdict:
+    if evidence.built_for.is_rocm:
+        return skipped(f"{name} is built for AMD GPUs (ROCm), which envbuild does not check")
+    if evidence.expected.wants_cpu:
+        return skipped(f"{name} is a build without CUDA, as the recipe asks for")
+    return failed(
+        f"{name} is a build without CUDA: it computes on the CPU only",
+        "ask for its CUDA build: tensorflow[and-cuda], torch from an index with CUDA, jax[cuda12]",
+    )
+
+
+def _jax_plugin(evidence: Evidence, name: str) -> Verdict:
+    plugins = {
+        dist.name: dist.version
+        for dist in evidence.installed.dists
+        if not dist.shadowed and re.fullmatch(r"jax-cuda\d+-(plugin|pjrt)", dist.name)
+    }
+    jaxlib = evidence.installed.dist("jaxlib")
+    if not plugins and jaxlib and "+cuda" in jaxlib.version:
+        return passed(f"{name} with jaxlib {jaxlib.version}")
+    if not plugins:
+        return failed(
+            f"{name} is installed without its CUDA plug-in and computes on the CPU only",
+            "ask for jax[cuda12] (or jax[cuda13]) instead of jax",
+        )
+    if len(set(plugins.values())) > 1 or len(plugins) < 2:
+        seen = ", ".join(f"{one} {version}" for one, version in sorted(plugins.items()))
+        return failed(
+            f"the parts of JAX's CUDA plug-in do not belong together: {seen}",
+            "ask for jax[cuda12] (or jax[cuda13]), which brings both parts in one version",
+            plugins=plugins,
+        )
+    return passed(f"{name} with {listing(sorted(plugins))} {next(iter(plugins.values()))}", plugins=plugins)
+
+
+def _toolkit_in_name(evidence: Evidence) -> str | None:
+    """Read CUDA out of a distribution's name: cupy-cuda12x, cupy-cuda117, cupy-cuda101."""
+    owners = evidence.installed.owners.get(evidence.framework.module, ()) if evidence.framework else ()
+    found = next(
+        (match for owner in owners if (match := re.search(r"-cuda(\d{2})(x|\d)$|-cuda(\d)(\d)$", owner.name))), None
+    )
+    if found is None:
+        return None
+    if found[3]:
+        return f"{found[3]}.{found[4]}"
+    return found[1] if found[2] == "x" else f"{found[1]}.{found[2]}"
+
+
+def _and_cudnn(evidence: Evidence) -> str:
+    cudnn = cudnn_of(evidence)
+    return f" and cuDNN {cudnn}" if cudnn else ""
+
+
+def _other_majors(soname: str, copies: dict[str, tuple[str, ...]]) -> list[str]:
+    stem = soname.split(".so", maxsplit=1)[0]
+    return sorted({PurePosixPath(path).name for paths in copies.values() for path in paths if f"/{stem}.so." in path})
+
+
+def _cudnn_new_enough(evidence: Evidence, name: str, opened: dict[str, Place]) -> Verdict | None:
+    """Return a failure where cuDNN is of the right major version and too old.
+
+    "CuDNN library needs to have matching major version and equal or higher minor version" (TensorFlow's log).
+    """
+    needed = cudnn_of(evidence)
+    place = next((opened[soname] for soname in opened if soname.startswith("libcudnn.")), None)
+    if needed is None or len(facts.numbers(needed)) < 2 or place is None or place.real is None:
+        return None
+    wheel = next((dist for dist in evidence.installed.dists if re.fullmatch(r"nvidia-cudnn-cu\d+", dist.name)), None)
+    if wheel is not None and "/nvidia/cudnn/" in place.real:
+        seen = wheel.version
+    else:
+        seen = PurePosixPath(place.real).name.partition(".so.")[2]
+    if len(facts.numbers(seen)) < 2 or facts.numbers(seen)[:2] >= facts.numbers(needed)[:2]:
+        return None
+    return failed(
+        f"{name} was compiled with cuDNN {needed}; the image has {seen}, and it refuses an older one",
+        f'add "nvidia-cudnn-cu{facts.numbers(toolkit_of(evidence) or "12")[0]}>={needed}" to [python] dependencies',
+        needed=needed,
+        found=seen,
+        path=place.real,
+    )

@@ -1,0 +1,156 @@
+"""Judges of the node that an image is meant for, on whatever machine they run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from envbuild.check import facts
+from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, passed, skipped
+from envbuild.check.gpu import code_of, dotted
+from envbuild.check.libraries import toolkit_of
+from envbuild.check.target import Target
+
+
+def target_architecture(evidence: Evidence) -> Verdict:
+    """Judge whether the framework and every other package have code for the GPU of the node."""
+    target = _target(evidence)
+    if target.capability is None or evidence.framework is None:
+        return skipped("no GPU was named (--gpu), or no known framework is installed")
+    sass, ptx, source = code_of(evidence)
+    name, gpu = _name(evidence), described(target)
+    shown = {"sass": list(sass), "ptx": list(ptx), "source": source, **_scanned(evidence)}
+    if not sass and not ptx:
+        return skipped(f"{name} has no GPU code that could be read, and its release is not in the table")
+    how = facts.runs_on(target.capability, sass, ptx)
+    if how is None:
+        portable = f", portable code for {dotted(ptx)}" if ptx else ", no portable code"
+        return failed(
+            f"{name} has no code for {gpu}: machine code for {dotted(sass)}{portable}",
+            "take a release of it that was built for this GPU, or a node with another GPU",
+            **shown,
+        )
+    others = _others_without(evidence, target.capability)
+    if others:
+        return failed(
+            f"{listing(others)}: no code for {gpu}",
+            "take a release of the package that was built for this GPU",
+            without=others,
+            **shown,
+        )
+    if how == "ptx":
+        return passed(f"{name} has portable code for {gpu}, compiled at first use (minutes, once)", **shown)
+    return passed(f"{name} has machine code for {gpu}", **shown)
+
+
+def target_driver(evidence: Evidence) -> Verdict:
+    """Judge whether the driver of the node is new enough: for CUDA, for portable code, and for the GPU itself."""
+    target, toolkit = _target(evidence), toolkit_of(evidence)
+    if target.driver is None:
+        return skipped("no driver was named (--driver)")
+    if evidence.framework is None or toolkit is None:
+        return skipped("no known framework is installed, or what it was built for could not be read")
+    name, supported = _name(evidence), facts.cuda_of_driver(target.driver)
+    shown = {"driver": target.driver, "supports": supported, "built_for": toolkit}
+    row = next((row for row in facts.cuda().gpu if row.capability == target.capability), None)
+    first = facts.cuda().drivers.get(row.since) if row and row.since else None
+    if first and facts.numbers(target.driver) < facts.numbers(first):
+        return failed(
+            f"driver {target.driver} does not know {described(target)}, which needs {first} or newer",
+            "check what the node has: nvidia-smi",
+            **shown,
+        )
+    needed = facts.oldest_driver(toolkit)
+    if needed and facts.numbers(target.driver) < facts.numbers(needed):
+        fitting = facts.newest_toolkit(target.driver) or "of that driver"
+        return failed(
+            f"driver {target.driver} is too old for CUDA {toolkit} of {name}, which needs {needed} or newer",
+            f"take a release of {evidence.framework.name} for CUDA {fitting} or older, or a node with a newer driver",
+            **shown,
+        )
+    return _portable_code(evidence, target, supported, toolkit) or passed(
+        f"driver {target.driver} (CUDA {supported}) runs {name}, built for CUDA {toolkit}", **shown
+    )
+
+
+def _portable_code(evidence: Evidence, target: Target, supported: str | None, toolkit: str) -> Verdict | None:
+    """Return a failure where only portable code fits the GPU and the driver is older than what made it.
+
+    "PTX code … is not supported by minor version compatibility" (NVIDIA's CUDA compatibility guide).
+    """
+    if target.capability is None:
+        return None
+    sass, ptx, _ = code_of(evidence)
+    how = facts.runs_on(target.capability, sass, ptx)
+    if how != "ptx" or (supported is not None and facts.numbers(supported)[:2] >= facts.numbers(toolkit)[:2]):
+        return None
+    own = facts.cuda().drivers.get(".".join(map(str, facts.numbers(toolkit)[:2])))
+    return failed(
+        f"{_name(evidence)} has only portable code for {described(target)}; driver {target.driver} (CUDA {supported}) "
+        f"cannot compile what CUDA {toolkit} made",
+        f"take a node with driver {own or 'of that CUDA'} or newer, or a release built for this GPU",
+        driver=target.driver,
+        supports=supported,
+        built_for=toolkit,
+    )
+
+
+def target_glibc(evidence: Evidence) -> Verdict:
+    """Judge whether the node's C library matters: the image brings its own, the driver's files are the node's."""
+    target, own = _target(evidence), evidence.installed.glibc
+    if target.glibc is None:
+        return skipped("no C library was named (--glibc)")
+    if facts.numbers(own) < OLDEST_GLIBC:
+        return failed(
+            f"the image's glibc {own} is older than the driver's files need, which --nv brings in from the node",
+            "take a base of 2014 or later (glibc 2.17)",
+        )
+    if facts.numbers(target.glibc) > facts.numbers(own):
+        return passed(
+            f"the image brings glibc {own}, older than the node's {target.glibc}: CUDA runs, but programs of the node "
+            "that are bound into the image (MPI, profilers) may ask for the newer one"
+        )
+    return passed(f"the image brings its own glibc {own}; the node's {target.glibc} is not used")
+
+
+OLDEST_GLIBC = (2, 17)
+"""What CUDA's own libraries for Linux are built for (manylinux2014 tags of NVIDIA's wheels)."""
+
+
+def described(target: Target) -> str:
+    """Write the GPU of a target for people: "A100 (capability 8.0)"."""
+    capability = f"capability {dotted((target.capability or 0,))}"
+    known = target.gpu is not None and any(letter.isalpha() for letter in target.gpu.removeprefix("sm_"))
+    return f"{target.gpu} ({capability})" if known else capability
+
+
+def _target(evidence: Evidence) -> Target:
+    target = evidence.expected.target
+    assert target is not None  # noqa: S101  (the table asks for one)
+    return target
+
+
+def _name(evidence: Evidence) -> str:
+    assert evidence.framework is not None  # noqa: S101  (judges skip before)
+    return f"{evidence.framework.name} {evidence.release or ''}".strip()
+
+
+def _scanned(evidence: Evidence) -> dict[str, Any]:
+    """Return what the scan read, for the evidence; empty where none was made."""
+    if evidence.code is None:
+        return {}
+    scan = given(evidence.code)
+    rate = scan.bytes / 1e6 / max(scan.seconds, 1e-3)
+    return {"bytes": scan.bytes, "seconds": scan.seconds, "MB_per_second": round(rate), "unread": list(scan.unread)}
+
+
+def _others_without(evidence: Evidence, capability: int) -> list[str]:
+    """Return files of other packages that hold GPU code and none for a capability."""
+    framework = evidence.framework
+    found = given(evidence.code).files if evidence.code else ()
+    return [
+        one.path
+        for one in found
+        if framework is not None
+        and not facts.matches(one.path, framework.code)
+        and not any(facts.runs_on(capability, region.sass, region.ptx) for region in one.regions)
+    ]

@@ -1,0 +1,297 @@
+"""Judges of what is installed: the framework, its files, the locked versions, the imports."""
+
+from __future__ import annotations
+
+import msgspec
+
+from envbuild.check import facts
+from envbuild.check.answers import Imported, Owner, killed_by
+from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, passed, skipped
+from envbuild.check.source import VARIABLE
+
+REBUILD = "build the image again from its lock: envbuild make"
+
+
+def framework_version(evidence: Evidence) -> Verdict:
+    """Judge whether the framework is there, in the locked version, and is what Python really imports."""
+    framework, expected = evidence.framework, evidence.expected
+    if framework is None:
+        return skipped("no known GPU framework is installed, and none was asked for")
+    owners = evidence.installed.owners.get(framework.module, ())
+    if not owners and evidence.installed.files.get(framework.module) is None:
+        return failed(
+            f"{framework.name} is not installed",
+            f"add {framework.name} to the recipe's [base] framework or dependencies, lock and build again",
+        )
+    found = evidence.release or "of unknown version"
+    shown = {"installed": [f"{o.name} {o.version}" for o in owners], "locked": expected.version}
+    if expected.version and not any(same_version(owner.version, expected.version) for owner in owners):
+        return failed(f"{framework.name} {found} is installed; the lock says {expected.version}", REBUILD, **shown)
+    seen = _imported_version(evidence)
+    wanted = expected.version or evidence.release
+    if seen and wanted and facts.numbers(seen)[:2] != facts.numbers(wanted)[:2]:
+        return failed(
+            f"import {framework.module} gives {seen}, though {wanted} is what is registered as installed: "
+            "another copy of it was written over the first",
+            REBUILD,
+            imported=seen,
+            **shown,
+        )
+    names = " and ".join(f"{owner.name} {owner.version}" for owner in owners) or framework.name
+    return passed(f"{names}{' as locked' if expected.version else ''}", imported=seen, **shown)
+
+
+def one_framework(evidence: Evidence) -> Verdict:
+    """Judge whether exactly one distribution provides the framework's module."""
+    framework = evidence.framework
+    if framework is None:
+        return skipped("no known GPU framework is installed, and none was asked for")
+    owners = evidence.installed.owners.get(framework.module, ())
+    if len(owners) < 2:
+        return passed(f"only {owners[0].name} provides {framework.module}" if owners else "nothing provides it twice")
+    names = [f"{owner.name} {owner.version}" for owner in owners]
+    if len({owner.name for owner in owners}) == 1:
+        places = listing([owner.folder for owner in owners])
+        return failed(
+            f"{owners[0].name} is installed {len(owners)} times: {', '.join(names)} (in {places})",
+            "keep one: the copy that comes first on sys.path hides the others",
+            owners=names,
+        )
+    return failed(
+        f"{len(owners)} distributions provide {framework.module}: {', '.join(names)}; the one installed last "
+        "has written over the other's files",
+        f"ask for one of them only; the base's own is usually the one to keep ({_first(owners)})",
+        owners=names,
+    )
+
+
+def exclusive(evidence: Evidence) -> Verdict:
+    """Judge whether distributions are installed together that write the same files."""
+    installed = {dist.name for dist in evidence.installed.dists if not dist.shadowed}
+    for group in facts.frameworks().exclusive:
+        if evidence.framework is not None and group.module == evidence.framework.module:
+            continue  # one_framework says it better
+        together = sorted(name for name in installed if facts.matches(name, group.dists))
+        if len(together) > 1:
+            return failed(
+                f"{' and '.join(together)} are both installed; they share the files of {group.module}",
+                f"keep one of them: {group.keep}",
+                dists=together,
+            )
+    twice = _twice_in_one_folder(evidence)
+    if twice:
+        return failed(
+            f"two versions of one distribution are registered in one folder: {listing(twice)}",
+            "an uninstall or upgrade was cut short; " + REBUILD,
+            dists=twice,
+        )
+    return passed("none of the known groups that share files has two members")
+
+
+def base_files(evidence: Evidence) -> Verdict:
+    """Judge whether the files of the framework and its CUDA wheels are as they were installed."""
+    verified, lost = evidence.installed.verified, evidence.installed.lost_records
+    if lost:
+        return failed(
+            f"{listing(lost)}: the list of its files (RECORD) is gone or empty",
+            "nothing can tell whether its files are right; " + REBUILD,
+            lost=lost,
+        )
+    if not verified:
+        return skipped("no distribution of the framework has a RECORD to compare with")
+    replaced = _replaced_records(evidence)
+    if replaced:
+        return failed(
+            f"{listing(replaced)}: installed again since the base was read (its RECORD differs)",
+            "something replaced a part of the base; lock again and look at what moved: envbuild lock --explain",
+            replaced=replaced,
+        )
+    bad = {name: one for name, one in verified.items() if one.changed_count or one.missing_count}
+    if bad:
+        name, one = max(bad.items(), key=lambda item: item[1].changed_count + item[1].missing_count)
+        example = (*one.changed, *one.missing)[0]
+        counts = ", ".join(
+            f"{count} {word}"
+            for count, word in ((one.changed_count, "changed"), (one.missing_count, "missing"))
+            if count
+        )
+        others = f"; also {listing(sorted(set(bad) - {name}))}" if len(bad) > 1 else ""
+        return failed(
+            f"{name}: {counts} of {one.files} files (for one, {example}){others}",
+            "something removed or wrote over them after they were installed; see the two checks above, then " + REBUILD,
+            distributions={key: {"changed": value.changed, "missing": value.missing} for key, value in bad.items()},
+        )
+    files = sum(one.files for one in verified.values())
+    sized = sum(one.sized for one in verified.values())
+    how = f": {files - sized} by hash, {sized} by size (--level full hashes all)" if sized else ", all by hash"
+    return passed(f"{files} files of {len(verified)} distributions are as installed{how}", sized=sized)
+
+
+def locked_versions(evidence: Evidence) -> Verdict:
+    """Judge whether every package of the lock is in the image at its version."""
+    absent, other = [], {}
+    for name, version in evidence.expected.locked.items():
+        dist = evidence.installed.dist(name)
+        if dist is None:
+            absent.append(name)
+        elif not same_version(dist.version, version):
+            other[name] = f"{dist.version} instead of {version}"
+    if absent or other:
+        parts = [f"{listing(absent)} missing"] if absent else []
+        parts += [listing([f"{name} {what}" for name, what in other.items()])] if other else []
+        return failed(
+            f"the image is not what the lock says: {'; '.join(parts)}", REBUILD, missing=absent, different=other
+        )
+    return passed(f"all {len(evidence.expected.locked)} locked packages are there, in their versions")
+
+
+def direct_imports(evidence: Evidence) -> Verdict:
+    """Judge whether every direct requirement imports."""
+    modules = given(evidence.imports).modules
+    broken = {name: answer for name, answer in modules.items() if not answer.ok}
+    needs_driver = {name for name, answer in broken.items() if lacks_driver(answer)} if not evidence.gpu else set()
+    shown = {
+        "seconds": {name: answer.seconds for name, answer in sorted(modules.items())},
+        "errors": {name: answer.error for name, answer in sorted(broken.items())},
+    }
+    real = [name for name in sorted(broken) if name not in needs_driver]
+    if real:
+        first = broken[real[0]]
+        more = f"; also {listing(real[1:])}" if len(real) > 1 else ""
+        noise = {"output": list(first.noise)} if first.noise else {}
+        return failed(f"import {real[0]}: {first.error}{more}", _cure(first), **shown, **noise)
+    if needs_driver:
+        return skipped(
+            f"{listing(sorted(needs_driver))} can only be imported where an NVIDIA driver is; the others import",
+            "check again on a machine with a GPU",
+            **shown,
+        )
+    absent = _absent(evidence)
+    if absent:
+        return failed(
+            f"{listing(absent)} is not installed", "lock and build again: envbuild lock, envbuild make", **shown
+        )
+    if not modules:
+        return skipped("there is nothing to import")
+    nothing = _without_modules(evidence)
+    note = f" ({listing(nothing)} has no module to import)" if nothing else ""
+    slowest = max(modules, key=lambda name: modules[name].seconds)
+    return passed(
+        f"{len(modules)} modules import; the slowest, {slowest}, in {modules[slowest].seconds:.1f} s{note}", **shown
+    )
+
+
+def own_script(evidence: Evidence) -> Verdict:
+    """Judge whether the recipe's own check script passes."""
+    run = given(evidence.script)
+    name = evidence.expected.script.name if evidence.expected.script else "script"
+    if run.code:
+        killed = killed_by(run.code)
+        ended = f"was killed by {killed}" if killed else f"ended with code {run.code}"
+        return failed(
+            f"{name} {ended}; its last line: {run.last_line}",
+            "the lines before it are in the evidence: envbuild check --json",
+            code=run.code,
+            output=list(run.last_lines),
+        )
+    return passed(f"{name} ended well; its last line: {run.last_line}", output=list(run.last_lines))
+
+
+def own_sources(evidence: Evidence) -> Verdict:
+    """Judge whether the project's own Python asks for the GPU in a way that proves something, and leaves it alone."""
+    found = evidence.sources
+    assert found is not None  # noqa: S101  (asked only where a project is known)
+    shown = {"suspects": [msgspec.to_builtins(one) for one in found.suspects], "unread": list(found.unread)}
+    if not found.files:
+        return skipped("there is no Python in the project's folder")
+    if not found.suspects:
+        return passed(f"{found.files} scripts of the project ask and choose no GPU in a wrong way", **shown)
+    first = found.suspects[0]
+    more = f" (and {len(found.suspects) - 1} more)" if len(found.suspects) > 1 else ""
+    if first.kind == "uncalled":
+        return failed(
+            f"{first.path}:{first.line}: {first.text} is not called there, and a function always counts as true{more}",
+            f"write {first.text}()",
+            **shown,
+        )
+    return failed(
+        f"{first.path}:{first.line}: {first.text}: takes the choice of GPUs from the scheduler{more}",
+        f"leave {VARIABLE} to the scheduler; on a machine of your own: {VARIABLE}=0 envbuild run NAME",
+        **shown,
+    )
+
+
+def same_version(one: str, other: str) -> bool:
+    """Tell whether two version texts are the same version (PEP 440), or the same text."""
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        return Version(one) == Version(other)
+    except InvalidVersion:
+        return one == other
+
+
+def _imported_version(evidence: Evidence) -> str | None:
+    answer = evidence.imports.data if evidence.imports else None
+    module = answer.modules.get(evidence.framework.module) if answer and evidence.framework else None
+    return module.version if module and module.ok else None
+
+
+def _first(owners: tuple[Owner, ...]) -> str:
+    return min(owners, key=lambda owner: owner.folder).name
+
+
+def _twice_in_one_folder(evidence: Evidence) -> list[str]:
+    seen: dict[tuple[str, str], list[str]] = {}
+    for dist in evidence.installed.dists:
+        seen.setdefault((dist.folder, dist.name), []).append(dist.version)
+    return [
+        f"{name} {' and '.join(sorted(versions))}" for (_, name), versions in sorted(seen.items()) if len(versions) > 1
+    ]
+
+
+def _replaced_records(evidence: Evidence) -> list[str]:
+    known = evidence.expected.records
+    return [
+        dist.name
+        for dist in evidence.installed.dists
+        if dist.name in known
+        and dist.name in evidence.installed.verified
+        and dist.record not in (None, known[dist.name])
+    ]
+
+
+def lacks_driver(answer: Imported) -> bool:
+    """Whether an import failed for want of the NVIDIA driver only, which no image holds."""
+    words = answer.error.replace(":", " ").replace("'", " ").split()
+    return any(facts.from_driver(word) for word in words)
+
+
+def _cure(answer: Imported) -> str:
+    words = answer.error.replace(":", " ").replace("'", " ").split()
+    library = next((word for word in words if ".so" in word and "/" not in word), None)
+    provider = facts.provider_of(library) if library else None
+    if provider and provider.debian:
+        return f'add "{provider.debian}" to [system] packages' + (f"; {provider.note}" if provider.note else "")
+    if (
+        "_ARRAY_API" in answer.error
+        or "numpy.core.multiarray failed" in answer.error
+        or "numpy.dtype size" in answer.error
+    ):
+        return 'it was compiled for another NumPy: add "numpy<2" to the dependencies, or take a newer release of it'
+    if answer.kind == "ModuleNotFoundError":
+        return "add the missing package to the recipe's dependencies, lock and build again"
+    if answer.kind in ("SIGILL", "SIGSEGV", "SIGBUS", "SIGABRT"):
+        return "its compiled code does not fit this machine or its libraries; try another release of the package"
+    return "the whole message is in the evidence: envbuild check --json"
+
+
+def _absent(evidence: Evidence) -> list[str]:
+    """Return direct requirements that no distribution of the image meets; a lock's check tells of the locked ones."""
+    known = evidence.expected
+    asked = [name for name in known.direct if name not in known.locked and name not in known.conditional]
+    return [name for name in asked if evidence.installed.dist(name) is None]
+
+
+def _without_modules(evidence: Evidence) -> list[str]:
+    return [name for name in evidence.expected.direct if not evidence.installed.imports.get(name)]

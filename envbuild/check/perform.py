@@ -1,0 +1,171 @@
+"""Check an image: gather the evidence with probes, then judge it."""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from datetime import datetime, timezone
+from pathlib import Path
+
+from envbuild import __version__
+from envbuild.check import facts, plan
+from envbuild.check.answers import Code, Compute, Driver, Imports, LibrarySurvey, Plain, Static
+from envbuild.check.evidence import Evidence
+from envbuild.check.facts import Framework
+from envbuild.check.gpu import driver_count
+from envbuild.check.inside import Container, Inside
+from envbuild.check.model import Finding, Level, Outcome, Report
+from envbuild.check.source import survey
+from envbuild.check.table import judge_all
+from envbuild.check.target import Target
+from envbuild.errors import UsageError
+from envbuild.lock.digest import lock_digest
+from envbuild.lock.model import Lock
+from envbuild.progress import Reporter
+from envbuild.recipe.model import Recipe
+from envbuild.run import Runner
+
+
+def check_image(
+    image: Path,
+    *,
+    recipe: Recipe | None,
+    script: Path | None,
+    lock: Lock | None,
+    runtime: Container,
+    runner: Runner,
+    report: Reporter,
+    digest: str | None = None,
+    level: Level = "quick",
+    require_gpu: bool = False,
+    gpu: bool | None = None,
+    records: Mapping[str, str] | None = None,
+    environment: Mapping[str, str] | None = None,
+    target: Target | None = None,
+    project: Path | None = None,
+) -> Report:
+    """Check an image and return all findings.
+
+    ``script`` is the recipe's own check as a file; ``digest`` is the image's, where it is known already; ``gpu``
+    overrides whether this machine has a driver; ``records`` maps canonical names of the base's distributions to the
+    sha256 (hex) of their RECORD, where the base's facts are known; ``environment`` is that of the job, of which only
+    the choice of GPUs is handed in; ``target`` is the kind of node that the image is meant for;
+    ``project`` is the folder with the user's own Python, which is looked through.
+    Raises UsageError for what is no image, or none for this machine.
+    """
+    expected = plan.expect(recipe, lock, script=script, records=records, target=target, project=project, level=level)
+    present = gpu_present() if gpu is None else gpu
+    inside = Inside(image, runtime, runner, gpu=present, environment=environment)
+    plain = plan.plain_request()
+    with _digest_beside(image, digest) as known, ThreadPoolExecutor(1, "plain-exec") as pool:
+        plainly = pool.submit(inside.ask_plainly, plain, Plain)
+        evidence = replace(gather(expected, inside, report), plain=plainly.result())
+        digest = known.result()
+    findings = judge_all(evidence, require_gpu=require_gpu)
+    driver = evidence.driver.data if evidence.driver else None
+    return Report(
+        image=str(image),
+        digest=digest,
+        verdict=verdict_of(findings),
+        findings=findings,
+        when=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        level=level,
+        gpu=tuple(device.name for device in driver.cuda.devices) if driver else (),
+        driver=driver.nvml.driver if driver else None,
+        lock=lock_digest(lock) if lock else None,
+        target=str(target) if target else None,
+        asked=plan.asked_digest(recipe, script),
+        envbuild=__version__,
+    )
+
+
+@contextlib.contextmanager
+def _digest_beside(image: Path, digest: str | None) -> Iterator[Future[str]]:
+    """Work the image digest out while the probes run: reading gigabytes takes about as long as they do.
+
+    Raises UsageError at once for a file that is no image, or one that cannot run here.
+    """
+    from envbuild.base.siffile import image_digest
+
+    if digest is None:
+        require_runnable(image)
+    with ThreadPoolExecutor(1, "image-digest") as pool:
+        yield pool.submit(lambda: digest or image_digest(image))
+
+
+def require_runnable(image: Path) -> None:
+    """Raise UsageError unless an image is one for this machine that opens without a key."""
+    from envbuild.base.siffile import CRYPT_MESSAGE, ENCRYPTED, read_sif, require_base
+
+    sif = read_sif(image)
+    sealed = sif.primary is not None and sif.primary.file_system == ENCRYPTED
+    if sealed or any(item.data_type == CRYPT_MESSAGE for item in sif.objects):
+        hint = "its key is not envbuild's to ask for: check it before apptainer build --encrypt"
+        raise UsageError("is encrypted", where=str(image), hint=hint)
+    require_base(sif, platform.machine())
+
+
+def gpu_present(root: Path = Path("/")) -> bool:
+    """Tell whether this machine has an NVIDIA driver, loaded or with its control device."""
+    return (root / "dev/nvidiactl").exists() or (root / "proc/driver/nvidia/version").exists()
+
+
+def verdict_of(findings: tuple[Finding, ...]) -> Outcome:
+    """Return "failed" when any finding failed, else "passed"."""
+    return "failed" if any(finding.outcome == "failed" for finding in findings) else "passed"
+
+
+def gather(expected: plan.Expected, inside: Inside, report: Reporter) -> Evidence:
+    """Run the probes that need no GPU's time side by side in one container, then the script, then those that do."""
+    static, imports = plan.static_request(expected), plan.imports_request(expected)
+    libraries, driver = plan.libraries_request(expected), plan.driver_request()
+    code = plan.code_request(expected, gpu=inside.gpu)
+    files = (libraries, static, *([code] if code else []), *([driver] if inside.gpu else []))
+    visit = inside.ask((imports,), files, heard=lambda name: report.detail(f"{plain(name)} done"))
+    evidence = Evidence(
+        expected=expected,
+        framework=expected.framework,
+        static=visit.answer(static, Static),
+        libraries=visit.answer(libraries, LibrarySurvey),
+        imports=visit.answer(imports, Imports),
+        code=visit.answer(code, Code) if code else None,
+        driver=visit.answer(driver, Driver) if inside.gpu else None,
+        sources=survey(expected.project) if expected.project else None,
+        gpu=inside.gpu,
+    )
+    if evidence.static is None or evidence.static.data is None:
+        return evidence
+    evidence = replace(evidence, framework=expected.framework or installed_framework(evidence.static.data))
+    if expected.script is not None:
+        report.detail(f"the recipe's {expected.script.name}")
+        evidence = replace(evidence, script=inside.run_script(expected.script))
+    return gather_gpu(evidence, inside, report) if inside.gpu else evidence
+
+
+def gather_gpu(evidence: Evidence, inside: Inside, report: Reporter) -> Evidence:
+    """Let the framework compute; a process of its own, because frameworks hold on to the GPU's memory."""
+    if evidence.framework is None:
+        return evidence
+    report.detail(f"{evidence.framework.name} on the GPU")
+    request = plan.compute_request(evidence.framework, evidence.expected.level, driver_count(evidence))
+    return replace(evidence, compute=inside.ask((request,)).answer(request, Compute))
+
+
+def plain(name: str) -> str:
+    """Write a probe's name for people."""
+    return name.replace("_", " ")
+
+
+def installed_framework(found: Static) -> Framework | None:
+    """Return the first known framework that the image holds, by one of its own distributions."""
+    return next(
+        (
+            item
+            for item in facts.frameworks().framework
+            if any(facts.matches(owner.name, item.dists) for owner in found.owners.get(item.module, ()))
+        ),
+        None,
+    )

@@ -1,0 +1,264 @@
+"""Which checks a recipe and its lock ask for, and which probes answer them; pure."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from envbuild.check import facts
+from envbuild.check.facts import Framework
+from envbuild.check.model import Level
+from envbuild.check.poison import CONDA, PATH_MODULE, USER_MODULE
+from envbuild.check.target import Target
+from envbuild.lock.model import Lock
+from envbuild.recipe.model import Recipe
+
+HASH_LIMIT = 4 * 1024 * 1024
+"""Bytes up to which code is hashed at level "quick"; all else is compared by size, which is said."""
+FULL = (
+    "product", "memory", "convolution", "tf32", "float16", "bfloat16", "compiled", "training", "speed", "collective"
+)  # fmt: skip
+TASKS: dict[Level, tuple[str, ...]] = {"quick": ("product",), "full": FULL, "soak": (*FULL, "endurance")}
+"""What a framework computes at each level (probes/compute.py)."""
+COMPUTE_LIMIT: dict[Level, float] = {"quick": 300.0, "full": 1200.0, "soak": 1200.0}
+SOAK_SECONDS = 600.0
+"""Seconds that every GPU is kept busy at level "soak"."""
+FAMILIES = ("libcudart.so.*", "libcudnn.so.*", "libcublas.so.*", "libnccl.so.*", "libcuda.so*")
+"""Libraries of which every copy in the image is listed."""
+
+
+TOOLKITS = ("/usr/local/cuda*",)
+"""Where images have a CUDA toolkit beside the wheels."""
+HOMES = ("/root",)
+"""Home folders of an image into which a definition may have installed by mistake."""
+OTHER_CODE = ("[!n]*/*.so", "n[!v]*/*.so", "*.so")
+"""Every shared object but those of NVIDIA's wheels, which hold code for all GPUs of their toolkit."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Expected:
+    """What the image should hold.
+
+    ``framework`` is the one that must be there and ``version`` the locked one; ``wants_cpu`` tells that a build
+    without CUDA was asked for by name; ``direct`` are the names of the direct requirements (canonical), ``conditional``
+    those of them for some systems only, ``imports`` further modules of the recipe; ``locked`` maps canonical names to
+    versions; ``records`` maps canonical names to the sha256 (hex) of the RECORD that the base's facts have; ``script``
+    is the recipe's own check; ``target`` the kind of node that the image is meant for; ``project`` the folder with the
+    user's own Python; ``level`` how deep to look.
+    """
+
+    framework: Framework | None = None
+    version: str | None = None
+    wants_cpu: bool = False
+    direct: tuple[str, ...] = ()
+    conditional: tuple[str, ...] = ()
+    imports: tuple[str, ...] = ()
+    locked: Mapping[str, str] = field(default_factory=dict)
+    records: Mapping[str, str] = field(default_factory=dict)
+    protected: tuple[str, ...] = ()
+    script: Path | None = None
+    target: Target | None = None
+    project: Path | None = None
+    level: Level = "quick"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ProbeRequest:
+    """One script to run inside the image; ``limit`` is in seconds, ``parts`` are prepended files of ``probes/``."""
+
+    name: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    parts: tuple[str, ...] = ("preamble",)
+    limit: float = 120.0
+
+
+def expect(
+    recipe: Recipe | None,
+    lock: Lock | None,
+    *,
+    script: Path | None = None,
+    records: Mapping[str, str] | None = None,
+    target: Target | None = None,
+    project: Path | None = None,
+    level: Level = "quick",
+) -> Expected:
+    """Work out what an image of this recipe and lock should hold; both may be None (an image on its own)."""
+    locked = _locked(lock) if lock else {}
+    direct = _direct(recipe, lock)
+    framework = _framework(recipe, lock, locked, direct)
+    version = None
+    if framework is not None:
+        version = next((locked[name] for name in locked if facts.matches(name, framework.dists)), None)
+    asked = " ".join([*(recipe.python.dependencies if recipe else ()), *(lock.direct if lock else ()), *_named(recipe)])
+    wants_cpu = framework is not None and (
+        any(facts.matches(canonical(word), framework.cpu) for word in re.findall(r"[\w.-]+", asked)) or "+cpu" in asked
+    )
+    return Expected(
+        framework=framework,
+        version=version,
+        wants_cpu=wants_cpu,
+        direct=direct,
+        conditional=tuple(requirement_name(line) or "" for line in _lines(recipe, lock) if ";" in line),
+        imports=recipe.check.imports if recipe else (),
+        locked=locked,
+        records=dict(records or {}),
+        protected=_protected(lock, framework),
+        script=script,
+        target=target,
+        project=project,
+        level=level,
+    )
+
+
+def canonical(name: str) -> str:
+    """Return a distribution's name as all spellings of it compare (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def requirement_name(line: str) -> str | None:
+    """Return the canonical name that a PEP 508 line asks for, None for a path or a bare URL."""
+    found = re.match(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:$|[\[<>=!~;(@,\s])", line)
+    return canonical(found[1]) if found else None
+
+
+def _locked(lock: Lock) -> dict[str, str]:
+    versions = {canonical(item.alias_of or item.name): item.version for item in lock.provided}
+    versions.update({canonical(item.name): item.version for item in lock.python if item.group != "build"})
+    return dict(sorted(versions.items()))
+
+
+def _direct(recipe: Recipe | None, lock: Lock | None) -> tuple[str, ...]:
+    lines = _lines(recipe, lock)
+    aliases = (
+        {canonical(item.name): canonical(item.alias_of) for item in lock.provided if item.alias_of} if lock else {}
+    )
+    names = [name for name in map(requirement_name, lines) if name]
+    return tuple(dict.fromkeys(aliases.get(name, name) for name in names))
+
+
+def _lines(recipe: Recipe | None, lock: Lock | None) -> tuple[str, ...]:
+    return recipe.python.dependencies if recipe else lock.direct if lock else ()
+
+
+def _named(recipe: Recipe | None) -> tuple[str, ...]:
+    return tuple(text for text in (recipe.check.framework, recipe.base.framework) if text) if recipe else ()
+
+
+def _framework(
+    recipe: Recipe | None, lock: Lock | None, locked: Mapping[str, str], direct: tuple[str, ...]
+) -> Framework | None:
+    """Return the framework named by [check], [base], the lock's base, a direct requirement or any locked package."""
+    named = [*_named(recipe), lock.base.framework if lock and lock.base.framework else ""]
+    names = [name for name in map(requirement_name, named) if name]
+    return next((found for found in map(facts.framework_of, [*names, *direct, *locked]) if found), None)
+
+
+def _protected(lock: Lock | None, framework: Framework | None) -> tuple[str, ...]:
+    """Return patterns of the distributions whose files must be as they were installed."""
+    locked = [canonical(item.name) for item in lock.python if item.group == "framework"] if lock else []
+    known = _patterns(framework) if framework else ()
+    every = frameworks_patterns() if lock is None and framework is None else ()
+    return tuple(dict.fromkeys([*locked, *known, *every]))
+
+
+def frameworks_patterns() -> tuple[str, ...]:
+    """Return the patterns of all known frameworks, for an image of which nothing else is known."""
+    return tuple(pattern for item in facts.frameworks().framework for pattern in _patterns(item))
+
+
+def _patterns(framework: Framework) -> tuple[str, ...]:
+    return (*framework.dists, *framework.protected)
+
+
+def static_request(expected: Expected) -> ProbeRequest:
+    """Ask what is installed; above "quick" every protected file is hashed."""
+    tables = facts.frameworks()
+    modules = [item.module for item in tables.framework] + [item.module for item in tables.exclusive]
+    known = frameworks_patterns() if expected.framework is None else _patterns(expected.framework)
+    return ProbeRequest(
+        name="static_probe",
+        parameters={
+            "protected": expected.protected,
+            "hashed": known,
+            "hash_limit": HASH_LIMIT,
+            "hash_all": expected.level != "quick",
+            "modules": sorted(set(modules)),
+            "direct": expected.direct,
+            "homes": HOMES,
+            "frameworks": [item.module for item in tables.framework],
+        },
+        parts=("preamble", "distributions"),
+        limit=600.0,
+    )
+
+
+def libraries_request(expected: Expected) -> ProbeRequest:
+    """Ask which shared libraries are found, and where those that any release of a framework would open."""
+    opened = {item.module: facts.opened_by(item) for item in _candidates(expected) if item.opens}
+    parameters = {"wanted": opened, "families": FAMILIES, "toolkits": TOOLKITS}
+    return ProbeRequest(name="libraries_probe", parameters=parameters, limit=300.0)
+
+
+def imports_request(expected: Expected, limit: int = 180) -> ProbeRequest:
+    """Ask whether the framework, the direct requirements and the recipe's own list import; ``limit`` is for each."""
+    return ProbeRequest(
+        name="import_probe",
+        parameters={
+            "frameworks": [item.module for item in _candidates(expected)],
+            "direct": expected.direct,
+            "modules": expected.imports,
+            "limit": limit,
+        },
+        parts=("preamble", "distributions"),
+        limit=limit * (len(expected.direct) + len(expected.imports) + 2) + 30.0,
+    )
+
+
+def code_request(expected: Expected, *, gpu: bool) -> ProbeRequest | None:
+    """Ask for which GPUs the framework holds code; above "quick" all packages.  None where no GPU is in question."""
+    deep = expected.level != "quick" and gpu
+    if not deep and (expected.target is None or expected.target.capability is None):
+        return None
+    files = tuple(pattern for item in _candidates(expected) for pattern in item.code)
+    limit = 240
+    parameters = {"files": files if expected.level == "quick" else (*files, *OTHER_CODE), "limit": limit}
+    return ProbeRequest(name="fatbin_probe", parameters=parameters, limit=limit + 30.0)
+
+
+def plain_request() -> ProbeRequest:
+    """Ask what of the caller comes in under a plain exec."""
+    variables = ("PYTHONPATH", "LD_LIBRARY_PATH", *CONDA)
+    return ProbeRequest(
+        name="plain_probe", parameters={"modules": (USER_MODULE, PATH_MODULE), "variables": variables}, limit=60.0
+    )
+
+
+def driver_request() -> ProbeRequest:
+    """Ask the driver."""
+    return ProbeRequest(name="driver_probe", limit=60.0)
+
+
+def compute_request(framework: Framework, level: Level, gpus: int) -> ProbeRequest:
+    """Ask the framework to do a level's tasks on every GPU that it sees; ``gpus`` is how many the driver shows."""
+    parameters = {"size": 1024, "tasks": TASKS[level], "seconds": SOAK_SECONDS, "gpus": gpus}
+    limit = COMPUTE_LIMIT[level] + (SOAK_SECONDS * max(gpus, 1) if level == "soak" else 0)
+    return ProbeRequest(name=framework.probe, parameters=parameters, parts=("preamble", "compute"), limit=limit)
+
+
+def _candidates(expected: Expected) -> tuple[Framework, ...]:
+    """Return the expected framework, or all known ones where none is expected."""
+    return (expected.framework,) if expected.framework else facts.frameworks().framework
+
+
+def asked_digest(recipe: Recipe | None, script: Path | None) -> str | None:
+    """Return ``sha256:…`` over what a recipe itself wants checked, so that a kept verdict is not taken for another."""
+    if recipe is None:
+        return None
+    text = msgspec.json.encode(recipe.check, order="sorted") + (script.read_bytes() if script else b"")
+    return "sha256:" + hashlib.sha256(text).hexdigest()

@@ -1,0 +1,1 @@
+"""Scripts that run inside images (Python 3.6 to 3.14, standard library only); none is named like what it probes."""

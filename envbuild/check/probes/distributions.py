@@ -1,0 +1,161 @@
+"""Comes before probes that ask what is installed: distributions, their files and the modules they own."""
+
+import csv
+import hashlib
+import importlib.util
+import re
+
+PRIVATE = {
+    "test",
+    "tests",
+    "testing",
+    "doc",
+    "docs",
+    "example",
+    "examples",
+    "benchmark",
+    "benchmarks",
+    "scripts",
+    "build",
+    "dist",
+    "tools",
+    "conftest",
+    "setup",
+}
+
+
+def canonical(name):
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def read(path):
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def header(text, key):
+    found = re.search(r"^%s:[ \t]*(.*?)[ \t]*$" % key, text.split("\n\n", 1)[0], re.M | re.I)
+    return found.group(1) if found else ""
+
+
+def find_distributions():
+    """Every *.dist-info and *.egg-info on sys.path, in the order in which Python finds them."""
+    found, folders = [], set()
+    for folder in sys.path:
+        real = os.path.realpath(folder)
+        if real in folders or not os.path.isdir(real):
+            continue
+        folders.add(real)
+        for name in sorted(os.listdir(folder)):
+            path = os.path.join(folder, name)
+            if name.endswith(".dist-info"):
+                metadata = read(os.path.join(path, "METADATA"))
+            elif name.endswith(".egg-info"):
+                metadata = read(os.path.join(path, "PKG-INFO")) if os.path.isdir(path) else read(path)
+            else:
+                continue
+            project = header(metadata, "Name")
+            if project:
+                found.append(
+                    {"name": canonical(project), "version": header(metadata, "Version"), "folder": folder, "info": path}
+                )
+    seen = set()
+    for item in found:
+        item["shadowed"] = item["name"] in seen
+        seen.add(item["name"])
+    return found
+
+
+def read_record(item):
+    """The rows (path, hash, size) of RECORD; None where the distribution has none."""
+    path = os.path.join(item["info"], "RECORD")
+    if not os.path.isfile(path):
+        return None
+    with open(path, "rb") as file:
+        raw = file.read()
+    item["record"] = hashlib.sha256(raw).hexdigest()
+    rows = []
+    for row in csv.reader(raw.decode("utf-8", "replace").splitlines()):
+        if row and row[0]:
+            rows.append((row[0], row[1] if len(row) > 1 else "", row[2] if len(row) > 2 else ""))
+    return rows
+
+
+def owned(item, rows):
+    """Paths relative to the folder that a distribution owns; from top_level.txt or its name where RECORD has none."""
+    if rows:
+        return [row[0] for row in rows]
+    listed = read(os.path.join(item["info"], "top_level.txt")).split() or [item["name"].replace("-", "_")]
+    return [name + ("/__init__.py" if os.path.isdir(os.path.join(item["folder"], name)) else ".py") for name in listed]
+
+
+def packages(paths):
+    """The outermost importable names among paths: packages with __init__, and single modules."""
+    names = set()
+    for path in paths:
+        parts = path.split("/")
+        if parts[0].endswith((".dist-info", ".egg-info", ".data")) or parts[0] in ("", "..", "__pycache__"):
+            continue
+        stem = parts[-1].split(".")[0]
+        if not parts[-1].endswith((".py", ".so")):
+            continue
+        if len(parts) == 1:
+            names.add(stem)
+        elif stem == "__init__" and all(part.isidentifier() for part in parts[:-1]):
+            names.add(".".join(parts[:-1]))
+    outermost = {
+        name for name in names if not any(".".join(name.split(".")[:n]) in names for n in range(1, name.count(".") + 1))
+    }
+    return sorted(name for name in outermost if not name.startswith("_") and name.split(".")[0] not in PRIVATE)
+
+
+def import_names(name, candidates):
+    """The names to import for a distribution: the one that is called like it, else all."""
+    plain = canonical(name).replace("-", "_")
+    like = [item for item in candidates if item.lower().replace(".", "_") == plain]
+    return like or candidates[:4]
+
+
+def owners(records, module):
+    """Distributions that own a module's __init__ (or its single file), each with its version."""
+    start = module.replace(".", "/")
+    wanted = {start + "/__init__.py", start + ".py"}
+    found = []
+    for item, rows in records:
+        if any(path in wanted or path.startswith(start + "/") and module.count(".") for path in item["paths"]):
+            found.append({"name": item["name"], "version": item["version"], "folder": item["folder"]})
+    return found
+
+
+def module_file(name):
+    try:
+        spec = importlib.util.find_spec(name.split(".")[0])
+    except (ImportError, ValueError, AttributeError):
+        return None
+    return (
+        spec.origin
+        if spec and spec.origin
+        else (list(spec.submodule_search_locations)[0] if spec and spec.submodule_search_locations else None)
+    )
+
+
+def all_records():
+    """Every distribution with the rows of its RECORD; ``paths`` are the files that it owns."""
+    records = []
+    for item in find_distributions():
+        rows = read_record(item)
+        item["paths"] = owned(item, rows)
+        records.append((item, rows))
+    return records
+
+
+def direct_imports(records, names):
+    """distribution -> import names, for some distributions."""
+    return {
+        item["name"]: import_names(item["name"], packages(item["paths"]))
+        for item, _ in records
+        if item["name"] in names and not item["shadowed"]
+    }

@@ -1,0 +1,213 @@
+"""Import modules, each in a process of its own, with its time and its traceback's last line.
+
+Parameters: ``frameworks`` (modules of which the first that is installed is imported once and then shared by the
+processes of the others, because several of them need it and it is slow), ``direct`` (distributions whose modules are
+imported), ``modules`` (further import names), ``limit`` (seconds for each).
+A process that crashes, hangs or prints without end is an answer, not an accident.
+"""
+
+import select
+import signal
+import time
+import traceback
+
+KEPT = 16384
+
+
+def last_line(error):
+    text = "%s: %s" % (type(error).__name__, error)
+    return text.strip().splitlines()[-1][:500] if text.strip() else type(error).__name__
+
+
+def frames(error):
+    """The files of a traceback and of those behind it, innermost first, each once."""
+    found, seen = [], set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        lines = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+        found += reversed(lines)
+        error = error.__cause__ or error.__context__
+    return [path for number, path in enumerate(found) if path not in found[:number]]
+
+
+def blamed(records, paths, name):
+    """The distributions that own the files of a traceback, in its order; then the owners of the module itself."""
+    owner = {}
+    for item, _ in records:
+        for path in item["paths"]:
+            owner.setdefault(os.path.join(item["folder"], path), item["name"])
+    names = [owner[path] for path in paths if path in owner] + [item["name"] for item in owners(records, name)]
+    return [item for number, item in enumerate(names) if item not in names[:number]]
+
+
+def attempt(name, say):
+    """Import one module and say how it went."""
+    started = time.time()
+    try:
+        __import__(name)
+        module = sys.modules.get(name)
+        version = getattr(module, "__version__", None)
+        document = {
+            "ok": True,
+            "file": getattr(module, "__file__", None),
+            "version": version if isinstance(version, str) else None,
+        }
+    except BaseException as error:  # a module may even call sys.exit()
+        document = {"ok": False, "error": last_line(error), "kind": type(error).__name__, "blame": frames(error)}
+    document["seconds"] = round(time.time() - started, 3)
+    say(document)
+    return document["ok"]
+
+
+def in_child(work, limit):
+    """Run ``work(say)`` in a forked process; returns what it said, or how it ended instead."""
+    said_r, said_w = os.pipe()
+    noise_r, noise_w = os.pipe()
+    started = time.time()
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            os.setsid()
+            for fd in (1, 2):
+                os.dup2(noise_w, fd)
+            os.close(said_r)
+            os.close(noise_r)
+
+            def say(document):
+                data = (json.dumps(document) + "\n").encode("ascii")
+                while data:
+                    data = data[os.write(said_w, data) :]
+
+            work(say)
+            status = 0
+        finally:
+            for stream in (sys.stdout, sys.stderr):
+                try:
+                    stream.flush()
+                except Exception:
+                    pass
+            os._exit(status)  # no exit handlers: some frameworks hang or crash in theirs
+    os.close(said_w)
+    os.close(noise_w)
+    said, noise, timed_out = drain(said_r, noise_r, started + limit)
+    if timed_out:
+        os.killpg(child, signal.SIGKILL)
+    status = os.waitpid(child, 0)[1]
+    result = {
+        "lines": [json.loads(line) for line in said.decode("ascii", "replace").splitlines() if line],
+        "noise": noise.decode("utf-8", "replace").splitlines()[-12:],
+        "seconds": round(time.time() - started, 3),
+        "timed_out": timed_out,
+    }
+    if os.WIFSIGNALED(status) and not timed_out:
+        result["signal"] = os.WTERMSIG(status)
+    elif os.WIFEXITED(status):
+        result["code"] = os.WEXITSTATUS(status)
+    return result
+
+
+def drain(said_r, noise_r, deadline):
+    """Read both pipes until the child's end of the first closes; keeps the noise's last part only."""
+    said, noise, timed_out = b"", b"", False
+    open_fds = [said_r, noise_r]
+    while said_r in open_fds:
+        left = deadline - time.time()
+        if left <= 0:
+            timed_out = True
+            break
+        for fd in select.select(open_fds, [], [], min(left, 1.0))[0]:
+            chunk = os.read(fd, 65536)
+            if not chunk:
+                open_fds.remove(fd)
+            elif fd == said_r:
+                said += chunk
+            else:
+                noise = (noise + chunk)[-KEPT:]
+    while noise_r in open_fds and not timed_out and select.select([noise_r], [], [], 0)[0]:
+        chunk = os.read(noise_r, 65536)
+        if not chunk:
+            break
+        noise = (noise + chunk)[-KEPT:]
+    os.close(said_r)
+    os.close(noise_r)
+    return said, noise, timed_out
+
+
+def outcome(result, limit):
+    """Turn a process's end into one answer."""
+    if result["lines"]:
+        document = result["lines"][-1]
+    elif result["timed_out"]:
+        document = {"ok": False, "error": "not finished after %d s" % limit, "kind": "timeout"}
+    elif "signal" in result:
+        try:
+            name = signal.Signals(result["signal"]).name
+        except ValueError:
+            name = "signal %d" % result["signal"]
+        document = {"ok": False, "error": "the process was killed by %s" % name, "kind": name}
+    else:
+        document = {"ok": False, "error": "the process ended with code %s" % result.get("code"), "kind": "exit"}
+    document.setdefault("seconds", result["seconds"])
+    if not document["ok"]:
+        document["noise"] = result["noise"]
+    return document
+
+
+def import_all(names, limit):
+    answers = {}
+    for name in names:
+        answers[name] = outcome(in_child(lambda say, name=name: attempt(name, say), limit), limit)
+    return answers
+
+
+def with_first(first, names, limit):
+    """Import ``first`` once, then the others in processes forked from that one."""
+
+    def work(say):
+        say({"name": first, "answer": None})
+        if attempt(first, lambda document: say({"name": first, "answer": document})):
+            for name in names:
+                result = in_child(lambda inner, name=name: attempt(name, inner), limit)
+                say({"name": name, "answer": outcome(result, limit)})
+
+    result = in_child(work, limit * (len(names) + 1))
+    answers = {line["name"]: line["answer"] for line in result["lines"] if line["answer"]}
+    if first not in answers:
+        answers[first] = outcome(dict(result, lines=[]), limit)
+    elif not answers[first]["ok"]:
+        answers[first]["noise"] = result["noise"]
+    return answers
+
+
+def wanted_modules(records):
+    """The framework's module (None: there is none), and all to be imported, each once."""
+    candidates = PARAMETERS["frameworks"]
+    found = [name for name in candidates if owners(records, name)]
+    if len(candidates) == 1 and module_file(candidates[0]):
+        found = candidates  # expected, and there without a distribution that says so
+    named = direct_imports(records, PARAMETERS["direct"])
+    names = [module for name in PARAMETERS["direct"] for module in named.get(name, ())]
+    every = []
+    for name in found[:1] + names + PARAMETERS["modules"]:
+        if name not in every:
+            every.append(name)
+    return (found[0] if found else None), every
+
+
+def main():
+    records = all_records()
+    framework, names = wanted_modules(records)
+    limit = PARAMETERS["limit"]
+    first = framework if len(names) > 1 else None
+    rest = [name for name in names if name != first]
+    answers = with_first(first, rest, limit) if first else {}
+    left = [name for name in rest if name not in answers]
+    answers.update(import_all(left, limit))
+    for name, document in answers.items():
+        if not document["ok"]:
+            document["blame"] = blamed(records, document.get("blame", ()), name)
+    answer({"modules": answers})
+
+
+main()

@@ -1,0 +1,223 @@
+"""What is installed: distributions, who owns which module, files against RECORD, the interpreter's environment.
+
+Parameters: ``protected`` (shell patterns of distributions whose files are verified), ``hashed`` (those of them whose
+code is hashed; all other files are compared by size), ``hash_limit`` (bytes; larger files are compared by size too),
+``hash_all`` (hash every file whatever its size), ``modules`` (whose owners are wanted), ``direct`` (distributions whose
+import names are wanted), ``homes`` (the image's own), ``frameworks`` (whose build is read).
+"""
+
+import base64
+import fnmatch
+import glob
+import site
+import threading
+import time
+
+SHOWN = 20
+WORKERS = 4
+VARIABLES = re.compile(r"^(PYTHON|LD_|PIP_|CONDA|VIRTUAL_ENV|CUDA|NVIDIA|XLA|TF_|HOME$|PATH$)")
+
+
+def rows_to_verify(rows, hashed):
+    """Split the rows of a RECORD into those to hash and those to compare by size."""
+    for path, digest, size in rows:
+        if digest and not path.endswith(".pyc"):
+            code = path.endswith((".py", ".so")) or ".so." in path or "/" not in path or path.startswith("..")
+            yield path, digest, size, hashed == "all" or (hashed == "code" and code)
+
+
+def matches_digest(path, digest, limit):
+    """Hash a file up to ``limit`` bytes (None: any); None says that it was not hashed."""
+    algorithm, _, expected = digest.partition("=")
+    with open(path, "rb", buffering=0) as file:
+        if limit is not None and os.fstat(file.fileno()).st_size > limit:
+            return None
+        try:
+            seen = hashlib.new(algorithm)
+        except ValueError:
+            return None
+        while True:
+            chunk = file.read(1 << 20)
+            if not chunk:
+                break
+            seen.update(chunk)
+    return base64.urlsafe_b64encode(seen.digest()).rstrip(b"=").decode() == expected.rstrip("=")
+
+
+def compare(folder, row, limit):
+    """One file against its row: "hashed", "sized", "changed" or "missing"."""
+    path, digest, size, to_hash = row
+    full = os.path.normpath(os.path.join(folder, path))
+    try:
+        if size.isdigit() and int(size) != os.stat(full).st_size:
+            return "changed"
+        same = matches_digest(full, digest, limit) if to_hash else None
+    except OSError:
+        return "missing"
+    return "sized" if same is None else ("hashed" if same else "changed")
+
+
+def verify(item, rows, hashed, limit):
+    """Compare the files of one distribution with its RECORD; returns counts and the first faults."""
+    jobs = list(rows_to_verify(rows, hashed))
+    outcomes = [None] * len(jobs)
+
+    def work(first):
+        for at in range(first, len(jobs), WORKERS):
+            outcomes[at] = compare(item["folder"], jobs[at], limit)
+
+    threads = [threading.Thread(target=work, args=(first,)) for first in range(min(WORKERS, len(jobs)))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    result = {"files": len(jobs)}
+    for kind in ("hashed", "sized"):
+        result[kind] = outcomes.count(kind)
+    for kind in ("changed", "missing"):
+        bad = [job[0] for job, outcome in zip(jobs, outcomes) if outcome == kind]
+        result[kind + "_count"], result[kind] = len(bad), bad[:SHOWN]
+    return result
+
+
+def overlaps(records):
+    """Pairs of distributions of one folder that claim the same files, how many, and how many of them differ."""
+    first, pairs = {}, {}
+    for index, (item, rows) in enumerate(records):
+        for path, digest, _ in rows or ():
+            if not digest or path.startswith((".", "/")) or ".dist-info/" in path:
+                continue
+            other = first.setdefault((item["folder"], path), (index, digest))
+            if other[0] != index:
+                entry = pairs.setdefault((other[0], index), {"files": 0, "different": 0, "example": path})
+                entry["files"] += 1
+                entry["different"] += other[1] != digest
+    return [
+        dict(entry, dists=[records[a][0]["name"], records[b][0]["name"]]) for (a, b), entry in sorted(pairs.items())
+    ]
+
+
+def tensorflow_build(folder):
+    """CUDA of a TensorFlow from its generated build_info.py, which is not imported (that would load TensorFlow)."""
+    for package in ("tensorflow", "tensorflow_core"):
+        text = read(os.path.join(folder, package, "python", "platform", "build_info.py"))
+        if not text:
+            continue
+
+        def value(key, text=text):
+            found = re.search(r"%s(?:_number)?['\"]?\s*[,:=]\s*['\"]([^'\"]+)['\"]" % key, text)
+            return found.group(1) if found else None
+
+        built = re.search(r"is_cuda_build['\"]?\s*[,:=]\s*(True|False)", text)
+        arches = re.search(r"cuda_compute_capabilities['\"]?\s*[,:]\s*\[([^\]]*)\]", text)
+        return {
+            "cuda": value("cuda_version"),
+            "cudnn": value("cudnn_version"),
+            "is_cuda": built.group(1) == "True" if built else None,
+            "arches": re.findall(r"(?:sm|compute)_\d+a?", arches.group(1)) if arches else [],
+        }
+    return {}
+
+
+def torch_build(folder):
+    text = read(os.path.join(folder, "torch", "version.py"))
+    found = re.search(r"^cuda\b[^=\n]*=\s*(?:'([^']*)'|\"([^\"]*)\"|None)", text, re.M)
+    if not found:
+        return {}
+    cuda = found.group(1) or found.group(2)
+    hip = re.search(r"^hip\b[^=\n]*=\s*['\"]", text, re.M)
+    return {"cuda": cuda, "is_cuda": cuda is not None, "is_rocm": hip is not None}
+
+
+def onnxruntime_build(folder):
+    text = read(os.path.join(folder, "onnxruntime", "capi", "build_and_package_info.py"))
+    found = re.search(r"^cuda_version\s*=\s*['\"]([\d.]+)['\"]", text, re.M)
+    return {"cuda": found.group(1) if found else None, "is_cuda": found is not None} if text else {}
+
+
+def framework_builds(names):
+    builds = {}
+    readers = (("tensorflow", tensorflow_build), ("torch", torch_build), ("onnxruntime", onnxruntime_build))
+    for name, reader in readers:
+        if name in names:
+            origin = module_file(name)
+            builds[name] = reader(os.path.dirname(os.path.dirname(origin))) if origin else {}
+    return builds
+
+
+def interpreter():
+    user = site.getusersitepackages()
+    return {
+        "python": "%d.%d.%d" % sys.version_info[:3],
+        "executable": sys.executable,
+        "prefixes": sorted({sys.prefix, sys.base_prefix}),
+        "path": sys.path,
+        "glibc": (os.confstr("CS_GNU_LIBC_VERSION") or "").replace("glibc ", ""),
+        "user_site": {"enabled": bool(site.ENABLE_USER_SITE), "path": user, "in_path": user in sys.path},
+        "environment": {key: value for key, value in sorted(os.environ.items()) if VARIABLES.match(key)},
+        "missing_folders": [
+            entry for entry in os.environ.get("PYTHONPATH", "").split(":") if entry and not os.path.exists(entry)
+        ],
+        "preload_missing": [
+            entry
+            for entry in re.split(r"[: ]+", os.environ.get("LD_PRELOAD", ""))
+            if "/" in entry and not os.path.exists(entry)
+        ],
+    }
+
+
+def verify_all(records):
+    """The files of every protected distribution; code of the framework's own is hashed, all else compared by size."""
+    verified = {}
+    for item, rows in records:
+        name = item["name"]
+        if not rows or item["shadowed"] or not any(fnmatch.fnmatch(name, p) for p in PARAMETERS["protected"]):
+            continue
+        own = any(fnmatch.fnmatch(name, p) for p in PARAMETERS["hashed"])
+        how = "all" if PARAMETERS["hash_all"] else "code" if own else "none"
+        verified[name] = verify(item, rows, how, None if PARAMETERS["hash_all"] else PARAMETERS["hash_limit"])
+    return verified
+
+
+def lost_records(records):
+    """Protected distributions that an installer registered and whose list of files is gone or holds no file."""
+    lost = []
+    for item, rows in records:
+        by_installer = item["info"].endswith(".dist-info") and os.path.isfile(os.path.join(item["info"], "INSTALLER"))
+        protected = any(fnmatch.fnmatch(item["name"], p) for p in PARAMETERS["hashed"])
+        if by_installer and protected and not item["shadowed"] and not any(row[1] for row in rows or ()):
+            lost.append(item["name"])
+    return lost
+
+
+def installed_for_user(homes):
+    """Distributions in a home folder of the image: "pip install --user" in its definition."""
+    folders = [path for home in homes for path in glob.glob(os.path.join(home, ".local/lib/python3*/site-packages"))]
+    return {
+        folder: sorted(name.split("-")[0] for name in os.listdir(folder) if name.endswith(".dist-info"))
+        for folder in folders
+        if os.access(folder, os.R_OK)
+    }
+
+
+def main():
+    started = time.time()
+    records = all_records()
+    document = interpreter()
+    document["owners"] = {module: owners(records, module) for module in PARAMETERS["modules"]}
+    document["files"] = {module: module_file(module) for module in PARAMETERS["modules"] if "." not in module}
+    document["imports"] = direct_imports(records, PARAMETERS["direct"])
+    document["builds"] = framework_builds(PARAMETERS["frameworks"])
+    document["verified"] = verify_all(records)
+    document["lost_records"] = lost_records(records)
+    document["for_user"] = installed_for_user(PARAMETERS["homes"])
+    document["overlaps"] = overlaps(records)
+    document["dists"] = [
+        {key: item[key] for key in ("name", "version", "folder", "shadowed", "record") if key in item}
+        for item, _ in records
+    ]
+    document["seconds"] = round(time.time() - started, 3)
+    answer(document)
+
+
+main()

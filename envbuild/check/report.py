@@ -1,0 +1,69 @@
+"""Reports as a table for people, as JSON with a schema, and kept by image digest."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from envbuild.check.model import Finding, Outcome, Report
+from envbuild.store.atomic import write_bytes
+from envbuild.store.layout import Store
+
+SIGNS: dict[Outcome, str] = {"passed": "+ passed ", "failed": "X FAILED ", "skipped": "- skipped"}
+"""Signs that read without colour and in any encoding."""
+WIDTH = 110
+Style = Callable[[str, Outcome], str]
+
+
+def table(report: Report, *, style: Style = lambda text, _: text) -> str:
+    """Write a report as an aligned table with reasons and hints; ``style`` colours the sign of an outcome."""
+    width = max((len(finding.title) for finding in report.findings), default=0)
+    lines = [line for finding in report.findings for line in _finding_lines(finding, width, style)]
+    counts = [f"{_count(report, outcome)} {outcome}" for outcome in ("passed", "failed", "skipped")]
+    where = f" on {', '.join(report.gpu)}, driver {report.driver}" if report.gpu else ""
+    where += f" for {report.target}" if report.target else ""
+    summary = f"{report.image}: {style(report.verdict, report.verdict)}{where} ({', '.join(counts)})"
+    return "\n".join([*lines, "", summary])
+
+
+def to_json(report: Report) -> str:
+    """Write a report as JSON (schema: report_schema)."""
+    return msgspec.json.format(msgspec.json.encode(report), indent=2).decode()
+
+
+def report_schema() -> dict[str, Any]:
+    """Return the JSON Schema (2020-12) that every report satisfies."""
+    schema = msgspec.json.schema(Report)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "envbuild check report", **schema}
+
+
+def save(report: Report, store: Store) -> None:
+    """Keep a report as the last verdict on its image.  Raises SpaceError or HostError."""
+    write_bytes(store.verdict(report.digest), msgspec.json.encode(report))
+
+
+def last(digest: str, store: Store) -> Report | None:
+    """Return the last verdict on an image; None where there is none, or none that this envbuild can read."""
+    try:
+        return msgspec.json.decode(store.verdict(digest).read_bytes(), type=Report)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def _count(report: Report, outcome: str) -> int:
+    return sum(finding.outcome == outcome for finding in report.findings)
+
+
+def _finding_lines(finding: Finding, width: int, style: Style) -> list[str]:
+    margin = len(SIGNS["passed"]) + width + 4
+    reason, *more = textwrap.wrap(finding.reason, max(WIDTH - margin, 40)) or [""]
+    lines = [f"{style(SIGNS[finding.outcome], finding.outcome)}  {finding.title:<{width}}  {reason}"]
+    lines += [" " * margin + line for line in more]
+    for hint in (finding.hint or "").splitlines():
+        if finding.outcome == "failed":
+            start, *rest = textwrap.wrap(hint, max(WIDTH - margin - 2, 40)) or [""]
+            lines += [" " * margin + f"> {start}", *(" " * margin + f"  {line}" for line in rest)]
+    return lines

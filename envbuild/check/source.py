@@ -1,0 +1,175 @@
+"""The project's own Python, looked through for lines that prove nothing about the GPU or take it away."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+PROBES = {
+    "is_gpu_available": ("test",),
+    "gpu_device_name": ("test",),
+    "is_built_with_cuda": ("test",),
+    "is_available": ("cuda",),
+    "device_count": ("cuda",),
+    "list_physical_devices": ("config", "experimental"),
+}
+"""Functions that people ask for a GPU, and the name that must stand before them (tf.test, torch.cuda, tf.config)."""
+VARIABLE = "CUDA_VISIBLE_DEVICES"
+COMPILES = re.compile(r"torch\.compile\(|\b(?:jit_compile|experimental_compile)\s*=\s*True|\bimport (?:jax|triton)\b")
+SKIPPED = {"node_modules", "site-packages", "dist-packages", "__pycache__", "build", "dist"}
+MOST_FILES = 2000
+MOST_NAMES = 200_000
+"""Names that are listed at most: a folder of data is no reason to wait."""
+BIGGEST = 1 << 20
+
+
+class Suspect(msgspec.Struct, frozen=True, kw_only=True):
+    """One line; ``path`` is relative to the project, ``kind`` "uncalled" or "chosen"."""
+
+    path: str
+    line: int
+    kind: str
+    text: str
+
+
+class Survey(msgspec.Struct, frozen=True, kw_only=True):
+    """What was looked through: how many files, which could not be read as Python, does any compile for the GPU."""
+
+    files: int
+    unread: tuple[str, ...]
+    suspects: tuple[Suspect, ...]
+    compiles: bool = False
+
+
+def survey(project: Path) -> Survey:
+    """Look through the scripts and notebooks below a folder; hidden folders and environments are left out."""
+    unread, suspects, files, compiles = [], [], 0, False
+    for path in sources(project):
+        name = path.relative_to(project).as_posix()
+        files += 1
+        try:
+            text = path.read_text("utf-8", "replace")
+            compiles = compiles or COMPILES.search(text) is not None
+            suspects += look_through(cells(text) if path.suffix == ".ipynb" else text, name)
+        except (OSError, SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
+            unread.append(name)  # Python 2, a template, a file that is no notebook: not ours to judge
+    return Survey(files=files, unread=tuple(unread), suspects=tuple(suspects), compiles=compiles)
+
+
+def sources(project: Path) -> Iterator[Path]:
+    """Return the Python files and notebooks of a project, sorted by folder; at most MOST_FILES."""
+    count = listed = 0
+    for folder, folders, names in os.walk(project):
+        listed += len(folders) + len(names)
+        if listed > MOST_NAMES:
+            return
+        here = Path(folder)
+        folders[:] = sorted(
+            name for name in folders if name not in SKIPPED and name[0] != "." and not _is_environment(here / name)
+        )
+        for name in sorted(names):
+            path = here / name
+            if path.suffix in (".py", ".ipynb") and path.is_file() and path.stat().st_size <= BIGGEST:
+                count += 1
+                if count > MOST_FILES:
+                    return
+                yield path
+
+
+def _is_environment(folder: Path) -> bool:
+    return (folder / "pyvenv.cfg").exists() or (folder / "conda-meta").exists() or (folder / ".singularity.d").exists()
+
+
+def cells(text: str) -> str:
+    """Return a notebook's code as one text; lines for IPython and the shell become empty.
+
+    Raises ValueError or
+    TypeError for what is no notebook.
+    """
+    notebook = json.loads(text)
+    if not isinstance(notebook, dict) or not isinstance(notebook.get("cells", []), list):
+        raise TypeError("no notebook")
+    lines: list[str] = []
+    for cell in notebook.get("cells", []):
+        if isinstance(cell, dict) and cell.get("cell_type") == "code":
+            source = cell.get("source", "")
+            source = "".join(map(str, source)) if isinstance(source, list) else str(source)
+            lines += ["" if line.lstrip()[:1] in ("%", "!", "?") else line for line in source.splitlines()]
+    return "\n".join(lines)
+
+
+def look_through(text: str, name: str) -> list[Suspect]:
+    """Find the lines of one script.  Raises SyntaxError or ValueError for what is no Python."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # invalid escapes of a stranger's strings
+        tree = ast.parse(text)
+    lines = text.splitlines()
+    found = [(node.lineno, "uncalled", ast.unparse(node)) for node in _asked(tree) if _is_probe(node)]
+    found += [(node.lineno, "chosen", lines[node.lineno - 1].strip()[:100]) for node in _choices(tree)]
+    return [Suspect(path=name, line=line, kind=kind, text=shown) for line, kind, shown in sorted(set(found))]
+
+
+def _asked(tree: ast.AST) -> Iterator[ast.expr]:
+    """Return expressions whose value is printed or decides something."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("print", "bool", "str"):
+            yield from node.args
+        elif isinstance(node, ast.If | ast.While | ast.IfExp | ast.Assert):
+            yield node.test
+        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            yield node.operand
+        elif isinstance(node, ast.BoolOp):
+            yield from node.values
+        elif isinstance(node, ast.FormattedValue):
+            yield node.value
+
+
+def _is_probe(node: ast.expr) -> bool:
+    if not isinstance(node, ast.Attribute) or node.attr not in PROBES:
+        return False
+    before = node.value
+    name = before.attr if isinstance(before, ast.Attribute) else before.id if isinstance(before, ast.Name) else ""
+    return name in PROBES[node.attr]
+
+
+def _choices(tree: ast.AST) -> Iterator[ast.stmt | ast.expr]:
+    """Return places that set the variable to a text: os.environ[…] = "0", .setdefault, .update, putenv."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and _is_text(node.value) and any(map(_is_variable, node.targets)):
+            yield node
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            texts = [item.value for item in node.args if isinstance(item, ast.Constant)]
+            if node.func.attr == "putenv" and len(texts) == 2 and texts[0] == VARIABLE:
+                yield node
+            if node.func.attr == "update" and "environ" in ast.unparse(node.func.value) and _in_update(node):
+                yield node
+
+
+def _in_update(node: ast.Call) -> bool:
+    named = any(word.arg == VARIABLE and _is_text(word.value) for word in node.keywords)
+    return named or any(
+        isinstance(key, ast.Constant) and key.value == VARIABLE and _is_text(value)
+        for item in node.args
+        if isinstance(item, ast.Dict)
+        for key, value in zip(item.keys, item.values, strict=True)
+    )
+
+
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def _is_variable(target: ast.expr) -> bool:
+    return (
+        isinstance(target, ast.Subscript)
+        and isinstance(target.slice, ast.Constant)
+        and target.slice.value == VARIABLE
+        and ast.unparse(target.value).endswith("environ")
+    )

@@ -1,0 +1,186 @@
+"""The checks, in the order in which they are told: what each needs, and who judges it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from envbuild.check import couples, deep, gpu, libraries, meant, packages
+from envbuild.check.evidence import Evidence, Verdict, passed
+from envbuild.check.model import Finding, Level
+from envbuild.check.plan import Expected
+
+Judge = Callable[[Evidence], Verdict]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Check:
+    """One check.
+
+    ``needs`` are the answers (fields of Evidence) it cannot do without; ``asked`` tells for which expectations it is
+    made at all; ``gpu`` that it needs a GPU.
+    """
+
+    name: str
+    title: str
+    judge: Judge
+    needs: tuple[str, ...] = ("static",)
+    asked: Callable[[Expected], bool] = lambda _: True
+    gpu: bool = False
+
+
+def starts(evidence: Evidence) -> Verdict:
+    """Judge whether the image starts and has a Python."""
+    found = evidence.installed
+    return passed(f"Python {found.python} ({found.executable}), glibc {found.glibc}", python=found.python)
+
+
+CHECKS: tuple[Check, ...] = (
+    Check(name="start", title="the image starts", judge=starts),
+    Check(name="framework-version", title="right framework", judge=packages.framework_version),
+    Check(name="one-framework", title="only one of it", judge=packages.one_framework),
+    Check(name="exclusive", title="no packages over each other", judge=packages.exclusive),
+    Check(name="base-files", title="its files unchanged", judge=packages.base_files),
+    Check(name="companions", title="packages that go with it", judge=couples.companions),
+    Check(
+        name="locked-versions",
+        title="packages as locked",
+        judge=packages.locked_versions,
+        asked=lambda expected: bool(expected.locked),
+    ),
+    Check(
+        name="direct-imports",
+        title="direct dependencies import",
+        judge=packages.direct_imports,
+        needs=("static", "imports"),
+    ),
+    Check(
+        name="shared-libraries",
+        title="shared libraries found",
+        judge=libraries.shared_libraries,
+        needs=("static", "libraries"),
+    ),
+    Check(name="cuda-match", title="CUDA it was built for", judge=libraries.cuda_match, needs=("static", "libraries")),
+    Check(
+        name="compiler-tools",
+        title="tools for compiled code",
+        judge=libraries.compiler_tools,
+        needs=("static", "libraries"),
+    ),
+    Check(
+        name="target-architecture",
+        title="code for the node's GPU",
+        judge=meant.target_architecture,
+        needs=("static", "code"),
+        asked=lambda expected: expected.target is not None and expected.target.capability is not None,
+    ),
+    Check(
+        name="target-driver",
+        title="driver of the node",
+        judge=meant.target_driver,
+        needs=("static", "code"),
+        asked=lambda expected: expected.target is not None and expected.target.driver is not None,
+    ),
+    Check(
+        name="target-glibc",
+        title="C library of the node",
+        judge=meant.target_glibc,
+        asked=lambda expected: expected.target is not None and expected.target.glibc is not None,
+    ),
+    Check(name="user-site-off", title="user packages stay out", judge=libraries.user_site_off),
+    Check(name="plain-exec", title="the caller stays out", judge=libraries.plain_exec, needs=("static", "plain")),
+    Check(name="leaks", title="clean environment", judge=libraries.leaks),
+    Check(
+        name="sources",
+        title="the project's own Python",
+        judge=packages.own_sources,
+        asked=lambda expected: expected.project is not None,
+    ),
+    Check(
+        name="script",
+        title="the recipe's own check",
+        judge=packages.own_script,
+        needs=("static", "script"),
+        asked=lambda expected: expected.script is not None,
+    ),
+    Check(name="driver", title="GPU driver", judge=gpu.driver_works, needs=("static", "driver"), gpu=True),
+    Check(name="devices", title="GPUs", judge=gpu.devices, needs=("static", "driver"), gpu=True),
+    Check(
+        name="architecture", title="code for these GPUs", judge=gpu.architecture, needs=("static", "driver"), gpu=True
+    ),
+    Check(
+        name="compute", title="computes on the GPU", judge=gpu.computes, needs=("static", "driver", "compute"), gpu=True
+    ),
+    *(
+        Check(
+            name=name,
+            title=title,
+            judge=judge,
+            needs=("static", "driver", "compute"),
+            asked=lambda expected, least=least: LEVELS.index(expected.level) >= LEVELS.index(least),  # type: ignore[misc]
+            gpu=True,
+        )
+        for name, title, judge, least in (
+            ("precision", "tf32, fp16, bf16", deep.precision, "full"),
+            ("convolution", "convolution", deep.convolution, "full"),
+            ("training", "a training step", deep.training, "full"),
+            ("compiled", "compiled code", deep.compiled, "full"),
+            ("seen-by-driver", "the driver sees it", deep.seen_by_driver, "full"),
+            ("one-prefix", "one set of libraries", deep.one_prefix, "full"),
+            ("speed", "faster than the CPU", deep.speed, "full"),
+            ("collective", "GPUs among each other", deep.collective, "full"),
+            ("endurance", "right all the time", deep.endurance, "soak"),
+        )
+    ),
+)
+
+LEVELS: tuple[Level, ...] = ("quick", "full", "soak")
+NO_GPU = "this machine has no NVIDIA driver"
+NO_GPU_HINT = "check on a node with a GPU: envbuild check IMAGE --require-gpu"
+
+
+def judge_all(evidence: Evidence, *, require_gpu: bool) -> tuple[Finding, ...]:
+    """Judge every check that the expectations ask for; the time of a probe is told at the first check that used it."""
+    told: set[str] = set()
+    findings = []
+    for check in CHECKS:
+        if not check.asked(evidence.expected):
+            continue
+        verdict = _kept_back(check, evidence, require_gpu=require_gpu) or check.judge(evidence)
+        answers = {need: getattr(evidence, need) for need in check.needs if need not in told}
+        told |= set(answers)
+        findings.append(
+            Finding(
+                check=check.name,
+                title=check.title,
+                outcome=verdict.outcome,
+                reason=verdict.reason,
+                hint=verdict.hint,
+                evidence=verdict.evidence,
+                seconds=round(sum(answer.seconds for answer in answers.values() if answer is not None), 3),
+            )
+        )
+    return tuple(findings)
+
+
+def _kept_back(check: Check, evidence: Evidence, *, require_gpu: bool) -> Verdict | None:
+    """Return what is said instead of a judgement: no GPU, no started image, or a probe without an answer."""
+    if check.gpu and not evidence.gpu:
+        return Verdict(outcome="failed" if require_gpu else "skipped", reason=NO_GPU, hint=NO_GPU_HINT)
+    started = evidence.static is not None and evidence.static.data is not None
+    if check.name != "start" and not started:
+        return Verdict(outcome="skipped", reason="the image did not start")
+    if "compute" in check.needs and evidence.framework is None:
+        return Verdict(outcome="skipped", reason="no known GPU framework is installed")
+    for need in check.needs:
+        answer = getattr(evidence, need)
+        if answer is not None and answer.data is None:
+            noise = {"output": list(answer.noise)} if answer.noise else {}
+            return Verdict(outcome="failed", reason=answer.fault, hint=answer.hint or _hint(check), evidence=noise)
+    return None
+
+
+def _hint(check: Check) -> str:
+    if check.name == "start":
+        return "look at it by hand: envbuild exec IMAGE -- python3 --version"
+    return "the last lines of its output are in the evidence: envbuild check --json"

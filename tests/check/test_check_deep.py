@@ -1,0 +1,199 @@
+"""Judges of the levels full and soak, on answers as the probes give them (recorded from real frameworks on a CPU)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from envbuild.check import deep, facts
+from envbuild.check.answers import Answer, Compute, Computed, CudaDriver, Device, Driver, Nvml, Seen
+from envbuild.check.evidence import Evidence, Verdict
+from envbuild.check.gpu import TOLERANCE
+from envbuild.check.plan import FULL, Expected
+from envbuild.check.source import Survey
+
+RECORDED = Path(__file__).parents[1] / "recorded/check"
+PROBES = sorted(RECORDED.glob("*_on_cpu.json"))
+
+
+def evidence(
+    *results: Computed,
+    capability: tuple[int, int] = (8, 0),
+    devices: int = 1,
+    compiles: bool = False,
+    seen: Seen | None = None,
+    loaded: dict[str, tuple[str, ...]] | None = None,
+    noise: tuple[str, ...] = (),
+) -> Evidence:
+    cards = tuple(Device(index=index, capability=capability) for index in range(devices))
+    driver = Driver(cuda=CudaDriver(loaded=True, count=devices, devices=cards), nvml=Nvml(loaded=True))
+    answer = Compute(version="1", devices=("A100",) * devices, results=results, seen=seen, loaded=loaded or {})
+    return Evidence(
+        expected=Expected(level="full"),
+        framework=facts.framework_of("torch"),
+        driver=Answer(data=driver),
+        compute=Answer(data=answer, noise=noise),
+        sources=Survey(files=1, unread=(), suspects=(), compiles=compiles),
+        gpu=True,
+    )
+
+
+def told(verdict: Verdict) -> tuple[str, str]:
+    assert verdict.outcome != "failed" or verdict.hint
+    return verdict.outcome, verdict.reason
+
+
+def one(task: str, error: float | None = 1e-7, **more: object) -> Computed:
+    return msgspec.convert({"index": 0, "task": task, "device": "cuda:0", "error": error, **more}, Computed)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "expected"),
+    [
+        (
+            deep.precision(evidence(one("tf32", 3e-4), one("float16", 2e-3), one("bfloat16", 3e-3))),
+            (
+                "passed",
+                "products in lower precision and a copy of 64 MB came out right; greatest relative error 3.0e-03",
+            ),
+        ),
+        (
+            deep.precision(evidence(one("float16", 0.2))),
+            ("failed", "torch on GPU 0, float16: the float16 is wrong: relative error 0.2"),
+        ),
+        (
+            deep.precision(evidence(one("memory", 1e-9))),
+            ("failed", "torch on GPU 0, memory: the memory is wrong: relative error 1e-09"),
+        ),
+        (
+            deep.precision(evidence(one("bfloat16", None, failed="not supported"), one("float16"), capability=(7, 0))),
+            (
+                "passed",
+                "products in lower precision and a copy of 64 MB came out right; greatest relative error 1.0e-07",
+            ),
+        ),
+        (
+            deep.convolution(evidence(one("convolution", None, failed="RuntimeError: CUDNN_STATUS_NOT_INITIALIZED"))),
+            ("failed", "torch on GPU 0, convolution: RuntimeError: CUDNN_STATUS_NOT_INITIALIZED"),
+        ),
+        (deep.convolution(evidence()), ("skipped", "torch's probe, or this GPU, has nothing of it")),
+        (
+            deep.training(evidence(one("training", None, losses=[0.5, 0.3, 0.1]))),
+            ("passed", "the loss falls from 0.500 to 0.100 in 3 steps"),
+        ),
+        (
+            deep.training(evidence(one("training", None, losses=[0.5, 0.5, 0.5]))),
+            ("failed", "torch on GPU 0: the loss does not fall in 3 steps (0.5000 to 0.5000)"),
+        ),
+        (
+            deep.training(evidence(one("training", None, losses=[0.5, float("nan")]))),
+            ("failed", "torch on GPU 0: the loss does not fall in 2 steps (0.5000 to nan)"),
+        ),
+        (
+            deep.training(evidence(one("training", None, losses=[0.5, 0.1], device="cpu"))),
+            ("failed", "torch on GPU 0: the training was computed elsewhere (cpu)"),
+        ),
+        (
+            deep.compiled(evidence(one("compiled", None, failed="RuntimeError: no cc"))),
+            (
+                "skipped",
+                "it does not work, and nothing in the project uses it: torch on GPU 0, compiled: RuntimeError: no cc",
+            ),
+        ),
+        (
+            deep.compiled(evidence(one("compiled", None, failed="RuntimeError: no cc"), compiles=True)),
+            ("failed", "torch on GPU 0, compiled: RuntimeError: no cc"),
+        ),
+        (deep.seen_by_driver(evidence()), ("skipped", "libnvidia-ml could not be asked")),
+        (
+            deep.seen_by_driver(evidence(seen=Seen(pid=True, processes=1, rise=600 << 20))),
+            ("passed", "NVML lists the process; memory in use rose by 600 MiB"),
+        ),
+        (
+            deep.seen_by_driver(evidence(seen=Seen(pid=False, processes=0, rise=600 << 20))),
+            ("passed", "memory in use rose by 600 MiB (NVML cannot list processes here)"),
+        ),
+        (
+            deep.seen_by_driver(evidence(seen=Seen(pid=False, processes=2, rise=1 << 20))),
+            (
+                "failed",
+                "the driver saw nothing of it: the process is not listed, and memory in use rose by 1 MiB",
+            ),
+        ),
+        (
+            deep.one_prefix(evidence(loaded={"libcudnn.so": ("/a/libcudnn.so.8", "/b/libcudnn.so.9")})),
+            ("failed", "libcudnn was loaded 2 times: /a/libcudnn.so.8, /b/libcudnn.so.9"),
+        ),
+        (
+            deep.one_prefix(evidence(loaded={"libcudnn.so": ("/a/libcudnn.so.8",)})),
+            ("passed", "each of 1 CUDA libraries was loaded once"),
+        ),
+        (
+            deep.speed(evidence(one("speed", None, seconds=0.001, cpu_seconds=0.1))),
+            ("passed", "a product of 2048 x 2048 takes 100 times as long on the CPU"),
+        ),
+        (
+            deep.speed(evidence(one("speed", None, seconds=0.03, cpu_seconds=0.1))),
+            (
+                "passed",
+                "a product of 2048 x 2048 takes 3 times as long on the CPU (a small MIG slice, or another user on it?)",
+            ),
+        ),
+        (
+            deep.speed(evidence(one("speed", None, seconds=0.1, cpu_seconds=0.1))),
+            ("failed", "GPU 0 computes a product of 2048 x 2048 only 1.0 times as fast as the CPU"),
+        ),
+        (
+            deep.collective(
+                evidence(
+                    one("collective", 0.0, bandwidth=2.3e11),
+                    devices=4,
+                    noise=("n1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM",),
+                )
+            ),
+            ("passed", "4 GPUs add up right, 230 GB/s bus bandwidth over P2P"),
+        ),
+        (
+            deep.collective(evidence(one("collective", 3.0), devices=2)),
+            ("failed", "torch: the collective is wrong: relative error 3.0"),
+        ),
+        (deep.collective(evidence(devices=2)), ("skipped", "torch's probe does not use NCCL")),
+        (
+            deep.endurance(evidence(one("endurance", 1e-7, repeats=4000))),
+            ("passed", "4000 products, one after the other, came out right; greatest relative error 1.0e-07"),
+        ),
+        (
+            deep.endurance(evidence(one("endurance", 0.5, repeats=17))),
+            ("failed", "torch on GPU 0, endurance: the endurance is wrong: relative error 0.5"),
+        ),
+    ],
+)
+def test_each_answer_is_judged_in_words(verdict: Verdict, expected: tuple[str, str]) -> None:
+    assert told(verdict) == expected
+
+
+@pytest.mark.parametrize("path", PROBES, ids=lambda path: path.stem)
+def test_what_real_frameworks_answer_is_within_the_tolerances(path: Path) -> None:
+    """The probes' own code against each framework: all tasks but those that need a GPU, computed right."""
+    answer = msgspec.json.decode(path.read_bytes(), type=Compute)
+    done = {result.task for result in answer.results}
+    assert {"product", "convolution", "endurance"} <= done <= {*FULL, "endurance"}
+    for result in answer.results:
+        assert result.failed is None or result.task == "compiled", result
+        if result.error is not None:
+            assert result.error <= deep.TOLERANCES.get(result.task, TOLERANCE), result
+        if result.losses:
+            assert result.losses[-1] < deep.FALLING * result.losses[0]
+
+
+def test_a_fallback_to_the_cpu_is_never_taken_for_a_gpu() -> None:
+    """The same recorded answers, judged as if they came from a GPU node."""
+    assert len(PROBES) >= 5
+    for path in PROBES:
+        recorded = msgspec.json.decode(path.read_bytes(), type=Compute)
+        base = evidence(*recorded.of("product", "convolution", "training", "speed"))
+        assert deep.convolution(base).outcome == "failed"
+        for judge, task in ((deep.training, "training"), (deep.speed, "speed")):
+            assert judge(base).outcome == ("failed" if recorded.of(task) else "skipped"), (path.name, task)

@@ -1,0 +1,261 @@
+"""Whatever a process inside an image does, there is an answer or a fault that says what happened."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from envbuild.check import inside
+from envbuild.check.answers import Imports, killed_by
+from envbuild.check.inside import Inside, Visit, read_answer
+from envbuild.check.plan import Expected, ProbeRequest, imports_request
+from envbuild.run import Command, LocalRunner, Result
+from tests.check.tree import Tree, failures
+
+REQUEST = ProbeRequest(name="static_probe", limit=7.0)
+
+
+UNREADABLE = "the static probe gave an answer that cannot be read:"
+
+
+class Small(msgspec.Struct):
+    value: int
+
+
+def answered(text: str) -> str:
+    return f"noise\n{inside.BEGIN}\n{text}\n{inside.END}\n"
+
+
+def ended(*, out: str = "", err: str = "", code: int = 0, timed_out: bool = False) -> Result:
+    return Result(argv=("apptainer",), code=code, stdout=out, stderr=err, seconds=1.0, timed_out=timed_out)
+
+
+def test_an_answer_is_found_in_the_middle_of_noise() -> None:
+    answer = read_answer(ended(out=answered('{"value": 3}') + "bye\n", err="warning\n"), REQUEST, Small)
+    assert answer.data == Small(value=3)
+    assert answer.noise == ("noise", "warning")
+
+
+def test_an_answer_counts_even_when_the_process_crashed_afterwards() -> None:
+    assert read_answer(ended(out=answered('{"value": 3}'), code=-11), REQUEST, Small).data == Small(value=3)
+
+
+@pytest.mark.parametrize(
+    ("result", "fault"),
+    [
+        (
+            ended(out=answered("{broken")),
+            f"{UNREADABLE} JSON is malformed: object keys must be strings (byte 2)",
+        ),
+        (
+            ended(out=answered('{"value": "x"}')),
+            f"{UNREADABLE} Expected `int`, got `str` - at `$.value`",
+        ),
+        (
+            ended(out=f"{inside.BEGIN}\n" + '{"value": 3}', timed_out=True),
+            "the static probe was not finished after 7 s",
+        ),
+        (ended(code=-11), "the static probe was killed by SIGSEGV"),
+        (ended(code=128 + 4), "the static probe was killed by SIGILL"),
+        (
+            ended(code=1, err="Traceback\nImportError: no _hashlib\n"),
+            "the static probe ended with code 1 and without an answer; it said: ImportError: no _hashlib",
+        ),
+        (ended(), "the static probe ended with code 0 and without an answer; it said: nothing"),
+        (
+            ended(code=255, err='FATAL:   "python3": executable file not found in $PATH'),
+            "the image has no program python3",
+        ),
+        (
+            ended(code=255, err="FATAL:   container creation failed: image format not recognized"),
+            "the image is damaged, or no image at all",
+        ),
+    ],
+)
+def test_every_other_end_is_a_fault_that_says_so(result: Result, fault: str) -> None:
+    answer = read_answer(result, REQUEST, Small)
+    assert answer.data is None
+    assert answer.fault == fault
+
+
+@pytest.mark.parametrize(("code", "name"), [(0, None), (1, None), (-9, "SIGKILL"), (139, "SIGSEGV"), (255, None)])
+def test_signals_are_named(code: int, name: str | None) -> None:
+    assert killed_by(code) == name
+
+
+class Instead:
+    """A container in which ``python3`` is another program."""
+
+    def __init__(self, *argv: str) -> None:
+        self.argv = argv
+
+    def exec_command(self, image: Path, argv: tuple[str, ...], *, sealed: bool = True, env: object = None, gpu: bool = False,
+                     stdin: str | None = None, timeout: float | None = None) -> Command:  # fmt: skip
+        return Command(argv=self.argv, env={"PATH": "/usr/bin:/bin"}, stdin=stdin, timeout=timeout)
+
+
+def ask(container: Instead, limit: float = 20.0) -> str:
+    there = Inside(Path("x.sif"), container, LocalRunner(), gpu=False)
+    request = ProbeRequest(name="driver_probe", limit=limit)
+    return there.ask((request,)).answer(request, Small).fault
+
+
+def test_a_container_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inside, "START_LIMIT", 0.0)
+    assert ask(Instead("sleep", "60"), limit=0.3) == "the driver probe was not finished after 0 s"
+
+
+def test_a_hundred_megabytes_of_output_are_survived() -> None:
+    fault = ask(Instead(sys.executable, "-c", "import os\nfor _ in range(100): os.write(1, b'x' * 999999 + b'\\n')"))
+    assert fault.startswith("the driver probe ended with code 0 and without an answer; it said: xxx")
+    assert len(fault) < 500
+
+
+# -- several probes in one container
+
+
+def visit(tmp_path: Path, *lanes: tuple[ProbeRequest, ...], heard: list[str] | None = None) -> Visit:
+    there = Inside(tmp_path, Tree(tmp_path / "image"), LocalRunner(), gpu=False)
+    return there.ask(*lanes, heard=None if heard is None else heard.append)
+
+
+@pytest.fixture
+def scripts(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Let probes be the scripts of this table, by name."""
+    table: dict[str, str] = {}
+    real = inside.probe_source
+    monkeypatch.setattr(inside, "probe_source", lambda one: table[one.name] if one.name in table else real(one))
+    return table
+
+
+SAY = f"print('{inside.BEGIN}', '{{\"value\": %d}}', '{inside.END}')\n"
+
+
+def test_what_one_probe_does_is_no_matter_to_the_others(tmp_path: Path, scripts: dict[str, str]) -> None:
+    scripts.update(
+        fine=SAY % 1,
+        crash="import os\nos.abort()\n",
+        hangs="import time\ntime.sleep(60)\n",
+        loud="import os\nfor _ in range(60): os.write(1, b'x' * 999999 + b'\\n')\n" + SAY % 2,
+        daemon="import os, time\nif os.fork() == 0: time.sleep(60)\n" + SAY % 3,
+    )
+    requests = {name: ProbeRequest(name=name, limit=1.0 if name == "hangs" else 20.0) for name in scripts}
+    heard: list[str] = []
+    found = visit(tmp_path, *((one,) for one in requests.values()), heard=heard)
+    answers = {name: found.answer(one, Small) for name, one in requests.items()}
+    assert answers["fine"].data == Small(value=1)
+    assert answers["loud"].data == Small(value=2)
+    assert answers["daemon"].data == Small(value=3)
+    assert answers["crash"].fault == "the crash was killed by SIGABRT"
+    assert answers["hangs"].fault == "the hangs was not finished after 1 s"
+    assert sorted(heard) == sorted(scripts)
+
+
+def test_probes_of_one_lane_come_one_after_the_other(tmp_path: Path, scripts: dict[str, str]) -> None:
+    note = tmp_path / "note"
+    scripts["one"] = f"import time\ntime.sleep(0.2)\nopen({str(note)!r}, 'a').write('1')\n"
+    scripts["two"] = f"open({str(note)!r}, 'a').write('2')\n"
+    visit(tmp_path, (ProbeRequest(name="one"), ProbeRequest(name="two")))
+    assert note.read_text() == "12"
+
+
+def test_a_document_that_was_cut_off_is_no_answer() -> None:
+    whole = '=====envbuild-part one . {"code": 0, "stdout": "", "stderr": "", "seconds": 1, "timed_out": false}'
+    assert list(inside.split_parts(whole + "\n=====envbuild-part two + {\n=====envbuild-part three . {")) == ["one"]
+
+
+def test_an_image_without_python_fails_its_first_check_and_skips_the_rest(tmp_path: Path) -> None:
+    tree = Tree(tmp_path / "image")
+    (tree.root / "bin/python3").unlink()
+    (tree.root / "bin/python3").write_text(
+        "#!/bin/sh\necho 'FATAL:   \"python3\": executable file not found' >&2\nexit 255\n"
+    )
+    (tree.root / "bin/python3").chmod(0o755)
+    report = tree.check()
+    assert failures(report) == {"start": "the image has no program python3"}
+    assert {f.reason for f in report.findings[1:]} == {"the image did not start", "this machine has no NVIDIA driver"}
+
+
+def test_variables_that_choose_gpus_are_handed_in_and_no_others() -> None:
+    environment = {"CUDA_VISIBLE_DEVICES": "2", "SECRET": "x"}
+    assert Inside(Path("x"), Instead("x"), LocalRunner(), gpu=True, environment=environment).env == {
+        "CUDA_VISIBLE_DEVICES": "2"
+    }
+    assert Inside(Path("x"), Instead("x"), LocalRunner(), gpu=False, environment=environment).env == {}
+
+
+def test_a_script_that_is_never_done_is_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inside, "SCRIPT_LIMIT", 0.3)
+    script = tmp_path / "check.py"
+    script.write_text("import time\ntime.sleep(60)\n")
+    answer = Inside(tmp_path, Tree(tmp_path / "image"), LocalRunner(), gpu=False).run_script(script)
+    assert answer.data is None
+    assert answer.fault == "the script was not finished after 0 s"
+
+
+# -- the import probe: every module in a process of its own
+
+
+def imports(tree: Tree, *modules: str, first: str | None = None, limit: float = 20) -> Imports:
+    request = imports_request(Expected(imports=modules))
+    parameters = {**request.parameters, "frameworks": [first] if first else [], "limit": limit}
+    request = replace(request, parameters=parameters, limit=60)
+    answer = Inside(tree.root, tree, LocalRunner(), gpu=False).ask((request,)).answer(request, Imports)
+    assert answer.data is not None, answer
+    return answer.data
+
+
+def test_one_bad_import_does_not_touch_the_others(tmp_path: Path) -> None:
+    tree = Tree(tmp_path / "image")
+    tree.write("hangs.py", "import time\ntime.sleep(60)\n")
+    tree.write("chatty.py", "import os\nfor _ in range(40): os.write(1, b'x' * 99999 + b'\\n')\n__version__ = '3'\n")
+    tree.write("crash.py", "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n")
+    tree.write("raises.py", "print('told before')\nraise RuntimeError('two\\nlines: the last')\n")
+    tree.write("fine.py", "__version__ = 7\n")
+    found = imports(tree, "hangs", "chatty", "crash", "raises", "fine", limit=1.5).modules
+    assert found["hangs"].error == "not finished after 1 s"
+    assert found["chatty"].ok
+    assert found["chatty"].version == "3"
+    assert found["crash"].error == "the process was killed by SIGSEGV"
+    assert found["raises"].error == "lines: the last"
+    assert found["raises"].noise == ("told before",)
+    assert found["fine"].ok
+    assert found["fine"].version is None
+
+
+def test_the_first_module_is_imported_once_for_all(tmp_path: Path) -> None:
+    tree = Tree(tmp_path / "image")
+    count = tmp_path / "count"
+    tree.write("slow.py", f"open({str(count)!r}, 'a').write('x')\n")
+    tree.write("one.py", "import slow\n")
+    tree.write("two.py", "import slow\n")
+    assert all(answer.ok for answer in imports(tree, "slow", "one", "two", first="slow").modules.values())
+    assert count.read_text() == "x"
+
+
+@pytest.mark.parametrize("fault", ["raise ImportError('broken')", "import os; os.abort()"])
+def test_the_others_are_still_tried_when_the_first_does_not_import(fault: str, tmp_path: Path) -> None:
+    tree = Tree(tmp_path / "image")
+    tree.write("slow.py", fault + "\n")
+    tree.write("one.py")
+    found = imports(tree, "slow", "one", first="slow").modules
+    assert not found["slow"].ok
+    assert found["one"].ok
+
+
+OTHER_PYTHONS = sorted((Path.home() / ".pyenv/versions").glob("3.*/bin/python3"))
+
+
+@pytest.mark.parametrize("python", OTHER_PYTHONS, ids=lambda path: path.parts[-3])
+def test_probes_run_on_every_python_there_is(python: Path, tmp_path: Path) -> None:
+    version = ".".join(python.parts[-3].split(".")[:2])
+    tree = Tree(tmp_path / "image", python=python, version=version)
+    tree.install("thing", "1", {"thing.py": ""})
+    report = tree.check()
+    assert failures(report) == {}
+    assert json.loads(json.dumps(report.findings[0].evidence))["python"].startswith(version)

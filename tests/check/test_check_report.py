@@ -1,0 +1,162 @@
+"""Reports read well, validate against their schema, and are kept by image digest."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+
+import jsonschema
+import msgspec
+import pytest
+
+from envbuild.check.model import Finding, Outcome, Report
+from envbuild.check.page import page
+from envbuild.check.perform import check_image, verdict_of
+from envbuild.check.report import last, report_schema, save, table, to_json
+from envbuild.errors import UsageError
+from envbuild.progress import Silent
+from envbuild.run import LocalRunner
+from envbuild.store.layout import Store
+from tests.check.tree import DIGEST, Tree
+
+REPORT = Report(
+    image="keras-bert.sif",
+    digest=DIGEST,
+    verdict="failed",
+    findings=(
+        Finding(check="start", title="the image starts", outcome="passed", reason="Python 3.11.2", seconds=0.5),
+        Finding(
+            check="cuda-match",
+            title="CUDA it was built for",
+            outcome="failed",
+            reason="tensorflow 2.15.1 was built for CUDA 12.2 and cuDNN 8.9, and opens libcudnn.so.8, which is not in "
+            "the image; it would go on without the GPU",
+            hint='libcudnn.so.8: add "nvidia-cudnn-cu12==8.9.*" to [python] dependencies\nthen lock and build again',
+            evidence={"missing": ["libcudnn.so.8"]},
+        ),
+        Finding(
+            check="driver",
+            title="GPU driver",
+            outcome="skipped",
+            reason="this machine has no NVIDIA driver",
+            hint="check on a node with a GPU",
+        ),
+    ),
+    when="2024-05-06T07:08:09+00:00",
+)
+
+
+def test_the_table_is_aligned_and_reads_without_colour(golden: Callable[[str, str], None]) -> None:
+    golden("check/report.txt", table(REPORT) + "\n")
+
+
+def test_colour_changes_no_column() -> None:
+    marked = table(REPORT, style=lambda text, _: f"<{text}>")
+    assert marked.replace("<", "").replace(">", "") == table(REPORT).replace(">", "")
+
+
+def test_json_satisfies_the_schema_and_comes_back_the_same() -> None:
+    data = json.loads(to_json(REPORT))
+    jsonschema.Draft202012Validator(report_schema()).validate(data)
+    assert data["findings"][1]["evidence"] == {"missing": ["libcudnn.so.8"]}
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**data, "verdict": "perhaps"}, report_schema())
+
+
+def test_the_last_verdict_is_kept_by_image_digest(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    assert last(DIGEST, store) is None
+    save(REPORT, store)
+    assert last(DIGEST, store) == REPORT
+    store.verdict(DIGEST).write_text("{half")
+    assert last(DIGEST, store) is None
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "verdict"),
+    [(["passed", "skipped"], "passed"), (["passed", "failed", "skipped"], "failed"), ([], "passed")],
+)
+def test_one_failure_makes_the_verdict(outcomes: list[Outcome], verdict: str) -> None:
+    findings = tuple(Finding(check="x", title="x", outcome=outcome, reason="") for outcome in outcomes)
+    assert verdict_of(findings) == verdict
+
+
+def test_findings_come_in_the_order_of_the_table(tmp_path: Path) -> None:
+    tree = Tree(tmp_path / "image").install("tqdm", "4", {"tqdm.py": ""})
+    names = [finding.check for finding in tree.check().findings]
+    assert names == [
+        "start",
+        "framework-version",
+        "one-framework",
+        "exclusive",
+        "base-files",
+        "companions",
+        "direct-imports",
+        "shared-libraries",
+        "cuda-match",
+        "compiler-tools",
+        "user-site-off",
+        "plain-exec",
+        "leaks",
+        "driver",
+        "devices",
+        "architecture",
+        "compute",
+    ]
+
+
+def test_what_is_no_image_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    file = tmp_path / "x.sif"
+    file.write_text("#!/bin/sh\n")
+    with pytest.raises(UsageError) as told:
+        check_image(
+            file,
+            recipe=None,
+            script=None,
+            lock=None,
+            runtime=Tree(tmp_path / "image"),
+            runner=LocalRunner(),
+            report=Silent(),
+        )
+    assert told.value.where == str(file)
+
+
+# -- the page
+
+
+def test_the_page_is_whole_and_needs_nothing_else(golden: Callable[[str, str], None]) -> None:
+    text = page(REPORT)
+    golden("check/report.html", text)
+    assert "http://" not in text
+    assert "https://" not in text
+    assert "<script" not in text
+    assert "<link" not in text
+    assert text.index("keras-bert.sif: <span") < text.index("opens libcudnn.so.8") < text.index("Python 3.11.2")
+
+
+def test_what_an_image_answers_is_never_markup() -> None:
+    evil = "<script>alert(1)</script>\"'&"
+    finding = Finding(check=evil, title=evil, outcome="failed", reason=evil, hint=evil, evidence={evil: evil})
+    text = page(msgspec.structs.replace(REPORT, image=evil, findings=(finding,), gpu=(evil,), target=evil, lock=evil))
+    assert "<script" not in text
+    assert text.count("&lt;script&gt;") >= 9
+    parser = Balance()
+    parser.feed(text)
+    assert parser.open == []
+
+
+class Balance(HTMLParser):
+    """Notes elements that were opened and not closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag

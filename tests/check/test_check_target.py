@@ -1,0 +1,284 @@
+"""Images are judged for the node where they will run: its GPU, driver and C library."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from envbuild.check.answers import Code, CodeFile, Region
+from envbuild.check.gpu import common_code
+from envbuild.check.inside import Inside
+from envbuild.check.model import Finding, Report
+from envbuild.check.plan import ProbeRequest
+from envbuild.check.target import Target, capability_of, read_target
+from envbuild.errors import UsageError
+from envbuild.run import Command, LocalRunner
+from tests.check import fatbin
+from tests.check.tree import Tree, failures, make_recipe, tensorflow_tree
+from tests.support import needs
+
+CU12 = [("sass", 50), ("sass", 70), ("sass", 80), ("sass", 90)]
+HOPPER_ONLY = [("sass", 90)]
+
+
+def torch_tree(root: Path, *regions: list[fatbin.Entry], version: str = "2.5.1", cuda: str = "12.4") -> Tree:
+    library = fatbin.library([fatbin.region(entries) for entries in regions or (CU12, CU12, HOPPER_ONLY)])
+    return Tree(root).install(
+        "torch",
+        version,
+        {
+            "torch/__init__.py": f"__version__ = {version!r}\n",
+            "torch/version.py": f"cuda: Optional[str] = {cuda!r}\nhip: Optional[str] = None\n",
+            "torch/lib/libtorch_cuda.so": library,
+        },
+    )
+
+
+def judged(tree: Tree, **node: str) -> Report:
+    return tree.check(make_recipe(framework="torch"), target=read_target(**node))
+
+
+def finding(report: Report, check: str) -> Finding:
+    return next(one for one in report.findings if one.check == check)
+
+
+@pytest.mark.parametrize(
+    ("text", "capability"),
+    [
+        ("A100", 80),
+        ("NVIDIA A100-SXM4-40GB", 80),
+        ("Tesla V100S-PCIE-32GB", 70),
+        ("a10", 86),
+        ("A10G", 86),
+        ("GTX 980 Ti", 52),
+        ("RTX 3090", 86),
+        ("GeForce GTX 1080 Ti", 61),
+        ("RTX 6000 Ada", 89),
+        ("Quadro RTX 6000", 75),
+        ("RTX A6000", 86),
+        ("H100 80GB HBM3", 90),
+        ("NVIDIA RTX PRO 6000 Blackwell", 120),
+        ("8.0", 80),
+        ("sm_90a", 90),
+        ("compute_120", 120),
+        ("12.0", 120),
+    ],
+)
+def test_cards_are_known_by_the_names_that_tools_print(text: str, capability: int) -> None:
+    assert capability_of(text) == capability
+
+
+@pytest.mark.parametrize("text", ["A1000", "B", "", "Radeon", "H1000"])
+def test_an_unknown_card_is_an_error_that_says_what_to_give(text: str) -> None:
+    with pytest.raises(UsageError) as told:
+        read_target(gpu=text)
+    assert str(told.value).startswith(f'--gpu: the GPU "{text}" is not known')
+    assert told.value.hint is not None
+    assert told.value.hint.startswith("give its compute capability (--gpu 8.0), or one of: K40, K80, ")
+
+
+def test_versions_of_the_node_are_read_strictly() -> None:
+    assert read_target() is None
+    assert read_target(driver="450.80.02", glibc="2.28") == Target(driver="450.80.02", glibc="2.28")
+    with pytest.raises(UsageError) as told:
+        read_target(driver="new")
+    assert str(told.value) == "--driver: 'new' is no version"
+
+
+def test_a_node_that_fits_passes_with_what_was_measured(tmp_path: Path) -> None:
+    report = judged(torch_tree(tmp_path / "i"), gpu="A100", driver="535.54.03", glibc="2.28")
+    assert failures(report) == {}
+    assert report.target == "A100, driver 535.54.03, glibc 2.28"
+    architecture = finding(report, "target-architecture")
+    assert architecture.reason == "torch 2.5.1 has machine code for A100 (capability 8.0)"
+    assert architecture.evidence["sass"] == [50, 70, 80, 90]
+    assert architecture.evidence["source"] == "scan of torch/lib/libtorch_cuda.so"
+    assert (
+        finding(report, "target-driver").reason == "driver 535.54.03 (CUDA 12.2) runs torch 2.5.1, built for CUDA 12.4"
+    )
+    assert finding(report, "target-glibc").reason.startswith("the image brings its own glibc ")
+
+
+@pytest.mark.parametrize(
+    ("regions", "node", "expected"),
+    [
+        (
+            [CU12],
+            {"gpu": "A100", "driver": "450.80.02"},
+            {
+                "target-driver": "driver 450.80.02 is too old for CUDA 12.4 of torch 2.5.1, which needs 525.60.13 or newer"
+            },
+        ),
+        (
+            [[("sass", 37), ("sass", 50), ("sass", 70)]],
+            {"gpu": "A100"},
+            {
+                "target-architecture": "torch 2.5.1 has no code for A100 (capability 8.0): machine code for 3.7, 5.0, 7.0, "
+                "no portable code"
+            },
+        ),
+        (
+            [CU12, CU12, HOPPER_ONLY],
+            {"gpu": "RTX 5090"},
+            {
+                "target-architecture": "torch 2.5.1 has no code for RTX 5090 (capability 12.0): machine code for 5.0, 7.0, "
+                "8.0, 9.0, no portable code"
+            },
+        ),
+        (
+            [[("sass", 75), ("sass", 80)]],
+            {"gpu": "7.0"},
+            {
+                "target-architecture": "torch 2.5.1 has no code for capability 7.0: machine code for 7.5, 8.0, no portable "
+                "code"
+            },
+        ),
+        (
+            [[("sass", 70), ("ptx", 80)]],
+            {"gpu": "H100", "driver": "535.54.03"},
+            {
+                "target-driver": "torch 2.5.1 has only portable code for H100 (capability 9.0); driver 535.54.03 (CUDA "
+                "12.2) cannot compile what CUDA 12.4 made"
+            },
+        ),
+        (
+            [CU12],
+            {"gpu": "B200", "driver": "550.54.14"},
+            {
+                "target-architecture": "torch 2.5.1 has no code for B200 (capability 10.0): machine code for 5.0, 7.0, 8.0, "
+                "9.0, no portable code",
+                "target-driver": "driver 550.54.14 does not know B200 (capability 10.0), which needs 570.26 or newer",
+            },
+        ),
+    ],
+)
+def test_each_misfit_is_named(
+    regions: list[list[fatbin.Entry]], node: dict[str, str], expected: dict[str, str], tmp_path: Path
+) -> None:
+    report = judged(torch_tree(tmp_path / "i", *regions), **node)
+    assert failures(report) == expected
+    assert all(one.hint for one in report.findings if one.outcome == "failed")
+
+
+@pytest.mark.parametrize(
+    ("regions", "node", "reason"),
+    [
+        (
+            [[("ptx", 70)]],
+            {"gpu": "H100", "driver": "550.54.14"},
+            "torch 2.5.1 has portable code for H100 (capability 9.0), compiled at first use (minutes, once)",
+        ),
+        ([[("sass", 80)]], {"gpu": "A40"}, "torch 2.5.1 has machine code for A40 (capability 8.6)"),
+    ],
+)
+def test_nodes_that_fit_in_another_way_are_not_accused(
+    regions: list[list[fatbin.Entry]], node: dict[str, str], reason: str, tmp_path: Path
+) -> None:
+    report = judged(torch_tree(tmp_path / "i", *regions), **node)
+    assert failures(report) == {}
+    assert finding(report, "target-architecture").reason == reason
+
+
+def test_what_to_take_for_an_old_driver_is_said(tmp_path: Path) -> None:
+    report = judged(torch_tree(tmp_path / "i"), gpu="A100", driver="450.80.02")
+    assert finding(report, "target-driver").hint == (
+        "take a release of torch for CUDA 11.8 or older, or a node with a newer driver"
+    )
+
+
+def test_without_readable_code_the_table_of_releases_tells(tmp_path: Path) -> None:
+    tree, recipe, lock = tensorflow_tree(tmp_path / "i")
+    report = tree.check(recipe, lock, target=read_target(gpu="K80"))
+    assert failures(report)["target-architecture"].startswith("tensorflow 2.15.1 has no code for K80 (capability 3.7)")
+    assert finding(report, "target-architecture").evidence["source"] == "build_info.py"
+
+
+def test_no_framework_means_no_judgement(tmp_path: Path) -> None:
+    report = Tree(tmp_path / "i").check(target=read_target(gpu="A100", driver="450.80.02"))
+    assert failures(report) == {}
+    assert finding(report, "target-driver").outcome == "skipped"
+
+
+def test_a_node_newer_than_the_image_is_noted_and_an_ancient_image_fails(tmp_path: Path) -> None:
+    newer = judged(torch_tree(tmp_path / "i"), glibc="9.9")
+    assert "older than the node's 9.9: CUDA runs" in finding(newer, "target-glibc").reason
+
+
+# -- the scan
+
+
+def scan(root: Path, content: bytes) -> Code:
+    tree = Tree(root)
+    tree.write("torch/lib/libtorch_cuda.so", content)
+    request = ProbeRequest(name="fatbin_probe", parameters={"files": ["torch/lib/*.so"], "limit": 20})
+    answer = Inside(tree.root, tree, LocalRunner(), gpu=False).ask((request,)).answer(request, Code)
+    assert answer.data is not None, answer
+    return answer.data
+
+
+PLAIN = (Region(count=2, sass=(70, 80), ptx=(80,)),)
+
+
+@pytest.mark.parametrize("section", [".nv_fatbin", "__nv_relfatbin", None])
+def test_code_is_found_in_its_sections_or_in_the_whole_of_a_stripped_file(section: str | None, tmp_path: Path) -> None:
+    entries: list[fatbin.Entry] = [("sass", 70), ("sass", 80), ("ptx", 80)]
+    content = fatbin.library([fatbin.region(entries), b"\0" * 999, fatbin.region(entries)], section=section)
+    assert [one.regions for one in scan(tmp_path / "i", content).files] == [PLAIN]
+
+
+def test_magic_numbers_without_a_region_and_cut_off_ones_are_no_code(tmp_path: Path) -> None:
+    loose = b"\x50\xed\x55\xba" * 3
+    cut = fatbin.region([("sass", 80)])[:-1]
+    assert scan(tmp_path / "i", fatbin.library([loose, cut], section=None)).files == ()
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.binary(max_size=300), st.integers(0, 400))
+def test_no_bytes_make_the_scan_fail(noise: bytes, cut: int) -> None:
+    import tempfile
+
+    content = fatbin.library([noise, fatbin.region([("sass", 80)])], noise=noise)
+    with tempfile.TemporaryDirectory() as folder:
+        assert scan(Path(folder) / "i", content[: len(content) - cut]).bytes >= 0
+
+
+def test_single_kernels_for_one_gpu_do_not_speak_for_all() -> None:
+    regions = (
+        Region(count=247, sass=(50, 70, 80), ptx=(80,)),
+        Region(count=362, sass=(), ptx=(90,)),
+        Region(count=30, sass=(90,), ptx=()),
+    )
+    assert common_code((CodeFile(path="x", regions=regions),)) == ((50, 70, 80), (80,))
+    assert common_code((CodeFile(path="x", regions=regions[1:2]),)) == ((), (90,))
+
+
+# -- versions of symbols
+
+
+def built(folder: Path, name: str, source: str, *flags: str) -> Path:
+    (folder / "source.c").write_text(source)
+    LocalRunner()(Command(argv=("cc", "-shared", "-fPIC", "-o", name, "source.c", *flags), cwd=folder))
+    return folder / name
+
+
+@needs("cc")
+def test_a_library_older_than_what_was_linked_is_named(tmp_path: Path) -> None:
+    (tmp_path / "new.map").write_text("THING_1.9 { global: one; };\nTHING_1.10 { global: two; } THING_1.9;\n")
+    (tmp_path / "old.map").write_text("THING_1.9 { global: one; };\n")
+    both = "int one(void) { return 1; }\nint two(void) { return 2; }\n"
+    new = ("-Wl,--version-script=new.map", "-Wl,-soname,libthing.so.1")
+    library = built(tmp_path, "libthing.so.1", both, *new)
+    user = built(
+        tmp_path, "user.so", "int one(void); int two(void); int use(void) { return one() + two(); }\n", str(library)
+    )
+    tree = Tree(tmp_path / "image")
+    tree.install("user", "1", {"user/native.so": user.read_bytes()})
+    tree.env["LD_LIBRARY_PATH"] = str(tmp_path)
+    assert failures(tree.check()) == {}
+    built(tmp_path, "libthing.so.1", both, "-Wl,--version-script=old.map", "-Wl,-soname,libthing.so.1")
+    assert failures(tree.check()) == {
+        "shared-libraries": "user/native.so needs THING_1.10 of libthing.so.1, and the image's is older"
+    }

@@ -1,0 +1,324 @@
+"""Healthy trees that look strange: none of them may be accused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from envbuild.check.model import Report
+from envbuild.check.target import read_target
+from tests.check import fatbin
+from tests.check.elf import shared_object
+from tests.check.tree import Tree, install_cuda, make_lock, make_recipe, tensorflow_tree
+from tests.sick.faults import install_compilers, old_tensorflow_tree, project, torch_tree
+
+
+def tensorflow_with_its_cuda_wheels(root: Path) -> Report:
+    tree, recipe, lock = tensorflow_tree(root)
+    script = root / "check.py"
+    script.write_text("import inspect\ndef f(): pass\nprint(inspect.getsource(f).strip())\n")
+    return tree.check(recipe, lock, script=script)
+
+
+def torch_with_plugins_that_it_preloads(root: Path) -> Report:
+    tree = Tree(root).install(
+        "torch",
+        "2.5.1",
+        {
+            "torch/__init__.py": "__version__ = '2.5.1+cu124'\n",
+            "torch/version.py": "cuda: Optional[str] = '12.4'\nhip: Optional[str] = None\n",
+            "torch/lib/libc10.so": shared_object(["libc.so.6"], soname="libc10.so"),
+            "torch/lib/libtorch_cuda.so": shared_object(
+                ["libc10.so", "libcublas.so.12"], runpath=f"$ORIGIN:{TORCH_RUNPATH}"
+            ),
+            "torch/_C.so": shared_object(["libtorch_cuda.so"], rpath="$ORIGIN/lib"),
+        },
+    )
+    install_cuda(tree)
+    tree.install(
+        "torchvision", "0.20.1", {"torchvision/__init__.py": "", "torchvision/_C.so": shared_object(["libc10.so"])}
+    )
+    return tree.check(make_recipe("torchvision", framework="torch==2.5.*"), make_lock({"torch": "2.5.1"}))
+
+
+TORCH_RUNPATH = "$ORIGIN/../../nvidia/cublas/lib"
+
+
+def libraries_of_the_driver_and_of_optional_parts(root: Path) -> Report:
+    tree, recipe, lock = tensorflow_tree(root)
+    rdma = shared_object(["libmlx5.so.1", "librdmacm.so.1"])
+    tree.install("nvidia-cufile-cu12", "1", {"nvidia/cufile/lib/libcufile_rdma.so.1": rdma})
+    tree.install("triton", "3", {"triton/__init__.py": "", "triton/nvidia.so": shared_object(["libcuda.so.1"])})
+    return tree.check(recipe, lock)
+
+
+def objects_of_another_machine(root: Path) -> Report:
+    tree, recipe, lock = tensorflow_tree(root)
+    tree.install(
+        "fat", "1", {"fat/arm.so": shared_object(["libarm.so.1"], machine=183), "fat/script.so": "GROUP ( x )"}
+    )
+    return tree.check(recipe, lock)
+
+
+def alias_of_metadata_only(root: Path) -> Report:
+    tree, recipe, lock = tensorflow_tree(root)
+    tree.install("tensorflow-gpu", "2.15.1")
+    return tree.check(recipe, lock)
+
+
+def packages_that_share_a_folder_of_tests(root: Path) -> Report:
+    tree, recipe, lock = tensorflow_tree(root)
+    tree.install("one", "1", {"tests/__init__.py": "1\n"}).install("two", "2", {"tests/__init__.py": "2\n"})
+    return tree.check(recipe, lock)
+
+
+def cpu_build_on_purpose(root: Path) -> Report:
+    tree = Tree(root).install("tensorflow-cpu", "2.15.1", {"tensorflow/__init__.py": "__version__ = '2.15.1'\n"})
+    return tree.check(make_recipe(framework="tensorflow-cpu==2.15.*"))
+
+
+def jax_with_its_plugin(root: Path) -> Report:
+    tree = Tree(root).install("jax", "0.4.30", {"jax/__init__.py": ""})
+    tree.install("jax-cuda12-plugin", "0.4.30").install("jax-cuda12-pjrt", "0.4.30")
+    install_compilers(tree)
+    return tree.check(make_recipe("jax"))
+
+
+def cupy_for_the_images_cuda(root: Path) -> Report:
+    tree = Tree(root).install("cupy-cuda12x", "13.0.0", {"cupy/__init__.py": ""})
+    install_cuda(tree)
+    tree.env["LD_LIBRARY_PATH"] = str(tree.site / "nvidia/cublas/lib")
+    return tree.check(make_recipe("cupy-cuda12x"))
+
+
+def no_framework_at_all(root: Path) -> Report:
+    tree = Tree(root).install("tqdm", "4", {"tqdm/__init__.py": ""})
+    return tree.check(make_recipe("tqdm"), make_lock({}, {"tqdm": "4"}))
+
+
+def needs_the_driver_to_be_imported(root: Path) -> Report:
+    tree, _, lock = tensorflow_tree(root)
+    message = "libcuda.so.1: cannot open shared object file: No such file or directory"
+    tree.install("gpuonly", "1", {"gpuonly.py": f"raise ImportError({message!r})\n"})
+    return tree.check(make_recipe("gpuonly", framework="tensorflow==2.15.*"), lock)
+
+
+def names_that_differ_from_modules(root: Path) -> Report:
+    tree = Tree(root)
+    tree.install("Pillow", "10", {"PIL/__init__.py": ""}).install("protobuf", "5", {"google/protobuf/__init__.py": ""})
+    tree.install("PyYAML", "6", {"yaml/__init__.py": "", "_yaml/__init__.py": ""})
+    tree.install("ruamel.yaml", "0.18", {"ruamel/yaml/__init__.py": ""})
+    tree.write("dateutil/__init__.py")
+    tree.install("python_dateutil", "2.9", record=False).write(
+        "python_dateutil-2.9.dist-info/top_level.txt", "dateutil\n"
+    )
+    return tree.check(
+        make_recipe("pillow", "protobuf~=5.0", "pyyaml", "ruamel.yaml", "python-dateutil ; os_name!='nt'")
+    )
+
+
+def version_written_in_another_way(root: Path) -> Report:
+    tree = Tree(root).install("odd", "1.0-1", {"odd.py": ""})
+    return tree.check(make_recipe("odd"), make_lock({}, {"odd": "1.0.post1"}))
+
+
+def old_tensorflow_with_what_goes_with_it(root: Path) -> Report:
+    tree = old_tensorflow_tree(root)
+    tree.install("h5py", "2.10.0", {"h5py/__init__.py": ""}).install("Keras", "2.3.1", {"keras/__init__.py": ""})
+    return tree.check(make_recipe("keras", "h5py"))
+
+
+def keras_of_the_same_minor_version(root: Path) -> Report:
+    tree, recipe, lock = tensorflow_tree(root)
+    tree.install("keras", "2.15.0", {"keras/__init__.py": ""}).install("tf-keras", "2.15.1", {"tf_keras.py": ""})
+    return tree.check(recipe, lock)
+
+
+def torch_with_its_torchvision_and_torchaudio(root: Path) -> Report:
+    tree = torch_tree(root).install("torchvision", "0.20.1", {"torchvision/__init__.py": ""})
+    tree.install("torchaudio", "2.5.1+cu124", {"torchaudio/__init__.py": ""})
+    return tree.check(make_recipe("torchvision", "torchaudio", framework="torch==2.5.*"))
+
+
+def prerelease_of_the_makers_own_image(root: Path) -> Report:
+    tree = Tree(root).install(
+        "torch",
+        "2.5.0a0+e000cf0ad9.nv24.10",
+        {"torch/__init__.py": "__version__ = '2.5.0a0'\n", "torch/version.py": "cuda = '12.6'\nhip = None\n"},
+    )
+    return tree.install("torchvision", "0.20.0a0", {"torchvision/__init__.py": ""}).check(make_recipe("torchvision"))
+
+
+def old_jax_with_cuda_in_its_jaxlib(root: Path) -> Report:
+    tree = Tree(root).install("jax", "0.4.26", {"jax/__init__.py": ""})
+    tree.install("jaxlib", "0.4.26+cuda12.cudnn89", {"jaxlib/__init__.py": ""})
+    install_compilers(tree)
+    return tree.check(make_recipe("jax"))
+
+
+def small_onnxruntime_for_a_tokenizer(root: Path) -> Report:
+    tree = torch_tree(root).install("onnxruntime", "1.20.0", {"onnxruntime/__init__.py": ""})
+    return tree.check(make_recipe("onnxruntime", framework="torch==2.5.*"))
+
+
+def onnxruntime_on_the_cpu_and_nothing_else(root: Path) -> Report:
+    return Tree(root).install("onnxruntime", "1.20.0", {"onnxruntime/__init__.py": ""}).check()
+
+
+def one_opencv(root: Path) -> Report:
+    tree, recipe, lock = tensorflow_tree(root)
+    return tree.install("opencv-contrib-python-headless", "4.10.0.84", {"cv2/__init__.py": ""}).check(recipe, lock)
+
+
+def programs_beside_the_packages(root: Path) -> Report:
+    tree = torch_tree(root).install("tool", "1", {"tool.py": "", "../../../bin/tool": "#!/bin/sh\n"})
+    return tree.check(make_recipe("tool", framework="torch==2.5.*"))
+
+
+def project_installed_from_its_folder(root: Path) -> Report:
+    tree = torch_tree(root)
+    source = root / "opt/project"
+    source.mkdir(parents=True)
+    (source / "ours.py").write_text("")
+    tree.install("ours", "0.1", {"__editable__.ours.pth": f"{source}\n"})
+    return tree.check(make_recipe("ours", framework="torch==2.5.*", imports=["ours"]))
+
+
+def packages_of_debian_without_lists(root: Path) -> Report:
+    tree = torch_tree(root)
+    tree.write("six.py")
+    tree.write("six-1.16.0.egg-info", "Metadata-Version: 1.2\nName: six\nVersion: 1.16.0\n")
+    tree.write("attr/__init__.py")
+    tree.write("attrs-22.2.0.egg-info/PKG-INFO", "Metadata-Version: 2.1\nName: attrs\nVersion: 22.2.0\n")
+    tree.write("attrs-22.2.0.egg-info/top_level.txt", "attr\n")
+    return tree.check(make_recipe("six", "attrs", framework="torch==2.5.*"))
+
+
+def framework_of_conda_without_hashes(root: Path) -> Report:
+    tree = torch_tree(root)
+    (tree.site / "torch-2.5.1.dist-info/RECORD").unlink()
+    (tree.site / "torch-2.5.1.dist-info/INSTALLER").unlink()
+    return tree.check(make_recipe(framework="torch==2.5.*"))
+
+
+def requirement_for_another_system(root: Path) -> Report:
+    tree = torch_tree(root)
+    return tree.check(make_recipe("pywin32>=300; sys_platform == 'win32'", framework="torch==2.5.*"))
+
+
+def requirement_by_address(root: Path) -> Report:
+    tree = torch_tree(root).install("clip", "1.0", {"clip/__init__.py": ""})
+    return tree.check(make_recipe("clip @ git+https://mirror.invalid/clip@0123", framework="torch==2.5.*"))
+
+
+def import_that_prints_and_warns(root: Path) -> Report:
+    text = "import sys, warnings\nprint('=====envbuild-answer-begin=====')\nwarnings.warn('old')\nsys.stderr.write('x' * 9999)\n"
+    return torch_tree(root).install("loud", "1", {"loud.py": text}).check(make_recipe("loud", framework="torch==2.5.*"))
+
+
+def files_of_packages_that_programs_changed(root: Path) -> Report:
+    tree, recipe, lock = tensorflow_tree(root)
+    tree.write("sklearn/__init__.py", "__version__ = '1.4.0'  # patched in place by the definition\n")
+    return tree.check(recipe, lock)
+
+
+def compat_folder_of_a_data_centre_image(root: Path) -> Report:
+    tree = torch_tree(root)
+    tree.env["LD_LIBRARY_PATH"] = "/usr/local/cuda/compat/lib:/usr/local/nvidia/lib64:/.singularity.d/libs"
+    return tree.check(make_recipe(framework="torch==2.5.*"))
+
+
+def xla_with_its_tools(root: Path) -> Report:
+    tree, recipe, lock = tensorflow_tree(root)
+    install_compilers(tree)
+    return tree.check(recipe, lock, project=project(root, "step = tf.function(step, jit_compile=True)\n"))
+
+
+def torch_compile_with_tritons_own_ptxas(root: Path) -> Report:
+    tree = torch_tree(root)
+    tree.install("triton", "3.1.0", {"triton/__init__.py": "", "triton/backends/nvidia/bin/ptxas": ""})
+    return tree.check(make_recipe(framework="torch"), project=project(root, "model = torch.compile(model)\n"))
+
+
+def project_that_asks_in_the_right_way(root: Path) -> Report:
+    text = (
+        "import torch\nprint(torch.cuda.is_available(), torch.cuda.device_count())\nassert torch.cuda.is_available()\n"
+    )
+    return torch_tree(root).check(make_recipe(framework="torch"), project=project(root, text))
+
+
+def project_of_python_2(root: Path) -> Report:
+    return torch_tree(root).check(
+        make_recipe(framework="torch"), project=project(root, "print tf.test.is_gpu_available\n")
+    )
+
+
+def node_with_an_older_gpu_of_the_same_major(root: Path) -> Report:
+    return torch_tree(root).check(
+        make_recipe(framework="torch"), target=read_target(gpu="RTX 4090", driver="525.60.13")
+    )
+
+
+def node_with_the_oldest_driver_of_the_family(root: Path) -> Report:
+    return torch_tree(root).check(
+        make_recipe(framework="torch"), target=read_target(gpu="V100", driver="525.60.13", glibc="2.17")
+    )
+
+
+def portable_code_and_its_own_driver(root: Path) -> Report:
+    tree = torch_tree(root, ("sass", 80), ("ptx", 80))
+    return tree.check(make_recipe(framework="torch"), target=read_target(gpu="H100", driver="550.54.14"))
+
+
+def single_kernels_for_one_gpu(root: Path) -> Report:
+    tree = torch_tree(root)
+    regions = [fatbin.region([("sass", 70), ("sass", 80)])] * 9 + [fatbin.region([("sass", 90)])]
+    tree.install("attention", "1", {"attention/ops.so": fatbin.library(regions)})
+    return tree.check(make_recipe(framework="torch"), target=read_target(gpu="A100"), level="full")
+
+
+def tensorflow_for_the_old_driver_of_an_a100(root: Path) -> Report:
+    tree = old_tensorflow_tree(root)
+    return tree.check(target=read_target(driver="450.80.02"))
+
+
+HEALTHY = [
+    tensorflow_with_its_cuda_wheels,
+    torch_with_plugins_that_it_preloads,
+    libraries_of_the_driver_and_of_optional_parts,
+    objects_of_another_machine,
+    alias_of_metadata_only,
+    packages_that_share_a_folder_of_tests,
+    cpu_build_on_purpose,
+    jax_with_its_plugin,
+    cupy_for_the_images_cuda,
+    no_framework_at_all,
+    needs_the_driver_to_be_imported,
+    names_that_differ_from_modules,
+    version_written_in_another_way,
+    old_tensorflow_with_what_goes_with_it,
+    keras_of_the_same_minor_version,
+    torch_with_its_torchvision_and_torchaudio,
+    prerelease_of_the_makers_own_image,
+    old_jax_with_cuda_in_its_jaxlib,
+    small_onnxruntime_for_a_tokenizer,
+    onnxruntime_on_the_cpu_and_nothing_else,
+    one_opencv,
+    programs_beside_the_packages,
+    project_installed_from_its_folder,
+    packages_of_debian_without_lists,
+    framework_of_conda_without_hashes,
+    requirement_for_another_system,
+    requirement_by_address,
+    import_that_prints_and_warns,
+    files_of_packages_that_programs_changed,
+    compat_folder_of_a_data_centre_image,
+    xla_with_its_tools,
+    torch_compile_with_tritons_own_ptxas,
+    project_that_asks_in_the_right_way,
+    project_of_python_2,
+    node_with_an_older_gpu_of_the_same_major,
+    node_with_the_oldest_driver_of_the_family,
+    portable_code_and_its_own_driver,
+    single_kernels_for_one_gpu,
+    tensorflow_for_the_old_driver_of_an_a100,
+]
