@@ -1,0 +1,148 @@
+"""Put a job together: intent, allocation, image, binds, handed-on variables, and the state of the project."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from envbuild.errors import EnvbuildError, UsageError
+from envbuild.job.allocate import allocate, refuse
+from envbuild.job.inputs import check_inputs
+from envbuild.job.model import Array, Image, Intent, Job
+from envbuild.job.records import find_record, plain_id, receipt_files
+from envbuild.job.site import Site
+from envbuild.run import Command, Runner
+from envbuild.runtime import Bind
+from envbuild.settings import Settings
+
+
+def compose(
+    name: str,
+    argv: tuple[str, ...],
+    intent: Intent,
+    site: Site,
+    settings: Settings,
+    *,
+    image: Image | None,
+    rows: tuple[tuple[str, ...], ...] = (),
+    binds: tuple[Bind, ...] = (),
+    commit: str = "none",
+    secrets: str | None = None,
+    interactive: bool = False,
+) -> Job:
+    """Return the job; raises UsageError for what the site cannot do and for a predecessor that cannot be tested."""
+    if rows:
+        intent = _array_of(rows, intent)
+    if interactive and (intent.array or intent.after or intent.after_any):
+        raise UsageError("an interactive job is one job that starts when you wait for it", where="--interactive")
+    if "{task}" in (intent.output or "") and intent.array is None:
+        raise UsageError("{task} is for arrays", where="output", hint="leave it out")
+    return Job(
+        name=name,
+        argv=argv,
+        intent=intent,
+        allocation=allocate(intent, site, interactive=interactive),
+        image=image,
+        rows=rows,
+        binds=tuple((str(source), target, writable) for source, target, writable in binds),
+        commit=commit,
+        secrets=secrets,
+        checked=_checked(intent, site, settings),
+        interactive=interactive,
+    )
+
+
+def _array_of(rows: tuple[tuple[str, ...], ...], intent: Intent) -> Intent:
+    if intent.array is None:
+        return replace(intent, array=Array(first=1, last=len(rows)))
+    limit = intent.array.limit
+    if (intent.array.first, intent.array.last, intent.array.step) != (1, len(rows), 1):
+        raise UsageError(
+            f"--each gives the tasks 1-{len(rows)}",
+            where="--array",
+            hint=f"--array 1-{len(rows)}%AT-ONCE, or leave it out",
+        )
+    return replace(intent, array=Array(first=1, last=len(rows), limit=limit))
+
+
+def _checked(intent: Intent, site: Site, settings: Settings) -> tuple[str, ...]:
+    """Return the receipts that must tell success, where the scheduler itself only knows that a job has ended."""
+    if not intent.after or site.site.scheduler not in ("gridengine", "local"):
+        return ()
+    if site.site.scheduler == "local":
+        refuse(site, "--after", "nothing waits for another job here", "envbuild submit --wait … && envbuild submit …")
+    found: list[str] = []
+    for job in intent.after:
+        try:
+            record = find_record(job, settings.cwd, site=site.name)
+        except UsageError as error:
+            rule = f"Grid Engine cannot test for success, and job {plain_id(job)} left no receipt in this folder"
+            raise UsageError(rule, where=f"site {site.name}, --after", hint=f"--after-any {job}") from error
+        found += [str(path.relative_to(settings.cwd)) for path in receipt_files(record, settings.cwd)]
+    return tuple(found)
+
+
+def visible_folders(site: Site, settings: Settings, binds: tuple[Bind, ...]) -> tuple[Path, ...]:
+    """Return the folders that the container sees at their own path, as far as this machine knows them."""
+    texts = [*site.runtime.binds, *([site.folders.scratch] if site.folders.scratch else [])]
+    folders = [settings.environment.get(text[1:], "") if text.startswith("$") else text for text in texts]
+    same = [source for source, target, _ in binds if str(source) == target]
+    return (settings.cwd, *(Path(text) for text in folders if text), *same)
+
+
+def check_visible(job: Job, site: Site, settings: Settings, binds: tuple[Bind, ...]) -> tuple[str, ...]:
+    """Test the inputs of every task; return warnings about links of the project that lead out of it."""
+    words = tuple(dict.fromkeys(word for row in (job.rows or (job.argv,)) for word in row))
+    links = check_inputs(words, job.intent.inputs, settings.cwd, visible_folders(site, settings, binds))
+    return tuple(f"{item.named} leads to {item.real}, which the container does not see" for item in links)
+
+
+def collect(names: tuple[str, ...], given: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the values of variables to hand on; raises UsageError for one that is not set, naming it."""
+    found = dict(given)
+    for name in names:
+        if name in found:
+            continue
+        if name not in environment:
+            raise UsageError(
+                "a variable to hand on is not set here", where=name, hint=f"export {name}=…, or --env-file FILE"
+            )
+        found[name] = environment[name]
+    return found
+
+
+def read_env_file(path: Path) -> dict[str, str]:
+    """Read lines KEY=VALUE; raises UsageError for other lines and for a file that others can read."""
+    try:
+        mode, text = path.stat().st_mode, path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot be read: {error}", where=str(path)) from error
+    if mode & 0o077:
+        raise UsageError("others can read it", where=str(path), hint=f"chmod 600 {path}")
+    found = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        match = re.fullmatch(r"(?:export\s+)?([A-Za-z_]\w*)=(.*)", line.strip())
+        if match is None:
+            raise UsageError("is not KEY=VALUE", where=f"{path}, line {number}")
+        value = match[2]
+        if len(value) >= 2 and value[0] == value[-1] and value[0] in "\"'":
+            value = value[1:-1]
+        found[match[1]] = value
+    return found
+
+
+def git_commit(folder: Path, runner: Runner) -> str:
+    """Return the commit of the project, "modified" where files differ from it, "none" where there is no repository."""
+    try:
+        head = runner(Command(argv=("git", "rev-parse", "HEAD"), cwd=folder, timeout=20), check=False)
+        if head.code or head.timed_out:
+            return "none"
+        status = ("git", "status", "--porcelain", "--untracked-files=no")
+        changed = runner(Command(argv=status, cwd=folder, timeout=20), check=False)
+    except EnvbuildError:
+        return "none"
+    return head.stdout.strip() + (" (modified)" if changed.stdout.strip() else "")

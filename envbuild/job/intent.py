@@ -1,0 +1,174 @@
+"""From a recipe's [job] and the flags to an Intent: amounts with units, arrays, tables of parameters."""
+
+from __future__ import annotations
+
+import csv
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+from envbuild.errors import UsageError
+from envbuild.job.model import Array, Intent
+from envbuild.job.units import parse_memory, parse_walltime
+from envbuild.recipe.model import Job as Wanted
+from envbuild.recipe.model import Launcher
+from envbuild.toml import closest
+
+MOST_ROWS = 10_000
+"""Rows of one table of parameters: each becomes a line of the script, which schedulers take up to about 4 MB."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Flags:
+    """What the command line says; None leaves the recipe's word."""
+
+    gpus: str | None = None
+    nodes: int | None = None
+    tasks: int | None = None
+    cpus: int | None = None
+    memory: str | None = None
+    walltime: str | None = None
+    partition: str | None = None
+    account: str | None = None
+    array: str | None = None
+    after: tuple[str, ...] = ()
+    after_any: tuple[str, ...] = ()
+    launcher: str | None = None
+    environment: tuple[str, ...] = ()
+    output: str | None = None
+    inputs: tuple[str, ...] = ()
+    trial: bool = False
+    options: tuple[str, ...] = ()
+
+
+def make_intent(wanted: Wanted, flags: Flags, *, where: str = "[job]") -> Intent:
+    """Join a recipe's [job] with the flags, which win; raises UsageError naming the flag or the key at fault."""
+    gpus, kind = _gpus(flags.gpus) if flags.gpus is not None else (wanted.gpus, wanted.gpu_type)
+    launcher = flags.launcher or wanted.launcher
+    if launcher not in get_args(Launcher):
+        raise UsageError(
+            f"there is no launcher {launcher!r}{closest(launcher, get_args(Launcher))}", where="--launcher"
+        )
+
+    def pick(name: str) -> tuple[str | None, str]:
+        given = getattr(flags, name)
+        return (given, f"--{name}") if given is not None else (getattr(wanted, name), f"{where} {name}")
+
+    memory, memory_place = pick("memory")
+    walltime, walltime_place = pick("walltime")
+    array, array_place = pick("array")
+    output, output_place = pick("output")
+    return Intent(
+        gpus=gpus,
+        gpu_type=kind,
+        nodes=_first(flags.nodes, wanted.nodes),
+        tasks=_first(flags.tasks, wanted.tasks),
+        cpus=_first(flags.cpus, wanted.cpus),
+        memory=None if memory is None else parse_memory(memory, memory_place),
+        walltime=None if walltime is None else parse_walltime(walltime, walltime_place),
+        partition=_word(*pick("partition")),
+        account=_word(*pick("account")),
+        array=None if array is None else parse_array(array, array_place),
+        after=_ids(flags.after, "--after"),
+        after_any=_ids(flags.after_any, "--after-any"),
+        launcher=launcher,  # type: ignore[arg-type]
+        environment=tuple(dict.fromkeys((*wanted.environment, *flags.environment))),
+        output=None if output is None else _output(output, output_place),
+        inputs=(*wanted.inputs, *flags.inputs),
+        trial=flags.trial,
+        options=tuple(_option(text) for text in flags.options),
+    )
+
+
+def _first(given: int | None, wanted: int | None) -> int | None:
+    return wanted if given is None else given
+
+
+def _gpus(text: str) -> tuple[int, str | None]:
+    """Read "4" or "tesla:4"."""
+    found = re.fullmatch(r"(?:([A-Za-z0-9][\w.+-]*):)?(\d{1,6})", text)
+    if found is None:
+        raise UsageError("--gpus takes a number, or TYPE:NUMBER", where=text)
+    return int(found[2]), found[1]
+
+
+def _word(text: str | None, place: str) -> str | None:
+    if text is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+:@/-]{0,99}", text):
+        raise UsageError(f"{text!r} is no name of a queue or an account", where=place)
+    return text
+
+
+def _ids(texts: tuple[str, ...], place: str) -> tuple[str, ...]:
+    ids = tuple(part for text in texts for part in text.split(",") if part)
+    for job in ids:
+        if not re.fullmatch(r"\d+(\[\])?(\.[\w.-]+)?", job):
+            raise UsageError(f"{job!r} is no id of a job", where=place)
+    return ids
+
+
+def _option(text: str) -> str:
+    if not re.fullmatch(r"-[^\x00-\x1f\x7f]+", text):
+        raise UsageError(f"{text!r} is no option of a scheduler", where="--option")
+    return text
+
+
+def _output(text: str, place: str) -> str:
+    """Check a pattern of log files: it goes into a directive, which no shell quotes."""
+    plain = re.sub(r"\{(name|id|task)\}", "", text)
+    if not re.fullmatch(r"[A-Za-z0-9._+@/=-]*", plain):
+        hint = (
+            "letters, digits, . _ + @ = - / and {name}, {id}, {task}; no variables, a scheduler would not expand them"
+        )
+        raise UsageError(f"{text!r} is no pattern of a log file", where=place, hint=hint)
+    if "{id}" not in text:
+        raise UsageError("two jobs would write the same log", where=place, hint=f"put {{id}} into it: {text}-{{id}}")
+    if text.endswith("/") or ".." in Path(text).parts:
+        raise UsageError(f"{text!r} is no file below the project or at an absolute path", where=place)
+    return text
+
+
+def parse_array(text: str, place: str) -> Array:
+    """Read "1-10%2", "0-9:3", "5"; raises UsageError."""
+    found = re.fullmatch(r"(\d{1,7})(?:-(\d{1,7})(?::(\d{1,5}))?)?(?:%(\d{1,6}))?", text)
+    if found is None:
+        raise UsageError(f"{text!r} is no array", where=place, hint="write FIRST-LAST[:STEP][%AT-ONCE]: 1-10%2")
+    first, last = int(found[1]), int(found[2] or found[1])
+    step, limit = int(found[3] or 1), int(found[4]) if found[4] else None
+    if last < first or step == 0 or limit == 0:
+        raise UsageError(f"the array {text!r} has no tasks", where=place)
+    return Array(first=first, last=last, step=step, limit=limit)
+
+
+def read_each(path: Path, argv: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+    """Return the command of every row of a CSV table: {column} in ``argv`` is replaced by the row's value.
+
+    Raises UsageError: no table, rows of unequal length, a column that the command does not use or that is not there.
+    """
+    where = str(path)
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            header, *rows = [row for row in csv.reader(file) if row] or [[]]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise UsageError(f"cannot be read as CSV: {error}", where=where) from error
+    if not rows:
+        raise UsageError("has no rows below its header", where=where)
+    if len(rows) > MOST_ROWS:
+        raise UsageError(f"has {len(rows)} rows; at most {MOST_ROWS} fit into one script", where=where)
+    names = [name.strip() for name in header]
+    used = {name for word in argv for name in re.findall(r"\{(\w+)\}", word)}
+    if not used & set(names):
+        columns = ", ".join(f"{{{name}}}" for name in names)
+        raise UsageError("the command names no column, so all tasks would be the same", where=where, hint=columns)
+    for name in sorted(used - set(names)):
+        raise UsageError(f"has no column {name!r}{closest(name, names)}", where=where)
+    for number, row in enumerate(rows, 2):
+        if len(row) != len(names):
+            raise UsageError(f"has {len(row)} values for {len(names)} columns", where=f"{where}, row {number}")
+        if any(re.search(r"[\x00-\x1f\x7f]", value) for value in row):
+            raise UsageError("has a value with a control character", where=f"{where}, row {number}")
+    return tuple(_fill(argv, dict(zip(names, row, strict=True))) for row in rows)
+
+
+def _fill(argv: tuple[str, ...], values: dict[str, str]) -> tuple[str, ...]:
+    return tuple(re.sub(r"\{(\w+)\}", lambda found: values[found[1]], word) for word in argv)

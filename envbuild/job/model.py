@@ -1,0 +1,168 @@
+"""The records of this stage: what a job needs, what a site grants, what became of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from envbuild.recipe.model import Launcher
+
+SCHEMA = 1
+Phase = Literal["queued", "running", "ended", "unknown"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Array:
+    """The tasks of an array: first and last number, step, and how many may run at once (None: all)."""
+
+    first: int
+    last: int
+    step: int = 1
+    limit: int | None = None
+
+    @property
+    def numbers(self) -> range:
+        """Return the tasks' numbers."""
+        return range(self.first, self.last + 1, self.step)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Intent:
+    """What a job needs, in nobody's dialect.
+
+    ``gpus`` and ``tasks`` are in all, ``cpus`` per task; ``memory`` is MiB per node, ``walltime`` seconds; None leaves
+    a thing to the site.  ``after`` are ids of jobs that must have succeeded, ``after_any`` of jobs that must have
+    ended; ``environment`` are names of the caller's variables; ``output`` is a pattern with {name}, {id} and {task};
+    ``inputs`` are paths that must be readable inside; ``options`` go to the scheduler as they are.
+    """
+
+    gpus: int = 0
+    gpu_type: str | None = None
+    nodes: int | None = None
+    tasks: int | None = None
+    cpus: int | None = None
+    memory: int | None = None
+    walltime: int | None = None
+    partition: str | None = None
+    account: str | None = None
+    array: Array | None = None
+    after: tuple[str, ...] = ()
+    after_any: tuple[str, ...] = ()
+    launcher: Launcher = "single"
+    environment: tuple[str, ...] = ()
+    output: str | None = None
+    inputs: tuple[str, ...] = ()
+    trial: bool = False
+    options: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Allocation:
+    """What the job gets of the site: ``gpus`` and ``processes`` per node, ``cpus`` per process, ``memory`` per node.
+
+    ``type`` is the site's name for the node or the part of one, None where it has no such names; ``cpus`` and
+    ``memory`` are None where the site decides.
+    """
+
+    nodes: int
+    gpus: int
+    processes: int
+    cpus: int | None
+    memory: int | None
+    type: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Image:
+    """The image a job runs in: its path as the job sees it, and what identifies it."""
+
+    path: str
+    digest: str
+    lock: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Job:
+    """Everything that a script is made from.
+
+    ``image`` None runs the command on the node itself; ``rows`` are the commands of an array's tasks (empty: all run
+    ``argv``); ``binds`` are (source, target, writable); ``secrets`` is the file of handed-on variables (None: there
+    are none); ``checked`` are receipts that must all tell success before the command starts; ``key`` names the
+    submission's files (None: printed, not submitted).
+    """
+
+    name: str
+    argv: tuple[str, ...]
+    intent: Intent
+    allocation: Allocation
+    image: Image | None
+    rows: tuple[tuple[str, ...], ...] = ()
+    binds: tuple[tuple[str, str, bool], ...] = ()
+    commit: str = "none"
+    secrets: str | None = None
+    checked: tuple[str, ...] = ()
+    interactive: bool = False
+    key: str | None = None
+
+
+class Receipt(msgspec.Struct, frozen=True, kw_only=True):
+    """What the job itself wrote at its end; ``signal`` is the one that ended it early, ``started`` is UTC."""
+
+    job: str
+    name: str
+    code: int
+    node: str
+    started: str
+    ended: str
+    task: str = ""
+    signal: str = ""
+    site: str = ""
+    image: str = ""
+    lock: str = ""
+    commit: str = ""
+    gpus: tuple[str, ...] = ()
+    driver: str = ""
+    schema: int = SCHEMA
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """One submission, kept in ``.envbuild/jobs`` of the folder it was submitted from.
+
+    ``log`` is the pattern of its log files, with {id} and {task} still in it, ``receipt`` that of its receipts, which
+    no other job shares, as ids come again; ``tasks`` are the numbers of an array;
+    ``purpose`` tells jobs that envbuild made for itself ("check", "make", "probe") and ``subject`` what they are about.
+    """
+
+    id: str
+    site: str
+    name: str
+    script: str
+    log: str
+    receipt: str
+    submitted: str
+    tasks: tuple[int, ...] = ()
+    purpose: str = "command"
+    subject: str = ""
+    schema: int = SCHEMA
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Status:
+    """What the scheduler says; ``code`` is an exit code where it knows one, ``stuck`` means it will never start."""
+
+    phase: Phase
+    reason: str = ""
+    code: int | None = None
+    stuck: bool = False
+    node: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Submission:
+    """A job handed to its scheduler: the record and where it is kept."""
+
+    record: Record
+    path: Path

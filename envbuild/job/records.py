@@ -1,0 +1,105 @@
+"""What is kept of submissions, in ``.envbuild/jobs`` of the folder they were made from, and the receipts of jobs."""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from envbuild.errors import UsageError
+from envbuild.job.model import SCHEMA, Receipt, Record
+from envbuild.store.atomic import telling, write_text
+
+T = TypeVar("T")
+FOLDER = Path(".envbuild/jobs")
+
+
+def job_folder(project: Path) -> Path:
+    """Return (and make) the folder of scripts and records; git does not see it."""
+    folder = project / FOLDER
+    with telling(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    ignore = folder.parent / ".gitignore"
+    if not ignore.exists():
+        write_text(ignore, "*\n")
+    return folder
+
+
+def plain_id(job: str) -> str:
+    """Return the number of an id, which logs and receipts are named after: "12[].server" gives "12"."""
+    return job.partition(".")[0].partition("[")[0]
+
+
+def save_record(record: Record, project: Path) -> Path:
+    """Write the record of a submission and return its path."""
+    path = job_folder(project) / f"{record.site}-{plain_id(record.id)}.json"
+    write_text(path, json.dumps(msgspec.to_builtins(record), indent=1) + "\n", mode=0o600)
+    return path
+
+
+def load_records(project: Path) -> tuple[Record, ...]:
+    """Return all submissions of a folder, oldest first; files that are none are left out."""
+    found = [record for path in sorted((project / FOLDER).glob("*.json")) if (record := _read(path, Record))]
+    return tuple(sorted(found, key=lambda record: record.submitted))
+
+
+def find_record(job: str, project: Path, *, site: str | None = None) -> Record:
+    """Return one submission by its id, with or without the server's name, or by SITE:ID where two sites gave one id.
+
+    Raises UsageError when it is not here, or when it is not clear which is meant.
+    """
+    named, _, number = job.rpartition(":")
+    wanted, records = site or named, load_records(project)
+    found = [record for record in records if plain_id(record.id) == plain_id(number) and wanted in ("", record.site)]
+    if not found:
+        known = ", ".join(plain_id(record.id) for record in records[-5:]) or "none"
+        raise UsageError(
+            f"job {job} was not submitted from this folder", hint=f"known here: {known}; go to the folder it came from"
+        )
+    sites = sorted({record.site for record in found})
+    if len(sites) > 1:
+        raise UsageError(f"several sites have a job {number}", hint=" or ".join(f"{name}:{number}" for name in sites))
+    return found[-1]
+
+
+def log_files(record: Record, project: Path) -> tuple[Path, ...]:
+    """Return where the job's logs are, one per task of an array, whether they exist or not."""
+    return _paths(record.log, record, project)
+
+
+def _paths(pattern: str, record: Record, project: Path) -> tuple[Path, ...]:
+    text = pattern.replace("{id}", plain_id(record.id))
+    tasks = [str(task) for task in record.tasks] or [""]
+    return tuple(project / text.replace("{task}", task) for task in tasks)
+
+
+def receipt_files(record: Record, project: Path) -> tuple[Path, ...]:
+    """Return where the job writes its receipts, one per task."""
+    return _paths(record.receipt, record, project)
+
+
+def read_receipts(record: Record, project: Path) -> tuple[Receipt, ...]:
+    """Return the receipts that are there; the folder is listed first, as network file systems remember absence."""
+    files = receipt_files(record, project)
+    for folder in {path.parent for path in files}:
+        if folder.is_dir():
+            os.listdir(folder)  # noqa: PTH208  (for its effect)
+    return tuple(receipt for path in files if (receipt := _read(path, Receipt)))
+
+
+def _read(path: Path, kind: type[T]) -> T | None:
+    """Read a record; what is not whole, or of a newer schema, is none."""
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=kind)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    return found if getattr(found, "schema", SCHEMA) <= SCHEMA else None
+
+
+def now() -> str:
+    """Return the time in UTC, as in receipts."""
+    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,17 @@
+"""The schedulers: each builds commands and reads their output; none starts anything."""
+
+from __future__ import annotations
+
+from envbuild.job.schedulers.gridengine import GridEngine
+from envbuild.job.schedulers.local import Local
+from envbuild.job.schedulers.pbs import Pbs
+from envbuild.job.schedulers.protocol import Scheduler
+from envbuild.job.schedulers.slurm import Slurm
+from envbuild.job.site import Site
+
+SCHEDULERS: dict[str, Scheduler] = {"slurm": Slurm(), "gridengine": GridEngine(), "pbs": Pbs(), "local": Local()}
+
+
+def scheduler_of(site: Site) -> Scheduler:
+    """Return the scheduler that a site runs."""
+    return SCHEDULERS[site.site.scheduler]

@@ -1,0 +1,57 @@
+"""No scheduler: the script runs on this machine, in the background, in a session of its own."""
+
+from __future__ import annotations
+
+from envbuild.job.model import Job, Status
+from envbuild.job.schedulers.protocol import Question, Shell, Words, last_match, no_id
+from envbuild.job.site import Site
+from envbuild.run import Result
+
+START = 'setsid bash "$0" </dev/null >/dev/null 2>&1 & echo $!'
+"""setsid takes over its process, so the number is that of the job's bash, of its session and of its group."""
+
+
+class Local:
+    """This machine."""
+
+    title = "this machine"
+    prefix = ""
+    writes_log = False
+    clients: Words = ("setsid", "ps")
+    shell = Shell(id="id=$$", task="task=", folder="$PWD", hosts="hostname", passed=())
+
+    def options(self, job: Job, site: Site) -> tuple[Words, ...]:  # noqa: ARG002
+        """Return nothing: there is nobody to ask, the walltime is kept by the script itself."""
+        return ()
+
+    def submit(self, script: str, job: Job, site: Site) -> Words:  # noqa: ARG002
+        """Return the line that starts the script and prints its process number."""
+        return ("sh", "-c", START, script)
+
+    def interactive(self, script: str, job: Job, site: Site) -> Words:  # noqa: ARG002
+        """Return the script's own line."""
+        return ("bash", script)
+
+    def read_id(self, result: Result) -> str:
+        """Read the number of the process."""
+        found = last_match(r"\d+", result.stdout)
+        if found is None:
+            raise no_id(result)
+        return found
+
+    def questions(self, job: str) -> tuple[Question, ...]:
+        """Ask whether the process lives."""
+        return (Question(argv=("ps", "-o", "args=", "-p", job), read=_read),)
+
+    def why(self, job: str) -> Question | None:  # noqa: ARG002
+        """Return None: nothing waits here."""
+        return None
+
+    def cancel(self, job: str) -> Words:
+        """Return the line that ends the script, which ends its command."""
+        return ("kill", "-TERM", job)
+
+
+def _read(result: Result, job: str) -> Status | None:  # noqa: ARG001
+    """Read the process's command line; numbers are used again, so another program is not the job."""
+    return Status(phase="running") if ".envbuild/jobs/" in result.stdout else None

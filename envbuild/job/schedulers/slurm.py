@@ -1,0 +1,193 @@
+"""Slurm: sbatch(1), squeue(1), sacct(1), scontrol(1), scancel(1)."""
+
+from __future__ import annotations
+
+import re
+
+from envbuild.job.model import Job, Status
+from envbuild.job.schedulers.protocol import Question, Shell, Words, flat, last_match, log_pattern, no_id, split
+from envbuild.job.site import Site
+from envbuild.job.units import clock, short_memory
+from envbuild.run import Result
+
+WARNING = 300
+"""Seconds of walltime from which on the script is warned a minute before the end; Slurm may do so a minute early."""
+
+QUEUED = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT")
+RUNNING = ("RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "STAGE_OUT", "SIGNALING", "RESIZING")
+KILLED = {
+    "TIMEOUT": "it reached its time limit",
+    "OUT_OF_MEMORY": "it used more memory than it had asked for",
+    "NODE_FAIL": "its node failed",
+    "PREEMPTED": "another job took its place",
+    "CANCELLED": "it was cancelled",
+    "BOOT_FAIL": "its node did not start",
+    "DEADLINE": "it could not end before its deadline",
+    "LAUNCH_FAILED": "it could not be started on its node",
+}
+STUCK = {
+    "DependencyNeverSatisfied": "the job it waits for has failed",
+    "BadConstraints": "no node has what it asks for",
+    "PartitionNodeLimit": "it asks for more nodes than the partition gives",
+    "PartitionTimeLimit": "it asks for more time than the partition gives",
+    "AssocGrpCPUMinutesLimit": "the account's hours are used up",
+    "AssocMaxWallDurationPerJobLimit": "it asks for more time than the account may",
+    "InvalidAccount": "the account is not valid",
+    "InvalidQOS": "the quality of service is not valid",
+    "JobHeldAdmin": "an administrator holds it",
+    "JobLaunchFailure": "it could not be started on its node (is there a log folder?)",
+}
+
+
+class Slurm:
+    """The scheduler of amane, the Alliance and most universities."""
+
+    title = "Slurm"
+    prefix = "#SBATCH"
+    writes_log = True
+    clients: Words = ("sbatch", "squeue", "scancel")
+    shell = Shell(
+        id="id=${SLURM_ARRAY_JOB_ID:-${SLURM_JOB_ID:-$$}}",
+        task="task=${SLURM_ARRAY_TASK_ID:-}",
+        folder="${SLURM_SUBMIT_DIR:-$PWD}",
+        hosts='scontrol show hostnames "${SLURM_JOB_NODELIST:-$(hostname)}"',
+        passed=("SLURM_*",),
+    )
+
+    def options(self, job: Job, site: Site) -> tuple[Words, ...]:
+        """Return the #SBATCH lines."""
+        intent = job.intent
+        log = log_pattern(job).replace("{id}", "%A" if intent.array else "%j").replace("{task}", "%a")
+        lines = [f"--job-name={job.name}"]
+        if not job.interactive:
+            lines += [f"--output={log}", "--open-mode=append"]
+        partition = intent.partition or site.fields.partition
+        lines += [f"--partition={partition}"] if partition else []
+        lines += [f"{(site.fields.account or '--account').rstrip('=')}={intent.account}"] if intent.account else []
+        lines += self._resources(job, site)
+        if intent.walltime is not None:
+            lines.append(f"--time={clock(intent.walltime)}")
+            if intent.walltime >= WARNING and not job.interactive:
+                lines.append("--signal=B:TERM@60")
+        if intent.array:
+            array = intent.array
+            step = f":{array.step}" if array.step > 1 else ""
+            limit = f"%{array.limit}" if array.limit else ""
+            lines.append(f"--array={array.first}-{array.last}{step}{limit}")
+        waits = [f"{kind}:{':'.join(ids)}" for kind, ids in _dependencies(job) if ids]
+        if waits:
+            lines += [f"--dependency={','.join(waits)}", "--kill-on-invalid-dep=yes"]
+        return (*((line,) for line in lines), *split((*site.fields.options, *intent.options)))
+
+    def _resources(self, job: Job, site: Site) -> list[str]:
+        intent, grant = job.intent, job.allocation
+        one = intent.launcher in ("single", "torchrun")  # one task a node, which starts its processes itself
+        lines = [f"--nodes={grant.nodes}", f"--ntasks-per-node={1 if one else grant.processes}"]
+        if grant.cpus is not None:
+            lines.append(f"--cpus-per-task={grant.cpus * (grant.processes if one else 1)}")
+        if grant.memory is not None:
+            lines.append(f"--mem={short_memory(grant.memory, 'G', 'M')}")
+        kind = f"{intent.gpu_type}:" if intent.gpu_type else ""
+        if grant.gpus:
+            lines.append(
+                {
+                    "gpus": f"--gpus={kind}{grant.gpus * grant.nodes}",
+                    "gres": f"--gres={site.resources.gpu_name}:{kind}{grant.gpus}",
+                    "gpus-per-node": f"--gpus-per-node={kind}{grant.gpus}",
+                }[site.resources.gpu]
+            )
+        return lines
+
+    def submit(self, script: str, job: Job, site: Site) -> Words:  # noqa: ARG002
+        """Return the sbatch line; --parsable prints the id alone."""
+        return ("sbatch", "--parsable", script)
+
+    def interactive(self, script: str, job: Job, site: Site) -> Words:
+        """Return the srun line with a terminal."""
+        own = tuple(site.fields.interactive)
+        return ("srun", *flat(self.options(job, site)), *own, "--pty", "bash", script)
+
+    def read_id(self, result: Result) -> str:
+        """Read "12" or "12;cluster"."""
+        found = last_match(r"\d+(;[\w.-]+)?", result.stdout)
+        if found is None:
+            raise no_id(result)
+        return found.partition(";")[0]
+
+    def questions(self, job: str) -> tuple[Question, ...]:
+        """Ask the queue, then accounting, then the controller's memory of jobs that ended lately."""
+        fields = "JobIDRaw,State,ExitCode,Reason,NodeList"
+        return (
+            Question(argv=("squeue", "-h", "-j", job, "-o", "%i|%T|%r|%N"), read=_read_queue),
+            Question(argv=("sacct", "-X", "-n", "-P", "-j", job, "-o", fields), read=_read_accounting),
+            Question(argv=("scontrol", "show", "job", "-o", job), read=_read_controller),
+        )
+
+    def why(self, job: str) -> Question | None:  # noqa: ARG002
+        """Return None: squeue says why."""
+        return None
+
+    def cancel(self, job: str) -> Words:
+        """Return the scancel line."""
+        return ("scancel", job)
+
+
+def _dependencies(job: Job) -> tuple[tuple[str, Words], ...]:
+    return (("afterok", job.intent.after), ("afterany", job.intent.after_any))
+
+
+def _read_queue(result: Result, job: str) -> Status | None:  # noqa: ARG001
+    rows = [line.split("|", 3) for line in result.stdout.splitlines() if line.count("|") >= 3]
+    if result.code or not rows:
+        return None
+    states = [row[1] for row in rows]
+    for row in rows:
+        if row[1] in RUNNING:
+            return Status(phase="running", node=row[3])
+    if all(state in QUEUED for state in states):
+        reason = "" if rows[0][2] == "None" else rows[0][2]
+        return Status(phase="queued", reason=STUCK.get(reason, reason), stuck=reason in STUCK)
+    return None
+
+
+def _read_accounting(result: Result, job: str) -> Status | None:  # noqa: ARG001
+    rows = [line.split("|", 4) for line in result.stdout.splitlines() if line.count("|") >= 4]
+    return None if result.code or not rows else _merged([(row[1], row[2], row[3], row[4]) for row in rows])
+
+
+def _read_controller(result: Result, job: str) -> Status | None:  # noqa: ARG001
+    rows = []
+    for line in result.stdout.splitlines():
+        found = dict(re.findall(r"(JobState|Reason|ExitCode|NodeList)=(\S+)", line))
+        if "JobState" in found:
+            rows.append(
+                (found["JobState"], found.get("ExitCode", ""), found.get("Reason", ""), found.get("NodeList", ""))
+            )
+    return None if result.code or not rows else _merged(rows)
+
+
+def _merged(rows: list[tuple[str, str, str, str]]) -> Status:
+    """Tell the state of a job from those of its tasks: what is going on before what is over, failed before well."""
+    found = [_status(*row) for row in rows]
+    for phase in ("running", "queued"):
+        for status in found:
+            if status.phase == phase:
+                return status
+    return max(found, key=lambda status: (status.code is None, status.code or 0))
+
+
+def _status(state: str, exit_code: str, reason: str, node: str) -> Status:
+    word = state.split(maxsplit=1)[0].rstrip("+") if state else ""  # "CANCELLED by 1000"
+    if word in QUEUED:
+        return Status(phase="queued", reason=STUCK.get(reason, reason), stuck=reason in STUCK)
+    if word in RUNNING:
+        return Status(phase="running", node=node)
+    codes = re.fullmatch(r"(\d+):(\d+)", exit_code)
+    code = None if codes is None else 128 + int(codes[2]) if int(codes[2]) else int(codes[1])
+    if word == "COMPLETED":
+        return Status(phase="ended", code=code, node=node)
+    if word == "FAILED" and reason in STUCK:
+        return Status(phase="ended", reason=STUCK[reason], node=node)
+    if word == "FAILED":
+        return Status(phase="ended", reason="it failed", code=code or 1, node=node)
+    return Status(phase="ended", reason=KILLED.get(word, f"its state is {word or 'empty'}"), node=node)

@@ -1,0 +1,205 @@
+"""The site record: how one cluster says what a job needs, as its TOML file tells it (docs/site.md has every key)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+OneLine = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]*$", max_length=300)]
+Word = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+:@/-]*$", max_length=100)]
+Variable = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+Folder = Annotated[str, Meta(pattern=r"^(/[^\x00-\x1f\x7f:\"$`\\]*|\$[A-Za-z_][A-Za-z0-9_]*)$")]
+Cache = Annotated[str, Meta(pattern=r"^(\{scratch\})?(/[A-Za-z0-9._+-]+)*$")]
+SourceLine = Annotated[str, Meta(pattern=r"^(source|\.) /[A-Za-z0-9._/+-]+$")]
+Option = Annotated[str, Meta(pattern=r"^-[A-Za-z-]+=?$")]
+Field = Literal["account", "partition", "walltime", "memory", "cpus"]
+
+
+class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
+    """Every section: frozen, known keys only, names in kebab case."""
+
+
+class About(_Section, frozen=True):
+    """[site]: its name, its scheduler, where the facts come from, and when it closed, if it did."""
+
+    name: Word
+    scheduler: Literal["slurm", "gridengine", "pbs", "local"]
+    summary: OneLine = ""
+    source: OneLine = ""
+    checked: OneLine = ""
+    retired: OneLine | None = None
+
+
+class Fields(_Section, frozen=True):
+    """[fields]: which fields of a job must be given, and how the account and the queue are called here."""
+
+    required: tuple[Field, ...] = ()
+    account: Option | None = None
+    account_on_command_line: bool = False
+    partition: Word | None = None
+    options: tuple[OneLine, ...] = ()
+    interactive: tuple[OneLine, ...] = ()
+
+
+class Resources(_Section, frozen=True):
+    """[resources]: the dialect of GPUs, processors and memory.
+
+    ``gpu`` says how GPUs are asked for: a Slurm option, a Grid Engine consumable (``gpu-name``, counted ``gpu-per``
+    slot or job), "ngpus" of a PBS chunk, "type" (the node type has them), or "none".  ``memory`` is "mem" or the name
+    of a Grid Engine resource, counted ``memory-per`` slot or job; "none" where the site decides.
+    """
+
+    gpu: Literal["gpus", "gres", "gpus-per-node", "consumable", "ngpus", "type", "none"] = "none"
+    gpu_name: Word = "gpu"
+    gpu_per: Literal["job", "slot"] = "job"
+    gpu_types: tuple[Word, ...] = ()
+    gpus_per_node: int | None = None
+    parallel_environment: Word | None = None
+    memory: Word = "none"
+    memory_per: Literal["job", "slot"] = "job"
+    cpus: Literal["asked", "fixed"] = "asked"
+
+
+class NodeType(_Section, frozen=True):
+    """[[type]]: a node, or a part of one, that the site hands out by name; ``most`` is how many one job may get."""
+
+    name: Word
+    gpus: Annotated[int, Meta(ge=0)] = 0
+    cpus: Annotated[int, Meta(ge=1)] = 1
+    memory: OneLine = ""
+    most: Annotated[int, Meta(ge=1)] | None = None
+    shared_gpu: bool = False
+
+
+class Limits(_Section, frozen=True):
+    """[limits]: what one job may ask for at most; times and sizes carry their unit."""
+
+    walltime: OneLine | None = None
+    nodes: int | None = None
+    gpus: int | None = None
+    array: int | None = None
+    interactive_walltime: OneLine | None = None
+    trial_walltime: OneLine | None = None
+    trial_units: int | None = None
+
+
+class Partition(_Section, frozen=True):
+    """[[partition]]: a queue with limits of its own."""
+
+    name: Word
+    walltime: OneLine | None = None
+    nodes: int | None = None
+    gpus_per_node: int | None = None
+    gpu_types: tuple[Word, ...] = ()
+
+
+class Folders(_Section, frozen=True):
+    """[folders]: node-local folders in the order of preference, scratch, and variables that point caches to it."""
+
+    local: tuple[Folder, ...] = ("$TMPDIR", "/tmp")  # noqa: S108  (every node has it)
+    scratch: Folder | None = None
+    caches: dict[Variable, Cache] = {}
+
+
+class Modules(_Section, frozen=True):
+    """[modules]: the line that makes ``module`` known, what to load for the runtime, and for MPI on top."""
+
+    init: SourceLine | None = None
+    load: tuple[Word, ...] = ()
+    mpi: tuple[Word, ...] = ()
+
+
+class Containers(_Section, frozen=True):
+    """[runtime]: the program, flags that every call needs here, and folders that the container gets to see."""
+
+    program: Literal["apptainer", "singularity", "any"] = "any"
+    flags: tuple[OneLine, ...] = ()
+    binds: tuple[Folder, ...] = ()
+    environment: dict[Variable, OneLine] = {}
+
+
+class Mpi(_Section, frozen=True):
+    """[mpi]: who starts the ranks, options of the starter, and variables for the host side and inside."""
+
+    start: Literal["mpirun", "mpiexec", "srun"] = "mpirun"
+    kind: Literal["openmpi", "mpich"] = "openmpi"
+    arguments: tuple[OneLine, ...] = ()
+    environment: dict[Variable, OneLine] = {}
+    inside: dict[Variable, OneLine] = {}
+    binds: tuple[Folder, ...] = ()
+
+
+class Build(_Section, frozen=True):
+    """[build]: where images are made, and where the network is."""
+
+    where: Literal["login", "job"] = "login"
+    network: Literal["everywhere", "login"] = "everywhere"
+    gpus: int = 0
+    cpus: int = 4
+    memory: OneLine = "16GiB"
+    walltime: OneLine = "1h"
+    partition: Word | None = None
+    type: Word | None = None
+
+
+class Gpu(_Section, frozen=True):
+    """[[gpu]]: one kind of GPU of the site, for ``check --for``; ``capability`` is ten times CUDA's number."""
+
+    name: OneLine
+    capability: Annotated[int, Meta(ge=10, le=200)]
+    memory: OneLine = ""
+    partition: Word | None = None
+
+
+class HostFacts(_Section, frozen=True):
+    """[host]: what its nodes run, for ``check --for``: NVIDIA driver, glibc, architecture; "" is not known."""
+
+    driver: OneLine = ""
+    glibc: OneLine = ""
+    architecture: Literal["x86_64", "aarch64"] = "x86_64"
+
+
+class GridEngine(_Section, frozen=True):
+    """[gridengine]: whether qsub is asked to refuse what can never run (``-w e``), whether ``-notify`` works."""
+
+    verify: bool = True
+    notify: bool = True
+
+
+class Pbs(_Section, frozen=True):
+    """[pbs]: whether the node type is the queue (ABCI 3.0), and keys that every chunk gets."""
+
+    type_is_queue: bool = False
+    chunk: tuple[OneLine, ...] = ()
+
+
+class Site(_Section, frozen=True):
+    """A whole site file."""
+
+    site: About
+    fields: Fields = Fields()
+    resources: Resources = Resources()
+    type: tuple[NodeType, ...] = ()
+    partition: tuple[Partition, ...] = ()
+    limits: Limits = Limits()
+    folders: Folders = Folders()
+    modules: Modules = Modules()
+    runtime: Containers = Containers()
+    mpi: Mpi = Mpi()
+    build: Build = Build()
+    gpu: tuple[Gpu, ...] = ()
+    host: HostFacts = HostFacts()
+    gridengine: GridEngine = GridEngine()
+    pbs: Pbs = Pbs()
+
+    @property
+    def name(self) -> str:
+        """The site's name."""
+        return self.site.name
+
+    def queue(self, name: str | None) -> Partition | None:
+        """Return the partition that a job goes to, None where the site lists none of that name."""
+        wanted = name or self.fields.partition
+        return next((row for row in self.partition if row.name == wanted), None)

@@ -1,0 +1,212 @@
+"""Hand a job to its scheduler: folders first, then the script, then the submission, then the record."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from envbuild.errors import EnvbuildError, HostError, ToolFailedError, UsageError
+from envbuild.job.model import Job, Record
+from envbuild.job.records import job_folder, now, save_record
+from envbuild.job.schedulers import scheduler_of
+from envbuild.job.schedulers.protocol import log_pattern
+from envbuild.job.script import receipt_pattern, render
+from envbuild.job.site import Site
+from envbuild.run import Command, Result, Runner
+from envbuild.settings import Settings
+from envbuild.store.atomic import sync_folder, telling, write_text
+
+PATIENCE = 120.0
+"""Seconds that a client of the scheduler gets; a busy controller answers slowly, a dead one never."""
+
+KEPT = re.compile(
+    r"PATH|HOME|USER|LOGNAME|SHELL|LANG|TZ|KRB5CCNAME|LD_LIBRARY_PATH|MODULEPATH|MODULESHOME|LOADEDMODULES|_LMFILES_|"
+    r"LMOD_\w+|SLURM_CONF|SGE_ROOT|SGE_CELL|SGE_CLUSTER_NAME|SGE_QMASTER_PORT|SGE_EXECD_PORT|"
+    r"PBS_CONF_FILE|PBS_EXEC|PBS_SERVER|PBS_DEFAULT|MUNGE_SOCKET|TMPDIR"
+)
+"""Variables that a scheduler's client gets.  Others change what it does or prints (SBATCH_*, SQUEUE_FORMAT), or are
+secrets that would go into the job's record."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Refusal:
+    """A text of a scheduler that refuses a job, what it means and what to do."""
+
+    pattern: str
+    what: str
+    hint: str
+
+
+REFUSALS = (
+    Refusal(
+        pattern=r"Invalid account|account/partition combination|Unknown project|invalid (?:account|project)|"
+        r"job rejected: the project|Invalid Account",
+        what="the account is not accepted",
+        hint="check --account; the site's own tools list yours (sacctmgr show assoc user=$USER, id -Gn, show_quota)",
+    ),
+    Refusal(
+        pattern=r"accounting/QOS policy|MaxSubmitJob|would exceed .* limit|exceeds.*limit|max_u_jobs|"
+        r"job rejected: .*(?:limit|maximum)|you do not have enough",
+        what="a limit or quota of the account is reached",
+        hint="wait until some of your jobs have ended, or ask for less",
+    ),
+    Refusal(
+        pattern=r"invalid partition specified|Unknown queue|no suitable queues|unknown queue",
+        what="no queue can ever run this job",
+        hint="ask for less, or for another --partition",
+    ),
+    Refusal(
+        pattern=r"node configuration is not available|Memory specification can not be satisfied|"
+        r"nodes? count specification invalid|CPU count per node can not be satisfied",
+        what="no node has what the job asks for",
+        hint="ask for fewer GPUs, cores or less memory per node",
+    ),
+    Refusal(
+        pattern=r"[Uu]nknown resource|Invalid generic resource|illegal .*resource|resource_list is invalid",
+        what="the scheduler does not know a resource that the site file names",
+        hint="the site file is out of date: compare it with the site's documentation (envbuild site show)",
+    ),
+    Refusal(
+        pattern=r"Unable to contact|cannot connect to server|unable to send message|Connection refused|"
+        r"got send error|can't get configuration|unable to contact qmaster",
+        what="the scheduler does not answer",
+        hint="try again later; nothing was submitted",
+    ),
+)
+
+
+def client_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return what a client of the scheduler may see of the caller's environment, with messages in English."""
+    return {**{key: value for key, value in environment.items() if KEPT.fullmatch(key)}, "LC_ALL": "C"}
+
+
+def ask(argv: tuple[str, ...], settings: Settings, runner: Runner, *, patience: float = PATIENCE) -> Result:
+    """Run a client of the scheduler; its failure is for the caller to read."""
+    command = Command(
+        argv=argv, env=client_environment(settings.environment), cwd=settings.cwd, timeout=patience, stdin=None
+    )
+    return runner(command, check=False)
+
+
+def write_script(job: Job, site: Site, settings: Settings, key: str) -> Path:
+    """Write the script into ``.envbuild/jobs`` and return its path."""
+    path = job_folder(settings.cwd) / f"{key}.sh"
+    write_text(path, render(replace(job, key=key), site, scheduler_of(site)), mode=0o755)
+    return path
+
+
+def write_secrets(values: Mapping[str, str], settings: Settings, key: str) -> str | None:
+    """Write handed-on variables to a file that only their owner can read; None where there are none."""
+    if not values:
+        return None
+    path = job_folder(settings.cwd) / f"{key}.env"
+    lines = []
+    for name, value in values.items():
+        quoted = shlex.quote(value)
+        lines.append(f"export APPTAINERENV_{name}={quoted} SINGULARITYENV_{name}={quoted}\n")
+    write_text(path, "".join(lines), mode=0o600)
+    return str(path)
+
+
+def new_key(name: str) -> str:
+    """Return a name for a submission's files that nobody guesses and nothing else has."""
+    return f"{name}-{now().translate(str.maketrans('', '', '-:'))}-{secrets.token_hex(3)}"
+
+
+def make_log_folder(job: Job, settings: Settings) -> Path:
+    """Make the folder of the logs, which Grid Engine and older Slurm do not; raises HostError where that fails."""
+    folder = (settings.cwd / log_pattern(job)).parent
+    with telling(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / f".envbuild-{secrets.token_hex(4)}"
+        probe.touch()
+        probe.unlink()
+    sync_folder(folder)
+    return folder
+
+
+def submit(
+    job: Job,
+    site: Site,
+    settings: Settings,
+    runner: Runner,
+    *,
+    key: str,
+    purpose: str = "command",
+    subject: str = "",
+) -> Record:
+    """Submit a job and return its record.
+
+    Raises HostError when the scheduler is missing, does not answer or refuses (its own words are told).
+    """
+    if site.site.retired:
+        raise UsageError(
+            f"the site closed on {site.site.retired}", where=f"site {site.name}", hint="envbuild site list"
+        )
+    scheduler = scheduler_of(site)
+    make_log_folder(job, settings)
+    script = write_script(job, site, settings, key)
+    argv = scheduler.submit(str(script), job, site)
+    try:
+        result = ask(argv, settings, runner)
+    except HostError as error:
+        raise missing(site, argv, error) from error
+    if result.code or result.timed_out:
+        raise refusal(site, result)
+    record = Record(
+        id=scheduler.read_id(result),
+        site=site.name,
+        name=job.name,
+        script=str(script.relative_to(settings.cwd)),
+        log=log_pattern(job),
+        receipt=receipt_pattern(replace(job, key=key)),
+        submitted=now(),
+        tasks=tuple(job.intent.array.numbers) if job.intent.array else (),
+        purpose=purpose,
+        subject=subject,
+    )
+    save_record(record, settings.cwd)
+    return record
+
+
+def missing(site: Site, argv: tuple[str, ...], error: HostError) -> EnvbuildError:
+    """Turn a client that was not found into the error that names the site."""
+    if "was not found" not in error.what:
+        return error
+    title = scheduler_of(site).title
+    return HostError(
+        f"{argv[0]} was not found: there is no {title} on this machine",
+        where=f"site {site.name}",
+        hint="log in to the cluster and run it there; envbuild job prints the script",
+    )
+
+
+def refusal(site: Site, result: Result) -> ToolFailedError:
+    """Turn the failure of a submission into the error that says what it means, with the scheduler's own words."""
+    said = result.last_lines(6) or "nothing"
+    program = result.argv[0]
+    evidence = {"argv": result.argv, "exit_code": result.code, "stdout": result.stdout, "stderr": result.stderr}
+    where = f"site {site.name}"
+    if result.timed_out:
+        return ToolFailedError(
+            f"{program} did not answer within {PATIENCE:.0f} s",
+            where=where,
+            hint="the job may have been submitted all the same: look at the list of your jobs before trying again",
+            **evidence,  # type: ignore[arg-type]
+        )
+    for row in REFUSALS:
+        if re.search(row.pattern, f"{result.stderr}\n{result.stdout}"):
+            what = f"{row.what}; {program} said:\n{said}"
+            return ToolFailedError(what, where=where, hint=row.hint, **evidence)  # type: ignore[arg-type]
+    what = f"the job was refused; {program} said (exit code {result.code}):\n{said}"
+    return ToolFailedError(what, where=where, **evidence)  # type: ignore[arg-type]
+
+
+def check_project(folder: Path) -> None:
+    """Refuse a project folder that cannot be bound or written into a script's directive."""
+    if not re.fullmatch(r"[^\x00-\x1f\x7f,:\"'\\$`]+", str(folder)):
+        raise UsageError("jobs cannot run in a folder with such a name", where=str(folder), hint="rename it")

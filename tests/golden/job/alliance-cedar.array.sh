@@ -1,0 +1,146 @@
+#!/bin/bash
+#SBATCH --job-name=keras-bert
+#SBATCH --output=logs/keras-bert-%A-%a.log
+#SBATCH --open-mode=append
+#SBATCH --account=my-lab
+#SBATCH --nodes=1
+#SBATCH --ntasks-per-node=1
+#SBATCH --gres=gpu:1
+#SBATCH --time=00:30:00
+#SBATCH --signal=B:TERM@60
+#SBATCH --array=1-10%2
+#SBATCH --dependency=afterok:12,afterany:13
+#SBATCH --kill-on-invalid-dep=yes
+# keras-bert on alliance-cedar, written by envbuild VERSION (docs/job.md)
+# shellcheck disable=SC2317
+set -u
+
+cd "${SLURM_SUBMIT_DIR:-$PWD}" || exit 125
+id=${SLURM_ARRAY_JOB_ID:-${SLURM_JOB_ID:-$$}}
+task=${SLURM_ARRAY_TASK_ID:-}
+mkdir -p -- logs || exit 125
+receipt="logs/keras-bert-$id-$task.json"
+started=$(date -u +%Y-%m-%dT%H:%M:%SZ)
+signal='' child='' gpus='' driver=''
+
+fail() {
+  printf 'envbuild: error: %s\n' "$*" >&2
+  exit 125
+}
+
+# in the background, because bash hears a signal while it waits, but not while a command has the foreground
+supervise() {
+  local code
+  "$@" &
+  child=$!
+  while :; do
+    wait "$child"
+    code=$?
+    kill -0 "$child" 2>/dev/null || break
+  done
+  child=
+  return "$code"
+}
+
+finish() {
+  local code=$?
+  trap '' TERM INT
+  printf '{"schema":1,"job":"%s","task":"%s","name":"%s","site":"%s","code":%d,"signal":"%s","node":"%s",' \
+    "$id" "$task" keras-bert alliance-cedar "$code" "$signal" "$(hostname)" >"$receipt.part"
+  printf '"started":"%s","ended":"%s","image":"%s","lock":"%s","commit":"%s","gpus":[%s],"driver":"%s"}\n' \
+    "$started" "$(date -u +%Y-%m-%dT%H:%M:%SZ)" sha256:1111111111111111111111111111111111111111111111111111111111111111 sha256:2222222222222222222222222222222222222222222222222222222222222222 3333333333333333333333333333333333333333 "$gpus" "$driver" >>"$receipt.part"
+  mv -f -- "$receipt.part" "$receipt"
+  printf 'envbuild: ended with code %d\n' "$code"
+  exit "$code"
+}
+trap finish EXIT
+
+stop() {
+  signal=$1
+  printf 'envbuild: signal %s, handed on to the command\n' "$signal"
+  [ -z "$child" ] || kill -TERM "$child" 2>/dev/null
+}
+trap 'stop TERM' TERM
+trap 'stop INT' INT
+trap 'stop USR1' USR1
+trap 'stop USR2' USR2
+
+driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null | head -n 1 | tr -cd '0-9.')
+gpus=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null |
+  tr -cd 'A-Za-z0-9 ._\n-' | sed 's/.*/"&"/' | paste -sd, -)
+printf 'envbuild: job %s%s on %s, %s\n' "$id" "${task:+ task $task}" "$(hostname)" "$started"
+printf 'envbuild: %s\n' \
+  'keras-bert for alliance-cedar, commit 3333333333333333333333333333333333333333' \
+  'image keras-bert.sif sha256:1111111111111111111111111111111111111111111111111111111111111111' \
+  'lock sha256:2222222222222222222222222222222222222222222222222222222222222222'
+printf 'envbuild: GPU %s, driver %s\n' "${gpus:-none seen}" "${driver:-none seen}"
+
+prepare() {
+  set +u
+  module load apptainer || fail "module load apptainer failed"
+  set -u
+}
+prepare
+
+node_local() {
+  local folder
+  for folder in "${SLURM_TMPDIR:-}" "${TMPDIR:-}" /tmp; do
+    if [ -n "$folder" ] && [ -d "$folder" ] && [ -w "$folder" ]; then
+      printf "%s\n" "$folder"
+      return
+    fi
+  done
+  printf '/tmp\n'
+}
+enter() {
+  local name value runtime scratch code flags=()
+  # settings of the caller would change what runs; where the runtime keeps its own files is theirs to say
+  for name in "${!APPTAINER@}" "${!SINGULARITY@}"; do
+    case $name in
+    *ENV_* | *_BIND* | *_NV* | *_HOME) unset "$name" ;;
+    *_CACHEDIR | *_TMPDIR | *_CONFIGDIR) ;;
+    *) unset "$name" ;;
+    esac
+  done
+  runtime=$(command -v apptainer) || fail "apptainer is not on PATH on this node"
+  # root that lacks a capability has to go the way of users; without fuse an image has to be unpacked
+  if [ "$EUID" -eq 0 ]; then
+    value=$(awk '/^CapEff/ { print $2 }' /proc/self/status)
+    [ $((16#$value)) -eq $(((1 << ($(cat /proc/sys/kernel/cap_last_cap) + 1)) - 1)) ] || flags+=(--userns)
+  elif [ ! -w /dev/fuse ] && "$runtime" buildcfg 2>/dev/null | grep -q '^SUID_INSTALL=0'; then
+    flags+=(--unsquash)
+  fi
+  for name in $(compgen -e); do
+    case $name in
+    CUDA_VISIBLE_DEVICES | CUDA_DEVICE_ORDER | NVIDIA_VISIBLE_DEVICES | NCCL_* | OMP_NUM_THREADS | SLURM_*)
+      export "APPTAINERENV_$name=${!name}" "SINGULARITYENV_$name=${!name}"
+      ;;
+    esac
+  done
+  export APPTAINER_NO_EVAL=1 SINGULARITY_NO_EVAL=1
+  value="${SCRATCH:?is not set on this node}/.cache/huggingface"
+  mkdir -p -- "$value"
+  export APPTAINERENV_HF_HOME="$value" SINGULARITYENV_HF_HOME="$value"
+  value="${SCRATCH:?is not set on this node}/.cache/torch"
+  mkdir -p -- "$value"
+  export APPTAINERENV_TORCH_HOME="$value" SINGULARITYENV_TORCH_HOME="$value"
+  value="${SCRATCH:?is not set on this node}/.cache"
+  mkdir -p -- "$value"
+  export APPTAINERENV_XDG_CACHE_HOME="$value" SINGULARITYENV_XDG_CACHE_HOME="$value"
+  scratch=$(mktemp -d "$(node_local)/envbuild.XXXXXXXX") || fail "no node-local folder can be written"
+  [ -r keras-bert.sif ] || fail "the image is not there on $(hostname): "keras-bert.sif
+  supervise "$runtime" --quiet exec ${flags[@]+"${flags[@]}"} \
+    --nv --cleanenv --containall --no-home --home /tmp --pwd "$PWD" \
+    --bind "$scratch:/tmp:rw" \
+    --bind "$PWD:$PWD:rw" \
+    --bind "${SCRATCH:?is not set on this node}:${SCRATCH:?is not set on this node}:rw" \
+    keras-bert.sif "$@"
+  code=$?
+  rm -rf -- "$scratch"
+  return "$code"
+}
+
+command=(python train.py --data 'it'"'"'s data')
+
+enter "${command[@]}"
+exit

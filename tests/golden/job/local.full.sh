@@ -1,0 +1,127 @@
+#!/bin/bash
+# keras-bert on local, written by envbuild VERSION (docs/job.md)
+# shellcheck disable=SC2317
+set -u
+
+cd "$PWD" || exit 125
+id=$$
+task=
+mkdir -p -- out || exit 125
+receipt="out/keras-bert.$id.json"
+exec >"out/keras-bert.$id.txt" 2>&1
+started=$(date -u +%Y-%m-%dT%H:%M:%SZ)
+signal='' child='' gpus='' driver=''
+
+fail() {
+  printf 'envbuild: error: %s\n' "$*" >&2
+  exit 125
+}
+
+# in the background, because bash hears a signal while it waits, but not while a command has the foreground
+supervise() {
+  local code
+  "$@" &
+  child=$!
+  while :; do
+    wait "$child"
+    code=$?
+    kill -0 "$child" 2>/dev/null || break
+  done
+  child=
+  return "$code"
+}
+
+finish() {
+  local code=$?
+  trap '' TERM INT
+  [ -z "$watch" ] || kill "$watch" 2>/dev/null
+  printf '{"schema":1,"job":"%s","task":"%s","name":"%s","site":"%s","code":%d,"signal":"%s","node":"%s",' \
+    "$id" "$task" keras-bert local "$code" "$signal" "$(hostname)" >"$receipt.part"
+  printf '"started":"%s","ended":"%s","image":"%s","lock":"%s","commit":"%s","gpus":[%s],"driver":"%s"}\n' \
+    "$started" "$(date -u +%Y-%m-%dT%H:%M:%SZ)" sha256:1111111111111111111111111111111111111111111111111111111111111111 sha256:2222222222222222222222222222222222222222222222222222222222222222 3333333333333333333333333333333333333333 "$gpus" "$driver" >>"$receipt.part"
+  mv -f -- "$receipt.part" "$receipt"
+  printf 'envbuild: ended with code %d\n' "$code"
+  exit "$code"
+}
+trap finish EXIT
+
+stop() {
+  signal=$1
+  printf 'envbuild: signal %s, handed on to the command\n' "$signal"
+  [ -z "$child" ] || kill -TERM "$child" 2>/dev/null
+}
+trap 'stop TERM' TERM
+trap 'stop INT' INT
+trap 'stop USR1' USR1
+trap 'stop USR2' USR2
+
+driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null | head -n 1 | tr -cd '0-9.')
+gpus=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null |
+  tr -cd 'A-Za-z0-9 ._\n-' | sed 's/.*/"&"/' | paste -sd, -)
+printf 'envbuild: job %s%s on %s, %s\n' "$id" "${task:+ task $task}" "$(hostname)" "$started"
+printf 'envbuild: %s\n' \
+  'keras-bert for local, commit 3333333333333333333333333333333333333333' \
+  'image keras-bert.sif sha256:1111111111111111111111111111111111111111111111111111111111111111' \
+  'lock sha256:2222222222222222222222222222222222222222222222222222222222222222'
+printf 'envbuild: GPU %s, driver %s\n' "${gpus:-none seen}" "${driver:-none seen}"
+
+node_local() {
+  local folder
+  for folder in "${TMPDIR:-}" /tmp; do
+    if [ -n "$folder" ] && [ -d "$folder" ] && [ -w "$folder" ]; then
+      printf "%s\n" "$folder"
+      return
+    fi
+  done
+  printf '/tmp\n'
+}
+enter() {
+  local name value runtime scratch code flags=()
+  # settings of the caller would change what runs; where the runtime keeps its own files is theirs to say
+  for name in "${!APPTAINER@}" "${!SINGULARITY@}"; do
+    case $name in
+    *ENV_* | *_BIND* | *_NV* | *_HOME) unset "$name" ;;
+    *_CACHEDIR | *_TMPDIR | *_CONFIGDIR) ;;
+    *) unset "$name" ;;
+    esac
+  done
+  runtime=$(command -v apptainer || command -v singularity) || fail "neither apptainer nor singularity is on PATH on this node"
+  # root that lacks a capability has to go the way of users; without fuse an image has to be unpacked
+  if [ "$EUID" -eq 0 ]; then
+    value=$(awk '/^CapEff/ { print $2 }' /proc/self/status)
+    [ $((16#$value)) -eq $(((1 << ($(cat /proc/sys/kernel/cap_last_cap) + 1)) - 1)) ] || flags+=(--userns)
+  elif [ ! -w /dev/fuse ] && "$runtime" buildcfg 2>/dev/null | grep -q '^SUID_INSTALL=0'; then
+    flags+=(--unsquash)
+  fi
+  export OMP_NUM_THREADS="${OMP_NUM_THREADS:-4}"
+  for name in $(compgen -e); do
+    case $name in
+    CUDA_VISIBLE_DEVICES | CUDA_DEVICE_ORDER | NVIDIA_VISIBLE_DEVICES | NCCL_* | OMP_NUM_THREADS)
+      export "APPTAINERENV_$name=${!name}" "SINGULARITYENV_$name=${!name}"
+      ;;
+    esac
+  done
+  export APPTAINER_NO_EVAL=1 SINGULARITY_NO_EVAL=1
+  [ -r /project/.envbuild/jobs/key.env ] || fail "the handed-on variables are gone: "/project/.envbuild/jobs/key.env
+  # shellcheck disable=SC1090,SC1091
+  . /project/.envbuild/jobs/key.env
+  scratch=$(mktemp -d "$(node_local)/envbuild.XXXXXXXX") || fail "no node-local folder can be written"
+  [ -r keras-bert.sif ] || fail "the image is not there on $(hostname): "keras-bert.sif
+  supervise "$runtime" --quiet exec ${flags[@]+"${flags[@]}"} \
+    --nv --cleanenv --containall --no-home --home /tmp --pwd "$PWD" \
+    --bind "$scratch:/tmp:rw" \
+    --bind "$PWD:$PWD:rw" \
+    keras-bert.sif "$@"
+  code=$?
+  rm -rf -- "$scratch"
+  return "$code"
+}
+
+# nobody else keeps the walltime here
+{ sleep 86400 && kill -TERM $$; } >/dev/null 2>&1 &
+watch=$!
+
+command=(python train.py --data 'it'"'"'s data')
+
+enter "${command[@]}"
+exit

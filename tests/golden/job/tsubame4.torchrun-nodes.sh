@@ -1,0 +1,153 @@
+#!/bin/bash
+#$ -N keras-bert
+#$ -S /bin/bash
+#$ -cwd
+#$ -j y
+#$ -o logs/keras-bert-$JOB_ID.log
+#$ -l node_f=2
+#$ -l h_rt=12:00:00
+#$ -notify
+# keras-bert on tsubame4, written by envbuild VERSION (docs/job.md)
+# shellcheck disable=SC2317
+set -u
+
+cd "${SGE_O_WORKDIR:-$PWD}" || exit 125
+id=${JOB_ID:-$$}
+task=${SGE_TASK_ID:-}
+[ "$task" != undefined ] || task=
+mkdir -p -- logs || exit 125
+receipt="logs/keras-bert-$id.json"
+started=$(date -u +%Y-%m-%dT%H:%M:%SZ)
+signal='' child='' gpus='' driver=''
+
+fail() {
+  printf 'envbuild: error: %s\n' "$*" >&2
+  exit 125
+}
+
+# in the background, because bash hears a signal while it waits, but not while a command has the foreground
+supervise() {
+  local code
+  "$@" &
+  child=$!
+  while :; do
+    wait "$child"
+    code=$?
+    kill -0 "$child" 2>/dev/null || break
+  done
+  child=
+  return "$code"
+}
+
+finish() {
+  local code=$?
+  trap '' TERM INT
+  printf '{"schema":1,"job":"%s","task":"%s","name":"%s","site":"%s","code":%d,"signal":"%s","node":"%s",' \
+    "$id" "$task" keras-bert tsubame4 "$code" "$signal" "$(hostname)" >"$receipt.part"
+  printf '"started":"%s","ended":"%s","image":"%s","lock":"%s","commit":"%s","gpus":[%s],"driver":"%s"}\n' \
+    "$started" "$(date -u +%Y-%m-%dT%H:%M:%SZ)" sha256:1111111111111111111111111111111111111111111111111111111111111111 sha256:2222222222222222222222222222222222222222222222222222222222222222 3333333333333333333333333333333333333333 "$gpus" "$driver" >>"$receipt.part"
+  mv -f -- "$receipt.part" "$receipt"
+  printf 'envbuild: ended with code %d\n' "$code"
+  exit "$code"
+}
+trap finish EXIT
+
+stop() {
+  signal=$1
+  printf 'envbuild: signal %s, handed on to the command\n' "$signal"
+  [ -z "$child" ] || kill -TERM "$child" 2>/dev/null
+}
+trap 'stop TERM' TERM
+trap 'stop INT' INT
+trap 'stop USR1' USR1
+trap 'stop USR2' USR2
+
+driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null | head -n 1 | tr -cd '0-9.')
+gpus=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null |
+  tr -cd 'A-Za-z0-9 ._\n-' | sed 's/.*/"&"/' | paste -sd, -)
+printf 'envbuild: job %s%s on %s, %s\n' "$id" "${task:+ task $task}" "$(hostname)" "$started"
+printf 'envbuild: %s\n' \
+  'keras-bert for tsubame4, commit 3333333333333333333333333333333333333333' \
+  'image keras-bert.sif sha256:1111111111111111111111111111111111111111111111111111111111111111' \
+  'lock sha256:2222222222222222222222222222222222222222222222222222222222222222'
+printf 'envbuild: GPU %s, driver %s\n' "${gpus:-none seen}" "${driver:-none seen}"
+
+prepare() {
+  set +u
+  # shellcheck disable=SC1090,SC1091
+  source /etc/profile.d/modules.sh
+  module load openmpi || fail "module load openmpi failed"
+  set -u
+}
+prepare
+
+node_local() {
+  local folder
+  for folder in "${T4TMPDIR:-}" "${TMPDIR:-}" /local /tmp; do
+    if [ -n "$folder" ] && [ -d "$folder" ] && [ -w "$folder" ]; then
+      printf "%s\n" "$folder"
+      return
+    fi
+  done
+  printf '/tmp\n'
+}
+enter() {
+  local name value runtime scratch code flags=()
+  # settings of the caller would change what runs; where the runtime keeps its own files is theirs to say
+  for name in "${!APPTAINER@}" "${!SINGULARITY@}"; do
+    case $name in
+    *ENV_* | *_BIND* | *_NV* | *_HOME) unset "$name" ;;
+    *_CACHEDIR | *_TMPDIR | *_CONFIGDIR) ;;
+    *) unset "$name" ;;
+    esac
+  done
+  runtime=$(command -v apptainer) || fail "apptainer is not on PATH on this node"
+  # root that lacks a capability has to go the way of users; without fuse an image has to be unpacked
+  if [ "$EUID" -eq 0 ]; then
+    value=$(awk '/^CapEff/ { print $2 }' /proc/self/status)
+    [ $((16#$value)) -eq $(((1 << ($(cat /proc/sys/kernel/cap_last_cap) + 1)) - 1)) ] || flags+=(--userns)
+  elif [ ! -w /dev/fuse ] && "$runtime" buildcfg 2>/dev/null | grep -q '^SUID_INSTALL=0'; then
+    flags+=(--unsquash)
+  fi
+  export OMP_NUM_THREADS="${OMP_NUM_THREADS:-48}"
+  for name in $(compgen -e); do
+    case $name in
+    CUDA_VISIBLE_DEVICES | CUDA_DEVICE_ORDER | NVIDIA_VISIBLE_DEVICES | NCCL_* | OMP_NUM_THREADS | JOB_ID | JOB_NAME | SGE_* | NSLOTS | NHOSTS | MASTER_ADDR | MASTER_PORT | RANK | LOCAL_RANK | NODE_RANK | WORLD_SIZE)
+      export "APPTAINERENV_$name=${!name}" "SINGULARITYENV_$name=${!name}"
+      ;;
+    esac
+  done
+  export APPTAINER_NO_EVAL=1 SINGULARITY_NO_EVAL=1
+  scratch=$(mktemp -d "$(node_local)/envbuild.XXXXXXXX") || fail "no node-local folder can be written"
+  [ -r keras-bert.sif ] || fail "the image is not there on $(hostname): "keras-bert.sif
+  supervise "$runtime" --quiet exec ${flags[@]+"${flags[@]}"} \
+    --nv --cleanenv --containall --no-home --home /tmp --pwd "$PWD" \
+    --bind "$scratch:/tmp:rw" \
+    --bind "$PWD:$PWD:rw" \
+    --bind "/gs:/gs:rw" \
+    --bind "/apps:/apps:rw" \
+    keras-bert.sif "$@"
+  code=$?
+  rm -rf -- "$scratch"
+  return "$code"
+}
+
+command=(python train.py --data 'it'"'"'s data')
+
+mapfile -t hosts < <(if [ -r "${PE_HOSTFILE:-}" ]; then cut -d " " -f 1 "$PE_HOSTFILE"; else hostname; fi)
+[ "${#hosts[@]}" -eq 2 ] || fail "the allocation has ${#hosts[@]} nodes instead of 2"
+export MASTER_ADDR=${hosts[0]}
+export MASTER_PORT=$((10000 + (id + ${task:-0}) % 20000))
+program=$(
+  printf 'set -u\nchild=\ncd %q || exit 125\n' "$PWD"
+  declare -f fail supervise prepare node_local enter
+  cat <<'END'
+trap '[ -z "$child" ] || kill -TERM "$child"' TERM
+prepare
+enter "$@"
+END
+)
+hostfile=${receipt%.json}.hosts
+printf '%s slots=1\n' "${hosts[@]}" >"$hostfile"
+supervise mpirun -np 2 --map-by "ppr:1:node" --bind-to none --hostfile "$hostfile" -x MASTER_ADDR -x MASTER_PORT bash -c "$program" rank python3 -m torch.distributed.run --nnodes=2 --nproc-per-node=4 --rdzv-id="$id" --rdzv-backend=c10d --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" --no-python "${command[@]}"
+exit

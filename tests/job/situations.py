@@ -1,0 +1,93 @@
+"""Intents that every site is asked for: what it cannot express, it must refuse."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from envbuild.job.compose import compose
+from envbuild.job.intent import Flags, make_intent
+from envbuild.job.model import Image, Intent, Job, Record
+from envbuild.job.records import save_record
+from envbuild.job.schedulers import scheduler_of
+from envbuild.job.script import render
+from envbuild.job.site import Site
+from envbuild.job.sites import load_site
+from envbuild.recipe.model import Job as Wanted
+from envbuild.settings import Settings
+
+IMAGE = Image(path="keras-bert.sif", digest="sha256:" + "1" * 64, lock="sha256:" + "2" * 64)
+TRAIN = ("python", "train.py", "--data", "it's data")
+
+SITUATIONS: dict[str, Flags] = {
+    "single": Flags(gpus="1", walltime="2h", account="my-lab"),
+    "full": Flags(
+        gpus="1",
+        cpus=4,
+        memory="16GiB",
+        walltime="1d",
+        account="my-lab",
+        environment=("WANDB_API_KEY",),
+        output="out/{name}.{id}.txt",
+        options=("--hold",),
+    ),
+    "torchrun": Flags(gpus="any", walltime="12h", account="my-lab", launcher="torchrun"),
+    "torchrun-nodes": Flags(gpus="any", nodes=2, walltime="12h", account="my-lab", launcher="torchrun"),
+    "lightning": Flags(gpus="any", nodes=2, walltime="12h", account="my-lab", launcher="lightning"),
+    "mpi": Flags(gpus="any", walltime="1h", account="my-lab", launcher="mpi"),
+    "array": Flags(gpus="1", walltime="30m", account="my-lab", array="1-10%2", after=("12",), after_any=("13",)),
+    "each": Flags(gpus="1", walltime="30m", account="my-lab"),
+    "cpu": Flags(cpus=4, walltime="30m", account="my-lab"),
+}
+ROWS = (("python", "train.py", "--lr", "0.1"), ("python", "train.py", "--lr", "0.01; rm -rf /"))
+PARTITIONS = {"neuron": "gpu1", "alliance-cedar": None}
+
+
+def intent_for(site: Site, flags: Flags) -> Intent:
+    """Fit what differs from site to site: who wants no account gets none."""
+    given = replace(flags, partition=PARTITIONS.get(site.name))
+    most = max((row.gpus for row in site.type if not row.shared_gpu), default=site.resources.gpus_per_node or 4)
+    if site.name == "openpbs-compose":
+        given = replace(given, gpus=None, tasks=4 if flags.launcher else None)
+    elif flags.nodes:
+        given = replace(given, gpus=str(flags.nodes * most))
+    elif flags.launcher:
+        given = replace(given, gpus=str(most))
+    if site.fields.account is None:
+        given = replace(given, account=None)
+    if site.site.scheduler in ("gridengine", "pbs"):
+        given = replace(given, options=("-m n",) if flags.options else ())
+    return make_intent(Wanted(), given)
+
+
+def plan(site_name: str, situation: str, settings: Settings, *, interactive: bool = False) -> tuple[Job, Site]:
+    site = load_site(site_name, settings)
+    flags = SITUATIONS[situation]
+    for before in flags.after:
+        record = Record(
+            id=before,
+            site=site.name,
+            name="first",
+            script="s",
+            log="logs/first-{id}.log",
+            receipt="logs/first-{id}.json",
+            submitted="2026",
+        )
+        save_record(record, settings.cwd)
+    job = compose(
+        "keras-bert",
+        ("bash",) if interactive else TRAIN,
+        intent_for(site, flags),
+        site,
+        settings,
+        image=IMAGE,
+        rows=ROWS if situation == "each" else (),
+        commit="3" * 40,
+        secrets="/project/.envbuild/jobs/key.env" if flags.environment else None,
+        interactive=interactive,
+    )
+    return job, site
+
+
+def script(site_name: str, situation: str, settings: Settings) -> str:
+    job, site = plan(site_name, situation, settings)
+    return render(job, site, scheduler_of(site))

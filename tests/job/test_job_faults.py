@@ -1,0 +1,307 @@
+"""Schedulers that misbehave: no id, garbage, silence, late accounting, lost jobs; and folders that cannot be written."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from envbuild.errors import EnvbuildError, HostError, ToolFailedError, UsageError
+from envbuild.job.follow import Clock, Tail, exit_code, status_of, wait
+from envbuild.job.model import Record
+from envbuild.job.records import load_records, receipt_files, save_record
+from envbuild.job.sites import load_site
+from envbuild.job.submit import submit
+from envbuild.run import Command, LocalRunner, Result
+from envbuild.settings import Settings
+from tests.job.situations import plan
+
+NAMES = {"slurm": "amane", "gridengine": "tsubame4", "pbs": "abci3", "local": "local"}
+
+
+@pytest.fixture(params=["slurm", "gridengine", "pbs"])
+def site_name(request: pytest.FixtureRequest) -> str:
+    """One site of each scheduler."""
+    return NAMES[request.param]
+
+
+class Fake:
+    """A machine whose clients are small scripts; the commands are run for real."""
+
+    def __init__(self, settings: Settings, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir()
+        for tool in ("sh", "cat", "head", "printf", "sleep"):
+            found = shutil.which(tool)
+            assert found is not None
+            (folder / tool).symlink_to(found)
+        self.settings = replace(settings, environment={**settings.environment, "PATH": str(folder)})
+        self.runner = LocalRunner()
+        self.asked: list[Command] = []
+
+    def client(self, text: str, *names: str) -> None:
+        for name in names:
+            path = self.folder / name
+            path.unlink(missing_ok=True)
+            path.write_text(f"#!/bin/sh\n{text}\n")
+            path.chmod(0o755)
+
+    def __call__(self, command: Command, *, check: bool = True) -> Result:
+        self.asked.append(command)
+        limit = None if command.timeout is None else min(command.timeout, 0.5)
+        return self.runner(replace(command, timeout=limit), check=check)
+
+
+@pytest.fixture
+def fake(user_settings: Settings, tmp_path: Path) -> Fake:
+    return Fake(user_settings, tmp_path / "bin")
+
+
+def hand_in(fake: Fake, site_name: str) -> Record:
+    job, site = plan(site_name, "single", fake.settings)
+    return submit(job, site, fake.settings, fake, key="key")
+
+
+def test_a_submission_leaves_script_record_and_log_folder(fake: Fake, site_name: str, tmp_path: Path) -> None:
+    fake.client("echo 42", "sbatch", "qsub")
+    record = hand_in(fake, site_name)
+    assert record.id == "42"
+    assert (tmp_path / "logs").is_dir()
+    assert (tmp_path / ".envbuild/jobs/key.sh").stat().st_mode & 0o777 == 0o755
+    assert (tmp_path / ".envbuild/.gitignore").read_text() == "*\n"
+    assert load_records(tmp_path) == (record,)
+
+
+def test_the_client_sees_no_formats_and_no_secrets(fake: Fake, site_name: str) -> None:
+    fake.client("echo 42", "sbatch", "qsub")
+    noisy = {
+        "SQUEUE_FORMAT": "x",
+        "SBATCH_PARTITION": "y",
+        "WANDB_API_KEY": "z",
+        "SGE_ROOT": "/sge",
+        "QSUB_OPTIONS": "q",
+    }
+    fake.settings = replace(fake.settings, environment={**fake.settings.environment, **noisy})
+    hand_in(fake, site_name)
+    seen = fake.asked[-1].env or {}
+    assert not {"SQUEUE_FORMAT", "SBATCH_PARTITION", "WANDB_API_KEY", "QSUB_OPTIONS"} & set(seen)
+    assert (seen["SGE_ROOT"], seen["LC_ALL"]) == ("/sge", "C")
+
+
+def test_no_id(fake: Fake, site_name: str) -> None:
+    fake.client("echo thank you", "sbatch", "qsub")
+    with pytest.raises(ToolFailedError) as told:
+        hand_in(fake, site_name)
+    assert told.value.what == "the job was perhaps submitted, but no id of it was found in: thank you"
+    assert not load_records(fake.settings.cwd)
+
+
+def test_a_client_that_hangs(fake: Fake, site_name: str) -> None:
+    fake.client("exec sleep 30", "sbatch", "qsub")
+    with pytest.raises(ToolFailedError) as told:
+        hand_in(fake, site_name)
+    assert "did not answer within 120 s" in told.value.what
+    assert "may have been submitted all the same" in (told.value.hint or "")
+
+
+def test_no_client(fake: Fake, site_name: str) -> None:
+    with pytest.raises(HostError) as told:
+        hand_in(fake, site_name)
+    title = {"amane": "Slurm", "tsubame4": "Grid Engine", "abci3": "PBS"}[site_name]
+    assert told.value.what.endswith(f"was not found: there is no {title} on this machine")
+
+
+@pytest.mark.parametrize(
+    ("said", "meaning"),
+    [
+        ("sbatch: error: Batch job submission failed: Invalid account or account/partition combination specified", "the account is not accepted"),
+        ("sbatch: error: Batch job submission failed: Job violates accounting/QOS policy (job submit limit)", "a limit or quota of the account is reached"),
+        ("sbatch: error: Batch job submission failed: Requested node configuration is not available", "no node has what the job asks for"),
+        ("sbatch: error: Memory specification can not be satisfied", "no node has what the job asks for"),
+        ("Unable to run job: error: no suitable queues\nExiting.", "no queue can ever run this job"),
+        ('Unable to run job: unknown resource "nosuch"', "the scheduler does not know a resource that the site file names"),
+        ("qsub: Unknown queue", "no queue can ever run this job"),
+        ("qsub: would exceed queue generic's per-user limit", "a limit or quota of the account is reached"),
+        ("qsub: cannot connect to server vm (errno=111)", "the scheduler does not answer"),
+        ("qsub: something new", "the job was refused"),
+    ],
+)  # fmt: skip
+def test_refusals_are_explained_in_their_own_words(fake: Fake, said: str, meaning: str) -> None:
+    fake.client(f"cat >&2 <<'END'\n{said}\nEND\nexit 1", "sbatch")
+    with pytest.raises(ToolFailedError) as told:
+        hand_in(fake, "amane")
+    assert told.value.what.startswith(meaning)
+    assert said in told.value.what
+    assert told.value.where == "site amane"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_log_folder_that_cannot_be_written(fake: Fake, tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir(mode=0o500)
+    with pytest.raises(HostError, match="cannot be written"):
+        hand_in(fake, "amane")
+
+
+def test_a_log_folder_that_is_a_file(fake: Fake, tmp_path: Path) -> None:
+    (tmp_path / "logs").write_text("")
+    with pytest.raises(HostError) as told:
+        hand_in(fake, "amane")
+    assert told.value.where == str(tmp_path / "logs")
+    assert not fake.asked
+
+
+def test_a_closed_site_takes_no_jobs(fake: Fake) -> None:
+    with pytest.raises(UsageError) as told:
+        hand_in(fake, "tsubame3")
+    assert str(told.value) == "site tsubame3: the site closed on 2024-03-31"
+
+
+class Watch:
+    """A wait with a clock that jumps instead of sleeping."""
+
+    def __init__(self, fake: Fake, site_name: str, tasks: tuple[int, ...] = ()) -> None:
+        self.fake, self.site = fake, load_site(site_name, fake.settings)
+        log = "logs/x-{id}-{task}.log" if tasks else "logs/x-{id}.log"
+        self.record = Record(
+            id="42",
+            site=site_name,
+            name="x",
+            script="s",
+            log=log,
+            receipt=log.replace(".log", ".json"),
+            submitted="2026-01-01T00:00:00Z",
+            tasks=tasks,
+        )
+        save_record(self.record, fake.settings.cwd)
+        (fake.settings.cwd / "logs").mkdir(exist_ok=True)
+        self.time = 0.0
+        self.said: list[str] = []
+        self.written: list[str] = []
+        self.events: dict[float, object] = {}
+
+    def sleep(self, seconds: float) -> None:
+        self.time += seconds
+        for due in [due for due in self.events if due <= self.time]:
+            action = self.events.pop(due)
+            assert callable(action)
+            action()
+
+    def receipt(self, code: int, task: str = "") -> None:
+        path = next(
+            path for path in receipt_files(self.record, self.fake.settings.cwd) if task in path.stem[-1:] or not task
+        )
+        data = {"job": "42", "name": "x", "code": code, "node": "n1", "started": "a", "ended": "b", "task": task}
+        path.write_text(json.dumps(data))
+
+    def wait(self) -> int:
+        tail = Tail((self.fake.settings.cwd / "logs/x-42.log",), self.written.append)
+        clock = Clock(now=lambda: self.time, sleep=self.sleep)
+        found = wait(
+            self.record, self.site, self.fake.settings, self.fake, tail=tail, say=self.said.append, clock=clock
+        )
+        return exit_code(found)
+
+
+def test_a_job_that_waits_runs_and_ends(fake: Fake) -> None:
+    fake.client("cat queue", "squeue")
+    watch = Watch(fake, "amane")
+    queue, log = fake.settings.cwd / "queue", fake.settings.cwd / "logs/x-42.log"
+    queue.write_text("42|PENDING|Priority|\n")
+    watch.events = {
+        3.0: lambda: queue.write_text("42|RUNNING|None|n1\n"),
+        9.0: lambda: log.write_text("one\n"),
+        11.0: lambda: log.write_text("one\ntwo\n"),
+        20.0: lambda: watch.receipt(3),
+    }
+    assert watch.wait() == 3
+    assert watch.said == ["job 42 waits (Priority)", "job 42 runs on n1"]
+    assert "".join(watch.written) == "one\ntwo\n"
+    assert len(fake.asked) <= 8, "it backs off"
+
+
+def test_an_unknown_job_is_not_a_finished_one(fake: Fake, site_name: str) -> None:
+    """Accounting may lag behind; only after a grace period is the job given up, and never as done."""
+    fake.client("echo unknown job >&2; exit 1", "squeue", "sacct", "scontrol", "qstat", "qacct")
+    watch = Watch(fake, site_name)
+    with pytest.raises(HostError) as told:
+        watch.wait()
+    assert told.value.what == "job 42 is gone: the scheduler does not know it, and it left no receipt"
+    assert watch.time >= 60
+
+
+def test_a_receipt_that_comes_late_is_believed(fake: Fake, site_name: str) -> None:
+    fake.client("echo unknown job >&2; exit 1", "squeue", "sacct", "scontrol", "qstat", "qacct")
+    watch = Watch(fake, site_name)
+    watch.events = {40.0: lambda: watch.receipt(0)}
+    assert watch.wait() == 0
+
+
+def test_garbage_and_silence_are_no_answers(fake: Fake, site_name: str) -> None:
+    record = Watch(fake, site_name).record
+    site = load_site(site_name, fake.settings)
+    for text in ("head -c 4096 /dev/urandom", "exec sleep 30", "echo '{\"Jobs\": 5}'", "printf '|||||\\n'"):
+        fake.client(text, "squeue", "sacct", "scontrol", "qstat", "qacct")
+        found = status_of(record, site, fake.settings, fake)
+        assert found.phase in ("unknown", "ended"), text
+        assert found.code is None
+
+
+def test_slow_accounting_is_asked_again(fake: Fake) -> None:
+    fake.client("exit 1", "squeue", "scontrol")
+    fake.client("cat accounting 2>/dev/null", "sacct")
+    watch = Watch(fake, "amane")
+    accounting = fake.settings.cwd / "accounting"
+    watch.events = {30.0: lambda: accounting.write_text("42|OUT_OF_MEMORY|0:125|None|n1\n")}
+    with pytest.raises(HostError) as told:
+        watch.wait()
+    assert told.value.what == "job 42 ended without a receipt: it used more memory than it had asked for"
+    assert watch.time < 60
+
+
+@pytest.mark.parametrize(
+    ("site_name", "client", "text", "reason"),
+    [
+        ("amane", "squeue", "echo '42|PENDING|DependencyNeverSatisfied|'", "the job it waits for has failed"),
+        (
+            "tsubame4",
+            "qstat",
+            "[ $# = 0 ] && echo '42 0.5 x me Eqw 1 2 3' || echo 'error reason 1: no folder'",
+            "no folder",
+        ),
+        (
+            "abci3",
+            "qstat",
+            "printf '    job_state = Q\\n    comment = Can Never Run: ngpus\\n'",
+            "Can Never Run: ngpus",
+        ),
+    ],
+)
+def test_a_job_that_can_never_start_is_told_at_once(
+    fake: Fake, site_name: str, client: str, text: str, reason: str
+) -> None:
+    fake.client(text, client)
+    with pytest.raises(HostError) as told:
+        Watch(fake, site_name).wait()
+    assert told.value.what == f"job 42 will never start: {reason}"
+    assert told.value.hint == "envbuild cancel 42, and ask for something else"
+
+
+def test_an_array_ends_with_its_worst_task(fake: Fake) -> None:
+    fake.client("echo '42_2|RUNNING|None|n1'", "squeue")
+    watch = Watch(fake, "amane", tasks=(1, 2))
+    watch.events = {1.0: lambda: watch.receipt(0, "1"), 5.0: lambda: watch.receipt(9, "2")}
+    assert watch.wait() == 9
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"code": "x"}', "[]", "\x00", '{"schema": 99}'])
+def test_a_broken_receipt_is_none(fake: Fake, text: str) -> None:
+    fake.client("echo '42|OUT_OF_MEMORY|0:125|None|n1'", "sacct")
+    fake.client("exit 1", "squeue", "scontrol")
+    watch = Watch(fake, "amane")
+    (fake.settings.cwd / "logs/x-42.json").write_text(text)
+    with pytest.raises(EnvbuildError, match="without a receipt"):
+        watch.wait()

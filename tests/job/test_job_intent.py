@@ -1,0 +1,113 @@
+"""Amounts, arrays, tables and patterns: what is taken, and what is refused with which words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envbuild.errors import UsageError
+from envbuild.job.intent import Flags, make_intent, parse_array, read_each
+from envbuild.job.units import clock, parse_memory, parse_walltime, told_time
+from envbuild.recipe.model import Job as Wanted
+
+
+@given(st.integers(1, 9999 * 3600))
+def test_a_time_survives_both_spellings(seconds: int) -> None:
+    assert parse_walltime(clock(seconds), "x") == seconds
+    assert parse_walltime(told_time(seconds), "x") == seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "mebibytes"), [("1GiB", 1024), ("16 GB", 15259), ("900MB", 859), ("1MB", 1), ("2TiB", 2 * 2**20)]
+)
+def test_memory(text: str, mebibytes: int) -> None:
+    assert parse_memory(text, "x") == mebibytes
+
+
+@pytest.mark.parametrize("text", ["24", "1:30", "2 h", "", "h", "-5m", "1h1d", "0s", "00:00:00", "1:60:00"])
+def test_no_time(text: str) -> None:
+    with pytest.raises(UsageError):
+        parse_walltime(text, "--walltime")
+
+
+def test_a_bare_number_is_explained() -> None:
+    with pytest.raises(UsageError) as told:
+        parse_walltime("24", "--walltime")
+    assert str(told.value) == "--walltime: '24' is no time"
+    assert "24 alone would be minutes to Slurm and seconds to Grid Engine" in (told.value.hint or "")
+
+
+@pytest.mark.parametrize("text", ["16", "16G", "0GB", "1.5GB", "-1GB", "lots"])
+def test_no_memory(text: str) -> None:
+    with pytest.raises(UsageError):
+        parse_memory(text, "--memory")
+
+
+def test_arrays() -> None:
+    assert list(parse_array("1-10:3%2", "x").numbers) == [1, 4, 7, 10]
+    assert parse_array("5", "x").numbers == range(5, 6)
+    for text in ("", "10-1", "1-5:0", "1-5%0", "1,2", "a-b", "1-2-3"):
+        with pytest.raises(UsageError):
+            parse_array(text, "--array")
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (Flags(gpus="two"), "two: --gpus takes a number, or TYPE:NUMBER"),
+        (Flags(output="logs/$JOB-{id}.log"), "--output: 'logs/$JOB-{id}.log' is no pattern of a log file"),
+        (Flags(output="train.log"), "--output: two jobs would write the same log"),
+        (Flags(output="../{id}.log"), "--output: '../{id}.log' is no file below the project or at an absolute path"),
+        (
+            Flags(account="lab\n#SBATCH --uid=0"),
+            "--account: 'lab\\n#SBATCH --uid=0' is no name of a queue or an account",
+        ),
+        (Flags(after=("12; rm",)), "--after: '12; rm' is no id of a job"),
+        (Flags(options=("--x\n#PBS -q y",)), "--option: '--x\\n#PBS -q y' is no option of a scheduler"),
+        (Flags(launcher="torchrum"), "--launcher: there is no launcher 'torchrum'; did you mean \"torchrun\"?"),
+    ],
+)
+def test_bad_flags(flags: Flags, message: str) -> None:
+    with pytest.raises(UsageError) as told:
+        make_intent(Wanted(), flags)
+    assert str(told.value) == message
+
+
+def test_flags_win_over_the_recipe() -> None:
+    wanted = Wanted(gpus=4, gpu_type="v100", walltime="2h", memory="16GiB", environment=("A",), launcher="torchrun")
+    intent = make_intent(wanted, Flags(gpus="2", environment=("B", "A")))
+    assert (intent.gpus, intent.gpu_type, intent.walltime, intent.launcher) == (2, None, 7200, "torchrun")
+    assert intent.environment == ("A", "B")
+
+
+def test_a_broken_amount_of_the_recipe_is_placed() -> None:
+    with pytest.raises(UsageError) as told:
+        make_intent(Wanted(walltime="24"), Flags())
+    assert told.value.where == "[job] walltime"
+
+
+def test_a_table(tmp_path: Path) -> None:
+    table = tmp_path / "p.csv"
+    table.write_text('rate,word\n0.1,"a, b"\n0.2,c\n')
+    assert read_each(table, ("x", "--rate={rate}", "{word}")) == (("x", "--rate=0.1", "a, b"), ("x", "--rate=0.2", "c"))
+
+
+@pytest.mark.parametrize(
+    ("text", "argv", "message"),
+    [
+        ("", ("{a}",), "has no rows below its header"),
+        ("a\n", ("{a}",), "has no rows below its header"),
+        ("a,b\n1\n", ("{a}",), "has 1 values for 2 columns"),
+        ("rate\n1\n", ("{rat}",), "the command names no column, so all tasks would be the same"),
+        ("rate,x\n1,2\n", ("{x}", "{rat}"), "has no column 'rat'; did you mean \"rate\"?"),
+        ('a\n"x\ny"\n', ("{a}",), "has a value with a control character"),
+    ],
+)
+def test_broken_tables(tmp_path: Path, text: str, argv: tuple[str, ...], message: str) -> None:
+    (tmp_path / "p.csv").write_text(text)
+    with pytest.raises(UsageError) as told:
+        read_each(tmp_path / "p.csv", argv)
+    assert told.value.what == message

@@ -1,0 +1,276 @@
+"""Real jobs: submitted, waited for, failed, cancelled, chained, run in arrays, and stopped at their time limit."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from envbuild.run import Command, LocalRunner
+from tests.job.conftest import Project
+from tests.job.mpi_image import mpi_image
+from tests.support import needs
+
+pytestmark = [
+    pytest.mark.live,
+    needs("apptainer", "sbatch", "qsub", "ip", "nsenter"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root can give the schedulers a network of their own"),
+]
+SECRET = 'it\'s $HOME "quoted", with commas'
+
+
+def receipts(project: Project) -> list[dict[str, object]]:
+    return [
+        json.loads(path.read_text()) for path in sorted((project.folder / ".envbuild/jobs").glob("*.receipt*.json"))
+    ]
+
+
+def gpu(site: str) -> tuple[str, ...]:
+    return () if site == "local" else ("--gpus", "1")
+
+
+def test_a_job_runs_in_the_image_and_its_code_comes_back(project: Project, site: str) -> None:
+    text = (
+        'echo "token=$TOKEN caller=${TOKEN_OF_CALLER:-none} home=$HOME image=$FROM_IMAGE"; touch made; ls /tmp; exit 7'
+    )
+    result = project.run(
+        "submit", "./tiny.sif", "--on", site, *gpu(site), "--env", f"TOKEN={SECRET}", "--wait", "--", "sh", "-c", text
+    )
+    assert result.code == 7, result.stderr
+    assert f"token={SECRET} caller=none home=/tmp image=yes" in result.stdout.splitlines()
+    assert result.stdout.index("envbuild: image tiny.sif sha256:") < result.stdout.index("token=")
+    assert (project.folder / "made").exists()
+    [receipt] = receipts(project)
+    assert (receipt["code"], receipt["site"], receipt["signal"]) == (7, site, "")
+    assert not list(Path("/tmp").glob("envbuild.*/made"))
+    for path in (project.folder / ".envbuild").rglob("*"):
+        if path.is_file() and SECRET.replace("'", "'\"'\"'") in path.read_text():
+            assert path.suffix == ".env"
+            assert path.stat().st_mode & 0o777 == 0o600
+    assert "leaked-by-environment" not in result.stdout
+
+
+def test_the_scheduler_shows_no_secret(project: Project) -> None:
+    job = project.submit("--on", "slurm", "--env", "TOKEN=hush-hush", "--", "sleep", "2")
+    shown = project.run("status", job).stdout
+    control = LocalRunner()(
+        Command(argv=("scontrol", "show", "job", "-dd", job), env=project.environment, timeout=20), check=False
+    )
+    assert "JobId=" in control.stdout
+    assert "hush-hush" not in control.stdout + shown
+
+
+def test_an_array_over_a_table(project: Project) -> None:
+    (project.folder / "params.csv").write_text("rate,word\n0.1,one two\n0.2,$(touch /pwned)\n0.3,three\n")
+    for site in ("slurm", "gridengine"):
+        result = project.run(
+            *("submit", "./tiny.sif", "--on", site, "--each", "params.csv", "--array", "1-3%2", "--wait", "--"),
+            *("sh", "-c", 'echo "rate=$1 word=$2"; [ "$1" != 0.2 ]', "x", "{rate}", "{word}"),
+        )
+        assert result.code == 1, result.stderr
+        assert "rate=0.1 word=one two" in result.stdout
+        assert "rate=0.2 word=$(touch /pwned)" in result.stdout
+        found = [item for item in receipts(project) if item["site"] == site]
+        assert sorted((item["task"], item["code"]) for item in found) == [("1", 0), ("2", 1), ("3", 0)]
+        assert len(list((project.folder / "logs").glob("tiny-*-2.log"))) >= 1
+
+
+def test_a_chain_goes_on_after_success_only(project: Project) -> None:
+    for site in ("slurm", "gridengine"):
+        good = project.submit("--on", site, "--", "sh", "-c", "exit 0")
+        bad = project.submit("--on", site, "--", "sh", "-c", "exit 9")
+        follower = project.run(
+            "submit", "./tiny.sif", "--on", site, "--after", good, "--wait", "--", "sh", "-c", "exit 4"
+        )
+        assert follower.code == 4, follower.stderr
+        refused = project.run("submit", "./tiny.sif", "--on", site, "--after", bad, "--wait", "--", "touch", "ran")
+        assert refused.code == 125, refused.stderr
+        either = project.run(
+            "submit", "./tiny.sif", "--on", site, "--after-any", bad, "--wait", "--", "sh", "-c", "exit 5"
+        )
+        assert either.code == 5, either.stderr
+    assert not (project.folder / "ran").exists()
+
+
+def test_a_running_job_is_cancelled(project: Project, site: str) -> None:
+    job = project.submit("--on", site, *gpu(site), "--", "sh", "-c", "echo started; sleep 60")
+    wait_for(project, job, "started")
+    assert "running" in project.run("status", job).stdout
+    assert project.run("cancel", job).code == 0
+    end = time.monotonic() + 20
+    while time.monotonic() < end and "running" in project.run("status", job).stdout:
+        time.sleep(0.3)
+    row = json.loads(project.run("status", job, "--json").stdout)[0]
+    assert row["state"] in ("failed", "ended"), row
+
+
+def wait_for(project: Project, job: str, text: str) -> None:
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        if text in project.run("logs", job).stdout:
+            return
+        time.sleep(0.2)
+    raise AssertionError(project.run("status", job).stdout)
+
+
+@pytest.mark.parametrize("site", ["gridengine", "local"])
+def test_a_job_is_stopped_at_its_time_limit(project: Project, site: str) -> None:
+    result = project.run("submit", "./tiny.sif", "--on", site, "--walltime", "3s", "--wait", "--", "sleep", "50")
+    assert result.code not in (0, 7), result.stderr
+
+
+@pytest.mark.slow
+def test_slurm_stops_a_job_at_its_time_limit(project: Project) -> None:
+    """Slurm's shortest limit is a minute."""
+    words = ("submit", "./tiny.sif", "--on", "slurm", "--walltime", "1m", "--wait", "--", "sleep", "200")
+    result = project.run(*words, timeout=150)
+    assert result.code != 0
+    assert "signal TERM" in result.stdout
+
+
+@pytest.mark.parametrize("site", ["slurm", "gridengine"])
+def test_an_impossible_job_is_refused_not_left_waiting(project: Project, site: str) -> None:
+    result = project.run("submit", "./tiny.sif", "--on", site, "--gpus", "9", "--", "true")
+    assert result.code == 7
+    expected = {"slurm": "no node has what the job asks for", "gridengine": "no queue can ever run this job"}
+    assert expected[site] in result.stderr
+
+
+def test_control_c_leaves_the_job_alone(project: Project, site: str) -> None:
+    """The terminal sends the signal; here a timer does."""
+    command = project.command(
+        "submit", "./tiny.sif", "--on", site, "--wait", "--", "sh", "-c", "echo up; sleep 2; exit 6"
+    )
+    process = subprocess.Popen(
+        command.argv,
+        cwd=command.cwd,
+        env=dict(command.env or {}),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    killer = threading.Timer(40, process.kill)
+    killer.start()
+    for line in process.stdout:
+        if line == "up\n":
+            break
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=20)
+    killer.cancel()
+    assert process.returncode == 130
+    assert "goes on. Follow it again: envbuild logs" in told
+    [job] = [
+        path.name.split("-", 1)[1].removesuffix(".json")
+        for path in (project.folder / ".envbuild/jobs").glob(f"{site}-*.json")
+    ]
+    assert project.run("logs", job, "-f").code == 6
+
+
+def test_an_unknown_partition_is_told(project: Project) -> None:
+    result = project.run("submit", "./tiny.sif", "--on", "slurm:nosuch", "--", "true")
+    assert result.code == 7
+    assert "no queue can ever run this job; sbatch said:" in result.stderr
+    assert "invalid partition specified: nosuch" in result.stderr
+
+
+HELLO = "from mpi4py import MPI; w = MPI.COMM_WORLD; print('rank', w.rank, 'of', w.size, 'sum', w.allreduce(w.rank))"
+MPI_SITE = """
+[mpi]
+start = "%s"
+environment = { OMPI_ALLOW_RUN_AS_ROOT = "1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM = "1", OMPI_MCA_oob_tcp_if_include = "lo" }
+"""
+TORCHRUN = """
+import argparse, os, subprocess, sys
+parser = argparse.ArgumentParser()
+for name in ("nnodes", "nproc-per-node", "rdzv-id", "rdzv-backend", "rdzv-endpoint"):
+    parser.add_argument("--" + name, required=True)
+parser.add_argument("--no-python", action="store_true", required=True)
+parser.add_argument("command", nargs=argparse.REMAINDER)
+given = parser.parse_args()
+size = int(given.nproc_per_node)
+ranks = [
+    subprocess.Popen(given.command, env={**os.environ, "RANK": str(rank), "WORLD_SIZE": str(size)}) for rank in range(size)
+]
+sys.exit(max(process.wait() for process in ranks))
+"""
+
+
+@needs("mpirun")
+@pytest.mark.skipif(not Path("/usr/lib/python3/dist-packages/mpi4py").is_dir(), reason="not installed: python3-mpi4py")
+@pytest.mark.parametrize("kind", ["slurm", "gridengine"])
+def test_two_ranks_of_mpi_find_each_other_in_the_image(project: Project, kind: str) -> None:
+    """The launcher is the host's, the ranks are in two containers."""
+    shutil.copy(mpi_image(), project.folder / "mpi.sif")
+    site = project.folder / f"sites/{kind}.toml"
+    site.write_text(site.read_text() + MPI_SITE % "mpirun")
+    words = ("--on", kind, "--launcher", "mpi", "--tasks", "2", "--cpus", "1", "--wait", "--", "python3", "-c", HELLO)
+    result = project.run("submit", "./mpi.sif", *words)
+    assert result.code == 0, result.stdout + result.stderr
+    lines = result.stdout.splitlines()
+    assert "envbuild: 2 ranks found each other" in lines
+    assert {"rank 0 of 2 sum 1", "rank 1 of 2 sum 1"} <= set(lines)
+
+
+@needs("mpirun")
+@pytest.mark.skipif(not Path("/usr/lib/python3/dist-packages/mpi4py").is_dir(), reason="not installed: python3-mpi4py")
+def test_torchrun_gets_its_ranks_from_the_allocation(project: Project) -> None:
+    """A module that reads torchrun's command line stands for PyTorch, which is 800 MB; docs/systems.md has the real one."""
+    shutil.copy(mpi_image(), project.folder / "mpi.sif")
+    package = project.folder / "torch/distributed"
+    package.mkdir(parents=True)
+    (package / "run.py").write_text(TORCHRUN)
+    code = "import os; print('rank', os.environ['RANK'], 'of', os.environ['WORLD_SIZE'])"
+    words = ("--on", "slurm", "--launcher", "torchrun", "--tasks", "2", "--cpus", "1", "--wait", "--")
+    result = project.run("submit", "./mpi.sif", *words, "python3", "-c", code)
+    assert result.code == 0, result.stdout + result.stderr
+    assert {"rank 0 of 2", "rank 1 of 2"} <= set(result.stdout.splitlines())
+
+
+def test_one_task_per_gpu_knows_its_rank(project: Project) -> None:
+    """Lightning reads SLURM_PROCID; one made-up GPU gives one task."""
+    text = 'echo "rank=$SLURM_PROCID of $SLURM_NTASKS at $MASTER_ADDR:$MASTER_PORT gpu=$CUDA_VISIBLE_DEVICES"'
+    words = ("--on", "slurm", "--launcher", "lightning", "--gpus", "tesla:1", "--wait", "--", "sh", "-c", text)
+    result = project.run("submit", "./tiny.sif", *words)
+    assert result.code == 0, result.stdout + result.stderr
+    found = re.search(r"^rank=0 of 1 at \S+:(\d+) gpu=0$", result.stdout, flags=re.MULTILINE)
+    assert found is not None
+    assert 10000 <= int(found[1]) < 30000
+
+
+def test_a_check_on_a_node_brings_its_verdict_back(project: Project, tmp_path: Path) -> None:
+    """The tiny image has no Python, so it fails; what matters is that the node said so, and that it is asked once."""
+    store = str(tmp_path / "store")
+    first = project.run("check", "./tiny.sif", "--on", "slurm", ENVBUILD_STORE=store)
+    assert first.code == 1
+    assert "tiny.sif: failed (0 passed, 1 failed" in first.stdout
+    assert list((tmp_path / "store").rglob("verdicts/*.json"))
+    [seen] = (project.folder / ".envbuild/jobs").glob("*.seen")
+    seen.unlink()  # as if the connection had been lost before the report was read
+    second = project.run("check", "./tiny.sif", "--on", "slurm", ENVBUILD_STORE=store)
+    assert "checks this image already" in second.stderr
+    assert second.stdout.splitlines()[-1] == first.stdout.splitlines()[-1]
+    assert len(list((project.folder / ".envbuild/jobs").glob("check-*.sh"))) == 1
+
+
+def test_recipes_are_built_by_an_array(project: Project, tmp_path: Path) -> None:
+    """Both recipes are broken on purpose: each task says so, and the command names them."""
+    (project.folder / "recipes").mkdir()
+    for name in ("one", "two"):
+        text = f'[recipe]\nname = "{name}"\n[base]\nimage = "nosuch-{name}.sif"\n'
+        (project.folder / f"recipes/{name}.toml").write_text(text)
+    site = project.folder / "sites/slurm.toml"
+    site.write_text(site.read_text() + '[build]\ncpus = 1\nmemory = "100MB"\nwalltime = "5m"\n')
+    result = project.run("make", "--all", "--on", "slurm", ENVBUILD_STORE=str(tmp_path / "store"))
+    assert result.code == 1, result.stderr
+    assert "not built: one, two" in result.stderr
+    assert "nosuch-one.sif" in result.stdout
+    assert "nosuch-two.sif" in result.stdout

@@ -1,0 +1,162 @@
+"""Site files: those shipped are whole, a user's own hide them, broken ones are refused naming line and key."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from envbuild.errors import HostError, UsageError
+from envbuild.job.detect import detect, probed_sections, site_text, with_facts
+from envbuild.job.site import Site
+from envbuild.job.sites import load_site, site_files
+from envbuild.settings import Settings
+from envbuild.toml import convert, parse_toml
+from tests.support import ScriptedRunner
+
+BROKEN = Path(__file__).parents[1] / "broken/site"
+SHIPPED = (
+    *("abci2", "abci3", "alliance-cedar", "amane", "local"),
+    *("neuron", "openpbs-compose", "plai", "tsubame3", "tsubame4"),
+)
+
+
+def test_what_is_shipped(user_settings: Settings) -> None:
+    assert tuple(site_files(user_settings)) == SHIPPED
+    for name in SHIPPED:
+        site = load_site(name, user_settings)
+        assert site.site.source, name
+        assert site.site.summary, name
+
+
+def test_own_files_hide_shipped_ones(user_settings: Settings, tmp_path: Path) -> None:
+    own = tmp_path / "home/.config/envbuild/sites"
+    own.mkdir(parents=True)
+    (own / "amane.toml").write_text('[site]\nname = "amane"\nscheduler = "slurm"\nsummary = "of the user"\n')
+    assert load_site("amane", user_settings).site.summary == "of the user"
+    (tmp_path / "sites").mkdir()
+    (tmp_path / "sites/amane.toml").write_text(
+        '[site]\nname = "amane"\nscheduler = "pbs"\nsummary = "of the project"\n'
+    )
+    assert load_site("amane", user_settings).site.summary == "of the project"
+    assert load_site("sites/amane.toml", user_settings).site.scheduler == "pbs"
+    elsewhere = replace(user_settings, environment={"ENVBUILD_CONFIG": str(tmp_path / "sites/../config.toml")})
+    assert load_site("amane", elsewhere).site.summary == "of the project"
+
+
+def test_an_unknown_site(user_settings: Settings) -> None:
+    with pytest.raises(UsageError) as told:
+        load_site("tsubame5", user_settings)
+    assert told.value.what == 'there is no site called "tsubame5"; did you mean "tsubame4"?'
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("not-toml", "line 1, column 6: is not valid TOML: Expected ']' at the end of a table declaration"),
+        ("unknown-key", "line 5: unknown key 'gpus' in [resources]; did you mean \"gpu\"?"),
+        ("unknown-scheduler", "line 3: site.scheduler: invalid enum value 'slurmm'"),
+        ("other-name", 'line 2: [site] name is "another", but the file is called other-name.toml'),
+        ("wrong-dialect", 'line 5: [resources] gpu = "gres" is not for pbs; known there: ngpus, type, none'),
+        ("type-without-types", 'line 5: [resources] gpu = "type" needs at least one [[type]]'),
+        ("bare-number", "line 5: '24' is no time"),
+        ("newline-in-option", "line 5: fields.options: expected `str` matching regex '^[^\\\\x00-\\\\x1f\\\\x7f]*$'"),
+        ("shell-in-bind", "line 5: runtime.binds: expected `str` matching regex"),
+        ("shell-in-cache", "line 6: folders.caches: expected `str` matching regex"),
+        ("shell-in-module", "line 5: modules.load: expected `str` matching regex"),
+    ],
+)
+def test_broken_files(user_settings: Settings, name: str, message: str) -> None:
+    with pytest.raises(UsageError) as told:
+        load_site(str(BROKEN / f"{name}.toml"), user_settings)
+    assert str(told.value).startswith(f"{BROKEN / name}.toml, {message}")
+    assert told.value.code == 2
+
+
+def test_every_broken_file_is_tested() -> None:
+    assert {path.stem for path in BROKEN.glob("*.toml")} == {
+        mark[0]
+        for mark in test_broken_files.pytestmark[0].args[1]  # type: ignore[attr-defined]
+    }
+
+
+def runner(**answers: str) -> ScriptedRunner:
+    """Answer clients by name; others are there and say nothing of use."""
+    table = {key.replace("_", " "): (0, text, "") for key, text in answers.items()}
+    return ScriptedRunner({**table, "": (1, "", "no such option")})
+
+
+SINFO = "gpu*|1-12:00:00|gpu:v100:4(S:0-1)|8\nlong|infinite|(null)|2\n"
+COMPLEXES = "arch a RESTRING == YES NO NONE 0\ngpu gpu INT <= YES YES 0 0\n"
+NODES = "n1\n     resources_available.ngpus = 4\n"
+
+
+def read(text: str) -> Site:
+    return convert(parse_toml(text, "x"), Site, text=text, where="x")
+
+
+def test_a_slurm_site_describes_itself(user_settings: Settings) -> None:
+    fake = runner(sbatch="slurm 23.11.4\n", sinfo=SINFO)
+    found = detect(user_settings, fake)
+    assert (found.scheduler, found.version) == ("slurm", "slurm 23.11.4")
+    site = read(site_text("mine", found, user_settings, fake))
+    assert (site.resources.gpu, site.resources.gpu_types, site.resources.gpus_per_node) == ("gres", ("v100",), 4)
+    assert [(row.name, row.walltime) for row in site.partition] == [("gpu", "1d12h"), ("long", None)]
+
+
+def test_a_grid_engine_site_says_what_a_gpu_is_counted_by(user_settings: Settings) -> None:
+    fake = runner(**{"qstat_-help": "SGE 8.1.9\nusage: …", "qconf_-sc": COMPLEXES, "qconf_-spl": "make\nsmp\n"})
+    found = detect(user_settings, fake)
+    site = read(site_text("mine", found, user_settings, fake))
+    assert (found.scheduler, site.resources.gpu, site.resources.gpu_per) == ("gridengine", "consumable", "slot")
+    assert site.resources.parallel_environment == "smp"
+
+
+def test_a_pbs_site_describes_itself(user_settings: Settings) -> None:
+    fake = runner(
+        **{
+            "qsub_--version": "pbs_version = 23.06.06\n",
+            "qstat_-Qf": "Queue: workq\n    queue_type = Execution\n",
+            "pbsnodes": NODES,
+        }
+    )
+    site = read(site_text("mine", detect(user_settings, fake), user_settings, fake))
+    assert (site.site.scheduler, site.resources.gpu) == ("pbs", "ngpus")
+    assert [row.name for row in site.partition] == ["workq"]
+
+
+@pytest.mark.parametrize(
+    ("answers", "message"),
+    [
+        ({"qsub_--version": "NQSV R1.09\n"}, "NQSV runs here, for which envbuild writes no jobs"),
+        ({"qsub_--version": "Version: 6.1.3\nCommit: 7c4ca2d1"}, "Torque runs here, for which envbuild writes no jobs"),
+        ({}, "no scheduler answers here (asked: sbatch, qsub, qstat)"),
+    ],
+)
+def test_qsub_is_the_name_of_many(user_settings: Settings, answers: dict[str, str], message: str) -> None:
+    """Slurm ships a qsub of its own too; only what a client says of itself counts."""
+    with pytest.raises(HostError) as told:
+        detect(user_settings, runner(**answers))
+    assert told.value.what == message
+
+
+LOG = """\
+envbuild: job 5 on n1
+glibc=2.31
+architecture=x86_64
+gpu=450.80.02, Tesla V100S-PCIE-32GB, 7.0, 32510 MiB
+gpu=450.80.02, Tesla V100S-PCIE-32GB, 7.0, 32510 MiB
+gpu=$(id), x, y, z
+"""
+
+
+def test_a_probe_fills_in_the_facts_and_leaves_the_rest_as_written() -> None:
+    text = '[site]\nname = "x" # mine\nscheduler = "slurm"\n\n[host]\ndriver = "1"\n\n[limits]\nnodes = 4\n'
+    facts, gpus = probed_sections(LOG)
+    written = with_facts(text, facts, gpus)
+    assert written.startswith('[site]\nname = "x" # mine\nscheduler = "slurm"\n\n[limits]\nnodes = 4\n')
+    site = read(written)
+    assert (site.host.driver, site.host.glibc) == ("450.80.02", "2.31")
+    assert [(gpu.name, gpu.capability, gpu.memory) for gpu in site.gpu] == [("Tesla V100S-PCIE-32GB", 70, "32510MiB")]
+    assert with_facts(written, facts, gpus) == written
