@@ -1,0 +1,181 @@
+"""The command line: one module a verb, found by name and imported only when it runs."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from envbuild import __version__
+from envbuild.errors import INTERRUPTED, OWN_FAILURE, EnvbuildError, UsageError
+
+VERBS: dict[str, tuple[str, str, str]] = {
+    "init": ("envbuild.cli.init", "command", "Write a recipe for a project from its lists, definitions and imports."),
+    "make": ("envbuild.cli.make", "command", "Build the image of a recipe from its lock, and check it."),
+    "lock": ("envbuild.cli.lock", "command", "Resolve a recipe against its base and write the lock."),
+    "why": ("envbuild.cli.why", "command", "Say why a package is in a lock, and what would change it."),
+    "diff": ("envbuild.cli.diff", "command", "Compare two locks, or a lock and an image."),
+    "outdated": ("envbuild.cli.outdated", "command", "List what is newer on the index than in a lock."),
+    "def": ("envbuild.cli.definition", "command", "Print the container definition of a recipe's lock."),
+    "check": ("envbuild.cli.check", "command", "Check an image: framework, libraries, imports, GPU."),
+    "explain": ("envbuild.cli.explain", "command", "Explain the log of a job: cause and command."),
+    "watch": ("envbuild.cli.watch", "command", "Tell whether a command or process is on the GPU now."),
+    "exec": ("envbuild.cli.enter", "exec_command", "Run a command inside the image."),
+    "shell": ("envbuild.cli.enter", "shell_command", "Open a shell inside the image."),
+    "run": ("envbuild.cli.enter", "run_command", "Run the recipe's own command, or another one, inside the image."),
+    "job": ("envbuild.cli.job", "command", "Print the job script of a command in the image, for a cluster."),
+    "submit": ("envbuild.cli.submit", "command", "Submit a job, wait for it, or open a shell on a node."),
+    "status": ("envbuild.cli.status", "command", "Tell what became of jobs submitted from this folder."),
+    "logs": ("envbuild.cli.logs", "command", "Print what a job has written."),
+    "cancel": ("envbuild.cli.cancel", "command", "End a job."),
+    "site": ("envbuild.cli.site", "command", "Look at clusters that jobs can go to, or describe a new one."),
+    "list": ("envbuild.cli.listing", "command", "List recipes, locks and images with their last verdict."),
+    "base": ("envbuild.cli.base", "command", "Look at base images."),
+    "verify": ("envbuild.cli.verify", "command", "Compare an image with its lock, file by file."),
+    "flatten": ("envbuild.cli.flatten", "command", "Make one partition of a layered image."),
+    "store": ("envbuild.cli.store", "command", "Look at the store, clear it, or hash it again."),
+    "doctor": ("envbuild.cli.doctor", "command", "Say what this machine can do, and how to mend what it cannot."),
+    "schema": ("envbuild.cli.schema", "command", "Print the JSON Schema of recipes or reports."),
+    "completion": ("envbuild.cli.completion", "command", "Print the completion script of a shell."),
+}
+COMMAND_VERBS = ("exec", "shell", "run", "watch")
+"""Verbs that return the exit code of the user's own command, so that envbuild's failures have one of their own."""
+WORD_VERBS = (*COMMAND_VERBS, "job", "submit")
+"""Verbs that end with a command of the user's, whose options are not ours."""
+
+SWITCHES = ("-v", "-vv", "--verbose", "-q", "--quiet")
+
+
+class Verbs(click.Group):
+    """A group that knows its verbs by name and imports the module of the one that is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """Return the verbs in the order of the table."""
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Import a verb's module and return its command."""
+        if cmd_name not in VERBS:
+            return None
+        module, attribute, _ = VERBS[cmd_name]
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """List the verbs without importing any of them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, _, text) in VERBS.items()])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the verb; an unknown one gets the nearest names."""
+        if args and args[0] not in VERBS and not args[0].startswith("-"):
+            from envbuild.toml import closest
+
+            raise click.UsageError(f'there is no command "{args[0]}"{closest(args[0], VERBS)}', ctx)
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, "-V", "--version", prog_name="envbuild", message="%(prog)s %(version)s")
+@click.option("-v", "--verbose", count=True, help="Show more of what is done.")
+@click.option("-q", "--quiet", is_flag=True, help="Show errors and results only.")
+@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Colour the output.")
+@click.pass_context
+def main_group(ctx: click.Context, verbose: int, quiet: bool, color: str) -> None:
+    """Build GPU containers that can be made again, and prove that they use the GPU.
+
+    \b
+    envbuild make keras-bert      build keras-bert.sif from its shipped lock, and check it
+    envbuild run keras-bert -- python train.py
+    """
+    from envbuild.cli.context import make_context
+
+    ctx.obj = make_context(verbose=verbose, quiet=quiet, color=color)
+
+
+def run_cli(arguments: Sequence[str]) -> int:
+    """Run the command line and return its exit code; the only place where errors become messages."""
+    _end_as_by_keyboard()
+    try:
+        result: Any = main_group.main(args=hoisted(arguments), prog_name="envbuild", standalone_mode=False)
+    except click.exceptions.Exit as error:
+        return error.exit_code
+    except BrokenPipeError:
+        return _closed_pipe()
+    except (click.Abort, KeyboardInterrupt):
+        return _interrupted()
+    except (click.ClickException, EnvbuildError, OSError) as error:
+        code = _tell(error)
+        return OWN_FAILURE if _runs_command(arguments) else code
+    return result if isinstance(result, int) else 0
+
+
+def _runs_command(arguments: Sequence[str]) -> bool:
+    """Tell whether the exit code is that of the user's command, also when it ran as a job."""
+    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    waits = "submit" in own[:4] and "--wait" in own
+    return waits or any(verb in arguments[:4] for verb in COMMAND_VERBS)
+
+
+def _end_as_by_keyboard() -> None:
+    """Let TERM and HUP (a closed terminal, a scheduler's time limit) end us the way Ctrl-C does: children first."""
+    import signal
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, signal.default_int_handler)
+
+
+def hoisted(arguments: Sequence[str]) -> list[str]:
+    """Move -v, -q and --color before the verb, so that they may stand on either side of it; stops at ``--``."""
+    own, rest = [], list(arguments)
+    end = rest.index("--") if "--" in rest else len(rest)
+    if any(argument in WORD_VERBS for argument in rest[:end]) and end == len(rest):
+        return rest  # the words behind the image's name are the user's own command
+    index = 0
+    while index < end:
+        if rest[index] in SWITCHES or rest[index].startswith("--color="):
+            own.append(rest.pop(index))
+            end -= 1
+        elif rest[index] == "--color" and index + 1 < end:
+            own += [rest.pop(index), rest.pop(index)]
+            end -= 2
+        else:
+            index += 1
+    return own + rest
+
+
+def _tell(error: click.ClickException | EnvbuildError | OSError) -> int:
+    """Print an error for people and return its exit code."""
+    from pathlib import Path
+
+    from envbuild.cli.show import show_error
+    from envbuild.store.atomic import os_error
+
+    if isinstance(error, OSError):
+        told: EnvbuildError = os_error(error, Path(str(error.filename or ".")))
+    elif isinstance(error, click.ClickException):
+        path = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "envbuild"
+        told = UsageError(error.format_message(), hint=f"{path} --help")
+    else:
+        told = error
+    show_error(told)
+    return told.code
+
+
+def _interrupted() -> int:
+    click.echo("envbuild: interrupted; nothing half-made was left under a final name, the next run goes on", err=True)
+    return INTERRUPTED
+
+
+def _closed_pipe() -> int:
+    """Leave quietly when the reader of our output has gone, as ``envbuild def NAME | head`` does."""
+    import os
+
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 141

@@ -1,0 +1,178 @@
+"""``envbuild base``: what a base holds, which bases are known, and which one fits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from envbuild.cli.context import Context
+
+if TYPE_CHECKING:
+    from envbuild.base.catalogue import Entry
+    from envbuild.base.model import BaseFacts
+    from envbuild.base.suggest import Choice, Refusals
+
+
+@click.group("base")
+def command() -> None:
+    """Look at base images."""
+
+
+@command.command("inspect")
+@click.argument("reference", metavar="REF")
+@click.option("--json", "as_json", is_flag=True, help="Print the facts as JSON (docs/base.md), for lock --facts.")
+@click.pass_obj
+def inspect_command(context: Context, *, reference: str, as_json: bool) -> None:
+    """Read what a base holds: Python, distributions, framework, CUDA, Debian packages.
+
+    REF is a bootstrap such as debian:bookworm, or the path of a .sif.
+    """
+    from envbuild.base.facts import encode_facts
+    from envbuild.base.inspect import describe
+    from envbuild.base.reference import parse_reference
+
+    facts = describe(parse_reference(reference), context.settings, context.runner, context.store, context.report)
+    click.echo(encode_facts(facts).decode() if as_json else table(facts), nl=False)
+
+
+@command.command("suggest")
+@click.option("--framework", metavar="NAME[BOUNDS]", help='The framework, with bounds: "torch>=2.1,<2.5".')
+@click.option("--python", metavar="VERSION", help="The Python version, or bounds: 3.9, >=3.8,<3.11.")
+@click.option("--cuda", metavar="VERSION", help="The CUDA version, or its beginning: 11, 12.1.")
+@click.option("--gpu", metavar="NAME", help="The GPU: A100, V100, or a compute capability such as 8.0.")
+@click.option("--driver", metavar="VERSION", help="The oldest NVIDIA driver that it must run on: 450.80.02.")
+@click.option("--glibc", metavar="VERSION", help="The oldest C library that will do: 2.28.")
+@click.option("--all", "everything", is_flag=True, help="Show all that fit, not only the first five.")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+def suggest_command(
+    *,
+    framework: str | None,
+    python: str | None,
+    cuda: str | None,
+    gpu: str | None,
+    driver: str | None,
+    glibc: str | None,
+    everything: bool,
+    as_json: bool,
+) -> None:
+    """Name the bases that fit, best first, and say why.
+
+    \b
+    envbuild base suggest --framework torch --gpu A100 --driver 450.80.02
+    envbuild base suggest --framework tensorflow==2.1.0
+    """
+    from envbuild.base.suggest import Wish, suggest
+    from envbuild.errors import NoSolutionError
+
+    wish = Wish(framework=framework, python=python, cuda=cuda, gpu=gpu, driver=driver, glibc=glibc)
+    choices, refusals = suggest(wish)
+    if as_json:
+        click.echo(_as_json(choices))
+    elif not choices:
+        told = "; ".join(f"{reason} ({count})" for reason, count in refusals.counts)
+        raise NoSolutionError(f"no base of the catalogue fits: {told}", hint="ask for less, or see: envbuild base list")
+    else:
+        click.echo(suggestions(choices if everything else choices[:SHOWN], len(choices), refusals), nl=False)
+
+
+@command.command("list")
+@click.option("--framework", metavar="NAME", help="Only the bases with this framework: torch, tensorflow, jax.")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+def list_command(*, framework: str | None, as_json: bool) -> None:
+    """List the bases of the catalogue."""
+    import msgspec
+
+    from envbuild.base.catalogue import entries
+    from envbuild.base.suggest import framework_name
+    from envbuild.errors import UsageError
+
+    wanted = framework_name(framework) if framework else None
+    if framework and wanted is None:
+        raise UsageError(f"the catalogue knows no framework {framework!r}", hint="known: tensorflow, torch, jax")
+    found = [entry for entry in entries() if wanted in (None, entry.framework)]
+    if as_json:
+        click.echo(msgspec.json.format(msgspec.json.encode(found), indent=1).decode())
+        return
+    rows = [_entry_row(entry) for entry in found]
+    widths = [max(len(row[index]) for row in (ENTRY_COLUMNS, *rows)) for index in range(len(ENTRY_COLUMNS))]
+    for row in (ENTRY_COLUMNS, *rows):
+        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+SHOWN = 5
+"""Suggestions shown unless all are asked for."""
+ENTRY_COLUMNS = ("base", "framework", "Python", "CUDA", "driver", "status", "beware")
+
+
+def _entry_row(entry: Entry) -> tuple[str, ...]:
+    from envbuild.base.suggest import oldest_driver
+
+    driver = oldest_driver(entry)
+    beware = entry.defect or entry.note or ""
+    cells = (entry.reference, entry.holds, entry.python, entry.cuda, driver, entry.status, beware)
+    return tuple(cell or "-" for cell in cells)
+
+
+def suggestions(choices: tuple[Choice, ...], count: int, refusals: Refusals) -> str:
+    """Lay suggestions out for people: what to write into the recipe, why, what to beware of."""
+    lines = []
+    for number, choice in enumerate(choices, 1):
+        key = "bootstrap" if choice.entry.is_bootstrap else "image"
+        written = f'{key} = "{choice.entry.reference}"'
+        written += f', framework = "{choice.framework}"' if choice.framework else ""
+        lines.append(f"{number}. {written}")
+        lines += [f"     {reason}" for reason in choice.reasons]
+        lines += [f"     beware: {caution}" for caution in choice.cautions]
+        lines.append(f"     source: {choice.entry.source}")
+    left = sum(number for _, number in refusals.counts)
+    lines.append(f"{count} bases fit, {left} do not" + (":" if left else "."))
+    lines += [f"  {number:>4}  {reason}" for reason, number in refusals.counts]
+    return "\n".join(lines) + "\n"
+
+
+def _as_json(choices: tuple[Choice, ...]) -> str:
+    import msgspec
+
+    return msgspec.json.format(msgspec.json.encode(choices), indent=1).decode()
+
+
+def table(facts: BaseFacts) -> str:
+    """Lay facts out for people: one line a fact, then one line a distribution."""
+    rows = [(name, value) for name, value in _rows(facts) if value]
+    lines = [f"{name + ':':<17}{value}" for name, value in rows]
+    if facts.dists:
+        width = max(len(dist.name) for dist in facts.dists)
+        lines += ["", f"distributions ({len(facts.dists)}):"]
+        for dist in facts.dists:
+            note = f"  ({dist.note})" if dist.note else ""
+            lines.append(f"  {dist.name:<{width}}  {dist.version}{note}")
+    return "\n".join(_printable(line) for line in lines) + "\n"
+
+
+def _rows(facts: BaseFacts) -> tuple[tuple[str, str | None], ...]:
+    from envbuild.store.units import human_bytes
+
+    managed = " (externally managed, PEP 668)" if facts.externally_managed else ""
+    built = ", ".join(f"{name} {version}" for name, version in sorted(facts.built_for.items()))
+    return (
+        ("base", facts.image),
+        ("digest", facts.digest),
+        ("created", facts.created),
+        ("size", human_bytes(facts.size) if facts.size else None),
+        ("system", f"{facts.distro or 'unknown'}, {facts.machine}, glibc {facts.glibc}"),
+        ("Python", f"{facts.python} {facts.abi or ''} {facts.python_path or ''}".rstrip() + managed),
+        ("framework", facts.framework or "none"),
+        ("built for", built),
+        ("CUDA", facts.cuda or "none"),
+        ("cuDNN", facts.cudnn or "none"),
+        ("NCCL", facts.nccl or "none"),
+        ("libcuda stub", ", ".join(facts.stubs)),
+        ("Debian packages", str(len(facts.apt)) if facts.apt else None),
+        ("pip constraints", f"{len(facts.constraints.splitlines())} lines" if facts.constraints else None),
+    )
+
+
+def _printable(line: str) -> str:
+    """Keep an image's own texts from steering the terminal."""
+    return "".join(char if char.isprintable() else "?" for char in line)

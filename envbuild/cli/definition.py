@@ -1,0 +1,58 @@
+"""``envbuild def``: the definition of a lock, as text that stands alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from envbuild.cli.context import Context
+from envbuild.errors import UsageError
+from envbuild.lock.model import Lock
+from envbuild.recipe.model import Recipe
+
+
+@click.command("def")
+@click.argument("name", required=False)
+@click.option("--format", "syntax", type=click.Choice(["apptainer", "docker"]), default="apptainer")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write it to a file instead.")
+@click.pass_obj
+def command(context: Context, *, name: str | None, syntax: str, output: Path | None) -> None:
+    """Print the definition of a recipe's lock.
+
+    It builds on another machine without envbuild: apptainer build --fakeroot NAME.sif NAME.def, or with --format
+    docker: docker build --tag NAME --file Dockerfile .
+    """
+    from envbuild.cli.lock import require_fresh
+    from envbuild.lock.read import read_lock
+    from envbuild.recipe.find import find_recipe
+    from envbuild.store.atomic import write_text
+
+    source = find_recipe(name, context.settings)
+    if not source.lock.is_file():
+        raise UsageError(
+            "there is no lock yet", where=str(source.lock), hint=f"run: envbuild lock {source.recipe.name}"
+        )
+    lock = read_lock(source.lock)
+    require_fresh(source, lock)
+    text = (dockerfile_text if syntax == "docker" else definition_text)(source.recipe, lock)
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        write_text(output, text)
+
+
+def dockerfile_text(recipe: Recipe, lock: Lock) -> str:
+    """Return the Dockerfile of a recipe's lock as text.  Raises UsageError for a base that no engine knows."""
+    from envbuild.plan.definition import plan_dockerfile
+    from envbuild.plan.dockerfile import render
+
+    return render(plan_dockerfile(recipe, lock))
+
+
+def definition_text(recipe: Recipe, lock: Lock) -> str:
+    """Return the definition of a recipe's lock as text."""
+    from envbuild.plan.apptainer import render
+    from envbuild.plan.definition import plan_definition
+
+    return render(plan_definition(recipe, lock))

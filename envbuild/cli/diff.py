@@ -1,0 +1,76 @@
+"""``envbuild diff``: two locks, or a lock and an image."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from envbuild.cli.context import Context
+
+if TYPE_CHECKING:
+    from envbuild.lock.compare import Change
+    from envbuild.lock.difference import Difference, Side
+
+
+@click.command("diff")
+@click.argument("before", metavar="A")
+@click.argument("after", metavar="B")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@click.pass_obj
+def command(context: Context, *, before: str, after: str, as_json: bool) -> None:
+    """Say what differs between A and B: lock files, names of recipes, facts files, or images.
+
+    \b
+    envbuild diff lockfiles/bert.lock other.lock
+    envbuild diff bert bert.sif
+    """
+    from envbuild.lock.difference import difference
+
+    found = difference(_side(before, context), _side(after, context))
+    click.echo(_json(found) if as_json else _text(found), nl=False)
+
+
+def _side(text: str, context: Context) -> Side:
+    from envbuild.lock.difference import side_of_facts, side_of_lock
+    from envbuild.lock.read import read_lock
+
+    path = Path(text)
+    if path.suffix == ".lock":
+        return side_of_lock(text, read_lock(path))
+    if path.suffix == ".json":
+        from envbuild.base.facts import load_facts
+
+        return side_of_facts(load_facts(path))
+    if path.suffix == ".sif" or ":" in text:
+        from envbuild.base.inspect import describe
+        from envbuild.base.reference import parse_reference
+
+        reference = parse_reference(text)
+        return side_of_facts(describe(reference, context.settings, context.runner, context.store, context.report))
+    from envbuild.cli.lock import require_lock
+    from envbuild.recipe.find import find_recipe
+
+    return side_of_lock(text, require_lock(find_recipe(text, context.settings)))
+
+
+def _text(found: Difference) -> str:
+    lines = [f"{change.name}: {change.before} -> {change.after}" for change in found.about]
+    lines += [_told(change) for change in found.packages]
+    if found.unknown:
+        lines.append(f"(what the base of {found.unknown} holds besides is not in its lock, so not compared)")
+    return "".join(f"{line}\n" for line in lines) or "no difference\n"
+
+
+def _told(change: Change) -> str:
+    return f"{change} (Debian)" if change.kind == "debian" else str(change)
+
+
+def _json(found: Difference) -> str:
+    import json
+
+    rows = [
+        {"kind": c.kind, "name": c.name, "before": c.before, "after": c.after} for c in (*found.about, *found.packages)
+    ]
+    return json.dumps({"changes": rows, "not_compared": found.unknown}, indent=1) + "\n"

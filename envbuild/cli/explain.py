@@ -1,0 +1,61 @@
+"""``envbuild explain``: what a job's log says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, BinaryIO
+
+import click
+
+if TYPE_CHECKING:
+    from envbuild.check.explain import Explanation
+
+PIECE = 1 << 20
+
+
+@click.command("explain")
+@click.argument("log", metavar="FILE|-", type=click.File("rb"))
+@click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON.")
+def command(log: BinaryIO, *, as_json: bool) -> None:
+    """Explain the log of a job: known messages come out as cause and command.
+
+    \b
+    envbuild explain slurm-1234.out
+    python train.py 2>&1 | envbuild explain -
+    """
+    import msgspec
+
+    from envbuild.check.explain import explain
+
+    found = explain(_pieces(log))
+    if as_json:
+        click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
+    else:
+        click.echo("\n".join(_told(found)))
+
+
+def _pieces(log: BinaryIO) -> Iterator[str]:
+    """Read a log in any encoding; a byte that is no UTF-8 becomes a sign that no rule looks for."""
+    import codecs
+
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    while piece := log.read(PIECE):
+        yield decoder.decode(piece)
+
+
+def _told(found: Explanation) -> Iterator[str]:
+    for known in found.known:
+        more = f", and {known.count - 1} more" if known.count > 1 else ""
+        yield f"line {known.line}{more}: {known.text}"
+        yield f"  cause  {click.style(known.cause, bold=True)}"
+        for number, line in enumerate(known.do):
+            yield f"  {'do' if number == 0 else '':<5}  {line}"
+        yield f"  from   {known.source}\n"
+    if found.known:
+        yield f"{len(found.known)} known messages in {found.lines} lines"
+        return
+    yield f"no known message in {found.lines} lines"
+    if found.trouble:
+        yield "lines that look like errors:"
+        yield from (f"  {line}" for line in found.trouble)
+    yield "on that node, this tells whether the image and its GPU work: envbuild check NAME --require-gpu"

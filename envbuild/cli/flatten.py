@@ -1,0 +1,34 @@
+"""``envbuild flatten``: one partition out of a layered image."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from envbuild.cli.context import Context
+
+
+@click.command("flatten")
+@click.argument("image", metavar="NAME|IMAGE")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write it there (default: in its place).")
+@click.pass_obj
+def command(context: Context, *, image: str, output: Path | None) -> None:
+    """Make one partition of a layered image, from the image alone: the same files, and nothing that can be dropped.
+
+    Signatures do not survive: sign it again.
+    """
+    from envbuild.build.flatten import flatten
+    from envbuild.cli.enter import find_image
+    from envbuild.store.atomic import sync_folder, telling
+    from envbuild.store.units import human_bytes
+
+    source = find_image(image, context)
+    target = context.settings.cwd / output if output else source
+    with context.store.beside(target) as partial, context.report.stage(f"flatten {source.name}"):
+        digest = flatten(source, partial)
+        with telling(target):
+            partial.chmod(0o755)
+            partial.replace(target)
+            sync_folder(target.parent)
+    click.echo(f"{target}: {human_bytes(target.stat().st_size)}, one partition, tree {digest}")

@@ -1,0 +1,129 @@
+"""``envbuild init``: from a project's own files to a recipe."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from envbuild.cli.context import Context
+from envbuild.errors import EnvbuildError, UsageError
+
+if TYPE_CHECKING:
+    from envbuild.project.model import Draft, Need, Proposal
+
+
+@click.command("init")
+@click.argument("place", required=False, default=".", metavar="[DIR|FILE]")
+@click.option("--name", help="What the recipe is called (default: the folder's name).")
+@click.option("--yes", "-y", is_flag=True, help="Take all proposals without asking.")
+@click.option("--force", is_flag=True, help="Replace the recipe that is there.")
+@click.option("--offline", is_flag=True, help="Do not ask the package index about the packages of a dump.")
+@click.option("--dry-run", is_flag=True, help="Print the recipe and write nothing.")
+@click.pass_obj
+def command(
+    context: Context, *, place: str, name: str | None, yes: bool, force: bool, offline: bool, dry_run: bool
+) -> None:
+    """Write a recipe for a project from what is there.
+
+    Reads pyproject.toml, requirements*.txt, setup.cfg, setup.py (it is not run), Pipfile, environment.yml, a
+    Dockerfile or Apptainer definition, and the imports of code and notebooks.  Writes ./recipes/NAME.toml.
+    """
+    from envbuild.project.draft import draft, without
+    from envbuild.project.gather import gather
+
+    _check_name(name)
+    gathered = gather(context.settings.cwd / place)
+    target = context.settings.cwd / "recipes" / f"{name or gathered.name}.toml"
+    asks = _is_terminal() and not yes and not dry_run
+    if not dry_run:
+        _may_write(target, force=force, asks=asks)
+    made = draft(gathered, _reducer(context, offline=offline))
+    refused = [proposal for proposal in made.proposals if asks and not _agreed(proposal)]
+    made = without(made, refused)
+    text = _text(made, target.stem)
+    if dry_run:
+        click.echo(text, nl=False)
+        return
+    from envbuild.store.atomic import write_text
+
+    target.parent.mkdir(exist_ok=True)
+    write_text(target, text)
+    _tell(made, target)
+
+
+def _is_terminal() -> bool:
+    """Whether somebody is there to ask."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def _check_name(name: str | None) -> None:
+    import re
+
+    if name is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
+        raise UsageError(f"--name {name!r}: letters, digits, dot, underscore and hyphen; at most 64 characters")
+
+
+def _may_write(target: Path, *, force: bool, asks: bool) -> None:
+    """Ask before a recipe is replaced; where nobody can be asked, refuse."""
+    if not target.exists():
+        return
+    if force:
+        click.echo(f"{target} is replaced", err=True)
+    elif not (asks and click.confirm(f"{target} is there already. Replace it?", err=True)):
+        raise UsageError(
+            "is there already, and is left as it is",
+            where=str(target),
+            hint="envbuild init --force replaces it; --name writes another; --dry-run only shows the draft",
+        )
+
+
+def _agreed(proposal: Proposal) -> bool:
+    click.echo(f"  {proposal.reason}", err=True)
+    return click.confirm(proposal.question, default=True, err=True)
+
+
+def _reducer(
+    context: Context, *, offline: bool
+) -> Callable[[tuple[Need, ...], frozenset[str]], tuple[tuple[Need, ...], str]]:
+    """Return how dumps are reduced: by what the packages themselves require, or by a list of usual ones."""
+    from envbuild.project.freeze import guessed, requirements_of, roots
+
+    def reduce(needs: tuple[Need, ...], imported: frozenset[str]) -> tuple[tuple[Need, ...], str]:
+        if not offline:
+            try:
+                with context.report.stage(f"ask the index what {len(needs)} packages require"):
+                    requires = requirements_of(needs, context.settings, context.runner, context.report)
+                return roots(needs, requires, imported), "the packages' own metadata"
+            except EnvbuildError as error:
+                context.report.say(f"the index cannot be asked: {error}")
+        return guessed(needs, imported), "by a list of packages that others usually bring; look it over"
+
+    return reduce
+
+
+def _text(made: Draft, name: str) -> str:
+    import msgspec
+
+    from envbuild.recipe.write import write_recipe
+
+    about = msgspec.structs.replace(made.recipe.recipe, name=name)
+    recipe = msgspec.structs.replace(made.recipe, recipe=about)
+    head = tuple(line.replace(f"envbuild lock {made.recipe.name}", f"envbuild lock {name}") for line in made.head)
+    return write_recipe(recipe, head=head, beside=made.beside, below=made.below)
+
+
+def _tell(made: Draft, target: Path) -> None:
+    """Say what was taken, what is not certain, and what to do next."""
+    recipe = made.recipe
+    base = (
+        recipe.base.image
+        or f"{recipe.base.bootstrap}{f' with {recipe.base.framework}' if recipe.base.framework else ''}"
+    )
+    click.echo(f"{target}: {len(recipe.python.dependencies)} direct dependencies on {base}", err=True)
+    for line in (*made.head[2:], *(line for lines in made.below.values() for line in lines)):
+        click.echo(f"  {line}", err=True)
+    click.echo(f"next: look it over, then: envbuild lock {target.stem}", err=True)

@@ -1,0 +1,189 @@
+"""``envbuild job``: the script of a job, printed; and the options that ``submit`` shares with it."""
+
+from __future__ import annotations
+
+import functools
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from envbuild.cli.context import Context
+from envbuild.cli.enter import CommandAfterDashes
+from envbuild.errors import UsageError
+
+if TYPE_CHECKING:
+    from envbuild.job.model import Image, Job
+    from envbuild.job.site import Site
+    from envbuild.recipe.model import Source
+
+_OPTIONS = (
+    click.option("--on", "--for", "site", metavar="SITE[:PARTITION]", help="The cluster (envbuild site list)."),
+    click.option("--gpus", metavar="[TYPE:]N", help="GPUs in all."),
+    click.option("--nodes", type=click.IntRange(min=1), help="Nodes; left out: as few as hold the GPUs."),
+    click.option("--tasks", type=click.IntRange(min=1), help="Processes in all."),
+    click.option("--cpus", type=click.IntRange(min=1), help="Cores per process."),
+    click.option("--memory", metavar="SIZE", help="Memory per node, with its unit: 32GiB."),
+    click.option("--walltime", metavar="TIME", help="With its unit: 24h, 90m, or HH:MM:SS."),
+    click.option("--partition", help="Partition or queue."),
+    click.option("--account", help="Account, project or group that pays."),
+    click.option("--trial", is_flag=True, help="A trial run without an account, where the site has them."),
+    click.option("--array", metavar="FIRST-LAST[%AT-ONCE]", help="One task per number; {task} of the site's variable."),
+    click.option(
+        "--each", type=click.Path(path_type=Path), help="One task per row of a CSV file; {column} in CMD is its value."
+    ),
+    click.option("--after", multiple=True, metavar="ID", help="Start when these jobs have succeeded."),
+    click.option("--after-any", multiple=True, metavar="ID", help="Start when these jobs have ended."),
+    click.option("--launcher", metavar="single|torchrun|lightning|mpi", help="Who starts the processes."),
+    click.option("--env", "variables", multiple=True, metavar="KEY[=VALUE]", help="Set a variable, or hand on yours."),
+    click.option("--env-file", type=click.Path(path_type=Path), help="Hand on the KEY=VALUE lines of a 0600 file."),
+    click.option("--output", metavar="FILE", help="Log file, with {name}, {id}, {task}."),
+    click.option("--input", "inputs", multiple=True, metavar="PATH", help="Must be readable inside the container."),
+    click.option("--bind", "-B", "binds", multiple=True, metavar="SRC[:DEST][:ro]", help="Bind a file or folder."),
+    click.option("--option", "options", multiple=True, metavar="TEXT", help="Hand one option to the scheduler as is."),
+    click.option("--name", "job_name", help="Name of the job; left out: the recipe's."),
+)
+
+
+def job_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a verb the options that describe a job, as one dictionary ``given``."""
+
+    @functools.wraps(function)
+    def with_options(*arguments: Any, **options: Any) -> Any:
+        names = ("site", "each", "variables", "env_file", "binds", "job_name", *_FLAGS)
+        given = {name: options.pop(name) for name in names}
+        return function(*arguments, given=given, **options)
+
+    wrapped: Callable[..., Any] = with_options
+    for option in reversed(_OPTIONS):
+        wrapped = option(wrapped)
+    return wrapped
+
+
+_FLAGS = (
+    "gpus",
+    "nodes",
+    "tasks",
+    "cpus",
+    "memory",
+    "walltime",
+    "partition",
+    "account",
+    "trial",
+    "array",
+    "after",
+    "after_any",
+    "launcher",
+    "output",
+    "inputs",
+    "options",
+)
+
+
+@click.command("job", cls=CommandAfterDashes)
+@click.argument("name", metavar="NAME|IMAGE")
+@click.argument("argv", metavar="-- CMD…", nargs=-1, type=click.UNPROCESSED)
+@job_options
+@click.pass_obj
+def command(context: Context, *, name: str, argv: tuple[str, ...], given: dict[str, Any]) -> None:
+    """Print the job script that runs CMD in the image on a cluster; nothing is submitted.
+
+    Left out, CMD is the recipe's [run] command. The script stands alone: submit it from the project folder.
+    """
+    from envbuild.job.schedulers import scheduler_of
+    from envbuild.job.script import render
+
+    job, site = plan_job(context, name, argv, given)
+    click.echo(render(job, site, scheduler_of(site)), nl=False)
+
+
+def plan_job(
+    context: Context, name: str, argv: tuple[str, ...], given: dict[str, Any], *, interactive: bool = False
+) -> tuple[Job, Site]:
+    """Put the job together from recipe, flags and site; its handed-on variables are left to ``submit``."""
+    from envbuild.cli.enter import parse_bind
+    from envbuild.job.compose import check_visible, compose, git_commit
+    from envbuild.job.intent import Flags, make_intent, read_each
+    from envbuild.job.submit import check_project
+    from envbuild.recipe.model import Job as Wanted
+
+    settings = context.settings
+    check_project(settings.cwd)
+    site = find_site(given["site"], context)
+    partition = (given["site"] or "").partition(":")[2]
+    source = recipe_of(name, context)
+    flags = {key: given[key] for key in _FLAGS}
+    if partition and flags["partition"] is None:
+        flags["partition"] = partition
+    intent = make_intent(source.recipe.job if source else Wanted(), Flags(**flags))
+    words = argv or (("bash",) if interactive else _own_command(source, name))
+    binds = tuple(parse_bind(text, settings.cwd) for text in given["binds"])
+    job = compose(
+        given["job_name"] or (source.recipe.name if source else Path(name).stem),
+        words,
+        intent,
+        site,
+        settings,
+        image=_image(name, source, context),
+        rows=read_each(settings.cwd / given["each"], words) if given["each"] else (),
+        binds=binds,
+        commit=git_commit(settings.cwd, context.runner),
+        interactive=interactive,
+    )
+    for warning in check_visible(job, site, settings, binds):
+        context.report.say(f"note: {warning} (--bind shows it)")
+    return job, site
+
+
+def find_site(text: str | None, context: Context) -> Site:
+    """Return the site that is meant: by name, ENVBUILD_SITE, else the only one of the user's own."""
+    from envbuild.job.sites import load_site, site_files
+
+    text = text or context.settings.environment.get("ENVBUILD_SITE")
+    if text:
+        return load_site(text.partition(":")[0], context.settings)
+    own = [name for name, path in site_files(context.settings).items() if path is not None]
+    if len(own) == 1:
+        return load_site(own[0], context.settings)
+    raise UsageError(
+        "which site?",
+        where="--on",
+        hint="--on NAME, or export ENVBUILD_SITE=NAME (envbuild site list shows them; --on local is this machine)",
+    )
+
+
+def recipe_of(name: str, context: Context) -> Source | None:
+    """Return the recipe that a name stands for, None for an image on its own."""
+    from envbuild.recipe.find import find_recipe, recipe_files
+
+    if "/" in name or name.endswith(".sif"):
+        return None
+    if name not in recipe_files(context.settings) and (context.settings.cwd / f"{name}.sif").exists():
+        return None
+    return find_recipe(name, context.settings)
+
+
+def _own_command(source: Source | None, name: str) -> tuple[str, ...]:
+    if source is None or not source.recipe.run.command:
+        raise UsageError("which command?", where=name, hint=f"envbuild submit {shlex.quote(name)} -- python train.py")
+    return source.recipe.run.command
+
+
+def _image(name: str, source: Source | None, context: Context) -> Image:
+    """Return the image as the job sees it: a path below the project stays relative."""
+    from envbuild.base.siffile import image_digest
+    from envbuild.cli.enter import find_image
+    from envbuild.job.model import Image
+    from envbuild.lock.digest import lock_digest
+    from envbuild.lock.read import read_lock
+
+    path = find_image(name, context)
+    if path.is_dir():
+        raise UsageError("a job needs an image file, not a sandbox", where=str(path), hint="envbuild make")
+    below = path.is_relative_to(context.settings.cwd)
+    lock = lock_digest(read_lock(source.lock)) if source and source.lock.is_file() else None
+    return Image(
+        path=str(path.relative_to(context.settings.cwd) if below else path), digest=image_digest(path), lock=lock
+    )

@@ -1,0 +1,84 @@
+"""``envbuild list``: recipes, their locks and images, and the last verdict about each."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from envbuild.cli.context import Context
+from envbuild.errors import EnvbuildError
+
+COLUMNS = ("recipe", "lock", "image", "last verdict", "summary")
+
+
+@click.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@click.pass_obj
+def command(context: Context, *, as_json: bool) -> None:
+    """List the recipes that can be made here, with their locks, images and last verdicts."""
+    from envbuild.recipe.find import recipe_files
+
+    rows = [_row(path, context) for path in recipe_files(context.settings).values()]
+    if as_json:
+        click.echo(json.dumps(rows, indent=1))
+        return
+    if not rows:
+        click.echo("no recipes: write recipes/NAME.toml (docs/recipe.md shows how)")
+        return
+    widths = {column: max(len(column), *(len(str(row[column])) for row in rows)) for column in COLUMNS}
+    click.echo("  ".join(column.ljust(widths[column]) for column in COLUMNS).rstrip())
+    for row in rows:
+        click.echo("  ".join(str(row[column]).ljust(widths[column]) for column in COLUMNS).rstrip())
+
+
+def _row(path: Path, context: Context) -> dict[str, Any]:
+    from envbuild.recipe.find import find_recipe
+
+    try:
+        source = find_recipe(str(path), context.settings)
+    except EnvbuildError as error:
+        return dict(zip(COLUMNS, (path.stem, "-", "-", "-", f"broken: {error}"), strict=True))
+    image = context.settings.cwd / f"{source.recipe.name}.sif"
+    lock = _lock_state(source.lock, source.recipe)
+    return dict(
+        zip(
+            COLUMNS,
+            (source.recipe.name, lock, _image(image), _verdict(image, context), source.recipe.recipe.summary),
+            strict=True,
+        )
+    )
+
+
+def _lock_state(path: Path, recipe: Any) -> str:
+    from envbuild.lock.compare import staleness
+    from envbuild.lock.read import read_lock
+
+    if not path.is_file():
+        return "none"
+    try:
+        return "stale" if staleness(recipe, read_lock(path)) else "fits"
+    except EnvbuildError:
+        return "broken"
+
+
+def _image(image: Path) -> str:
+    from envbuild.store.units import human_bytes
+
+    return human_bytes(image.stat().st_size) if image.is_file() else "none"
+
+
+def _verdict(image: Path, context: Context) -> str:
+    """Return the last verdict about the image that lies here."""
+    from envbuild.base.siffile import image_digest
+    from envbuild.check.report import last
+
+    if not image.is_file():
+        return "-"
+    try:
+        report = last(image_digest(image), context.store)
+    except EnvbuildError:
+        return "no image file"
+    return f"{report.verdict} {report.when[:10]}" if report else "not checked"

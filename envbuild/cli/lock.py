@@ -1,0 +1,230 @@
+"""``envbuild lock``: from a recipe to exact files."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from envbuild.cli.context import Context
+from envbuild.errors import StaleLockError, UsageError
+from envbuild.lock.model import Lock
+from envbuild.lock.prove import SECONDS, carried
+from envbuild.recipe.model import Source
+
+if TYPE_CHECKING:
+    from envbuild.base.model import BaseFacts
+    from envbuild.lock.decide import Wish
+
+EVERYTHING = "*"
+"""What --upgrade without a name stands for."""
+
+
+@click.command("lock")
+@click.argument("name", required=False)
+@click.option("--check", is_flag=True, help="Only say whether the lock fits the recipe (exit code 4 when it does not).")
+@click.option(
+    "--upgrade",
+    multiple=True,
+    is_flag=False,
+    flag_value=EVERYTHING,
+    metavar="[PKG]",
+    help="Take the newest version of one package, or of all.",
+)
+@click.option("--upgrade-system", is_flag=True, help="Take today's Debian packages.")
+@click.option("--as-of", metavar="DATE|none", help="Resolve as the index was on that day (YYYY-MM-DD).")
+@click.option("--facts", type=click.Path(path_type=Path), help="Resolve against a facts file, without an image.")
+@click.option("--json", "as_json", is_flag=True, help="Print the lock as JSON.")
+@click.option("--explain", is_flag=True, help="Say of every package who requires it.")
+@click.option("--resolver", type=click.Choice(("uv", "pip-tools")), default="uv", help="Who chooses the versions.")
+@click.option("--prove", is_flag=True, help="Build it, import every direct dependency, and look for versions that do.")
+@click.option("--budget", type=float, default=SECONDS, metavar="SECONDS", help="How long --prove may look.")
+@click.option("--dry-run", is_flag=True, help="Say what would change and write nothing.")
+@click.pass_obj
+def command(
+    context: Context,
+    *,
+    name: str | None,
+    check: bool,
+    upgrade: tuple[str, ...],
+    upgrade_system: bool,
+    as_of: str | None,
+    facts: Path | None,
+    as_json: bool,
+    explain: bool,
+    resolver: str,
+    prove: bool,
+    budget: float,
+    dry_run: bool,
+) -> None:
+    """Resolve a recipe against its base and write ./lockfiles/NAME.lock.
+
+    The old lock's versions are kept where they still fit, so that a new line in the recipe changes as little as
+    possible.
+    """
+    from envbuild.recipe.find import find_recipe
+
+    source = find_recipe(name, context.settings)
+    if check:
+        _check(source)
+        return
+    from envbuild.lock.decide import Wish
+
+    _valid_date(as_of)
+    old = _old_lock(source, context)
+    wish = Wish(
+        as_of=as_of,
+        upgrade=upgrade,
+        upgrade_all=EVERYTHING in upgrade,
+        upgrade_system=upgrade_system,
+        old=old,
+        resolver=resolver,
+    )
+    lock = decide(source, wish, context, facts)
+    if old is not None:
+        lock = carried(old, lock)
+    if prove:
+        if facts is not None:
+            raise UsageError("--prove builds the image, which --facts does without", hint="leave one of them out")
+        lock = _proved(source, lock, wish, context, seconds=budget)
+    if as_json:
+        from envbuild.lock.report import lock_json
+
+        click.echo(lock_json(lock))
+    if explain:
+        _explain(lock)
+    if facts is not None or dry_run:
+        _tell(old, lock, None)
+        return
+    target = write_target(source, context)
+    from envbuild.lock.write import write_lock
+    from envbuild.store.atomic import write_text
+
+    write_text(target, write_lock(lock))
+    _tell(old, lock, target)
+
+
+def write_target(source: Source, context: Context) -> Path:
+    """Return where a lock is written: where it was read from, but never into envbuild's own installation."""
+    settings = context.settings
+    in_tree = source.lock.resolve().is_relative_to(settings.cwd.resolve())
+    return source.lock if in_tree or not source.shipped else settings.cwd / "lockfiles" / source.lock.name
+
+
+def decide_and_write(source: Source, context: Context, seconds: float | None = None) -> Lock:
+    """Make a recipe's first lock and write it, for verbs that find none; ``seconds`` is the budget for its proof."""
+    from envbuild.lock.decide import Wish
+    from envbuild.lock.write import write_lock
+    from envbuild.store.atomic import write_text
+
+    lock = decide(source, Wish(), context)
+    if seconds is not None:
+        lock = _proved(source, lock, Wish(), context, seconds=seconds)
+    target = write_target(source, context)
+    write_text(target, write_lock(lock))
+    _tell(None, lock, target)
+    return lock
+
+
+def _proved(source: Source, lock: Lock, wish: Wish, context: Context, *, seconds: float) -> Lock:
+    """Return the lock, or the nearest one whose direct dependencies import; one that is proved already stays."""
+    from envbuild.cli.prove import prove
+
+    return lock if lock.proof == "imported" else prove(source, lock, wish, context, decide=decide, seconds=seconds)
+
+
+def decide(source: Source, wish: Wish, context: Context, facts: Path | None = None) -> Lock:
+    """Resolve a recipe to a lock, and write nothing."""
+    from envbuild.lock.decide import Tools, decide_lock
+
+    tools = Tools(settings=context.settings, runner=context.runner, store=context.store, report=context.report)
+    today = datetime.now(timezone.utc).date()
+    return decide_lock(source, wish, tools, today, facts=_read_facts(facts))
+
+
+def _old_lock(source: Source, context: Context) -> Lock | None:
+    """Read the lock that is there; one that cannot be read is told, and then replaced."""
+    from envbuild.errors import EnvbuildError
+    from envbuild.lock.read import read_lock
+
+    if not source.lock.is_file():
+        return None
+    try:
+        return read_lock(source.lock)
+    except EnvbuildError as error:
+        context.report.say(f"the old lock is not used: {error}")
+        return None
+
+
+def _check(source: Source) -> None:
+    require_fresh(source, require_lock(source))
+    click.echo(f"{source.lock} fits {source.path}")
+
+
+def require_lock(source: Source) -> Lock:
+    """Read a recipe's lock.  Raises StaleLockError where there is none."""
+    from envbuild.lock.read import read_lock
+
+    if not source.lock.is_file():
+        hint = f"run: envbuild lock {source.recipe.name}"
+        raise StaleLockError("there is no lock yet", where=str(source.lock), hint=hint)
+    return read_lock(source.lock)
+
+
+def require_fresh(source: Source, lock: Lock) -> None:
+    """Raise StaleLockError naming the lines that changed when a lock no longer fits its recipe."""
+    from envbuild.lock.compare import staleness
+
+    reasons = staleness(source.recipe, lock)
+    if reasons:
+        raise StaleLockError(
+            f"the lock no longer fits {source.path.name}: {'; '.join(reasons)}",
+            where=str(source.lock),
+            hint=f"run: envbuild lock {source.recipe.name}",
+        )
+
+
+def _explain(lock: Lock) -> None:
+    for package in lock.python:
+        if package.group != "build":
+            click.echo(f"{package.name} {package.version}: required by {', '.join(package.via) or 'the framework'}")
+    for provided in lock.provided:
+        alias = f" (as {provided.alias_of})" if provided.alias_of else ""
+        click.echo(f"{provided.name} {provided.version}: held by the base{alias}")
+
+
+def _valid_date(as_of: str | None) -> None:
+    if as_of is None or as_of == "none":
+        return
+    try:
+        datetime.strptime(as_of, "%Y-%m-%d").replace(tzinfo=timezone.utc)
+    except ValueError as error:
+        raise UsageError(f"--as-of {as_of}: write a day as YYYY-MM-DD, or none") from error
+
+
+def _tell(old: Lock | None, lock: Lock, target: Path | None) -> None:
+    """Say what the lock holds and what changed, for people."""
+    from envbuild.lock.compare import changes
+    from envbuild.lock.report import told
+
+    first, *others = told(lock)
+    click.echo(f"{target or 'not written'}: {first}", err=True)
+    for line in others:
+        click.echo(f"  {line}", err=True)
+    if old is not None:
+        found = changes(old, lock)
+        for change in found:
+            click.echo(f"  {change}", err=True)
+        if not found:
+            click.echo("  no package changed", err=True)
+
+
+def _read_facts(path: Path | None) -> BaseFacts | None:
+    """Read a facts file (docs/base.md); raises UsageError for what is none."""
+    if path is None:
+        return None
+    from envbuild.base.facts import load_facts
+
+    return load_facts(path)

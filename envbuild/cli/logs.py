@@ -1,0 +1,32 @@
+"""``envbuild logs``: what a job has written so far."""
+
+from __future__ import annotations
+
+import click
+
+from envbuild.cli.context import Context
+from envbuild.errors import UsageError
+
+
+@click.command("logs")
+@click.argument("job", metavar="ID")
+@click.option("-f", "--follow", "go_on", is_flag=True, help="Go on until the job ends; exit code: the job's.")
+@click.pass_obj
+def command(context: Context, *, job: str, go_on: bool) -> int:
+    """Print the log of a job that was submitted from this folder."""
+    from envbuild.job.records import find_record, log_files
+
+    record = find_record(job, context.settings.cwd)
+    if go_on:
+        from envbuild.cli.submit import follow
+        from envbuild.job.sites import load_site
+
+        return follow(context, record, load_site(record.site, context.settings))
+    found = [path for path in log_files(record, context.settings.cwd) if path.is_file()]
+    if not found:
+        raise UsageError("the job has written nothing yet", where=job, hint=f"envbuild status {job}")
+    for path in found:
+        if len(found) > 1:
+            click.echo(f"==> {path.name} <==")
+        click.echo(path.read_bytes().decode("utf-8", "replace"), nl=False)
+    return 0

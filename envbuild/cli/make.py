@@ -1,0 +1,300 @@
+"""``envbuild make``: from a recipe to a checked image."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from envbuild.cli.context import Context
+from envbuild.cli.order import order_of, workshop
+from envbuild.errors import CheckFailedError, UsageError
+
+if TYPE_CHECKING:
+    from envbuild.build.model import Order, Workshop
+    from envbuild.check.model import Report
+    from envbuild.lock.model import Lock
+    from envbuild.recipe.model import Source
+    from envbuild.store.layout import Store
+
+MODES = ("auto", "flat", "layered", "fakeroot", "sandbox", "docker")
+
+
+@click.command("make")
+@click.argument("name", required=False)
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="The image file (default ./NAME.sif).")
+@click.option("--mode", type=click.Choice(MODES), default="auto", help="How to build; auto is flat where it can be.")
+@click.option("--from-sandbox", type=click.Path(path_type=Path), help="Pack a sandbox, and say what was done in it.")
+@click.option("--no-proof", is_flag=True, help="Take a first lock as it is resolved, without a search by import.")
+@click.option("--budget", type=float, metavar="SECONDS", help="How long the search for a first lock may take.")
+@click.option("--no-check", is_flag=True, help="Do not check the image.")
+@click.option("--require-gpu", is_flag=True, help="Fail when the GPU checks cannot run here.")
+@click.option("--on", metavar="SITE[:PARTITION]", help="Build on a node of a cluster, by a job (envbuild site list).")
+@click.option("--account", help="With --on: account, project or group that pays.")
+@click.option("--all", "every", is_flag=True, help="With --on: every recipe of ./recipes, one task each.")
+@click.option("--json", "as_json", is_flag=True, help="Print what was built and proved as JSON.")
+@click.option("--dry-run", is_flag=True, help="Say what would be downloaded and built, and stop.")
+@click.pass_obj
+def command(
+    context: Context,
+    *,
+    name: str | None,
+    output: Path | None,
+    mode: str,
+    from_sandbox: Path | None,
+    no_proof: bool,
+    budget: float | None,
+    no_check: bool,
+    require_gpu: bool,
+    on: str | None,
+    account: str | None,
+    every: bool,
+    as_json: bool,
+    dry_run: bool,
+) -> None:
+    """Build the image of a recipe from its lock, and check it.
+
+    A recipe without a lock is locked first; a stale lock is refused with the line that changed.  The image gets its
+    name only when it is whole and its check has passed.
+    """
+    from envbuild.cli.sandbox import pack
+
+    if on is not None or every:
+        if as_json or dry_run or from_sandbox or budget is not None:
+            raise UsageError("--json, --dry-run, --from-sandbox and --budget do not go with --on", where="--on")
+        options = ("--mode", mode, *(("-o", str(output)) if output else ()))
+        options += tuple(
+            flag
+            for flag, given in (("--no-proof", no_proof), ("--no-check", no_check), ("--require-gpu", require_gpu))
+            if given
+        )
+        _make_elsewhere(on, name, context, options, account=account, every=every)
+    elif from_sandbox is not None:
+        pack(from_sandbox, output, workshop(context), as_json=as_json, dry_run=dry_run)
+    else:
+        _make_here(
+            context,
+            name,
+            output=output,
+            mode=mode,
+            no_proof=no_proof,
+            budget=budget,
+            no_check=no_check,
+            require_gpu=require_gpu,
+            as_json=as_json,
+            dry_run=dry_run,
+        )
+
+
+def _make_here(
+    context: Context,
+    name: str | None,
+    *,
+    output: Path | None,
+    mode: str,
+    no_proof: bool,
+    budget: float | None,
+    no_check: bool,
+    require_gpu: bool,
+    as_json: bool,
+    dry_run: bool,
+) -> None:
+    """Make the image of a recipe on this machine."""
+    from envbuild.build.make import is_stored, make_image, plan_work, told, up_to_date
+    from envbuild.cli.sandbox import make as make_tree
+    from envbuild.recipe.find import find_recipe
+
+    started = time.monotonic()
+    source = find_recipe(name, context.settings)
+    lock = _lock(source, context, prove=not (no_proof or no_check or dry_run), budget=budget)
+    order = _order(source, lock, context, output, mode)
+    if mode == "sandbox" and not dry_run:
+        make_tree(order, workshop(context))
+        return
+    reports: list[Report] = []
+    note = up_to_date(order, context.store)
+    proved = note is not None and (
+        no_check or _known_verdict(order.target, note.digest, source, context.store, reports)
+    )
+    if proved and not require_gpu:
+        if not dry_run:
+            context.report.say(f"{order.target.name} is up to date")
+            _conclude(order, reports, time.monotonic() - started, as_json=as_json)
+        return
+    shop = workshop(context)
+    stored = is_stored(order, context.store)
+    if not stored:
+        context.report.say(f"{order.recipe.name}: {told(plan_work(order, shop))}")
+    if dry_run:
+        return
+    if stored:
+        context.report.say("the store has this image already")
+
+    def check(image: Path, digest: str | None) -> None:
+        known = not require_gpu and stored and _known_verdict(image, digest, source, context.store, reports)
+        if not no_check and not known:
+            reports.append(_check(image, digest, order, source, shop, require_gpu=require_gpu))
+
+    make_image(order, shop, check)
+    _note_proof(source, lock, reports, context)
+    _conclude(order, reports, time.monotonic() - started, as_json=as_json)
+
+
+def _make_elsewhere(
+    on: str | None, name: str | None, context: Context, options: tuple[str, ...], *, account: str | None, every: bool
+) -> None:
+    from envbuild.cli.remote import make_on
+    from envbuild.recipe.find import find_recipe
+
+    if on is None:
+        raise UsageError("--all goes with --on: it is one job with a task per recipe", where="--all", hint="--on SITE")
+    if every and name is not None:
+        raise UsageError("--all and a name exclude each other", where=name)
+    local = sorted(path.stem for path in (context.settings.cwd / "recipes").glob("*.toml"))
+    names = tuple(local) if every else (name or find_recipe(None, context.settings).recipe.name,)
+    if not names:
+        raise UsageError("there is no recipe in ./recipes", where="--all")
+    if every and "-o" in options:
+        raise UsageError("-o names one image, and --all makes several", where="-o")
+    make_on(on, names, options, context, account=account)
+
+
+def _lock(source: Source, context: Context, *, prove: bool, budget: float | None) -> Lock:
+    """Return the lock that is there, or a first one; a first one is proved by importing unless that is left out."""
+    from envbuild.cli.lock import decide_and_write, require_fresh
+    from envbuild.lock.prove import SECONDS
+    from envbuild.lock.read import read_lock
+
+    if not source.lock.is_file():
+        context.report.say(f"{source.recipe.name} has no lock yet")
+        return decide_and_write(source, context, (budget or SECONDS) if prove else None)
+    lock = read_lock(source.lock)
+    require_fresh(source, lock)
+    return lock
+
+
+def _note_proof(source: Source, lock: Lock, reports: list[Report], context: Context) -> None:
+    """Write into a lock of the user's own that its dependencies import, once a check has imported them."""
+    import msgspec
+
+    from envbuild.cli.lock import write_target
+    from envbuild.lock.write import write_lock
+    from envbuild.store.atomic import write_text
+
+    imported = any(
+        one.check == "direct-imports" and one.outcome == "passed" for report in reports for one in report.findings
+    )
+    if imported and lock.proof == "not run" and not source.shipped:
+        write_text(write_target(source, context), write_lock(msgspec.structs.replace(lock, proof="imported")))
+        context.report.say("all direct dependencies import: the lock says so now (proof)")
+
+
+def _order(source: Source, lock: Lock, context: Context, output: Path | None, mode: str) -> Order:
+    from envbuild.build.flat import why_not
+    from envbuild.build.make import choose_mode
+
+    target = context.settings.cwd / (output or f"{source.recipe.name}.{'sandbox' if mode == 'sandbox' else 'sif'}")
+    if target.is_dir() and mode != "sandbox":
+        raise UsageError("is a folder", where=str(target), hint=f"-o {target / (source.recipe.name + '.sif')}")
+    if not target.parent.is_dir():
+        raise UsageError("there is no such folder", where=str(target.parent))
+    chosen = choose_mode(mode, source.recipe, lock)
+    reason = why_not(source.recipe, lock)
+    if mode == "auto" and reason:
+        context.report.say(f"built by --mode {chosen}: {reason}")
+    return order_of(source, lock, target, chosen)
+
+
+def _check(
+    image: Path, digest: str | None, order: Order, source: Source, shop: Workshop, *, require_gpu: bool
+) -> Report:
+    """Check an image and keep the report; raises CheckFailedError when it failed."""
+    from envbuild.check.perform import check_image
+    from envbuild.check.report import save, table
+
+    script = source.recipe.check.script
+    with shop.report.stage("check"):
+        report = check_image(
+            image,
+            recipe=order.recipe,
+            script=source.path.parent / script if script else None,
+            lock=order.lock,
+            runtime=shop.runtime,
+            runner=shop.runner,
+            report=shop.report,
+            digest=digest,
+            require_gpu=require_gpu,
+            environment=shop.settings.environment,
+        )
+    save(report, shop.store)
+    if report.verdict == "failed":
+        click.echo(table(report), err=True)
+        failed = ", ".join(finding.check for finding in report.findings if finding.outcome == "failed")
+        raise CheckFailedError(
+            f"{order.recipe.name}: the image was built, but its check failed: {failed}",
+            hint=_cure(order.recipe.name, failed),
+        )
+    return report
+
+
+def _cure(name: str, failed: str) -> str:
+    looked = f"; envbuild lock --prove {name} looks for versions that import" if "direct-imports" in failed else ""
+    return f"mend the recipe as the findings above say{looked}; envbuild make --no-check keeps the image as it is"
+
+
+def _known_verdict(image: Path, digest: str | None, source: Source, store: Store, reports: list[Report]) -> bool:
+    """Use the report of an image that was checked before: where it passed, and the recipe asks the same of it."""
+    from envbuild.base.siffile import image_digest
+    from envbuild.check.plan import asked_digest
+    from envbuild.check.report import last
+
+    report = last(digest or image_digest(image), store)
+    script = source.recipe.check.script
+    asked = asked_digest(source.recipe, source.path.parent / script if script else None)
+    if report is None or report.verdict != "passed" or report.asked != asked:
+        return False
+    reports.append(report)
+    return True
+
+
+def _conclude(order: Order, reports: list[Report], seconds: float, *, as_json: bool) -> None:
+    """Say what was built, what was proved, where it is and how to run it."""
+    from envbuild.check.report import to_json
+    from envbuild.cli.show import human_seconds
+    from envbuild.lock.digest import lock_digest
+    from envbuild.store.units import human_bytes
+
+    target, lock = order.target, order.lock
+    size = target.stat().st_size
+    if as_json:
+        report = json.loads(to_json(reports[0])) if reports else None
+        built = {"image": str(target), "size": size, "lock": lock_digest(lock), "seconds": round(seconds, 1)}
+        click.echo(json.dumps({**built, "report": report}, indent=1))
+        return
+    name = order.recipe.name
+    base = f"{lock.base.framework or 'no framework'}, Python {lock.base.python}, {lock.base.reference}"
+    click.echo(f"\n{target.name}: {human_bytes(size)} in {human_seconds(seconds)}")
+    click.echo(f"  built    {base}; lock {lock_digest(lock)[7:19]}")
+    for line in _proved(reports):
+        click.echo(f"  {line}")
+    if order.mode == "layered":
+        click.echo("  layered  for turns on this machine; to hand it on: envbuild flatten " + target.name)
+    click.echo(f"  where    {target}")
+    click.echo(f"  run      envbuild exec {name} -- python train.py")
+    click.echo(f"           apptainer exec --nv {target.name} python train.py")
+
+
+def _proved(reports: list[Report]) -> list[str]:
+    if not reports:
+        return ["proved   nothing: the check was left out (envbuild check makes up for it)"]
+    report = reports[0]
+    passed = [finding.check for finding in report.findings if finding.outcome == "passed"]
+    skipped = [finding for finding in report.findings if finding.outcome == "skipped"]
+    lines = [f"proved   {len(passed)} checks passed: {', '.join(passed)}"]
+    if skipped:
+        names = ", ".join(finding.check for finding in skipped)
+        lines.append(f"skipped  {names}: {skipped[0].reason}")
+    return lines

@@ -1,0 +1,37 @@
+"""What verbs that make images need: the machine's means, and an order for a recipe's image."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from envbuild.cli.context import Context
+
+if TYPE_CHECKING:
+    from envbuild.build.model import Order, Workshop
+    from envbuild.lock.model import Lock
+    from envbuild.recipe.model import Source
+
+
+def workshop(context: Context) -> Workshop:
+    """Return what building needs of this machine; raises HostError where there is no container runtime."""
+    from envbuild.build.model import Workshop
+    from envbuild.runtime import find_runtime
+
+    return Workshop(
+        settings=context.settings,
+        runner=context.runner,
+        runtime=find_runtime(context.settings, context.runner),
+        store=context.store,
+        report=context.report,
+    )
+
+
+def order_of(source: Source, lock: Lock, target: Path, mode: str) -> Order:
+    """Return the order for an image of a recipe; ``mode`` is one of the ways to build."""
+    from envbuild.build.model import Order
+    from envbuild.plan.apptainer import render
+    from envbuild.plan.definition import plan_definition
+
+    plan = plan_definition(source.recipe, lock)
+    return Order(recipe=source.recipe, lock=lock, plan=plan, definition=render(plan), mode=mode, target=target)

@@ -1,0 +1,87 @@
+"""``envbuild outdated``: what is newer on the index than in a lock."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from envbuild.cli.context import Context
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from envbuild.lock.model import Lock
+
+
+@click.command("outdated")
+@click.argument("name", required=False)
+@click.option("--all", "everything", is_flag=True, help="Also packages that only others require.")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@click.pass_obj
+def command(context: Context, *, name: str | None, everything: bool, as_json: bool) -> None:
+    """List packages of the lock that have a newer release for its Python, and what holds them.
+
+    Newer is not better: a lock of an old base keeps to packages of its time on purpose.
+    """
+    import json
+
+    from envbuild.cli.lock import require_lock
+    from envbuild.recipe.find import find_recipe
+
+    lock = require_lock(find_recipe(name, context.settings))
+    rows = _rows(lock, _newest(lock, context), everything=everything)
+    if as_json:
+        click.echo(json.dumps([dict(zip(COLUMNS, row, strict=True)) for row in rows], indent=1))
+        return
+    if not rows:
+        click.echo("nothing is outdated")
+        return
+    widths = [max(len(row[index]) for row in (COLUMNS, *rows)) for index in range(len(COLUMNS))]
+    for row in (COLUMNS, *rows):
+        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+COLUMNS = ("package", "locked", "newest", "why")
+
+
+def _newest(lock: Lock, context: Context) -> Mapping[str, str]:
+    from envbuild.base.model import BaseFacts
+    from envbuild.resolve.newest import newest_releases
+    from envbuild.store.index import index_url
+
+    base = lock.base
+    facts = BaseFacts(image=base.reference, python=base.python, machine=base.machine, glibc=base.glibc)
+    packages = [p for p in lock.python if p.group != "build"]
+    named = dict.fromkeys(p.index for p in packages if p.index)
+    with context.report.stage(f"ask for the newest releases of {len(packages)} packages"):
+        return newest_releases(
+            [p.name for p in packages],
+            facts,
+            indexes={
+                **{name: index_url(context.settings, context.runner, name) for name in named},
+                "default": index_url(context.settings, context.runner),
+            },
+            settings=context.settings,
+            runner=context.runner,
+            report=context.report,
+        )
+
+
+def _rows(lock: Lock, newest: Mapping[str, str], *, everything: bool) -> list[tuple[str, str, str, str]]:
+    from packaging.version import Version
+
+    reasons = {hold.name: hold.reason for hold in lock.held_back}
+    default = f"the lock is as of {lock.as_of}" if lock.as_of else "envbuild lock --upgrade may take it"
+    return [
+        (p.name, p.version, newest[p.name], reasons.get(p.name, _group_reason(p.group, default)))
+        for p in lock.python
+        if p.group != "build"
+        and (everything or "(direct)" in p.via)
+        and p.name in newest
+        and Version(newest[p.name]) > Version(p.version)
+    ]
+
+
+def _group_reason(group: str, default: str) -> str:
+    return "the recipe's framework decides" if group == "framework" else default

@@ -1,0 +1,115 @@
+"""``envbuild site``: the clusters that jobs can go to, and how each says things."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from envbuild.cli.context import Context
+from envbuild.errors import CheckFailedError, UsageError
+
+COLUMNS = ("site", "scheduler", "where", "summary")
+
+
+@click.group("site")
+def command() -> None:
+    """Look at site files, or write one for the machine this runs on."""
+
+
+@command.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@click.pass_obj
+def list_command(context: Context, *, as_json: bool) -> None:
+    """List the sites: your own, and those shipped."""
+    from envbuild.job.sites import load_site, site_files
+
+    rows = []
+    for name, path in site_files(context.settings).items():
+        about = load_site(str(path) if path else name, context.settings).site
+        closed = f" (closed {about.retired})" if about.retired else ""
+        where = str(path) if path else "shipped"
+        rows.append(dict(zip(COLUMNS, (name, about.scheduler, where, about.summary + closed), strict=True)))
+    if as_json:
+        click.echo(json.dumps(rows, indent=1))
+        return
+    widths = {column: max(len(column), *(len(row[column]) for row in rows)) for column in COLUMNS}
+    for row in ({column: column for column in COLUMNS}, *rows):
+        click.echo("  ".join(row[column].ljust(widths[column]) for column in COLUMNS).rstrip())
+
+
+@command.command("show")
+@click.argument("name")
+@click.pass_obj
+def show_command(context: Context, *, name: str) -> None:
+    """Print a site file: copy it to sites/NAME.toml to change it."""
+    from envbuild.job.sites import load_site, site_text
+
+    load_site(name, context.settings)
+    click.echo(site_text(name, context.settings), nl=False)
+
+
+@command.command("init")
+@click.argument("name")
+@click.option("--print", "only_print", is_flag=True, help="Print it instead of writing sites/NAME.toml.")
+@click.pass_obj
+def init_command(context: Context, *, name: str, only_print: bool) -> None:
+    """Write sites/NAME.toml from what the scheduler of this machine says about itself."""
+    import re
+
+    from envbuild.job.detect import detect, site_text
+    from envbuild.job.sites import FOLDER, load_site
+    from envbuild.store.atomic import write_text
+
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,60}", name):
+        raise UsageError("is no name of a site", where=name, hint="letters, digits, dot, underscore and hyphen")
+    path = context.settings.cwd / FOLDER / f"{name}.toml"
+    if path.exists() and not only_print:
+        raise UsageError("is there already", where=str(path), hint="remove it first, or choose another name")
+    found = detect(context.settings, context.runner)
+    text = site_text(name, found, context.settings, context.runner)
+    if only_print:
+        click.echo(text, nl=False)
+        return
+    write_text(path, text)
+    load_site(name, context.settings)
+    context.report.say(f"{found.program} says {found.version}; wrote {path}")
+    context.report.say("look through it: what has to be known, such as accounts, stands there as a comment")
+
+
+@command.command("probe")
+@click.option("--on", "name", required=True, metavar="SITE", help="A site whose file is yours.")
+@click.option("--gpus", default="1", help="GPUs of the probing job.")
+@click.option("--account", help="Account, project or group that pays.")
+@click.option("--partition", help="Partition or queue.")
+@click.pass_obj
+def probe_command(context: Context, *, name: str, gpus: str, account: str | None, partition: str | None) -> None:
+    """Fill in driver, glibc and GPUs of a site by a job of one minute."""
+    from envbuild.cli.submit import follow
+    from envbuild.job.compose import compose
+    from envbuild.job.detect import PROBE, probed_sections, with_facts
+    from envbuild.job.intent import Flags, make_intent
+    from envbuild.job.records import log_files
+    from envbuild.job.sites import load_site, site_files
+    from envbuild.job.submit import new_key, submit
+    from envbuild.recipe.model import Job as Wanted
+    from envbuild.store.atomic import write_text
+
+    settings = context.settings
+    path = site_files(settings).get(name)
+    if path is None:
+        raise UsageError(
+            "its file is not yours to write to", where=name, hint=f"envbuild site show {name} > sites/{name}.toml"
+        )
+    site = load_site(name, settings)
+    flags = Flags(gpus=gpus, walltime="1m", account=account, partition=partition)
+    intent = make_intent(Wanted(), flags)
+    job = compose("probe", PROBE, intent, site, settings, image=None)
+    record = submit(job, site, settings, context.runner, key=new_key("probe"), purpose="probe", subject=name)
+    follow(context, record, site)
+    log = log_files(record, settings.cwd)[0].read_text("utf-8", "replace")
+    facts, found = probed_sections(log)
+    if not facts:
+        raise CheckFailedError("the probe told nothing", where=str(log_files(record, settings.cwd)[0]))
+    write_text(path, with_facts(path.read_text("utf-8"), facts, found))
+    context.report.say(f"wrote {', '.join(facts)} and {len(found)} kinds of GPU to {path}")

@@ -1,0 +1,78 @@
+"""``envbuild status``: what became of the jobs submitted from this folder."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from envbuild.cli.context import Context
+from envbuild.errors import EnvbuildError
+
+if TYPE_CHECKING:
+    from envbuild.job.model import Record
+
+COLUMNS = ("job", "site", "name", "submitted", "state", "detail")
+LAST = 20
+
+
+@click.command("status")
+@click.argument("job", metavar="[ID]", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@click.pass_obj
+def command(context: Context, *, job: str | None, as_json: bool) -> None:
+    """Tell the state of one job, or of the last ones submitted from this folder.
+
+    A job that has left its receipt has ended, whatever the scheduler says; one that the scheduler does not know and
+    that left none is unknown, not finished.
+    """
+    from envbuild.job.records import find_record, load_records
+
+    folder = context.settings.cwd
+    records = (find_record(job, folder),) if job else load_records(folder)[-LAST:]
+    rows = [row(record, context) for record in records]
+    if as_json:
+        click.echo(json.dumps(rows, indent=1))
+        return
+    if not rows:
+        click.echo("no job was submitted from this folder")
+        return
+    widths = {column: max(len(column), *(len(str(item[column])) for item in rows)) for column in COLUMNS}
+    for item in ({column: column for column in COLUMNS}, *rows):
+        click.echo("  ".join(str(item[column]).ljust(widths[column]) for column in COLUMNS).rstrip())
+
+
+def row(record: Record, context: Context) -> dict[str, Any]:
+    """Return a job's state as a row of the table."""
+    from envbuild.job.follow import exit_code
+    from envbuild.job.records import plain_id, read_receipts
+
+    known = {"job": plain_id(record.id), "site": record.site, "name": record.name, "submitted": record.submitted}
+    receipts = read_receipts(record, context.settings.cwd)
+    if len(receipts) >= max(1, len(record.tasks)):
+        code = exit_code(receipts)
+        signals = {receipt.signal for receipt in receipts if receipt.signal}
+        detail = f"code {code} on {receipts[0].node}" + (f", signal {', '.join(sorted(signals))}" if signals else "")
+        return {**known, "state": "succeeded" if code == 0 else "failed", "detail": detail}
+    state, detail = _asked(record, context)
+    if record.tasks:
+        detail = f"{len(receipts)} of {len(record.tasks)} tasks ended{', ' if detail else ''}{detail}"
+    return {**known, "state": state, "detail": detail}
+
+
+def _asked(record: Record, context: Context) -> tuple[str, str]:
+    from envbuild.job.follow import status_of
+    from envbuild.job.sites import load_site
+
+    try:
+        site = load_site(record.site, context.settings)
+    except EnvbuildError as error:
+        return "unknown", str(error)
+    found = status_of(record, site, context.settings, context.runner)
+    if found.stuck:
+        return "stuck", found.reason
+    if found.phase == "ended":
+        code = f" (exit code {found.code})" if found.code is not None else ""
+        return "ended", f"{found.reason or 'without a receipt'}{code}"
+    return found.phase, found.reason or (f"on {found.node}" if found.node else "")

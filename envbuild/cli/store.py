@@ -1,0 +1,111 @@
+"""``envbuild store``: where it is, how large, clear it, hash it again."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from envbuild.cli.context import Context
+
+KEPT = {
+    "artifacts": "downloads: wheels, source archives, Debian packages",
+    "bases": "Debian roots",
+    "layers": "packed layers, which images are put together from",
+    "built": "wheels built from source archives",
+    "images": "images built from definitions; records of the others",
+    "tmp": "work in progress",
+}
+
+
+@click.group("store")
+def command() -> None:
+    """Look at the store, clear it, or hash it again."""
+
+
+@command.command("path")
+@click.pass_obj
+def path_command(context: Context) -> None:
+    """Print the store's folder, and below it those of the stores that are looked into."""
+    for root in (context.store.root, *context.store.below):
+        click.echo(str(root))
+
+
+@command.command("du")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON, in bytes.")
+@click.pass_obj
+def du_command(context: Context, *, as_json: bool) -> None:
+    """Say how much room the store takes, and for what."""
+    from envbuild.store.collect import tree_size
+    from envbuild.store.layout import LAYOUT
+    from envbuild.store.units import human_bytes
+
+    top = context.store.root / LAYOUT
+    names = sorted(path.name for path in top.iterdir() if path.is_dir()) if top.is_dir() else []
+    sizes = {name: tree_size(top / name) for name in names}
+    if as_json:
+        click.echo(
+            json.dumps({"path": str(context.store.root), "bytes": sizes, "total": sum(sizes.values())}, indent=1)
+        )
+        return
+    for name, size in sorted(sizes.items(), key=lambda pair: -pair[1]):
+        click.echo(f"{human_bytes(size):>10}  {name:<10}  {KEPT.get(name, '')}".rstrip())
+    click.echo(f"{human_bytes(sum(sizes.values())):>10}  in all, in {context.store.root}")
+
+
+@command.command("gc")
+@click.option(
+    "--keep", "days", type=click.FloatRange(min=0), metavar="DAYS", help="Also remove what was not used so long."
+)
+@click.option("--dry-run", is_flag=True, help="Say what would be removed, and stop.")
+@click.option("--json", "as_json", is_flag=True, help="Print what is removed as JSON.")
+@click.pass_obj
+def gc_command(context: Context, *, days: float | None, dry_run: bool, as_json: bool) -> None:
+    """Remove what killed processes left and, with --keep, what nobody used for so many days.
+
+    Everything in the store can be downloaded or made again, as long as indexes and mirrors still have the files.
+    """
+    from envbuild.store.collect import collect, remove
+    from envbuild.store.units import human_bytes
+
+    found = list(collect(context.store, keep_days=days))
+    gone = [removal for removal in found if dry_run or remove(removal)]
+    if as_json:
+        rows = [{"path": str(item.path), "bytes": item.size, "reason": item.reason} for item in gone]
+        click.echo(json.dumps(rows, indent=1))
+        return
+    for item in gone:
+        context.report.detail(f"{item.path}: {item.reason}")
+    verb = "would be removed" if dry_run else "removed"
+    click.echo(f"{len(gone)} files and folders {verb}, {human_bytes(sum(item.size for item in gone))}")
+    if len(gone) < len(found):
+        click.echo(
+            f"{len(found) - len(gone)} could not be removed: they belong to somebody else, or a process still uses them"
+        )
+
+
+@command.command("verify")
+@click.option("--json", "as_json", is_flag=True, help="Print what is damaged as JSON.")
+@click.pass_obj
+def verify_command(context: Context, *, as_json: bool) -> int:
+    """Hash every file of the store again; damaged ones are removed, and brought or made again when needed."""
+    from envbuild.build.parts import layer_items
+    from envbuild.store.audit import artifacts, is_sound
+    from envbuild.store.units import human_bytes
+
+    items = [*artifacts(context.store), *layer_items(context.store)]
+    size = sum(item.size for item in items)
+    with context.report.transfer("hash the store again", files=len(items), size=size) as transfer:
+        damaged = [item for item in items if not is_sound(item, transfer.advance)]
+    for item in damaged:
+        for path in item.parts:
+            path.unlink(missing_ok=True)
+    if as_json:
+        click.echo(
+            json.dumps({"files": len(items), "bytes": size, "damaged": [str(i.path) for i in damaged]}, indent=1)
+        )
+    else:
+        for item in damaged:
+            click.echo(f"damaged, removed: {item.path}")
+        click.echo(f"{len(items)} files, {human_bytes(size)}: {len(damaged) or 'none'} damaged")
+    return 6 if damaged else 0

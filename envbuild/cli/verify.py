@@ -1,0 +1,89 @@
+"""``envbuild verify``: compare an image with its lock, file by file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from envbuild.cli.context import Context
+
+if TYPE_CHECKING:
+    from envbuild.build.model import Order
+    from envbuild.build.verify import Verification
+    from envbuild.lock.model import Lock
+
+SHOWN = 20
+HOLDS = {
+    "bytes": "the same bytes as the store's image of this lock",
+    "tree": "the same files as the lock gives; bytes were not compared, or other ones packed them",
+    "differs": "not what the lock gives",
+}
+
+
+@click.command("verify")
+@click.argument("image", metavar="NAME|IMAGE")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@click.pass_obj
+def command(context: Context, *, image: str, as_json: bool) -> int:
+    """Compare an image with its lock, file by file; say what is missing, changed or extra.
+
+    The lock is the recipe's where there is one, else the one inside the image. What the store lacks of it is
+    downloaded and packed first. Exit code 1 when they differ.
+    """
+    from envbuild.build.verify import verify_image
+    from envbuild.cli.enter import find_image
+    from envbuild.cli.order import workshop
+
+    path = find_image(image, context)
+    lock, order = _lock_of(path, image, context)
+    found = verify_image(path, lock, order, workshop(context))
+    if as_json:
+        import msgspec
+
+        click.echo(msgspec.json.format(msgspec.json.encode(found), indent=1).decode())
+    else:
+        _show(found)
+    return 1 if found.holds == "differs" else 0
+
+
+def _lock_of(path: Path, image: str, context: Context) -> tuple[Lock, Order | None]:
+    """Return the lock to compare with and, where its recipe is at hand, the order that makes the image."""
+    from envbuild.build.verify import read_carried
+    from envbuild.cli.order import order_of
+    from envbuild.errors import EnvbuildError, UsageError
+    from envbuild.lock.digest import lock_digest
+    from envbuild.lock.read import read_lock
+    from envbuild.recipe.find import find_recipe
+
+    carried = read_carried(path)
+    name = carried.note.recipe if carried.note else Path(image).stem
+    try:
+        source = find_recipe(name, context.settings)
+        lock = read_lock(source.lock)
+    except EnvbuildError as error:
+        if carried.lock is None:
+            raise UsageError(
+                "carries no lock, and there is no recipe of its name", where=str(path), hint=error.hint
+            ) from error
+        return carried.lock, None
+    if carried.lock is not None and lock_digest(lock) != lock_digest(carried.lock):
+        context.report.say(f"{source.lock} is another lock; comparing with the one inside the image")
+        return carried.lock, None
+    mode = carried.note.mode if carried.note else "fakeroot"
+    return lock, order_of(source, lock, path, mode)
+
+
+def _show(found: Verification) -> None:
+    click.echo(f"{found.image}: {HOLDS[found.holds]}")
+    click.echo(f"  compared  {found.compared}")
+    click.echo(f"  lock      {found.lock}")
+    click.echo(f"  tree      {found.tree}")
+    rows = [("missing", f"/{path}") for path in found.missing]
+    rows += [("changed", f"/{path}: {what}") for path, what in found.changed]
+    rows += [("extra", f"/{path}") for path in found.extra]
+    for what, text in rows[:SHOWN]:
+        click.echo(f"  {what:<8}  {text}")
+    if len(rows) > SHOWN:
+        click.echo(f"  and {len(rows) - SHOWN} more (--json has all)")

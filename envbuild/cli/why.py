@@ -1,0 +1,70 @@
+"""``envbuild why``: the reasons behind one package of a lock."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from envbuild.cli.context import Context
+
+if TYPE_CHECKING:
+    from envbuild.lock.model import Lock
+    from envbuild.recipe.model import Source
+
+
+@click.command("why")
+@click.argument("package")
+@click.argument("name", required=False)
+@click.option("--offline", is_flag=True, help="Only say what the lock itself knows; ask no index.")
+@click.pass_obj
+def command(context: Context, *, package: str, name: str | None, offline: bool) -> None:
+    """Say why PACKAGE is in the lock of the recipe NAME: who wants it, what holds it back, what would change it."""
+    from packaging.utils import canonicalize_name
+
+    from envbuild.cli.lock import require_lock
+    from envbuild.errors import UsageError
+    from envbuild.lock.chain import story
+    from envbuild.recipe.find import find_recipe
+    from envbuild.toml import closest
+
+    source = find_recipe(name, context.settings)
+    lock = require_lock(source)
+    wanted = canonicalize_name(package)
+    lines = story(lock, wanted)
+    if not lines:
+        known = [*(p.name for p in lock.python), *(p.name for p in lock.provided)]
+        raise UsageError(f'"{package}" is not in the lock{closest(wanted, known)}', where=str(source.lock))
+    for line in lines:
+        click.echo(line)
+    if not offline:
+        click.echo(f"would change: {_outlook(source, lock, wanted, context)}")
+
+
+def _outlook(source: Source, lock: Lock, package: str, context: Context) -> str:
+    """Say what locking again with a free choice of one package would give; a failure is told, not raised."""
+    from envbuild.cli.lock import decide
+    from envbuild.errors import EnvbuildError
+    from envbuild.lock.chain import locked
+    from envbuild.lock.decide import Wish, asking_for
+
+    held = locked(lock, package)
+    if held is None:
+        return "never, while the base holds it and what you ask for allows it"
+    if held.group == "framework":
+        return "only with another release under [base] framework"
+    wish = Wish(as_of=lock.as_of or "none", upgrade=(package,), old=lock)
+    try:
+        other = decide(asking_for(source, package), wish, context)
+    except EnvbuildError as error:
+        return f"not known: {error}"
+    hold = next((row for row in other.held_back if row.name == package), None)
+    after = locked(other, package)
+    as_of = f" as of {lock.as_of}" if lock.as_of else ""
+    if after is not None and after.version != held.version:
+        return f"to {after.version}, with envbuild lock {source.recipe.name} --upgrade {package}"
+    if hold is not None:
+        return f"to {hold.newest}, if it were not that {hold.reason}"
+    return f"not{as_of}: it is the newest that there is for this base" + (
+        "; with a later as-of under [python] perhaps" if lock.as_of else ""
+    )

@@ -1,0 +1,177 @@
+"""``exec``, ``shell``, ``run``: what is bound, what is handed on, what comes back."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from envbuild.cli import run_cli
+from envbuild.run import Command, LocalRunner, Result
+from tests.support import needs
+from tests.tiny_image import tiny_image
+
+RECIPE = """\
+[recipe]
+name = "tiny"
+summary = "a tiny one"
+[base]
+bootstrap = "debian:bookworm"
+framework = "tensorflow"
+"""
+SIF = b"#!/usr/bin/env run-singularity\n\0SIF_MAGIC\0" + bytes(200)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project folder with a recipe, the image's place, and a runtime that notes how it was called."""
+    folder = tmp_path / "project"
+    (folder / "recipes").mkdir(parents=True)
+    (folder / "recipes/tiny.toml").write_text(RECIPE)
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin/apptainer"
+    program.write_text(
+        '#!/bin/sh\nif [ "$1" = --version ]; then echo apptainer version 1.4.5; exit; fi\n'
+        'for word; do printf "<%s>\\n" "$word"; done\nenv | grep APPTAINER\nexit 7\n'
+    )
+    program.chmod(0o755)
+    return folder
+
+
+def envbuild(folder: Path, *arguments: str, **variables: str) -> Result:
+    env = {
+        "PATH": f"{folder.parent / 'bin'}:/usr/bin:/bin",
+        "HOME": str(folder.parent),
+        "ENVBUILD_STORE": str(folder.parent / "store"),
+        **variables,
+    }
+    command = Command(argv=(sys.executable, "-m", "envbuild", *arguments), cwd=folder, env=env, timeout=60)
+    return LocalRunner()(command, check=False)
+
+
+def words(result: Result) -> list[str]:
+    return re.findall(r"^<(.*)>$", result.stdout, re.MULTILINE)
+
+
+def test_exec_binds_the_project_and_returns_the_commands_code(project: Path) -> None:
+    (project / "tiny.sif").write_bytes(SIF)
+    result = envbuild(project, "exec", "tiny", "--", "python", "train.py", "--epochs", "3")
+    assert result.code == 7, result.stderr
+    line = words(result)
+    assert line[-5:] == [f"{project}/tiny.sif", "python", "train.py", "--epochs", "3"]
+    assert line[:2] == ["--quiet", "exec"]
+    assert {"--cleanenv", "--containall", "--no-home"} < set(line)
+    assert line[line.index("--bind") + 1] == f"{project}:{project}:rw"
+    assert line[line.index("--pwd") + 1] == str(project)
+
+
+def test_exec_takes_the_path_of_an_image(project: Path) -> None:
+    (project / "other.sif").write_bytes(SIF)
+    assert f"{project}/other.sif" in words(envbuild(project, "exec", "other.sif", "--", "id"))
+
+
+def test_more_binds(project: Path) -> None:
+    (project / "tiny.sif").write_bytes(SIF)
+    (project / "data").mkdir()
+    line = words(envbuild(project, "exec", "--bind", "data:/mnt:ro", "-B", "/usr", "tiny", "--", "id"))
+    given = [line[place + 1] for place, word in enumerate(line) if word == "--bind"]
+    assert given[1:] == [f"{project}/data:/mnt:ro", "/usr:/usr:rw"]
+
+
+def test_variables_are_handed_on_by_name_or_given(project: Path) -> None:
+    (project / "tiny.sif").write_bytes(SIF)
+    arguments = ("exec", "--env", "MINE", "--env", "B=1,2", "tiny", "--", "id")
+    result = envbuild(project, *arguments, MINE="x y", CUDA_VISIBLE_DEVICES="2,3", OTHER="z")
+    passed = sorted(line for line in result.stdout.splitlines() if line.startswith("APPTAINERENV_"))
+    assert passed == ["APPTAINERENV_B=1,2", "APPTAINERENV_CUDA_VISIBLE_DEVICES=2,3", "APPTAINERENV_MINE=x y"]
+
+
+def test_shell_opens_the_only_recipes_image(project: Path) -> None:
+    (project / "tiny.sif").write_bytes(SIF)
+    line = words(envbuild(project, "shell"))
+    assert line[1] == "shell"
+    assert line[-1] == f"{project}/tiny.sif"
+
+
+def test_run_uses_the_recipes_command(project: Path) -> None:
+    (project / "tiny.sif").write_bytes(SIF)
+    with (project / "recipes/tiny.toml").open("a") as file:
+        file.write('[run]\ncommand = ["python", "serve.py", "a b"]\n')
+    assert words(envbuild(project, "run", "tiny"))[-3:] == ["python", "serve.py", "a b"]
+    assert words(envbuild(project, "run", "tiny", "--", "id", "-u"))[-2:] == ["id", "-u"]
+
+
+def test_dry_run_prints_a_line_that_a_shell_takes(project: Path) -> None:
+    (project / "tiny.sif").write_bytes(SIF)
+    result = envbuild(project, "exec", "--dry-run", "--env", "A=b 'c'", "tiny", "--", "echo", "$HOME x")
+    assert result.code == 0
+    again = LocalRunner()(Command(argv=("sh", "-c", result.stdout), cwd=project), check=False)
+    assert words(again)[-2:] == ["echo", "$HOME x"]
+    assert "APPTAINERENV_A=b 'c'" in again.stdout
+
+
+def test_a_folder_of_the_image_is_not_bound_over_it(project: Path) -> None:
+    image = project / "tiny.sif"
+    image.write_bytes(SIF)
+    env = {"PATH": f"{project.parent / 'bin'}:/usr/bin:/bin", "HOME": str(project)}
+    argv = (sys.executable, "-m", "envbuild", "exec", str(image), "--", "id")
+    result = LocalRunner()(Command(argv=argv, cwd=Path("/usr"), env=env), check=False)
+    assert "/usr is a folder of the image too, so it is not bound\n" in result.stderr
+    assert "--bind" not in words(result)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("exec", "tiny", "--", "id"), "the image of tiny is not built yet\n  what to do: envbuild make tiny"),
+        (("exec", "tiyn", "--", "id"), 'there is no recipe called "tiyn"\n  what to do: did you mean tiny?'),
+        (("exec", "./gone.sif", "--", "id"), "./gone.sif: there is no such image"),
+        (("exec", "recipes/tiny.toml", "--", "id"), "this is no image, or a damaged one"),
+        (("exec", "--bind", "gone:/x", "./", "--", "id"), "gone: the file or folder to bind does not exist"),
+        (("exec", "--bind", "recipes:x", "./", "--", "id"), "recipes:x: the path in the container must be absolute"),
+        (("exec", "--bind", "a:/b:rx:y", "./", "--", "id"), "a:/b:rx:y: --bind takes SRC[:DEST][:ro]"),
+        (("exec", "--env", "1A=x", "./", "--", "id"), "1A=x: --env takes KEY or KEY=VALUE"),
+        (("exec", "--env", "UNSET", "./", "--", "id"), "UNSET: --env names a variable that is not set here"),
+        (("run", "tiny"), "the recipe has no [run] command\n  what to do: add one, or name it here: -- CMD …"),
+        (("run", "./tiny.sif"), "./tiny.sif: an image has no [run] command of its own"),
+        (
+            ("exec", "tiny", "ls", "-l"),
+            "if it belongs to your command, put -- before that: envbuild exec NAME -- CMD …",
+        ),
+        (("exec", "tiny"), "Missing argument '-- CMD…'."),
+    ],
+)
+def test_own_failures_have_their_own_code(
+    project: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: tuple[str, ...],
+    message: str,
+) -> None:
+    monkeypatch.chdir(project)
+    monkeypatch.setenv("HOME", str(project.parent))
+    assert run_cli(arguments) == 125
+    assert message in capsys.readouterr().err
+
+
+def test_no_runtime_is_an_own_failure(project: Path) -> None:
+    (project / "tiny.sif").write_bytes(SIF)
+    result = envbuild(project, "exec", "tiny", "--", "id", PATH="/nowhere")
+    assert "neither apptainer nor singularity was found on PATH" in result.stderr
+    assert result.code == 125
+
+
+@pytest.mark.live
+@needs("apptainer", "ldd", "mksquashfs")
+def test_the_project_is_the_users_own_inside_a_real_image(project: Path) -> None:
+    shutil.copy(tiny_image(), project / "tiny.sif")
+    (project / "code.sh").write_text('echo "$FROM_IMAGE $MINE $SECRET"; pwd; echo made >made; exit 3\n')
+    path = os.environ["PATH"]
+    result = envbuild(project, "exec", "--env", "MINE", "tiny", "--", "sh", "code.sh", PATH=path, MINE="m", SECRET="s")
+    assert result.code == 3, result.stderr
+    assert result.stdout == f"yes m \n{project}\n"
+    assert (project / "made").read_text() == "made\n"

@@ -1,0 +1,270 @@
+"""What a user sees when something is wrong: one clear error, its exit code, no traceback, and nothing half-made."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from envbuild.run import Command, LocalRunner, Result
+from tests.project import SMALL, Project, small_project
+from tests.support import needs
+
+FACTS = {
+    "image": "lab/base:1",
+    "created": "2026-01-05",
+    "python": "3.11.2",
+    "machine": "x86_64",
+    "glibc": "2.36",
+    "dists": [{"name": "pip", "version": "23.0.1", "requires": []}],
+}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return small_project(tmp_path / "project", tmp_path / "store")
+
+
+def told(result: Result, code: int, *texts: str) -> None:
+    """Check an error: exit code, what it says, and that no traceback and no noise surrounds it."""
+    assert result.code == code, result.stderr
+    for text in texts:
+        assert text in result.stderr
+    assert "Traceback" not in result.stderr + result.stdout
+    assert result.stderr.count("envbuild: error:") == 1
+
+
+class TestCommandLine:
+    def test_unknown_verb(self, project: Project) -> None:
+        told(project.run("mkae"), 2, 'there is no command "mkae"; did you mean "make"?', "envbuild --help")
+
+    def test_unknown_option(self, project: Project) -> None:
+        told(project.run("make", "--mod", "x"), 2, "No such option '--mod'", "envbuild make --help")
+
+    def test_switches_stand_on_either_side_of_the_verb(self, project: Project) -> None:
+        for line in (("-q", "list"), ("list", "-q"), ("--color", "never", "list"), ("list", "--color=never")):
+            assert project.run(*line).code == 0
+
+    def test_no_recipe_at_all(self, tmp_path: Path) -> None:
+        told(Project(tmp_path / "p").run("make"), 2, "there is no recipe in ./recipes", "keras-bert, torch-mnist")
+
+    def test_several_recipes_and_no_name(self, project: Project) -> None:
+        project.write("recipes/other.toml", SMALL.replace("small", "other"))
+        told(project.run("lock"), 2, "which recipe? ./recipes holds several: other, small")
+
+    def test_a_recipe_that_is_not_there(self, project: Project) -> None:
+        told(project.run("make", "keras-brt"), 2, 'there is no recipe called "keras-brt"', "did you mean keras-bert")
+        told(project.run("make", "recipes/nowhere.toml"), 2, "recipes/nowhere.toml: there is no such recipe file")
+
+    def test_a_closed_pipe_is_no_error(self, project: Project) -> None:
+        line = f"{sys.executable} -m envbuild def keras-bert | head -1"
+        result = LocalRunner()(Command(argv=("/bin/sh", "-c", line), cwd=project.folder, env=project.env))
+        assert result.stdout.startswith("# keras-bert: BERT in Keras")
+        assert result.stderr == ""
+
+    def test_output_in_a_folder_that_is_not_there(self, project: Project) -> None:
+        told(
+            project.run("make", "keras-bert", "-o", "nowhere/x.sif", "--dry-run"), 2, "nowhere: there is no such folder"
+        )
+
+    def test_output_that_is_a_folder(self, project: Project) -> None:
+        told(project.run("make", "keras-bert", "-o", "recipes", "--dry-run"), 2, "recipes: is a folder")
+
+
+class TestSettings:
+    def test_unknown_key_in_the_settings_file(self, project: Project) -> None:
+        project.write("home/.config/envbuild/config.toml", "[mirrors]\ndebain = 'x'\n")
+        told(project.run("list"), 2, "line 2: unknown key 'debain' in [mirrors]; did you mean \"debian\"?")
+
+    def test_broken_settings_file(self, project: Project) -> None:
+        project.write("home/.config/envbuild/config.toml", "[store\n")
+        told(project.run("list"), 2, "config.toml, line 1, column ", "is not valid TOML")
+
+    def test_a_store_that_cannot_be_written(self, project: Project) -> None:
+        blocker = project.write("blocker", "a file, where the store should be")
+        told(project.run("lock", "small", ENVBUILD_STORE=str(blocker)), 7, "blocker")
+
+
+class TestLocking:
+    def facts(self, project: Project) -> str:
+        return str(project.write("facts.json", json.dumps(FACTS)))
+
+    def recipe(self, project: Project, *lines: str) -> None:
+        quoted = ", ".join(json.dumps(line) for line in lines)
+        text = '[recipe]\nname = "small"\n\n[base]\nimage = "lab/base:1"\n\n[python]\ndependencies = [%s]\n'
+        project.write("recipes/small.toml", text % quoted)
+
+    def test_unreachable_index(self, project: Project) -> None:
+        self.recipe(project, "six")
+        result = project.run(
+            "lock", "small", "--facts", self.facts(project), ENVBUILD_INDEX="http://127.0.0.1:9/simple"
+        )
+        told(result, 5, "127.0.0.1:9")
+        assert not (project.folder / "lockfiles").exists()
+
+    def test_bad_date(self, project: Project) -> None:
+        told(project.run("lock", "small", "--as-of", "soon"), 2, "--as-of soon: write a day as YYYY-MM-DD, or none")
+
+    def test_facts_that_are_none(self, project: Project) -> None:
+        self.recipe(project, "six")
+        project.write("facts.json", "{}")
+        told(project.run("lock", "small", "--facts", "facts.json"), 2, "facts.json")
+
+    def test_check_without_a_lock(self, project: Project) -> None:
+        told(project.run("lock", "small", "--check"), 4, "there is no lock yet", "run: envbuild lock small")
+
+    def test_a_lock_that_is_garbage(self, project: Project) -> None:
+        project.write("lockfiles/small.lock", "not a lock")
+        told(project.run("make", "small"), 2, "small.lock, line 1, column ", "is not valid TOML")
+
+
+class TestTools:
+    def path_without(self, tmp_path: Path, *missing: str) -> str:
+        """Return a PATH that holds every program of this machine but the missing ones."""
+        folder = tmp_path / "bin"
+        folder.mkdir()
+        for place in os.environ["PATH"].split(":"):
+            for program in Path(place).glob("*") if Path(place).is_dir() else ():
+                if program.name not in missing and not (folder / program.name).exists():
+                    (folder / program.name).symlink_to(program)
+        return str(folder)
+
+    def test_apptainer_missing(self, project: Project, tmp_path: Path) -> None:
+        path = self.path_without(tmp_path, "apptainer", "singularity")
+        result = project.run("make", "keras-bert", PATH=path)
+        told(result, 7, "neither apptainer nor singularity was found on PATH", "bash scripts/setup-debian.sh")
+
+    def test_apptainer_too_old(self, project: Project, tmp_path: Path) -> None:
+        path = self.path_without(tmp_path, "apptainer", "singularity")
+        old = Path(path) / "apptainer"
+        old.write_text("#!/bin/sh\necho apptainer version 1.0.3\n")
+        old.chmod(0o755)
+        told(project.run("make", "keras-bert", PATH=path), 7, "apptainer 1.0.3 is too old: 1.1 or newer is needed")
+
+    def test_apptainer_that_is_something_else(self, project: Project, tmp_path: Path) -> None:
+        path = self.path_without(tmp_path, "apptainer", "singularity")
+        (Path(path) / "apptainer").write_text("#!/bin/sh\necho hello\n")
+        (Path(path) / "apptainer").chmod(0o755)
+        told(project.run("make", "keras-bert", PATH=path), 7, "this is no working Apptainer or Singularity")
+
+    @needs("apptainer")
+    def test_no_apt_and_no_mirror(self, project: Project, tmp_path: Path) -> None:
+        path = self.path_without(tmp_path, "apt-get", "apt-config", "apt-cache")
+        told(project.run("lock", "small", PATH=path), 7, "apt-get")
+
+
+@pytest.mark.live
+@needs("apptainer", "mmdebstrap", "apt-get")
+class TestReal:
+    def locked(self, project: Project) -> Path:
+        result = project.run("lock", "small")
+        assert result.code == 0, result.stderr
+        return project.folder / "lockfiles" / "small.lock"
+
+    def test_a_hash_that_the_index_does_not_have(self, tmp_path: Path) -> None:
+        project = small_project(tmp_path / "project")
+        lock = self.locked(project)
+        text = lock.read_text()
+        found = re.search(r'six-1.16.0-py2.py3-none-any.whl", size = \d+, sha256 = "([0-9a-f]{64})"', text)
+        assert found is not None
+        lock.write_text(text.replace(found[1], "0" * 64))
+        result = project.run("make", "small")
+        told(result, 6, "six-1.16.0-py2.py3-none-any.whl", "0" * 64)
+        assert not (project.folder / "small.sif").exists()
+
+    def test_a_debian_package_that_is_gone(self, tmp_path: Path) -> None:
+        project = small_project(tmp_path / "project")
+        lock = self.locked(project)
+        text = lock.read_text()
+        found = re.search(r'(pool/main/h/hello-traditional/\S+\.deb)", size = \d+, sha256 = "([0-9a-f]{64})"', text)
+        assert found is not None
+        lock.write_text(
+            text.replace(found[1], "pool/main/h/hello-traditional/gone_1_amd64.deb").replace(found[2], "1" * 64)
+        )
+        told(project.run("make", "small"), 5, "gone_1_amd64.deb", "--upgrade-system")
+
+    def test_a_system_package_that_does_not_exist(self, tmp_path: Path) -> None:
+        project = small_project(tmp_path / "project")
+        project.write("recipes/small.toml", SMALL.replace("hello-traditional", "grafviz"))
+        told(project.run("lock", "small"), 2, "grafviz")
+        assert not (project.folder / "lockfiles").exists()
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small file system")
+    def test_no_space_is_told_before_anything_is_downloaded(self, tmp_path: Path) -> None:
+        small = tmp_path / "small-disk"
+        small.mkdir()
+        run = LocalRunner()
+        mounted = run(Command(argv=("mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", str(small))), check=False)
+        if mounted.code != 0:
+            pytest.skip(f"a small file system cannot be mounted here: {mounted.stderr.strip()}")
+        try:
+            project = Project(tmp_path / "project", small / "store")
+            told(project.run("make", "keras-bert"), 8, "are needed", "are free", "ENVBUILD_STORE")
+            assert not list(small.rglob("*.partial"))
+        finally:
+            run(Command(argv=("umount", str(small))))
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+    def test_a_user_without_subuid_lines(self, tmp_path: Path) -> None:
+        from tests.tiny_image import AS_NOBODY, open_folder
+
+        folder = open_folder() / "nobody"
+        project = small_project(folder)
+        self.locked(project)
+        run = LocalRunner()
+        for sha256 in set(re.findall(r'sha256 = "([0-9a-f]{64})"', (folder / "lockfiles/small.lock").read_text())):
+            kept = project.store / "v1/artifacts" / sha256[:2] / sha256
+            if kept.exists():
+                (folder / "store/v1/artifacts" / sha256[:2]).mkdir(parents=True, exist_ok=True)
+                shutil.copy(kept, folder / "store/v1/artifacts" / sha256[:2] / sha256)
+        run(Command(argv=("chown", "-R", "65534:65534", str(folder))))
+        program = (*AS_NOBODY, sys.executable, "-m", "envbuild")
+        if run(Command(argv=(*program, "--version"), cwd=folder, env=project.env), check=False).code != 0:
+            pytest.skip("another user may not enter the folder that the tests run from")
+        argv = (*program, "make", "small")
+        env = {**project.env, "TMPDIR": str(folder), "ENVBUILD_STORE": str(folder / "store")}
+        result = run(Command(argv=argv, cwd=folder, env=env, timeout=300), check=False)
+        told(result, 7, "/etc/subuid")
+        assert not (folder / "small.sif").exists()
+
+
+STAGES = {
+    "choose the Debian packages": "lock",
+    "download": "make",
+    "make Debian": "make",
+    "check": "make",
+}
+
+
+@pytest.mark.live
+@needs("apptainer", "mmdebstrap", "apt-get")
+@pytest.mark.parametrize("stage", sorted(STAGES))
+def test_ctrl_c_in_every_stage(stage: str, tmp_path: Path) -> None:
+    """The build stage itself has its own test beside the other tests of make."""
+    project = small_project(tmp_path / "project", tmp_path / "store" if stage != "check" else None)
+    if stage == "check":
+        project.write("recipes/check.py", "import time; time.sleep(60)\n")
+    process = project.start(STAGES[stage], "small")
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.startswith(stage):
+            break
+    else:
+        pytest.fail(f"the stage {stage!r} was never told")
+    time.sleep(1.0 if stage != "download" else 0.05)
+    started = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    rest = process.communicate(timeout=60)[1]
+    assert process.returncode == 130, rest
+    assert time.monotonic() - started < 20
+    assert "Traceback" not in rest
+    assert not list(project.folder.glob("*.sif"))
+    assert not list((project.store / "v1").glob("bases/*.partial"))
+    assert LocalRunner()(Command(argv=("pgrep", "-f", str(tmp_path))), check=False).stdout == ""

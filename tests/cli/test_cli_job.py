@@ -1,0 +1,133 @@
+"""``envbuild job``, ``status``, ``logs`` and ``cancel`` from the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from envbuild.cli import run_cli
+from envbuild.job.model import Record
+from envbuild.job.records import save_record
+
+RECIPE = """\
+[recipe]
+name = "thing"
+[base]
+bootstrap = "debian:bookworm"
+[run]
+command = ["python", "train.py"]
+[job]
+gpus = 1
+walltime = "2h"
+account = "lab"
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project with a recipe, and something that looks like its image."""
+    folder = tmp_path / "project"
+    (folder / "recipes").mkdir(parents=True)
+    (folder / "recipes/thing.toml").write_text(RECIPE)
+    (folder / "thing.sif").write_bytes(bytes(32) + b"SIF_MAGIC")
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("ENVBUILD_SITE", raising=False)
+    monkeypatch.setenv("ENVBUILD_STORE", str(tmp_path / "store"))
+    monkeypatch.setattr("envbuild.base.siffile.image_digest", lambda _: "sha256:" + "1" * 64)
+    return folder
+
+
+@pytest.mark.usefixtures("project")
+def test_the_script_is_printed_and_nothing_is_done(capsys: pytest.CaptureFixture[str], project: Path) -> None:
+    assert run_cli(["job", "thing", "--on", "tsubame4", "--", "python", "train.py", "--lr", "a b"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("#!/bin/bash\n#$ -N thing\n")
+    assert "command=(python train.py --lr 'a b')" in out
+    assert "#$ -l h_rt=02:00:00" in out
+    assert sorted(path.name for path in project.iterdir()) == ["recipes", "thing.sif"]
+
+
+@pytest.mark.usefixtures("project")
+def test_the_recipes_command_and_a_partition_behind_the_site(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_cli(["job", "thing", "--for", "alliance-cedar:gpu", "--gpus", "v100l:4"]) == 0
+    out = capsys.readouterr().out
+    assert "command=(python train.py)" in out
+    assert "#SBATCH --partition=gpu\n#SBATCH --account=lab\n" in out
+    assert "#SBATCH --gres=gpu:v100l:4" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message", "code"),
+    [
+        (["job", "thing"], "error: --on: which site?", 2),
+        (["job", "thing", "--on", "amame"], 'there is no site called "amame"; did you mean "amane"?', 2),
+        (["job", "./thing.sif", "--on", "local"], "error: ./thing.sif: which command?", 2),
+        (["job", "thing", "--on", "amane"], "error: site amane: account: this site knows no accounts", 2),
+        (["job", "thing", "--on", "local", "--", "cat", "/tmp"], "/tmp cannot be seen inside the container", 2),
+        (["job", "thing", "--on", "local", "python", "--epochs", "3"], "put -- before that", 2),
+        (["status", "99"], "error: job 99 was not submitted from this folder", 2),
+        (["logs", "99"], "error: job 99 was not submitted from this folder", 2),
+        (["cancel", "99"], "error: job 99 was not submitted from this folder", 2),
+    ],
+)
+@pytest.mark.usefixtures("project")
+def test_what_goes_wrong(arguments: list[str], message: str, code: int, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_cli(arguments) == code
+    assert message in capsys.readouterr().err
+
+
+def submitted(project: Path, job: str, **receipt: object) -> None:
+    record = Record(
+        id=job,
+        site="local",
+        name="thing",
+        script="s",
+        log="logs/thing-{id}.log",
+        receipt="logs/thing-{id}.json",
+        submitted="2026-01-01T00:00:00Z",
+    )
+    save_record(record, project)
+    (project / "logs").mkdir(exist_ok=True)
+    if receipt:
+        data = {"job": job, "name": "thing", "node": "n1", "started": "a", "ended": "b", **receipt}
+        (project / f"logs/thing-{job}.json").write_text(json.dumps(data))
+
+
+def test_status_tells_what_the_receipts_say(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    submitted(project, "4000001", code=0)
+    submitted(project, "4000002", code=143, signal="TERM")
+    submitted(project, "4000003")
+    assert run_cli(["status", "--json"]) == 0
+    rows = {row["job"]: (row["state"], row["detail"]) for row in json.loads(capsys.readouterr().out)}
+    assert rows == {
+        "4000001": ("succeeded", "code 0 on n1"),
+        "4000002": ("failed", "code 143 on n1, signal TERM"),
+        "4000003": ("unknown", "the scheduler does not know it"),
+    }
+    assert run_cli(["status", "4000001"]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split()[:3] == ["4000001", "local", "thing"]
+
+
+@pytest.mark.usefixtures("project")
+def test_status_of_an_empty_folder(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_cli(["status"]) == 0
+    assert capsys.readouterr().out == "no job was submitted from this folder\n"
+
+
+def test_logs(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    submitted(project, "4000001", code=5)
+    assert run_cli(["logs", "4000001"]) == 2
+    assert "the job has written nothing yet" in capsys.readouterr().err
+    (project / "logs/thing-4000001.log").write_bytes(b"one\n\xfftwo\n")
+    assert run_cli(["logs", "4000001"]) == 0
+    assert capsys.readouterr().out == "one\n\ufffdtwo\n"
+    assert run_cli(["logs", "4000001", "-f"]) == 5
+
+
+def test_an_ended_job_is_not_cancelled(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    submitted(project, "4000001", code=0)
+    assert run_cli(["cancel", "4000001"]) == 0
+    assert "has ended already" in capsys.readouterr().err

@@ -1,0 +1,79 @@
+"""``envbuild site`` from the command line, and a site's facts for ``check --for``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from envbuild.cli import run_cli
+from envbuild.cli.context import Context
+from envbuild.cli.remote import target_of_site
+from envbuild.errors import UsageError
+from envbuild.progress import Silent
+from envbuild.run import LocalRunner
+from envbuild.settings import Settings
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin")
+    (tmp_path / "bin").mkdir()
+    return tmp_path
+
+
+def client(here: Path, name: str, text: str) -> None:
+    (here / "bin" / name).write_text(f"#!/bin/sh\n{text}\n")
+    (here / "bin" / name).chmod(0o755)
+
+
+@pytest.mark.usefixtures("here")
+def test_list_and_show(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_cli(["site", "list", "--json"]) == 0
+    rows = {row["site"]: row for row in json.loads(capsys.readouterr().out)}
+    assert rows["abci2"]["summary"].endswith("(closed 2024-10-31)")
+    assert run_cli(["site", "show", "amane"]) == 0
+    assert capsys.readouterr().out.startswith('[site]\nname = "amane"\n')
+    assert run_cli(["site", "show", "nosuch"]) == 2
+
+
+def test_init_writes_what_the_scheduler_says(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    client(here, "sbatch", "echo slurm 23.11.4")
+    client(here, "sinfo", "echo 'gpu*|infinite|gpu:4|2'")
+    assert run_cli(["site", "init", "mine"]) == 0
+    assert 'gpu = "gres"\nmemory = "mem"\ngpus-per-node = 4' in (here / "sites/mine.toml").read_text()
+    assert "sbatch says slurm 23.11.4" in capsys.readouterr().err
+    assert run_cli(["site", "init", "mine"]) == 2
+    assert "is there already" in capsys.readouterr().err
+    assert run_cli(["job", "x", "--", "true"]) == 2
+    assert "which site" not in capsys.readouterr().err, "the only own site is meant"
+
+
+@pytest.mark.usefixtures("here")
+def test_init_without_a_scheduler(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_cli(["site", "init", "mine"]) == 7
+    assert "no scheduler answers here" in capsys.readouterr().err
+    assert run_cli(["site", "init", "../mine"]) == 2
+
+
+@pytest.mark.usefixtures("here")
+def test_a_shipped_site_is_not_probed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_cli(["site", "probe", "--on", "amane"]) == 2
+    assert "envbuild site show amane > sites/amane.toml" in capsys.readouterr().err
+
+
+def test_a_site_as_the_target_of_a_check(user_settings: Settings) -> None:
+    context = Context(settings=user_settings, runner=LocalRunner(), report=Silent())
+    assert str(target_of_site("amane", context)) == "Tesla V100S-PCIE-32GB, driver 450.80.02"
+    assert target_of_site("alliance-cedar:p100", context).capability == 60
+    for text, message in (
+        ("alliance-cedar", "which GPU?"),
+        ("amane:A100", 'no GPU of "A100" is known; known: Tesla V100S-PCIE-32GB'),
+        ("plai", "its file tells nothing about its nodes"),
+    ):
+        with pytest.raises(UsageError) as told:
+            target_of_site(text, context)
+        assert told.value.what == message
