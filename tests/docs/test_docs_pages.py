@@ -1,0 +1,174 @@
+"""docs/: links resolve, and every key, field and file that a page names is there, and the other way round."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import tomli
+
+from envbuild.base.model import DebianPackage
+from envbuild.cli import VERBS
+from envbuild.lock.model import Lock, LockedBase, LockedHold, LockedMove, LockedProvided, Packer, PythonPackage
+from envbuild.recipe.model import Recipe
+from envbuild.recipe.read import read_recipe
+from envbuild.recipe.schema import recipe_schema
+from tests.docs.pages import PAGES, ROOT, anchors, blocks, rows, section, without_code
+
+RECIPE = (ROOT / "docs/recipe.md").read_text("utf-8")
+LOCK = (ROOT / "docs/lock.md").read_text("utf-8")
+LOCK_SECTIONS: tuple[tuple[str, type[msgspec.Struct]], ...] = (
+    ("### [base]", LockedBase),
+    ("### [packer]", Packer),
+    ("### debian", DebianPackage),
+    ("### python", PythonPackage),
+    ("### provided", LockedProvided),
+    ("### moved", LockedMove),
+    ("### held-back", LockedHold),
+)
+
+
+def _by_name(page: Path) -> str:
+    return page.name
+
+
+def _keys(text: str) -> list[str]:
+    """Return the keys in the first column of the tables below a heading, up to the next heading."""
+    own = re.split(r"^#", text, maxsplit=1, flags=re.MULTILINE)[0]
+    return [key for row in rows(own) for key in re.findall(r"`([a-z0-9-]+)`", row[0])]
+
+
+def _schema(section_name: str) -> dict[str, Any]:
+    definitions = recipe_schema()["$defs"]
+    top = definitions["Recipe"]["properties"][section_name]
+    found: dict[str, Any] = definitions[top["$ref"].rsplit("/", 1)[1]]
+    return found
+
+
+def _type(key: dict[str, Any]) -> str:
+    plain = next((item for item in key.get("anyOf", []) if item.get("type") != "null"), key)
+    if "enum" in plain:
+        return "text"
+    return {"string": "text", "array": "texts", "object": "table", "integer": "number"}[plain["type"]]
+
+
+def _default(key: dict[str, Any], *, required: bool) -> str:
+    if required:
+        return "required"
+    value = key["default"]
+    return "none" if value is None else f"`{msgspec.json.encode(value).decode()}`"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_by_name)
+def test_links_resolve(page: Path) -> None:
+    text = without_code(page.read_text("utf-8"))
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if target.startswith(("https://", "http://")):
+            continue
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        assert file.exists(), f"{page.name} links to {target}"
+        if anchor:
+            assert anchor in anchors(file.read_text("utf-8")), f"{page.name} links to {target}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_by_name)
+def test_named_verbs_exist(page: Path) -> None:
+    code = re.findall(r"^```.*?^```$|`[^`\n]+`", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    named = re.findall(r"(?:^|[`$(] ?|&& )envbuild ([a-z]+)\b", "\n".join(code), flags=re.MULTILINE)
+    assert not set(named) - set(VERBS), f"{page.name} names verbs that are not there"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_by_name)
+def test_named_files_exist(page: Path) -> None:
+    """Paths of the tree in inline code, such as `envbuild/data/`; NAME and * stand for others."""
+    for name in re.findall(r"`((?:envbuild|tests|docs|recipes|scripts|lockfiles)/[\w./-]+)`", page.read_text("utf-8")):
+        if "NAME" not in name and name != "envbuild/shipped":  # which only the wheel has
+            assert (ROOT / name).exists(), f"{page.name} names {name}"
+
+
+def test_every_page_is_linked_from_readme() -> None:
+    readme = (ROOT / "README.md").read_text("utf-8")
+    missing = [page.name for page in (ROOT / "docs").glob("*.md") if f"(docs/{page.name})" not in readme]
+    assert not missing
+
+
+@pytest.mark.parametrize("name", [field.name for field in msgspec.structs.fields(Recipe)])
+def test_every_recipe_key_is_documented(name: str) -> None:
+    """Key, type and default of the page are those of the record."""
+    schema = _schema(name)
+    expected = {
+        f"`{key}`": (_type(value), _default(value, required=key in schema["required"]))
+        for key, value in schema["properties"].items()
+    }
+    documented = {row[0]: (row[1], row[2]) for row in rows(section(RECIPE, f"### [{name}]"))}
+    assert documented == expected
+
+
+@pytest.mark.parametrize("name", [field.name for field in msgspec.structs.fields(Recipe)])
+def test_the_example_of_every_recipe_key_is_valid(name: str, tmp_path: Path) -> None:
+    minimal: dict[str, dict[str, Any]] = {"recipe": {"name": "reviews"}, "base": {"bootstrap": "debian:bookworm"}}
+    (tmp_path / "reviews").mkdir()
+    (tmp_path / "reviews/check.py").touch()
+    for key, _, _, _, example in rows(section(RECIPE, f"### [{name}]")):
+        line = f"{key.strip('`')} = {example.strip('`')}"
+        tables = {part: dict(content) for part, content in minimal.items()}
+        tables.setdefault(name, {}).pop(key.strip("`"), None)
+        if key == "`image`":
+            tables["base"] = {}
+        text = "".join(
+            f"[{part}]\n"
+            + "".join(f'{k} = "{v}"\n' for k, v in content.items())
+            + (line if part == name else "")
+            + "\n"
+            for part, content in tables.items()
+        )
+        (tmp_path / "reviews.toml").write_text(text, encoding="utf-8")
+        read_recipe(tmp_path / "reviews.toml")
+
+
+def test_the_example_recipe_is_valid(tmp_path: Path) -> None:
+    [example] = blocks(RECIPE, "toml")
+    path = tmp_path / "reviews.toml"
+    path.write_text(example, encoding="utf-8")
+    recipe, _ = read_recipe(path)
+    assert recipe.run.command == ("python", "train.py")
+
+
+def test_the_shipped_recipes_are_listed() -> None:
+    listed = {row[0]: row[1] for row in rows(section(RECIPE, "## Shipped recipes"))}
+    shipped = {f"`{path.stem}`": read_recipe(path)[0].recipe.summary for path in (ROOT / "recipes").glob("*.toml")}
+    assert listed == shipped
+
+
+def test_every_field_of_a_lock_is_documented() -> None:
+    assert sorted(_keys(section(LOCK, "## Fields"))) == sorted(f.encode_name for f in msgspec.structs.fields(Lock))
+
+
+@pytest.mark.parametrize(("heading", "record"), LOCK_SECTIONS, ids=lambda value: getattr(value, "__name__", value))
+def test_every_field_of_a_lock_table_is_documented(heading: str, record: type[msgspec.Struct]) -> None:
+    assert sorted(_keys(section(LOCK, heading))) == sorted(f.encode_name for f in msgspec.structs.fields(record))
+
+
+def test_every_option_of_lock_is_documented() -> None:
+    from envbuild.cli.lock import command
+
+    options = {name for parameter in command.params for name in parameter.opts if name.startswith("--")}
+    assert set(re.findall(r"`(--[a-z-]+)", section(LOCK, "## Options").split("\n\n")[1])) == options - {"--help"}
+
+
+def test_settings_of_the_pages_are_known() -> None:
+    """TOML blocks that are settings, not recipes, use sections and keys that there are."""
+    from envbuild.settings import SECTIONS
+
+    for page in PAGES:
+        for block in blocks(page.read_text("utf-8"), "toml"):
+            for name, content in tomli.loads(block).items():
+                keys = SECTIONS.get(name) if name in SECTIONS else None
+                if keys is not None:
+                    assert set(content) <= set(keys), f"{page.name}: [{name}]"
+                else:
+                    assert name in SECTIONS or name in Recipe.__struct_fields__, f"{page.name}: [{name}]"
