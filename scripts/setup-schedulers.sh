@@ -1,0 +1,210 @@
+#!/usr/bin/env bash
+# Slurm and Grid Engine on this machine only, for tests: unattended, idempotent, stopped by the folder they were started with.
+#
+#   sudo bash scripts/setup-schedulers.sh install      Debian's packages (as root)
+#   sudo bash scripts/setup-schedulers.sh start DIR    start both (as root); prints the folder of their clients
+#   sudo bash scripts/setup-schedulers.sh stop DIR     stop what was started with DIR
+#
+# Both live in a network namespace of their own that has a loopback and nothing else: no port is open on this machine.
+# DIR/bin holds the clients (sbatch, qsub, …), which enter that namespace.  One node, one made-up GPU of the type tesla.
+# Configuration and state of both are below DIR; a Slurm or Grid Engine that is already set up here is left alone.
+set -euo pipefail
+
+fail() { printf '%s\n' "schedulers: $*" >&2; exit 1; }
+alive() { [ -s "$1" ] && kill -0 "$(cat "$1")" 2>/dev/null; }
+
+packages=(slurmctld slurmd slurm-client munge gridengine-master gridengine-exec gridengine-client)
+slurm_clients=(sbatch squeue sacct scontrol scancel srun sinfo)
+grid_clients=(qsub qstat qacct qdel qrsh qconf qmod qhost)
+
+install_packages() {
+  local package missing=()
+  for package in "${packages[@]}"; do
+    [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || missing+=("$package")
+  done
+  [ "${#missing[@]}" -gt 0 ] || return 0
+  export DEBIAN_FRONTEND=noninteractive
+  local get=(apt-get -qq -y -o DPkg::Lock::Timeout=300 -o DPkg::Use-Pty=0 install --no-install-recommends)
+  # without /etc/services the set-up of gridengine-master fails and does not say so
+  "${get[@]}" netbase procps iproute2 debconf </dev/null >/dev/null
+  printf '%s\n' "gridengine-common shared/gridenginemaster string $(hostname)" \
+    "gridengine-common shared/gridenginecell string default" \
+    "gridengine-common shared/gridengineconfig boolean true" | debconf-set-selections
+  # no daemon may start by itself, as it would listen to the world; msmtp-mta keeps a mail server out
+  if ! [ -e /usr/sbin/policy-rc.d ]; then
+    printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d
+    chmod 755 /usr/sbin/policy-rc.d
+    trap 'rm -f /usr/sbin/policy-rc.d' EXIT
+  fi
+  "${get[@]}" msmtp-mta "${missing[@]}" </dev/null >/dev/null
+}
+
+name_of() { printf 'envbuild-%s\n' "$(printf '%s' "$1" | md5sum | cut -c 1-8)"; }
+
+inside() { nsenter --net="/run/netns/$space" -- env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin "$@"; }
+
+wait_for() {
+  local end=$((SECONDS + 30))
+  until timeout 5 "$@" >/dev/null 2>&1; do
+    [ "$SECONDS" -lt "$end" ] || fail "did not start: $*"
+    sleep 0.1
+  done
+}
+
+write_clients() {
+  local dir=$1 client
+  mkdir -p "$dir/bin"
+  for client in "${slurm_clients[@]}" "${grid_clients[@]}"; do
+    printf '#!/bin/sh\nSLURM_CONF=%s SGE_ROOT=%s exec nsenter --net=/run/netns/%s -- /usr/bin/%s "$@"\n' \
+      "$dir/slurm.conf" "$dir/grid/root" "$space" "$client" >"$dir/bin/$client"
+    chmod 755 "$dir/bin/$client"
+  done
+}
+
+start_slurm() {
+  local dir=$1 host cpus memory
+  host=$(hostname -s) cpus=$(nproc) memory=$(awk '/MemTotal/ { print int($2 / 1024 * 0.7) }' /proc/meminfo)
+  install -d -m 755 "$dir/munge"
+  if ! alive "$dir/munge/munged.pid"; then
+    [ -s "$dir/munge/key" ] || head -c 128 /dev/urandom >"$dir/munge/key"
+    chmod 400 "$dir/munge/key"
+    inside /usr/sbin/munged --force --socket="$dir/munge/socket" \
+      --key-file="$dir/munge/key" --pid-file="$dir/munge/munged.pid" --log-file="$dir/munge/log" --seed-file="$dir/munge/seed"
+  fi
+  mkdir -p "$dir/slurm/state" "$dir/slurm/spool"
+  cat >"$dir/slurm.conf" <<CONF
+ClusterName=envbuild
+SlurmctldHost=$host(127.0.0.1)
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+AuthInfo=socket=$dir/munge/socket
+CredType=cred/munge
+StateSaveLocation=$dir/slurm/state
+SlurmdSpoolDir=$dir/slurm/spool
+SlurmctldPidFile=$dir/slurm/slurmctld.pid
+SlurmdPidFile=$dir/slurm/slurmd.pid
+SlurmctldLogFile=$dir/slurm/slurmctld.log
+SlurmdLogFile=$dir/slurm/slurmd.log
+ProctrackType=proctrack/pgid
+TaskPlugin=task/none
+MpiDefault=none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+SchedulerParameters=sched_interval=2,bf_interval=2,batch_sched_delay=0
+ReturnToService=2
+KillWait=5
+MinJobAge=600
+GresTypes=gpu
+NodeName=$host NodeAddr=127.0.0.1 CPUs=$cpus RealMemory=$memory Gres=gpu:tesla:1 State=UNKNOWN
+PartitionName=gpu Nodes=$host Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO
+CONF
+  echo 'Name=gpu Type=tesla File=/dev/null' >"$dir/gres.conf"
+  alive "$dir/slurm/slurmctld.pid" || inside /usr/sbin/slurmctld -f "$dir/slurm.conf"
+  alive "$dir/slurm/slurmd.pid" || inside /usr/sbin/slurmd -f "$dir/slurm.conf"
+  wait_for sh -c "'$dir/bin/sinfo' -h -o %T | grep -qE '^(idle|mixed|allocated)$'"
+}
+
+# A cell of its own: the one that Debian's package made keeps its jobs, and two of these may run at the same time.
+make_cell() {
+  local root=$1/grid/root spool=$1/grid/spool name source=/usr/share/gridengine
+  [ ! -e "$root/default/common/bootstrap" ] || return 0
+  mkdir -p "$root/default/common" "$spool/qmaster/job_scripts" "$spool/execd"
+  for name in bin lib util utilbin; do ln -sfn "/var/lib/gridengine/$name" "$root/$name"; done
+  # 127.0.0.1 is called localhost: make every name of this machine one host
+  printf 'localhost %s\n' "$(hostname)" >"$root/default/common/host_aliases"
+  echo localhost >"$root/default/common/act_qmaster"
+  sed -e "s#^admin_user .*#admin_user none#" -e "s#^spooling_params .*#spooling_params $spool/db#" \
+    -e "s#^qmaster_spool_dir .*#qmaster_spool_dir $spool/qmaster#" \
+    "$source/default-bootstrap" >"$root/default/common/bootstrap"
+  # tests run as root
+  sed -e 's/^min_uid .*/min_uid 0/' -e 's/^min_gid .*/min_gid 0/' -e "s#^execd_spool_dir .*#execd_spool_dir $spool/execd#" \
+    "$source/default-configuration" >"$1/grid/configuration"
+  mkdir -p "$spool/db"
+  name=/usr/lib/gridengine
+  inside SGE_ROOT="$root" "$name/spoolinit" berkeleydb libspoolb "$spool/db" init
+  inside SGE_ROOT="$root" "$name/spooldefaults" configuration "$1/grid/configuration"
+  inside SGE_ROOT="$root" "$name/spooldefaults" complexes "$source/util/resources/centry"
+  inside SGE_ROOT="$root" "$name/spooldefaults" usersets "$source/util/resources/usersets"
+  inside SGE_ROOT="$root" "$name/spooldefaults" managers root
+}
+
+runs() { ip netns pids "$space" | xargs -r ps -o comm= -p | grep -qx "$1"; }
+
+start_grid_engine() {
+  local dir=$1
+  make_cell "$dir" >"$dir/grid.log"
+  # the daemons' environment would leak into jobs, so it is empty
+  runs sge_qmaster || inside SGE_ROOT="$dir/grid/root" /usr/sbin/sge_qmaster
+  PATH=$dir/bin:$PATH
+  wait_for qconf -sh
+  configure_grid_engine "$dir" >>"$dir/grid.log"
+  runs sge_execd || inside SGE_ROOT="$dir/grid/root" /usr/sbin/sge_execd
+  wait_for sh -c "qstat -f | grep -q 'all.q@localhost.* lx-amd64 *$'"
+}
+
+configure_grid_engine() {
+  local dir=$1/grid cpus
+  cpus=$(nproc)
+  mkdir -p "$dir"
+  qconf -ss 2>/dev/null | grep -qx localhost || qconf -as localhost
+  qconf -sh | grep -qx localhost || qconf -ah localhost
+  qconf -sc | sed '/^gpu /d' >"$dir/complex"
+  echo 'gpu gpu INT <= YES JOB 0 0' >>"$dir/complex"
+  qconf -Mc "$dir/complex"
+  printf '%s\n' 'hostname localhost' 'load_scaling NONE' "complex_values slots=$cpus,gpu=1" 'user_lists NONE' \
+    'xuser_lists NONE' 'projects NONE' 'xprojects NONE' 'usage_scaling NONE' 'report_variables NONE' >"$dir/host"
+  if qconf -sel | grep -qx localhost; then qconf -Me "$dir/host"; else qconf -Ae "$dir/host"; fi
+  printf '%s\n' 'pe_name smp' 'slots 999' 'user_lists NONE' 'xuser_lists NONE' 'start_proc_args NONE' \
+    'stop_proc_args NONE' "allocation_rule \$pe_slots" 'control_slaves FALSE' 'job_is_first_task TRUE' \
+    'urgency_slots min' 'accounting_summary FALSE' 'qsort_args NONE' >"$dir/pe"
+  qconf -spl 2>/dev/null | grep -qx smp || qconf -Ap "$dir/pe"
+  qconf -ssconf | sed -e 's/^schedule_interval .*/schedule_interval 0:0:2/' -e 's/^flush_submit_sec .*/flush_submit_sec 1/' \
+    -e 's/^flush_finish_sec .*/flush_finish_sec 1/' >"$dir/sched"
+  qconf -Msconf "$dir/sched"
+  if ! qconf -sql 2>/dev/null | grep -qx all.q; then
+    qconf -sq | sed -e 's/^qname .*/qname all.q/' -e 's/^hostlist .*/hostlist localhost/' -e "s/^slots .*/slots $cpus/" \
+      -e 's/^pe_list .*/pe_list smp/' -e 's#^shell  *.*#shell /bin/bash#' -e 's/^notify .*/notify 00:00:02/' \
+      -e 's/^shell_start_mode .*/shell_start_mode unix_behavior/' -e 's/^load_thresholds .*/load_thresholds NONE/' >"$dir/queue"
+    qconf -Aq "$dir/queue"
+  fi
+}
+
+start() {
+  local dir=$1
+  [ "$(id -u)" = 0 ] || fail "root is needed to start daemons and to make a network namespace"
+  mkdir -p "$dir"
+  if ! [ -e "/run/netns/$space" ]; then
+    ip netns add "$space"
+    ip -n "$space" link set lo up
+    ip -n "$space" address add 10.98.0.1/32 dev lo # getaddrinfo() wants one that is not 127.*
+  fi
+  write_clients "$dir"
+  start_slurm "$dir"
+  start_grid_engine "$dir"
+  printf '%s\n' "$dir/bin"
+}
+
+# Everything that runs in the namespace was started by these schedulers.
+stop() {
+  local signal
+  [ -e "/run/netns/$space" ] || return 0
+  for signal in TERM TERM KILL; do
+    ip netns pids "$space" | xargs -r kill "-$signal" 2>/dev/null || true
+    for _ in $(seq 30); do
+      [ -n "$(ip netns pids "$space")" ] || break 2
+      sleep 0.1
+    done
+  done
+  ip netns delete "$space"
+}
+
+case ${1-} in
+  install) install_packages ;;
+  start | stop)
+    dir=$(realpath -m "${2:?a folder is missing}")
+    space=$(name_of "$dir")
+    "$1" "$dir"
+    ;;
+  *) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}" >&2; exit 2 ;;
+esac

@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# Set up a fresh Debian 12 machine (root, or a user with sudo) and pass everything: lint, types and the whole suite.
+#
+#   bash scripts/test.sh [PYTEST ARGUMENTS…]
+#
+# Where nothing can be installed (no Debian, no root) the tests that need a missing tool are skipped, with the reason.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+if command -v apt-get >/dev/null && { [ "$(id -u)" = 0 ] || sudo -n true 2>/dev/null; }; then
+  bash scripts/setup-debian.sh --system-only --with git --with shellcheck --with openmpi-bin --with python3-mpi4py
+  bash scripts/setup-registry.sh install
+  # only root can give the schedulers a network of their own, so only root installs them
+  [ "$(id -u)" != 0 ] || bash scripts/setup-schedulers.sh install
+else
+  echo "test: neither root nor sudo here, so nothing is installed"
+fi
+
+venv=${ENVBUILD_TEST_VENV:-.venv}
+if ! [ -x "$venv/bin/pip" ]; then
+  python=$(bash scripts/find-python.sh)
+  "$python" -m venv "$venv"
+fi
+pip=("$venv/bin/python" -m pip --quiet --disable-pip-version-check)
+"${pip[@]}" install --upgrade "pip>=25.1" # the first that knows dependency groups
+"${pip[@]}" install --editable . --group dev
+PATH=$(cd "$venv/bin" && pwd):$PATH
+export PATH
+
+ruff format --check .
+ruff check .
+mypy envbuild tests
+if [ $# -gt 0 ]; then exec pytest "$@"; fi
+# what needs no tool but Python runs side by side; real builds and schedulers follow, one at a time
+pytest -n "$(nproc)" --dist loadfile -m "not live"
+exec pytest -m live --durations 15
