@@ -65,10 +65,11 @@ class Catalogue(_Row, frozen=True):
 
 
 class Gpu(msgspec.Struct, frozen=True, kw_only=True):
-    """A compute capability (times ten), cards that have it, and the toolkits that compile for it."""
+    """A compute capability (times ten), cards that have it (``also``: rarer ones), toolkits that compile for it."""
 
     capability: int
     names: str
+    also: str = ""
     since: str = "0"
     until: str = "999"
 

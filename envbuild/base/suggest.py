@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from envbuild.base.card import capability_of
 from envbuild.base.catalogue import Entry, entries, load_cuda
 from envbuild.errors import UsageError
-from envbuild.toml import closest
 
 if TYPE_CHECKING:
     from packaging.specifiers import SpecifierSet
@@ -35,7 +35,8 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
 
     ``framework`` is a name with bounds ("torch>=2.1,<2.5"); ``python`` a version or bounds ("3.9", ">=3.8,<3.11");
     ``cuda`` a version or a part of one ("11", "12.1"); ``gpu`` a card ("A100") or a capability ("8.0"); ``driver`` the
-    version of the oldest driver that it must run on; ``glibc`` the oldest C library that will do.
+    version of the oldest driver that it must run on; ``glibc`` the oldest C library that will do; ``node_glibc`` the
+    C library of the node, which refuses nothing: an image brings its own.
     """
 
     framework: str | None = None
@@ -44,6 +45,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     gpu: str | None = None
     driver: str | None = None
     glibc: str | None = None
+    node_glibc: str | None = None
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,20 +104,6 @@ def oldest_driver(entry: Entry, capability: int | None = None) -> str | None:
     if major in table.families and not portable:
         return table.families[major]
     return table.drivers.get(".".join(entry.cuda.split(".")[:2]))
-
-
-def capability_of(gpu: str) -> int:
-    """Return the compute capability (times ten) of a card's name or a number ("A100", "8.0", "80")."""
-    match = re.fullmatch(r"(?:sm_?)?(\d{1,2})\.?(\d)", gpu.strip(), re.IGNORECASE)
-    if match:
-        return int(match[1]) * 10 + int(match[2])
-    cards = {card.strip().lower(): row.capability for row in load_cuda().gpu for card in row.names.split(",")}
-    wanted = gpu.strip().lower()
-    near = next((value for card, value in cards.items() if wanted == card or wanted.startswith(f"{card} ")), None)
-    if near is None:
-        hint = f"name one of: {', '.join(row.names for row in load_cuda().gpu)}; or a compute capability such as 8.0"
-        raise UsageError(f"{gpu!r} is no GPU that the tables know{closest(wanted, cards)}", hint=hint)
-    return near
 
 
 def framework_name(text: str) -> str | None:
@@ -192,6 +180,11 @@ class _Asked:
             cautions.append(f"holds {entry.version}, not {self.wish.framework}")
         if entry.note:
             cautions.append(entry.note)
+        if self._older_than_the_node(entry):
+            cautions.append(
+                f"glibc {entry.glibc} is older than the node's {self.wish.node_glibc}: CUDA runs, but programs of the "
+                "node that are bound in do not start"
+            )
         if entry.status != "verified":
             cautions.append(f"{entry.status}, not opened: look with envbuild base inspect {entry.reference}")
         return Choice(
@@ -201,6 +194,10 @@ class _Asked:
             reasons=tuple(self._reasons(entry, driver)),
             cautions=tuple(cautions),
         )
+
+    def _older_than_the_node(self, entry: Entry) -> bool:
+        node = self.wish.node_glibc
+        return bool(node and entry.glibc) and numbers(entry.glibc or "") < numbers(node or "")
 
     def _requirement(self, entry: Entry) -> str | None:
         """Return a bootstrap's framework, at the very release where one was asked for."""

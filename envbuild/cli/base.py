@@ -11,7 +11,7 @@ from envbuild.cli.context import Context
 if TYPE_CHECKING:
     from envbuild.base.catalogue import Entry
     from envbuild.base.model import BaseFacts
-    from envbuild.base.suggest import Choice, Refusals
+    from envbuild.base.suggest import Choice, Refusals, Wish
 
 
 @click.group("base")
@@ -43,9 +43,12 @@ def inspect_command(context: Context, *, reference: str, as_json: bool) -> None:
 @click.option("--gpu", metavar="NAME", help="The GPU: A100, V100, or a compute capability such as 8.0.")
 @click.option("--driver", metavar="VERSION", help="The oldest NVIDIA driver that it must run on: 450.80.02.")
 @click.option("--glibc", metavar="VERSION", help="The oldest C library that will do: 2.28.")
+@click.option("--site", metavar="SITE[:PARTITION]", help="Take GPU and driver from a cluster's site file.")
 @click.option("--all", "everything", is_flag=True, help="Show all that fit, not only the first five.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@click.pass_obj
 def suggest_command(
+    context: Context,
     *,
     framework: str | None,
     python: str | None,
@@ -53,6 +56,7 @@ def suggest_command(
     gpu: str | None,
     driver: str | None,
     glibc: str | None,
+    site: str | None,
     everything: bool,
     as_json: bool,
 ) -> None:
@@ -61,11 +65,16 @@ def suggest_command(
     \b
     envbuild base suggest --framework torch --gpu A100 --driver 450.80.02
     envbuild base suggest --framework tensorflow==2.1.0
+    envbuild base suggest --framework torch --site amane
+
+    What a site file tells counts where --gpu or --driver is not given.
     """
     from envbuild.base.suggest import Wish, suggest
     from envbuild.errors import NoSolutionError
 
     wish = Wish(framework=framework, python=python, cuda=cuda, gpu=gpu, driver=driver, glibc=glibc)
+    if site is not None:
+        wish = _at_site(wish, site, context)
     choices, refusals = suggest(wish)
     if as_json:
         click.echo(_as_json(choices))
@@ -74,6 +83,20 @@ def suggest_command(
         raise NoSolutionError(f"no base of the catalogue fits: {told}", hint="ask for less, or see: envbuild base list")
     else:
         click.echo(suggestions(choices if everything else choices[:SHOWN], len(choices), refusals), nl=False)
+
+
+def _at_site(wish: Wish, site: str, context: Context) -> Wish:
+    """Fill a wish with what a cluster's site file tells about its nodes; options that were given count more."""
+    import msgspec
+
+    from envbuild.cli.remote import target_of_site
+
+    node = target_of_site(site, context)
+    gpu = wish.gpu or node.gpu
+    driver = wish.driver or node.driver
+    told = ", ".join(text for text in (gpu, f"driver {driver}" if driver else "its driver is not known") if text)
+    context.report.say(f"{site}: {told}")
+    return msgspec.structs.replace(wish, gpu=gpu, driver=driver, node_glibc=node.glibc)
 
 
 @command.command("list")

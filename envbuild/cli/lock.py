@@ -39,8 +39,16 @@ EVERYTHING = "*"
 @click.option("--json", "as_json", is_flag=True, help="Print the lock as JSON.")
 @click.option("--explain", is_flag=True, help="Say of every package who requires it.")
 @click.option("--resolver", type=click.Choice(("uv", "pip-tools")), default="uv", help="Who chooses the versions.")
-@click.option("--prove", is_flag=True, help="Build it, import every direct dependency, and look for versions that do.")
-@click.option("--budget", type=float, default=SECONDS, metavar="SECONDS", help="How long --prove may look.")
+@click.option(
+    "--prove/--no-proof",
+    help="Build it, import every direct dependency, and look for versions that do. Without, the lock says: not run.",
+)
+@click.option(
+    "--budget",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help=f"How long --prove may look ({SECONDS:.0f}).",
+)
 @click.option("--dry-run", is_flag=True, help="Say what would change and write nothing.")
 @click.pass_obj
 def command(
@@ -56,7 +64,7 @@ def command(
     explain: bool,
     resolver: str,
     prove: bool,
-    budget: float,
+    budget: float | None,
     dry_run: bool,
 ) -> None:
     """Resolve a recipe against its base and write ./lockfiles/NAME.lock.
@@ -66,6 +74,7 @@ def command(
     """
     from envbuild.recipe.find import find_recipe
 
+    _require_sense(prove=prove, budget=budget, facts=facts)
     source = find_recipe(name, context.settings)
     if check:
         _check(source)
@@ -86,9 +95,7 @@ def command(
     if old is not None:
         lock = carried(old, lock)
     if prove:
-        if facts is not None:
-            raise UsageError("--prove builds the image, which --facts does without", hint="leave one of them out")
-        lock = _proved(source, lock, wish, context, seconds=budget)
+        lock = _proved(source, lock, wish, context, seconds=budget or SECONDS)
     if as_json:
         from envbuild.lock.report import lock_json
 
@@ -104,6 +111,14 @@ def command(
 
     write_text(target, write_lock(lock))
     _tell(old, lock, target)
+
+
+def _require_sense(*, prove: bool, budget: float | None, facts: Path | None) -> None:
+    """Raise UsageError for options that contradict each other."""
+    if prove and facts is not None:
+        raise UsageError("--prove builds the image, which --facts does without", hint="leave one of them out")
+    if budget is not None and not prove:
+        raise UsageError("--budget bounds a proof, and none is asked for", where="--budget", hint="add --prove")
 
 
 def write_target(source: Source, context: Context) -> Path:
@@ -213,6 +228,8 @@ def _tell(old: Lock | None, lock: Lock, target: Path | None) -> None:
     click.echo(f"{target or 'not written'}: {first}", err=True)
     for line in others:
         click.echo(f"  {line}", err=True)
+    how = "" if lock.proof == "imported" else " (envbuild lock --prove, or the check of envbuild make)"
+    click.echo(f"  proof: {lock.proof}{how}", err=True)
     if old is not None:
         found = changes(old, lock)
         for change in found:

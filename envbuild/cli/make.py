@@ -12,6 +12,7 @@ import click
 from envbuild.cli.context import Context
 from envbuild.cli.order import order_of, workshop
 from envbuild.errors import CheckFailedError, UsageError
+from envbuild.lock.prove import SECONDS
 
 if TYPE_CHECKING:
     from envbuild.build.model import Order, Workshop
@@ -28,8 +29,17 @@ MODES = ("auto", "flat", "layered", "fakeroot", "sandbox", "docker")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The image file (default ./NAME.sif).")
 @click.option("--mode", type=click.Choice(MODES), default="auto", help="How to build; auto is flat where it can be.")
 @click.option("--from-sandbox", type=click.Path(path_type=Path), help="Pack a sandbox, and say what was done in it.")
-@click.option("--no-proof", is_flag=True, help="Take a first lock as it is resolved, without a search by import.")
-@click.option("--budget", type=float, metavar="SECONDS", help="How long the search for a first lock may take.")
+@click.option(
+    "--prove/--no-proof",
+    default=True,
+    help="Whether a first lock is proved by import, with a search for versions that do.",
+)
+@click.option(
+    "--budget",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help=f"How long that search may take ({SECONDS:.0f}).",
+)
 @click.option("--no-check", is_flag=True, help="Do not check the image.")
 @click.option("--require-gpu", is_flag=True, help="Fail when the GPU checks cannot run here.")
 @click.option("--on", metavar="SITE[:PARTITION]", help="Build on a node of a cluster, by a job (envbuild site list).")
@@ -45,7 +55,7 @@ def command(
     output: Path | None,
     mode: str,
     from_sandbox: Path | None,
-    no_proof: bool,
+    prove: bool,
     budget: float | None,
     no_check: bool,
     require_gpu: bool,
@@ -62,13 +72,15 @@ def command(
     """
     from envbuild.cli.sandbox import pack
 
+    if budget is not None and not prove:
+        raise UsageError("--budget bounds a proof, and --no-proof leaves it out", where="--budget")
     if on is not None or every:
         if as_json or dry_run or from_sandbox or budget is not None:
             raise UsageError("--json, --dry-run, --from-sandbox and --budget do not go with --on", where="--on")
         options = ("--mode", mode, *(("-o", str(output)) if output else ()))
         options += tuple(
             flag
-            for flag, given in (("--no-proof", no_proof), ("--no-check", no_check), ("--require-gpu", require_gpu))
+            for flag, given in (("--no-proof", not prove), ("--no-check", no_check), ("--require-gpu", require_gpu))
             if given
         )
         _make_elsewhere(on, name, context, options, account=account, every=every)
@@ -80,7 +92,7 @@ def command(
             name,
             output=output,
             mode=mode,
-            no_proof=no_proof,
+            prove=prove,
             budget=budget,
             no_check=no_check,
             require_gpu=require_gpu,
@@ -95,7 +107,7 @@ def _make_here(
     *,
     output: Path | None,
     mode: str,
-    no_proof: bool,
+    prove: bool,
     budget: float | None,
     no_check: bool,
     require_gpu: bool,
@@ -109,7 +121,7 @@ def _make_here(
 
     started = time.monotonic()
     source = find_recipe(name, context.settings)
-    lock = _lock(source, context, prove=not (no_proof or no_check or dry_run), budget=budget)
+    lock = _lock(source, context, prove=prove and not (no_check or dry_run), budget=budget)
     order = _order(source, lock, context, output, mode)
     if mode == "sandbox" and not dry_run:
         make_tree(order, workshop(context))
@@ -165,7 +177,6 @@ def _make_elsewhere(
 def _lock(source: Source, context: Context, *, prove: bool, budget: float | None) -> Lock:
     """Return the lock that is there, or a first one; a first one is proved by importing unless that is left out."""
     from envbuild.cli.lock import decide_and_write, require_fresh
-    from envbuild.lock.prove import SECONDS
     from envbuild.lock.read import read_lock
 
     if not source.lock.is_file():

@@ -45,7 +45,7 @@ def _gpu(site: Site, part: str) -> Gpu | None:
         raise UsageError(f'no GPU of "{part}" is known; known: {known}', where=f"site {site.name}")
     if len(found) > 1:
         choices = ", ".join(f"{site.name}:{row.partition or row.name.split('-')[0].split()[-1]}" for row in found)
-        raise UsageError("which GPU?", where=f"site {site.name}", hint=f"--for with one of: {choices}")
+        raise UsageError("which GPU?", where=f"site {site.name}", hint=f"write one of: {choices}")
     return found[0] if found else None
 
 

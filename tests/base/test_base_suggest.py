@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from envbuild.base.card import capability_of
 from envbuild.base.catalogue import entries, load_catalogue
 from envbuild.base.reference import parse_reference
-from envbuild.base.suggest import Choice, Wish, capability_of, framework_name, has_code_for, oldest_driver, suggest
+from envbuild.base.suggest import Choice, Wish, framework_name, has_code_for, oldest_driver, suggest
 from envbuild.cli.base import command as base_command
 from envbuild.cli.base import suggestions
 from envbuild.cli.context import Context, make_context
@@ -121,7 +122,7 @@ def test_frameworks_by_the_names_people_use() -> None:
 @pytest.mark.parametrize(
     ("wish", "told"),
     [
-        ({"gpu": "A1001"}, "'A1001' is no GPU that the tables know; did you mean \"a100\"?"),
+        ({"gpu": "A1001"}, 'the GPU "A1001" is not known; did you mean "A100"?'),
         ({"framework": "numpy"}, "the catalogue knows no framework 'numpy'"),
         ({"framework": "torch>>2"}, "--framework torch>>2: write a name with bounds, such as torch>=2.1"),
         ({"driver": "new"}, "--driver new: write a version such as 12.1"),

@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from envbuild.base.card import capability_of
 from envbuild.check.answers import Code, CodeFile, Region
 from envbuild.check.gpu import common_code
 from envbuild.check.inside import Inside
 from envbuild.check.model import Finding, Report
 from envbuild.check.plan import ProbeRequest
-from envbuild.check.target import Target, capability_of, read_target
+from envbuild.check.target import Target, read_target
 from envbuild.errors import UsageError
 from envbuild.run import Command, LocalRunner
 from tests.check import fatbin

@@ -52,6 +52,40 @@ def test_init_writes_what_the_scheduler_says(here: Path, capsys: pytest.CaptureF
     assert "which site" not in capsys.readouterr().err, "the only own site is meant"
 
 
+SITE = """
+[site]
+name = "lab"
+scheduler = "slurm"
+
+[host]
+driver = "525.60.13"
+glibc = "2.38"
+
+[[gpu]]
+name = "NVIDIA H100 80GB HBM3"
+capability = 90
+"""
+
+
+def test_bases_are_suggested_for_a_site(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_cli(["base", "suggest", "--framework", "torch", "--site", "amane"]) == 0
+    told = capsys.readouterr()
+    assert "amane: Tesla V100S-PCIE-32GB, driver 450.80.02" in told.err
+    assert told.out.startswith('1. bootstrap = "debian:bookworm", framework = "torch==2.0.*"')
+    assert "machine code for Tesla V100S-PCIE-32GB (compute capability 7.0)" in told.out
+    (here / "sites").mkdir()
+    (here / "sites" / "lab.toml").write_text(SITE)
+    assert run_cli(["base", "suggest", "--framework", "torch", "--site", "lab", "--all"]) == 0
+    told = capsys.readouterr()
+    assert "CUDA 12" in told.out
+    assert "needs a newer driver than 525.60.13" in told.out
+    assert "glibc 2.36 is older than the node's 2.38: CUDA runs" in told.out
+    assert run_cli(["base", "suggest", "--framework", "torch", "--site", "lab", "--driver", "450.80.02"]) == 0
+    assert "CUDA 11" in capsys.readouterr().out
+    assert run_cli(["base", "suggest", "--site", "plai"]) == 2
+    assert "its file tells nothing about its nodes" in capsys.readouterr().err
+
+
 @pytest.mark.usefixtures("here")
 def test_init_without_a_scheduler(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_cli(["site", "init", "mine"]) == 7

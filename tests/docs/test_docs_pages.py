@@ -156,7 +156,8 @@ def test_every_field_of_a_lock_table_is_documented(heading: str, record: type[ms
 def test_every_option_of_lock_is_documented() -> None:
     from envbuild.cli.lock import command
 
-    options = {name for parameter in command.params for name in parameter.opts if name.startswith("--")}
+    given = [name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)]
+    options = {name for name in given if name.startswith("--")}
     assert set(re.findall(r"`(--[a-z-]+)", section(LOCK, "## Options").split("\n\n")[1])) == options - {"--help"}
 
 

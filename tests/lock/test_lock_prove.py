@@ -14,6 +14,7 @@ import tomli
 from hypothesis import given
 from hypothesis import strategies as st
 
+from envbuild.cli import run_cli
 from envbuild.errors import NoSolutionError
 from envbuild.lock.model import Lock, LockedBase, Packer, PythonPackage
 from envbuild.lock.prove import Bounds, Failure, Search, carried, culprits, older_releases, steps
@@ -270,6 +271,21 @@ indexes = ["lab"]
 """
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["lock", "x", "--prove", "--facts", "f.json"], "--prove builds the image, which --facts does without"),
+        (["lock", "x", "--budget", "60"], "--budget bounds a proof, and none is asked for"),
+        (["lock", "x", "--no-proof", "--budget", "60"], "--budget bounds a proof, and none is asked for"),
+        (["make", "x", "--no-proof", "--budget", "60"], "--budget bounds a proof, and --no-proof leaves it out"),
+        (["make", "x", "--budget", "-1"], "-1.0 is not in the range x>0"),
+    ],
+)
+def test_options_that_contradict_each_other(words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_cli(words) == 2
+    assert told in capsys.readouterr().err
+
+
 @pytest.mark.live
 @needs("apptainer", "mmdebstrap", "mksquashfs")
 def test_tiny_wheels_that_fail_to_import(tmp_path: Path) -> None:
@@ -283,8 +299,9 @@ def test_tiny_wheels_that_fail_to_import(tmp_path: Path) -> None:
     project.write("home/.config/envbuild/config.toml", f'[indexes]\nlab = "{index.as_uri()}"\n')
     project.write("recipes/story.toml", RECIPE)
 
-    unproved = project.run("lock", "story")
+    unproved = project.run("lock", "story", "--no-proof")
     assert unproved.code == 0, unproved.stderr
+    assert "proof: not run (envbuild lock --prove, or the check of envbuild make)" in unproved.stderr
     lock = project.folder / "lockfiles/story.lock"
     assert tomli.loads(lock.read_text())["proof"] == "not run"
     failed = project.run("make", "story")

@@ -1,0 +1,46 @@
+"""GPUs by the names that people and tools give them (data/cuda.toml)."""
+
+from __future__ import annotations
+
+import re
+
+from envbuild.base.catalogue import load_cuda
+from envbuild.errors import UsageError
+from envbuild.toml import closest
+
+MAKERS = re.compile(r"nvidia|tesla|geforce|quadro")
+SERIES = re.compile(r"(?:rtx|gtx) \d\d?")
+"""Names of the table that stand for all cards that begin like them (RTX 30: 3060 to 3090)."""
+
+
+def capability_of(text: str) -> int:
+    """Return the compute capability (times ten) of a card, or of "8.0" and "sm_80".  Raises UsageError."""
+    plain = re.fullmatch(r"(?:sm_|compute_)?(\d{2,3})[a-z]?|(\d{1,2})\.(\d)", text.strip().lower())
+    if plain:
+        return int(plain[1] or plain[2] + plain[3])
+    wanted = MAKERS.sub("", text.lower()).strip()
+    best = max((pair for pair in _cards() if _is_card(wanted, pair[0])), key=lambda pair: len(pair[0]), default=None)
+    if best is None:
+        known = [name.strip() for row in load_cuda().gpu for name in row.names.split(",")]
+        raise UsageError(
+            f'the GPU "{text}" is not known{closest(text, known)}',
+            where="--gpu",
+            hint=f"give its compute capability (--gpu 8.0), or one of: {', '.join(known)}",
+        )
+    return best[1]
+
+
+def _cards() -> list[tuple[str, int]]:
+    return [
+        (name.strip().lower(), row.capability)
+        for row in load_cuda().gpu
+        for name in f"{row.names},{row.also}".split(",")
+        if name
+    ]
+
+
+def _is_card(wanted: str, card: str) -> bool:
+    """Tell whether a name as tools print it ("h100 80gb") begins with a card's; spaces and dashes do not matter."""
+    pattern = r"[\s-]*".join(map(re.escape, re.findall(r"[a-z]+|\d+", card)))
+    more = r"\d{0,2}" if SERIES.fullmatch(card) else ""
+    return re.match(rf"{pattern}{more}(?!\d)", wanted) is not None
