@@ -20,6 +20,11 @@ VERBS: dict[str, tuple[str, str, str]] = {
     "diff": ("envbuild.cli.diff", "command", "Compare two locks, or a lock and an image."),
     "outdated": ("envbuild.cli.outdated", "command", "List what is newer on the index than in a lock."),
     "def": ("envbuild.cli.definition", "command", "Print the container definition of a recipe's lock."),
+    "export": (
+        "envbuild.cli.export",
+        "command",
+        "Print a lock as another tool reads it: PEP 751, pip, SBOM, and more.",
+    ),
     "check": ("envbuild.cli.check", "command", "Check an image: framework, libraries, imports, GPU."),
     "explain": ("envbuild.cli.explain", "command", "Explain the log of a job: cause and command."),
     "watch": ("envbuild.cli.watch", "command", "Tell whether a command or process is on the GPU now."),

@@ -22,12 +22,12 @@ from envbuild.store.layout import Store
 from envbuild.store.parallel import each
 from envbuild.store.partial import is_whole, partial_path
 from envbuild.store.units import human_bytes
-from envbuild.store.web import GoneError, local_path, make_client, opened, patiently, redact
+from envbuild.store.web import GoneError, local_path, make_client, opened, patiently, redact, without_user
 
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["Wanted", "fetch", "missing", "sizes", "total_size"]
+__all__ = ["Wanted", "fetch", "locate", "missing", "sizes", "total_size"]
 
 RESERVE = 64 * 1024 * 1024
 """Bytes that a download leaves free, so that the file system is not filled to its last block."""
@@ -97,6 +97,25 @@ def fetch(
         each(todo, session.bring, workers=settings.downloads)
 
 
+def locate(wanted: Iterable[Wanted], *, settings: Settings, runner: Runner) -> dict[str, str]:
+    """Return where this machine's indexes have Python files, by sha256: an address without credentials.
+
+    Raises GoneError for a file that its index does not list any more, NetworkError where one does not answer,
+    IntegrityError where it offers the file with other content.
+    """
+    todo = [item for item in _different(wanted) if item.kind == "python"]
+    indexes = {name: index_url(settings, runner, name) for name in {item.index for item in todo}}
+    found: dict[str, str] = {}
+    with make_client(settings) as client:
+
+        def one(item: Wanted, stop: threading.Event) -> None:
+            url = _python_url(item, indexes, client, stop)
+            found[item.sha256] = without_user(url).partition("#")[0]
+
+        each(todo, one, workers=LOOKUPS)
+    return found
+
+
 def sizes(urls: Iterable[str], client: httpx.Client) -> dict[str, int]:
     """Return the size in bytes of what each URL leads to, asked for without downloading.
 
@@ -138,21 +157,25 @@ class _Session:
         """Find an artifact's address.  Raises GoneError when its index no longer lists it."""
         if item.kind == "debian":
             return f"{self.mirror.rstrip('/')}/{quote(item.path or '', safe='/~+')}"
-        index = self.indexes[item.index]
-        links = read_links(index, item.project, self.client, stop=stop)
-        same = [link for link in links if link.sha256 == item.sha256]
-        named = [link for link in links if link.file == item.file]
-        unhashed = [link for link in named if link.sha256 is None]
-        if same or unhashed:
-            return (same or unhashed)[0].url
-        if named:
-            raise IntegrityError(
-                f"the index offers {item.file} with other content: expected sha256 {item.sha256}, "
-                f"it says {named[0].sha256}",
-                where=redact(index),
-                hint="nothing was downloaded; find out why before you lock again",
-            )
-        raise GoneError(f"{item.file} is not on the index", where=redact(index), hint=_gone_hint(item))
+        return _python_url(item, self.indexes, self.client, stop)
+
+
+def _python_url(item: Wanted, indexes: Mapping[str | None, str], client: httpx.Client, stop: threading.Event) -> str:
+    index = indexes[item.index]
+    links = read_links(index, item.project, client, stop=stop)
+    same = [link for link in links if link.sha256 == item.sha256]
+    named = [link for link in links if link.file == item.file]
+    unhashed = [link for link in named if link.sha256 is None]
+    if same or unhashed:
+        return (same or unhashed)[0].url
+    if named:
+        raise IntegrityError(
+            f"the index offers {item.file} with other content: expected sha256 {item.sha256}, "
+            f"it says {named[0].sha256}",
+            where=redact(index),
+            hint="nothing was downloaded; find out why before you lock again",
+        )
+    raise GoneError(f"{item.file} is not on the index", where=redact(index), hint=_gone_hint(item))
 
 
 def _gone_hint(item: Wanted) -> str:

@@ -25,13 +25,13 @@ from envbuild.store.simple import (
     links_of_json,
     normalize,
 )
-from envbuild.store.web import GoneError, local_path, make_client, opened, patiently, redact
+from envbuild.store.web import GoneError, local_path, make_client, opened, patiently, redact, without_user
 from envbuild.toml import closest, read_toml
 
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["Link", "config_file", "index_url", "make_client", "normalize", "read_links", "redact"]
+__all__ = ["Link", "config_file", "index_url", "make_client", "normalize", "read_links", "redact", "without_user"]
 
 BIGGEST_PAGE = 64 * 1024 * 1024
 """Bytes, after decompression; the largest project pages have a few million."""

@@ -60,6 +60,11 @@ def redact(url: str) -> str:
     return "".join(char if char.isprintable() else "?" for char in shown)
 
 
+def without_user(url: str) -> str:
+    """Return a URL without user and password, fit to be written into a file that others read."""
+    return re.sub(r"^([a-z+]+:)//[^/?#]*@", r"\1//", url, flags=re.IGNORECASE)
+
+
 def local_path(url: str) -> Path | None:
     """Return the path that a ``file:`` URL of this machine names, None for any other URL."""
     parts = urlsplit(url)

@@ -1,0 +1,83 @@
+"""``envbuild export``: a lock in the form that another tool reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from envbuild.cli.context import Context
+
+if TYPE_CHECKING:
+    from envbuild.lock.model import Lock
+    from envbuild.recipe.model import Recipe
+
+FORMATS = ("pylock", "requirements", "dockerfile", "def", "sbom")
+
+
+@click.command("export")
+@click.argument("name", required=False)
+@click.option("--format", "form", type=click.Choice(FORMATS), required=True, help="What to write.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write it to a file instead.")
+@click.pass_obj
+def command(context: Context, *, name: str | None, form: str, output: Path | None) -> None:
+    """Print a lock as another tool reads it.
+
+    \b
+    pylock        PEP 751: uv pip install -r pylock.toml, pip install -r pylock.toml
+    requirements  pip install --require-hashes --no-deps -r requirements.txt
+    dockerfile    docker build --file Dockerfile .
+    def           apptainer build --fakeroot NAME.sif NAME.def
+    sbom          CycloneDX 1.5, JSON
+
+    Addresses of files (pylock) and of extra indexes (requirements) are those of this machine's configuration, without
+    credentials.
+    """
+    from envbuild.cli.lock import require_fresh
+    from envbuild.lock.read import read_lock
+    from envbuild.recipe.find import find_recipe
+    from envbuild.store.atomic import write_text
+
+    source = find_recipe(name, context.settings)
+    lock = read_lock(source.lock)
+    require_fresh(source, lock)
+    text = _text(form, source.recipe, lock, context)
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        write_text(context.settings.cwd / output, text)
+
+
+def _text(form: str, recipe: Recipe, lock: Lock, context: Context) -> str:
+    if form == "sbom":
+        from envbuild.build.objects import sbom
+
+        return sbom(recipe.name, lock).decode() + "\n"
+    if form in ("def", "dockerfile"):
+        from envbuild.cli.definition import definition_text, dockerfile_text
+
+        return (dockerfile_text if form == "dockerfile" else definition_text)(recipe, lock)
+    return _pylock(lock, context) if form == "pylock" else _requirements(lock, context)
+
+
+def _pylock(lock: Lock, context: Context) -> str:
+    from envbuild.build.bring import wanted_files
+    from envbuild.lock.export import installed, pylock_text
+    from envbuild.store.fetch import locate
+
+    kept = {package.sha256 for package in installed(lock)}
+    wanted = [item for item in wanted_files(lock) if item.sha256 in kept]
+    with context.report.stage(f"look up where {len(wanted)} files are"):
+        located = locate(wanted, settings=context.settings, runner=context.runner)
+    return pylock_text(lock, located)
+
+
+def _requirements(lock: Lock, context: Context) -> str:
+    from envbuild.lock.export import installed, requirements_text
+    from envbuild.store.index import index_url, without_user
+
+    names = sorted({package.index for package in installed(lock) if package.index})
+    return requirements_text(
+        lock, {name: without_user(index_url(context.settings, context.runner, name)) for name in names}
+    )

@@ -1,0 +1,64 @@
+"""A lock in the forms that other tools read: PEP 751's pylock.toml and pip's requirements with hashes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from envbuild import __version__
+from envbuild.lock.digest import lock_digest
+from envbuild.lock.model import Lock, PythonPackage
+from envbuild.toml import quote, write_value
+
+
+def installed(lock: Lock) -> tuple[PythonPackage, ...]:
+    """Return the packages that end up in an image, without what is needed only to build some of them, by name."""
+    return tuple(sorted((p for p in lock.python if p.group != "build"), key=lambda p: p.name))
+
+
+def requirements_text(lock: Lock, indexes: Mapping[str, str]) -> str:
+    """Return a requirements file for ``pip install --require-hashes --no-deps``; ``indexes`` has URLs by name.
+
+    The default index is the reader's own.  Only sdists are not fully held: pip takes what builds them by itself.
+    """
+    lines = [*_about(lock), "# pip install --require-hashes --no-deps --requirement THIS-FILE"]
+    lines += [f"--extra-index-url {indexes[name]}" for name in sorted(indexes)]
+    for p in installed(lock):
+        lines.append(f"{p.name}=={p.version} --hash=sha256:{p.sha256}")
+    return "\n".join(lines) + "\n"
+
+
+def pylock_text(lock: Lock, located: Mapping[str, str]) -> str:
+    """Return a ``pylock.toml`` (PEP 751); ``located`` has the address of each file by its sha256."""
+    minor = ".".join(lock.base.python.split(".")[:2])
+    machine = write_value([f"sys_platform == 'linux' and platform_machine == '{lock.base.machine}'"])
+    blocks = [
+        "".join(f"{line}\n" for line in _about(lock)),
+        'lock-version = "1.0"\n',
+        f"environments = {machine}\n",
+        f'requires-python = "=={minor}.*"\n',
+        'created-by = "envbuild"\n',
+        *(_entry(p, located[p.sha256]) for p in installed(lock)),
+    ]
+    return "".join(blocks)
+
+
+def _entry(package: PythonPackage, url: str) -> str:
+    pairs = {"name": package.file, "url": url, "size": package.size, "hashes": {"sha256": package.sha256}}
+    file = "{ " + ", ".join(f"{key} = {_inline(value)}" for key, value in pairs.items()) + " }"
+    kind = f"sdist = {file}" if package.is_sdist else f"wheels = [{file}]"
+    return f"\n[[packages]]\nname = {quote(package.name)}\nversion = {quote(package.version)}\n{kind}\n"
+
+
+def _inline(value: object) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {quote(str(text))}" for key, text in value.items()) + " }"
+    return str(value) if isinstance(value, int) else quote(str(value))
+
+
+def _about(lock: Lock) -> Iterable[str]:
+    base = lock.base
+    yield f"# {lock.name}: written by envbuild {__version__} from lock {lock_digest(lock)}."
+    held = (
+        "framework and packages" if base.reference.startswith("debian:") else "what is installed over its own packages"
+    )
+    yield f"# For {base.reference}, Python {base.python}, {lock.platform}: {held}."
