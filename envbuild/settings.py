@@ -48,7 +48,8 @@ class Settings:
     package index URLs ("default" is the index for everything that names none; absent: the resolver's own default);
     ``registries`` maps hosts of container registries ("docker.io", "127.0.0.1:5000") to how they are reached;
     ``debian_mirror`` is a URL (None: ask apt); ``certificates`` is a CA bundle file (None: the system's);
-    ``environment`` is the process environment that children get; ``origin`` tells where each value came from.
+    ``environment`` is the process environment that children get; ``origin`` tells where each value came from;
+    ``config`` is the user's settings file, whether it exists or not.
     """
 
     store: Path
@@ -66,6 +67,7 @@ class Settings:
     environment: Mapping[str, str] = field(default_factory=dict)
     origin: Mapping[str, str] = field(default_factory=dict)
     stores_below: tuple[Path, ...] = ()
+    config: Path = Path("/nonexistent/config.toml")
 
 
 def load_settings(environment: Mapping[str, str] | None = None, cwd: Path | None = None) -> Settings:
@@ -128,6 +130,7 @@ def load_settings(environment: Mapping[str, str] | None = None, cwd: Path | None
         environment=env,
         origin=origin,
         stores_below=tuple(_absolute(path, home, here) for path in _stores_below(env, data, config)),
+        config=config,
     )
 
 

@@ -41,6 +41,7 @@ VERBS: dict[str, tuple[str, str, str]] = {
     "base": ("envbuild.cli.base", "command", "Look at base images."),
     "verify": ("envbuild.cli.verify", "command", "Compare an image with its lock, file by file."),
     "flatten": ("envbuild.cli.flatten", "command", "Make one partition of a layered image."),
+    "shelf": ("envbuild.cli.shelf", "command", "Share locked recipes, verdicts and images with the lab."),
     "store": ("envbuild.cli.store", "command", "Look at the store, clear it, or hash it again."),
     "doctor": ("envbuild.cli.doctor", "command", "Say what this machine can do, and how to mend what it cannot."),
     "schema": ("envbuild.cli.schema", "command", "Print the JSON Schema of recipes or reports."),

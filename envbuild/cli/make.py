@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -114,45 +115,71 @@ def _make_here(
     as_json: bool,
     dry_run: bool,
 ) -> None:
-    """Make the image of a recipe on this machine."""
-    from envbuild.build.make import is_stored, make_image, plan_work, told, up_to_date
+    """Make the image of a recipe on this machine, or take the one that a shelf has for its lock."""
     from envbuild.cli.sandbox import make as make_tree
+    from envbuild.cli.shelved import compare_built, has_image, make_from_shelf, on_shelf
     from envbuild.recipe.find import find_recipe
+    from envbuild.shelf.take import source_of
 
     started = time.monotonic()
-    source = find_recipe(name, context.settings)
+    taken = on_shelf(name, context)
+    source = source_of(taken, context.store) if taken else find_recipe(name, context.settings)
     lock = _lock(source, context, prove=prove and not (no_check or dry_run), budget=budget)
     order = _order(source, lock, context, output, mode)
     if mode == "sandbox" and not dry_run:
         make_tree(order, workshop(context))
         return
     reports: list[Report] = []
+
+    def check(image: Path, digest: str | None, *, known: bool = True) -> None:
+        believed = not require_gpu and known and _known_verdict(image, digest, source, context.store, reports)
+        if not no_check and not believed:
+            reports.append(_check(image, digest, order, source, workshop(context), require_gpu=require_gpu))
+
+    if taken is not None and mode == "auto" and has_image(taken):
+        made = dry_run or make_from_shelf(taken, order, context, check)
+    else:
+        made = _build(order, source, context, check, reports, checked=not no_check, again=require_gpu, dry_run=dry_run)
+    if dry_run:
+        return
+    if made and taken is not None:
+        compare_built(taken, order, context)
+    if made:
+        _note_proof(source, lock, reports, context)
+    _conclude(order, reports, time.monotonic() - started, as_json=as_json)
+
+
+def _build(
+    order: Order,
+    source: Source,
+    context: Context,
+    check: Callable[..., None],
+    reports: list[Report],
+    *,
+    checked: bool,
+    again: bool,
+    dry_run: bool,
+) -> bool:
+    """Build the image, or take it from the store; return False where nothing had to be done."""
+    from envbuild.build.make import is_stored, make_image, plan_work, told, up_to_date
+
     note = up_to_date(order, context.store)
     proved = note is not None and (
-        no_check or _known_verdict(order.target, note.digest, source, context.store, reports)
+        not checked or _known_verdict(order.target, note.digest, source, context.store, reports)
     )
-    if proved and not require_gpu:
+    if proved and not again:
         if not dry_run:
             context.report.say(f"{order.target.name} is up to date")
-            _conclude(order, reports, time.monotonic() - started, as_json=as_json)
-        return
+        return False
     shop = workshop(context)
     stored = is_stored(order, context.store)
     if not stored:
         context.report.say(f"{order.recipe.name}: {told(plan_work(order, shop))}")
-    if dry_run:
-        return
-    if stored:
+    elif not dry_run:
         context.report.say("the store has this image already")
-
-    def check(image: Path, digest: str | None) -> None:
-        known = not require_gpu and stored and _known_verdict(image, digest, source, context.store, reports)
-        if not no_check and not known:
-            reports.append(_check(image, digest, order, source, shop, require_gpu=require_gpu))
-
-    make_image(order, shop, check)
-    _note_proof(source, lock, reports, context)
-    _conclude(order, reports, time.monotonic() - started, as_json=as_json)
+    if not dry_run:
+        make_image(order, shop, lambda image, digest: check(image, digest, known=stored))
+    return True
 
 
 def _make_elsewhere(

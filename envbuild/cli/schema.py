@@ -8,9 +8,11 @@ import click
 
 
 @click.command("schema")
-@click.option("--of", "what", type=click.Choice(["recipe", "report"]), default="recipe", help="Which document.")
+@click.option(
+    "--of", "what", type=click.Choice(["recipe", "report", "entry"]), default="recipe", help="Which document."
+)
 def command(what: str) -> None:
-    """Print the JSON Schema of recipes (default) or of check reports.
+    """Print the JSON Schema of recipes (default), of check reports or of entries on a shelf.
 
     \b
     Even Better TOML (VS Code) and taplo complete recipes with it:
@@ -18,6 +20,7 @@ def command(what: str) -> None:
     """
     from envbuild.check.report import report_schema
     from envbuild.recipe.schema import recipe_schema
+    from envbuild.shelf.model import entry_schema
 
-    schema = recipe_schema() if what == "recipe" else report_schema()
-    click.echo(json.dumps(schema, indent=2))
+    schemas = {"recipe": recipe_schema, "report": report_schema, "entry": entry_schema}
+    click.echo(json.dumps(schemas[what](), indent=2))

@@ -1,0 +1,233 @@
+"""``envbuild shelf``: put locked recipes where the lab finds them, and take them when they prove true."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from envbuild.cli.context import Context
+from envbuild.errors import UsageError
+
+if TYPE_CHECKING:
+    from envbuild.shelf.take import Taken
+
+
+@click.group("shelf")
+def command() -> None:
+    """Share locked recipes, their verdicts and images with the lab: a folder or a git repository.
+
+    NAME is a name on any of your shelves, or SHELF/NAME; NAME@DIGEST is one entry of its history.
+    """
+
+
+@command.command("add")
+@click.argument("name")
+@click.argument("url", metavar="URL")
+@click.option(
+    "--allowed-signers",
+    "signers",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Pin who may sign (ssh-keygen's allowed_signers format); a copy is kept.",
+)
+@click.option("--require-signed", is_flag=True, help="Take nothing from there that no pinned key has signed.")
+@click.pass_obj
+def add_command(context: Context, *, name: str, url: str, signers: Path | None, require_signed: bool) -> None:
+    """Use a shelf under a name of your own; an empty folder or repository becomes one.
+
+    URL is a folder, or a bare git repository: git+file:///PATH, git+ssh://HOST/PATH, ssh://HOST/PATH, USER@HOST:PATH.
+    """
+    from envbuild.shelf.configured import Shelf, add, backend_of, normal_url, require_name, shelves
+    from envbuild.shelf.trust import read_signers
+
+    settings = context.settings
+    require_name(name)
+    if require_signed and signers is None:
+        raise UsageError(
+            "--require-signed needs to know whose signatures count",
+            where="--require-signed",
+            hint="--allowed-signers FILE",
+        )
+    place = normal_url(url, settings)
+    known = shelves(settings).get(name)
+    if known is not None and known.url != place:
+        raise UsageError(f'"{name}" is {known.url} already', hint=f"envbuild shelf remove {name}")
+    if signers is not None:
+        read_signers(settings.cwd / signers)
+    made = backend_of(place, settings, context.runner).create()
+    shelf = Shelf(url=place, pinned=signers is not None, require_signed=require_signed)
+    add(name, shelf, settings.cwd / signers if signers else None, settings)
+    context.report.say(f"{name}: {place}{' (made just now, empty)' if made else ''}")
+    if signers is None:
+        context.report.say("no signers are pinned: what is on it is taken as whoever can write there put it")
+
+
+@command.command("remove")
+@click.argument("name")
+@click.option("--forget", is_flag=True, help="Forget what was verified there too: it may start anew.")
+@click.pass_obj
+def remove_command(context: Context, *, name: str, forget: bool) -> None:
+    """Use a shelf no longer; the shelf itself stays as it is."""
+    from envbuild.shelf.configured import remove
+    from envbuild.shelf.seen import seen_of
+
+    shelf = remove(name, context.settings)
+    if forget:
+        seen_of(shelf.url, context.settings).forget()
+    context.report.say(f"{name} is no longer used; {shelf.url} is untouched")
+
+
+@command.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@click.pass_obj
+def list_command(context: Context, *, as_json: bool) -> None:
+    """List your shelves, how many names each holds, and whether signatures are required."""
+    from envbuild.errors import EnvbuildError
+    from envbuild.shelf.configured import open_shelf, shelves
+
+    rows = []
+    for name, shelf in shelves(context.settings).items():
+        try:
+            held = str(len(open_shelf(name, context.settings, context.runner).numbers))
+        except EnvbuildError as error:
+            held = f"not there: {error.what}"
+        trust = "signed only" if shelf.require_signed else "signatures checked" if shelf.pinned else "unsigned"
+        rows.append({"shelf": name, "names": held, "trust": trust, "url": shelf.url})
+    if as_json:
+        click.echo(json.dumps(rows, indent=1))
+    elif not rows:
+        click.echo("no shelves: envbuild shelf add NAME URL")
+    else:
+        _table(rows)
+
+
+@command.command("publish")
+@click.argument("name", required=False)
+@click.option("--image", "with_image", is_flag=True, help="Put the image's bytes there too (./NAME.sif).")
+@click.option("--sign", "key", type=click.Path(path_type=Path), metavar="KEY", help="Sign with this ssh key.")
+@click.option("--to", "shelf", metavar="SHELF", help="Which shelf, where you have several.")
+@click.pass_obj
+def publish_command(
+    context: Context, *, name: str | None, with_image: bool, key: Path | None, shelf: str | None
+) -> None:
+    """Put a recipe with its lock, definition, image digest and verdict on a shelf, behind what is there of its name.
+
+    Nothing is overwritten: the name points to the new entry, the older ones stay.
+    """
+    from envbuild.cli.shelved import publish
+
+    publish(context, name, with_image=with_image, key=key, shelf=shelf)
+
+
+@command.command("search")
+@click.argument("words", metavar="[WORD…]", nargs=-1)
+@click.option("--framework", metavar="NAME[==VERSION]", help="Only with this framework: torch, tensorflow==2.15.")
+@click.option("--gpu", metavar="CARD", help="Only what passed its check on such a GPU: A100.")
+@click.option("--cuda", metavar="VERSION", help="Only with this CUDA: 12, 12.4.")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@click.pass_obj
+def search_command(
+    context: Context, *, words: tuple[str, ...], framework: str | None, gpu: str | None, cuda: str | None, as_json: bool
+) -> int:
+    """Find recipes by words in their name, summary, base, framework and direct requirements.
+
+    Exit code 1 when nothing was found.
+    """
+    from envbuild.cli.shelved import libraries
+    from envbuild.shelf.confine import shown
+    from envbuild.shelf.index import search
+
+    rows = search(libraries(context), words, framework=framework, gpu=gpu, cuda=cuda)
+    if as_json:
+        import msgspec
+
+        click.echo(msgspec.json.format(msgspec.json.encode(rows), indent=1).decode())
+    elif not rows:
+        context.report.say("nothing on your shelves fits")
+    else:
+        _table(
+            [
+                {
+                    "name": f"{row.shelf}/{row.name}",
+                    "framework": row.framework or "-",
+                    "cuda": row.cuda or "-",
+                    "python": row.python,
+                    "image": "yes" if row.image else "-",
+                    "last verdict": row.verdict or "-",
+                    "summary": shown(row.state or row.summary),
+                }
+                for row in rows
+            ]
+        )
+    return 0 if rows else 1
+
+
+@command.command("show")
+@click.argument("name")
+@click.option("--json", "as_json", is_flag=True, help="Print the entry as JSON (envbuild schema --of entry).")
+@click.pass_obj
+def show_command(context: Context, *, name: str, as_json: bool) -> None:
+    """Show what is published under a name, who signed it, its verdicts and its history."""
+    from envbuild.cli.shelved import find_library, split_name
+    from envbuild.shelf.take import take
+
+    library, bare, digest = find_library(context, name)
+    taken = take(library, bare, digest)
+    if as_json:
+        import msgspec
+
+        entry = msgspec.json.decode(taken.stored.data)
+        signer = taken.signer.principal or taken.signer.key if taken.signer else None
+        click.echo(json.dumps({"digest": taken.stored.digest, "signer": signer, "entry": entry}, indent=1))
+        return
+    split_name(name)
+    _card(taken, [(stored.digest, stored.entry.when, stored.entry.who) for stored in library.history(bare)])
+
+
+@command.command("get")
+@click.argument("name", metavar="NAME[@DIGEST]")
+@click.option("--image", "with_image", is_flag=True, help="Bring the image too, as ./NAME.sif.")
+@click.option("--force", is_flag=True, help="Replace files of these names that hold something else.")
+@click.pass_obj
+def get_command(context: Context, *, name: str, with_image: bool, force: bool) -> None:
+    """Write a published recipe, its lock and its check script into ./recipes and ./lockfiles, to build on it."""
+    from envbuild.cli.shelved import get
+
+    get(context, name, with_image=with_image, force=force)
+
+
+def _card(taken: Taken, history: list[tuple[str, str, str]]) -> None:
+    from envbuild.cli.shelved import signed_by
+    from envbuild.shelf.confine import shown
+    from envbuild.store.units import human_bytes
+
+    entry, about = taken.stored.entry, taken.stored.entry.about
+    click.echo(f"{taken.title}{f': {shown(about.summary)}' if about.summary else ''}")
+    base = f"{about.framework or 'no framework'}, Python {about.python}, {about.base}"
+    rows = [
+        ("holds", f"{base}, {about.packages} packages"),
+        ("asks for", ", ".join(about.direct) or "nothing"),
+        ("by", f"{shown(entry.who)} on {entry.when[:10]}; {signed_by(taken)}"),
+        ("lock", entry.locked),
+    ]
+    if entry.image is not None:
+        where = human_bytes(entry.image.size) if entry.image.pieces else "not kept here: make builds and compares it"
+        rows.append(("image", f"{entry.image.digest} ({where})"))
+    rows += [("root runs", line) for line in taken.recipe.system.post]
+    for one in entry.verdicts:
+        where = f" on {', '.join(one.gpu)}, driver {one.driver}" if one.gpu else ""
+        rows.append(("verdict", f"{one.outcome} {one.when[:10]}, {one.level}{where}"))
+    rows += [("history", f"{digest[7:19]}  {when}  {who}") for digest, when, who in reversed(history)]
+    for title, text in rows:
+        click.echo(f"  {title:<9}  {shown(text)}")
+    click.echo(f"  take it    envbuild make {taken.shelf}/{entry.name}")
+
+
+def _table(rows: list[dict[str, str]]) -> None:
+    columns = list(rows[0])
+    widths = {column: max(len(column), *(len(row[column]) for row in rows)) for column in columns}
+    for row in ({column: column for column in columns}, *rows):
+        click.echo("  ".join(row[column].ljust(widths[column]) for column in columns).rstrip())

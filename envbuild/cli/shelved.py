@@ -1,0 +1,305 @@
+"""What verbs do with shelves: find the one that is meant, publish, get, and make from what was published."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from envbuild.cli.context import Context
+from envbuild.errors import UsageError
+
+if TYPE_CHECKING:
+    from envbuild.build.flat import Check
+    from envbuild.build.model import Order
+    from envbuild.check.model import Report
+    from envbuild.lock.model import Lock
+    from envbuild.recipe.model import Source
+    from envbuild.shelf.library import Library
+    from envbuild.shelf.model import Weight
+    from envbuild.shelf.take import Taken
+
+REFERENCE = re.compile(r"(?:(?P<shelf>[A-Za-z0-9][A-Za-z0-9_-]*)/)?(?P<name>[^/@]+)(?:@(?P<digest>[^/@]+))?")
+
+
+def libraries(context: Context) -> list[Library]:
+    """Open all shelves of this user.  Raises UsageError where there is none."""
+    from envbuild.shelf.configured import open_shelf, shelves
+
+    known = shelves(context.settings)
+    if not known:
+        raise UsageError("you have no shelf yet", hint="envbuild shelf add NAME URL")
+    return [open_shelf(name, context.settings, context.runner) for name in known]
+
+
+def split_name(text: str) -> tuple[str | None, str, str | None]:
+    """Take SHELF/NAME@DIGEST apart; shelf and digest may be left out."""
+    found = REFERENCE.fullmatch(text)
+    if found is None:
+        raise UsageError("is no name on a shelf", where=text, hint="write NAME, SHELF/NAME or SHELF/NAME@DIGEST")
+    return found["shelf"], found["name"], found["digest"]
+
+
+def find_library(context: Context, text: str) -> tuple[Library, str, str | None]:
+    """Return the shelf that holds a name, the name and the digest that was given.
+
+    Raises UsageError where no shelf, or more than one, has the name.
+    """
+    from envbuild.shelf.configured import open_shelf
+
+    shelf, name, digest = split_name(text)
+    if shelf is not None:
+        return open_shelf(shelf, context.settings, context.runner), name, digest
+    every = libraries(context)
+    having = [library for library in every if name in library.numbers or name in library.seen.heads()]
+    if len(having) > 1:
+        names = ", ".join(f"{library.name}/{name}" for library in having)
+        raise UsageError(f'several shelves have "{name}"', hint=f"name one: {names}")
+    if not having and len(every) > 1:
+        searched = ", ".join(library.name for library in every)
+        raise UsageError(f'there is no "{name}" on any of your shelves ({searched})', hint="envbuild shelf search")
+    return (having or every)[0], name, digest
+
+
+def on_shelf(name: str | None, context: Context) -> Taken | None:
+    """Return the entry that SHELF/NAME stands for; None for a recipe's name or path."""
+    from envbuild.shelf.configured import shelves
+    from envbuild.shelf.take import take
+
+    if name is None or name.endswith(".toml") or name.count("/") != 1 or (context.settings.cwd / name).exists():
+        return None
+    if name.split("/")[0] not in shelves(context.settings):
+        return None
+    library, bare, digest = find_library(context, name)
+    taken = take(library, bare, digest)
+    context.report.say(f"{taken.title}: {signed_by(taken)}")
+    for line in taken.recipe.system.post:
+        from envbuild.shelf.confine import shown
+
+        context.report.say(f"  runs as root in its build: {shown(line)}")
+    return taken
+
+
+def signed_by(taken: Taken) -> str:
+    """Return who vouches for an entry."""
+    from envbuild.shelf.confine import shown
+
+    if taken.signer is None:
+        return "not signed"
+    who = taken.signer.principal
+    return f"signed by {shown(who)}" if who else f"signed by {taken.signer.key}, which no pinned file names"
+
+
+def publish(context: Context, name: str | None, *, with_image: bool, key: Path | None, shelf: str | None) -> None:
+    """Publish a recipe and say what was added."""
+    from msgspec.structs import replace
+
+    from envbuild.cli.lock import require_fresh, require_lock
+    from envbuild.recipe.find import find_recipe
+    from envbuild.shelf.model import digest_of
+    from envbuild.shelf.publish import draft, with_earlier
+    from envbuild.store.units import human_bytes
+
+    library = _target(context, shelf)
+    if with_image and library.backend.pieces is None:
+        raise UsageError(
+            f"the shelf {library.name} takes no images", hint="publish without --image: its digest is published anyway"
+        )
+    if library.require_signed and key is None:
+        raise UsageError(f"the shelf {library.name} takes signed entries only", where="publish", hint="--sign KEY")
+    source = find_recipe(name, context.settings)
+    lock = require_lock(source)
+    require_fresh(source, lock)
+    library.backend.refresh()
+    image, weight, reports = _image(source, lock, context, needed=with_image)
+    made = draft(source, lock, who=_who(context), image=weight, reports=reports)
+    entry, objects, new = made.entry, dict(made.objects), 0
+    head = library.history(entry.name)[-1].entry if entry.name in library.numbers else None
+    if weight is not None and with_image and library.backend.pieces is not None:
+        from envbuild.shelf.pieces import keep_image
+
+        listed, new = keep_image(image, weight, library.backend.pieces, context.report)
+        objects[digest_of(listed)] = listed
+        weight = replace(weight, pieces=digest_of(listed))
+    elif weight is not None and head is not None and head.image is not None and head.image.digest == weight.digest:
+        weight = replace(weight, pieces=head.image.pieces)  # the bytes are there already
+    entry = with_earlier(replace(entry, image=weight), head)
+    new += library.missing(objects)
+    notary, signing = library.notary, context.settings.cwd / key if key else None
+    stored, added = library.append(entry, objects, (lambda data: notary.sign(data, signing)) if signing else None)
+    if not added:
+        context.report.say(f"{library.name}/{entry.name}@{stored.digest[7:19]} says this already")
+        return
+    after = f", after {stored.entry.number - 1} earlier" if stored.entry.number > 1 else ""
+    click.echo(f"{library.name}/{entry.name}@{stored.digest[7:19]}: published{after}, {human_bytes(new)} new")
+    if weight is None:
+        context.report.say(f"no image of this lock is here, so no verdict is published (envbuild make {entry.name})")
+
+
+def get(context: Context, name: str, *, with_image: bool, force: bool) -> None:
+    """Write an entry's files into the project folder and say what was written."""
+    from envbuild.check.report import save
+    from envbuild.shelf.take import files_of, take
+    from envbuild.store.atomic import write_bytes
+
+    library, bare, digest = find_library(context, name)
+    taken = take(library, bare, digest)
+    cwd = context.settings.cwd
+    files = files_of(taken)
+    other = [path for path, data in files.items() if (cwd / path).exists() and (cwd / path).read_bytes() != data]
+    if other and not force:
+        raise UsageError(
+            f"{', '.join(other)} {'are' if len(other) > 1 else 'is'} here already and different",
+            hint="move them away, or replace them with --force",
+        )
+    context.report.say(f"{taken.title}: {signed_by(taken)}")
+    for path, data in files.items():
+        write_bytes(cwd / path, data)
+        click.echo(path)
+    for report in taken.reports:
+        save(report, context.store)
+    if with_image:
+        target = cwd / f"{bare}.sif"
+        with context.store.beside(target) as partial:
+            bring(taken, library, partial, context)
+            put_in_place(partial, target)
+        click.echo(target.name)
+
+
+def bring(taken: Taken, library: Library, target: Path, context: Context) -> None:
+    """Bring an entry's image into a file without a final name, verified.  Raises UsageError where there is none."""
+    from envbuild.build.verify import read_carried
+    from envbuild.errors import IntegrityError
+    from envbuild.lock.digest import lock_digest
+    from envbuild.shelf.pieces import bring_image, require_flat
+
+    weight, pieces = taken.stored.entry.image, library.backend.pieces
+    if weight is None or weight.pieces is None or pieces is None:
+        hint = f"envbuild make {taken.shelf}/{taken.recipe.name} builds it from its lock"
+        raise UsageError("no image of it is on the shelf", where=taken.title, hint=hint)
+    bring_image(weight, library.content(weight.pieces, "list of pieces"), pieces, target, context.report)
+    require_flat(target)
+    carried = read_carried(target)
+    if carried.lock is not None and lock_digest(carried.lock) != taken.stored.entry.locked:
+        raise IntegrityError("its image was made from another lock", where=taken.title)
+
+
+def put_in_place(partial: Path, target: Path) -> None:
+    """Give a finished image its name."""
+    from envbuild.store.atomic import sync_folder, telling
+
+    with telling(target):
+        partial.chmod(0o755)
+        partial.replace(target)
+        sync_folder(target.parent)
+
+
+def has_image(taken: Taken) -> bool:
+    """Tell whether the shelf keeps the bytes of an entry's image."""
+    image = taken.stored.entry.image
+    return image is not None and image.pieces is not None
+
+
+def make_from_shelf(taken: Taken, order: Order, context: Context, check: Check) -> bool:
+    """Put the published image under its name and return True; False where it lies there.  ``check`` sees it before.
+
+    A verdict that a pinned signer published counts like one of this machine's own; anybody else's is made again.
+    """
+    from envbuild.build.delivery import delivered, note_delivery
+    from envbuild.check.report import last, save
+    from envbuild.shelf.configured import open_shelf
+
+    weight = taken.stored.entry.image
+    assert weight is not None  # noqa: S101  (has_image)
+    trusted = taken.signer is not None and taken.signer.principal is not None
+    if trusted and taken.reports and last(weight.digest, context.store) is None:
+        save(taken.reports[-1], context.store)
+    key = f"shelf {weight.sha256}"
+    if delivered(order, context.store, key) is not None:
+        check(order.target, weight.digest)
+        context.report.say(f"{order.target.name} is up to date")
+        return False
+    library = open_shelf(taken.shelf, context.settings, context.runner)
+    with context.store.beside(order.target) as partial:
+        bring(taken, library, partial, context)
+        check(partial, weight.digest)
+        put_in_place(partial, order.target)
+    note_delivery(order, context.store, key, weight.digest)
+    return True
+
+
+def compare_built(taken: Taken, order: Order, context: Context) -> None:
+    """Say whether the image that was built here is the one that was published."""
+    from envbuild.base.siffile import image_digest
+
+    weight = taken.stored.entry.image
+    if weight is None:
+        return
+    same = image_digest(order.target) == weight.digest
+    what = "the same bytes as published" if same else "the same lock, but other bytes than were published"
+    context.report.say(f"{order.target.name}: {what} ({weight.digest[7:19]})")
+
+
+def _target(context: Context, shelf: str | None) -> Library:
+    from envbuild.shelf.configured import open_shelf
+
+    if shelf is not None:
+        return open_shelf(shelf, context.settings, context.runner)
+    every = libraries(context)
+    if len(every) > 1:
+        raise UsageError("you have several shelves", hint=f"--to one of: {', '.join(one.name for one in every)}")
+    return every[0]
+
+
+def _image(
+    source: Source, lock: Lock, context: Context, *, needed: bool
+) -> tuple[Path, Weight | None, tuple[Report, ...]]:
+    """Return ./NAME.sif with what an entry says of it and its last verdict, where it is the image of this lock."""
+    from envbuild.check.report import last
+    from envbuild.lock.digest import lock_digest
+    from envbuild.shelf.pieces import weigh
+
+    path = context.settings.cwd / f"{source.recipe.name}.sif"
+    if not path.is_file():
+        if needed:
+            raise UsageError("is not built yet", where=str(path), hint=f"envbuild make {source.recipe.name}")
+        return path, None, ()
+    if not _is_of_lock(path, source, lock, context):
+        if needed:
+            hint = f"envbuild make {source.recipe.name}"
+            raise UsageError("is no image of this lock, as far as can be told", where=str(path), hint=hint)
+        context.report.say(f"{path.name} is no image of this lock: published without it")
+        return path, None, ()
+    with context.report.stage(f"hash {path.name}"):
+        weight = weigh(path, lock_digest(lock))
+    report = last(weight.digest, context.store)
+    return path, weight, (report,) if report else ()
+
+
+def _is_of_lock(path: Path, source: Source, lock: Lock, context: Context) -> bool:
+    """Tell whether an image says, or the store remembers, that it was made from this lock."""
+    from envbuild.build.make import MODES, up_to_date
+    from envbuild.build.verify import read_carried
+    from envbuild.cli.order import order_of
+    from envbuild.lock.digest import lock_digest
+
+    carried = read_carried(path)
+    if carried.lock is not None:
+        return lock_digest(carried.lock) == lock_digest(lock)
+    return any(up_to_date(order_of(source, lock, path, mode), context.store) for mode in MODES)
+
+
+def _who(context: Context) -> str:
+    """Return what this user calls himself: the login name, as far as it is a line of text."""
+    import os
+    import pwd
+
+    from envbuild.shelf.confine import shown
+
+    env = context.settings.environment
+    try:
+        return shown(env.get("LOGNAME") or env.get("USER") or pwd.getpwuid(os.getuid()).pw_name)[:200]
+    except KeyError:
+        return f"user {os.getuid()}"

@@ -1,0 +1,86 @@
+"""What a place must be able to do to hold a shelf: list, read, and append one entry whole or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Protocol
+
+MARKER = "envbuild-shelf.json"
+"""The file that makes a place a shelf: without it, a folder that was not mounted would look like an empty one."""
+MARKED = b'{"schema":1}\n'
+NAMES = "names"
+BIGGEST_TEXT = 4 * 1024 * 1024
+"""Bytes of one recipe, lock, report or entry; everything but an image."""
+
+
+class SlotTakenError(Exception):
+    """Somebody else has published under this name and number meanwhile; the caller looks again and retries."""
+
+
+class Pieces(Protocol):
+    """Where a backend keeps the bytes of images, by sha256."""
+
+    def has(self, digest: str, size: int) -> bool:
+        """Tell whether these bytes are there, by their size."""
+        ...  # pragma: no cover
+
+    def keep(self, digest: str, source: Path, offset: int, size: int) -> None:
+        """Take a part of a file.  Raises IntegrityError where it is not what the digest says."""
+        ...  # pragma: no cover
+
+    def lend(self, digest: str) -> Path:
+        """Return a file with these bytes, not verified.  Raises IntegrityError where there is none."""
+        ...  # pragma: no cover
+
+    def room(self) -> int:
+        """Return how many bytes may still be written."""
+        ...  # pragma: no cover
+
+
+class Backend(Protocol):
+    """A place that holds a shelf.  Paths are relative ("names/NAME.000001"), as in docs/shelf.md."""
+
+    @property
+    def pieces(self) -> Pieces | None:
+        """Where images go; None where the place takes none."""
+        ...  # pragma: no cover
+
+    def refresh(self) -> None:
+        """Look at the place as it is now.  Raises HostError or NetworkError where it cannot be reached."""
+        ...  # pragma: no cover
+
+    def create(self) -> bool:
+        """Make an empty place a shelf; return False where it is one already.  Raises UsageError for anything else."""
+        ...  # pragma: no cover
+
+    def slots(self) -> tuple[str, ...]:
+        """Return the files of ``names/`` that are entries by their name, sorted."""
+        ...  # pragma: no cover
+
+    def read(self, paths: Iterable[str]) -> dict[str, bytes]:
+        """Return the files that are there, by path.  Raises IntegrityError for links, devices and giants."""
+        ...  # pragma: no cover
+
+    def append(self, slot: str, entry: bytes, objects: Mapping[str, bytes]) -> None:
+        """Put the objects (by path), then the entry under its name, visible at once or never.
+
+        Raises SlotTakenError; SpaceError, HostError or NetworkError with nothing visible.
+        """
+        ...  # pragma: no cover
+
+
+def object_path(digest: str) -> str:
+    """Return the path of the bytes with this digest (``sha256:…``)."""
+    plain = digest.removeprefix("sha256:")
+    return f"objects/{plain[:2]}/{plain}"
+
+
+def signature_path(digest: str) -> str:
+    """Return the path of the signature of the entry with this digest."""
+    return f"signatures/{digest.removeprefix('sha256:')}.sig"
+
+
+def slot_path(slot: str) -> str:
+    """Return the path of an entry."""
+    return f"{NAMES}/{slot}"

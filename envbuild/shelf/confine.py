@@ -1,0 +1,148 @@
+"""What a recipe and a lock may say on a shelf: nothing that reads or writes outside the image they describe.
+
+Rules are the same for publishing and for taking.  What a person reads (summary, notes) and what runs inside the image
+only ([system] post, [run]) is free text; every other value is a plain word.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+from typing import Any
+
+import msgspec
+from packaging.requirements import InvalidRequirement, Requirement
+
+from envbuild.base.reference import parse_reference
+from envbuild.errors import EnvbuildError, IntegrityError, UsageError
+from envbuild.lock.compare import staleness
+from envbuild.lock.model import Lock
+from envbuild.plan.apptainer import render
+from envbuild.plan.definition import plan_definition
+from envbuild.recipe.model import Recipe
+from envbuild.toml import line_of, parse_toml
+
+INSIDE = (("recipe", "summary"), ("system", "post"), ("run",))
+"""Keys whose text is for people, or runs inside the image and nowhere else."""
+FROM_REGISTRY = ("docker", "oras", "debian")
+"""Kinds of bases that are the same for everybody; the others are files or engines of one machine."""
+SHELL = re.compile(r"[`$;&|<>\\\"'\n\r\t\0(){}*?!]")
+MARKER = re.compile(r";.*$")
+"""The environment marker of a requirement (PEP 508), which has quotes and brackets of its own."""
+URL = re.compile(r"(https|git\+https)://[^\s@:/]+(:\d+)?/\S*")
+SCRIPT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*(/[A-Za-z0-9][A-Za-z0-9._+-]*){0,4}")
+DISPLAYED = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
+"""Characters that move a terminal's cursor, hide text or turn its direction."""
+
+
+def refuse_recipe(text: str, where: str) -> None:
+    """Raise UsageError, naming line and key, for a recipe that leads out of its build."""
+    data = parse_toml(text, where)
+    if "files" in data:
+        raise _leads_out(where, text, ("files",), "[files] reads from the folder of whoever wrote it")
+    for keys, value in _strings(data, ()):
+        if not any(keys[: len(free)] == free for free in INSIDE):
+            _refuse_value(keys, value, where, text)
+    for keys, value in _strings(data, ()):
+        if keys[0] != "run" and DISPLAYED.search(value):
+            raise _leads_out(where, text, keys, f"{value!r} has a character that hides what a terminal shows")
+
+
+def _refuse_value(keys: tuple[str, ...], value: str, where: str, text: str) -> None:
+    if keys[:2] == ("base", "image"):
+        _refuse_base(value, where, text)
+    elif keys[:2] in (("python", "dependencies"), ("base", "framework")):
+        _refuse_requirement(keys, value, where, text)
+    elif keys[:2] == ("check", "script"):
+        if not SCRIPT.fullmatch(value):
+            raise _leads_out(where, text, keys, f"{value!r} is no plain path below the recipe's folder")
+    else:
+        refused = _reaches_out(value)
+        if refused:
+            raise _leads_out(where, text, keys, f"{value!r} {refused}")
+
+
+def _reaches_out(value: str) -> str | None:
+    """Return why a value is more than a plain word, None where it is one."""
+    if re.search(r"(?i)(^|[^a-z])file:", value):
+        return "names a file of one machine"
+    if value.startswith(("/", "~", "-", ".")) or ".." in PurePosixPath(value).parts:
+        return "is a path of one machine, or looks like an option"
+    if SHELL.search(value):
+        return "has a character that a shell would read"
+    return None
+
+
+def _refuse_base(value: str, where: str, text: str) -> None:
+    if parse_reference(value).kind not in FROM_REGISTRY:
+        what = f"{value!r} is an image of one machine; a shared recipe starts from a registry or a bootstrap"
+        raise _leads_out(where, text, ("base", "image"), what)
+    refused = _reaches_out(value)
+    if refused:
+        raise _leads_out(where, text, ("base", "image"), f"{value!r} {refused}")
+
+
+def _refuse_requirement(keys: tuple[str, ...], value: str, where: str, text: str) -> None:
+    try:
+        requirement = Requirement(value)
+    except InvalidRequirement:
+        raise _leads_out(where, text, keys, f"{value!r} is no requirement, but may be a path") from None
+    if requirement.url and not URL.fullmatch(requirement.url):
+        raise _leads_out(where, text, keys, f"{value!r} is fetched from {requirement.url}, which is not https")
+    if requirement.url and SHELL.search(requirement.url):
+        raise _leads_out(where, text, keys, f"{value!r} has a character that a shell would read")
+    if requirement.url is None and re.search(r"[`$&|\\\n\r\t\0{}?]", MARKER.sub("", value)):
+        raise _leads_out(where, text, keys, f"{value!r} has a character that a shell would read")
+
+
+def _leads_out(where: str, text: str, keys: tuple[str, ...], what: str) -> UsageError:
+    line = line_of(text, keys)
+    hint = "a recipe on a shelf stands alone: paths and settings of one machine stay in the recipe of that machine"
+    return UsageError(
+        f"[{keys[0]}] {'.'.join(keys[1:2])}: {what}".replace(" :", ":"), where=f"{where}, line {line}", hint=hint
+    )
+
+
+def refuse_lock(recipe: Recipe, lock: Lock, where: str) -> None:
+    """Raise for a lock that is another recipe's, or that says what envbuild writes into none.
+
+    IntegrityError: it does not belong to the recipe.  UsageError: a value leads out of the build, or no definition can
+    carry it.
+    """
+    reasons = staleness(recipe, lock)
+    if reasons or lock.name != recipe.name:
+        what = f"is no lock of this recipe: {'; '.join(reasons) or f'it is for {lock.name}'}"
+        raise IntegrityError(what, where=where)
+    if lock.base.reference != (recipe.base.image or recipe.base.bootstrap) or lock.platform != recipe.base.platform:
+        raise IntegrityError(f"starts from {lock.base.reference!r}, which the recipe does not", where=where)
+    for index in sorted({package.index for package in lock.python if package.index}):
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", index):
+            raise UsageError(f"{index!r} is no name of an index", where=where)
+    for keys, value in _strings(msgspec.to_builtins(lock), ()):
+        if DISPLAYED.search(value):
+            what = f"{'.'.join(keys)}: {value!r} has a character that hides what a terminal shows"
+            raise UsageError(what, where=where)
+    try:
+        render(plan_definition(recipe, lock))
+    except EnvbuildError as error:
+        raise UsageError(f"no definition can carry it: {error}", where=where, hint=error.hint) from error
+
+
+def shown(text: str) -> str:
+    """Return text of a stranger so that a terminal shows all of it, and nothing else happens."""
+    return DISPLAYED.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def _strings(value: Any, keys: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield every string of a document, keys of tables that are names of the writer's own included."""
+    if isinstance(value, str):
+        yield keys, value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            if not re.fullmatch(r"[A-Za-z0-9_-]+", key):
+                yield (*keys, key), key
+            yield from _strings(item, (*keys, key))
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _strings(item, keys)

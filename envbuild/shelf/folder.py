@@ -1,0 +1,259 @@
+"""A shelf in a folder: files written beside, synced, then linked under a name that nobody can take twice."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import secrets
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import BinaryIO
+
+from envbuild.build.copying import append_file
+from envbuild.errors import EnvbuildError, HostError, IntegrityError, SpaceError, UsageError
+from envbuild.shelf.backend import BIGGEST_TEXT, MARKED, MARKER, NAMES, SlotTakenError, object_path, slot_path
+from envbuild.shelf.model import SLOT
+from envbuild.store.atomic import sync_folder
+
+STALE = 24 * 3600.0
+"""Seconds after which an unfinished file belongs to a publisher that was killed."""
+CHUNK = 4 * 1024 * 1024
+NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+
+
+class Folder:
+    """A folder on a file system that the lab shares; what is written gets the mode of its top folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    @property
+    def pieces(self) -> Folder:
+        """Images are kept here too."""
+        return self
+
+    def refresh(self) -> None:
+        """Raise HostError where the folder is gone, UsageError where it is no shelf."""
+        where = str(self.root)
+        if not self.root.is_dir():
+            what = "the shelf's folder is not there"
+            raise HostError(what, where=where, hint="is its file system mounted here? nothing was changed")
+        if not (self.root / MARKER).is_file():
+            what = f"the folder is there, but it holds no shelf (no {MARKER})"
+            raise HostError(what, where=where, hint="is its file system mounted here? nothing was changed")
+
+    def create(self) -> bool:
+        """Make a shelf of a missing or empty folder; with the group's permissions where its parent has them."""
+        if (self.root / MARKER).is_file():
+            return False
+        if self.root.is_dir() and any(self.root.iterdir()):
+            what = "is no shelf, and not empty"
+            raise UsageError(what, where=str(self.root), hint="name an empty folder, or one that does not exist yet")
+        if not self.root.parent.is_dir():
+            raise UsageError("there is no such folder", where=str(self.root.parent))
+        with _telling(self.root):
+            if not self.root.is_dir():
+                self.root.mkdir()
+                # a shelf is for a group: who wants it otherwise makes the folder first, and its mode is kept
+                self.root.chmod(0o2775)
+            self._put(MARKER, MARKED)
+        return True
+
+    def slots(self) -> tuple[str, ...]:
+        """Return the entries by their file names."""
+        try:
+            return tuple(sorted(name for name in os.listdir(self.root / NAMES) if SLOT.fullmatch(name)))  # noqa: PTH208  (quick)
+        except FileNotFoundError:
+            return ()
+        except OSError as error:
+            raise _told(error, self.root / NAMES) from error
+
+    def read(self, paths: Iterable[str]) -> dict[str, bytes]:
+        """Return the files that are there; a link, a device or a giant is refused unread."""
+        found = {}
+        for path in paths:
+            data = _read(self.root / path)
+            if data is not None:
+                found[path] = data
+        return found
+
+    def append(self, slot: str, entry: bytes, objects: Mapping[str, bytes]) -> None:
+        """Put the objects, then link the entry to its name: one of two publishers gets it, the other one is told."""
+        self.refresh()
+        with _telling(self.root):
+            self._sweep()
+            for path, data in objects.items():
+                self._put(path, data)
+            with self._beside() as partial:
+                self._write(partial, lambda out: out.write(entry))
+                self._claim(partial, self.root / slot_path(slot))
+
+    def has(self, digest: str, size: int) -> bool:
+        """Tell whether a piece is there."""
+        try:
+            found = os.lstat(self.root / object_path(digest))
+        except OSError:
+            return False
+        return stat.S_ISREG(found.st_mode) and found.st_size == size
+
+    def keep(self, digest: str, source: Path, offset: int, size: int) -> None:
+        """Copy a piece of an image in; its blocks are shared where the file system can."""
+        target = self.root / object_path(digest)
+        with _telling(self.root), self._beside() as partial:
+            self._folder(target.parent)
+            self._write(partial, lambda out: append_file(source, out, size, offset=offset))
+            if _hash(partial) != digest:
+                raise IntegrityError("changed while it was published", where=str(source), hint="publish it again")
+            partial.replace(target)
+
+    def lend(self, digest: str) -> Path:
+        """Return the file of a piece."""
+        path = self.root / object_path(digest)
+        try:
+            regular = stat.S_ISREG(os.lstat(path).st_mode)
+        except OSError as error:
+            raise IntegrityError("a piece of the image is missing", where=str(path)) from error
+        if not regular:
+            raise IntegrityError("is no file", where=str(path))
+        return path
+
+    def room(self) -> int:
+        """Return the free bytes of the file system."""
+        found = os.statvfs(self.root)
+        return found.f_bavail * found.f_frsize
+
+    def _put(self, path: str, data: bytes) -> None:
+        """Write one small file; one that is there already stays, unless it is damaged: its name says what it holds."""
+        target = self.root / path
+        self._folder(target.parent)
+        with contextlib.suppress(IntegrityError):
+            if _read(target) == data:
+                self._repair(target)
+                return
+        with self._beside() as partial:
+            self._write(partial, lambda out: out.write(data))
+            partial.replace(target)
+        sync_folder(target.parent)
+
+    def _claim(self, partial: Path, target: Path) -> None:
+        self._folder(target.parent)
+        try:
+            os.link(partial, target)
+        except FileExistsError as error:
+            if partial.stat().st_nlink != 2:  # an NFS server whose answer was lost had made it (open(2))
+                raise SlotTakenError(target.name) from error
+        except OSError as error:
+            if error.errno not in NO_LINKS:
+                raise
+            what = "its file system has no hard links, which make two publishers safe from each other"
+            raise HostError(
+                what, where=str(self.root), hint="put the shelf on another one, or use a git shelf"
+            ) from error
+        sync_folder(target.parent)
+
+    @contextlib.contextmanager
+    def _beside(self) -> Iterator[Path]:
+        """Lend a name on the shelf's own file system; what is there afterwards is removed."""
+        folder = self.root / "tmp"
+        self._folder(folder)
+        path = folder / f"{os.uname().nodename[:40]}-{os.getpid()}-{secrets.token_hex(6)}"
+        try:
+            yield path
+        finally:
+            path.unlink(missing_ok=True)
+
+    def _write(self, path: Path, fill: Callable[[BinaryIO], object]) -> None:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(handle, "wb") as out:
+            fill(out)
+            out.flush()
+            os.fchmod(out.fileno(), self._modes()[1])
+            os.fsync(out.fileno())
+
+    def _modes(self) -> tuple[int, int]:
+        """Return the modes of folders and of files: the top folder's, whatever the umask says."""
+        top = stat.S_IMODE(self.root.stat().st_mode)
+        shared = top & stat.S_IWGRP
+        return (top | stat.S_ISGID if shared else top), top & 0o666
+
+    def _folder(self, path: Path) -> None:
+        if path == self.root:
+            return
+        if not path.is_dir():
+            self._folder(path.parent)
+            with contextlib.suppress(FileExistsError):
+                path.mkdir()
+        self._repair(path)
+
+    def _repair(self, path: Path) -> None:
+        """Give what is ours the mode it should have; what belongs to others is theirs to mend."""
+        found = os.lstat(path)
+        wanted = self._modes()[0 if stat.S_ISDIR(found.st_mode) else 1]
+        if found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) != wanted and not stat.S_ISLNK(found.st_mode):
+            path.chmod(wanted)
+
+    def _sweep(self) -> None:
+        """Remove what killed publishers left, by the file server's clock alone."""
+        with self._beside() as now, contextlib.suppress(OSError):
+            now.touch()
+            for entry in os.scandir(now.parent):
+                with contextlib.suppress(OSError):
+                    if now.stat().st_mtime - entry.stat(follow_symlinks=False).st_mtime > STALE:
+                        Path(entry.path).unlink()
+
+
+def _read(path: Path) -> bytes | None:
+    """Return a small regular file, None where there is none."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise IntegrityError("is a link, which a shelf never holds", where=str(path)) from error
+        raise _told(error, path) from error
+    with os.fdopen(handle, "rb") as file:
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            raise IntegrityError("is no file", where=str(path))
+        if found.st_size > BIGGEST_TEXT:
+            what = f"is larger than {BIGGEST_TEXT // 2**20} MiB, which no file of this kind is"
+            raise IntegrityError(what, where=str(path))
+        try:
+            return file.read(BIGGEST_TEXT + 1)
+        except OSError as error:
+            raise _told(error, path) from error
+
+
+def _hash(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK):
+            digest.update(chunk)
+    return "sha256:" + digest.hexdigest()
+
+
+@contextlib.contextmanager
+def _telling(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise _told(error, path) from error
+
+
+def _told(error: OSError, path: Path) -> EnvbuildError:
+    """Return the error to raise for what the operating system says about a shelf."""
+    where = str(error.filename or path)
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        what = "the shelf's file system is full" if error.errno == errno.ENOSPC else "the shelf's quota is used up"
+        return SpaceError(what, where=where, hint="nothing was published: free space there, then publish again")
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        what = f"the shelf cannot be used: {error.strerror}"
+        return HostError(what, where=where, hint="ask whoever keeps the shelf; nothing was published")
+    if error.errno in (errno.ENOENT, errno.ESTALE, errno.ENOTCONN, errno.EIO):
+        what = f"the shelf went away: {error.strerror}"
+        return HostError(what, where=where, hint="is its file system mounted here? nothing was published")
+    return HostError(f"the shelf cannot be used: {error.strerror}", where=where)

@@ -1,0 +1,238 @@
+"""A shelf in a bare git repository: git itself is the client, a push is what publishes, and no push is forced."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from envbuild.errors import EnvbuildError, HostError, IntegrityError, NetworkError, ToolFailedError, UsageError
+from envbuild.run import Command, Result, Runner
+from envbuild.settings import Settings
+from envbuild.shelf.backend import BIGGEST_TEXT, MARKED, MARKER, NAMES, SlotTakenError, slot_path
+from envbuild.shelf.model import SLOT
+from envbuild.store.atomic import telling
+
+BRANCH = "refs/heads/main"
+OnLine = Callable[[str], None] | None
+HERE = "refs/envbuild/shelf"
+"""Where the mirror keeps what it fetched."""
+SECONDS = 600.0
+BATCH = 4 * 1024 * 1024
+"""Bytes asked of git at once; the runner keeps at most CAPTURE_LIMIT of an answer."""
+FORMS = re.compile(r"git\+(file|ssh|https)://.+|ssh://.+|[A-Za-z0-9._-]+@[A-Za-z0-9.-]+:.+")
+AGAIN = ("fetch first", "non-fast-forward", "stale info", "cannot lock ref", "failed to update ref", "incorrect old")
+"""What git says to a push that came second (builtin/push.c, builtin/receive-pack.c, refs/files-backend.c)."""
+SAFE = (
+    "-c", "core.hooksPath=/dev/null", "-c", "protocol.ext.allow=never", "-c", "transfer.fsckObjects=true",
+    "-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "advice.detachedHead=false",
+)  # fmt: skip
+
+
+def is_git(url: str) -> bool:
+    """Tell whether a place is a git repository: by its form, or a folder that looks like a bare one."""
+    path = Path(url)
+    return FORMS.fullmatch(url) is not None or all((path / name).exists() for name in ("HEAD", "objects", "refs"))
+
+
+class GitRepository:
+    """A bare repository, looked at through a mirror of one's own in the cache."""
+
+    pieces = None
+
+    def __init__(self, url: str, settings: Settings, runner: Runner) -> None:
+        self.url = url.removeprefix("git+")
+        self._settings = settings
+        self._runner = runner
+        mirror = hashlib.sha256(self.url.encode()).hexdigest()[:32]
+        self._mirror = settings.store / "v1" / "shelves" / f"{mirror}.git"
+        self._tree: dict[str, tuple[str, int]] = {}
+
+    def refresh(self) -> None:
+        """Fetch.  Raises NetworkError where the repository cannot be reached, HostError where it holds no shelf."""
+        if not self._fetch():
+            what = "the repository is there, but it has no branch main"
+            raise HostError(what, where=self.url, hint="was it made anew? nothing was changed")
+        self._list()
+        if MARKER not in self._tree:
+            raise UsageError(f"is a git repository, but no shelf (no {MARKER})", where=self.url)
+
+    def create(self) -> bool:
+        """Make an empty repository a shelf by its first commit."""
+        if self._fetch():
+            self.refresh()
+            return False
+        self._push(self._commit({MARKER: MARKED}, None, "Begin a shelf"))
+        return True
+
+    def slots(self) -> tuple[str, ...]:
+        """Return the entries of the commit that was fetched last."""
+        names = (path.removeprefix(f"{NAMES}/") for path in self._tree if path.startswith(f"{NAMES}/"))
+        return tuple(sorted(name for name in names if SLOT.fullmatch(name)))
+
+    def read(self, paths: Iterable[str]) -> dict[str, bytes]:
+        """Return files of the commit that was fetched last."""
+        if not self._tree:
+            self.refresh()
+        found: dict[str, bytes] = {}
+        batch: list[str] = []
+        for path in paths:
+            if path not in self._tree:
+                continue
+            size = self._tree[path][1]
+            if size > BIGGEST_TEXT:
+                raise IntegrityError(f"is {size} bytes long, which no file of this kind is", where=path)
+            if batch and sum(self._tree[item][1] for item in batch) + size > BATCH:
+                found.update(self._batch(batch))
+                batch = []
+            batch.append(path)
+        return {**found, **self._batch(batch)}
+
+    def append(self, slot: str, entry: bytes, objects: Mapping[str, bytes]) -> None:
+        """Commit entry and objects on what was fetched, and push; whoever pushed meanwhile wins."""
+        self.refresh()
+        path = slot_path(slot)
+        if path in self._tree:
+            raise SlotTakenError(slot)
+        new = {name: data for name, data in objects.items() if name not in self._tree}
+        commit = self._commit({**new, path: entry}, HERE, f"Publish {slot}")
+        self._push(commit)
+
+    def _fetch(self) -> bool:
+        """Bring the branch; return False for a repository without one."""
+        self._make_mirror()
+        result = self._git("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", self.url, f"+{BRANCH}:{HERE}")
+        if result.code == 0:
+            return True
+        if "couldn't find remote ref" in result.stderr:
+            return False
+        raise self._unreachable(result)
+
+    def _make_mirror(self) -> None:
+        if (self._mirror / "HEAD").is_file():
+            return
+        with telling(self._mirror):
+            self._mirror.parent.mkdir(parents=True, exist_ok=True)
+            fresh = self._mirror.with_suffix(f".{os.getpid()}.new")
+            self._run(("git", "init", "--quiet", "--bare", str(fresh)), check=True)
+            try:
+                fresh.rename(self._mirror)
+            except OSError:  # another process was quicker
+                shutil.rmtree(fresh, ignore_errors=True)
+
+    def _list(self) -> None:
+        """Read the tree's table: of every plain file its object and size in bytes."""
+        self._tree = {}
+
+        def note(line: str) -> None:
+            about, _, path = line.partition("\t")
+            fields = about.split()
+            if len(fields) == 4 and fields[0] == "100644" and fields[1] == "blob":
+                self._tree[path] = (fields[2], int(fields[3]))
+
+        result = self._git("ls-tree", "-r", "-l", "--full-tree", HERE, on_line=note)
+        if result.code != 0:
+            raise HostError(f"the mirror of the shelf is damaged: {_said(result)}", where=str(self._mirror))
+
+    def _batch(self, paths: list[str]) -> dict[str, bytes]:
+        if not paths:
+            return {}
+        asked = "".join(f"{self._tree[path][0]}\n" for path in paths)
+        answer = self._git("cat-file", "--batch", stdin=asked)
+        data, at, found = answer.stdout.encode(), 0, {}
+        for path in paths:
+            number, size = self._tree[path]
+            head = f"{number} blob {size}\n".encode()
+            if answer.code != 0 or data[at : at + len(head)] != head:
+                raise IntegrityError("cannot be read from the repository as text", where=path)
+            at += len(head)
+            found[path] = data[at : at + size]
+            at += size + 1
+        return found
+
+    def _commit(self, files: Mapping[str, bytes], parent: str | None, message: str) -> str:
+        """Make a commit without a work tree and return its id."""
+        name = f"refs/envbuild/publishing-{os.getpid()}"
+        who = self._identity()
+        lines = [f"commit {name}\n", f"committer {who} now\n", _data(message.encode())]
+        if parent:
+            lines.append(f"from {parent}^0\n")
+        for path, data in files.items():
+            lines += [f"M 100644 inline {path}\n", _data(data)]
+        text = "".join(lines) + "\ndone\n"
+        made = self._git("fast-import", "--quiet", "--force", "--done", "--date-format=now", stdin=text)
+        if made.code != 0:
+            raise ToolFailedError(f"git could not write the commit: {_said(made)}", where=str(self._mirror))
+        return name
+
+    def _identity(self) -> str:
+        found = self._git("var", "GIT_COMMITTER_IDENT")
+        told = re.match(r"([^<>\n]*<[^<>\n]*>)", found.stdout) if found.code == 0 else None
+        return told[1] if told else "envbuild <envbuild@localhost>"
+
+    def _push(self, name: str) -> None:
+        result = self._git("push", "--porcelain", self.url, f"{name}:{BRANCH}")
+        self._git("update-ref", "-d", name)
+        if result.code == 0:
+            return
+        told = next((line for line in result.stdout.splitlines() if line.startswith("!")), "")
+        if any(mark in told or mark in result.stderr for mark in AGAIN):
+            raise SlotTakenError(told)
+        if told:
+            what = f"the repository refused the push: {told.rpartition(BRANCH)[2].strip() or told}"
+            hint = _hint(result) or "ask whoever keeps the repository; nothing was published"
+            raise HostError(f"{what}\n{_remote(result)}".rstrip(), where=self.url, hint=hint)
+        raise self._unreachable(result)
+
+    def _unreachable(self, result: Result) -> EnvbuildError:
+        said = result.last_lines(4)
+        if result.code == 128 and ("dubious ownership" in said or "detected dubious" in result.stderr):
+            path = self.url.removeprefix("file://")
+            hint = f"if you trust who owns it: git config --global --add safe.directory {path}"
+            return HostError("git does not read repositories of other users unasked", where=self.url, hint=hint)
+        hint = "try: git ls-remote " + self.url
+        return NetworkError(f"the shelf's repository cannot be reached\n{said}", where=self.url, hint=hint)
+
+    def _git(self, *arguments: str, stdin: str | None = None, on_line: OnLine = None) -> Result:
+        return self._run(("git", "-C", str(self._mirror), *SAFE, *arguments), stdin=stdin, on_line=on_line)
+
+    def _run(
+        self, argv: tuple[str, ...], *, stdin: str | None = None, on_line: OnLine = None, check: bool = False
+    ) -> Result:
+        env = {name: value for name, value in self._settings.environment.items() if name not in OWN}
+        env = {"GIT_SSH_COMMAND": "ssh -o BatchMode=yes", **env, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+        command = Command(argv=argv, env=env, stdin=stdin, timeout=SECONDS, on_line=on_line)
+        try:
+            return self._runner(command, check=check)
+        except HostError as error:
+            if "was not found" in error.what:
+                hint = "on Debian or Ubuntu, as root: apt-get install git\non a login node: module load git"
+                raise HostError("a git shelf needs git", hint=hint) from error
+            raise
+
+
+OWN = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES")
+"""Variables of a git command that we may have been started by: they would lead git away from our mirror."""
+
+
+def _data(content: bytes) -> str:
+    return f"data {len(content)}\n{content.decode()}\n"
+
+
+def _said(result: Result) -> str:
+    return result.last_lines(3) or f"exit code {result.code}"
+
+
+def _remote(result: Result) -> str:
+    """Return what the other side's hook printed."""
+    lines = [line.removeprefix("remote:").strip() for line in result.stderr.splitlines() if line.startswith("remote:")]
+    return "\n".join(line for line in lines if line)
+
+
+def _hint(result: Result) -> str | None:
+    if "Permission denied" in result.stderr or "unable to create temporary object" in result.stderr:
+        return "you may read it, but not write to it; nothing was published"
+    return None

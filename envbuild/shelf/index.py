@@ -1,0 +1,114 @@
+"""Search: a table of the newest entry of every name, over all shelves, without opening anything else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import msgspec
+
+from envbuild.errors import IntegrityError
+from envbuild.shelf.library import Library, Stored
+from envbuild.shelf.model import Entry
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """What a search tells of one name; ``gpu`` are those it passed on, ``state`` is why it is not to be used, or ""."""
+
+    shelf: str
+    name: str
+    digest: str = ""
+    number: int = 0
+    summary: str = ""
+    framework: str = ""
+    cuda: str = ""
+    python: str = ""
+    base: str = ""
+    who: str = ""
+    when: str = ""
+    image: bool = False
+    verdict: str = ""
+    gpu: tuple[str, ...] = ()
+    state: str = ""
+
+
+def search(
+    libraries: Iterable[Library],
+    words: Iterable[str] = (),
+    *,
+    framework: str | None = None,
+    gpu: str | None = None,
+    cuda: str | None = None,
+) -> tuple[Row, ...]:
+    """Return the names that all words and filters fit, best first: a word in the name counts most.
+
+    ``framework`` is a name, or "torch 2.5"; ``cuda`` a version or its beginning; ``gpu`` a part of the name of a GPU on
+    which the image passed its check.
+    """
+    asked = tuple(word.casefold() for word in words)
+    ranked = []
+    for library in libraries:
+        known = library.seen.heads()
+        for name, found in library.heads().items():
+            if isinstance(found, IntegrityError):
+                if all(word in name.casefold() for word in asked) and not (framework or gpu or cuda):
+                    ranked.append((0, Row(shelf=library.name, name=name, state=f"refused: {found}")))
+                continue
+            if _fits(found.entry, framework=framework, gpu=gpu, cuda=cuda):
+                rank = _rank(found.entry, asked)
+                if rank is not None:
+                    behind = name in known and found.entry.number < known[name].number
+                    ranked.append((rank, row(library.name, found, "refused: rolled back" if behind else "")))
+    return tuple(row for _, row in sorted(ranked, key=lambda item: (item[0], item[1].name, item[1].shelf)))
+
+
+def row(shelf: str, stored: Stored, state: str = "") -> Row:
+    """Return the row of an entry."""
+    entry, about = stored.entry, stored.entry.about
+    last = entry.verdicts[-1] if entry.verdicts else None
+    return Row(
+        shelf=shelf,
+        name=entry.name,
+        digest=stored.digest,
+        number=entry.number,
+        summary=about.summary,
+        framework=about.framework or "",
+        cuda=about.cuda or "",
+        python=about.python,
+        base=about.base,
+        who=entry.who,
+        when=entry.when,
+        image=entry.image is not None and entry.image.pieces is not None,
+        verdict=f"{last.outcome} {last.when[:10]}" if last else "",
+        gpu=_gpus(entry),
+        state=state,
+    )
+
+
+def _gpus(entry: Entry) -> tuple[str, ...]:
+    return tuple(sorted({gpu for one in entry.verdicts if one.outcome == "passed" for gpu in one.gpu}))
+
+
+def _fits(entry: Entry, *, framework: str | None, gpu: str | None, cuda: str | None) -> bool:
+    about = entry.about
+    wanted = re.split(r"[\s=]+", framework.casefold().strip()) if framework else []
+    held = (about.framework or "").casefold().split()
+    if wanted and not (len(held) == 2 and held[0] == wanted[0] and _begins(held[1], wanted[1:])):
+        return False
+    if cuda and not _begins(about.cuda or "", [cuda]):
+        return False
+    return gpu is None or any(gpu.casefold() in one.casefold() for one in _gpus(entry))
+
+
+def _begins(version: str, wanted: list[str]) -> bool:
+    """Tell whether a version is, or begins with, the wanted one: 12 and 12.1 begin 12.1.1, 1 does not."""
+    return not wanted or f"{version}.".startswith(f"{wanted[0].rstrip('.*')}.")
+
+
+def _rank(entry: Entry, asked: tuple[str, ...]) -> int | None:
+    about = entry.about
+    name = entry.name.casefold()
+    text = " ".join((about.summary, about.base, about.framework or "", *about.direct)).casefold()
+    if not all(word in name or word in text for word in asked):
+        return None
+    return 0 if all(word == name for word in asked) else 1 if all(word in name for word in asked) else 2

@@ -1,0 +1,219 @@
+"""A shelf as its users see it: names with histories, of which only what proves true is handed out."""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import msgspec
+
+from envbuild.errors import HostError, IntegrityError, UsageError
+from envbuild.shelf.backend import Backend, SlotTakenError, object_path, signature_path, slot_path
+from envbuild.shelf.model import SLOT, Entry, digest_of, read_entry, slot_name, write_entry
+from envbuild.shelf.seen import Head, Seen
+from envbuild.shelf.trust import Notary, Signer
+from envbuild.toml import closest
+
+TRIES = 40
+"""How often a publisher whose place was taken looks again, before giving up."""
+SHORTEST = 6
+"""Digits of a digest that name an entry."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stored:
+    """An entry as it lies on the shelf, with the digest of its bytes."""
+
+    entry: Entry
+    digest: str
+    data: bytes
+
+
+class Library:
+    """An open shelf."""
+
+    def __init__(self, name: str, backend: Backend, notary: Notary, seen: Seen, *, require_signed: bool) -> None:
+        self.name = name
+        self.backend = backend
+        self.notary = notary
+        self.seen = seen
+        self.require_signed = require_signed
+
+    @cached_property
+    def numbers(self) -> Mapping[str, tuple[int, ...]]:
+        """The numbers of every name's entries, ascending."""
+        self.backend.refresh()
+        found: dict[str, list[int]] = {}
+        for slot in self.backend.slots():
+            name, _, number = slot.rpartition(".")
+            found.setdefault(name, []).append(int(number))
+        return {name: tuple(sorted(numbers)) for name, numbers in sorted(found.items())}
+
+    def renew(self) -> None:
+        """Forget what the shelf looked like."""
+        self.__dict__.pop("numbers", None)
+
+    def heads(self) -> dict[str, Stored | IntegrityError]:
+        """Return the newest entry of every name, not verified but for its form; damage takes the entry's place."""
+        slots = {name: slot_name(name, numbers[-1]) for name, numbers in self.numbers.items()}
+        data = self.backend.read([slot_path(slot) for slot in slots.values()])
+        return {name: self._stored_or_error(slot, data.get(slot_path(slot))) for name, slot in slots.items()}
+
+    def history(self, name: str) -> tuple[Stored, ...]:
+        """Return all entries of a name, oldest first.
+
+        Raises UsageError for a name that is not there, IntegrityError where an entry is missing or changed, or where
+        the shelf no longer holds what was verified here before.
+        """
+        numbers = self.numbers.get(name, ())
+        known = self.seen.heads().get(name)
+        if not numbers and known is None:
+            raise UsageError(
+                f'there is no "{name}" on the shelf {self.name}{closest(name, self.numbers)}',
+                hint="envbuild shelf search lists what there is",
+            )
+        top = max((*numbers, known.number if known else 0))
+        if numbers != tuple(range(1, top + 1)):
+            missing = next(number for number in range(1, top + 1) if number not in numbers)
+            raise self._rolled_back(name, f"its entry {missing} is gone, which was there before")
+        data = self.backend.read([slot_path(slot_name(name, number)) for number in numbers])
+        entries: list[Stored] = []
+        for number in numbers:
+            slot = slot_name(name, number)
+            stored = self._stored(slot, data.get(slot_path(slot)))
+            before = entries[-1].digest if entries else None
+            if stored.entry.previous != before:
+                raise self._rolled_back(name, f"entry {number} does not continue entry {number - 1}")
+            entries.append(stored)
+        if known is not None and entries[known.number - 1].digest != known.digest:
+            raise self._rolled_back(name, f"entry {known.number} is another one than was verified here before")
+        return tuple(entries)
+
+    def find(self, name: str, digest: str | None = None) -> Stored:
+        """Return the newest entry of a name, or the one whose digest begins so; its history is verified."""
+        entries = self.history(name)
+        if digest is None:
+            return entries[-1]
+        wanted = digest.removeprefix("sha256:")
+        if not re.fullmatch(rf"[0-9a-f]{{{SHORTEST},64}}", wanted):
+            raise UsageError("names no entry", where=f"@{digest}", hint=f"give {SHORTEST} to 64 digits of its digest")
+        found = [stored for stored in entries if stored.digest[7:].startswith(wanted)]
+        if len(found) != 1:
+            what = f"{name} has {len(found) or 'no'} entries whose digest begins with {wanted}"
+            raise UsageError(what, hint=f"envbuild shelf show {self.name}/{name} lists them")
+        return found[0]
+
+    def signer(self, stored: Stored) -> Signer | None:
+        """Return who signed an entry, None where nobody did.
+
+        Raises IntegrityError for a signature that is not good, and for none where the shelf requires one.
+        """
+        where = f"{self.name}/{stored.entry.name}"
+        path = signature_path(stored.digest)
+        signature = self.backend.read([path]).get(path)
+        if signature is not None:
+            return self.notary.judge(stored.data, signature, where=where, when=stored.entry.when)
+        if self.require_signed:
+            what = f"entry {stored.entry.number} is not signed, and only signed ones are taken from this shelf"
+            raise IntegrityError(what, where=where, hint=f"ask {stored.entry.who} to publish it again with --sign")
+        return None
+
+    def content(self, digest: str, what: str) -> bytes:
+        """Return the bytes that a digest names; ``what`` they are, for the error.  Raises IntegrityError."""
+        path = object_path(digest)
+        data = self.backend.read([path]).get(path)
+        if data is None:
+            raise IntegrityError(f"its {what} is missing from the shelf {self.name}", where=path)
+        found = digest_of(data)
+        if found != digest:
+            hint = "do not use it; tell whoever keeps the shelf"
+            raise IntegrityError(f"its {what} was changed on the shelf: sha256 is {found[7:]}", where=path, hint=hint)
+        return data
+
+    def missing(self, objects: Mapping[str, bytes]) -> int:
+        """Return how many bytes of objects (by digest) are not there yet."""
+        there = self.backend.read([object_path(digest) for digest in objects])
+        return sum(len(data) for digest, data in objects.items() if object_path(digest) not in there)
+
+    def remember(self, stored: Stored) -> None:
+        """Note an entry as verified: from now on the shelf must continue it."""
+        self.seen.note(stored.entry.name, Head(stored.entry.number, stored.digest))
+
+    def append(
+        self, draft: Entry, objects: Mapping[str, bytes], sign: Callable[[bytes], str] | None
+    ) -> tuple[Stored, bool]:
+        """Publish a draft behind whatever is newest and return it as stored, and whether it was added.
+
+        Number, previous entry and signature are made anew each time that somebody else was quicker.  A draft that says
+        what the newest entry says adds nothing.  ``objects`` are by digest.
+        """
+        files = {object_path(digest): data for digest, data in objects.items()}
+        for attempt in range(TRIES):
+            self.renew()
+            head = self._head(draft.name)
+            if head is not None and _same(head.entry, draft) and self._stands(head, sign):
+                return head, False
+            number = head.entry.number + 1 if head else 1
+            entry = msgspec.structs.replace(draft, number=number, previous=head.digest if head else None)
+            data = write_entry(entry)
+            stored = Stored(entry=entry, digest=digest_of(data), data=data)
+            extra = {signature_path(stored.digest): self._signed(stored, sign)} if sign else {}
+            try:
+                self.backend.append(entry.slot, data, {**files, **extra})
+            except SlotTakenError:
+                time.sleep(random.uniform(0, min(0.05 * (attempt + 1), 1.0)))  # noqa: S311  (no secret)
+                continue
+            self.remember(stored)
+            return stored, True
+        what = f"somebody else was quicker {TRIES} times"
+        raise HostError(what, where=f"{self.name}/{draft.name}", hint="nothing was published: try again in a minute")
+
+    def _signed(self, stored: Stored, sign: Callable[[bytes], str]) -> bytes:
+        """Sign an entry, and refuse to publish what others would refuse to take."""
+        signature = sign(stored.data).encode()
+        self.notary.judge(stored.data, signature, where=f"{self.name}/{stored.entry.name}", when=stored.entry.when)
+        return signature
+
+    def _head(self, name: str) -> Stored | None:
+        if name not in self.numbers and name not in self.seen.heads():
+            return None
+        return self.history(name)[-1]
+
+    def _stands(self, head: Stored, sign: object) -> bool:
+        """Tell whether an entry needs no second one that says the same: it is signed, or is not to be."""
+        return sign is None or signature_path(head.digest) in self.backend.read([signature_path(head.digest)])
+
+    def _stored(self, slot: str, data: bytes | None) -> Stored:
+        where = f"{self.name}: {slot_path(slot)}"
+        if data is None:
+            raise IntegrityError("is gone", where=where)
+        entry = read_entry(data, where)
+        if entry.slot != slot or not SLOT.fullmatch(slot):
+            raise IntegrityError(f"is the entry {entry.slot}, put under another name", where=where)
+        return Stored(entry=entry, digest=digest_of(data), data=data)
+
+    def _stored_or_error(self, slot: str, data: bytes | None) -> Stored | IntegrityError:
+        try:
+            return self._stored(slot, data)
+        except IntegrityError as error:
+            return error
+
+    def _rolled_back(self, name: str, why: str) -> IntegrityError:
+        hint = (
+            "a shelf is only ever added to: ask whoever keeps it\n"
+            f"if it was started anew on purpose: envbuild shelf remove {self.name} --forget, then add it again"
+        )
+        return IntegrityError(f"its history was changed: {why}", where=f"{self.name}/{name}", hint=hint)
+
+
+def _same(one: Entry, other: Entry) -> bool:
+    """Tell whether two entries publish the same thing."""
+
+    def content(entry: Entry) -> Entry:
+        return msgspec.structs.replace(entry, number=1, previous=None, who="", when="2000-01-01T00:00:00Z")
+
+    return content(one) == content(other)

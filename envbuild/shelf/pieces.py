@@ -1,0 +1,188 @@
+"""The bytes of images on a shelf, cut where files begin, so that what two images have in common is kept once.
+
+An image is a list of pieces, each named by its sha256.  Where to cut depends on the packed files alone and not on where
+in the image they lie, so a second image on the same base is cut alike where it holds the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from envbuild.base.siffile import image_digest, read_sif
+from envbuild.build.unsquash import SquashImage
+from envbuild.build.verify import read_carried, root_partitions
+from envbuild.errors import EnvbuildError, IntegrityError, SpaceError, UsageError
+from envbuild.lock.digest import lock_digest
+from envbuild.lock.model import Digest
+from envbuild.progress import Reporter
+from envbuild.shelf.backend import Pieces
+from envbuild.shelf.model import Bytes, Weight
+from envbuild.store.atomic import telling
+from envbuild.store.units import human_bytes
+
+LEAST, MOST = 1 << 20, 1 << 26
+"""Bytes of a piece: small ones cost a file each, large ones share less."""
+ONE_IN = 4
+"""Every so manieth place where one may cut is cut."""
+STORED = 1 << 24
+CHUNK = 1 << 22
+MOST_PIECES = 200_000
+
+
+class PieceList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What an image is put together from, in order: sha256 and size in bytes."""
+
+    schema: int
+    pieces: tuple[tuple[Digest, Bytes], ...]
+
+
+def weigh(image: Path, locked: str, known: str | None = None) -> Weight:
+    """Return what an entry says of an image; ``locked`` is the digest of the lock it must be made from.
+
+    ``known`` is the image digest where it was computed before.  Raises UsageError for an image that may not be shared:
+    layered, or of another lock.
+    """
+    require_flat(image)
+    carried = read_carried(image)
+    if carried.lock is not None and lock_digest(carried.lock) != locked:
+        hint = "make it again, or publish without it"
+        raise UsageError("was made from another lock than the one to publish", where=str(image), hint=hint)
+    sha256 = hashlib.sha256()
+    with image.open("rb") as file:
+        while chunk := file.read(CHUNK):
+            sha256.update(chunk)
+        size = file.tell()
+    return Weight(digest=known or image_digest(image), sha256=f"sha256:{sha256.hexdigest()}", size=size)
+
+
+def require_flat(image: Path) -> None:
+    """Raise UsageError for an image whose layers could be lost on the way."""
+    if len(root_partitions(image)) > 1:
+        what = "is layered: its layers are dropped without a word where a host cannot mount them"
+        raise UsageError(what, where=str(image), hint=f"envbuild flatten {image.name}")
+
+
+def keep_image(image: Path, weight: Weight, pieces: Pieces, report: Reporter) -> tuple[bytes, int]:
+    """Put the bytes of an image on a shelf; return the list of its pieces, and how many bytes were new.
+
+    Raises SpaceError before anything is written where the shelf has no room.
+    """
+    cut = [0, *cuts(image, weight.size), weight.size]
+    parts = list(_hashed(image, cut))
+    missing = {digest: (at, size) for digest, at, size in parts if not pieces.has(digest, size)}
+    new = sum(size for _, size in missing.values())
+    if new > pieces.room():
+        what = f"the shelf has room for {human_bytes(pieces.room())}, the image adds {human_bytes(new)}"
+        raise SpaceError(what, where=str(image), hint="free space there, or publish without --image")
+    with report.transfer(f"put {image.name} on the shelf", files=len(missing), size=new) as transfer:
+        for digest, (at, size) in missing.items():
+            pieces.keep(digest, image, at, size)
+            transfer.advance(size)
+            transfer.finish_file(digest)
+    listed = PieceList(1, tuple((digest, size) for digest, _, size in parts))
+    return msgspec.json.encode(listed) + b"\n", new
+
+
+def bring_image(weight: Weight, listed: bytes, pieces: Pieces, target: Path, report: Reporter) -> None:
+    """Put an image together from a shelf, in a file that has no final name yet.
+
+    Raises IntegrityError for a piece, or a whole, that is not what the entry says.
+    """
+    try:
+        plan = msgspec.json.decode(listed, type=PieceList).pieces
+    except msgspec.DecodeError as error:
+        raise IntegrityError(f"the list of the image's pieces is damaged: {error}", where=str(weight.pieces)) from error
+    if sum(size for _, size in plan) != weight.size or len(plan) > MOST_PIECES:
+        raise IntegrityError("the pieces of the image are not as long as the image", where=str(weight.pieces))
+    whole = hashlib.sha256()
+    title = f"take {target.name.lstrip('.').split('.')[0]} from the shelf"
+    with (
+        report.transfer(title, files=len(plan), size=weight.size) as transfer,
+        telling(target),
+        target.open("wb") as out,
+    ):
+        for digest, size in plan:
+            source = pieces.lend(digest)
+            found = hashlib.sha256()
+            for chunk in _chunks(source, size):
+                found.update(chunk)
+                whole.update(chunk)
+                out.write(chunk)
+                transfer.advance(len(chunk))
+            if f"sha256:{found.hexdigest()}" != digest:
+                hint = "do not use it; tell whoever keeps the shelf. Build it instead: envbuild make --mode flat"
+                raise IntegrityError("a piece of the image was changed on the shelf", where=str(source), hint=hint)
+            transfer.finish_file(digest)
+    if f"sha256:{whole.hexdigest()}" != weight.sha256 or image_digest(target) != weight.digest:
+        raise IntegrityError("the image is another one than was published", where=str(weight.pieces))
+
+
+def _chunks(path: Path, size: int) -> Iterator[bytes]:
+    """Yield the bytes of a file that should have this size; no more of it than one byte too many is read."""
+    left = size
+    with path.open("rb") as file:
+        while left > 0 and (chunk := file.read(min(CHUNK, left))):
+            left -= len(chunk)
+            yield chunk
+        if left or file.read(1):
+            raise IntegrityError("a piece of the image has another size than was published", where=str(path))
+
+
+def _hashed(image: Path, cut: list[int]) -> Iterator[tuple[str, int, int]]:
+    with image.open("rb") as file:
+        for start, end in itertools.pairwise(cut):
+            digest = hashlib.sha256()
+            left = end - start
+            while left:
+                chunk = file.read(min(CHUNK, left))
+                if not chunk:
+                    raise IntegrityError("became shorter while it was published", where=str(image))
+                digest.update(chunk)
+                left -= len(chunk)
+            yield f"sha256:{digest.hexdigest()}", start, end - start
+
+
+def cuts(image: Path, size: int) -> list[int]:
+    """Return where to cut an image, in bytes from its start, ascending; a file system that cannot be read: evenly."""
+    try:
+        anchors = _anchors(image)
+    except EnvbuildError:
+        return list(range(MOST, size, MOST))
+    found, last = [], 0
+    for at, key in sorted(anchors.items()):
+        if at - last >= LEAST and (key % ONE_IN == 0 or at - last >= MOST):
+            found.append(at)
+            last = at
+    return [at for at in found if at < size]
+
+
+def _anchors(image: Path) -> dict[int, int]:
+    """Return the places where one may cut, each with a number that depends on what lies there, not on where it lies."""
+    primary = read_sif(image).primary
+    if primary is None:
+        return {}
+    tree = SquashImage(image, primary.offset, primary.size)
+    try:
+        anchors = {primary.offset + tree.data_end: 0}
+        for start, packed in tree.fragments:
+            anchors[primary.offset + start] = zlib.crc32(str(packed).encode())
+        for entry in tree.entries():
+            if entry.kind != "f" or not entry.blocks:
+                continue
+            at = primary.offset + entry.start
+            anchors[at] = zlib.crc32(f"{entry.path} {entry.size} {entry.blocks[0]}".encode())
+            done = 0
+            for block in entry.blocks:
+                done += block & ~STORED
+                if done >= MOST // 4:
+                    at, done = at + done, 0
+                    anchors[at] = 0
+        return anchors
+    finally:
+        tree.close()

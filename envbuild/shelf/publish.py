@@ -1,0 +1,134 @@
+"""Gather what is published together: recipe, lock, definition, check script, image and verdicts."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+
+import msgspec
+
+from envbuild import __version__
+from envbuild.check.model import Report
+from envbuild.errors import UsageError
+from envbuild.lock.digest import lock_digest
+from envbuild.lock.model import Lock
+from envbuild.lock.write import write_lock
+from envbuild.plan.apptainer import render
+from envbuild.plan.definition import plan_definition
+from envbuild.recipe.model import Recipe, Source
+from envbuild.shelf.backend import BIGGEST_TEXT
+from envbuild.shelf.confine import refuse_lock, refuse_recipe
+from envbuild.shelf.model import Card, Entry, Verdict, Weight, digest_of
+from envbuild.store.units import human_bytes
+
+MOST_VERDICTS = 50
+CUDA_WHEEL = re.compile(r"nvidia-cuda-runtime(-cu\d+)?")
+"""The wheel whose version is that of the CUDA which a framework from wheels brings along."""
+
+
+@dataclass(kw_only=True, slots=True)
+class Draft:
+    """An entry that has no number yet, and the bytes that it names."""
+
+    entry: Entry
+    objects: dict[str, bytes] = field(default_factory=dict)
+
+
+def draft(
+    source: Source, lock: Lock, *, who: str, image: Weight | None = None, reports: tuple[Report, ...] = ()
+) -> Draft:
+    """Return the draft of a recipe with its lock.
+
+    ``reports`` are about the image.  Raises UsageError for what may not be on a shelf, IntegrityError for a lock that
+    is not the recipe's.
+    """
+    recipe, where = source.recipe, str(source.path)
+    refuse_recipe(source.text, where)
+    refuse_lock(recipe, lock, str(source.lock))
+    objects: dict[str, bytes] = {}
+
+    def keep(data: bytes, what: str) -> str:
+        if len(data) > BIGGEST_TEXT:
+            raise UsageError(f"the {what} takes {human_bytes(len(data))}; a shelf takes {human_bytes(BIGGEST_TEXT)}")
+        objects[digest_of(data)] = data
+        return digest_of(data)
+
+    kept = tuple((keep(_report_text(report, recipe.name), "check report"), report) for report in reports)
+    entry = Entry(
+        schema=1,
+        name=recipe.name,
+        number=1,
+        previous=None,
+        who=who,
+        when=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        envbuild=__version__,
+        recipe=keep(source.text.encode(), "recipe"),
+        lock=keep(write_lock(lock).encode(), "lock"),
+        locked=lock_digest(lock),
+        definition=keep(render(plan_definition(recipe, lock)).encode(), "definition"),
+        script=keep(_script(source), "check script") if recipe.check.script else None,
+        image=image,
+        verdicts=tuple(verdict(digest, report) for digest, report in kept),
+        about=card(recipe, lock),
+    )
+    return Draft(entry=entry, objects=objects)
+
+
+def card(recipe: Recipe, lock: Lock) -> Card:
+    """Return what a search looks at."""
+    base = lock.base
+    return Card(
+        summary=recipe.recipe.summary,
+        base=base.reference[:400],
+        framework=base.framework[:400] if base.framework else None,
+        cuda=base.cuda or next((p.version for p in lock.python if CUDA_WHEEL.fullmatch(p.name)), None),
+        python=base.python,
+        platform=lock.platform,
+        direct=tuple(line[:400] for line in lock.direct),
+        packages=sum(package.group != "build" for package in lock.python),
+    )
+
+
+def verdict(digest: str, report: Report) -> Verdict:
+    """Return the gist of a report whose text has that digest."""
+    return Verdict(
+        report=digest,
+        outcome=report.verdict,
+        level=report.level,
+        when=report.when,
+        gpu=report.gpu,
+        driver=report.driver,
+        target=report.target,
+    )
+
+
+def with_earlier(entry: Entry, earlier: Entry | None) -> Entry:
+    """Return an entry that keeps the verdicts which the one before it has about the same image, oldest first."""
+    if earlier is None or earlier.image is None or entry.image is None or earlier.image.digest != entry.image.digest:
+        return entry
+    new = {one.report for one in entry.verdicts}
+    kept = tuple(one for one in earlier.verdicts if one.report not in new)
+    return msgspec.structs.replace(entry, verdicts=(*kept, *entry.verdicts)[-MOST_VERDICTS:])
+
+
+def _report_text(report: Report, name: str) -> bytes:
+    """Return a report as it is published: without the publisher's own path of the image."""
+    return msgspec.json.encode(msgspec.structs.replace(report, image=f"{name}.sif"), order="sorted") + b"\n"
+
+
+def _script(source: Source) -> bytes:
+    path = source.path.parent / str(source.recipe.check.script)
+    if path.is_symlink() or any(parent.is_symlink() for parent in _below(path, source.path.parent)):
+        raise UsageError("is a link; a shelf takes the file itself", where=str(path))
+    try:
+        data = path.read_bytes()
+        data.decode("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot be read as text: {error}", where=str(path)) from error
+    return data
+
+
+def _below(path: Path, top: Path) -> list[Path]:
+    return [parent for parent in path.parents if parent != top and parent.is_relative_to(top)]

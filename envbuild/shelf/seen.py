@@ -1,0 +1,61 @@
+"""What this user has seen of a shelf: a name whose history goes back behind that was rolled back or replaced."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from envbuild.errors import IntegrityError
+from envbuild.lock.model import Digest
+from envbuild.settings import Settings
+from envbuild.store.atomic import telling, write_bytes
+
+
+class Head(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The newest entry of a name that was verified here."""
+
+    number: int
+    digest: Digest
+
+
+class Seen:
+    """The last verified entry of every name of one shelf, in a file of this user's."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def heads(self) -> Mapping[str, Head]:
+        """Return the heads by name.  Raises IntegrityError for a damaged file: without it a rollback goes unseen."""
+        try:
+            return msgspec.json.decode(self.path.read_bytes(), type=dict[str, Head])
+        except FileNotFoundError:
+            return {}
+        except msgspec.DecodeError as error:
+            hint = "look at what the shelf holds, then remove this file: it is written anew"
+            raise IntegrityError(f"is damaged: {error}", where=str(self.path), hint=hint) from error
+
+    def note(self, name: str, head: Head) -> None:
+        """Remember a verified entry; an older one than is known changes nothing."""
+        from filelock import FileLock
+
+        with telling(self.path):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with FileLock(self.path.with_suffix(".lock")):
+                heads = dict(self.heads())
+                known = heads.get(name)
+                if known is None or known.number < head.number:
+                    heads[name] = head
+                    write_bytes(self.path, msgspec.json.encode(heads, order="sorted"))
+
+    def forget(self) -> None:
+        """Start anew."""
+        self.path.unlink(missing_ok=True)
+
+
+def seen_of(url: str, settings: Settings) -> Seen:
+    """Return what was seen of the shelf at a place, under whatever name it is configured."""
+    state = Path(settings.environment.get("XDG_STATE_HOME") or settings.home / ".local/state")
+    return Seen(state / "envbuild/shelves" / f"{hashlib.sha256(url.encode()).hexdigest()[:32]}.json")

@@ -1,0 +1,127 @@
+"""Take an entry from a shelf: everything it names is fetched, verified and held to the rules before anyone uses it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from envbuild.check.model import Report
+from envbuild.errors import IntegrityError
+from envbuild.lock.digest import lock_digest
+from envbuild.lock.model import Lock
+from envbuild.lock.read import parse_lock
+from envbuild.recipe.find import LOCKS, RECIPES
+from envbuild.recipe.model import Recipe, Source
+from envbuild.recipe.read import read_recipe
+from envbuild.shelf.confine import SCRIPT, refuse_lock, refuse_recipe
+from envbuild.shelf.library import Library, Stored
+from envbuild.shelf.model import Verdict
+from envbuild.shelf.publish import card, verdict
+from envbuild.shelf.trust import Signer
+from envbuild.store.atomic import write_bytes
+from envbuild.store.layout import Store
+from envbuild.toml import convert, parse_toml
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Taken:
+    """An entry that proved true: texts as published, what they mean, and who signed it (None: nobody)."""
+
+    shelf: str
+    stored: Stored
+    signer: Signer | None
+    recipe: Recipe
+    lock: Lock
+    recipe_text: str
+    lock_text: str
+    definition: str
+    script: bytes | None
+    reports: tuple[Report, ...]
+
+    @property
+    def title(self) -> str:
+        """The entry as people name it: SHELF/NAME@DIGEST."""
+        return f"{self.shelf}/{self.stored.entry.name}@{self.stored.digest[7:19]}"
+
+
+def take(library: Library, name: str, digest: str | None = None) -> Taken:
+    """Return a verified entry of a name, the newest one or the one whose digest begins so, and remember it.
+
+    Raises UsageError for one that is not there or that breaks the rules, IntegrityError for one that was changed, was
+    put in another's place, is not signed as the shelf requires, or contradicts itself.
+    """
+    stored = library.find(name, digest)
+    signer = library.signer(stored)
+    entry = stored.entry
+    title = f"{library.name}/{name}@{stored.digest[7:19]}"
+    recipe_text = _text(library.content(entry.recipe, "recipe"), title)
+    lock_text = _text(library.content(entry.lock, "lock"), title)
+    refuse_recipe(recipe_text, f"{title}, its recipe")
+    recipe = convert(parse_toml(recipe_text, title), Recipe, text=recipe_text, where=f"{title}, its recipe")
+    if recipe.name != name:
+        raise IntegrityError(f"holds the recipe of {recipe.name!r}", where=title)
+    if (recipe.check.script is None) != (entry.script is None):
+        raise IntegrityError("its check script is missing, or is none of its recipe's", where=title)
+    lock = parse_lock(lock_text, f"{title}, its lock")
+    refuse_lock(recipe, lock, f"{title}, its lock")
+    if lock_digest(lock) != entry.locked or card(recipe, lock) != entry.about:
+        raise IntegrityError("its card says something else than its recipe and lock", where=title)
+    reports = tuple(_report(library, one, entry.image.digest if entry.image else "", title) for one in entry.verdicts)
+    taken = Taken(
+        shelf=library.name,
+        stored=stored,
+        signer=signer,
+        recipe=recipe,
+        lock=lock,
+        recipe_text=recipe_text,
+        lock_text=lock_text,
+        definition=_text(library.content(entry.definition, "definition"), title),
+        script=library.content(entry.script, "check script") if entry.script else None,
+        reports=reports,
+    )
+    library.remember(stored)
+    return taken
+
+
+def files_of(taken: Taken) -> dict[str, bytes]:
+    """Return what an entry gives a project folder, by path: recipe, lock and check script."""
+    name = taken.recipe.name
+    suffix = ".lock" if taken.recipe.base.platform == "linux/amd64" else ".aarch64.lock"
+    files = {f"{RECIPES}/{name}.toml": taken.recipe_text.encode(), f"{LOCKS}/{name}{suffix}": taken.lock_text.encode()}
+    if taken.script is not None and taken.recipe.check.script is not None:
+        assert SCRIPT.fullmatch(taken.recipe.check.script)  # noqa: S101  (refuse_recipe)
+        files[f"{RECIPES}/{taken.recipe.check.script}"] = taken.script
+    return files
+
+
+def source_of(taken: Taken, store: Store) -> Source:
+    """Write an entry's files into the store and return them as a recipe to make, not to write to."""
+    folder = store.folder("shelf") / taken.stored.digest.removeprefix("sha256:")
+    for path, data in files_of(taken).items():
+        target = folder / path
+        if not target.is_file() or target.is_symlink() or target.read_bytes() != data:
+            write_bytes(target, data)
+    recipe, lock = (folder / path for path in list(files_of(taken))[:2])
+    read, text = read_recipe(recipe)
+    return Source(recipe=read, path=recipe, text=text, lock=lock, shipped=True)
+
+
+def _report(library: Library, one: Verdict, image: str, title: str) -> Report:
+    data = library.content(one.report, "check report")
+    try:
+        report = msgspec.json.decode(data, type=Report)
+    except msgspec.DecodeError as error:
+        raise IntegrityError(f"a check report of it cannot be read: {error}", where=title) from error
+    if report.digest != image or verdict(one.report, report) != one:
+        raise IntegrityError(
+            "a verdict of it is about another image, or says something else than its report", where=title
+        )
+    return report
+
+
+def _text(data: bytes, title: str) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise IntegrityError("holds a file that is no text", where=title) from error

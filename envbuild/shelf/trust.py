@@ -1,0 +1,138 @@
+"""Who published an entry: signatures by the ssh keys that people already have (ssh-keygen -Y, PROTOCOL.sshsig)."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from envbuild.errors import EnvbuildError, HostError, IntegrityError, UsageError
+from envbuild.run import Command, Result, Runner
+
+NAMESPACE = "envbuild"
+"""A signature that the same key made for git, mail or files is none for a shelf."""
+SECONDS = 120.0
+"""A key on a token waits for a touch."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Signer:
+    """Who signed: ``principal`` as the pinned file names the key's owner (None where none is pinned), and the key."""
+
+    principal: str | None
+    key: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Notary:
+    """The means to sign and to judge: ``signers`` is the pinned allowed signers file (ssh-keygen(1)), if any."""
+
+    runner: Runner
+    environment: Mapping[str, str]
+    signers: Path | None = None
+
+    def sign(self, data: bytes, key: Path) -> str:
+        """Sign bytes with a private key, or with a public one whose private half an agent holds.
+
+        Raises UsageError for a key that is none or cannot be used.
+        """
+        if not key.is_file():
+            raise UsageError("there is no such key", where=str(key), hint="ssh-keygen -t ed25519 makes one")
+        result = self._keygen("sign", "-n", NAMESPACE, "-f", str(key), data=data)
+        if result.code != 0 or "BEGIN SSH SIGNATURE" not in result.stdout:
+            hint = f"a key with a passphrase signs through the agent: ssh-add {key}, then --sign {key}.pub"
+            raise UsageError(f"cannot be signed with: {_said(result)}", where=str(key), hint=hint)
+        return result.stdout
+
+    def judge(self, data: bytes, signature: bytes, *, where: str, when: str) -> Signer:
+        """Return who signed these bytes.
+
+        Raises IntegrityError: not these bytes, not for a shelf, no pinned key, or one that is not valid now.  ``when``
+        is the publisher's own time (ISO 8601); it serves to tell an expired key from an unknown one, nothing else.
+        """
+        with tempfile.TemporaryDirectory(prefix="envbuild-") as folder:
+            path = Path(folder) / "signature"
+            path.write_bytes(signature)
+            key = self._key(path, data, where)
+            if self.signers is None:
+                return Signer(principal=None, key=key)
+            for principal in self._principals(path):
+                result = self._keygen(
+                    "verify",
+                    "-n",
+                    NAMESPACE,
+                    "-f",
+                    str(self.signers),
+                    "-I",
+                    _identity(principal),
+                    "-s",
+                    str(path),
+                    data=data,
+                )
+                if result.code == 0:
+                    return Signer(principal=principal, key=key)
+            raise self._unknown(path, key, where, when)
+
+    def _key(self, path: Path, data: bytes, where: str) -> str:
+        """Return the key of a signature that is good for these bytes, whoever made it."""
+        result = self._keygen("check-novalidate", "-n", NAMESPACE, "-s", str(path), data=data)
+        found = re.search(r"signature with (\S+ key \S+)", result.stdout)
+        if result.code == 0 and found:
+            return found[1]
+        said = _said(result)
+        what = f"its signature is none of these bytes: {said}"
+        if "namespace" in said:
+            what = f'it was signed for another purpose than "{NAMESPACE}": {said}'
+        raise IntegrityError(what, where=where, hint="do not use it; ask who published it")
+
+    def _principals(self, path: Path, *options: str) -> tuple[str, ...]:
+        result = self._keygen("find-principals", "-f", str(self.signers), "-s", str(path), *options)
+        lines = result.stdout.splitlines() if result.code == 0 else []
+        return tuple(name.strip() for line in lines for name in line.split(",") if name.strip() and name[0] != "!")
+
+    def _unknown(self, path: Path, key: str, where: str, when: str) -> EnvbuildError:
+        then = re.sub(r"\D", "", when)[:14]
+        past = self._principals(path, f"-Overify-time={then}Z" if len(then) == 14 else "-Overify-time=20000101")
+        if past:
+            what = f"it is signed by {', '.join(past)} with a key that is not valid today ({key})"
+            hint = f"it has expired, or is not allowed for {NAMESPACE}: see the dates and options in {self.signers}"
+            return IntegrityError(what, where=where, hint=hint)
+        hint = f"known are the keys in {self.signers}; if you trust this one: envbuild shelf add again with a new list"
+        return IntegrityError(f"it is signed by an unknown key: {key}", where=where, hint=hint)
+
+    def _keygen(self, *arguments: str, data: bytes = b"") -> Result:
+        # no terminal to ask on: a question would wait for ever where nobody sees it
+        env = {**self.environment, "LC_ALL": "C", "SSH_ASKPASS_REQUIRE": "never"}
+        argv = ("ssh-keygen", "-Y", *arguments)
+        try:
+            return self.runner(Command(argv=argv, env=env, stdin=data.decode(), timeout=SECONDS), check=False)
+        except HostError as error:
+            hint = "on Debian or Ubuntu, as root: apt-get install openssh-client"
+            raise HostError(f"signatures need ssh-keygen: {error.what}", hint=hint) from error
+
+
+def read_signers(path: Path) -> str:
+    """Return the text of an allowed signers file.  Raises UsageError where it names no key that a shelf could use."""
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot be read: {error}", where=str(path)) from error
+    lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    wrong = [line for line in lines if not re.search(r"\s(ssh-|ecdsa-|sk-)[\w@.-]+\s+[A-Za-z0-9+/]+=*", line)]
+    if wrong or not lines:
+        what = f"this line names no key: {wrong[0][:60]!r}" if wrong else "names no key"
+        hint = 'a line is: you@example.org namespaces="envbuild" ssh-ed25519 AAAA…  (ssh-keygen(1), ALLOWED SIGNERS)'
+        raise UsageError(what, where=str(path), hint=hint)
+    return text
+
+
+def _identity(principal: str) -> str:
+    """Return a name that a pattern of principals fits, which is what ssh-keygen asks for."""
+    return principal.replace("*", "any").replace("?", "x")
+
+
+def _said(result: Result) -> str:
+    lines = [line for line in result.stderr.splitlines() if line.strip() and not line.startswith("Signing data on")]
+    return lines[-1].strip() if lines else f"ssh-keygen ended with {result.code}"
