@@ -46,12 +46,18 @@ class Host:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Space:
-    """The file system below a folder: free bytes and inodes for this user (None: it counts no inodes), and its kind."""
+    """The file system below a folder: free bytes and inodes for this user (None: it counts no inodes), and its kind.
+
+    ``total`` are all its bytes, ``device`` and ``mount`` what /proc/mounts calls it and where it hangs.
+    """
 
     folder: Path
     free: int
     free_inodes: int | None
     kind: str
+    total: int = 0
+    device: str = ""
+    mount: str = ""
 
     @property
     def slow(self) -> bool:
@@ -105,17 +111,21 @@ def read_space(
         place = place.parent
     place = place.resolve()
     stat = statvfs(place)
+    device, mount, kind = _file_system(place, _text(mounts))
     return Space(
         folder=folder,
         free=stat.f_bavail * stat.f_frsize,
         free_inodes=stat.f_favail if stat.f_files else None,
-        kind=_file_system(place, _text(mounts)),
+        kind=kind,
+        total=stat.f_blocks * stat.f_frsize,
+        device=device,
+        mount=mount,
     )
 
 
-def _file_system(place: Path, mounts: str) -> str:
-    """Return the type of the deepest mount above a place; of two at the same point, the later covers the earlier."""
-    kind, depth = "unknown", -1
+def _file_system(place: Path, mounts: str) -> tuple[str, str, str]:
+    """Return device, point and type of the deepest mount above a place; of two at one point, the later counts."""
+    found, depth = ("", "", "unknown"), -1
     for line in mounts.splitlines():
         fields = line.split()
         if len(fields) < 3:
@@ -123,8 +133,8 @@ def _file_system(place: Path, mounts: str) -> str:
         # the kernel writes blank, tab, newline and backslash as octal
         point = Path(re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), fields[1]))
         if place.is_relative_to(point) and len(point.parts) >= depth:
-            kind, depth = fields[2], len(point.parts)
-    return kind
+            found, depth = (fields[0], str(point), fields[2]), len(point.parts)
+    return found
 
 
 def _missing_capabilities(root: Path) -> frozenset[int]:

@@ -207,11 +207,19 @@ def _flags(program: Path, name: str, env: Mapping[str, str], host: Host, runner:
     """
     if host.crippled_root:
         return ("--userns",)
-    if host.uid != 0 and not host.fuse and name == "apptainer":
-        built = runner(Command(argv=(str(program), "buildcfg"), env=env, timeout=30), check=False).stdout
-        if "SUID_INSTALL=1" not in built:
-            return ("--unsquash",)
+    if host.uid != 0 and not host.fuse and name == "apptainer" and not _built_setuid(program, env, runner):
+        return ("--unsquash",)
     return ()
+
+
+def is_setuid(runtime: Runtime, runner: Runner) -> bool:
+    """Tell whether this runtime is installed setuid root: then it needs no user namespaces to run images."""
+    return _built_setuid(runtime.program, runtime.environment, runner)
+
+
+def _built_setuid(program: Path, env: Mapping[str, str], runner: Runner) -> bool:
+    built = runner(Command(argv=(str(program), "buildcfg"), env=env, timeout=30), check=False).stdout
+    return "SUID_INSTALL=1" in built
 
 
 def _clean(environment: Mapping[str, str]) -> dict[str, str]:

@@ -146,6 +146,13 @@ def _first(name: ImageName, settings: Settings, runner: Runner, report: Reporter
     raise NetworkError("no registry is configured", where=name.registry)
 
 
+def addresses(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Tell every server that images may come from here: the registry's name and the address of its front page."""
+    for registry in dict.fromkeys((HUB, *settings.registries)):
+        for url, _ in _urls(ImageName(registry=registry, repository="library"), settings):
+            yield registry, f"{url}/v2/"
+
+
 def _urls(name: ImageName, settings: Settings) -> Iterator[tuple[str, str]]:
     """Tell the servers to ask, each with the repository's path there (a mirror's URL may have a path of its own)."""
     reached = settings.registries.get(name.registry, Reached())

@@ -2,47 +2,37 @@
 
 from __future__ import annotations
 
-import os
+import shutil
 import sys
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Literal
 
 import click
 import msgspec
 
-from envbuild.base.debian import mirror
+from envbuild.cli import doctor_network, doctor_places
 from envbuild.cli.context import Context
+from envbuild.cli.findings import Finding
 from envbuild.errors import EnvbuildError, HostError
-from envbuild.host import Host, Space, read_host, read_space, user_namespaces_work
+from envbuild.host import Host, read_host, user_namespaces_work
 from envbuild.run import Command, Runner
-from envbuild.runtime import find_runtime
+from envbuild.runtime import find_runtime, is_setuid
 from envbuild.settings import Settings
-from envbuild.store.index import index_url
-from envbuild.store.units import human_bytes
-from envbuild.store.web import make_client, redact
 from envbuild.tools import find_tool
 
-Verdict = Literal["fine", "differs", "broken"]
-GB = 10**9
-ROOM = {"TMPDIR": (15 * GB, 2 * GB), "store": (10 * GB, GB), "current folder": (5 * GB, GB // 2)}
-"""Bytes below which a TensorFlow image may not fit, and below which nothing fits (measured: 1.6 GB of wheels to fetch,
-5 GB unpacked, 2.4 GB packed)."""
-INODES = (200_000, 20_000)
-"""The same for inodes: a base with TensorFlow and its CUDA wheels has about 60,000 files, counted twice while built."""
 ID_COUNT = 65536
 """Ids that a Debian system uses: a shorter range in /etc/subuid breaks packages with high ids (nobody is 65534)."""
-NETWORK_SECONDS = 1.5
-
-
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of the doctor: ``mend`` is the command or advice, empty where nothing is to be mended."""
-
-    name: str
-    verdict: Verdict
-    value: str
-    mend: str = ""
+GPU_SECONDS = 5.0
+"""How long nvidia-smi may take: it wakes a GPU that sleeps."""
+NAMES = (
+    "chown dac_override dac_read_search fowner fsetid kill setgid setuid setpcap linux_immutable net_bind_service "
+    "net_broadcast net_admin net_raw ipc_lock ipc_owner sys_module sys_rawio sys_chroot sys_ptrace sys_pacct sys_admin "
+    "sys_boot sys_nice sys_resource sys_time sys_tty_config mknod lease audit_write audit_control setfcap mac_override "
+    "mac_admin syslog wake_alarm block_suspend audit_read perfmon bpf checkpoint_restore"
+)
+"""Names of capabilities by bit (linux/capability.h), without the "cap_" before each."""
+SQUASHFUSE = ("squashfuse_ll", "squashfuse")
+"""What an Apptainer that is not setuid mounts images with."""
 
 
 @click.command()
@@ -87,13 +77,14 @@ def examine(settings: Settings, runner: Runner, host: Host | None = None) -> tup
         ("subuid, subgid", lambda: [judge_ids(facts)]),
         ("newuidmap", lambda: _tool("newuidmap", settings, runner)),
         ("/dev/fuse", lambda: [judge_fuse(facts)]),
+        ("squashfuse", lambda: [_squashfuse(settings, runner, facts)]),
         ("mksquashfs", lambda: _packer(settings, runner)),
         ("unsquashfs", lambda: _tool("unsquashfs", settings, runner)),
         ("mmdebstrap", lambda: _tool("mmdebstrap", settings, runner)),
-        *_places(settings),
+        ("engine", lambda: [_engine(settings, runner)]),
+        *doctor_places.probes(settings, runner, facts),
         ("GPU", lambda: [_gpu(settings, runner, facts)]),
-        ("package index", lambda: [_reach("package index", index_url(settings, runner), settings)]),
-        ("Debian mirror", lambda: [_reach("Debian mirror", mirror(settings, runner), settings)]),
+        *doctor_network.probes(settings, runner),
     ]
     with ThreadPoolExecutor(max_workers=len(probes)) as pool:
         groups = list(pool.map(lambda probe: _guarded(*probe), probes))
@@ -114,9 +105,15 @@ def judge_rights(host: Host) -> Finding:
     who = f"{host.user} (uid {host.uid})"
     if not host.crippled_root:
         return Finding(name="rights", verdict="fine", value=who)
-    lacking = ", ".join(f"bit {bit}" for bit in sorted(host.missing_capabilities)[:4])
+    lacking = ", ".join(capability(bit) for bit in sorted(host.missing_capabilities)[:4])
     value = f"{who} without {len(host.missing_capabilities)} of root's capabilities ({lacking}): runs with --userns"
     return Finding(name="rights", verdict="differs", value=value)
+
+
+def capability(bit: int) -> str:
+    """Return the name of a capability, "bit 50" for one that is younger than this list."""
+    names = NAMES.split()
+    return f"cap_{names[bit]}" if bit < len(names) else f"bit {bit}"
 
 
 def judge_namespaces(host: Host, *, works: bool | None) -> Finding:
@@ -165,25 +162,6 @@ def judge_fuse(host: Host) -> Finding:
     )
 
 
-def judge_space(name: str, space: Space, *, writable: bool) -> Finding:
-    """Judge the file system of TMPDIR, the store or the current folder: room, inodes, kind, and whether it is ours."""
-    enough, least = ROOM[name]
-    inodes = "" if space.free_inodes is None else f", {space.free_inodes:,} inodes free"
-    value = f"{space.folder} ({space.kind}): {human_bytes(space.free)} free{inodes}"
-    variable = {"TMPDIR": "TMPDIR", "store": "ENVBUILD_STORE"}.get(name)
-    other = f"export {variable}=/another/folder" if variable else "work in another folder"
-    if not writable:
-        return Finding(name=name, verdict="broken", value=f"{value}; not writable", mend=other)
-    if space.free < least or (space.free_inodes is not None and space.free_inodes < INODES[1]):
-        return Finding(name=name, verdict="broken", value=value, mend=f"{other} with more room")
-    if space.free < enough or (space.free_inodes is not None and space.free_inodes < INODES[0]):
-        return Finding(name=name, verdict="differs", value=f"{value}; big images may not fit", mend=other)
-    if name == "TMPDIR" and space.slow:
-        value += "; builds are slow there, and may fail for lack of extended attributes"
-        return Finding(name=name, verdict="differs", value=value, mend="export TMPDIR=/a/folder/on/a/local/disk")
-    return Finding(name=name, verdict="fine", value=value)
-
-
 def _python() -> list[Finding]:
     version = ".".join(map(str, sys.version_info[:3]))  # older ones than 3.10 cannot even install envbuild
     return [Finding(name="Python", verdict="fine", value=f"{version} ({sys.executable})")]
@@ -208,32 +186,50 @@ def _packer(settings: Settings, runner: Runner) -> list[Finding]:
 
 def _runtime(settings: Settings, runner: Runner, host: Host) -> list[Finding]:
     runtime = find_runtime(settings, runner, host)
-    value = f"{runtime.name} {runtime.version_text} ({runtime.program})"
+    kind = "setuid" if is_setuid(runtime, runner) else "without setuid"
+    value = f"{runtime.name} {runtime.version_text}, {kind} ({runtime.program})"
     if runtime.flags:
         value += f", runs with {' '.join(runtime.flags)}"
     return [Finding(name="container runtime", verdict="differs" if runtime.flags else "fine", value=value)]
 
 
-def _places(settings: Settings) -> list[tuple[str, Callable[[], Iterable[Finding]]]]:
-    places = {"TMPDIR": settings.tmpdir, "store": settings.store, "current folder": settings.cwd}
+def _squashfuse(settings: Settings, runner: Runner, host: Host) -> Finding:
+    """Look for the program that mounts images for those who may not ask the kernel to."""
+    runtime = find_runtime(settings, runner, host)
+    name = "squashfuse"
+    if (host.uid == 0 and not host.crippled_root) or is_setuid(runtime, runner):
+        return Finding(name=name, verdict="fine", value="not needed: the kernel mounts images here")
+    bundled = runtime.program.resolve().parent.parent / "libexec" / runtime.name / "bin"
+    for program in SQUASHFUSE:
+        found = shutil.which(program, path=f"{settings.environment.get('PATH', '')}:{bundled}")
+        if found:
+            return Finding(name=name, verdict="fine", value=found)
+    value = "not found: images are unpacked before each run, and overlay partitions are refused"
+    mend = "on Debian or Ubuntu, as root: apt-get install squashfuse\non a login node: ask its staff for squashfuse"
+    return Finding(name=name, verdict="differs", value=value, mend=mend)
 
-    def probe(name: str, folder: Path) -> Callable[[], Iterable[Finding]]:
-        return lambda: [judge_space(name, read_space(folder), writable=_writable(folder))]
 
-    return [(name, probe(name, folder)) for name, folder in places.items()]
-
-
-def _writable(folder: Path) -> bool:
-    while not folder.exists() and folder != folder.parent:
-        folder = folder.parent
-    return os.access(folder, os.W_OK | os.X_OK)
+def _engine(settings: Settings, runner: Runner) -> Finding:
+    """Ask for an engine, which only ``--mode docker`` and docker-daemon: bases need."""
+    for name in ("docker", "podman"):
+        program = shutil.which(name, path=settings.environment.get("PATH"))
+        if program is None:
+            continue
+        asked = Command(argv=(program, "info", "--format", "{{.ServerVersion}}"), env=settings.environment, timeout=10)
+        answer = runner(asked, check=False)
+        if answer.code == 0:
+            return Finding(name="engine", verdict="fine", value=f"{name} ({program}) answers")
+        value = f"{name} ({program}) does not answer: no --mode docker, no docker-daemon: bases"
+        return Finding(name="engine", verdict="differs", value=value)
+    value = "neither docker nor podman: no --mode docker, no docker-daemon: bases; all else needs none"
+    return Finding(name="engine", verdict="differs", value=value)
 
 
 def _gpu(settings: Settings, runner: Runner, host: Host) -> Finding:
     if host.driver is None:
         value = "no NVIDIA driver here: images run on the CPU, GPU checks are skipped"
         return Finding(name="GPU", verdict="differs", value=value)
-    command = Command(argv=("nvidia-smi", "-L"), env=settings.environment, timeout=NETWORK_SECONDS)
+    command = Command(argv=("nvidia-smi", "-L"), env=settings.environment, timeout=GPU_SECONDS)
     try:
         listed = runner(command, check=False)
     except HostError:
@@ -245,22 +241,3 @@ def _gpu(settings: Settings, runner: Runner, host: Host) -> Finding:
         value = f"NVIDIA driver {host.driver}, but no GPU answers: {listed.last_lines(1)}"
         return Finding(name="GPU", verdict="differs", value=value, mend="on a cluster: ask the scheduler for a GPU")
     return Finding(name="GPU", verdict="fine", value=f"NVIDIA driver {host.driver}; {'; '.join(gpus)}")
-
-
-def _reach(name: str, url: str, settings: Settings) -> Finding:
-    """Ask a server for the head of its front page; any answer that is no refusal and no server error will do."""
-    import httpx
-
-    shown = redact(url)
-    mend = "check the network and the proxy variables (https_proxy, no_proxy); without a network only the store is used"
-    if url.startswith("file:"):
-        return Finding(name=name, verdict="fine", value=shown)
-    try:
-        with make_client(settings) as client:
-            status = client.head(url, timeout=NETWORK_SECONDS).status_code
-    except httpx.HTTPError as error:
-        reason = str(error).strip() or type(error).__name__
-        return Finding(name=name, verdict="broken", value=f"{shown} cannot be reached: {reason}", mend=mend)
-    if status in (401, 403, 407) or status >= 500:
-        return Finding(name=name, verdict="broken", value=f"{shown} answers with HTTP {status}", mend=mend)
-    return Finding(name=name, verdict="fine", value=shown)

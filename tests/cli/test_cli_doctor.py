@@ -12,13 +12,18 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
 
-from envbuild.cli import doctor
+from envbuild.cli import doctor, doctor_network, doctor_places
 from envbuild.cli.context import Context
-from envbuild.cli.doctor import Finding
+from envbuild.cli.doctor_places import judge_space
+from envbuild.cli.findings import GB, Finding
+from envbuild.errors import HostError
 from envbuild.host import Host, Space
 from envbuild.progress import Silent
-from envbuild.run import LocalRunner
+from envbuild.quota import Quota, parse_quota, read_quota
+from envbuild.run import Command, LocalRunner, Result
 from envbuild.settings import Settings, load_settings
 from tests.support import ScriptedRunner, needs
 
@@ -46,7 +51,7 @@ def bare(host: Host) -> Host:
     [
         (USER, "fine", "ada (uid 1000)"),
         (ROOT, "fine", "root (uid 0)"),
-        (CRIPPLED, "differs", "root (uid 0) without 1 of root's capabilities (bit 24): runs with --userns"),
+        (CRIPPLED, "differs", "root (uid 0) without 1 of root's capabilities (cap_sys_resource): runs with --userns"),
     ],
 )
 def test_rights(host: Host, verdict: str, value: str) -> None:
@@ -100,7 +105,7 @@ def test_fuse(host: Host, verdict: str) -> None:
 
 
 def space(**changes: object) -> Space:
-    roomy = Space(folder=Path("/scratch"), free=100 * doctor.GB, free_inodes=10**7, kind="ext4")
+    roomy = Space(folder=Path("/scratch"), free=100 * GB, free_inodes=10**7, kind="ext4")
     return dataclasses.replace(roomy, **changes)  # type: ignore[arg-type]
 
 
@@ -108,28 +113,130 @@ def space(**changes: object) -> Space:
     ("name", "found", "verdict"),
     [
         ("TMPDIR", space(), "fine"),
-        ("TMPDIR", space(free=10 * doctor.GB), "differs"),
-        ("TMPDIR", space(free=doctor.GB), "broken"),
+        ("TMPDIR", space(free=10 * GB), "differs"),
+        ("TMPDIR", space(free=GB), "broken"),
         ("TMPDIR", space(free_inodes=100_000), "differs"),
         ("TMPDIR", space(free_inodes=100), "broken"),
         ("TMPDIR", space(free_inodes=None), "fine"),
         ("TMPDIR", space(kind="lustre"), "differs"),
         ("store", space(kind="lustre"), "fine"),
-        ("current folder", space(free=doctor.GB), "differs"),
+        ("current folder", space(free=GB), "differs"),
     ],
 )
 def test_space(name: str, found: Space, verdict: str) -> None:
-    assert doctor.judge_space(name, found, writable=True).verdict == verdict
+    assert judge_space(name, found, writable=True).verdict == verdict
 
 
 def test_space_names_the_variable_that_moves_it() -> None:
-    found = doctor.judge_space("store", space(free=0), writable=True)
+    found = judge_space("store", space(free=0), writable=True)
     assert found.value == "/scratch (ext4): 0 B free, 10,000,000 inodes free"
     assert found.mend == "export ENVBUILD_STORE=/another/folder with more room"
 
 
+QUOTA = """\
+Disk quotas for user ada (uid 1000):
+     Filesystem  blocks   quota   limit   grace   files   quota   limit   grace
+srv:/export/home 18000000* 17000000 20000000 604800   90000  100000  120000       0
+/dev/mapper/a-very-long-name-of-a-volume
+                 1000000       0       0       0     500       0       0       0
+"""
+LFS = """\
+     /lustre/scratch
+                 1048576       0 10485760       -    1234       0  500000       -
+"""
+
+
+def test_quotas_are_read() -> None:
+    home = parse_quota(QUOTA, ("srv:/export/home",))
+    assert home is not None
+    assert (home.used, home.limit, home.free) == (18000000 * 1024, 17000000 * 1024, 0)
+    assert (home.files_used, home.files_limit, home.free_files) == (90000, 100000, 10000)
+    unlimited = parse_quota(QUOTA, ("/dev/mapper/a-very-long-name-of-a-volume",))
+    assert unlimited is not None
+    assert (unlimited.free, unlimited.free_files) == (None, None)
+    lustre = parse_quota(LFS, ("/lustre/scratch",))
+    assert lustre is not None
+    assert (lustre.free, lustre.free_files) == ((10485760 - 1048576) * 1024, 500000 - 1234)
+    assert parse_quota(QUOTA, ("/dev/mapper/a-very", "")) is None
+    assert parse_quota("quota: no such user\n", ("/",)) is None
+
+
+@given(text=st.text(alphabet="srv:/home 0123456789*\n", max_size=200))
+def test_no_output_of_quota_is_too_strange(text: str) -> None:
+    found = parse_quota(text, ("srv:/home",))
+    assert found is None or found.used >= 0
+
+
+@pytest.mark.parametrize(("kind", "program"), [("nfs4", "quota -w -p -u ada"), ("lustre", "lfs quota -q -u ada /home")])
+def test_the_program_of_the_file_system_is_asked(kind: str, program: str) -> None:
+    runner = ScriptedRunner({program: (1, QUOTA, "")})
+    found = read_quota(space(kind=kind, device="srv:/export/home", mount="/home"), "ada", runner)
+    assert (found is None) == (kind == "lustre")
+    assert len(runner.calls) == 1
+
+
+def test_a_machine_without_quotas() -> None:
+    def absent(command: Command, *, check: bool = True) -> Result:
+        raise HostError("quota was not found on PATH")
+
+    assert read_quota(space(), "ada", absent) is None
+
+
+def test_a_quota_counts_where_it_is_less_than_the_disk() -> None:
+    quota = Quota(used=18 * GB, limit=20 * GB, files_used=90_000, files_limit=None)
+    found = judge_space("current folder", space(), writable=True, quota=quota)
+    assert (found.verdict, found.mend) == ("differs", "work in another folder")
+    assert found.value.startswith("/scratch (ext4): 2.0 GB free of your quota of 20.0 GB, 10,000,000 inodes free; ")
+    full = dataclasses.replace(quota, used=21 * GB)
+    assert judge_space("store", space(), writable=True, quota=full).verdict == "broken"
+    files = dataclasses.replace(quota, limit=None, files_limit=100_000)
+    assert judge_space("store", space(), writable=True, quota=files).verdict == "broken"
+
+
+@pytest.mark.parametrize(
+    ("total", "limit", "verdict"),
+    [(20, None, "differs"), (900, 25, "differs"), (900, None, "fine"), (900, 100, "fine")],
+)
+def test_a_store_in_a_small_home_is_named_with_where_to_put_it(total: int, limit: int | None, verdict: str) -> None:
+    home = Path("/home/ada")
+    quota = Quota(used=0, limit=limit * GB, files_used=0, files_limit=None) if limit else None
+    place = space(folder=home / ".cache/envbuild", kind="nfs4", total=total * GB, free=18 * GB)
+    found = judge_space("store", place, writable=True, quota=quota, home=home, better=Path("/work/ada/envbuild"))
+    assert found.verdict == verdict
+    if verdict == "differs":
+        assert found.mend == "export ENVBUILD_STORE=/work/ada/envbuild"
+        assert found.value.endswith("; a home of this size fills up after a few images")
+    elsewhere = judge_space("store", space(folder=Path("/work"), total=20 * GB), writable=True, home=home)
+    assert elsewhere.verdict == "fine"
+
+
+def test_a_tmpdir_on_the_network_is_named_with_a_local_disk() -> None:
+    found = judge_space("TMPDIR", space(kind="nfs4", free=10**15), writable=True, better=Path("/local/ada"))
+    assert (found.verdict, found.mend) == ("differs", "export TMPDIR=/local/ada")
+
+
+def test_better_folders_are_looked_for_where_sites_have_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def made_up(folder: Path) -> Space:
+        kind = {"lustre": "lustre", "shm": "tmpfs"}.get(folder.name, "ext4")
+        return space(folder=folder, kind=kind, free=GB if folder.name == "small" else 10**15)
+
+    monkeypatch.setattr(doctor_places, "read_space", made_up)
+    for name in ("lustre", "shm", "small", "local", "home/scratch"):
+        (tmp_path / name).mkdir(parents=True)
+
+    def first(name: str, **variables: Path) -> Path | None:
+        told = {key: str(value) for key, value in variables.items()}
+        settings = load_settings({"HOME": str(tmp_path / "home"), **told}, tmp_path)
+        return next(doctor_places.candidates(name, settings, "nobody-of-this-name"), None)
+
+    for slow in ("lustre", "shm", "small"):
+        assert first("TMPDIR", SLURM_TMPDIR=tmp_path / slow, PBS_JOBFS=tmp_path / "local") == tmp_path / "local"
+    assert first("store", SCRATCH=tmp_path / "lustre") == tmp_path / "lustre/envbuild"
+    assert first("store", SCRATCH=tmp_path / "home/scratch", WORK=tmp_path / "absent") is None
+
+
 def test_a_folder_that_is_not_ours() -> None:
-    found = doctor.judge_space("TMPDIR", space(), writable=False)
+    found = judge_space("TMPDIR", space(), writable=False)
     assert (found.verdict, found.value.rpartition("; ")[2]) == ("broken", "not writable")
 
 
@@ -158,13 +265,76 @@ def settings_of(folder: Path, **variables: str) -> Settings:
 
 @pytest.mark.parametrize(("status", "verdict"), [(200, "fine"), (404, "fine"), (401, "broken"), (503, "broken")])
 def test_servers(server: str, tmp_path: Path, status: int, verdict: str) -> None:
-    found = doctor._reach("package index", f"{server}/{status}", settings_of(tmp_path))
+    found = doctor_network.reach("package index", f"{server}/{status}", settings_of(tmp_path))
     assert found.verdict == verdict
     assert "secret" not in found.value
 
 
+@pytest.mark.parametrize(("status", "verdict"), [(200, "fine"), (401, "fine"), (403, "differs"), (503, "differs")])
+def test_registries_and_their_mirrors_are_asked(server: str, tmp_path: Path, status: int, verdict: str) -> None:
+    plain = server.replace("user:secret@", "")
+    config = tmp_path / "config.toml"
+    config.write_text(f'[registries."docker.io"]\nmirrors = ["{plain}/{status}"]\n')
+    settings = settings_of(tmp_path, ENVBUILD_CONFIG=str(config))
+    asked: list[str] = []
+
+    def ask(url: str, _: Settings) -> int | str:
+        asked.append(url)
+        return status if url.startswith(plain) else "Name or service not known"
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(doctor_network, "_ask", ask)
+        mirror, hub = doctor_network.registries(settings)
+    assert mirror.verdict == verdict
+    assert hub.verdict == "differs"
+    assert 'bootstrap = "debian:bookworm"' in hub.mend
+    assert asked[0] == f"{plain}/v2/"
+
+
+def test_squashfuse(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin/apptainer"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    answers = {"--version": (0, "apptainer version 1.4.5\n", ""), "buildcfg": (0, "APPTAINER_SUID_INSTALL=0\n", "")}
+    runner, settings = ScriptedRunner(answers), settings_of(tmp_path)
+    lacking = doctor._squashfuse(settings, runner, USER)
+    assert (lacking.verdict, lacking.mend.splitlines()[0]) == (
+        "differs",
+        "on Debian or Ubuntu, as root: apt-get install squashfuse",
+    )
+    assert doctor._squashfuse(settings, runner, ROOT).value.startswith("not needed")
+    setuid = ScriptedRunner({**answers, "buildcfg": (0, "APPTAINER_SUID_INSTALL=1\n", "")})
+    assert doctor._squashfuse(settings, setuid, USER).value.startswith("not needed")
+    bundled = tmp_path / "libexec/apptainer/bin/squashfuse_ll"
+    bundled.parent.mkdir(parents=True)
+    bundled.write_text("")
+    bundled.chmod(0o755)
+    assert doctor._squashfuse(settings, runner, USER) == Finding(name="squashfuse", verdict="fine", value=str(bundled))
+
+
+def test_an_engine_is_asked_for(tmp_path: Path) -> None:
+    assert doctor._engine(settings_of(tmp_path), ScriptedRunner({})).value.startswith("neither docker nor podman")
+    program = tmp_path / "bin/docker"
+    program.parent.mkdir()
+    program.write_text("")
+    program.chmod(0o755)
+    for code, verdict in ((0, "fine"), (1, "differs")):
+        runner = ScriptedRunner({"docker info": (code, "20.10\n", "Cannot connect to the Docker daemon\n")})
+        assert doctor._engine(settings_of(tmp_path), runner).verdict == verdict
+
+
+def test_capabilities_have_names() -> None:
+    assert [doctor.capability(bit) for bit in (0, 24, 40, 41)] == [
+        "cap_chown",
+        "cap_sys_resource",
+        "cap_checkpoint_restore",
+        "bit 41",
+    ]
+
+
 def test_a_server_that_is_not_there(tmp_path: Path) -> None:
-    found = doctor._reach("Debian mirror", "http://127.0.0.1:1/debian", settings_of(tmp_path))
+    found = doctor_network.reach("Debian mirror", "http://127.0.0.1:1/debian", settings_of(tmp_path))
     assert found.verdict == "broken"
     assert found.value == "http://127.0.0.1:1/debian cannot be reached: [Errno 111] Connection refused"
 

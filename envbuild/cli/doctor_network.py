@@ -1,0 +1,78 @@
+"""The doctor on servers: does the index, the mirror, the registry answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from envbuild.base.debian import mirror
+from envbuild.base.imagename import HUB
+from envbuild.base.registry import addresses
+from envbuild.cli.findings import Finding
+from envbuild.run import Runner
+from envbuild.settings import Settings
+from envbuild.store.index import config_file, index_url
+from envbuild.store.web import make_client, redact
+
+SECONDS = 1.5
+"""How long an answer is waited for."""
+
+
+def probes(settings: Settings, runner: Runner) -> list[tuple[str, Callable[[], Iterable[Finding]]]]:
+    """Return the probes of the package indexes, the Debian mirror and the registries."""
+    extra = sorted(name for name in settings.indexes if name != "default")
+
+    def index(name: str) -> Callable[[], Iterable[Finding]]:
+        return lambda: [reach(f"index {name}", index_url(settings, runner, name), settings)]
+
+    return [
+        ("package index", lambda: [reach("package index", index_url(settings, runner), settings)]),
+        *((f"index {name}", index(name)) for name in extra),
+        ("Debian mirror", lambda: [reach("Debian mirror", mirror(settings, runner), settings)]),
+        ("registries", lambda: registries(settings)),
+    ]
+
+
+def reach(name: str, url: str, settings: Settings) -> Finding:
+    """Ask a server for the head of its front page; any answer that is no refusal and no server error will do."""
+    shown = redact(url)
+    mend = "check the network and the proxy variables (https_proxy, no_proxy); without a network only the store is used"
+    if url.startswith("file:"):
+        return Finding(name=name, verdict="fine", value=shown)
+    answer = _ask(url, settings)
+    if isinstance(answer, str):
+        return Finding(name=name, verdict="broken", value=f"{shown} cannot be reached: {answer}", mend=mend)
+    if answer in (401, 403, 407) or answer >= 500:
+        return Finding(name=name, verdict="broken", value=f"{shown} answers with HTTP {answer}", mend=mend)
+    return Finding(name=name, verdict="fine", value=shown)
+
+
+def registries(settings: Settings) -> Iterable[Finding]:
+    """Ask each registry and mirror; one that wants a password answers too (401).
+
+    None is needed for a base that is made from Debian packages, so none that is silent breaks ``make``.
+    """
+    for registry, url in addresses(settings):
+        shown, answer = redact(url), _ask(url, settings)
+        if isinstance(answer, int) and answer < 500 and answer not in (403, 407):
+            yield Finding(name="registry", verdict="fine", value=f"{registry}: {shown}")
+            continue
+        reason = answer if isinstance(answer, str) else f"HTTP {answer}"
+        mend = "check the network and the proxy variables; docker:// bases need it, bootstrap bases do not"
+        if registry == HUB:
+            mend = (
+                'take a base that needs no registry (bootstrap = "debian:bookworm"), or name a mirror in '
+                f'{config_file(settings)}:\n[registries."{HUB}"]\nmirrors = ["https://…"]'
+            )
+        value = f"{registry}: {shown} cannot be reached: {reason}"
+        yield Finding(name="registry", verdict="differs", value=value, mend=mend)
+
+
+def _ask(url: str, settings: Settings) -> int | str:
+    """Return the status of an answer, or why there was none."""
+    import httpx
+
+    try:
+        with make_client(settings) as client:
+            return client.head(url, timeout=SECONDS).status_code
+    except httpx.HTTPError as error:
+        return str(error).strip() or type(error).__name__

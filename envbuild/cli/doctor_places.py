@@ -1,0 +1,127 @@
+"""The doctor on folders: is there room, may the user fill it, and is it a disk that builds work on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from envbuild.cli.findings import GB, Finding
+from envbuild.host import Host, Space, read_space
+from envbuild.quota import Quota, read_quota
+from envbuild.run import Runner
+from envbuild.settings import Settings
+from envbuild.store.units import human_bytes
+
+ROOM = {"TMPDIR": (15 * GB, 2 * GB), "store": (10 * GB, GB), "current folder": (5 * GB, GB // 2)}
+"""Bytes below which a TensorFlow image may not fit, and below which nothing fits (measured: 1.6 GB of wheels to fetch,
+5 GB unpacked, 2.4 GB packed)."""
+INODES = (200_000, 20_000)
+"""The same for inodes: a base with TensorFlow and its CUDA wheels has about 60,000 files, counted twice while built."""
+SMALL_HOME = 40 * GB
+"""A home that may hold less than this is no place for a store: universities give 15 to 25 GB."""
+VARIABLES = {"TMPDIR": "TMPDIR", "store": "ENVBUILD_STORE"}
+WORK = ("SCRATCH", "WORK", "SCRATCHDIR", "WORKDIR", "PROJECT", "GROUP_HOME")
+"""Variables in which sites name large folders."""
+LOCAL = ("SLURM_TMPDIR", "SGE_LOCALDIR", "PBS_LOCALDIR", "PBS_JOBFS", "T4TMPDIR", "LOCAL_SCRATCH")
+"""Variables in which schedulers and sites name folders on a node's own disk."""
+
+
+def probes(settings: Settings, runner: Runner, host: Host) -> list[tuple[str, Callable[[], Iterable[Finding]]]]:
+    """Return the probes of TMPDIR, the store and the current folder."""
+    places = {"TMPDIR": settings.tmpdir, "store": settings.store, "current folder": settings.cwd}
+
+    def probe(name: str, folder: Path) -> Callable[[], Iterable[Finding]]:
+        def look() -> Iterable[Finding]:
+            space = read_space(folder)
+            better = next(candidates(name, settings, host.user), None)
+            quota = read_quota(space, host.user, runner)
+            yield judge_space(name, space, writable=writable(folder), quota=quota, home=settings.home, better=better)
+
+        return look
+
+    return [(name, probe(name, folder)) for name, folder in places.items()]
+
+
+def judge_space(
+    name: str,
+    space: Space,
+    *,
+    writable: bool,
+    quota: Quota | None = None,
+    home: Path | None = None,
+    better: Path | None = None,
+) -> Finding:
+    """Judge the file system of TMPDIR, the store or the current folder: room, quota, inodes, kind, and whose it is.
+
+    ``better`` is a folder of this machine that would do instead, where one was found.
+    """
+    enough, least = ROOM[name]
+    free, inodes = _free(space, quota)
+    value = f"{space.folder} ({space.kind}): {human_bytes(free)} free"
+    if quota is not None and quota.limit is not None:
+        value += f" of your quota of {human_bytes(quota.limit)}"
+    value += "" if inodes is None else f", {inodes:,} inodes free"
+    variable = VARIABLES.get(name)
+    move = f"export {variable}={better or '/another/folder'}" if variable else "work in another folder"
+    if not writable:
+        return Finding(name=name, verdict="broken", value=f"{value}; not writable", mend=move)
+    if free < least or (inodes is not None and inodes < INODES[1]):
+        return Finding(name=name, verdict="broken", value=value, mend=move if better else f"{move} with more room")
+    if name == "TMPDIR" and space.slow:
+        value += "; builds are slow there, and may fail for lack of extended attributes"
+        mend = f"export TMPDIR={better or '/a/folder/on/a/local/disk'}"
+        return Finding(name=name, verdict="differs", value=value, mend=mend)
+    if name == "store" and home is not None and _in_small_home(space, quota, home):
+        value += "; a home of this size fills up after a few images"
+        return Finding(name=name, verdict="differs", value=value, mend=move)
+    if free < enough or (inodes is not None and inodes < INODES[0]):
+        return Finding(name=name, verdict="differs", value=f"{value}; big images may not fit", mend=move)
+    return Finding(name=name, verdict="fine", value=value)
+
+
+def candidates(name: str, settings: Settings, user: str) -> Iterator[Path]:
+    """Yield folders of this machine that may be better than the one in use, the best first.
+
+    For TMPDIR: on a local disk.  For the store: large and shared by the nodes, never in the home.
+    """
+    enough = ROOM[name][0]
+    env = settings.environment
+    if name == "TMPDIR":
+        named = [env[variable] for variable in LOCAL if env.get(variable)]
+        guesses = [*named, f"/local/{user}", f"/scratch/local/{user}", "/tmp", "/var/tmp"]  # noqa: S108
+    else:
+        named = [env[variable] for variable in WORK if env.get(variable)]
+        guesses = [*named, *(f"/{top}/{user}" for top in ("scratch", "work", "lustre", "data", "gs/bs"))]
+    for folder in map(Path, guesses):
+        if not folder.is_absolute() or not folder.is_dir() or not writable(folder):
+            continue
+        space = read_space(folder)
+        if space.free < enough or (name == "TMPDIR" and (space.slow or space.kind == "tmpfs")):
+            continue
+        if name != "TMPDIR" and folder.is_relative_to(settings.home):
+            continue
+        yield folder / "envbuild" if name == "store" else folder
+
+
+def writable(folder: Path) -> bool:
+    """Tell whether a folder can be written to, or be made."""
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    return os.access(folder, os.W_OK | os.X_OK)
+
+
+def _free(space: Space, quota: Quota | None) -> tuple[int, int | None]:
+    """Return the bytes and inodes that may still be used: of file system and quota the lesser."""
+    if quota is None:
+        return space.free, space.free_inodes
+    free = space.free if quota.free is None else min(space.free, quota.free)
+    inodes = [count for count in (space.free_inodes, quota.free_files) if count is not None]
+    return free, min(inodes, default=None)
+
+
+def _in_small_home(space: Space, quota: Quota | None, home: Path) -> bool:
+    if not space.folder.is_relative_to(home):
+        return False
+    limit = quota.limit if quota is not None and quota.limit is not None else space.total
+    return 0 < limit < SMALL_HOME
