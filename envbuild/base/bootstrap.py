@@ -36,19 +36,31 @@ PROBE, FACTS = "/tmp/envbuild-probe.py", "/tmp/envbuild-facts"  # noqa: S108  (i
 
 
 def mmdebstrap_arguments(
-    packages: Iterable[DebianPackage], *, repository: str, target: str, mode: str, hooks: Iterable[str] = ()
+    packages: Iterable[DebianPackage],
+    *,
+    repository: str,
+    target: str,
+    mode: str,
+    hooks: Iterable[str] = (),
+    over: Path | None = None,
 ) -> tuple[str, ...]:
     """Return the command line that makes a root from a folder with .deb files and their Packages file.
 
     ``target`` ends with ".tar" or is a folder; ``mode`` is "root" or "unshare"; ``hooks`` run in the finished root
-    before it is cleaned.  SOURCE_DATE_EPOCH has to be in the environment.  ``repository`` is a folder's path as
-    part of a URL, readable by others in mode "unshare".
+    before it is cleaned; ``over`` is the tar of a root to start from.  SOURCE_DATE_EPOCH has to be in the environment.
+    ``repository`` is a folder's path as part of a URL, readable by others in mode "unshare".
     """
     names = sorted({package.name for package in packages if package.group == "base"})
+    source = f"deb [trusted=yes] copy:{repository} ./"
+    begin: tuple[str, ...] = ()
+    if over is not None:
+        listed = f'printf "%s\\n" {shlex.quote(source)} > "$1"/etc/apt/sources.list'  # the tar has an empty one
+        begin = (f"--setup-hook=tar-in {shlex.quote(str(over))} /", f"--setup-hook={listed}")
     return (
         "mmdebstrap",
         f"--mode={mode}",
-        "--variant=minbase",
+        f"--variant={'minbase' if over is None else 'custom'}",
+        *begin,
         "--format=tar" if target.endswith(".tar") else "--format=directory",
         f"--include={','.join(names)}",
         # device nodes cannot be unpacked without root, and every runtime mounts its own
@@ -57,7 +69,7 @@ def mmdebstrap_arguments(
         *(f'--customize-hook=rm -f "$1"{path} && : > "$1"{path} && chmod 644 "$1"{path}' for path in CLEAN),
         "",  # no suite: all that the folder has, and nothing else
         target,
-        f"deb [trusted=yes] copy:{repository} ./",
+        source,
     )
 
 
@@ -99,11 +111,13 @@ def make_root(bootstrap: Bootstrap, settings: Settings, runner: Runner, store: S
     """
     digest = bootstrap.digest
     final = store.base(digest)
+    if bootstrap.over is not None and not final.exists():
+        make_root(bootstrap.over, settings, runner, store, report)
     with store.lock(f"base-{digest}", report):
         if final.exists() and store.facts(digest).exists():
             return final
         find_tool("mmdebstrap", settings, runner)
-        with store.work("base") as work, report.stage(f"make Debian {bootstrap.suite} from packages"):
+        with store.work("base") as work, report.stage(_stage(bootstrap)):
             output = _run(bootstrap, work / "root.tar", settings, runner, store)
             facts = read_probe(
                 output,
@@ -118,12 +132,18 @@ def make_root(bootstrap: Bootstrap, settings: Settings, runner: Runner, store: S
     return final
 
 
+def _stage(bootstrap: Bootstrap) -> str:
+    if bootstrap.over is None:
+        return f"make Debian {bootstrap.suite} from packages"
+    return f"add {len(bootstrap.added)} Debian packages"
+
+
 def _run(bootstrap: Bootstrap, target: Path, settings: Settings, runner: Runner, store: Store) -> str:
     """Make the root and return what the probe printed in it."""
     mode = "root" if read_host().uid == 0 else "unshare"
     with _shared_folder(settings) as folder:
         repository = folder / "packages"
-        write_repository(bootstrap.packages, store, repository, runner)
+        write_repository(bootstrap.added, store, repository, runner)
         probe, facts = folder / "probe.py", target.with_name("facts")
         probe.write_text(probe_text(), encoding="utf-8")
         hooks = (
@@ -132,7 +152,12 @@ def _run(bootstrap: Bootstrap, target: Path, settings: Settings, runner: Runner,
             f"download {FACTS} {shlex.quote(str(facts))}",
         )
         argv = mmdebstrap_arguments(
-            bootstrap.packages, repository=quote(str(repository)), target=str(target), mode=mode, hooks=hooks
+            bootstrap.added,
+            repository=quote(str(repository)),
+            target=str(target),
+            mode=mode,
+            hooks=hooks,
+            over=store.base(bootstrap.over.digest) if bootstrap.over else None,
         )
         command = Command(argv=argv, env=_environment(bootstrap, settings), cwd=target.parent, timeout=ROOT_SECONDS)
         try:

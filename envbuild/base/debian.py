@@ -141,17 +141,28 @@ def resolve_debian(
 class Bootstrap:
     """A base made from Debian packages: everything that its bytes depend on.
 
-    ``created`` is the release's date (ISO); all times in the root are at most that day's midnight (UTC).
+    ``created`` is the release's date (ISO); all times in the root are at most that day's midnight (UTC).  ``over`` is
+    the root that this one starts from, whose packages are among these: installing a few more takes a third of the time.
     """
 
     suite: str
     created: str
     packages: tuple[DebianPackage, ...]
+    over: Bootstrap | None = None
 
     @property
     def digest(self) -> str:
-        """Return ``sha256:…`` over suite, date and the sorted packages."""
-        return bootstrap_digest(self.suite, self.created, self.packages)
+        """Return ``sha256:…`` over suite, date and the sorted packages, and over the root that it starts from."""
+        own = bootstrap_digest(self.suite, self.created, self.packages)
+        if self.over is None:
+            return own
+        return "sha256:" + hashlib.sha256(f"{self.over.digest}\n{own}\n".encode()).hexdigest()
+
+    @property
+    def added(self) -> tuple[DebianPackage, ...]:
+        """Return the packages that are to be installed."""
+        there = {package.sha256 for package in self.over.packages} if self.over else set()
+        return tuple(package for package in self.packages if package.sha256 not in there)
 
     @property
     def epoch(self) -> int:

@@ -25,7 +25,7 @@ from envbuild.run import Runner
 from envbuild.runtime import Runtime
 from envbuild.store.layout import Store
 
-ROOT_FORMAT = 1
+ROOT_FORMAT = 2
 """Counts up whenever the tar of the same root would be packed as another tree."""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -47,11 +47,18 @@ def fetch_files(lock: Lock, shop: Workshop) -> None:
     )
 
 
-def bootstrap_of(lock: Lock, groups: Collection[str] = ("base",)) -> Bootstrap:
-    """Return the bootstrap of a lock's Debian packages of the given groups, all of them as one base."""
-    packages = tuple(msgspec.structs.replace(p, group="base") for p in lock.debian if p.group in groups)
+def bootstrap_of(lock: Lock, groups: Sequence[str] = ("base",)) -> Bootstrap:
+    """Return the bootstrap of a lock's Debian packages of the given groups, each installed over those before."""
     created = datetime.fromtimestamp(lock.base.epoch, timezone.utc).date().isoformat()
-    return Bootstrap(suite=lock.base.reference.partition(":")[2], created=created, packages=packages)
+    found: Bootstrap | None = None
+    for group in groups:
+        own = tuple(msgspec.structs.replace(p, group="base") for p in lock.debian if p.group == group)
+        if own or found is None:
+            packages = (*(found.packages if found else ()), *own)
+            suite = lock.base.reference.partition(":")[2]
+            found = Bootstrap(suite=suite, created=created, packages=packages, over=found)
+    assert found is not None  # noqa: S101  (nobody asks for no group)
+    return found
 
 
 def require_base(order: Order) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import Path
-from typing import BinaryIO
 
 from envbuild.errors import IntegrityError
 
@@ -14,38 +13,40 @@ UNABLE = (errno.EXDEV, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL, errno.EPERM
 """What copy_file_range says where it cannot (copy_file_range(2))."""
 
 
-def append_file(source: Path, out: BinaryIO, size: int, *, offset: int = 0) -> None:
-    """Copy ``size`` bytes of a file, from ``offset`` on, to the current place of ``out``.
+def copy_into(source: Path, target: int, at: int, size: int, *, offset: int = 0) -> None:
+    """Copy ``size`` bytes of a file, from ``offset`` on, to the place ``at`` of an open file; safe in several threads.
 
     Raises IntegrityError when the file is shorter, OSError when writing fails.
     """
-    out.flush()
-    begin = out.tell()
     with source.open("rb", buffering=0) as file:
-        file.seek(offset)
-        left = _share(file.fileno(), out.fileno(), size)
-        while left:
-            chunk = file.read(min(left, 1 << 22))
+        done = _share(file.fileno(), target, size, offset, at)
+        while done < size:
+            chunk = os.pread(file.fileno(), min(size - done, 1 << 22), offset + done)
             if not chunk:
                 raise IntegrityError("is shorter than recorded", where=str(source), hint="run: envbuild store verify")
-            view = memoryview(chunk)
-            while view:
-                view = view[os.write(out.fileno(), view) :]
-            left -= len(chunk)
-    out.seek(begin + size)
+            write_at(target, chunk, at + done)
+            done += len(chunk)
 
 
-def _share(source: int, target: int, size: int) -> int:
-    """Let the kernel copy; return how many bytes are left for us."""
-    left = size
-    while left:
+def write_at(target: int, data: bytes, at: int) -> None:
+    """Write bytes at a place of an open file."""
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(target, view, at)
+        view, at = view[written:], at + written
+
+
+def _share(source: int, target: int, size: int, offset: int, at: int) -> int:
+    """Let the kernel copy; return how many bytes it did."""
+    done = 0
+    while done < size:
         try:
-            done = os.copy_file_range(source, target, min(left, STEP))
+            copied = os.copy_file_range(source, target, min(size - done, STEP), offset + done, at + done)
         except OSError as error:
             if error.errno in UNABLE:
-                return left
+                return done
             raise
-        if not done:
-            return left
-        left -= done
-    return 0
+        if not copied:
+            return done
+        done += copied
+    return done

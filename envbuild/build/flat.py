@@ -20,7 +20,7 @@ from envbuild.lock.digest import image_key
 from envbuild.lock.model import Lock
 from envbuild.plan.model import Definition
 from envbuild.recipe.model import Recipe
-from envbuild.store.atomic import sync_folder, telling, write_bytes
+from envbuild.store.atomic import sync_folder, synced, telling, write_bytes
 from envbuild.store.layout import Store
 
 Check = Callable[[Path, str | None], None]
@@ -107,9 +107,8 @@ def _write_checked(
     with shop.store.beside(order.target) as partial:
         with shop.report.stage(f"write {order.target.name}"):
             tree = write_image(partial, order, layers, key)
-        if record is None:
-            with shop.report.stage("hash it"):
-                record = _record(partial, order, layers, tree)
+            with synced(partial):  # the disk and one core have something to do at the same time
+                record = record or _record(partial, order, layers, tree)
         check(partial, record.digest)
         write_bytes(shop.store.own_record(key), msgspec.json.encode(record), mode=0o444)
         with telling(order.target):

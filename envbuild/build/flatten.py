@@ -13,7 +13,7 @@ from typing import BinaryIO
 import msgspec
 
 from envbuild.base.siffile import PARTITION, SIGNATURE, SifFile, SifObject, read_sif
-from envbuild.build.copying import append_file
+from envbuild.build.copying import copy_into
 from envbuild.build.dotfiles import LAYERED_HELP
 from envbuild.build.guard import is_guard
 from envbuild.build.image import METADATA
@@ -73,10 +73,10 @@ def _part(image: SquashImage, pool: Executor) -> Part:
 
 
 def _copy(source: Path, item: SifObject) -> Copy:
-    def copy(out: BinaryIO) -> None:
+    def copy(target: int, at: int) -> None:
         image = SquashImage(source, item.offset, item.size)
         try:
-            append_file(source, out, image.data_end, offset=item.offset)
+            copy_into(source, target, at, image.data_end, offset=item.offset)
         finally:
             image.close()
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import BinaryIO
 
+from envbuild.build.copying import write_at
 from envbuild.build.squashfs import Copy
 from envbuild.build.tree import Entry, Part
 
@@ -61,7 +61,7 @@ def _plain(files: dict[str, tuple[bytes, int]]) -> tuple[Part, Copy]:
         sha256=hashlib.sha256(content).hexdigest(),
     )
 
-    def copy(out: BinaryIO) -> None:
-        out.write(content)
+    def copy(target: int, at: int) -> None:
+        write_at(target, content, at)
 
     return part, copy

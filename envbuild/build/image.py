@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import BinaryIO
@@ -26,7 +25,7 @@ METADATA = "inspect-metadata.json"
 def write_image(path: Path, order: Order, layers: Sequence[Layer], key: str) -> str:
     """Write the SIF and return its tree digest, which is over all layers together, without what guards them.
 
-    The same order and layers give the same bytes.
+    The same order and layers give the same bytes.  They are not on the disk for sure before the file is synced.
     """
     lock = order.lock
     kept = [part for layer in layers for part in layer.parts]
@@ -49,8 +48,6 @@ def write_image(path: Path, order: Order, layers: Sequence[Layer], key: str) -> 
     with telling(path), path.open("wb") as out:
         objects = (*_data_objects(order, digest), *partitions)
         write_sif(out, objects, machine=lock.base.machine, epoch=lock.base.epoch, identity=key)
-        out.flush()
-        os.fsync(out.fileno())
     return digest
 
 

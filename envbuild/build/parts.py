@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import msgspec
 
 from envbuild.build.codec import Codec
-from envbuild.build.copying import append_file
+from envbuild.build.copying import copy_into
 from envbuild.build.pack import PartWriter
 from envbuild.build.tree import Part
 from envbuild.errors import IntegrityError
@@ -43,9 +43,9 @@ class KeptPart:
     part: Part
     blob: Path
 
-    def copy(self, out: BinaryIO) -> None:
-        """Append the part's bytes to a file."""
-        append_file(self.blob, out, self.part.size)
+    def copy(self, target: int, at: int) -> None:
+        """Write the part's bytes to an open file at a place."""
+        copy_into(self.blob, target, at, self.part.size)
 
 
 def part_key(kind: str, **inputs: Any) -> str:

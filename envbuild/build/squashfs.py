@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
@@ -27,8 +28,9 @@ PAGE = 4096
 DIRECTORY, FILE, LINK, BLOCK_DEVICE, CHARACTER_DEVICE, PIPE = 1, 2, 3, 4, 5, 6
 LONG_DIRECTORY, LONG_FILE = 8, 9
 BASIC = {"d": DIRECTORY, "f": FILE, "l": LINK, "b": BLOCK_DEVICE, "c": CHARACTER_DEVICE, "p": PIPE}
-Copy = Callable[[BinaryIO], object]
-"""Appends a part's bytes to a file."""
+Copy = Callable[[int, int], object]
+"""Writes a part's bytes to an open file (its descriptor) at a place; is called from any thread."""
+COPIERS = 4
 
 
 class _Table:
@@ -159,13 +161,37 @@ def write_squashfs(
     ``parts`` are the indexes with what writes their blobs, in the order that the tree's part numbers mean.  ``epoch``
     (seconds) is the time of whatever has none of its own.
     """
+    out.flush()
     begin = out.tell()
     starts, at = [], PAGE
-    for part, copy in parts:
+    for part, _ in parts:
         starts.append(at)
-        out.seek(begin + at)
-        copy(out)
         at = _up(at + part.size)
+    with ThreadPoolExecutor(min(COPIERS, len(os.sched_getaffinity(0))), "copy") as pool:
+        # the largest first, so that no thread waits for it in the end
+        order = sorted(zip(starts, parts, strict=True), key=lambda item: -item[1][0].size)
+        copies = [pool.submit(copy, out.fileno(), begin + start) for start, (_, copy) in order]
+        try:
+            size = _write_tables(out, (begin, at), tree, (parts, starts), epoch=epoch, compressor=compressor)
+            for done in copies:
+                done.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return size
+
+
+def _write_tables(
+    out: BinaryIO,
+    place: tuple[int, int],
+    tree: Tree,
+    packed: tuple[Sequence[tuple[Part, Copy]], Sequence[int]],
+    *,
+    epoch: int,
+    compressor: str,
+) -> int:
+    """Write everything but the parts' bytes; ``place`` is where the file system begins and where its tables do."""
+    (begin, at), (parts, starts) = place, packed
     firsts, fragments = [], _Table()
     for (part, _), start in zip(parts, starts, strict=True):
         firsts.append(len(fragments.data) // 16)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,12 +33,17 @@ MOUNT_POINTS = {
 """Folders that a runtime binds to, with their modes; a root made without device nodes may lack some."""
 
 
+LEAVINGS = re.compile(r"var/log/.+|var/(lib/dpkg|cache/debconf)/[^/]+-old")
+"""What installing Debian packages leaves behind: logs, and copies of the last state but one."""
+
+
 def root_contents(path: Path) -> Iterator[Content]:
-    """Yield the members of a root's tar, and the mount points that it lacks."""
+    """Yield the members of a root's tar, without logs, and the mount points that it lacks."""
     lacking = dict(MOUNT_POINTS)
     for entry, content in tar_contents(path):
         lacking.pop(entry.path, None)
-        yield entry, content
+        if entry.kind != "f" or not LEAVINGS.fullmatch(entry.path):
+            yield entry, content
     for name, mode in lacking.items():
         yield Entry(name, "d", mode), None
 

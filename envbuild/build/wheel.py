@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from envbuild.build.pack import PartWriter
 from envbuild.build.tree import Entry
+from envbuild.build.zipread import open_zip
 from envbuild.errors import IntegrityError
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def unpack_wheel(file: Path, name: str, scheme: Scheme, writer: PartWriter) -> N
     from installer.sources import WheelFile
 
     try:
-        with zipfile.ZipFile(file) as archive, warnings.catch_warnings():
+        with open_zip(file) as archive, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             archive.filename = name
             source = WheelFile(archive)

@@ -49,6 +49,21 @@ def sync_folder(folder: Path) -> None:
             os.close(handle)
 
 
+@contextlib.contextmanager
+def synced(path: Path) -> Iterator[None]:
+    """Bring a file to the disk while something else is done.  Raises SpaceError or HostError."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    def sync() -> None:
+        with telling(path), path.open("rb") as file:
+            os.fsync(file.fileno())
+
+    with ThreadPoolExecutor(1, "sync") as pool:
+        future = pool.submit(sync)
+        yield
+        future.result()
+
+
 def write_text(path: Path, text: str, *, mode: int = 0o644) -> None:
     """Write a text file whole or not at all.  Raises SpaceError or HostError."""
     write_bytes(path, text.encode(), mode=mode)

@@ -55,6 +55,23 @@ def test_the_command_line(golden: Golden) -> None:
     assert "--format=directory" in mmdebstrap_arguments(packages, repository="/r", target="/root", mode="root")
 
 
+def test_the_command_line_over_another_root(golden: Golden) -> None:
+    argv = mmdebstrap_arguments(
+        [package("graphviz")], repository="/a%20b/p", target="/t/root.tar", mode="root", over=Path("/st ore/base.tar")
+    )
+    golden("base/mmdebstrap_over.txt", "\n".join(shlex.quote(word) for word in argv) + "\n")
+
+
+def test_a_root_over_another_installs_what_that_lacks_and_has_a_digest_of_its_own() -> None:
+    both = (package("tar"), package("hello", content=b"h"))
+    whole = dataclasses.replace(BOOTSTRAP, packages=both)
+    base = dataclasses.replace(BOOTSTRAP, packages=both[:1])
+    over = dataclasses.replace(whole, over=base)
+    assert [p.name for p in over.added] == ["hello"]
+    assert whole.added == both
+    assert len({whole.digest, base.digest, over.digest}) == 3
+
+
 class FakeMmdebstrap:
     """Runs everything but mmdebstrap, which it stands in for: it writes a tar and what the probe would say."""
 
