@@ -27,6 +27,8 @@ from envbuild.store.layout import Store
 
 ROOT_FORMAT = 2
 """Counts up whenever the tar of the same root would be packed as another tree."""
+FORMATS = (ROOT_FORMAT, FORMAT)
+"""What decides which tree the same lock gives: part of an image's key."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from envbuild.base.siffile import image_digest
-from envbuild.build.assemble import Gathered, Hall, Layer, gather
+from envbuild.build.assemble import FORMATS, Gathered, Hall, Layer, gather
 from envbuild.build.bring import bootstrap_of, fetch_files, require_base, root_tar
 from envbuild.build.codec import codec_of
 from envbuild.build.delivery import note_delivery
@@ -40,7 +40,7 @@ def why_not(recipe: Recipe, lock: Lock) -> str | None:
 
 def image_key_of(order: Order) -> str:
     """Return the key of an image put together here: over its lock, mode and definition, and what packs it."""
-    parts = [image_key(order.lock, order.mode, order.definition), codec_of(order.lock.packer).name]
+    parts = [image_key(order.lock, order.mode, order.definition), codec_of(order.lock.packer).name, FORMATS]
     return "sha256:" + hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
 
 
