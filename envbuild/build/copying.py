@@ -5,12 +5,24 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import Path
+from typing import BinaryIO
 
 from envbuild.errors import IntegrityError
 
 STEP = 1 << 26
 UNABLE = (errno.EXDEV, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL, errno.EPERM, errno.EBADF)
 """What copy_file_range says where it cannot (copy_file_range(2))."""
+
+
+def append_file(source: Path, out: BinaryIO, size: int, *, offset: int = 0) -> None:
+    """Copy ``size`` bytes of a file, from ``offset`` on, to the current place of ``out``.
+
+    Raises as copy_into does.
+    """
+    out.flush()
+    begin = out.tell()
+    copy_into(source, out.fileno(), begin, size, offset=offset)
+    out.seek(begin + size)
 
 
 def copy_into(source: Path, target: int, at: int, size: int, *, offset: int = 0) -> None:
