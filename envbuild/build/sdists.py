@@ -15,12 +15,11 @@ from envbuild.build.container import INSIDE, Container, lay_file
 from envbuild.build.parts import part_key
 from envbuild.errors import IntegrityError, ToolFailedError
 from envbuild.lock.model import PythonPackage
+from envbuild.resolve.hooks import backend_of
 from envbuild.store.atomic import commit, telling
 from envbuild.store.layout import Store
 from envbuild.toml import parse_toml
 
-BACKEND = "setuptools.build_meta:__legacy__"
-"""What PEP 517 prescribes for a source archive that names none."""
 INSTALLER = "uv"
 """Locked as a tool of the written definition; building needs none of it."""
 
@@ -117,11 +116,10 @@ def _lay_tools(needs: BuildNeeds, inside: Container, store: Store) -> None:
 def _backend(archive: Path, name: str) -> dict[str, object]:
     """Read which backend a source archive names in its pyproject.toml."""
     text = _read_top(archive, name, "pyproject.toml")
-    system = parse_toml(text, f"{name}/pyproject.toml").get("build-system", {}) if text else {}
-    backend, path = system.get("build-backend", BACKEND), system.get("backend-path", [])
-    if not isinstance(backend, str) or not isinstance(path, list):
+    named = backend_of(parse_toml(text, f"{name}/pyproject.toml") if text else {})
+    if named is None:
         raise IntegrityError("its pyproject.toml names no proper build-backend", where=name)
-    return {"backend": backend, "backend-path": [str(item) for item in path]}
+    return {"backend": named[0], "backend-path": named[1]}
 
 
 def _read_top(archive: Path, name: str, file: str) -> str | None:

@@ -9,6 +9,7 @@ from importlib.metadata import version
 from typing import Any, Literal
 
 from msgspec import structs
+from packaging.utils import canonicalize_name
 
 from envbuild import __version__
 from envbuild.base.bootstrap import bootstrap_facts
@@ -20,6 +21,7 @@ from envbuild.base.reference import parse_reference
 from envbuild.errors import UsageError
 from envbuild.lock.compare import refuse_changed_files
 from envbuild.lock.digest import recipe_digest
+from envbuild.lock.framework import resolve_framework
 from envbuild.lock.model import (
     SCHEMA,
     Lock,
@@ -40,6 +42,7 @@ from envbuild.resolve.model import Found, Request, Resolution, Resolver
 from envbuild.run import Runner
 from envbuild.settings import Settings
 from envbuild.store.layout import Store
+from envbuild.toml import closest
 
 MACHINES = {"linux/amd64": "x86_64", "linux/arm64": "aarch64"}
 PLATFORMS: dict[str, Literal["linux/amd64", "linux/arm64"]] = {"x86_64": "linux/amd64", "aarch64": "linux/arm64"}
@@ -109,12 +112,27 @@ def decide_lock(source: Source, wish: Wish, tools: Tools, today: date, *, facts:
                 upgrade=wish.upgrade,
                 protect=_names(base.framework),
                 bounds=wish.bounds,
+                from_source=recipe.python.from_source,
             )
         )
+        _refuse_unused(source, resolution)
         installer = find_installer(resolver, base.facts, tools.settings)
     lock = _assemble(source, base, resolution, installer)
     refuse_changed_files(wish.old, lock)
     return lock
+
+
+def _refuse_unused(source: Source, resolution: Resolution) -> None:
+    """Raise UsageError for a name in from-source that is none of the packages: a wheel would be taken unnoticed."""
+    known = {found.name for found in resolution.packages}
+    for name in source.recipe.python.from_source:
+        if canonicalize_name(name) not in known:
+            raise UsageError(
+                f'[python] from-source names "{name}", which no requirement brings'
+                f"{closest(canonicalize_name(name), known)}",
+                where=str(source.path),
+                hint="write it into dependencies too, or leave it out",
+            )
 
 
 def asking_for(source: Source, package: str) -> Source:
@@ -153,22 +171,11 @@ def _framed(base: _Base, recipe: Recipe, wish: Wish, tools: Tools, today: date) 
     """Return the base with the framework that the recipe puts into it, if it does."""
     if recipe.base.framework is None:
         return base
-    framework = _framework(recipe, base.facts, wish, tools, today)
-    return replace(base, facts=with_framework(base.facts, framework), framework=framework)
-
-
-def _framework(recipe: Recipe, facts: BaseFacts, wish: Wish, tools: Tools, today: date) -> Resolution:
-    """Resolve the framework; an old one again, with the packages of its own time."""
-    resolver = _resolver(tools)
-    named = recipe.base.framework or ""
-    request = Request(requirements=(named,), facts=facts, keep=_keep(wish), upgrade=wish.upgrade)
+    named = recipe.base.framework
+    request = Request(requirements=(named,), facts=base.facts, keep=_keep(wish), upgrade=wish.upgrade)
     with tools.report.stage(f"resolve the framework {named}"):
-        chosen = wish.as_of or recipe.python.as_of
-        if chosen is not None and chosen != "none":
-            return resolver(replace(request, as_of=chosen))
-        framework = resolver(request)
-        as_of = None if chosen == "none" else default_as_of(with_framework(facts, framework), today)
-        return framework if as_of is None else resolver(replace(request, as_of=as_of))
+        framework = resolve_framework(request, recipe, wish.as_of or recipe.python.as_of, _resolver(tools), today)
+    return replace(base, facts=with_framework(base.facts, framework), framework=framework)
 
 
 def _described_image(recipe: Recipe, tools: Tools) -> _Base:

@@ -10,11 +10,19 @@ import msgspec
 from envbuild.lock.model import Lock
 from envbuild.recipe.model import Recipe
 
+YOUNGER = {"python": ("from-source",)}
+"""Keys that came after the first locks: left out where they are not used, so that those locks still fit."""
+
 
 def recipe_digest(recipe: Recipe) -> str:
     """Return ``sha256:…`` over the sections that a lock depends on: base, python, system."""
     parts = {"base": recipe.base, "python": recipe.python, "system": recipe.system}
-    return _digest(parts)
+    plain: dict[str, dict[str, Any]] = msgspec.to_builtins(parts)
+    for section, keys in YOUNGER.items():
+        for key in keys:
+            if not plain[section][key]:
+                del plain[section][key]
+    return _digest(plain)
 
 
 def lock_digest(lock: Lock) -> str:

@@ -43,10 +43,24 @@ class Base(_Section, frozen=True):
     platform: Literal["linux/amd64", "linux/arm64"] = "linux/amd64"
 
 
+Distribution = Annotated[
+    str,
+    Meta(
+        pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$",
+        max_length=100,
+        description="The name of a Python distribution, without a version.",
+    ),
+]
+
+
 class Python(_Section, frozen=True):
-    """[python]: the direct requirements (PEP 508), named extra indexes, and the date to resolve at."""
+    """[python]: the direct requirements (PEP 508), named extra indexes, and the date to resolve at.
+
+    ``from_source`` are names of packages that are built inside the base although the index has wheels of them.
+    """
 
     dependencies: Words = ()
+    from_source: tuple[Distribution, ...] = ()
     indexes: Words = ()
     as_of: Annotated[str, Meta(pattern=r"^(\d{4}-\d{2}-\d{2}|none)$")] | None = None
 

@@ -9,6 +9,7 @@ from envbuild.resolve.answer import found_file, pick
 from envbuild.resolve.artifacts import About, describe
 from envbuild.resolve.explain import ConflictError, plain
 from envbuild.resolve.graph import sources, walk
+from envbuild.resolve.hooks import archives_of, asked
 from envbuild.resolve.model import Found
 from envbuild.resolve.platform import markers, tag_order
 from envbuild.resolve.pylock import Candidate, Chosen
@@ -31,12 +32,17 @@ def resolve_builds(
     the versions that the image will hold: an extension is compiled against the numpy it runs with.  Build requirements
     keep to the date, unless they have no solution then.  Raises NoSolutionError.
     """
-    wanted = _wanted(session, files, abouts)
-    if not wanted:
+    archives = archives_of(files, session.settings.store)
+    if not archives:
         return ()
+    wanted = _wanted(session, files, abouts)
     seed = {name: chosen.version for name, chosen in answer.items() if not chosen.from_base}
     seed |= {n: stub.real for n, stub in session.stubs.by_name.items() if n not in seed and not stub.hard}
     found = _ask(session, wanted, tuple(seed.items()), as_of)
+    more = _beyond(session, asked(session, archives, found), wanted)
+    if more:
+        wanted = (*wanted, *more)
+        found = _ask(session, wanted, tuple(seed.items()), as_of)
     order = tag_order(session.facts)
     chosen = {name: pick(package, order) for name, package in found.items() if not package.from_base}
     said = describe(chosen.values(), settings=session.settings, report=session.report)
@@ -69,10 +75,26 @@ def _wanted(
     )
 
 
+def _beyond(
+    session: Session, told: tuple[tuple[str, str], ...], wanted: tuple[tuple[str, str], ...]
+) -> tuple[tuple[str, str], ...]:
+    """Return what backends ask for and no archive declares; what the base protects is there when they are built."""
+    from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name
+
+    return tuple(
+        pair
+        for pair in told
+        if pair not in wanted and not session.stubs.hard(canonicalize_name(Requirement(pair[1]).name))
+    )
+
+
 def _ask(
     session: Session, wanted: tuple[tuple[str, str], ...], seed: tuple[tuple[str, str], ...], as_of: str | None
 ) -> dict[str, Chosen]:
     texts = tuple(dict.fromkeys(text for _, text in wanted))
+    if not texts:
+        return {}
     for date in dict.fromkeys((as_of, None)):
         question = Question(requirements=texts, seed=seed, soft=False, as_of=date)
         try:

@@ -18,7 +18,7 @@ class Request:
     prefer (an old lock);
     ``upgrade`` are names that ``keep`` does not hold; ``bounds`` are constraints that are no requirements
     ("keras<=2.3.1"); ``protect`` are names in the facts that must not be replaced,
-    on top of those that data says.
+    on top of those that data says; ``from_source`` are names whose wheels are left alone, so that they are built.
     """
 
     requirements: tuple[str, ...]
@@ -30,6 +30,7 @@ class Request:
     upgrade: tuple[str, ...] = ()
     protect: tuple[str, ...] = ()
     bounds: tuple[str, ...] = ()
+    from_source: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

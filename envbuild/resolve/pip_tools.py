@@ -68,6 +68,7 @@ class PipToolsResolver(UvResolver):
             settings=self.settings,
             runner=self.runner,
             report=self.report,
+            from_source=request.from_source,
         )
 
 
@@ -130,14 +131,14 @@ class _PipSession(Session):
     def _prepare(self) -> str:
         """Return a Python of the base's version that has pip-tools: this one, or one in the store, made once."""
         minor = ".".join(map(str, python_minor(self.facts)))
-        found = self.runner(Command(argv=(self._python, "-c", PROBE)), check=False).stdout.split()
+        found = self.runner(Command(argv=(self.python, "-c", PROBE)), check=False).stdout.split()
         if found[:1] != [minor]:
             raise HostError(
                 f"pip-tools resolves with the base's own Python, and there is no Python {minor} here",
                 hint=f"install python{minor}, or leave out --resolver",
             )
         if "piptools" in found:
-            return self._python
+            return self.python
         store = Store(self.settings.store)
         folder = store.folder("pip-tools") / f"python{minor}"
         python = folder / "bin" / "python"
@@ -149,7 +150,7 @@ class _PipSession(Session):
     def _install(self, folder: Path, python: Path) -> None:
         """Put pip-tools into a virtual environment of its own."""
         program, env = uv_program(self.settings), uv_environment(self.settings.environment)
-        make = (program, "venv", "--quiet", "--clear", "--no-python-downloads", "--python", self._python, str(folder))
+        make = (program, "venv", "--quiet", "--clear", "--no-python-downloads", "--python", self.python, str(folder))
         fill = (
             program, "pip", "install", "--quiet", "--python", str(python), "--default-index", self.indexes["default"],
             "pip-tools", "pip", "setuptools", "wheel",

@@ -81,6 +81,7 @@ def write_question(
     hard: Path,
     indexes: Mapping[str, str],
     static: Mapping[tuple[str, str], tuple[str, ...]],
+    from_source: tuple[str, ...] = (),
 ) -> None:
     """Write the files of a question: uv.toml, requirements.in, constraints.txt, and the preferences."""
     blocks = [f'[[index]]\nname = "base"\nurl = {quote(str(hard))}\nformat = "flat"\n']
@@ -93,6 +94,8 @@ def write_question(
             f"[[dependency-metadata]]\nname = {quote(name)}\nversion = {quote(version)}\n"
             f"requires-dist = {write_value(requires)}\n"
         )
+    if from_source:
+        blocks.append(f"[pip]\nno-binary = {write_value(from_source)}\n")
     (place / "uv.toml").write_text("\n".join(blocks), "utf-8")
     (place / "requirements.in").write_text("".join(f"{line}\n" for line in question.requirements), "utf-8")
     (place / "constraints.txt").write_text("".join(f"{line}\n" for line in question.constraints), "utf-8")

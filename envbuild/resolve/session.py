@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,7 +34,10 @@ Pin = tuple[str, str]
 
 @dataclass(kw_only=True)
 class Session:
-    """Where uv is asked, one question after the other.  ``indexes`` maps names to URLs in order, "default" last."""
+    """Where uv is asked, one question after the other.
+
+    ``indexes`` maps names to URLs in order, "default" last; ``from_source`` are names whose wheels do not count.
+    """
 
     folder: Path
     facts: BaseFacts
@@ -43,13 +46,14 @@ class Session:
     settings: Settings
     runner: Runner
     report: Reporter
+    from_source: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         self.warnings: tuple[str, ...] = ()
         self._count = 0
         self._uv = uv_program(self.settings)
-        self._python = build_python(self.facts, self.settings)
-        self._memory = Unbuildable(Store(self.settings.store), self._python)
+        self.python = build_python(self.facts, self.settings)
+        self._memory = Unbuildable(Store(self.settings.store), self.python)
         self._static: dict[Pin, About] = self._memory.load()
         with telling(self.folder):
             write_stubs(self.stubs, self.folder)
@@ -65,7 +69,7 @@ class Session:
         for _ in range(MOST_STATIC):
             static = {pin: about.requires for pin, about in self._static.items()}
             place = self._place(question, static)
-            result = self._call(question, place, arguments(question, place, self.facts, self._python))
+            result = self._call(question, place, arguments(question, place, self.facts, self.python))
             if result.code == 0:
                 self.warnings = tuple(WARNING.findall(result.stderr))
                 return read_pylock((place / "pylock.toml").read_text("utf-8"))
@@ -84,19 +88,34 @@ class Session:
         """Return by package the name of the extra index that it comes from; the default index is left out."""
         question = Question(requirements=tuple(f"{name}=={version}" for name, version in pins.items()), deps=False)
         place = self._place(question, {pin: about.requires for pin, about in self._static.items()})
-        given = [*arguments(question, place, self.facts, self._python), "--emit-index-annotation"]
+        given = [*arguments(question, place, self.facts, self.python), "--emit-index-annotation"]
         given[given.index("pylock.toml")] = "origins.txt"
         result = self._call(question, place, tuple(given))
         if result.code:
             raise translate_failure(result.stderr)
         return read_origins((place / "origins.txt").read_text("utf-8"), self.indexes)
 
+    def install(self, pins: Sequence[str], folder: Path) -> Result:
+        """Put exactly these packages into a folder, for this host's Python and from the same indexes."""
+        place = self._place(Question(requirements=()), {})
+        options = ("--quiet", "--no-deps", "--no-python-downloads", "--config-file", "uv.toml", "--target", str(folder))
+        return self._call(
+            Question(requirements=()), place, ("pip", "install", "--python", self.python, *options, *pins)
+        )
+
     def _place(self, question: Question, static: Mapping[Pin, tuple[str, ...]]) -> Path:
         self._count += 1
         place = self.folder / f"question-{self._count}"
         with telling(place):
             place.mkdir()
-            write_question(place, question, hard=self.folder / "hard", indexes=self.indexes, static=static)
+            write_question(
+                place,
+                question,
+                hard=self.folder / "hard",
+                indexes=self.indexes,
+                static=static,
+                from_source=self.from_source,
+            )
         return place
 
     def _call(self, question: Question, place: Path, given: tuple[str, ...]) -> Result:
@@ -115,7 +134,7 @@ class Session:
         name, version = pin
         question = Question(requirements=(f"{name}=={version}",), deps=False, soft=False, as_of=as_of)
         place = self._place(question, {pin: ()})
-        result = self._call(question, place, arguments(question, place, self.facts, self._python))
+        result = self._call(question, place, arguments(question, place, self.facts, self.python))
         if result.code:
             raise translate_failure(result.stderr)
         found = read_pylock((place / "pylock.toml").read_text("utf-8")).get(name)

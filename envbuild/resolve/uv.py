@@ -107,6 +107,7 @@ class UvResolver:
             settings=self.settings,
             runner=self.runner,
             report=self.report,
+            from_source=request.from_source,
         )
 
     def _search(self, session: Session, task: Task) -> _Answer:

@@ -532,6 +532,50 @@ def test_build_requirements_leave_the_protected_ones_to_the_base(index: Syntheti
     ]
 
 
+BACKEND = """\
+from importlib.metadata import version
+
+
+def get_requires_for_build_wheel(settings):
+    return ["cython>=" + version("tool"), "torch"]
+"""
+
+
+def test_a_build_backend_is_asked_what_else_it_needs(index: SyntheticIndex, resolve: Resolve) -> None:
+    """As mpi4py asks for Cython: its own backend, beside its sources, says so when it is run."""
+    pyproject = '[build-system]\nrequires = ["tool"]\nbuild-backend = "own"\nbackend-path = ["conf"]\n'
+    files = {"pyproject.toml": pyproject, "PKG-INFO": "Metadata-Version: 2.2\nName: ext\nVersion: 1.0\n"}
+    index.sdist("ext", "1.0", files={**files, "conf/own.py": BACKEND})
+    index.wheel("tool", "3.0")
+    index.wheel("cython", "3.0.11")
+    index.wheel("torch", "2.5.1")
+    expected = [("cython", "3.0.11", ("ext",)), ("tool", "3.0", ("ext",))]
+    for _ in range(2):  # the second answer is remembered
+        answer = resolve(NGC, "ext")
+        assert [(item.name, item.version, item.via) for item in answer.build] == expected
+
+
+def test_a_backend_that_fails_here_adds_nothing(index: SyntheticIndex, resolve: Resolve) -> None:
+    pyproject = '[build-system]\nrequires = []\nbuild-backend = "own"\nbackend-path = ["."]\n'
+    files = {"pyproject.toml": pyproject, "PKG-INFO": "Metadata-Version: 2.2\nName: ext\nVersion: 1.0\n"}
+    index.sdist("ext", "1.0", files={**files, "own.py": "raise OSError('only on the cluster')\n"})
+    answer = resolve(base(), "ext")
+    assert (answer.packages[0].name, answer.build) == ("ext", ())
+
+
+def test_a_package_is_built_where_that_is_asked_for(index: SyntheticIndex, resolve: Resolve) -> None:
+    """Its wheels do not count, those of others do; a release without a source archive is no answer."""
+    index.wheel("mpi4py", "4.1.2", "4.2.0")
+    index.sdist("mpi4py", "4.1.2", files={"setup.py": SETUP, "PKG-INFO": "Name: mpi4py\n"})
+    for name in ("numpy", "setuptools", "wheel"):
+        index.wheel(name, "1.26.4")
+    answer = resolve(base(), "mpi4py", "numpy", from_source=("mpi4py",))
+    assert {item.name: item.file.file for item in answer.packages} == {
+        "mpi4py": "mpi4py-4.1.2.tar.gz",
+        "numpy": "numpy-1.26.4-py3-none-any.whl",
+    }
+
+
 def test_build_requirements_give_up_the_date_before_they_give_up(index: SyntheticIndex, resolve: Resolve) -> None:
     pyproject = '[build-system]\nrequires = ["flit-core>=4"]\nbuild-backend = "flit_core.buildapi"\n'
     index.sdist("ext", "1.0", files={"pyproject.toml": pyproject, "PKG-INFO": "Name: ext\n"})

@@ -1,0 +1,93 @@
+"""What a framework brings keeps to the recipe's own bounds, and packages are built from source where it says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import date
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from envbuild.base.model import BaseFacts
+from envbuild.errors import NoSolutionError, UsageError
+from envbuild.lock.compare import staleness
+from envbuild.lock.decide import Tools, Wish, decide_lock
+from envbuild.lock.model import Lock
+from envbuild.progress import Silent
+from envbuild.recipe.model import Source
+from envbuild.recipe.read import read_recipe
+from envbuild.run import LocalRunner
+from envbuild.settings import load_settings
+from envbuild.store.layout import Store
+from tests.resolve.conftest import SyntheticIndex
+
+BASE = '[recipe]\nname = "x"\n[base]\nbootstrap = "debian:bookworm"\n'
+FACTS = BaseFacts(image="debian:bookworm", python="3.11.2", machine="x86_64", glibc="2.36")
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> SyntheticIndex:
+    found = SyntheticIndex(tmp_path / "index")
+    found.wheel("uv", version("uv"))
+    found.wheel("cupy-cuda12x", "13.6.0", requires=("numpy>=1.22,<2.6",))
+    found.wheel("numpy", "1.23.5", "2.4.6")
+    found.wheel("chainer", "7.8.1", requires=("numpy",))
+    return found
+
+
+@pytest.fixture
+def lock(tmp_path: Path, index: SyntheticIndex) -> Callable[[str], Lock]:
+    """Lock the text of a recipe against a bare Debian on the made-up index."""
+    environment = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "ENVBUILD_INDEX": index.url}
+    environment |= {"ENVBUILD_STORE": str(tmp_path / "store"), "UV_CACHE_DIR": str(tmp_path / "uv")}
+    settings = load_settings(environment, tmp_path)
+    tools = Tools(settings=settings, runner=LocalRunner(), store=Store(settings.store), report=Silent())
+
+    def decide(text: str) -> Lock:
+        path = tmp_path / "x.toml"
+        path.write_text(text)
+        recipe, read = read_recipe(path)
+        source = Source(recipe=recipe, path=path, text=read, lock=tmp_path / "x.lock")
+        found = decide_lock(source, Wish(), tools, date(2024, 11, 21), facts=FACTS)
+        assert staleness(recipe, found) == ()
+        return found
+
+    return decide
+
+
+def _versions(lock: Lock, group: str) -> dict[str, str]:
+    return {package.name: package.version for package in lock.python if package.group == group}
+
+
+def test_a_bound_of_the_recipe_decides_what_the_framework_brings(lock: Callable[[str], Lock]) -> None:
+    base = f'{BASE}framework = "cupy-cuda12x==13.*"\n[python]\n'
+    free = lock(f'{base}dependencies = ["chainer"]\n')
+    assert _versions(free, "framework") == {"cupy-cuda12x": "13.6.0", "numpy": "2.4.6"}
+    bounded = lock(f'{base}dependencies = ["chainer", "numpy<1.24"]\n')
+    assert _versions(bounded, "framework") == {"cupy-cuda12x": "13.6.0", "numpy": "1.23.5"}
+    assert _versions(bounded, "project") == {"chainer": "7.8.1"}
+
+
+def test_a_bound_that_the_framework_excludes_is_told_with_what_the_base_holds(lock: Callable[[str], Lock]) -> None:
+    with pytest.raises(NoSolutionError, match=r"you ask for numpy<1.22; the base holds numpy 2.4.6"):
+        lock(f'{BASE}framework = "cupy-cuda12x==13.*"\n[python]\ndependencies = ["numpy<1.22"]\n')
+
+
+def test_from_source_takes_the_archive_and_is_part_of_the_digest(
+    lock: Callable[[str], Lock], index: SyntheticIndex
+) -> None:
+    index.wheel("mpi4py", "4.1.2")
+    pyproject = '[build-system]\nrequires = []\nbuild-backend = "own"\n'
+    files = {"pyproject.toml": pyproject, "PKG-INFO": "Metadata-Version: 2.2\nName: mpi4py\nVersion: 4.1.2\n"}
+    index.sdist("mpi4py", "4.1.2", files=files)
+    wheel = lock(f'{BASE}[python]\ndependencies = ["mpi4py"]\n')
+    built = lock(f'{BASE}[python]\ndependencies = ["mpi4py"]\nfrom-source = ["MPI4py"]\n')
+    assert [package.file for package in wheel.python if package.name == "mpi4py"] == ["mpi4py-4.1.2-py3-none-any.whl"]
+    assert [package.file for package in built.python if package.name == "mpi4py"] == ["mpi4py-4.1.2.tar.gz"]
+    assert wheel.recipe_digest != built.recipe_digest
+
+
+def test_a_name_that_nothing_brings_is_refused(lock: Callable[[str], Lock]) -> None:
+    with pytest.raises(UsageError, match=r'from-source names "chainr".*did you mean "chainer"\?'):
+        lock(f'{BASE}[python]\ndependencies = ["chainer"]\nfrom-source = ["chainr"]\n')
