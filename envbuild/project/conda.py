@@ -15,6 +15,8 @@ from envbuild.project.names import conda_name
 from envbuild.project.requirements import logical_lines, read_requirements
 from envbuild.project.tree import read_text
 
+NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+
 
 def read_conda(path: Path, root: Path) -> Saying | None:
     """Read an environment.yml; None for YAML that is no environment.
@@ -37,6 +39,8 @@ def read_conda(path: Path, root: Path) -> Saying | None:
         reader.entry(entry)
     if not isinstance(entries, list) or not entries:
         reader.notes.append(f"{file} lists no packages")
+    variables = data.get("variables")
+    reader.environment = tuple((str(k), str(v)) for k, v in variables.items()) if isinstance(variables, dict) else ()
     return reader.saying()
 
 
@@ -53,6 +57,7 @@ class _Reader:
         self.python: str | None = None
         self.builds = 0
         self.count = 0
+        self.environment: tuple[tuple[str, str], ...] = ()
 
     def entry(self, entry: object) -> None:
         """Read one item of the list of dependencies."""
@@ -113,6 +118,7 @@ class _Reader:
             aside=() if frozen else tuple(self.aside),
             system=() if frozen else tuple(dict.fromkeys(self.system)),
             python=self.python,
+            environment=tuple((k, v) for k, v in self.environment if NAME.fullmatch(k) and v.isprintable()),
             frozen=frozen,
             notes=tuple(self.notes),
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from envbuild.project.tree import LARGEST, read_text
 
 PLAIN = re.compile(r"(docker\.io/)?(library/)?(ubuntu|debian|python|centos|rockylinux|almalinux|fedora|alpine)(:|$|@)")
 """Images that bring no framework: a bootstrap does the same."""
+ASIDE = ("setup", "startscript", "test")
+"""Sections that are named and not taken."""
 NEEDLESS_SYSTEM = re.compile(
     r"(python3?(\.\d+)?(-(dev|pip|venv|distutils|setuptools|wheel|tk|minimal|apt))?|apt-utils|apt-transport-https|ca-certificates"
     r"|software-properties-common|gnupg2?|sudo|locales|tzdata|dialog|cuda-.*|lib(cu[a-z]+|npp|nvjpeg)(-dev)?-\d+-\d+|libcudnn\d.*|libnccl.*|nvidia-.*)"
@@ -31,7 +34,10 @@ BUILD_SYSTEM = re.compile(r"(build-essential|gcc(-\d+)?|g\+\+(-\d+)?|cmake|make|
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Parts:
-    """A definition taken apart: ``start`` is what it starts from as written, ``image`` as a base, if it can be one."""
+    """A definition taken apart: ``image`` is what it starts from, if that can be a base.
+
+    ``apart`` tells that each line is a shell of its own.
+    """
 
     lines: list[str]
     image: str | None
@@ -39,6 +45,7 @@ class _Parts:
     variables: list[str]
     copies: tuple[str, ...]
     notes: list[str]
+    apart: bool = False
 
 
 def read_container(path: Path, root: Path) -> Saying:
@@ -48,7 +55,7 @@ def read_container(path: Path, root: Path) -> Saying:
     if text is None:
         raise UsageError(f"cannot be read, or is larger than {LARGEST // 1024 // 1024} MB", where=file)
     parts = _docker(path, file) if is_dockerfile(path, text) else _definition(text, path, file)
-    found = read_lines(parts.lines, file)
+    found = read_lines(parts.lines, file, apart=parts.apart)
     saying = _with_lists(found, path, root, file)
     system = tuple(dict.fromkeys(found.system))
     copies = ", ".join(parts.copies[:3]) + (" …" if len(parts.copies) > 3 else "")
@@ -88,25 +95,43 @@ def _docker(path: Path, file: str) -> _Parts:
 
     level, bot.level = bot.level, 0
     try:
-        stages = list(get_parser("docker")(str(path)).recipe.values())
+        stages: dict[str, Any] = get_parser("docker")(str(path)).recipe
     except (Exception, SystemExit) as error:
         raise UsageError("is not a Dockerfile that can be read", where=file, hint="name another file") from error
     finally:
         bot.level = level
-    stage: Any = stages[-1]
-    notes = [f"{file} has {len(stages)} stages; the last one is taken"] if len(stages) > 1 else []
-    start = str(stage.fromHeader or "").strip().split(" ")[0]
-    image = _image(start)
+    chain = _chain(stages)
+    notes = [f"{file} has {len(stages)} stages; the last one is taken"] if len(stages) > len(chain) else []
+    start = _start(chain[0])
     if "$" in start:
         notes.append(f"{file} starts from {start}, which is only known when it is built")
+    last = chain[-1]
     return _Parts(
-        lines=_docker_lines(stage.install),
-        image=image,
-        command=_command((*_words(stage.entrypoint), *_words(stage.cmd))),
-        variables=[str(line) for line in stage.environ or ()],
-        copies=tuple(" ".join(map(str, one)) if isinstance(one, list) else str(one) for one in stage.files),
+        lines=_docker_lines([line for stage in chain for line in stage.install]),
+        image=_image(start),
+        command=_command((*_words(last.entrypoint), *_words(last.cmd))),
+        variables=[str(line) for stage in chain for line in stage.environ or ()],
+        copies=tuple(" ".join(map(str, one)) if isinstance(one, list) else str(one) for one in last.files),
         notes=notes,
+        apart=True,
     )
+
+
+def _chain(stages: Mapping[str, Any]) -> list[Any]:
+    """Return the last stage after those that it starts from by their names (``FROM image AS name``)."""
+    names = [name.lower() for name in stages]
+    every = list(stages.values())
+    index = len(every) - 1
+    chain = [every[index]]
+    while (start := _start(chain[0]).lower()) in names[:index]:
+        index = names.index(start)
+        chain.insert(0, every[index])
+    return chain
+
+
+def _start(stage: Any) -> str:
+    """Return what a stage starts from, as written."""
+    return re.sub(r"^--platform=\S+\s+", "", str(stage.fromHeader or "").strip()).split(" ")[0]
 
 
 def _definition(text: str, path: Path, file: str) -> _Parts:
@@ -116,7 +141,7 @@ def _definition(text: str, path: Path, file: str) -> _Parts:
     if not agent or not (start or stage.sections):
         raise UsageError("is no Apptainer definition: it has no Bootstrap:", where=file)
     notes = [f"{file} has {len(stages)} stages; the last one is taken"] if len(stages) > 1 else []
-    unread = [name for name in stage.sections if name.startswith("app") or name in ("setup", "startscript")]
+    unread = [name for name in stage.sections if name.startswith("app") or name in ASIDE]
     if unread:
         notes.append(f"{file}: not taken: %{', %'.join(unread)}")
     image = _image(start) if agent == "docker" else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import configparser
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,9 @@ from envbuild.project.names import canonical
 from envbuild.project.requirements import NO_ADDRESS, need, read_requirements
 from envbuild.project.tree import read_text
 from envbuild.toml import parse_toml
+
+MOST_MEMBERS = 100
+"""Members of a workspace that are read."""
 
 
 def gathered(lines: Iterable[object], where: str) -> tuple[tuple[Need, ...], tuple[tuple[str, str], ...]]:
@@ -46,6 +49,9 @@ def read_pyproject(path: Path, root: Path) -> Saying | None:
         return _poetry(poetry, file)
     needs, aside = gathered(_list(project.get("dependencies")), file)
     notes: list[str] = []
+    members = _workspace(data, path.parent, root)
+    needs, elsewhere = _without_sources(needs, data, {one.project for one in members}, file)
+    needs, aside = (*needs, *(need for one in members for need in one.needs)), (*aside, *elsewhere)
     dynamic = _table(data, "tool", "setuptools", "dynamic", "dependencies").get("file")
     if "dependencies" in _list(project.get("dynamic")) and dynamic:
         for name in _list([dynamic] if isinstance(dynamic, str) else dynamic):
@@ -64,6 +70,34 @@ def read_pyproject(path: Path, root: Path) -> Saying | None:
     )
 
 
+def _workspace(data: Mapping[str, Any], folder: Path, root: Path) -> list[Saying]:
+    """Read the members of a uv workspace: their code is the project's own, what they ask for is needed."""
+    found: list[Saying] = []
+    for pattern in _list(_table(data, "tool", "uv", "workspace").get("members")):
+        if isinstance(pattern, str) and not pattern.startswith("/") and ".." not in Path(pattern).parts:
+            for path in sorted(folder.glob(f"{pattern}/pyproject.toml"))[:MOST_MEMBERS]:
+                said = read_pyproject(path, root)
+                found += [said] if said is not None else []
+    return found
+
+
+def _without_sources(
+    needs: tuple[Need, ...], data: Mapping[str, Any], own: Collection[str | None], file: str
+) -> tuple[tuple[Need, ...], tuple[tuple[str, str], ...]]:
+    """Take out what uv or Poetry find elsewhere than on an index: on a public one, that name could be anybody's."""
+    tables = {**_table(data, "tool", "uv", "sources"), **_table(data, "tool", "poetry", "dependencies")}
+    reasons: dict[str, str] = {}
+    for name, source in tables.items():
+        rows = [row for row in (source if isinstance(source, list) else [source]) if isinstance(row, dict)]
+        if any(row.get("workspace") for row in rows):
+            reasons[canonical(name)] = "part of this project, whose folder is bound when it runs"
+        elif any({"git", "path", "url", "file"} & set(row) for row in rows):
+            reasons[canonical(name)] = NO_ADDRESS
+    reasons |= {name: "part of this project, whose folder is bound when it runs" for name in own if name}
+    kept = tuple(need for need in needs if need.name not in reasons)
+    return kept, tuple((need.text, f"{file}: {reasons[need.name]}") for need in needs if need.name in reasons)
+
+
 def _poetry(poetry: Mapping[str, Any], file: str) -> Saying:
     lines: list[str] = []
     notes: list[str] = []
@@ -73,19 +107,27 @@ def _poetry(poetry: Mapping[str, Any], file: str) -> Saying:
         if name.lower() == "python":
             python = poetry_bounds(str(wish)) if isinstance(wish, str) else None
             continue
-        wanted = wish[0] if isinstance(wish, list) and wish else wish
-        table = wanted if isinstance(wanted, dict) else {"version": wanted}
-        if {"git", "path", "url", "file"} & set(table):
-            aside.append((name, f"{file}: {NO_ADDRESS}"))
-        elif not table.get("optional"):
-            extras = f"[{','.join(map(str, table.get('extras', ())))}]" if table.get("extras") else ""
-            marker = f" ; {table['markers']}" if table.get("markers") else ""
-            lines.append(f"{name}{extras}{poetry_bounds(str(table.get('version', '*')))}{marker}")
+        for wanted in wish if isinstance(wish, list) else [wish]:
+            table = wanted if isinstance(wanted, dict) else {"version": wanted}
+            if {"git", "path", "url", "file"} & set(table):
+                aside.append((name, f"{file}: {NO_ADDRESS}"))
+            elif not table.get("optional"):
+                extras = f"[{','.join(map(str, table.get('extras', ())))}]" if table.get("extras") else ""
+                marker = _poetry_marker(table)
+                lines.append(f"{name}{extras}{poetry_bounds(str(table.get('version', '*')))}{marker}")
     groups = list(_table(poetry, "group")) + (["dev"] if poetry.get("dev-dependencies") else [])
     if groups:
         notes.append(f"{file}: its groups are not taken: {', '.join(dict.fromkeys(groups))}")
     needs, odd = gathered(lines, file)
     return Saying(file=file, needs=needs, aside=(*aside, *odd), python=python, notes=tuple(notes))
+
+
+def _poetry_marker(table: Mapping[str, Any]) -> str:
+    """Return the marker of one wish: its own, and its Python versions as one."""
+    bounds = poetry_bounds(str(table.get("python", "*")))
+    python = [re.sub(r"^([<>=!~]+)(.*)$", r"python_version \1 '\2'", bound) for bound in bounds.split(",") if bound]
+    markers = [f"({table['markers']})"] if table.get("markers") else []
+    return f" ; {' and '.join([*markers, *python])}" if markers or python else ""
 
 
 def poetry_bounds(text: str) -> str:
@@ -148,7 +190,9 @@ def read_pipfile(path: Path, root: Path) -> Saying:
         marker = f" ; {table['markers']}" if table.get("markers") else ""
         lines.append(f"{name}{extras}{'' if version == '*' else version}{marker}")
     needs, odd = gathered(lines, file)
-    python = _text(_table(data, "requires").get("python_version"))
+    requires = _table(data, "requires")
+    exact = _text(requires.get("python_full_version")) or ""
+    python = _text(requires.get("python_version")) or ".".join(exact.split(".")[:2])
     notes = (f"{file}: [dev-packages] is not taken",) if _table(data, "dev-packages") else ()
     return Saying(file=file, needs=needs, aside=(*aside, *odd), python=f"=={python}.*" if python else None, notes=notes)
 

@@ -10,7 +10,7 @@ from envbuild.base.suggest import framework_name
 from envbuild.project.clean import Cleaned, clean, companion_unpinned
 from envbuild.project.gather import Gathered
 from envbuild.project.model import Draft, Imported, Need, Proposal, Saying
-from envbuild.project.names import distribution_of
+from envbuild.project.names import distribution_of, load_names
 from envbuild.project.propose import Proposed, propose_base, propose_system
 from envbuild.recipe.model import About, Base, Python, Recipe, Run, System
 from envbuild.resolve.couplings import load_aliases
@@ -56,6 +56,7 @@ def draft(gathered: Gathered, reduce: Reduce) -> Draft:
     system = _system(making, base.base)
     for need in making.needs:
         making.beside["python", "dependencies", need.text] = need.where
+    _tell_compiled(making)
     making.needs.sort(key=lambda need: need.name)
     recipe = Recipe(
         recipe=About(name=gathered.name, summary=""),
@@ -200,6 +201,17 @@ def _tell_imports(
 
 def _few(names: Sequence[str]) -> str:
     return ", ".join(names[:MOST_NAMED]) + (f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else "")
+
+
+def _tell_compiled(making: _Making) -> None:
+    """Say of what is built for the GPU that the base has to have a compiler for it."""
+    found = [need.name for need in making.needs if need.name in load_names().compiled.names]
+    if found:
+        making.note(
+            "python",
+            f"{_few(sorted(found))}: source only on the index, compiled for the GPU: take a base with nvcc (a -devel "
+            "image), or their makers' wheels by an index of your own ([python] indexes)",
+        )
 
 
 def _tell(making: _Making, cleaned: Cleaned) -> None:

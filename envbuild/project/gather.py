@@ -13,6 +13,7 @@ from envbuild.project.container import read_container
 from envbuild.project.declared import read_pipfile, read_pyproject, read_setup_cfg
 from envbuild.project.imports import imported
 from envbuild.project.model import Imported, Saying
+from envbuild.project.notebook import read_notebook
 from envbuild.project.requirements import read_requirements
 from envbuild.project.setup_py import read_setup_py
 from envbuild.project.tree import Tree, scan
@@ -57,6 +58,9 @@ def _folder(root: Path) -> Gathered:
             continue
         if saying is not None:
             sayings.append(saying)
+    if not any(saying.needs for saying in sayings):
+        said = (read_notebook(root / path, root) for path in tree.notebooks)
+        sayings += [saying for saying in said if saying is not None]
     aside = (*left, *tree.aside)
     if aside:
         names = ", ".join(path.as_posix() for path in aside[:6]) + (" …" if len(aside) > 6 else "")
@@ -87,7 +91,8 @@ def _file(path: Path) -> Gathered:
         found, notes = imported(tree)
         if notes:
             raise UsageError("is not a notebook as Jupyter writes it", where=str(path))
-        return Gathered(name=name, sayings=(), imports=found, tree=tree)
+        installs = read_notebook(path, root) if notebooks else None
+        return Gathered(name=name, sayings=(installs,) if installs else (), imports=found, tree=tree)
     saying = read(path, root)
     if saying is None:
         raise UsageError("says nothing of what a project needs", where=str(path))

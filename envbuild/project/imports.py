@@ -15,6 +15,8 @@ from envbuild.project.names import is_standard
 from envbuild.project.tree import Tree, is_aside, read_text
 
 LINE = re.compile(r"^[ \t]*(?:import|from)[ \t]+([A-Za-z_][\w.]*)([^\n]*)", re.MULTILINE)
+MEASURED = re.compile(r"(\s*%%(capture|time|timeit|prun|memit)\b[^\n]*(\n|$))+")
+"""Magics over a cell that is Python all the same."""
 DOTTED = ("google", "ruamel", "mpl_toolkits")
 """Modules that several distributions share: the second part of the name counts."""
 
@@ -66,18 +68,26 @@ def _source(path: Path, notes: list[str], shown: str) -> str | None:
     text = read_text(path)
     if path.suffix != ".ipynb" or text is None:
         return text
-    try:
-        cells = json.loads(text)["cells"]
-        code = [_code(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
-    except (ValueError, KeyError, TypeError, RecursionError):
+    cells = notebook_cells(text)
+    if cells is None:
         notes.append(f"{shown} is not read: not a notebook as Jupyter writes it")
         return None
-    return "\n".join(code)
+    return "\n".join(map(_code, cells))
 
 
-def _code(source: object) -> str:
-    """Return a cell's Python: lines of the shell and of magics are not."""
-    text = "".join(source) if isinstance(source, list) else str(source)
+def notebook_cells(text: str) -> list[str] | None:
+    """Return the code cells of a notebook; None where it is none."""
+    try:
+        cells = json.loads(text)["cells"]
+        sources = [cell["source"] for cell in cells if cell["cell_type"] == "code"]
+        return ["".join(source) if isinstance(source, list) else str(source) for source in sources]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def _code(cell: str) -> str:
+    """Return a cell's Python: lines of the shell and of magics are not, what a magic only measures is."""
+    text = MEASURED.sub("", cell)
     return "" if text.startswith("%%") else re.sub(r"^[ \t]*[%!?].*$", "pass", text, flags=re.MULTILINE)
 
 

@@ -38,6 +38,12 @@ class Debian(_Table, frozen=True):
     build: tuple[str, ...] = ()
 
 
+class Compiled(_Table, frozen=True):
+    """Distributions that are built for the GPU from source."""
+
+    names: tuple[str, ...]
+
+
 class Transitive(_Table, frozen=True):
     """Distributions that others bring."""
 
@@ -53,6 +59,7 @@ class Names(_Table, frozen=True):
     same: Same
     wrong: dict[str, Wrong]
     system: dict[str, Debian]
+    compiled: Compiled
     transitive: Transitive
     conda: dict[str, str]
 

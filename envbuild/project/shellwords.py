@@ -22,9 +22,13 @@ WITH_VALUE = {
 }  # fmt: skip
 HOUSEKEEPING = re.compile(
     r"(rm\s+-r?f?\S*\s+(/var/lib/apt|/var/cache|/root/\.cache|~/\.cache|/tmp)|export DEBIAN_FRONTEND|set -|true$|:$"
-    r"|echo\b|USER\b|ldconfig$|cd\b|export (LC_ALL|LANG|PATH)|mkdir -p /(work|app|src|code)\S*$|exit 0$)"
+    r"|echo\b|(USER|SHELL|EXPOSE|HEALTHCHECK|STOPSIGNAL)\b|ldconfig$"
+    r"|export (LC_ALL|LANG|PATH)|mkdir -p /(work|app|src|code)\S*$|exit 0$"
+    r"|(source|\.)\s+\S*(conda\.sh|activate|bashrc)\b)"
 )
 """Lines that prepare or tidy what the packages themselves do in a recipe."""
+CHANGES_FOLDER = re.compile(r"(cd|pushd)\s|popd$")
+"""Kept before a line that is kept, for that may be about files there."""
 OURSELVES = re.compile(r"\./?(\[[^\]]*\])?")
 """The project itself, with extras or without: its folder is bound when it runs."""
 DEBIAN = re.compile(r"[a-z0-9][a-z0-9+.-]+")
@@ -44,10 +48,13 @@ class Installed:
     python: str | None = None
 
 
-def read_lines(lines: list[str], where: str) -> Installed:
-    """Read shell lines, joined and split at && and ;.  A block (if, for, here-document) is kept whole."""
+def read_lines(lines: list[str], where: str, *, apart: bool = False) -> Installed:
+    """Read shell lines, joined and split at && and ;.  A block (if, for, here-document) is kept whole.
+
+    ``apart`` tells that each line is a shell of its own, as in a Dockerfile: it starts in the same folder again.
+    """
     found = Installed()
-    depth, until = 0, ""
+    depth, until, folder = 0, "", ""
     for line in joined(lines):
         if until:
             found.post.append(line)
@@ -60,8 +67,20 @@ def read_lines(lines: list[str], where: str) -> Installed:
             until = here[1] if here else ""
             found.post.append(line)
             continue
+        kept = len(found.post)
         for command in _commands(line):
+            if CHANGES_FOLDER.match(command):
+                folder = command
+                continue
+            before = len(found.post)
             _command(command, found, where)
+            if folder and len(found.post) > before:
+                found.post.insert(before, folder)
+                folder = ""
+        if apart:
+            here_too = any(CHANGES_FOLDER.match(line) for line in found.post[kept:])
+            found.post[kept:] = [f"({' && '.join(found.post[kept:])})"] if here_too else found.post[kept:]
+            folder = ""
     if until:
         found.notes.append(f"{where}: a here-document is not closed with {until}, so what follows it may be missing")
     return found

@@ -16,7 +16,7 @@ import msgspec
 
 from envbuild.errors import IntegrityError, NetworkError
 from envbuild.progress import Reporter, Silent
-from envbuild.resolve.metadata import TAIL, Remote, wheel_headers
+from envbuild.resolve.metadata import TAIL, Remote, wheel_headers, wheel_text
 from envbuild.resolve.pylock import Candidate
 from envbuild.resolve.sdists import read_sdist
 from envbuild.settings import Settings
@@ -91,22 +91,37 @@ def _kept(path: Path) -> About | None:
         return None  # absent, or cut short by a full disk: asked for again
 
 
-def _ask(candidate: Candidate, client: httpx.Client, store: Store, stop: threading.Event) -> About:
-    if candidate.file.endswith(".whl"):
-        path = local_path(candidate.url)
-        if path is None:
-            return patiently(lambda: _remote_wheel(candidate, client), url=candidate.url, stop=stop)
+def wheel_metadata(candidate: Candidate, client: httpx.Client) -> str:
+    """Return the METADATA of a wheel, of which no more is fetched than its end.  Raises as describe."""
+    path = local_path(candidate.url)
+    if path is not None:
         with telling(path), path.open("rb") as file:
-            return _about_wheel(file, candidate, path.stat().st_size)
+            return wheel_text(file, candidate.file)
+    return patiently(lambda: wheel_text(_remote_wheel(candidate, client)[0], candidate.file), url=candidate.url)
+
+
+def stored_file(candidate: Candidate, client: httpx.Client, store: Store, stop: threading.Event) -> Path:
+    """Bring a whole file into the store and return where it lies there."""
     size = candidate.size if candidate.size is not None else sizes([candidate.url], client)[candidate.url]
     final = store.artifact(candidate.sha256)
     if not is_whole(final, size):
         job = Job(url=candidate.url, name=candidate.file, size=size, sha256=candidate.sha256, final=final)
         with Silent().transfer("", files=1, size=size) as transfer:
             download(job, client=client, transfer=transfer, report=Silent(), stop=stop)
+    return final
+
+
+def _ask(candidate: Candidate, client: httpx.Client, store: Store, stop: threading.Event) -> About:
+    if candidate.file.endswith(".whl"):
+        path = local_path(candidate.url)
+        if path is None:
+            return patiently(lambda: _about_remote(candidate, client), url=candidate.url, stop=stop)
+        with telling(path), path.open("rb") as file:
+            return _about_wheel(file, candidate, path.stat().st_size)
+    final = stored_file(candidate, client, store, stop)
     said = read_sdist(final, candidate.file)
     return About(
-        size=size,
+        size=final.stat().st_size,
         requires=said.requires,
         requires_python=said.requires_python,
         build=said.build,
@@ -119,8 +134,16 @@ def _about_wheel(file: BinaryIO, candidate: Candidate, size: int) -> About:
     return About(size=size, requires=found.requires, requires_python=found.requires_python)
 
 
-def _remote_wheel(candidate: Candidate, client: httpx.Client) -> About:
-    """Ask for the wheel's last part; further parts only where the directory points elsewhere."""
+def _about_remote(candidate: Candidate, client: httpx.Client) -> About:
+    file, size = _remote_wheel(candidate, client)
+    return _about_wheel(file, candidate, size)
+
+
+def _remote_wheel(candidate: Candidate, client: httpx.Client) -> tuple[BinaryIO, int]:
+    """Ask for the wheel's last part; further parts only where the directory points elsewhere.
+
+    Returns the wheel as a file, and its size.
+    """
     plain = {"Accept-Encoding": "identity"}
     tail = {**plain, "Range": f"bytes=-{TAIL}"}
     with opened(client, candidate.url, headers=tail, accept=(200, 206)) as response:
@@ -142,4 +165,4 @@ def _remote_wheel(candidate: Candidate, client: httpx.Client) -> About:
         with opened(client, candidate.url, headers=wanted, accept=(206,)) as answer:
             return answer.read()
 
-    return _about_wheel(cast("BinaryIO", Remote(size, part, data)), candidate, size)
+    return cast("BinaryIO", Remote(size, part, data)), size

@@ -39,13 +39,18 @@ def headers(text: str) -> Headers:
 
 
 def wheel_headers(file: BinaryIO, name: str) -> Headers:
-    """Read a wheel's metadata from a seekable file.  Raises IntegrityError when it is not a wheel."""
+    """Read the fields of a wheel's metadata from a seekable file.  Raises IntegrityError when it is not a wheel."""
+    return headers(wheel_text(file, name))
+
+
+def wheel_text(file: BinaryIO, name: str) -> str:
+    """Read a wheel's whole metadata from a seekable file.  Raises IntegrityError when it is not a wheel."""
     try:
         with zipfile.ZipFile(file) as archive:
             found = [info for info in archive.infolist() if METADATA.match(info.filename)]
             if len(found) != 1 or found[0].file_size > BIGGEST_METADATA:
                 raise IntegrityError(f"has {len(found)} metadata files of usable size, a wheel has one", where=name)
-            return headers(archive.read(found[0]).decode("utf-8", "replace"))
+            return archive.read(found[0]).decode("utf-8", "replace")
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
         raise IntegrityError(f"is not a wheel: {error}", where=name) from error
 

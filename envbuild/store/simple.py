@@ -26,6 +26,7 @@ class PageError(ValueError):
 class Link:
     """One file of a project: ``sha256`` in hex, ``size`` in bytes, ``uploaded`` as ISO time, where the index says so.
 
+    ``requires_python`` is a version specifier as the index writes it.
     ``file`` is a plain file name and ``url`` absolute, with the scheme http, https or (from a local index) file.
     """
 
@@ -35,6 +36,7 @@ class Link:
     size: int | None = None
     uploaded: str | None = None
     yanked: bool = False
+    requires_python: str | None = None
 
 
 def normalize(project: str) -> str:
@@ -58,6 +60,7 @@ def links_of_json(data: bytes, page: str) -> tuple[Link, ...]:
             size=file.size,
             uploaded=file.uploaded,
             yanked=file.yanked is not False,
+            requires_python=file.requires_python,
         )
         for file in content.files
     )
@@ -83,6 +86,7 @@ def links_of_html(text: str, page: str) -> tuple[Link, ...]:
             sha256=_fragment_hash(anchor["href"]),
             uploaded=anchor.get("data-upload-time"),
             yanked="data-yanked" in anchor,
+            requires_python=anchor.get("data-requires-python"),
             local=page.startswith("file:"),
         )
         for anchor in parser.anchors
@@ -96,6 +100,7 @@ class _File(msgspec.Struct, frozen=True):
     size: int | None = None
     uploaded: str | None = msgspec.field(default=None, name="upload-time")
     yanked: bool | str = False
+    requires_python: str | None = msgspec.field(default=None, name="requires-python")
 
 
 class _Meta(msgspec.Struct, frozen=True):
@@ -149,6 +154,7 @@ def _link(
     size: int | None = None,
     uploaded: str | None = None,
     yanked: bool = False,
+    requires_python: str | None = None,
     local: bool | None = None,
 ) -> Link | None:
     """Return the record of a link, None when it names no package file or leads where an index must not lead."""
@@ -169,4 +175,5 @@ def _link(
         size=size if size is not None and size >= 0 else None,
         uploaded=uploaded if uploaded and TIME.fullmatch(uploaded) else None,
         yanked=yanked,
+        requires_python=requires_python or None,
     )

@@ -165,3 +165,88 @@ COPY . /app
 WORKDIR /app
 CMD ["python", "train.py"]
 """
+
+POETRY = """\
+[tool.poetry]
+name = "trainer"
+version = "0.1.0"
+packages = [{include = "trainer", from = "src"}]
+
+[[tool.poetry.source]]
+name = "torch-cu121"
+url = "https://mirror.invalid/whl/cu121"
+priority = "explicit"
+
+[tool.poetry.dependencies]
+python = ">=3.10,<3.13"
+torch = {version = "^2.3.0", source = "torch-cu121"}
+lightning = "^2.2"
+"ruamel.yaml" = "~0.18"
+mylib = {git = "https://git.invalid/lab/mylib.git", rev = "abc"}
+datasets = [{version = "^2.19", python = "<3.12"}, {version = "^3.0", python = ">=3.12"}]
+wandb = {version = "*", optional = true}
+
+[tool.poetry.extras]
+log = ["wandb"]
+
+[tool.poetry.group.dev.dependencies]
+pytest = "^8"
+
+[tool.poetry.group.train.dependencies]
+deepspeed = "^0.14"
+"""
+
+UV = """\
+[project]
+name = "uvproj"
+version = "0"
+requires-python = "==3.12.*"
+dependencies = ["torch==2.5.1", "torchvision>=0.20", "flash-attn==2.7.2.post1", "lab-tools", "vllm @ https://x.invalid/vllm-0.6.4-cp312-cp312-linux_x86_64.whl"]
+[tool.uv.sources]
+torch = { index = "pytorch-cu124" }
+lab-tools = { workspace = true }
+[[tool.uv.index]]
+name = "pytorch-cu124"
+url = "https://mirror.invalid/whl/cu124"
+explicit = true
+[tool.uv.workspace]
+members = ["packages/*"]
+"""
+
+UV_MEMBER = """\
+[project]
+name = "lab-tools"
+version = "0"
+dependencies = ["einops"]
+"""
+
+STAGES = """\
+ARG CUDA=12.1.1
+FROM nvidia/cuda:${CUDA}-cudnn8-devel-ubuntu22.04 AS build
+RUN apt-get update && apt-get install -y --no-install-recommends python3.10 python3-pip git ninja-build
+FROM build AS run
+SHELL ["/bin/bash", "-c"]
+ENV PYTHONUNBUFFERED=1 \\
+    HF_HOME=/models
+RUN python3 -m pip install --upgrade pip && \\
+    pip3 install torch==2.1.2 torchvision==0.16.2 --index-url https://x.invalid/whl/cu121 && \\
+    pip3 install "xformers<0.0.24" -r requirements.txt
+COPY requirements.txt /tmp/requirements.txt
+RUN pip install -r /tmp/requirements.txt
+RUN git clone https://git.invalid/detectron2.git && pip install -e detectron2
+USER 1000
+EXPOSE 8080
+HEALTHCHECK CMD curl -f http://localhost/
+ENTRYPOINT ["python3", "serve.py"]
+CMD ["--port", "8080"]
+RUN cd /opt && wget https://example.invalid/a.tgz && tar xf a.tgz
+RUN make -C /opt/a install
+"""
+
+COLAB = notebook(
+    "%pip install -q umap-learn==0.5.5\n!pip install hdbscan\nimport umap, hdbscan\nimport tensorflow as tf\n"
+    "from google.colab import drive\nimport keras_nlp",
+    "%%capture\n!apt-get install -y ffmpeg\nimport librosa\n",
+    "%%bash\npip install lifelines\ncd /content && git clone https://example.invalid/x.git\n",
+    "%%writefile x.py\nimport nothing_of_ours\n",
+)

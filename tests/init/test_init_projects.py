@@ -10,12 +10,17 @@ import pytest
 from envbuild.project.definition import read_stages
 from envbuild.recipe.read import read_recipe
 from tests.init.projects import (
+    COLAB,
     CONDA,
     DEFINITION,
     DOCKERFILE,
     DUMP,
+    POETRY,
+    STAGES,
     TORCH,
     UNIVERSITY,
+    UV,
+    UV_MEMBER,
     drafted,
     notebook,
     text_of,
@@ -42,6 +47,15 @@ PROJECTS: dict[str, dict[str, str]] = {
         "setup(name='x', install_requires=['jax>=0.4.20', 'sklearn'] + extra, python_requires='>=3.9')\n",
         "precious": "still here",
     },
+    "poetry": {"pyproject.toml": POETRY, "poetry.lock": "", "src/trainer/__init__.py": "import torch, lightning\n"},
+    "uv-workspace": {
+        "pyproject.toml": UV,
+        "packages/lab_tools/pyproject.toml": UV_MEMBER,
+        "packages/lab_tools/src/lab_tools/__init__.py": "import einops\n",
+        "main.py": "import torch\nimport lab_tools\n",
+    },
+    "stages": {"Dockerfile": STAGES, "requirements.txt": "diffusers\ntransformers\n", "serve.py": "import diffusers\n"},
+    "colab": {"a.ipynb": COLAB},
 }
 
 

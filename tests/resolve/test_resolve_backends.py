@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
+import tomli
 
-from envbuild.errors import HostError, NoSolutionError, UsageError
+from envbuild.errors import HostError, NoSolutionError
 from envbuild.progress import Silent
 from envbuild.resolve.backends import RESOLVERS
 from envbuild.resolve.model import Request, Resolution
 from envbuild.run import LocalRunner
 from envbuild.settings import Settings
+from tests.project import Project
 from tests.resolve.conftest import SyntheticIndex, base
+from tests.support import needs
 
 HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
 Ask = Callable[..., Resolution]
@@ -24,11 +29,16 @@ Ask = Callable[..., Resolution]
 def ask(request: pytest.FixtureRequest, settings: Settings) -> Ask:
     if request.param == "pip-tools" and importlib.util.find_spec("piptools") is None:
         pytest.skip("pip-tools is not installed here: pip install pip-tools")
-    resolver = RESOLVERS[request.param](settings, LocalRunner(), Silent())
 
     def question(
-        *requirements: str, pins: tuple[str, ...] = (), requires: object = None, **other: object
+        *requirements: str,
+        pins: tuple[str, ...] = (),
+        requires: object = None,
+        addresses: Mapping[str, str] | None = None,
+        **other: object,
     ) -> Resolution:
+        here = replace(settings, indexes={**settings.indexes, **(addresses or {})})
+        resolver = RESOLVERS[request.param](here, LocalRunner(), Silent())
         facts = base(*pins, requires=requires, python=f"{HERE}.5")
         return resolver(Request(facts=facts, requirements=requirements, **other))  # type: ignore[arg-type]
 
@@ -107,17 +117,98 @@ def test_a_name_that_no_index_has(ask: Ask, index: SyntheticIndex) -> None:
         ask("nobody-has-this")
 
 
-def test_pip_tools_refuses_what_it_cannot_express(settings: Settings) -> None:
-    resolver = RESOLVERS["pip-tools"](settings, LocalRunner(), Silent())
-    facts = base(python=f"{HERE}.5")
-    with pytest.raises(UsageError, match="pip-tools cannot resolve as of 2024-01-01: it knows no dates"):
-        resolver(Request(facts=facts, requirements=("app",), as_of="2024-01-01"))
-    with pytest.raises(UsageError, match="pip-tools mixes indexes, so that a package of lab could come from another"):
-        resolver(Request(facts=facts, requirements=("app",), indexes=("lab",)))
+def test_a_date_hides_what_came_later(ask: Ask, index: SyntheticIndex) -> None:
+    index.wheel("app", "1.0", requires=("lib",), day="2023-01-01")
+    index.wheel("lib", "1.0", day="2023-02-01")
+    index.wheel("lib", "2.0", day="2023-06-10")
+    index.wheel("app", "2.0", requires=("lib>=2",), day="2023-06-11")
+    assert versions(ask("app", as_of="2023-06-10")) == {"app": "1.0", "lib": "2.0"}
+    assert versions(ask("app", as_of="2023-06-09")) == {"app": "1.0", "lib": "1.0"}
+    assert versions(ask("app", as_of="2023-06-11")) == {"app": "2.0", "lib": "2.0"}
+    with pytest.raises(NoSolutionError, match="2022-12-31"):
+        ask("app", as_of="2022-12-31")
+
+
+def test_a_date_moves_on_to_the_first_release_of_what_is_asked_for(ask: Ask, index: SyntheticIndex) -> None:
+    index.wheel("app", "1.0", day="2023-01-01")
+    answer = ask("app", as_of="2022-12-01", latest="2024-01-01")
+    assert versions(answer) == {"app": "1.0"}
+    assert "resolved as of 2023-04-01, not 2022-12-01" in answer.notes[0]
+
+
+def test_a_release_for_another_python_is_passed_over(ask: Ask, index: SyntheticIndex) -> None:
+    index.wheel("app", "1.0")
+    index.wheel("app", "2.0", python=">=3.99")
+    assert versions(ask("app")) == {"app": "1.0"}
+
+
+def test_the_first_index_that_has_a_project_is_the_only_one_asked(
+    ask: Ask, index: SyntheticIndex, tmp_path: Path
+) -> None:
+    """Anybody could put a higher version of the lab's package on the public index."""
+    lab = SyntheticIndex(tmp_path / "lab")
+    lab.wheel("tool", "1.0", requires=("lib",))
+    index.wheel("tool", "9.9")
+    index.wheel("lib", "1.0")
+    answer = ask("tool", indexes=("lab",), addresses={"lab": lab.url})
+    assert versions(answer) == {"tool": "1.0", "lib": "1.0"}
+    assert {found.name: found.file.index for found in answer.packages} == {"tool": "lab", "lib": None}
+
+
+BACKEND = """
+import pathlib
+
+def prepare_metadata_for_build_wheel(folder, settings=None):
+    info = pathlib.Path(folder, "old-1.0.dist-info")
+    info.mkdir()
+    info.joinpath("METADATA").write_text("Metadata-Version: 2.1\\nName: old\\nVersion: 1.0\\nRequires-Dist: lib\\n")
+    info.joinpath("WHEEL").write_text("Wheel-Version: 1.0\\n")
+    return info.name
+"""
+
+
+def test_an_sdist_is_built_to_know_what_it_requires(ask: Ask, index: SyntheticIndex) -> None:
+    index.wheel("lib", "1.0")
+    files = {
+        "backend.py": BACKEND,
+        "pyproject.toml": '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n',
+    }
+    index.sdist("old", "1.0", files=files)
+    assert versions(ask("old")) == {"lib": "1.0", "old": "1.0"}
+    index.wheel("old", "1.0")
+    answer = ask("old", from_source=("old",))
+    assert {found.name: found.is_sdist for found in answer.packages} == {"lib": False, "old": True}
 
 
 def test_pip_tools_needs_the_bases_python(settings: Settings, index: SyntheticIndex) -> None:
     index.wheel("app", "1.0")
     resolver = RESOLVERS["pip-tools"](settings, LocalRunner(), Silent())
-    with pytest.raises(HostError, match=r"resolves with the base's own Python, and there is no Python 3\.4 here"):
+    with pytest.raises(HostError, match=r"there is no Python 3\.4 here, and the base cannot run|neither apptainer"):
         resolver(Request(facts=base(python="3.4.9"), requirements=("app",)))
+
+
+@pytest.mark.live
+@needs("apptainer", "mmdebstrap")
+def test_pip_tools_runs_in_the_base_where_the_host_has_no_such_python(tmp_path: Path) -> None:
+    """Debian 11 has Python 3.9, which this machine need not have; the date is of before click 8.1.4."""
+    project = Project(tmp_path / "p")
+    project.write("recipes/old.toml", RECIPE)
+    made = project.run("lock", "old", "--resolver", "pip-tools", timeout=600)
+    assert made.code == 0, made.stderr
+    lock = tomli.loads((project.folder / "lockfiles/old.lock").read_text())
+    chosen = {one["name"]: one["version"] for one in lock["python"] if one["group"] == "project"}
+    assert chosen == {"click": "8.1.3", "flask": "2.2.3", "importlib-metadata": "6.0.0"} | chosen
+    assert lock["base"]["python"].startswith("3.9")
+
+
+RECIPE = """
+[recipe]
+name = "old"
+
+[base]
+bootstrap = "debian:bullseye"
+
+[python]
+dependencies = ["click<9", "flask<3"]
+as-of = "2023-02-20"
+"""

@@ -18,7 +18,7 @@ SHA = "ab" * 32
 
 def test_a_page_of_html_gives_names_hashes_times_and_yanked_marks() -> None:
     text = f"""<!DOCTYPE html><html><head><meta name="pypi:repository-version" content="1.1"></head><body>
-    <a href="../../files/demo-1.0-py3-none-any.whl#sha256={SHA}" data-upload-time="2024-05-01T10:00:00Z">demo</a><br>
+    <a href="../../files/demo-1.0-py3-none-any.whl#sha256={SHA}" data-upload-time="2024-05-01T10:00:00Z" data-requires-python="&gt;=3.8">demo</a><br>
     <a href="https://files.invalid/demo-1.1%2Bcu121.tar.gz?token=x#md5=00" data-yanked="broken">x</a>
     <a href="/simple/other/">other</a> <a name="top">top</a> <a href="">empty</a></body></html>"""
     assert links_of_html(text, PAGE) == (
@@ -27,6 +27,7 @@ def test_a_page_of_html_gives_names_hashes_times_and_yanked_marks() -> None:
             url="https://mirror.invalid/files/demo-1.0-py3-none-any.whl",
             sha256=SHA,
             uploaded="2024-05-01T10:00:00Z",
+            requires_python=">=3.8",
         ),
         Link(file="demo-1.1+cu121.tar.gz", url="https://files.invalid/demo-1.1%2Bcu121.tar.gz?token=x", yanked=True),
     )
@@ -55,6 +56,7 @@ def test_a_page_of_json_gives_the_same_and_sizes() -> None:
             size=7,
             uploaded="2024-05-01T10:00:00.5+00:00",
             yanked=True,
+            requires_python=">=3",
         ),
         Link(file="demo-2.0.zip", url=f"{PAGE}demo-2.0.zip"),
     )

@@ -1,0 +1,52 @@
+"""A base that can run here, before anything is built on it: for tools that have to run in its own Python."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from envbuild.base.inspect import BRINGERS
+from envbuild.base.model import BaseFacts
+from envbuild.base.reference import parse_reference
+from envbuild.errors import HostError
+from envbuild.progress import Reporter
+from envbuild.run import Command, Runner
+from envbuild.settings import Settings
+from envbuild.store.atomic import telling
+from envbuild.store.layout import Store
+
+UNPACK_SECONDS = 600.0
+MOUNTED = ("dev", "proc", "sys", "tmp", "mnt")
+"""What a runtime mounts over has to be there; a root's tar has no /dev."""
+
+
+def runnable(
+    facts: BaseFacts, folder: Path, *, settings: Settings, runner: Runner, store: Store, report: Reporter
+) -> Path:
+    """Return what the container runtime can start of a base: an image file, a layout (``oci:…``) or a folder.
+
+    A bootstrap's root is unpacked into ``folder``, which has to be empty.  Raises UsageError for facts whose image is
+    no base, HostError for a bootstrap that the store has not got, and what bringing an image raises.
+    """
+    reference = parse_reference(facts.image)
+    if reference.kind == "debian":
+        return _unpacked(facts, folder, runner, store)
+    platform = "linux/arm64" if facts.machine == "aarch64" else "linux/amd64"
+    locked = msgspec.structs.replace(reference, platform=platform, digest=facts.digest)
+    header = dict(BRINGERS[reference.kind](locked, settings, runner, store, report))
+    return Path(f"oci:{header['From']}" if header["Bootstrap"] == "oci" else header["From"])
+
+
+def _unpacked(facts: BaseFacts, folder: Path, runner: Runner, store: Store) -> Path:
+    kept = store.base(facts.digest or "none")
+    if not kept.is_file():
+        raise HostError(
+            f"the store has no root of {facts.image}", where=str(kept), hint="envbuild base inspect makes it"
+        )
+    argv = ("tar", "-xf", str(kept), "-C", str(folder), "--no-same-owner", "--exclude=./dev/*")
+    runner(Command(argv=argv, timeout=UNPACK_SECONDS))
+    with telling(folder):
+        for name in MOUNTED:
+            (folder / name).mkdir(exist_ok=True)
+    return folder
