@@ -175,7 +175,7 @@ def test_an_sdist_is_built_to_know_what_it_requires(ask: Ask, index: SyntheticIn
     }
     index.sdist("old", "1.0", files=files)
     assert versions(ask("old")) == {"lib": "1.0", "old": "1.0"}
-    index.wheel("old", "1.0")
+    index.wheel("old", "1.0", requires=("lib",))
     answer = ask("old", from_source=("old",))
     assert {found.name: found.is_sdist for found in answer.packages} == {"lib": False, "old": True}
 
