@@ -50,7 +50,7 @@ class Tree:
         """
         try:
             with path.open("rb") as raw:
-                stream = _Hashed(_unpacked(raw))
+                stream = Hashed(unpacked(raw))
                 with tarfile.open(fileobj=stream, mode="r|", errorlevel=0) as tar:  # type: ignore[call-overload]
                     for entry in tar:
                         self._add(tar, entry, number)
@@ -183,7 +183,7 @@ class Tree:
             yield part
 
 
-class _Hashed:
+class Hashed:
     """A stream that hashes what is read from it."""
 
     def __init__(self, stream: IO[bytes]) -> None:
@@ -191,12 +191,13 @@ class _Hashed:
         self.digest = hashlib.sha256()
 
     def read(self, size: int = -1) -> bytes:
+        """Read at most that many bytes."""
         data = self._stream.read(size)
         self.digest.update(data)
         return data
 
 
-def _unpacked(raw: IO[bytes]) -> Any:
+def unpacked(raw: IO[bytes]) -> Any:
     """Return a stream of the tar inside, by its first bytes: media types lie."""
     import gzip
 

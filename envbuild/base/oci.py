@@ -75,6 +75,7 @@ class _Command(msgspec.Struct, frozen=True, kw_only=True):
     entrypoint: tuple[str, ...] | None = msgspec.field(name="Entrypoint", default=None)
     cmd: tuple[str, ...] | None = msgspec.field(name="Cmd", default=None)
     working_dir: str | None = msgspec.field(name="WorkingDir", default=None)
+    labels: dict[str, str] | None = msgspec.field(name="Labels", default=None)
 
 
 class _RootFs(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,6 +96,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         """The image's variables."""
         pairs = (line.partition("=") for line in (self.config.env if self.config else None) or ())
         return {name: value for name, _, value in pairs if name}
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The image's labels."""
+        return (self.config.labels if self.config else None) or {}
 
     @property
     def command(self) -> tuple[str, ...]:

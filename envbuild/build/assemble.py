@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from envbuild.base.reference import parse_reference
 from envbuild.build.bytecode import WheelPart, bytecode_key, compile_wheels, without_bytecode
 from envbuild.build.codec import codec_of
 from envbuild.build.container import Container, container
 from envbuild.build.dotfiles import dot_contents
+from envbuild.build.ground import ROOT_FORMAT, Ground
+from envbuild.build.inherited import NOTHING, Inherited
 from envbuild.build.parts import Bench, KeptPart, kept_part, part_key, provide_part
+from envbuild.build.reading import read_file
+from envbuild.build.replaced import replaced_entries
+from envbuild.build.scheme import Scheme, ask_scheme, bootstrap_scheme, keep_scheme, kept_scheme, read_scheme
 from envbuild.build.sdists import BuildNeeds, build_wheels, built_name, wheel_key
-from envbuild.build.tarball import root_contents
-from envbuild.build.wheel import FORMAT, Scheme, unpack_wheel
+from envbuild.build.wheel import FORMAT, unpack_wheel
 from envbuild.errors import IntegrityError
 from envbuild.lock.model import Lock
 from envbuild.plan.model import Definition
@@ -25,8 +30,6 @@ from envbuild.run import Runner
 from envbuild.runtime import Runtime
 from envbuild.store.layout import Store
 
-ROOT_FORMAT = 2
-"""Counts up whenever the tar of the same root would be packed as another tree."""
 FORMATS = (ROOT_FORMAT, FORMAT)
 """What decides which tree the same lock gives: part of an image's key."""
 
@@ -35,23 +38,25 @@ FORMATS = (ROOT_FORMAT, FORMAT)
 class Hall:
     """What gathering parts needs of the machine.
 
-    ``root`` and ``build_root`` return tars of bootstrapped roots, the second being the one that sdists are built in;
-    they are called only where the store has no part made from them. ``root_digest`` and ``build_digest`` name them.
+    ``ground`` makes what packages are put on, ``build_ground`` what sdists are built in; the latter is called only
+    where the store lacks a wheel. ``build_digest`` names it.
     """
 
     store: Store
     runner: Runner
     runtime: Callable[[], Runtime]
     report: Reporter
-    root: Callable[[], Path]
-    build_root: Callable[[], Path]
-    root_digest: str
+    ground: Callable[[Bench, Executor], Ground]
+    build_ground: Callable[[Bench, Executor], Ground]
     build_digest: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Layer:
-    """A layer of an image: "base", "framework", "packages" or "project", and the parts it is made of, lowest first."""
+    """A layer of an image and the parts it is made of, lowest first.
+
+    It is "base", "system", "framework", "packages" or "project".
+    """
 
     name: str
     parts: tuple[KeptPart, ...]
@@ -65,17 +70,6 @@ class Gathered:
     wheels: tuple[KeptPart, ...]
 
 
-def scheme_of(lock: Lock) -> Scheme:
-    """Return where packages go in a bootstrapped Debian: what its Python calls "posix_local"."""
-    version = ".".join(lock.base.python.split(".")[:2])
-    return Scheme(
-        site=f"usr/local/lib/python{version}/dist-packages",
-        prefix="usr/local",
-        version=version,
-        python="usr/bin/python3",
-    )
-
-
 def gather(lock: Lock, definition: tuple[Definition, str] | None, hall: Hall) -> Gathered:
     """Return the parts of a lock's image, packed and compiled where the store lacks them.
 
@@ -86,18 +80,19 @@ def gather(lock: Lock, definition: tuple[Definition, str] | None, hall: Hall) ->
     with ThreadPoolExecutor(workers, "pack") as pool, ThreadPoolExecutor(workers, "unpack") as feeders:
         bench = Bench(store=hall.store, codec=codec_of(lock.packer), pool=pool, report=hall.report)
         try:
-            root, wheels = _root_and_wheels(lock, bench, feeders, hall)
+            ground, scheme, wheels = _ground_and_wheels(lock, bench, feeders, hall)
         except BaseException:
             # without this, Ctrl-C would wait until the largest wheel has been packed
             feeders.shutdown(wait=False, cancel_futures=True)
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-        bytecode = _bytecode(wheels, lock, root, bench, hall)
+        bytecode = _bytecode(wheels, lock, (ground, scheme), bench, hall)
         groups = [p.group for p in lock.python if p.group != "build"]
         framework = _of_group(groups, "framework", wheels, bytecode)
         packages = _of_group(groups, "project", wheels, bytecode)
-        own = (_dots(*definition, bench),) if definition else ()
-    names = {"base": (root,), "framework": framework, "packages": packages, "project": own}
+        hidden = _hidden(lock, ground, scheme, bench)
+        own = (_dots(*definition, ground.inherited, bench),) if definition else ()
+    names = {"base": ground.parts, "framework": framework, "packages": (*hidden, *packages), "project": own}
     layers = tuple(Layer(name=name, parts=parts) for name, parts in names.items() if parts)
     return Gathered(layers=layers, wheels=tuple(wheel.kept for wheel in wheels))
 
@@ -109,27 +104,45 @@ def _of_group(
     return (*(wheels[number].kept for number in chosen), *(bytecode[number] for number in chosen))
 
 
-def _dots(definition: Definition, text: str, bench: Bench) -> KeptPart:
-    key = part_key("dots", text=text, definition=repr(definition), packer=bench.codec.name)
-    return provide_part(key, bench, lambda writer: writer.add_all(dot_contents(definition, text)))
+def _dots(definition: Definition, text: str, inherited: Inherited, bench: Bench) -> KeptPart:
+    told = {} if inherited == NOTHING else {"inherited": repr(inherited)}
+    key = part_key("dots", text=text, definition=repr(definition), packer=bench.codec.name, **told)
+    return provide_part(key, bench, lambda writer: writer.add_all(dot_contents(definition, text, inherited)))
 
 
-def _root_part(digest: str, tar: Callable[[], Path], bench: Bench) -> KeptPart:
-    key = part_key("root", digest=digest, format=ROOT_FORMAT, packer=bench.codec.name)
-    found = kept_part(key, bench.store)
-    if found is not None:
-        return found
-    path = tar()
-    bench.report.detail("pack the base")
-    return provide_part(key, bench, lambda writer: writer.add_all(root_contents(path)))
+def _hidden(lock: Lock, ground: Ground, scheme: Scheme, bench: Bench) -> tuple[KeptPart, ...]:
+    """Return a part that hides the packages of an image which locked ones replace."""
+    if not scheme.path:
+        return ()  # a bootstrapped root has none
+
+    def read(path: str) -> bytes | None:
+        return read_file(ground.tree, ground.parts, path, compressor=bench.codec.compressor)
+
+    names = [p.name for p in lock.python if p.group != "build"]
+    entries = replaced_entries(ground.tree, names, scheme, read)
+    if not entries:
+        return ()
+    key = part_key("hidden", paths=[entry.path for entry in entries])
+    return (provide_part(key, bench, lambda writer: writer.add_all((entry, None) for entry in entries), layer=True),)
 
 
-def _root_and_wheels(
+def _scheme(lock: Lock, ground: Ground, bench: Bench, hall: Hall) -> Scheme:
+    """Return where an image's Python installs, asked of it once per image."""
+    told = kept_scheme(lock.base, hall.store)
+    if told is None:
+        with _inside(ground, lock, bench, hall) as inside:
+            told = ask_scheme(inside)
+        keep_scheme(told, hall.store.scheme(lock.base.digest, lock.base.python_path))
+    return read_scheme(told, lock.base, ground.tree)
+
+
+def _ground_and_wheels(
     lock: Lock, bench: Bench, feeders: ThreadPoolExecutor, hall: Hall
-) -> tuple[KeptPart, list[WheelPart]]:
-    """Pack wheels while the root is made, which keeps one core busy at most; then those built from sdists."""
+) -> tuple[Ground, Scheme, list[WheelPart]]:
+    """Pack wheels while a root is made, which keeps one core busy at most; then those built from sdists."""
     packages = [p for p in lock.python if p.group != "build"]
-    scheme = scheme_of(lock)
+    first = None if is_bootstrap(lock) else hall.ground(bench, feeders)
+    scheme = bootstrap_scheme(lock) if first is None else _scheme(lock, first, bench, hall)
 
     def pack(file: Path, name: str, identity: str) -> Future[WheelPart]:
         return feeders.submit(_wheel_part, file, name, identity, scheme, bench)
@@ -140,14 +153,13 @@ def _root_and_wheels(
         for p in sorted(packages, key=lambda p: -p.size)
         if not p.is_sdist
     }
-    root = _root_part(hall.root_digest, hall.root, bench)
+    ground = first or hall.ground(bench, feeders)
     needs = BuildNeeds(
         root=hall.build_digest, packages=tuple(p for p in lock.python if p.group == "build"), epoch=lock.base.epoch
     )
     lacking = [p for p in packages if p.is_sdist and not hall.store.built(wheel_key(p, needs)).is_file()]
     if lacking:
-        same = hall.build_digest == hall.root_digest
-        where = root if same else _root_part(hall.build_digest, hall.build_root, bench)
+        where = hall.build_ground(bench, feeders)
         stage = hall.report.stage(f"build {len(lacking)} source packages")
         with stage, _inside(where, lock, bench, hall) as inside:
             build_wheels(lacking, needs, inside, hall.store)
@@ -156,7 +168,7 @@ def _root_and_wheels(
             if p.is_sdist:
                 key = wheel_key(p, needs)
                 futures[p.name] = pack(hall.store.built(key), built_name(p), f"built {key}")
-        return root, [futures[p.name].result() for p in packages]
+        return ground, scheme, [futures[p.name].result() for p in packages]
 
 
 def _wheel_part(file: Path, name: str, identity: str, scheme: Scheme, bench: Bench) -> WheelPart:
@@ -166,28 +178,35 @@ def _wheel_part(file: Path, name: str, identity: str, scheme: Scheme, bench: Ben
 
 
 def _bytecode(
-    wheels: Sequence[WheelPart], lock: Lock, root: KeptPart, bench: Bench, hall: Hall
+    wheels: Sequence[WheelPart], lock: Lock, where: tuple[Ground, Scheme], bench: Bench, hall: Hall
 ) -> tuple[KeptPart, ...]:
     python, epoch = lock.base.python, lock.base.epoch
     lacking = without_bytecode(wheels, bench, python=python, epoch=epoch)
     if lacking:
-        with hall.report.stage(f"compile {len(lacking)} packages"), _inside(root, lock, bench, hall) as inside:
-            compile_wheels(lacking, inside, bench, scheme_of(lock), epoch)
+        lean = _inside(where[0], lock, bench, hall, lean=not is_bootstrap(lock))
+        with hall.report.stage(f"compile {len(lacking)} packages"), lean as inside:
+            compile_wheels(lacking, inside, bench, where[1], epoch)
     found = [kept_part(bytecode_key(wheel, python=python, epoch=epoch), hall.store) for wheel in wheels]
     if None in found:
         raise IntegrityError("bytecode just made is not in the store", where=str(hall.store.root))
     return tuple(part for part in found if part is not None)
 
 
+def is_bootstrap(lock: Lock) -> bool:
+    """Tell whether the base is made of Debian packages, all of which the lock names."""
+    return parse_reference(lock.base.reference).kind == "debian"
+
+
 @contextmanager
-def _inside(root: KeptPart, lock: Lock, bench: Bench, hall: Hall) -> Iterator[Container]:
+def _inside(ground: Ground, lock: Lock, bench: Bench, hall: Hall, *, lean: bool = False) -> Iterator[Container]:
     with container(
-        root,
-        python=f"/{scheme_of(lock).python}",
+        ground.parts,
+        python=lock.base.python_path,
         machine=lock.base.machine,
         codec=bench.codec,
         runtime=hall.runtime(),
         runner=hall.runner,
         store=hall.store,
+        lean=lean,
     ) as inside:
         yield inside

@@ -19,7 +19,7 @@ from envbuild.store.layout import Store
 
 def bytes_to_bring(lock: Lock, store: Store) -> int:
     """Return how much of the base is still to be downloaded."""
-    kind = _reference(lock).kind
+    kind = reference_of(lock).kind
     if kind not in ("docker", "oras"):
         return 0
     image = stored_image(lock.base.digest, store, sif=kind == "oras")
@@ -33,7 +33,7 @@ def with_local_base(
 
     That of a bootstrap comes back as it was.
     """
-    reference = _reference(lock)
+    reference = reference_of(lock)
     if reference.kind not in BRINGERS:
         return definition
     if is_before_cuda_key(lock.base):
@@ -43,6 +43,7 @@ def with_local_base(
     return with_header(definition, BRINGERS[reference.kind](reference, settings, runner, store, report))
 
 
-def _reference(lock: Lock) -> BaseReference:
+def reference_of(lock: Lock) -> BaseReference:
+    """Return the reference to the very base that a lock names."""
     reference = parse_reference(lock.base.reference)
     return msgspec.structs.replace(reference, platform=lock.platform, digest=lock.base.digest)

@@ -15,8 +15,8 @@ from pathlib import Path
 from envbuild.build.container import INSIDE, Container, lay_file
 from envbuild.build.pack import PartWriter
 from envbuild.build.parts import Bench, KeptPart, kept_part, part_key, provide_part
+from envbuild.build.scheme import Scheme
 from envbuild.build.tree import Entry
-from envbuild.build.wheel import Scheme
 
 ENVIRONMENT = {"PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
 """The order of a set's members in bytecode depends on the hash seed."""
@@ -51,9 +51,10 @@ def sources(wheel: WheelPart, scheme: Scheme) -> list[tuple[str, str]]:
     with zipfile.ZipFile(wheel.file) as archive:
         for member in archive.namelist():
             inner = re.sub(r"^[^/]+\.data/(purelib|platlib)/", "", member)
-            path = f"{scheme.site}/{inner}"
-            if inner.endswith(".py") and path in there and "__pycache__" not in inner:
-                found.append((member, f"/{path}"))
+            if not inner.endswith(".py") or "__pycache__" in inner:
+                continue
+            places = (f"{site}/{inner}" for site in (scheme.site, scheme.platform) if site)
+            found += [(member, f"/{path}") for path in places if path in there][:1]
     return found
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
 from envbuild.build.codec import Codec
+from envbuild.build.extents import squeeze
 from envbuild.build.parts import KeptPart
 from envbuild.build.sifwrite import partition, write_sif
 from envbuild.build.squashfs import write_squashfs
@@ -23,6 +25,8 @@ from envbuild.store.layout import Store
 INSIDE = "/mnt"
 """Where the working folder is seen inside: Debian's and Ubuntu's images have it."""
 SECONDS = 3600.0
+LARGE = re.compile(r"/(?:site|dist)-packages/|(?:^|/)(?:cuda-[0-9.]+|conda/pkgs|nvidia|share/(?:doc|man|locale))/")
+"""What compiling needs nothing of, and would only be copied."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,20 +67,38 @@ class Container:
 
 @contextmanager
 def container(
-    root: KeptPart, *, python: str, machine: str, codec: Codec, runtime: Runtime, runner: Runner, store: Store
+    root: Sequence[KeptPart],
+    *,
+    python: str,
+    machine: str,
+    codec: Codec,
+    runtime: Runtime,
+    runner: Runner,
+    store: Store,
+    lean: bool = False,
 ) -> Iterator[Container]:
-    """Lend a container of a root; it and its folder vanish afterwards."""
+    """Lend a container of a root, the lowest part first; it and its folder vanish afterwards.
+
+    A ``lean`` one lacks packages, CUDA and the like: it starts a Python with its standard library and no more.
+    """
     with store.work("inside") as work:
         image, folder = work / "root.sif", work / "mnt"
         folder.mkdir()
-        tree = merge([root.part])
-        with telling(image), image.open("wb") as out:
-            object_ = partition(
-                lambda file: write_squashfs(file, tree, [(root.part, root.copy)], epoch=0, compressor=codec.compressor),
-                machine=machine,
-            )
-            write_sif(out, [object_], machine=machine, epoch=0, identity=root.part.key)
+        write_root(image, root, machine=machine, codec=codec, lean=lean)
         yield Container(image=image, folder=folder, python=python, runtime=runtime, runner=runner)
+
+
+def write_root(path: Path, root: Sequence[KeptPart], *, machine: str, codec: Codec, lean: bool = False) -> None:
+    """Write a plain image of a root, for a run on this machine."""
+    tree = merge([part.part for part in root])
+    if lean:
+        tree = {name: held for name, held in tree.items() if not LARGE.search(name)}
+    tree, parts = squeeze(tree, root)
+    with telling(path), path.open("wb") as out:
+        object_ = partition(
+            lambda file: write_squashfs(file, tree, parts, epoch=0, compressor=codec.compressor), machine=machine
+        )
+        write_sif(out, [object_], machine=machine, epoch=0, identity=" ".join(part.part.key for part in root))
 
 
 def lay_file(kept: Path, target: Path) -> None:

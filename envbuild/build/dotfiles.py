@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from envbuild.build.inherited import HOME, NOTHING, Inherited
 from envbuild.build.pack import Content
 from envbuild.build.tree import Entry
 from envbuild.plan.model import Definition
 from envbuild.plan.quoting import word
 
-HOME = ".singularity.d"
 LINKS = {
     "environment": ".singularity.d/env/90-environment.sh",
     "singularity": ".singularity.d/runscript",
 }
+ENVIRONMENT = "env/90-environment.sh"
+OF_BASE = ("env/10-docker2singularity.sh", ENVIRONMENT)
+"""Files that set variables which a base asks for."""
 LAYERED_HELP = """
 This image is made of layers: build --sandbox, --unsquash and a build from it take its first one only, which then
 refuses to start. envbuild flatten makes one partition of it.
@@ -37,27 +40,30 @@ LIBRARIES = 'export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}/.sing
 """The runtime binds the driver's libraries there (--nv)."""
 
 
-def dot_contents(definition: Definition, text: str) -> Iterator[Content]:
+def dot_contents(definition: Definition, text: str, inherited: Inherited = NOTHING) -> Iterator[Content]:
     """Yield the runtime's own files; ``text`` is the whole definition, kept beside them."""
     yield Entry(HOME, "d", 0o755), None
     yield Entry(f"{HOME}/env", "d", 0o755), None
     yield Entry(f"{HOME}/libs", "d", 0o755), None
     for path, target in LINKS.items():
         yield Entry(path, "l", 0o777, target=target), None
-    for name, content in dot_files(definition, text).items():
+    for name, content in dot_files(definition, text, inherited).items():
         executable = not name.endswith((".json", ".help", "Singularity"))
         yield Entry(f"{HOME}/{name}", "f", 0o755 if executable else 0o644), content.encode()
 
 
-def dot_files(definition: Definition, text: str) -> dict[str, str]:
-    """Return the files below /.singularity.d by name."""
+def dot_files(definition: Definition, text: str, inherited: Inherited = NOTHING) -> dict[str, str]:
+    """Return the files below /.singularity.d by name; the base's environment comes first, the definition's wins."""
+    before = dict(inherited.environment)
+    own = before.pop("90-environment.sh", "#!/bin/sh\n")
     exports = "".join(f"export {name}={word(value)}\n" for name, value in definition.environment)
     files = {
         "Singularity": text,
-        "env/90-environment.sh": f"#!/bin/sh\n{exports}",
+        **{f"env/{name}": script for name, script in before.items()},
+        "env/90-environment.sh": own.rstrip("\n") + f"\n{exports}",
         "env/99-libraries.sh": f"#!/bin/sh\n{LIBRARIES}",
-        "labels.json": json.dumps(labels(definition), indent="\t", sort_keys=True) + "\n",
-        "runscript": script(definition.runscript),
+        "labels.json": json.dumps(labels(definition, inherited), indent="\t", sort_keys=True) + "\n",
+        "runscript": script(definition.runscript) if definition.runscript else inherited.runscript or script(()),
         "runscript.help": "\n".join(definition.help) + "\n",
         "startscript": "#!/bin/sh\n",
         "test": script(definition.test),
@@ -70,9 +76,10 @@ def script(lines: tuple[str, ...]) -> str:
     return "\n".join(("#!/bin/sh", *lines)) + "\n"
 
 
-def labels(definition: Definition) -> dict[str, str]:
-    """Return the labels; none of them tells a time or a host."""
+def labels(definition: Definition, inherited: Inherited = NOTHING) -> dict[str, str]:
+    """Return the labels; none of ours tells a time or a host."""
     return {
+        **dict(inherited.labels),
         **dict(definition.labels),
         "org.label-schema.schema-version": "1.0",
         "org.label-schema.usage": "/.singularity.d/runscript.help",
@@ -80,12 +87,15 @@ def labels(definition: Definition) -> dict[str, str]:
     }
 
 
-def inspect_metadata(definition: Definition, text: str, mode: str) -> bytes:
-    """Return what ``apptainer inspect`` prints, which it reads from an object of the SIF and not from the image."""
-    files = dot_files(definition, text)
+def inspect_metadata(definition: Definition, text: str, mode: str, held: Mapping[str, str]) -> bytes:
+    """Return what ``apptainer inspect`` prints, which it reads from an object of the SIF and not from the image.
+
+    ``held`` are the files below /.singularity.d that the image has, as far as a base may have brought them.
+    """
+    files = {**dot_files(definition, text), **held}
     attributes = {
-        "environment": {"/.singularity.d/env/90-environment.sh": files["env/90-environment.sh"]},
-        "labels": {**labels(definition), "envbuild.mode": mode},
+        "environment": {f"/{HOME}/{name}": files[name] for name in sorted({ENVIRONMENT, *held} & {*OF_BASE})},
+        "labels": {**json.loads(files["labels.json"]), "envbuild.mode": mode},
         "runscript": files["runscript"],
         "startscript": files["startscript"],
         "test": files["test"],

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from concurrent.futures import Executor
 from pathlib import Path
 
 import msgspec
 
+from envbuild.base.debian import Bootstrap
 from envbuild.base.siffile import image_digest
-from envbuild.build.assemble import FORMATS, Gathered, Hall, Layer, gather
+from envbuild.build.assemble import FORMATS, Gathered, Hall, Layer, gather, is_bootstrap
 from envbuild.build.bring import bootstrap_of, fetch_files, require_base, root_tar
 from envbuild.build.codec import codec_of
 from envbuild.build.delivery import note_delivery
+from envbuild.build.ground import Ground, image_ground, root_ground
 from envbuild.build.image import write_image
 from envbuild.build.model import ImageRecord, Order, Workshop
-from envbuild.build.parts import kept_part
+from envbuild.build.parts import Bench, kept_part
 from envbuild.lock.digest import image_key
 from envbuild.lock.model import Lock
 from envbuild.plan.model import Definition
@@ -29,8 +32,6 @@ Check = Callable[[Path, str | None], None]
 
 def why_not(recipe: Recipe, lock: Lock) -> str | None:
     """Return why a recipe cannot be put together from the store, None where it can."""
-    if recipe.base.bootstrap is None:
-        return "its base is an image"
     if recipe.system.post:
         return f"[system] post runs a shell in the build ({recipe.system.post[0]!r})"
     if any(p.group == "build" and p.is_sdist for p in lock.python):
@@ -63,7 +64,8 @@ def make_assembled(order: Order, shop: Workshop, check: Check) -> bool:
         record = read_record(key, shop.store)
         layers = _kept_layers(record, shop.store)
         if record is None or layers is None:
-            require_base(order)
+            if is_bootstrap(order.lock):
+                require_base(order)
             layers = gather_for(order.lock, (order.plan, order.definition), shop).layers
             _write_checked(order, layers, shop, check, None)
             return True
@@ -85,19 +87,27 @@ def _kept_layers(record: ImageRecord | None, store: Store) -> tuple[Layer, ...] 
 def gather_for(lock: Lock, definition: tuple[Definition, str] | None, shop: Workshop) -> Gathered:
     """Return the parts of a lock's image, after bringing whatever the store lacks of them."""
     fetch_files(lock, shop)
-    root = bootstrap_of(lock, ("base", "system"))
-    build = bootstrap_of(lock, ("base", "system", "build"))
-    hall = Hall(
+    return gather(lock, definition, _hall(lock, shop))
+
+
+def _hall(lock: Lock, shop: Workshop) -> Hall:
+    """Return what gathering needs for this lock's kind of base."""
+    roots = [bootstrap_of(lock, ("base", "system", *more)) for more in ((), ("build",))]
+
+    def ground_from(root: Bootstrap) -> Callable[[Bench, Executor], Ground]:
+        if is_bootstrap(lock):
+            return lambda bench, _: root_ground(root.digest, lambda: root_tar(root, shop), bench)
+        return lambda bench, feeders: image_ground(lock, shop, bench, feeders)
+
+    return Hall(
         store=shop.store,
         runner=shop.runner,
         runtime=lambda: shop.runtime,
         report=shop.report,
-        root=lambda: root_tar(root, shop),
-        build_root=lambda: root_tar(build, shop),
-        root_digest=root.digest,
-        build_digest=build.digest,
+        ground=ground_from(roots[0]),
+        build_ground=ground_from(roots[1]),
+        build_digest=roots[1].digest if is_bootstrap(lock) else lock.base.digest,
     )
-    return gather(lock, definition, hall)
 
 
 def _write_checked(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO
@@ -15,14 +15,13 @@ import msgspec
 from envbuild.base.siffile import PARTITION, SIGNATURE, SifFile, SifObject, read_sif
 from envbuild.build.copying import copy_into
 from envbuild.build.dotfiles import LAYERED_HELP
-from envbuild.build.guard import is_guard
 from envbuild.build.image import METADATA
 from envbuild.build.objects import NOTE, ImageNote
-from envbuild.build.sifwrite import CYCLONEDX_JSON, SBOM, SifPart, data, partition, write_sif
+from envbuild.build.sifwrite import CYCLONEDX_JSON, OVERLAY, SBOM, SifPart, data, partition, write_sif
 from envbuild.build.squashfs import Copy, write_squashfs
-from envbuild.build.tree import Part, merge, tree_digest
+from envbuild.build.tree import merge, tree_digest
 from envbuild.build.unsquash import SquashImage, read_tree
-from envbuild.build.verify import read_carried, root_partitions
+from envbuild.build.verify import layer_of, read_carried, root_partitions
 from envbuild.errors import IntegrityError, UsageError
 from envbuild.store.atomic import telling
 
@@ -44,7 +43,8 @@ def flatten(source: Path, target: Path) -> str:
         for item in root_partitions(source):
             image = SquashImage(source, item.offset, item.size)
             stack.callback(image.close)
-            layers.append((_part(image, pool), _copy(source, item)))
+            part = layer_of(image, read_tree(image, pool), overlay=item.partition == OVERLAY)
+            layers.append((part, _copy(source, item)))
     tree = merge([part for part, _ in layers])
     digest = tree_digest(entry for entry, _ in tree.values())
     if digest != note.tree:
@@ -64,12 +64,6 @@ def flatten(source: Path, target: Path) -> str:
         out.flush()
         os.fsync(out.fileno())
     return digest
-
-
-def _part(image: SquashImage, pool: Executor) -> Part:
-    """Return a partition as a part: its blob is the file system up to its tables."""
-    entries = tuple(entry for path, entry in read_tree(image, pool).items() if not is_guard(path))
-    return Part(key="", entries=entries, fragments=tuple(image.fragments), size=image.data_end, sha256="")
 
 
 def _copy(source: Path, item: SifObject) -> Copy:

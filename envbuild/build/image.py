@@ -9,13 +9,17 @@ from typing import BinaryIO
 
 from envbuild.build.assemble import Layer
 from envbuild.build.codec import codec_of
-from envbuild.build.dotfiles import inspect_metadata
+from envbuild.build.dotfiles import OF_BASE, inspect_metadata
+from envbuild.build.extents import squeeze
 from envbuild.build.guard import guarded, mark
+from envbuild.build.inherited import HOME
 from envbuild.build.model import Order
 from envbuild.build.objects import NOTE, about, locked_text, sbom
+from envbuild.build.parts import KeptPart
+from envbuild.build.reading import read_file
 from envbuild.build.sifwrite import CYCLONEDX_JSON, DEFINITION, GENERIC, JSON, SBOM, SifPart, data, partition, write_sif
 from envbuild.build.squashfs import Copy, write_squashfs
-from envbuild.build.tree import Part, Tree, merge, tree_digest
+from envbuild.build.tree import Entry, Part, Tree, merge, tree_digest
 from envbuild.store.atomic import telling
 
 METADATA = "inspect-metadata.json"
@@ -31,11 +35,8 @@ def write_image(path: Path, order: Order, layers: Sequence[Layer], key: str) -> 
     kept = [part for layer in layers for part in layer.parts]
     tree = merge([part.part for part in kept])
     digest = tree_digest(entry for entry, _ in tree.values())
-    copies: list[list[tuple[Part, Copy]]]
-    if order.mode == "layered":
-        trees, copies = _layer_trees(layers, tree)
-    else:
-        trees, copies = [tree], [[(part.part, part.copy) for part in kept]]
+    held = _dot_files(tree, kept, lock.packer.compressor)
+    written = _layer_trees(layers, tree) if order.mode == "layered" else [squeeze(tree, kept)]
     partitions = [
         partition(
             _writer(tree, parts, lock.base.epoch, lock.packer.compressor),
@@ -43,10 +44,10 @@ def write_image(path: Path, order: Order, layers: Sequence[Layer], key: str) -> 
             name="" if order.mode == "flat" else layers[number].name,
             overlay=number > 0,
         )
-        for number, (tree, parts) in enumerate(zip(trees, copies, strict=True))
+        for number, (tree, parts) in enumerate(written)
     ]
     with telling(path), path.open("wb") as out:
-        objects = (*_data_objects(order, digest), *partitions)
+        objects = (*_data_objects(order, digest, held), *partitions)
         write_sif(out, objects, machine=lock.base.machine, epoch=lock.base.epoch, identity=key)
     return digest
 
@@ -58,20 +59,56 @@ def _writer(tree: Tree, parts: Sequence[tuple[Part, Copy]], epoch: int, compress
     return write
 
 
-def _layer_trees(layers: Sequence[Layer], whole: Tree) -> tuple[list[Tree], list[list[tuple[Part, Copy]]]]:
-    """Return a tree for each layer with what writes its parts; folders are as they are in the whole image."""
+def _dot_files(tree: Tree, kept: Sequence[KeptPart], compressor: str) -> dict[str, str]:
+    """Return those files of the runtime that a base may have brought, by name."""
+    found = {}
+    for name in (*OF_BASE, "labels.json", "runscript"):
+        content = read_file(tree, kept, f"{HOME}/{name}", compressor=compressor)
+        if content is not None:
+            found[name] = content.decode("utf-8", "replace")
+    return found
+
+
+Written = tuple[Tree, list[tuple[Part, Copy]]]
+"""What a partition is written from."""
+
+
+def _layer_trees(layers: Sequence[Layer], whole: Tree) -> list[Written]:
+    """Return a tree for each layer with what writes its parts; folders are as they are in the whole image.
+
+    What a layer hides of lower ones is marked as overlayfs wants it: by a character device 0:0 in its place.
+    """
     keys = [layer_key(layer) for layer in layers]
-    trees, copies = [], []
+    written: list[Written] = []
+    below: Tree = {}
+    first = 0
     for number, layer in enumerate(layers):
-        parts = [part.part for part in layer.parts]
+        upto = merge([part.part for one in layers[: number + 1] for part in one.parts])
+        own: Tree = {path: (entry, at - first) for path, (entry, at) in upto.items() if at >= first and path}
+        for path in below.keys() - upto.keys():
+            folder = upto.get(path.rpartition("/")[0])
+            if folder is not None and folder[0].kind == "d":
+                own[path] = (Entry(path, "c", 0), 0)
         extra, content = guarded(keys[1:]) if number == 0 else mark(keys[number])
-        tree = merge([*parts, extra])
-        for path, (entry, _) in tree.items():
+        for entry in extra.entries:
+            own[entry.path] = (entry, len(layer.parts))
+        for path in list(own):
+            _add_folders(own, path)
+        for path, (entry, _) in own.items():
             if entry.kind == "d" and path in whole:
-                tree[path] = (whole[path][0], 0)
-        trees.append(tree)
-        copies.append([*((part.part, part.copy) for part in layer.parts), (extra, content)])
-    return trees, copies
+                own[path] = (whole[path][0], 0)
+        tree, parts = squeeze(own, layer.parts)
+        written.append((tree, [*parts, (extra, content)]))
+        below, first = upto, first + len(layer.parts)
+    return written
+
+
+def _add_folders(tree: Tree, path: str) -> None:
+    while path:
+        path = path.rpartition("/")[0]
+        if path in tree:
+            return
+        tree[path] = (Entry(path, "d", 0o755), 0)
 
 
 def layer_key(layer: Layer) -> str:
@@ -79,13 +116,13 @@ def layer_key(layer: Layer) -> str:
     return hashlib.sha256("\n".join([layer.name, *(part.part.key for part in layer.parts)]).encode()).hexdigest()
 
 
-def _data_objects(order: Order, tree: str) -> tuple[SifPart, ...]:
+def _data_objects(order: Order, tree: str, held: dict[str, str]) -> tuple[SifPart, ...]:
     """Return what the image carries about itself: definition, metadata, lock, bill of materials, its digests."""
     lock, name = order.lock, order.recipe.name
     note = about(name, lock, mode=order.mode, packer=codec_of(lock.packer).name, tree=tree)
     return (
         data(DEFINITION, f"{name}.def", order.definition.encode()),
-        data(JSON, METADATA, inspect_metadata(order.plan, order.definition, order.mode)),
+        data(JSON, METADATA, inspect_metadata(order.plan, order.definition, order.mode, held)),
         data(GENERIC, f"{name}.lock", locked_text(lock).encode()),
         data(SBOM, "sbom.cdx.json", sbom(name, lock), extra=CYCLONEDX_JSON),
         data(JSON, NOTE, note),

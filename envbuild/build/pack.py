@@ -61,13 +61,20 @@ class PartWriter:
         self._entries[entry.path] = (entry, place)
         return place
 
+    def add_link(self, path: str, target: str) -> bool:
+        """Add another name of an entry that was added before; return whether there is one."""
+        known = self._entries.get(target)
+        if known is not None:
+            self._entries[path] = (msgspec.structs.replace(known[0], path=path), known[1])
+        return known is not None
+
     def add_all(self, contents: Iterable[Content]) -> None:
         """Add entries in their order.  Whatever reading or writing raises passes through."""
         for entry, content in contents:
             self.add(entry, content)
 
-    def finish(self, key: str) -> Part:
-        """Write what is left and return the index."""
+    def finish(self, key: str, *, layer: bool = False) -> Part:
+        """Write what is left and return the index; ``layer`` says that it is one of an image."""
         self._flush_fragment()
         while self._waiting:
             self._write_one()
@@ -77,6 +84,7 @@ class PartWriter:
             fragments=tuple(self._fragments),
             size=self._written,
             sha256=self._digest.hexdigest(),
+            layer=layer,
         )
 
     def _large_file(self, block: bytes, stream: BinaryIO) -> Place:

@@ -79,8 +79,22 @@ def read_index(path: Path) -> Part:
         raise IntegrityError(f"this index of a layer cannot be read: {error}", where=str(path)) from error
 
 
-def provide_part(key: str, bench: Bench, fill: Callable[[PartWriter], None]) -> KeptPart:
-    """Return the part of this key; ``fill`` adds its entries where the store has none."""
+def provide_part(key: str, bench: Bench, fill: Callable[[PartWriter], None], *, layer: bool = False) -> KeptPart:
+    """Return the part of this key; ``fill`` adds its entries where the store has none.
+
+    ``layer`` says that it is one of an image.
+    """
+
+    def pack(out: BinaryIO) -> Part:
+        writer = PartWriter(out, codec=bench.codec, pool=bench.pool)
+        fill(writer)
+        return writer.finish(key, layer=layer)
+
+    return provide(key, bench, pack)
+
+
+def provide(key: str, bench: Bench, pack: Callable[[BinaryIO], Part]) -> KeptPart:
+    """Return the part of this key; ``pack`` writes its bytes and returns its index where the store has none."""
     found = kept_part(key, bench.store)
     if found is not None:
         return found
@@ -92,9 +106,7 @@ def provide_part(key: str, bench: Bench, fill: Callable[[PartWriter], None]) -> 
         with bench.store.work("layer") as work:
             temporary = work / "blob"
             with telling(temporary), temporary.open("wb") as out:
-                writer = PartWriter(out, codec=bench.codec, pool=bench.pool)
-                fill(writer)
-                part = writer.finish(key)
+                part = pack(out)
             blob = index.with_suffix(".blob")
             commit(temporary, blob)
         body = msgspec.msgpack.encode(part)

@@ -15,18 +15,23 @@ from typing import BinaryIO
 
 from envbuild.build.codec import BLOCK
 from envbuild.build.tree import EPOCH, NO_FRAGMENT, Entry, Part, Tree
+from envbuild.errors import IntegrityError
 
 SUPERBLOCK = struct.Struct("<5I6H8Q")
 MAGIC = 0x73717368
 COMPRESSORS = {"gzip": 1, "lzma": 2, "lzo": 3, "xz": 4, "lz4": 5, "zstd": 6}
-FLAGS = 0x0001 | 0x0200 | 0x0800
-"""Inodes and ids uncompressed, no extended attributes."""
+FLAGS = 0x0001 | 0x0800
+"""Inodes and ids uncompressed."""
+PLAIN_XATTRS, NO_XATTRS = 0x0100, 0x0200
+XATTR_KINDS = ("user.", "trusted.", "security.")
+"""Prefixes of extended attributes by their number; squashfs knows no others."""
 NONE32, NONE64 = 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF
 METADATA = 8192
 UNCOMPRESSED = 0x8000
 PAGE = 4096
 DIRECTORY, FILE, LINK, BLOCK_DEVICE, CHARACTER_DEVICE, PIPE = 1, 2, 3, 4, 5, 6
-LONG_DIRECTORY, LONG_FILE = 8, 9
+LONG = 7
+"""Added to a kind for inodes with more fields."""
 BASIC = {"d": DIRECTORY, "f": FILE, "l": LINK, "b": BLOCK_DEVICE, "c": CHARACTER_DEVICE, "p": PIPE}
 Copy = Callable[[int, int], object]
 """Writes a part's bytes to an open file (its descriptor) at a place; is called from any thread."""
@@ -51,6 +56,43 @@ class _Table:
 
 
 @dataclass(slots=True)
+class _Xattrs:
+    """Extended attributes: their values, and a row for every set of them."""
+
+    values: _Table = field(default_factory=_Table)
+    rows: _Table = field(default_factory=_Table)
+    numbers: dict[tuple[tuple[str, bytes], ...], int] = field(default_factory=dict)
+
+    def number(self, pairs: tuple[tuple[str, bytes], ...]) -> int:
+        """Return the number of a set, NONE32 for an empty one.  Raises IntegrityError for a name of another kind."""
+        if not pairs:
+            return NONE32
+        if pairs not in self.numbers:
+            self.numbers[pairs] = len(self.numbers)
+            block, offset = self.values.where()
+            for name, value in pairs:
+                kind = next((number for number, prefix in enumerate(XATTR_KINDS) if name.startswith(prefix)), None)
+                if kind is None:
+                    raise IntegrityError(f"no image can hold the extended attribute {name!r}")
+                rest = os.fsencode(name[len(XATTR_KINDS[kind]) :])
+                self.values.data += struct.pack("<HH", kind, len(rest)) + rest + struct.pack("<I", len(value)) + value
+            size = sum(len(os.fsencode(name)) + 1 for name, _ in pairs)
+            self.rows.data += struct.pack("<QII", block << 16 | offset, len(pairs), size)
+        return self.numbers[pairs]
+
+    def write(self, out: BinaryIO, at: int) -> tuple[int, int]:
+        """Write the tables; return where the list of rows begins (NONE64: there are none), and where it ends."""
+        if not self.numbers:
+            return NONE64, at
+        rows = at + out.write(self.values.packed())
+        packed = self.rows.packed()
+        places = range(rows, rows + len(packed), METADATA + 2)
+        head = struct.pack("<QII", at, len(self.numbers), 0)
+        out.write(packed + head + struct.pack(f"<{len(places)}Q", *places))
+        return rows + len(packed), rows + len(packed) + len(head) + 8 * len(places)
+
+
+@dataclass(slots=True)
 class _Tables:
     """Inodes and folders of one image.  ``starts`` and ``fragments`` say where each part's blob and fragments begin."""
 
@@ -61,6 +103,7 @@ class _Tables:
     inodes: _Table = field(default_factory=_Table)
     folders: _Table = field(default_factory=_Table)
     ids: dict[int, int] = field(default_factory=dict)
+    xattrs: _Xattrs = field(default_factory=_Xattrs)
     numbers: dict[str, int] = field(default_factory=dict)
     places: dict[str, tuple[int, int]] = field(default_factory=dict)
 
@@ -87,11 +130,12 @@ class _Tables:
         size = self._listing(children) + 3
         parent = self.numbers[path.rpartition("/")[0]] if path else len(self.tree) + 1
         links = 2 + sum(self.tree[child][0].kind == "d" for child in children)
-        if size <= 0xFFFF:
-            body = struct.pack("<IIHHI", start, links, size, offset, parent)
+        xattrs = self.xattrs.number(self.tree[path][0].xattrs)
+        if size <= 0xFFFF and xattrs == NONE32:
+            self._write(path, DIRECTORY, struct.pack("<IIHHI", start, links, size, offset, parent))
         else:
-            body = struct.pack("<IIIIHHI", links, size, start, parent, 0, offset, NONE32)
-        self._write(path, DIRECTORY if size <= 0xFFFF else LONG_DIRECTORY, body)
+            body = struct.pack("<IIIIHHI", links, size, start, parent, 0, offset, xattrs)
+            self._write(path, DIRECTORY + LONG, body)
 
     def _listing(self, children: list[str]) -> int:
         before = len(self.folders.data)
@@ -126,24 +170,33 @@ class _Tables:
         entry, part = self.tree[path]
         if entry.kind == "f":
             self._file(path, entry, part)
-        elif entry.kind == "l":
-            target = os.fsencode(entry.target)
-            self._write(path, LINK, struct.pack("<II", 1, len(target)) + target)
-        elif entry.kind == "p":
-            self._write(path, PIPE, struct.pack("<I", 1))
         else:
-            self._write(path, BASIC[entry.kind], struct.pack("<II", 1, entry.device))
+            self._special(path, entry)
+
+    def _special(self, path: str, entry: Entry) -> None:
+        """Write what is neither file nor folder; extended attributes stand behind the rest."""
+        xattrs = self.xattrs.number(entry.xattrs)
+        long, tail = (0, b"") if xattrs == NONE32 else (LONG, struct.pack("<I", xattrs))
+        if entry.kind == "l":
+            target = os.fsencode(entry.target)
+            body = struct.pack("<II", 1, len(target)) + target
+        elif entry.kind == "p":
+            body = struct.pack("<I", 1)
+        else:
+            body = struct.pack("<II", 1, entry.device)
+        self._write(path, BASIC[entry.kind] + long, body + tail)
 
     def _file(self, path: str, entry: Entry, part: int) -> None:
         small = entry.fragment != NO_FRAGMENT
         fragment = self.fragments[part] + entry.fragment if small else NONE32
         start = self.starts[part] + entry.start if entry.blocks else 0
         sizes = struct.pack(f"<{len(entry.blocks)}I", *entry.blocks)
-        if start <= NONE32 and entry.size <= NONE32:
+        xattrs = self.xattrs.number(entry.xattrs)
+        if start <= NONE32 and entry.size <= NONE32 and xattrs == NONE32:
             self._write(path, FILE, struct.pack("<IIII", start, fragment, entry.offset, entry.size) + sizes)
         else:
-            body = struct.pack("<QQQIIII", start, entry.size, 0, 1, fragment, entry.offset, NONE32)
-            self._write(path, LONG_FILE, body + sizes)
+            body = struct.pack("<QQQIIII", start, entry.size, 0, 1, fragment, entry.offset, xattrs)
+            self._write(path, FILE + LONG, body + sizes)
 
     def _write(self, path: str, kind: int, body: bytes) -> None:
         entry = self.tree[path][0]
@@ -210,12 +263,14 @@ def _write_tables(
     ids.data += struct.pack(f"<{len(tables.ids)}I", *tables.ids)
     id_table = at = _lookup(out, ids, at)
     at += 8 * -(-len(ids.data) // METADATA)
+    xattr_table, at = tables.xattrs.write(out, at)
+    flags = FLAGS | (NO_XATTRS if xattr_table == NONE64 else PLAIN_XATTRS)
     count = len(fragments.data) // 16
     out.write(bytes(_up(at) - at))
     superblock = SUPERBLOCK.pack(
         MAGIC, len(tree), epoch, BLOCK, count,
-        COMPRESSORS[compressor], BLOCK.bit_length() - 1, FLAGS, len(tables.ids), 4, 0,
-        root, at, id_table, NONE64, inode_table, folder_table, fragment_table if count else NONE64, NONE64,
+        COMPRESSORS[compressor], BLOCK.bit_length() - 1, flags, len(tables.ids), 4, 0,
+        root, at, id_table, xattr_table, inode_table, folder_table, fragment_table if count else NONE64, NONE64,
     )  # fmt: skip
     out.seek(begin)
     out.write(superblock)

@@ -18,15 +18,26 @@ from typing import Any
 import msgspec
 
 from envbuild.build.codec import STORED, unpack
-from envbuild.build.squashfs import COMPRESSORS, MAGIC, METADATA, NONE32, SUPERBLOCK, UNCOMPRESSED
+from envbuild.build.squashfs import (
+    COMPRESSORS,
+    LONG,
+    MAGIC,
+    METADATA,
+    NONE32,
+    NONE64,
+    SUPERBLOCK,
+    UNCOMPRESSED,
+    XATTR_KINDS,
+)
 from envbuild.build.tree import NO_FRAGMENT, Entry, Kind
 from envbuild.errors import IntegrityError
 
 MOST_INODES = 20_000_000
 DEEPEST = 200
 KINDS: dict[int, Kind] = {1: "d", 2: "f", 3: "l", 4: "b", 5: "c", 6: "p"}
-LONG = 7
-"""Added to a kind's number for inodes with more fields."""
+MOST_XATTRS = 65536
+ELSEWHERE = 0x100
+"""Bit of an attribute's kind: its value stands at another place of the table."""
 
 
 class SquashImage:
@@ -53,6 +64,12 @@ class SquashImage:
         table = self._table(fields[17], fragments, 16) if fragments else b""
         self.fragments = [(start, packed) for start, packed, _ in struct.iter_unpack("<QII", table)]
         self._ids = [number for (number,) in struct.iter_unpack("<I", self._table(fields[13], ids, 4))]
+        self._xattr_table, self._xattr_rows = 0, b""
+        if fields[14] != NONE64:
+            self._xattr_table, count, _ = struct.unpack("<QII", self.read(fields[14], 16))
+            if count > MOST_XATTRS:
+                raise self.damaged("its extended attributes are too many")
+            self._xattr_rows = self._table(fields[14] + 16, count, 16)
 
     def close(self) -> None:
         """Close the file."""
@@ -106,6 +123,34 @@ class SquashImage:
             raise self.damaged("a table is too short")
         return data[: count * width]
 
+    def _xattrs(self, number: int) -> tuple[tuple[str, bytes], ...]:
+        """Return a set of extended attributes, sorted."""
+        if number == NONE32:
+            return ()
+        if (number + 1) * 16 > len(self._xattr_rows):
+            raise self.damaged(f"it has no extended attributes {number}")
+        place, count, _ = struct.unpack_from("<QII", self._xattr_rows, number * 16)
+        at, offset = self._xattr_table + (place >> 16), place & 0xFFFF
+        pairs = []
+        for _ in range(min(count, MOST_XATTRS)):
+            head, at, offset = self.metadata(at, offset, 4)
+            kind, length = struct.unpack("<HH", head)
+            name, at, offset = self.metadata(at, offset, length)
+            head, at, offset = self.metadata(at, offset, 4)
+            (size,) = struct.unpack("<I", head)
+            if size > MOST_XATTRS or (kind & ~ELSEWHERE) >= len(XATTR_KINDS):
+                raise self.damaged("an extended attribute is of no known kind")
+            value, at, offset = self.metadata(at, offset, size)
+            if kind & ELSEWHERE:
+                (place,) = struct.unpack("<Q", value)
+                where = self._xattr_table + (place >> 16), place & 0xFFFF
+                (size,) = struct.unpack("<I", self.metadata(*where, 4)[0])
+                if size > MOST_XATTRS:
+                    raise self.damaged("an extended attribute is too large")
+                value = self.metadata(*where, size + 4)[0][4:]
+            pairs.append((XATTR_KINDS[kind & ~ELSEWHERE] + name.decode(), value))
+        return tuple(sorted(pairs))
+
     def entries(self) -> Iterator[Entry]:
         """Yield the tree, without the hashes of contents.  Raises IntegrityError for whatever is damaged."""
         try:
@@ -140,13 +185,15 @@ class SquashImage:
         common: dict[str, Any] = {"uid": self._ids[user], "gid": self._ids[group], "mtime": mtime}
         if basic == "d":
             if long:
-                _, size, start, _, _, begin, _ = take("<IIIIHHI")
+                _, size, start, _, _, begin, xattrs = take("<IIIIHHI")
+                common["xattrs"] = self._xattrs(xattrs)
             else:
                 start, _, size, begin, _ = take("<IIHHI")
             return Entry(path, "d", mode, **common), (start, begin, size)
         if basic == "f":
             if long:
-                start, size, _, _, fragment, begin, _ = take("<QQQIIII")
+                start, size, _, _, fragment, begin, xattrs = take("<QQQIIII")
+                common["xattrs"] = self._xattrs(xattrs)
             else:
                 start, fragment, begin, size = take("<IIII")
             count = size // self.block_size if fragment != NONE32 else -(-size // self.block_size)
@@ -161,8 +208,11 @@ class SquashImage:
             if size > 65536:
                 raise self.damaged(f"/{path} leads nowhere")
             (target,) = take(f"<{size}s")
+            common["xattrs"] = self._xattrs(take("<I")[0]) if long else ()
             return Entry(path, "l", mode, **common, target=target.decode()), None
-        device = take("<II")[1] if basic in ("b", "c") else 0
+        numbers = take("<II" if basic in ("b", "c") else "<I")  # links, and which device
+        device = numbers[1] if basic in ("b", "c") else 0
+        common["xattrs"] = self._xattrs(take("<I")[0]) if long else ()
         return Entry(path, basic, mode, **common, device=device), None
 
     def _listing(self, start: int, begin: int, size: int) -> Iterator[tuple[str, int]]:

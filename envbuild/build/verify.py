@@ -19,7 +19,7 @@ from envbuild.build.guard import is_guard
 from envbuild.build.model import Order, Workshop
 from envbuild.build.objects import NOTE, ImageNote
 from envbuild.build.sifwrite import OVERLAY
-from envbuild.build.tree import Entry, differences, merge, tree_digest
+from envbuild.build.tree import WHITEOUT, Entry, Part, differences, merge, tree_digest
 from envbuild.build.unsquash import SquashImage, read_tree
 from envbuild.errors import IntegrityError, UsageError
 from envbuild.lock.digest import lock_digest
@@ -121,15 +121,38 @@ def verify_image(path: Path, lock: Lock, order: Order | None, shop: Workshop) ->
 
 def _image_tree(path: Path, shop: Workshop) -> dict[str, Entry]:
     """Return the tree of an image; the layers of a layered one lie over one another, without what guards them."""
-    tree: dict[str, Entry] = {}
+    layers = []
     with ThreadPoolExecutor(len(os.sched_getaffinity(0)), "hash") as pool, shop.report.stage(f"read {path.name}"):
         for item in root_partitions(path):
             image = SquashImage(path, item.offset, item.size)
             try:
-                tree.update(read_tree(image, pool))
+                layers.append(layer_of(image, read_tree(image, pool), overlay=item.partition == OVERLAY))
             finally:
                 image.close()
-    return {name: entry for name, entry in tree.items() if not is_guard(name)}
+    return {name: entry for name, (entry, _) in merge(layers).items()}
+
+
+def layer_of(image: SquashImage, tree: Mapping[str, Entry], *, overlay: bool) -> Part:
+    """Return a partition as a part whose blob is the file system up to its tables, without what guards layers.
+
+    Where it is an overlay, the devices 0:0 in it hide names of lower ones.
+    """
+    entries = []
+    for entry in tree.values():
+        folder, _, name = entry.path.rpartition("/")
+        if overlay and entry.kind == "c" and entry.device == 0:
+            entries.append(Entry(f"{folder}/{WHITEOUT}{name}" if folder else f"{WHITEOUT}{name}", "w", 0))
+        elif not is_guard(entry.path):
+            entries.append(entry)
+    entries.sort(key=lambda entry: entry.path)
+    return Part(
+        key="",
+        entries=tuple(entries),
+        fragments=tuple(image.fragments),
+        size=image.data_end,
+        sha256="",
+        layer=overlay,
+    )
 
 
 def root_partitions(path: Path) -> tuple[SifObject, ...]:

@@ -10,11 +10,11 @@ import posixpath
 import warnings
 import zipfile
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from envbuild.build.pack import PartWriter
+from envbuild.build.scheme import Scheme
 from envbuild.build.tree import Entry
 from envbuild.build.zipread import open_zip
 from envbuild.errors import IntegrityError
@@ -25,26 +25,6 @@ if TYPE_CHECKING:
 FORMAT = 1
 """Counts up whenever the same wheel would be unpacked into another tree."""
 INSTALLER = b"envbuild\n"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Scheme:
-    """Where a Python keeps what: absolute folders without their leading slash; ``python`` runs scripts."""
-
-    site: str
-    prefix: str
-    version: str
-    python: str
-
-    def folder(self, scheme: str, project: str) -> str:
-        """Return the folder of one of the wheel specification's schemes."""
-        if scheme in ("purelib", "platlib"):
-            return self.site
-        if scheme == "scripts":
-            return f"{self.prefix}/bin"
-        if scheme == "headers":
-            return f"{self.prefix}/include/python{self.version}/{project}"
-        return self.prefix
 
 
 def unpack_wheel(file: Path, name: str, scheme: Scheme, writer: PartWriter) -> None:

@@ -30,6 +30,11 @@ def word(value: str) -> str:
     return quoted.replace("{{", "{''{") if quoted.startswith("'") else quoted
 
 
+def literal(value: str) -> str:
+    """Quote one word for a script that stands in a file of its own: line breaks may be in it."""
+    return shlex.quote(value)
+
+
 def words(values: Iterable[str]) -> str:
     """Quote several words and join them with blanks."""
     return " ".join(word(value) for value in values)

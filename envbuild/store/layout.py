@@ -47,6 +47,10 @@ class Store:
         """Return where the facts read out of the image with this digest are kept."""
         return self._find(f"facts/{plain(digest)}.json")
 
+    def scheme(self, digest: str, python: str) -> Path:
+        """Return where it is kept where a Python of the image with this digest installs packages."""
+        return self._find(f"facts/{plain(digest)}{plain(python).replace('/', '-')}.scheme")
+
     def image(self, key: str) -> Path:
         """Return where a built image is kept; the key is over lock digest, mode and pack settings."""
         return self._find(f"images/{plain(key)}.sif")

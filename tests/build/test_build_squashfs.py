@@ -25,6 +25,13 @@ from tests.support import needs
 GZIP = Codec(compressor="gzip", level=6)
 NOISE = random.Random(7).randbytes(3 * BLOCK + 17)  # noqa: S311
 
+PING = bytes.fromhex("0100000200200000000000000000000000000000")
+
+
+def with_xattrs(entry: Entry, *pairs: tuple[str, bytes]) -> Entry:
+    return msgspec.structs.replace(entry, xattrs=pairs)
+
+
 VARIED: list[Content] = [
     (Entry("", "d", 0o755), None),
     (Entry("etc", "d", 0o755, 0, 0, 1234), None),
@@ -40,6 +47,12 @@ VARIED: list[Content] = [
     (Entry("dev/disk", "b", 0o660, device=device_number(259, 70000)), None),
     (Entry("run/pipe", "p", 0o600), None),
     (file("usr/bin/su", 0o4755), b"set-uid"),
+    (with_xattrs(file("usr/bin/ping", 0o755), ("security.capability", PING)), b"capable"),
+    (with_xattrs(file("usr/bin/ping6", 0o755), ("security.capability", PING)), b"capable too"),
+    (with_xattrs(Entry("usr/share", "d", 0o755), ("user.note", b"x" * 300), ("user.other", b"")), None),
+    (with_xattrs(Entry("usr/pipe", "p", 0o600), ("trusted.z", b"\0")), None),
+    (with_xattrs(Entry("usr/disk", "b", 0o660, device=device_number(8, 1)), ("trusted.note", b"y")), None),
+    (with_xattrs(Entry("usr/to", "l", 0o777, target="bin/su"), ("security.x", b"z")), None),
 ]
 
 

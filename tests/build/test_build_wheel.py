@@ -15,8 +15,9 @@ import pytest
 from envbuild.build.bytecode import WheelPart, sources
 from envbuild.build.pack import PartWriter
 from envbuild.build.parts import KeptPart
+from envbuild.build.scheme import Scheme
 from envbuild.build.tree import Part
-from envbuild.build.wheel import Scheme, unpack_wheel
+from envbuild.build.wheel import unpack_wheel
 from envbuild.errors import IntegrityError
 from tests.build.packing import ZSTD, read_file_system, write_file_system
 

@@ -1,0 +1,109 @@
+"""Where a Python keeps packages: known for a bootstrapped Debian, asked of the Python itself in an image."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from envbuild.build.container import INSIDE, Container
+from envbuild.build.tree import Tree, resolve
+from envbuild.errors import HostError
+from envbuild.lock.model import Lock, LockedBase
+from envbuild.store.atomic import write_bytes
+from envbuild.store.layout import Store
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scheme:
+    """Where a Python keeps what: absolute folders without their leading slash; ``python`` runs scripts.
+
+    ``site`` is for pure wheels, ``platform`` for those with machine code; ``path`` are the folders that it imports
+    from, first ones first.
+    """
+
+    site: str
+    prefix: str
+    version: str
+    python: str
+    platform: str = ""
+    scripts: str = ""
+    include: str = ""
+    path: tuple[str, ...] = field(default=(), repr=False)
+
+    def folder(self, scheme: str, project: str) -> str:
+        """Return the folder of one of the wheel specification's schemes."""
+        if scheme == "purelib":
+            return self.site
+        if scheme == "platlib":
+            return self.platform or self.site
+        if scheme == "scripts":
+            return self.scripts or f"{self.prefix}/bin"
+        if scheme == "headers":
+            return f"{self.include or f'{self.prefix}/include/python{self.version}'}/{project}"
+        return self.prefix
+
+
+class _Told(msgspec.Struct, frozen=True):
+    """What the script in the image wrote."""
+
+    purelib: str
+    platlib: str
+    scripts: str
+    data: str
+    include: str
+    path: tuple[str, ...]
+
+
+def bootstrap_scheme(lock: Lock) -> Scheme:
+    """Return where packages go in a bootstrapped Debian: what its Python calls "posix_local"."""
+    version = _minor(lock.base)
+    return Scheme(
+        site=f"usr/local/lib/python{version}/dist-packages",
+        prefix="usr/local",
+        version=version,
+        python="usr/bin/python3",
+    )
+
+
+def ask_scheme(inside: Container) -> bytes:
+    """Let the Python of a container tell where it installs packages."""
+    inside.run("scheme.py", f"{INSIDE}/scheme.json", env={"LC_ALL": "C.UTF-8"})
+    return (inside.folder / "scheme.json").read_bytes()
+
+
+def keep_scheme(told: bytes, path: Path) -> None:
+    """Keep what a Python told, for everybody who starts from the same image."""
+    write_bytes(path, told, mode=0o444)
+
+
+def kept_scheme(base: LockedBase, store: Store) -> bytes | None:
+    """Return what the Python of a base told before."""
+    try:
+        return store.scheme(base.digest, base.python_path).read_bytes()
+    except OSError:
+        return None
+
+
+def read_scheme(told: bytes, base: LockedBase, tree: Tree) -> Scheme:
+    """Return the scheme of a base, with all links of its tree resolved.  Raises HostError for nonsense."""
+    try:
+        data = msgspec.json.decode(told, type=_Told)
+    except msgspec.DecodeError as error:
+        raise HostError(f"its Python does not tell where it keeps packages: {error}", where=base.reference) from error
+    site, platform = resolve(tree, data.purelib), resolve(tree, data.platlib)
+    return Scheme(
+        site=site,
+        prefix=resolve(tree, data.data),
+        version=_minor(base),
+        python=base.python_path.lstrip("/"),
+        platform="" if platform == site else platform,
+        scripts=resolve(tree, data.scripts),
+        include=resolve(tree, data.include),
+        path=tuple(dict.fromkeys(resolve(tree, path) for path in data.path)),
+    )
+
+
+def _minor(base: LockedBase) -> str:
+    return ".".join(base.python.split(".")[:2])
