@@ -199,12 +199,10 @@ class Hashed:
 
 def unpacked(raw: IO[bytes]) -> Any:
     """Return a stream of the tar inside, by its first bytes: media types lie."""
-    import gzip
-
     start = raw.read(4)
     raw.seek(0)
     if start.startswith(b"\x1f\x8b"):
-        return gzip.GzipFile(fileobj=raw)
+        return _gunzipped(raw)
     if start == ZSTD:
         try:
             import zstandard  # type: ignore[import-not-found,unused-ignore]
@@ -213,3 +211,15 @@ def unpacked(raw: IO[bytes]) -> Any:
             raise HostError("an image layer is packed with zstd, which this Python cannot unpack", hint=hint) from error
         return zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True)
     return raw
+
+
+def _gunzipped(raw: IO[bytes]) -> Any:
+    """Return what a gzip file holds; isal inflates 2 to 3 times as fast as zlib where it is installed."""
+    try:
+        from isal import igzip
+
+        return igzip.IGzipFile(fileobj=raw)
+    except ImportError:
+        import gzip
+
+        return gzip.GzipFile(fileobj=raw)
