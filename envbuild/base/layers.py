@@ -215,11 +215,9 @@ def unpacked(raw: IO[bytes]) -> Any:
 
 def _gunzipped(raw: IO[bytes]) -> Any:
     """Return what a gzip file holds; isal inflates 2 to 3 times as fast as zlib where it is installed."""
+    opened: Any
     try:
-        from isal import igzip
-
-        return igzip.IGzipFile(fileobj=raw)
+        from isal import igzip as opened
     except ImportError:
-        import gzip
-
-        return gzip.GzipFile(fileobj=raw)
+        import gzip as opened
+    return opened.open(raw)

@@ -89,7 +89,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 
 def run(project: Project, image: str, *argv: str) -> str:
-    result = apptainer(project, "--quiet", "exec", "--userns", "--cleanenv", image, *argv)
+    result = apptainer(project, "--quiet", "exec", "--userns", "--cleanenv", str(project.folder / image), *argv)
     assert result.code == 0, result.stderr
     return result.stdout
 
@@ -106,9 +106,13 @@ def test_the_packages_are_the_bases_pythons_and_old_files_are_gone(made: Project
 
 
 def test_what_the_image_asks_for_is_kept(made: Project) -> None:
-    told = apptainer(made, "--quiet", "run", "--userns", "--cleanenv", "onimage.sif").stdout.splitlines()
+    told = apptainer(
+        made, "--quiet", "run", "--userns", "--cleanenv", str(made.folder / "onimage.sif")
+    ).stdout.splitlines()
     assert {"FROM_ENTRYPOINT=yes", "GREETING=it's a test"} <= set(told)
-    assert "it's a test" in apptainer(made, "inspect", "--environment", "onimage.sif").stdout.replace("'\"'\"'", "'")
+    assert "it's a test" in apptainer(
+        made, "inspect", "--environment", str(made.folder / "onimage.sif")
+    ).stdout.replace("'\"'\"'", "'")
 
 
 def test_verify_holds_and_layered_has_the_same_tree(made: Project, tmp_path: Path) -> None:
@@ -147,5 +151,8 @@ def test_an_image_file_is_a_base_too(made: Project) -> None:
     told = run(made, "second.sif", "python3", "-c", "import iniconfig, six; print(iniconfig.__file__, six.__version__)")
     assert told.startswith(f"/{SITE}/iniconfig")
     assert told.split()[1] == "1.16.0"
-    assert "GREETING=it's a test" in apptainer(made, "--quiet", "run", "--userns", "--cleanenv", "second.sif").stdout
+    assert (
+        "GREETING=it's a test"
+        in apptainer(made, "--quiet", "run", "--userns", "--cleanenv", str(made.folder / "second.sif")).stdout
+    )
     assert made.run("verify", "second").code == 0
