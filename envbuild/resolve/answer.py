@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from envbuild.base.model import BaseFacts
 from envbuild.errors import NoSolutionError
 from envbuild.resolve.artifacts import About
+from envbuild.resolve.couplings import is_framework
 from envbuild.resolve.dates import read_date
 from envbuild.resolve.explain import Context
 from envbuild.resolve.graph import DIRECT, Edge, sources, walk
@@ -16,7 +17,7 @@ from envbuild.resolve.model import Found, FoundFile, HeldBack, Moved, Provided, 
 from envbuild.resolve.platform import best_wheel, markers
 from envbuild.resolve.pylock import Candidate, Chosen
 from envbuild.resolve.standins import caution, doubled
-from envbuild.resolve.stubs import Stub, distributions
+from envbuild.resolve.stubs import Stub, distributions, parsed
 
 if TYPE_CHECKING:
     from packaging.tags import Tag
@@ -179,7 +180,33 @@ def _notes(parts: Parts, packages: tuple[Found, ...]) -> Iterable[str]:
         about = parts.abouts[package.file.sha256]
         if about.read_from == "none":
             yield f"{package.name} {package.version} is an sdist that declares no requirements: check its imports"
+    yield from _compiled_elsewhere(parts, packages)
     present = {*versions, *(name for name, stub in parts.context.stubs.by_name.items() if not stub.alias_of)}
     for group, members in doubled(present):
         if any(member in versions for member in members):
             yield f"{' and '.join(members)} both hold the module {group}: one overwrites the other's files"
+
+
+def _compiled_elsewhere(parts: Parts, packages: tuple[Found, ...]) -> Iterable[str]:
+    """Yield what was compiled for the published release of a framework, while the base holds a vendor's build.
+
+    A wheel with machine code that pins the framework links against it: NGC's torch 2.4.0a0 is not the published 2.4.0.
+    """
+    from packaging.version import Version
+
+    built = {
+        name: stub
+        for name, stub in parts.context.stubs.by_name.items()
+        if is_framework(name) and not stub.alias_of and Version(stub.real).is_prerelease
+    }
+    for package in packages:
+        if not package.file.file.endswith(".whl") or package.file.file.endswith("-any.whl"):
+            continue
+        for requirement in parsed(package.requires):
+            stub = built.get(requirement.name)
+            if stub is not None and any(specifier.operator == "==" for specifier in requirement.specifier):
+                yield (
+                    f"{package.name} {package.version} was compiled for {requirement.name}{requirement.specifier} as "
+                    f"published, the base holds its vendor's own build {stub.real}: if it fails to import, build it in "
+                    "the base from source"
+                )

@@ -32,7 +32,10 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One coupling of a package (or of several that exclude each other) to a framework, with its source."""
+    """One coupling of a package (or of several that exclude each other) to a framework, with its source.
+
+    It is void where the base holds ``unless``, or the user asks for it.
+    """
 
     framework: str
     declared: str
@@ -41,6 +44,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     rows: tuple[Row, ...]
     package: str | None = None
     packages: tuple[str, ...] = ()
+    unless: str | None = None
 
 
 class Companions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -156,21 +160,22 @@ def _matches(name: str, patterns: Collection[str], but: Collection[str]) -> bool
     return any(fnmatchcase(name, p) for p in patterns) and not any(fnmatchcase(name, p) for p in but)
 
 
-def couplings(facts: BaseFacts, stubs: Stubs) -> tuple[Coupling, ...]:
+def couplings(facts: BaseFacts, stubs: Stubs, asked: Collection[str] = ()) -> tuple[Coupling, ...]:
     """Return the rows whose framework the base holds at a version that they are about.
 
     A row about what the base holds and protects is left out, and one that the base itself breaks: the base is a fact.
+    ``asked`` are the names of the direct requirements.
     """
     versions = framework_versions(facts, stubs)
-    found = rows_for(versions, versions)
+    found = rows_for(versions, versions, asked)
     return tuple(coupling for coupling in found if not _settled_by_base(coupling, stubs)) + _numpy_major(stubs)
 
 
-def rows_for(frameworks: Collection[str], versions: Mapping[str, str]) -> list[Coupling]:
+def rows_for(frameworks: Collection[str], versions: Mapping[str, str], asked: Collection[str] = ()) -> list[Coupling]:
     """Return the rows about these frameworks that hold at these public versions."""
     found: list[Coupling] = []
     for rule in load_companions().rule:
-        if rule.framework not in frameworks:
+        if rule.framework not in frameworks or rule.unless in versions or rule.unless in asked:
             continue
         for row in rule.rows:
             if _holds(row.when, versions[rule.framework]):

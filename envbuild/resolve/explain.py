@@ -30,6 +30,7 @@ NETWORK = re.compile(
     re.IGNORECASE,
 )
 URL = re.compile(r"https?://[^\s`)]+")
+LONGEST_REASON = 400
 HEADING = "the requirements have no solution on this base"
 
 
@@ -101,8 +102,24 @@ def no_solution(
 
 def held_reason(conflict: ConflictError, context: Context) -> str:
     """Return in one sentence why a newer release cannot be had."""
-    reasons = (*map(str, clashes_of(conflict, context)), *_reasons(conflict, context), *_rivals(conflict.text, context))
-    return reasons[0] if reasons else plain(conflict.text, context.stubs)
+    reasons = (
+        *map(str, clashes_of(conflict, context)),
+        *_reasons(conflict, context),
+        *_rivals(conflict.text, context),
+        *_disputes(conflict.text, context),
+    )
+    return reasons[0] if reasons else plain(conflict.text, context.stubs)[:LONGEST_REASON]
+
+
+def _disputes(text: str, context: Context) -> Iterable[str]:
+    """Yield two packages of a derivation that want the same third one; a range among them says less than a bound."""
+    first: dict[str, tuple[str, str]] = {}
+    for package, wanted in DEPENDS.findall(text):
+        target = name_of(wanted)
+        other = first.setdefault(target, (package, wanted))
+        if name_of(other[0]) != name_of(package) and other[1] != wanted:
+            one, two = (f"{plain(p, context.stubs)} needs {w.rstrip(',.')}" for p, w in (other, (package, wanted)))
+            yield f"{one}, and {two}"
 
 
 def _rivals(text: str, context: Context) -> Iterable[str]:

@@ -24,7 +24,7 @@ def broken_couplings(new: Mapping[str, str], stubs: Stubs, asked: Collection[str
     versions = {name: stub.public for name, stub in stubs.by_name.items()} | public
     broken = [
         row
-        for row in rows_for(set(public), versions)
+        for row in rows_for(set(public), versions, asked)
         if row.binding
         and row.package in new
         and not Requirement(row.constraint).specifier.contains(new[row.package], prereleases=True)

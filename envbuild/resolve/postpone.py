@@ -6,7 +6,7 @@ import datetime as dt
 from dataclasses import dataclass
 
 from envbuild.resolve.dates import GRACE_DAYS, read_date
-from envbuild.resolve.explain import ConflictError, Context
+from envbuild.resolve.explain import NO_WHEELS, ConflictError, Context, name_of
 from envbuild.resolve.question import Question
 from envbuild.resolve.session import Session
 
@@ -24,12 +24,20 @@ def postponed(session: Session, conflict: ConflictError, context: Context, lates
 
     Raises ConflictError where there is no release for this base at any date.
 
-    It is the day on which each of these requirements had a release, and as long again as an old base is given.
+    It is the day on which each of these requirements had a release that the couplings to the base allow, and a file for
+    the base, and as long again as an old base is given.
     """
-    late = [direct for direct in context.directs if direct.name in conflict.filtered]
+    unfit = {name_of(package) for package, _ in NO_WHEELS.findall(conflict.text)}
+    late = [direct for direct in context.directs if direct.name in conflict.filtered or direct.name in unfit]
     if not late or context.as_of is None:
         return None
-    question = Question(requirements=tuple(d.text for d in late), deps=False, soft=False, lowest=True)
+    question = Question(
+        requirements=tuple(d.text for d in late),
+        constraints=tuple(row.constraint for row in context.couplings if row.binding),
+        deps=False,
+        soft=False,
+        lowest=True,
+    )
     found = session.ask(question)
     days: dict[str, str] = {}
     for direct in late:

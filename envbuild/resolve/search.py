@@ -2,16 +2,19 @@
 
 Preferring the base's version of everything in one pass would take an old direct requirement to keep an unimportant
 package of the base.  So the direct requirements are held from below: at their newest releases, which mostly has an
-answer.  Where it has none, a pass without preference for the base tells the newest that its protected packages allow,
-and these are held in a second one.  The last pass lets packages of the base move that would be left broken.
+answer.  Where it has none, passes with and without preference for the base tell which newer ones its protected packages
+allow; these are held in another one, and then each is tried for a newer release that costs the others nothing: a
+resolver that goes back from a conflict goes back too far.  The last pass lets packages of the base move that would be
+left broken.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
-from envbuild.errors import EnvbuildError
+from envbuild.errors import EnvbuildError, HostError
+from envbuild.resolve.couplings import Coupling
 from envbuild.resolve.explain import ConflictError, Context, held_reason, told
 from envbuild.resolve.model import HeldBack
 from envbuild.resolve.pipcheck import broken
@@ -22,6 +25,9 @@ from envbuild.resolve.session import Session
 BUILD_TOOLS = ("setuptools", "wheel")
 EXPLAIN_SECONDS = 20.0
 """How long to look for the reason why one direct requirement is held back."""
+CLIMB_SECONDS = 10.0
+"""How long to look for a newer release of one direct requirement."""
+MOST_CLIMBS = 8
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,6 +60,7 @@ class Search:
         self.notes: list[str] = []
         self.warnings: tuple[str, ...] = ()
         self.newest: dict[str, str] = {}
+        self.best: dict[str, str] = {}
         self._caps: dict[str, str] = {}
         self._fresh: tuple[str, ...] = BUILD_TOOLS if self.as_of else ()
         self._last = Question(requirements=(), as_of=self.as_of)
@@ -63,6 +70,7 @@ class Search:
         if not self.task.requirements:
             return {}
         self.newest = self._ask_newest()
+        self.best = self._ask_best()
         answer = self._passes()
         late = [name for name in BUILD_TOOLS if self._too_late(answer.get(name))]
         if late:
@@ -73,14 +81,34 @@ class Search:
 
     def _ask_newest(self) -> dict[str, str]:
         """Return the newest version of each direct requirement that the index, Python and date allow, by itself."""
-        directs = tuple(d.text for d in self.task.context.directs if d.name not in self.stubs.by_name)
+        return self._look({d.name for d in self.task.context.directs if d.name not in self.stubs.by_name})
+
+    def _ask_best(self) -> dict[str, str]:
+        """Return the newest version of each direct requirement that the couplings to the base allow as well."""
+        coupled = {name for name, version in self.newest.items() if self._coupling(name, version) is not None}
+        return {**self.newest, **self._look(coupled, self.task.constraints)} if coupled else self.newest
+
+    def _look(self, names: Collection[str], constraints: tuple[str, ...] = ()) -> dict[str, str]:
+        directs = tuple(d.text for d in self.task.context.directs if d.name in names)
         if not directs:
             return {}
+        question = Question(requirements=directs, constraints=constraints, deps=False, soft=False, as_of=self.as_of)
         try:
-            found = self.session.ask(Question(requirements=directs, deps=False, soft=False, as_of=self.as_of))
+            found = self.session.ask(question)
         except ConflictError:
             return {}  # the passes meet the same conflict and tell more
         return {name: chosen.version for name, chosen in found.items()}
+
+    def _coupling(self, name: str, version: str) -> Coupling | None:
+        """Return the row that rules a version out."""
+        from packaging.requirements import Requirement
+
+        for row in self.task.context.couplings:
+            if row.binding and row.package == name:
+                wanted = Requirement(row.constraint)
+                if wanted.name == name and not wanted.specifier.contains(version, prereleases=True):
+                    return row
+        return None
 
     def _too_late(self, chosen: Chosen | None) -> bool:
         """Whether a build tool is a package of the answer, and newer than the date that the others keep to."""
@@ -106,25 +134,74 @@ class Search:
 
     def _passes(self) -> dict[str, Chosen]:
         keep = dict(self.task.keep)
-        wanted = {name: version for name, version in self.newest.items() if name not in keep}
+        wanted = {name: version for name, version in self.best.items() if name not in keep}
         try:
             return self._over_base(wanted, keep)
         except ConflictError:
             if not wanted:
                 raise
-        first = self._ask(seed=keep)
-        if not any(name in self.stubs.by_name for name, chosen in first.items() if not chosen.from_base):
-            return first
+        first = self._newer(self._ask(seed=keep), lambda: self._ask(seed={**self._base(), **keep}))
         names = [d.name for d in self.task.context.directs if d.name not in self.stubs.by_name and d.name in first]
-        return self._over_base({name: first[name].version for name in names}, keep)
+        held = {name: first[name].version for name in names}
+        if any(name in self.stubs.by_name for name, chosen in first.items() if not chosen.from_base):
+            first = self._over_base(held, keep)
+        return self._climbed(first, {name: first[name].version for name in names}, keep)
 
-    def _over_base(self, direct: Mapping[str, str], keep: Mapping[str, str]) -> dict[str, Chosen]:
+    def _newer(self, one: dict[str, Chosen], ask_other: Callable[[], dict[str, Chosen]]) -> dict[str, Chosen]:
+        """Return the answer with the newer direct requirements; the other one is not asked for where all are newest."""
+        if not self._behind(one):
+            return one
+        other = ask_other()
+        ahead = sum(self._older(one, name, other[name].version) for name in self.best if name in other)
+        behind = sum(self._older(other, name, one[name].version) for name in self.best if name in one)
+        return other if ahead > behind else one
+
+    def _climbed(self, answer: dict[str, Chosen], held: dict[str, str], keep: Mapping[str, str]) -> dict[str, Chosen]:
+        """Try each direct requirement that is behind for a newer release while no other one becomes older."""
+        from packaging.version import Version
+
+        for name in self._behind(answer)[:MOST_CLIMBS]:
+            if name in keep or name not in held:
+                continue
+            others = {other: version for other, version in held.items() if other != name}
+            above = f"{name}>{Version(held[name]).public}{self._ceiling(name)}"
+            try:
+                answer = self._over_base(others, keep, above=(above,), seconds=CLIMB_SECONDS)
+            except (ConflictError, HostError):
+                continue
+            held = {other: answer[other].version for other in held if other in answer}
+        return answer
+
+    def _behind(self, answer: Mapping[str, Chosen]) -> list[str]:
+        return [name for name, version in self.best.items() if self._older(answer, name, version)]
+
+    def _older(self, answer: Mapping[str, Chosen], name: str, version: str) -> bool:
+        from packaging.version import Version
+
+        return name in answer and Version(answer[name].version) < Version(version)
+
+    def _base(self) -> dict[str, str]:
+        return {name: stub.version for name, stub in self.stubs.by_name.items()}
+
+    def _over_base(
+        self,
+        direct: Mapping[str, str],
+        keep: Mapping[str, str],
+        *,
+        above: tuple[str, ...] = (),
+        seconds: float | None = None,
+    ) -> dict[str, Chosen]:
         """Ask for direct requirements no older than these, and the base's version of everything else that allows it."""
         from packaging.version import Version
 
-        base = {name: stub.version for name, stub in self.stubs.by_name.items()}
-        floors = tuple(f"{name}>={Version(version).public}" for name, version in direct.items())
-        return self._ask(seed={**base, **direct, **keep}, floors=floors)
+        floors = tuple(f"{name}>={Version(version).public}{self._ceiling(name)}" for name, version in direct.items())
+        return self._ask(seed={**self._base(), **direct, **keep}, floors=(*floors, *above), seconds=seconds)
+
+    def _ceiling(self, name: str) -> str:
+        """Return a bound at the newest release: uv would else take a preview where that one is refused."""
+        from packaging.version import Version
+
+        return f",<={Version(self.best[name]).public}" if name in self.best else ""
 
     def _unbroken(self, answer: dict[str, Chosen]) -> dict[str, Chosen]:
         """Ask once more with the packages as requirements that the answer would break in the base."""
@@ -144,19 +221,23 @@ class Search:
         new = {name: chosen.version for name, chosen in answer.items() if not chosen.from_base}
         return broken(self.session.facts, self.stubs, new)
 
-    def _ask(self, *, seed: Mapping[str, str], floors: tuple[str, ...] = ()) -> dict[str, Chosen]:
+    def _ask(
+        self, *, seed: Mapping[str, str], floors: tuple[str, ...] = (), seconds: float | None = None
+    ) -> dict[str, Chosen]:
         question = Question(
             requirements=self.task.requirements,
             constraints=(*self.task.constraints, *self._caps.values(), *floors),
             seed=tuple(seed.items()),
             as_of=self.as_of,
             fresh=self._fresh,
+            seconds=seconds,
         )
         return self._put(question, requirements=question.requirements)
 
     def _put(self, question: Question, *, requirements: tuple[str, ...]) -> dict[str, Chosen]:
-        self._last = replace(question, requirements=requirements)
-        answer = self.session.ask(self._last)
+        put = replace(question, requirements=requirements)
+        answer = self.session.ask(put)
+        self._last = replace(put, seconds=None)
         quiet = {f"{direct.name}[{direct.added}]" for direct in self.task.context.directs if direct.added}
         told_of = (told(warning, self.stubs, quiet=quiet) for warning in self.session.warnings)
         self.warnings = tuple(filter(None, told_of))
@@ -183,6 +264,9 @@ class Search:
         """
         from packaging.version import Version
 
+        row = self._coupling(name, newest)
+        if row is not None:
+            return f"{row.constraint} goes with {row.reason}"
         wanted = {other: Version(version).public for other, version in chosen.items() if other != name}
         for floors in ((), tuple(f"{other}>={version}" for other, version in wanted.items())):
             question = Question(

@@ -201,8 +201,8 @@ def _task(request: Request) -> tuple[Task, tuple[str, ...]]:
     facts = request.facts
     stubs = plan_stubs(facts, protected=protected_names(facts, request.protect), aliases=stand_ins())
     directs, notes = read_directs(request.requirements, environment=markers(facts), stubs=stubs)
-    rows = couplings(facts, stubs)
     names = {direct.name for direct in directs}
+    rows = couplings(facts, stubs, names)
     added = extras_for(names, stubs)
     directs = tuple(replace(direct, added=added.get(direct.name)) for direct in directs)
     context = Context(directs=directs, stubs=stubs, couplings=rows, as_of=request.as_of, facts=facts)

@@ -41,10 +41,13 @@ class SyntheticIndex:
         requires: tuple[str, ...] = (),
         day: str = "2024-01-01",
         python: str | None = None,
+        tag: str = "py3-none-any",
     ) -> None:
         for version in versions:
             (self.simple / name).mkdir(exist_ok=True)
-            self._list(write_wheel(self.simple / name, name, version, requires), day, python)
+            path = write_wheel(self.simple / name, name, version, requires)
+            named = path.with_name(path.name.replace("py3-none-any", tag))
+            self._list(path.replace(named), day, python)
 
     def sdist(self, name: str, version: str, *, files: dict[str, str], day: str = "2024-01-01") -> Path:
         (self.simple / name).mkdir(exist_ok=True)

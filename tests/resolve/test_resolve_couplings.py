@@ -14,6 +14,7 @@ from envbuild.progress import Silent
 from envbuild.resolve.artifacts import describe
 from envbuild.resolve.couplings import (
     TEMPLATE,
+    Companions,
     Row,
     Rule,
     couplings,
@@ -86,7 +87,7 @@ def test_sources_are_named() -> None:
     [
         (
             ("tensorflow==2.10.1",),
-            {"keras==2.10.*", "tensorflow-io==0.27.*", "tensorflow-probability==0.18.*", "tensorflow-text==2.10.*"},
+            {"keras==2.10.*", "tensorflow-io==0.27.*", "tensorflow-probability<0.19", "tensorflow-text==2.10.*"},
         ),
         (
             ("tensorflow-gpu==2.1.0",),
@@ -115,7 +116,28 @@ def test_what_the_base_protects_or_breaks_is_no_constraint() -> None:
 
 def test_numpy_major_is_frozen_for_every_base() -> None:
     assert constraints("numpy==1.24.4") == ["numpy<2"]
-    assert constraints("numpy==2.0.1") == ["numpy<3"]
+    assert constraints("numpy==2.0.1")[-1] == "numpy<3"
+
+
+def test_beside_numpy_2_nothing_comes_that_was_compiled_against_numpy_1() -> None:
+    found = constraints("numpy==2.0.1")
+    assert {"pandas>=2.2.2", "scipy>=1.13.0", "opencv-python>=4.10.0.84", "thinc>=8.3"} <= set(found)
+    assert constraints("numpy==2.0.1", "pandas==2.0.3").count("pandas>=2.2.2") == 0
+
+
+@pytest.mark.parametrize(
+    ("pins", "expected"),
+    [
+        (("tensorflow-gpu==2.3.0",), {"tensorflow-addons>=0.11,<0.14", "tensorflow-probability<0.12"}),
+        (("tensorflow==2.6.0",), {"tensorflow-addons>=0.14,<0.17", "tensorflow-probability<0.15"}),
+        (("torch==1.13.1",), {"transformers<4.48"}),
+        (("torch==2.0.1",), {"transformers<4.52"}),
+        (("mxnet-cu112==1.9.1",), {"numpy<1.24"}),
+        (("torchvision==0.4.2",), {"pillow<7"}),
+    ],
+)
+def test_older_bases_have_their_rows(pins: tuple[str, ...], expected: set[str]) -> None:
+    assert expected <= set(constraints(*pins))
 
 
 def test_cuda_chooses_one_of_the_tagged_distributions() -> None:
@@ -127,11 +149,22 @@ def test_cuda_chooses_one_of_the_tagged_distributions() -> None:
     assert "cupy-cuda110<0" not in constraints(cuda="11.0.3")
 
 
-def test_what_is_known_from_memory_only_does_not_bind() -> None:
-    rows = couplings(base("tensorflow==2.9.3"), stubs_of("tensorflow==2.9.3"))
-    (row,) = [row for row in rows if row.package == "tensorflow-probability"]
-    assert not row.binding
-    assert row.reason.startswith("tensorflow 2.9.3 (github.com/tensorflow/probability/releases: ")
+def test_a_row_from_memory_only_does_not_bind(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = Row(when="tensorflow>=2.9", constrain="tensorflow-model-optimization==0.7.*")
+    rule = Rule(framework="tensorflow", declared="no", sure="memory", source="nobody", rows=(row,), package="x")
+    monkeypatch.setattr("envbuild.resolve.couplings.load_companions", lambda: Companions(schema=1, rule=(rule,)))
+    (found,) = couplings(base("tensorflow==2.9.3"), stubs_of("tensorflow==2.9.3"))
+    assert not found.binding
+    assert found.reason == "tensorflow 2.9.3 (nobody)"
+
+
+def test_transformers_keeps_its_tensorflow_models_where_there_is_no_torch() -> None:
+    assert "transformers<5" in constraints("tensorflow==2.17.0")
+    found = constraints("tensorflow==2.17.0", "torch==2.6.0")
+    assert not any(text.startswith("transformers") for text in found)
+    held = base("tensorflow==2.17.0")
+    rows = couplings(held, stubs_of("tensorflow==2.17.0"), {"transformers", "torch"})
+    assert not any(row.package == "transformers" for row in rows)
 
 
 # ------------------------------------------------------------------ protected, extras, groups
@@ -261,9 +294,5 @@ def filled(found: re.Match[str], release: str) -> str:
     return ".".join(numbers[:2]) if found[2] == "minor" else release
 
 
-def test_rows_from_memory_are_marked_and_never_bind() -> None:
-    memory = [(rule.package, row.when) for rule, row in RULES if (row.sure or rule.sure) == "memory"]
-    assert len(memory) == 6
-    assert {package for package, _ in memory} == {"tensorflow-addons", "tensorflow-probability"}
-    rows = couplings(base("tensorflow==2.7.0"), stubs_of("tensorflow==2.7.0"))
-    assert [row.binding for row in rows if row.package == "tensorflow-probability"] == [False]
+def test_no_row_is_from_memory_only() -> None:
+    assert [(rule.package, row.when) for rule, row in RULES if (row.sure or rule.sure) == "memory"] == []

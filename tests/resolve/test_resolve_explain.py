@@ -95,11 +95,15 @@ def test_clash_over_several_lines() -> None:
     assert error.hint == "loosen it\nor leave it out"
 
 
-def test_chain_without_the_base_is_told_as_it_is() -> None:
+def test_two_that_want_a_third_one_are_told() -> None:
     found = conflict("Because a==1.0 depends on b==2.0 and c==1.0 depends on b==3.0, we can conclude that it fails.")
-    assert held_reason(found, CONTEXT) == (
-        "Because a==1.0 depends on b==2.0 and c==1.0 depends on b==3.0, we can conclude that it fails."
-    )
+    assert held_reason(found, CONTEXT) == "a==1.0 needs b==2.0, and c==1.0 needs b==3.0"
+
+
+def test_chain_without_the_base_is_told_as_it_is_and_not_at_length() -> None:
+    found = conflict("Because a==1.0 depends on b==2.0, we can conclude that it fails.")
+    assert held_reason(found, CONTEXT) == "Because a==1.0 depends on b==2.0, we can conclude that it fails."
+    assert len(held_reason(conflict("Because " + "it fails. " * 200), CONTEXT)) == 400
 
 
 def test_alias_is_named_by_what_the_base_holds() -> None:

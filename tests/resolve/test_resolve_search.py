@@ -1,0 +1,73 @@
+"""Which versions are taken where not everything that is asked for can be at its newest release."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from envbuild.resolve.model import Resolution
+from tests.resolve.conftest import SyntheticIndex, base
+
+Resolve = Callable[..., Resolution]
+TORCH21 = base("torch==2.1.2", "fsspec==2023.12")
+NUMPY1 = base("tensorflow==2.17.0", "numpy==1.26.4", requires={"tensorflow": ("numpy<2.0.0",)})
+
+
+def versions(resolution: Resolution) -> dict[str, str]:
+    return {package.name: package.version for package in resolution.packages}
+
+
+def test_preview_is_not_taken_where_the_newest_release_is_refused(index: SyntheticIndex, resolve: Resolve) -> None:
+    index.wheel("spacy", "3.8.2", requires=("numpy>=2",))
+    index.wheel("spacy", "3.7.5", "4.0.0.dev3", requires=("numpy<2",))
+    answer = resolve(NUMPY1, "spacy")
+    assert versions(answer) == {"spacy": "3.7.5"}
+    assert answer.held_back[0].reason == "spacy==3.8.2 needs numpy>=2; the base holds numpy 1.26.4"
+
+
+def test_project_that_has_only_previews_is_taken_as_it_is(index: SyntheticIndex, resolve: Resolve) -> None:
+    index.wheel("jraph", "0.0.5.dev0", "0.0.6.dev0")
+    index.wheel("vllm", "0.9", requires=("numpy>=2",))
+    index.wheel("vllm", "0.8")
+    assert versions(resolve(NUMPY1, "jraph", "vllm")) == {"jraph": "0.0.6.dev0", "vllm": "0.8"}
+
+
+def test_coupling_limits_what_the_newest_release_is(index: SyntheticIndex, resolve: Resolve) -> None:
+    index.wheel("transformers", "5.20.2", requires=("hub>=1",))
+    index.wheel("transformers", "4.55.4", requires=("hub<1",))
+    index.wheel("datasets", "5.2.0", requires=("hub>=1",))
+    index.wheel("datasets", "5.0.1", requires=("hub", "fsspec<2025"))
+    index.wheel("datasets", "2.14.4", requires=("hub",))
+    index.wheel("hub", "0.36", "1.30")
+    index.wheel("fsspec", "2026.9")
+    answer = resolve(TORCH21, "transformers", "datasets")
+    assert versions(answer) == {"transformers": "4.55.4", "datasets": "5.0.1", "hub": "0.36"}
+    assert {(row.name, row.newest) for row in answer.held_back} == {("transformers", "5.20.2"), ("datasets", "5.2.0")}
+    assert all(row.reason.startswith("transformers<4.56 goes with torch 2.1.2 (") for row in answer.held_back)
+
+
+def test_upgrade_of_one_keeps_all_others(index: SyntheticIndex, resolve: Resolve) -> None:
+    index.wheel("rich", "13.0", "14.0")
+    index.wheel("click", "8.0", "8.1", requires=("colors",))
+    index.wheel("colors", "1.0", "1.1")
+    kept = (("rich", "13.0"), ("click", "8.0"), ("colors", "1.0"))
+    answer = resolve(TORCH21, "rich", "click", keep=kept, upgrade=("click",))
+    assert versions(answer) == {"rich": "13.0", "click": "8.1", "colors": "1.0"}
+
+
+def test_wheel_for_another_build_of_the_framework_is_told(index: SyntheticIndex, resolve: Resolve) -> None:
+    vendor = base("torch==2.4.0a0+f70bd71a48.nv24.6")
+    index.wheel("xformers", "0.0.27", requires=("torch==2.4.0",), tag="cp311-cp311-manylinux_2_17_x86_64")
+    index.wheel("lightning", "2.4", requires=("torch==2.4.0",))
+    (note,) = resolve(vendor, "xformers", "lightning").notes
+    assert note.startswith(
+        "xformers 0.0.27 was compiled for torch==2.4.0 as published, the base holds its vendor's own "
+    )
+    assert resolve(base("torch==2.4.0"), "xformers").notes == ()
+
+
+def test_date_moves_to_the_first_release_with_a_wheel_for_the_base(index: SyntheticIndex, resolve: Resolve) -> None:
+    index.wheel("triton", "1.1", tag="cp39-cp39-manylinux_2_17_x86_64", day="2022-01-01")
+    index.wheel("triton", "2.0", tag="cp311-cp311-manylinux_2_17_x86_64", day="2023-03-16")
+    answer = resolve(base("torch==1.13.1"), "triton", as_of="2023-01-01", latest="2026-11-21")
+    assert versions(answer) == {"triton": "2.0"}
+    assert answer.notes == ("resolved as of 2023-06-14, not 2023-01-01: triton has no release before 2023-03-16",)
