@@ -28,7 +28,7 @@ class Question:
 
     ``seed`` are versions to prefer; without ``deps`` only the requirements themselves are looked at; without ``soft``
     the base's replaceable packages are not offered; ``lowest`` asks for the oldest versions; ``as_of`` is an ISO date
-    or None, which ``fresh`` names are free of; ``seconds`` is a time limit.
+    or None, which ``fresh`` names are free of; ``binary`` names are not taken as source; ``seconds`` is a time limit.
     """
 
     requirements: tuple[str, ...]
@@ -39,6 +39,7 @@ class Question:
     lowest: bool = False
     as_of: str | None = None
     fresh: tuple[str, ...] = ()
+    binary: tuple[str, ...] = ()
     seconds: float | None = None
 
 
@@ -67,6 +68,8 @@ def arguments(question: Question, place: Path, facts: BaseFacts, python: str) ->
         options.append("--no-deps")
     if question.lowest:
         options += ["--resolution", "lowest"]
+    for name in question.binary:
+        options += ["--only-binary", name]
     if question.as_of:
         options += ["--exclude-newer", question.as_of]
         for name in question.fresh:

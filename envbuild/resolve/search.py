@@ -34,7 +34,7 @@ MOST_CLIMBS = 8
 class Task:
     """What is searched for: the base's roots, the direct requirements, constraints.
 
-    ``keep`` are versions of an old lock to prefer.
+    ``keep`` are versions of an old lock to prefer; ``binary`` names are only taken as wheels.
     """
 
     context: Context
@@ -42,6 +42,7 @@ class Task:
     wanted: tuple[str, ...]
     constraints: tuple[str, ...]
     keep: tuple[tuple[str, str], ...] = ()
+    binary: tuple[str, ...] = ()
 
     @property
     def requirements(self) -> tuple[str, ...]:
@@ -86,6 +87,7 @@ class Search:
     def _ask_best(self) -> dict[str, str]:
         """Return the newest version of each direct requirement that the couplings to the base allow as well."""
         coupled = {name for name, version in self.newest.items() if self._coupling(name, version) is not None}
+        coupled |= set(self.task.binary) & set(self.newest)
         return {**self.newest, **self._look(coupled, self.task.constraints)} if coupled else self.newest
 
     def _look(self, names: Collection[str], constraints: tuple[str, ...] = ()) -> dict[str, str]:
@@ -230,6 +232,7 @@ class Search:
             seed=tuple(seed.items()),
             as_of=self.as_of,
             fresh=self._fresh,
+            binary=self.task.binary,
             seconds=seconds,
         )
         return self._put(question, requirements=question.requirements)
@@ -267,6 +270,8 @@ class Search:
         row = self._coupling(name, newest)
         if row is not None:
             return f"{row.constraint} goes with {row.reason}"
+        if name in self.task.binary:
+            return f"{name} {newest} has no wheel for this base, and would have to be compiled in it"
         wanted = {other: Version(version).public for other, version in chosen.items() if other != name}
         for floors in ((), tuple(f"{other}>={version}" for other, version in wanted.items())):
             question = Question(
@@ -275,6 +280,7 @@ class Search:
                 seed=self._last.seed,
                 as_of=self.as_of,
                 fresh=self._fresh,
+                binary=self.task.binary,
                 seconds=EXPLAIN_SECONDS,
             )
             reason = self._refusal(question)

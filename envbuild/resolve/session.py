@@ -6,7 +6,7 @@ import re
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -15,7 +15,7 @@ from envbuild.base.model import BaseFacts
 from envbuild.errors import HostError
 from envbuild.progress import Reporter
 from envbuild.resolve.artifacts import About, describe
-from envbuild.resolve.explain import translate_failure
+from envbuild.resolve.explain import NO_RELEASE, ConflictError, name_of, translate_failure
 from envbuild.resolve.platform import python_minor
 from envbuild.resolve.pylock import Chosen, read_pylock
 from envbuild.resolve.question import Question, arguments, read_origins, uv_environment, write_question
@@ -50,6 +50,7 @@ class Session:
 
     def __post_init__(self) -> None:
         self.warnings: tuple[str, ...] = ()
+        self.late: tuple[str, ...] = ()
         self._count = 0
         self._uv = uv_program(self.settings)
         self.python = build_python(self.facts, self.settings)
@@ -63,9 +64,25 @@ class Session:
     def ask(self, question: Question) -> dict[str, Chosen]:
         """Put one question; sdists whose metadata cannot be built on this host are read instead.
 
-        ``warnings`` are then what uv said beside its answer.  Raises ConflictError when there is no solution,
-        NetworkError, HostError.
+        What others require and has no release at all before the date is taken from after it: it was deleted then, and
+        uploaded again.  ``warnings`` are then what uv said beside its answer.  Raises ConflictError when there is no
+        solution, NetworkError, HostError.
         """
+        try:
+            return self._ask(replace(question, fresh=(*question.fresh, *self.late)))
+        except ConflictError as conflict:
+            if not self._freed(question, conflict):
+                raise
+        return self.ask(question)
+
+    def _freed(self, question: Question, conflict: ConflictError) -> bool:
+        """Free from the date what has no release before it, and nobody asks for by name; tell whether there was any."""
+        asked = {name_of(requirement) for requirement in question.requirements}
+        gone = set(NO_RELEASE.findall(conflict.text)) & set(conflict.filtered) - {*asked, *self.late}
+        self.late = (*self.late, *sorted(gone))
+        return bool(gone)
+
+    def _ask(self, question: Question) -> dict[str, Chosen]:
         for _ in range(MOST_STATIC):
             static = {pin: about.requires for pin, about in self._static.items()}
             place = self._place(question, static)

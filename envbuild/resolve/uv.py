@@ -31,6 +31,7 @@ from envbuild.resolve.search import Search, Task
 from envbuild.resolve.session import Session
 from envbuild.resolve.standins import merged, stand_ins
 from envbuild.resolve.stubs import plan_stubs
+from envbuild.resolve.wheels import compiled
 from envbuild.run import Runner
 from envbuild.settings import Settings
 from envbuild.store.atomic import telling
@@ -111,6 +112,19 @@ class UvResolver:
         )
 
     def _search(self, session: Session, task: Task) -> _Answer:
+        """Search, and once more where something would have to be compiled that has wheels in an older release."""
+        answer = self._coupled(session, task)
+        sources = [one for one in answer.chosen.values() if not one.from_base and not one.wheels]
+        names = compiled(sources, session.indexes, self.settings) if sources else frozenset()
+        if not names:
+            return answer
+        try:
+            return self._coupled(session, replace(task, binary=tuple(sorted(names))))
+        except ConflictError:
+            return answer
+
+    def _coupled(self, session: Session, task: Task) -> _Answer:
+        """Search, and once more where what is new breaks couplings among itself."""
         search = Search(session, task)
         answer = _Answer(session=session, task=task, search=search, chosen=search.run())
         rows = broken_couplings(_new(answer.chosen), task.context.stubs, {d.name for d in task.context.directs})
@@ -163,11 +177,16 @@ class UvResolver:
             for name, version in sorted((name, chosen[name].version) for name in files)
             if (read_from := session.read_from(name, version)) is not None
         ]
+        late = [
+            f"{name} {chosen[name].version}: there is none from before the date"
+            for name in session.late
+            if name in chosen
+        ]
         return compose(
             parts,
             build=builds,
             held=search.held_back(chosen),
-            notes=(*notes, *search.warnings, *unbuildable, *search.notes),
+            notes=(*notes, *search.warnings, *unbuildable, *late, *search.notes),
             tool=f"uv {importlib.metadata.version('uv')}",
         )
 

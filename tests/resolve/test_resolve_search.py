@@ -71,3 +71,28 @@ def test_date_moves_to_the_first_release_with_a_wheel_for_the_base(index: Synthe
     answer = resolve(base("torch==1.13.1"), "triton", as_of="2023-01-01", latest="2026-11-21")
     assert versions(answer) == {"triton": "2.0"}
     assert answer.notes == ("resolved as of 2023-06-14, not 2023-01-01: triton has no release before 2023-03-16",)
+
+
+def test_older_wheel_is_better_than_compiling_what_has_wheels(index: SyntheticIndex, resolve: Resolve) -> None:
+    here = "cp311-cp311-manylinux_2_17_x86_64"
+    index.wheel("opencv", "4.6", tag=here, day="2022-01-01")
+    index.wheel("opencv", "5.0", tag="cp312-cp312-manylinux_2_17_x86_64")
+    index.sdist("opencv", "5.0", files={"PKG-INFO": "Metadata-Version: 2.1\nName: opencv\nVersion: 5.0\n"})
+    index.sdist("sacremoses", "0.1", files={"PKG-INFO": "Metadata-Version: 2.1\nName: sacremoses\nVersion: 0.1\n"})
+    index.wheel("setuptools", "70")
+    index.wheel("wheel", "0.43")
+    answer = resolve(TORCH21, "opencv", "sacremoses")
+    assert versions(answer) == {"opencv": "4.6", "sacremoses": "0.1"}
+    (held,) = answer.held_back
+    assert held.reason == "opencv 5.0 has no wheel for this base, and would have to be compiled in it"
+    pinned = resolve(TORCH21, "opencv==5.0")
+    assert pinned.packages[0].is_sdist
+
+
+def test_what_was_uploaded_again_after_the_date_is_taken_all_the_same(index: SyntheticIndex, resolve: Resolve) -> None:
+    index.wheel("vllm", "0.6", requires=("outlines",))
+    index.wheel("outlines", "0.0.46", requires=("pyairports",))
+    index.wheel("pyairports", "0.0.1", day="2025-03-01")
+    answer = resolve(TORCH21, "vllm", as_of="2024-09-12")
+    assert versions(answer) == {"outlines": "0.0.46", "pyairports": "0.0.1", "vllm": "0.6"}
+    assert answer.notes == ("pyairports 0.0.1: there is none from before the date",)

@@ -1,0 +1,74 @@
+"""Whether a release without a wheel for the base has wheels for others: it would have to be compiled in the base.
+
+Such a project is made to be installed from wheels (OpenCV takes an hour of a compiler that a runtime image does not
+have), and an older release mostly has one that fits.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from envbuild.resolve.pylock import Chosen
+from envbuild.settings import Settings
+from envbuild.store.atomic import write_text
+from envbuild.store.index import read_links
+from envbuild.store.layout import Store
+from envbuild.store.parallel import each
+from envbuild.store.web import GoneError, make_client
+
+if TYPE_CHECKING:
+    import httpx
+
+COMPILED = re.compile(r"-(?:many)?linux[A-Za-z0-9_.]*\.whl$")
+YES, NO = "wheels\n", "none\n"
+
+
+def compiled(chosen: Iterable[Chosen], indexes: Mapping[str, str], settings: Settings) -> frozenset[str]:
+    """Return the names of those that come as an sdist while the same release has compiled wheels for Linux.
+
+    What was found out is kept by the sdist's sha256.  Raises NetworkError.
+    """
+    folder = Store(settings.store).folder("metadata")
+    kept = {package: folder / f"{package.sdist.sha256}.wheels" for package in chosen if package.sdist is not None}
+    unknown = [package for package, path in kept.items() if not path.is_file()]
+    if unknown:
+        with make_client(settings) as client:
+
+            def one(package: Chosen, stop: threading.Event) -> None:
+                found = _has_wheels(package, indexes, client, stop)
+                write_text(kept[package], YES if found else NO)
+
+            each(unknown, one, workers=settings.downloads)
+    return frozenset(package.name for package, path in kept.items() if _read(path) == YES)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except OSError:
+        return NO
+
+
+def _has_wheels(package: Chosen, indexes: Mapping[str, str], client: httpx.Client, stop: threading.Event) -> bool:
+    from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+    from packaging.version import Version
+
+    for url in indexes.values():
+        try:
+            links = read_links(url, package.name, client, stop=stop)
+        except GoneError:
+            continue
+        for link in links:
+            if COMPILED.search(link.file):
+                try:
+                    version = parse_wheel_filename(link.file)[1]
+                except InvalidWheelFilename:
+                    continue
+                if version == Version(package.version):
+                    return True
+        return False
+    return False
