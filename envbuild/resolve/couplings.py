@@ -70,9 +70,14 @@ class Lossy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Protected(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"but": "except"}):
-    """Patterns of distributions that are never replaced."""
+    """Patterns of distributions that are never replaced.
+
+    ``lesser`` frameworks are such only in a base that none of ``greater`` is in.
+    """
 
     frameworks: tuple[str, ...]
+    greater: tuple[str, ...]
+    lesser: tuple[str, ...]
     companions: tuple[str, ...]
     cuda: tuple[str, ...]
     but: tuple[str, ...] = ()
@@ -138,6 +143,8 @@ def protected_names(facts: BaseFacts, extra: Collection[str] = ()) -> frozenset[
     frameworks = {name for name in dists if is_framework(name)}
     if facts.framework:
         frameworks |= {canonicalize_name(facts.framework.split()[0])} & set(dists)
+    if not any(_matches(name, patterns.greater, patterns.but) for name in dists):
+        frameworks |= {name for name in dists if _matches(name, patterns.lesser, patterns.but)}
     found = set(frameworks)
     found |= {name for name in dists if _matches(name, (*patterns.companions, *patterns.cuda), patterns.but)}
     for name in frameworks:

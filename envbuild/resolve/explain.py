@@ -31,6 +31,7 @@ NETWORK = re.compile(
 )
 URL = re.compile(r"https?://[^\s`)]+")
 LONGEST_REASON = 400
+LONGEST_REASONING = 2000
 HEADING = "the requirements have no solution on this base"
 
 
@@ -94,9 +95,12 @@ def no_solution(
     conflict: ConflictError, context: Context, clashes: Iterable[Clash], hints: Iterable[str] = ()
 ) -> NoSolutionError:
     """Return the error that tells a conflict in the user's words; ``hints`` are what would help."""
-    reasons = dict.fromkeys((*map(str, clashes), *_reasons(conflict, context)))
+    once = {(name_of(clash.subject), clash.wanted): clash for clash in reversed(tuple(clashes))}
+    reasons = dict.fromkeys((*map(str, reversed(once.values())), *_reasons(conflict, context)))
     lines = [HEADING, *(f"- {reason}" for reason in reasons)]
-    lines.append(f"the resolver's reasoning: {plain(conflict.text, context.stubs)}")
+    reasoning = plain(conflict.text, context.stubs)
+    cut = reasoning if len(reasoning) <= LONGEST_REASONING else f"{reasoning[:LONGEST_REASONING]} … (cut)"
+    lines.append(f"the resolver's reasoning: {cut}")
     return NoSolutionError("\n".join(lines), hint="\nor ".join(hints) or None)
 
 

@@ -10,6 +10,7 @@ left broken.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
@@ -25,9 +26,8 @@ from envbuild.resolve.session import Session
 BUILD_TOOLS = ("setuptools", "wheel")
 EXPLAIN_SECONDS = 20.0
 """How long to look for the reason why one direct requirement is held back."""
-CLIMB_SECONDS = 10.0
-"""How long to look for a newer release of one direct requirement."""
-MOST_CLIMBS = 8
+CLIMB_SECONDS = 20.0
+"""How long to look for newer releases of direct requirements that are behind, all of them together."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -154,33 +154,33 @@ class Search:
         if not self._behind(one):
             return one
         other = ask_other()
-        ahead = sum(self._older(one, name, other[name].version) for name in self.best if name in other)
-        behind = sum(self._older(other, name, one[name].version) for name in self.best if name in one)
+        ahead = sum(older(one, name, other[name].version) for name in self.best if name in other)
+        behind = sum(older(other, name, one[name].version) for name in self.best if name in one)
         return other if ahead > behind else one
 
     def _climbed(self, answer: dict[str, Chosen], held: dict[str, str], keep: Mapping[str, str]) -> dict[str, Chosen]:
         """Try each direct requirement that is behind for a newer release while no other one becomes older."""
         from packaging.version import Version
 
-        for name in self._behind(answer)[:MOST_CLIMBS]:
-            if name in keep or name not in held:
+        end = time.monotonic() + CLIMB_SECONDS
+        for name in self._behind(answer):
+            left = end - time.monotonic()
+            if name in keep or name not in held or left <= 0:
                 continue
             others = {other: version for other, version in held.items() if other != name}
             above = f"{name}>{Version(held[name]).public}{self._ceiling(name)}"
             try:
-                answer = self._over_base(others, keep, above=(above,), seconds=CLIMB_SECONDS)
+                found = self._over_base(others, keep, above=(above,), seconds=left)
             except (ConflictError, HostError):
                 continue
+            if name in found and is_preview(found[name].version) and not is_preview(held[name]):
+                continue
+            answer = found
             held = {other: answer[other].version for other in held if other in answer}
         return answer
 
     def _behind(self, answer: Mapping[str, Chosen]) -> list[str]:
-        return [name for name, version in self.best.items() if self._older(answer, name, version)]
-
-    def _older(self, answer: Mapping[str, Chosen], name: str, version: str) -> bool:
-        from packaging.version import Version
-
-        return name in answer and Version(answer[name].version) < Version(version)
+        return [name for name, version in self.best.items() if older(answer, name, version)]
 
     def _base(self) -> dict[str, str]:
         return {name: stub.version for name, stub in self.stubs.by_name.items()}
@@ -296,3 +296,17 @@ class Search:
         except EnvbuildError as error:
             return f"the reason could not be found: {error.what}"
         return None
+
+
+def older(answer: Mapping[str, Chosen], name: str, version: str) -> bool:
+    """Whether an answer has a package in an older version than this one."""
+    from packaging.version import Version
+
+    return name in answer and Version(answer[name].version) < Version(version)
+
+
+def is_preview(version: str) -> bool:
+    """Whether a version is no final release."""
+    from packaging.version import Version
+
+    return Version(version).is_prerelease

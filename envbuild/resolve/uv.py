@@ -27,7 +27,7 @@ from envbuild.resolve.postpone import Later, postponed
 from envbuild.resolve.pylock import Chosen
 from envbuild.resolve.remedy import hints, what_fits
 from envbuild.resolve.requirements import read_directs
-from envbuild.resolve.search import Search, Task
+from envbuild.resolve.search import Search, Task, older
 from envbuild.resolve.session import Session
 from envbuild.resolve.standins import merged, stand_ins
 from envbuild.resolve.stubs import plan_stubs
@@ -112,16 +112,24 @@ class UvResolver:
         )
 
     def _search(self, session: Session, task: Task) -> _Answer:
-        """Search, and once more where something would have to be compiled that has wheels in an older release."""
+        """Search, and once more where something would have to be compiled that has wheels in an older release.
+
+        That older release is not worth an older release of something else that is asked for.
+        """
         answer = self._coupled(session, task)
         sources = [one for one in answer.chosen.values() if not one.from_base and not one.wheels]
         names = compiled(sources, session.indexes, self.settings) if sources else frozenset()
         if not names:
             return answer
         try:
-            return self._coupled(session, replace(task, binary=tuple(sorted(names))))
+            other = self._coupled(session, replace(task, binary=tuple(sorted(names))))
         except ConflictError:
             return answer
+        before = {name: one.version for name, one in answer.chosen.items() if name not in names}
+        cost = [
+            d.name for d in task.context.directs if d.name in before and older(other.chosen, d.name, before[d.name])
+        ]
+        return answer if cost else other
 
     def _coupled(self, session: Session, task: Task) -> _Answer:
         """Search, and once more where what is new breaks couplings among itself."""

@@ -23,7 +23,7 @@ from envbuild.store.web import GoneError, make_client
 if TYPE_CHECKING:
     import httpx
 
-COMPILED = re.compile(r"-(?:many)?linux[A-Za-z0-9_.]*\.whl$")
+COMPILED = re.compile(r"-cp3\d+-[a-z0-9]+-(?:many)?linux[A-Za-z0-9_.]*\.whl$")
 YES, NO = "wheels\n", "none\n"
 
 

@@ -187,6 +187,13 @@ def test_protected_are_framework_companions_cuda_and_what_the_framework_pins() -
     assert protected_names(facts) == {"tensorflow", "keras", "numpy", "nvidia-cudnn-cu12", "ml-dtypes"}
 
 
+def test_rapids_pins_count_where_there_is_no_greater_framework() -> None:
+    requires = {"cuml": ("scikit-learn==1.5", "dask-cudf==24.6.*", "scipy>=1.8")}
+    pins = ("cuml==24.6.0", "dask-cudf==24.6.0", "scikit-learn==1.5.0", "scipy==1.13.1")
+    assert protected_names(base(*pins, requires=requires)) == {"cuml", "dask-cudf", "scikit-learn"}
+    assert "scikit-learn" not in protected_names(base(*pins, "torch==2.1.0a0", requires=requires))
+
+
 def test_framework_of_the_facts_and_of_the_caller_are_protected() -> None:
     facts = base("mindspore==2.2", "six==1.16", "rich==13", framework="MindSpore 2.2")
     assert protected_names(facts, extra=("six", "absent")) == {"mindspore", "six"}
