@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from msgspec.structs import replace as replaced
+from packaging.utils import canonicalize_name
 
 from envbuild.errors import NoSolutionError, UsageError
 from envbuild.progress import Reporter
@@ -117,7 +118,9 @@ class UvResolver:
         That older release is not worth an older release of something else that is asked for.
         """
         answer = self._coupled(session, task)
-        sources = [one for one in answer.chosen.values() if not one.from_base and not one.wheels]
+        wanted = {canonicalize_name(name) for name in session.from_source}
+        new = (one for one in answer.chosen.values() if not one.from_base)
+        sources = [one for one in new if not one.wheels and one.name not in wanted]
         names = compiled(sources, session.indexes, self.settings) if sources else frozenset()
         if not names:
             return answer
