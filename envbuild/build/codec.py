@@ -9,13 +9,14 @@ from typing import Any, Literal
 
 from envbuild.errors import IntegrityError
 from envbuild.lock.model import Packer
+from envbuild.lock.packer import LAYOUT, library_here
 
 BLOCK = 131072
 """Bytes of a block, squashfs' own default: 32 K starts programs 10 % faster and makes images 9 % larger."""
 STORED = 1 << 24
 """Bit of a squashfs block size that marks a block stored as it is."""
-LAYOUT = 1
-"""Counts up whenever the same files would be packed into other bytes."""
+_LIBRARIES: dict[str, Any] = {}
+"""Versions of the module zstandard that were loaded beside the installed one, by library."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,18 +25,13 @@ class Codec:
 
     compressor: Literal["zstd", "gzip"]
     level: int
+    library: str = ""
     _local: threading.local = field(default_factory=threading.local, repr=False, compare=False)
 
     @property
     def name(self) -> str:
         """Return what decides the bytes: the layout, the library with its version, the level."""
-        if self.compressor == "zstd":
-            import zstandard
-
-            library = "zstd " + ".".join(map(str, zstandard.ZSTD_VERSION))
-        else:
-            library = f"zlib {zlib.ZLIB_RUNTIME_VERSION}"
-        return f"envbuild squashfs {LAYOUT}, {library}, level {self.level}"
+        return f"envbuild squashfs {LAYOUT}, {self.library or _installed(self.compressor)}, level {self.level}"
 
     def pack(self, raw: bytes) -> tuple[bytes, int]:
         """Return a block's bytes in the file, and its squashfs size."""
@@ -49,14 +45,30 @@ class Codec:
         if compressor is None:
             import zstandard
 
-            compressor = self._local.zstd = zstandard.ZstdCompressor(level=self.level)
+            module = _LIBRARIES.get(self.library, zstandard)
+            compressor = self._local.zstd = module.ZstdCompressor(level=self.level)
         packed: bytes = compressor.compress(raw)
         return packed
 
 
+def add_library(name: str, module: Any) -> None:
+    """Make a version of the module zstandard known to codecs."""
+    _LIBRARIES[name] = module
+
+
+def has_library(name: str) -> bool:
+    """Tell whether blocks can be packed by this very library."""
+    return name in _LIBRARIES or name == library_here()
+
+
 def codec_of(packer: Packer) -> Codec:
-    """Return the codec that a lock asks for."""
-    return Codec(compressor=packer.compressor, level=packer.level)
+    """Return the codec that a lock asks for; with the installed library where the locked one is not there."""
+    library = packer.library if packer.library and has_library(packer.library) else _installed(packer.compressor)
+    return Codec(compressor=packer.compressor, level=packer.level, library=library)
+
+
+def _installed(compressor: str) -> str:
+    return library_here() if compressor == "zstd" else f"zlib {zlib.ZLIB_RUNTIME_VERSION}"
 
 
 def unpack(data: bytes, compressor: str, limit: int = BLOCK * 8) -> bytes:

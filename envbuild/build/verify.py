@@ -16,6 +16,7 @@ from envbuild.build.assemble import Gathered
 from envbuild.build.codec import codec_of
 from envbuild.build.flat import gather_for, image_key_of, read_record
 from envbuild.build.guard import is_guard
+from envbuild.build.image import write_image
 from envbuild.build.model import Order, Workshop
 from envbuild.build.objects import NOTE, ImageNote
 from envbuild.build.sifwrite import OVERLAY
@@ -37,8 +38,9 @@ OWN = ("RECORD", "INSTALLER", "REQUESTED", "direct_url.json", "uv_cache.json")
 class Verification(msgspec.Struct, frozen=True, kw_only=True):
     """What verifying found.
 
-    ``holds`` is "bytes" (the very image that the store remembers), "tree" (the same files, packed otherwise or with
-    no image to compare to) or "differs"; ``compared`` says what was compared, ``tree`` is the image's tree digest.
+    ``holds`` is "bytes" (file for file and byte for byte what lock and packer give), "tree" (the same files, in bytes
+    that are others or could not be compared, as ``why`` says) or "differs"; ``compared`` says what was compared,
+    ``tree`` is the image's tree digest.
     """
 
     image: str
@@ -46,6 +48,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     holds: Literal["bytes", "tree", "differs"]
     compared: str
     tree: str
+    why: str = ""
     missing: tuple[str, ...] = ()
     changed: tuple[tuple[str, str], ...] = ()
     extra: tuple[str, ...] = ()
@@ -106,13 +109,14 @@ def verify_image(path: Path, lock: Lock, order: Order | None, shop: Workshop) ->
         compared, seen = "all files", found
     missing, changed, extra = differences(expected, seen)
     same = not (missing or changed or extra)
-    holds: Literal["bytes", "tree"] = "bytes" if same and _same_bytes(path, order, shop) else "tree"
+    why = _why_other_bytes(path, carried.note, order, gathered, shop) if same else ""
     return Verification(
         image=str(path),
         lock=lock_digest(lock),
-        holds=holds if same else "differs",
+        holds=("tree" if why else "bytes") if same else "differs",
         compared=compared,
         tree=digest,
+        why=why,
         missing=missing,
         changed=changed,
         extra=extra,
@@ -173,10 +177,24 @@ def _without_runtime(tree: Mapping[str, Entry]) -> dict[str, Entry]:
     return {name: entry for name, entry in tree.items() if name.split("/")[0] not in RUNTIME}
 
 
-def _same_bytes(path: Path, order: Order | None, shop: Workshop) -> bool:
+def _why_other_bytes(
+    path: Path, note: ImageNote | None, order: Order | None, gathered: Gathered, shop: Workshop
+) -> str:
+    """Return why the bytes are not those that lock and packer give, or cannot be compared; "" where they are."""
+    if note is None:
+        return "it was packed from its definition, by a program that the lock does not hold"
     if order is None:
-        return False
+        return "without its recipe nothing says which bytes there should be"
+    packer = codec_of(order.lock.packer).name
+    if note.packer != packer:
+        return f"it was packed by {note.packer}, here it would be {packer}"
     record = read_record(image_key_of(order), shop.store)
-    return (
-        record is not None and record.packer == codec_of(order.lock.packer).name and record.digest == image_digest(path)
-    )
+    expected = record.digest if record else _digest_made_here(order, gathered, shop)
+    return "" if expected == image_digest(path) else "its bytes are others, though the same packer made it"
+
+
+def _digest_made_here(order: Order, gathered: Gathered, shop: Workshop) -> str:
+    """Return the digest of the image that this machine makes of the lock; the image itself is not kept."""
+    with shop.store.work("verify") as work, shop.report.stage("make the same image, to compare bytes"):
+        write_image(work / "image.sif", order, gathered.layers, image_key_of(order))
+        return image_digest(work / "image.sif")

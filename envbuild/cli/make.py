@@ -162,7 +162,10 @@ def _build(
 ) -> bool:
     """Build the image, or take it from the store; return False where nothing had to be done."""
     from envbuild.build.make import is_stored, make_image, plan_work, told, up_to_date
+    from envbuild.build.packer import is_ready, ready_packer
 
+    if not is_ready(order.lock):
+        ready_packer(order.lock, workshop(context))
     note = up_to_date(order, context.store)
     proved = note is not None and (
         not checked or _known_verdict(order.target, note.digest, source, context.store, reports)

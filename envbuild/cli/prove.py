@@ -70,9 +70,11 @@ class _Lab:
     def imports(self, lock: Lock) -> tuple[Failure, ...]:
         """Make the lock's image in the store; one that does not import is not kept."""
         from envbuild.build.make import choose_mode, make_image
+        from envbuild.build.packer import ready_packer
         from envbuild.cli.order import order_of
 
         mode = choose_mode("auto", self.source.recipe, lock)
+        ready_packer(lock, self.shop)
         with self.context.store.work("proof") as folder:
             order = order_of(self.source, lock, folder / f"{self.source.recipe.name}.sif", mode)
             try:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 SHOWN = 20
 HOLDS = {
-    "bytes": "the same bytes as the store's image of this lock",
-    "tree": "the same files as the lock gives; bytes were not compared, or other ones packed them",
+    "bytes": "the very bytes that the lock and its packer give",
+    "tree": "the same files as the lock gives, not the same bytes",
     "differs": "not what the lock gives",
 }
 
@@ -32,13 +32,16 @@ def command(context: Context, *, image: str, as_json: bool) -> int:
     The lock is the recipe's where there is one, else the one inside the image. What the store lacks of it is
     downloaded and packed first. Exit code 1 when they differ.
     """
+    from envbuild.build.packer import ready_packer
     from envbuild.build.verify import verify_image
     from envbuild.cli.enter import find_image
     from envbuild.cli.order import workshop
 
     path = find_image(image, context)
     lock, order = _lock_of(path, image, context)
-    found = verify_image(path, lock, order, workshop(context))
+    shop = workshop(context)
+    ready_packer(lock, shop)
+    found = verify_image(path, lock, order, shop)
     if as_json:
         import msgspec
 
@@ -80,6 +83,8 @@ def _show(found: Verification) -> None:
     click.echo(f"  compared  {found.compared}")
     click.echo(f"  lock      {found.lock}")
     click.echo(f"  tree      {found.tree}")
+    if found.why:
+        click.echo(f"  bytes     {found.why}")
     rows = [("missing", f"/{path}") for path in found.missing]
     rows += [("changed", f"/{path}: {what}") for path, what in found.changed]
     rows += [("extra", f"/{path}") for path in found.extra]

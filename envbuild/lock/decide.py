@@ -30,8 +30,10 @@ from envbuild.lock.model import (
     LockedMove,
     LockedProvided,
     Packer,
+    PackerFile,
     PythonPackage,
 )
+from envbuild.lock.packer import find_packers, packer_here
 from envbuild.progress import Reporter
 from envbuild.recipe.model import Recipe, Source
 from envbuild.resolve.backends import RESOLVERS
@@ -48,8 +50,6 @@ MACHINES = {"linux/amd64": "x86_64", "linux/arm64": "aarch64"}
 PLATFORMS: dict[str, Literal["linux/amd64", "linux/arm64"]] = {"x86_64": "linux/amd64", "aarch64": "linux/arm64"}
 """Facts that are given by the user may be of another platform than the recipe's, and win."""
 INSTALLER_PYTHON = "3.12.0"
-PACKER = Packer(name="mksquashfs", version="4.5 or newer", compressor="zstd", level=3)
-"""zstd level 3 packs 219 MB in 1.1 s where gzip takes 19 s, at the same size (docs/decisions.md)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -117,7 +117,8 @@ def decide_lock(source: Source, wish: Wish, tools: Tools, today: date, *, facts:
         )
         _refuse_unused(source, resolution)
         installer = find_installer(resolver, base.facts, tools.settings)
-    lock = _assemble(source, base, resolution, installer)
+        packing = _packing(wish, resolver, base.facts.machine, tools.settings)
+    lock = _assemble(source, base, resolution, installer, packing)
     refuse_changed_files(wish.old, lock)
     return lock
 
@@ -243,7 +244,21 @@ def _names(resolution: Resolution | None) -> tuple[str, ...]:
     return tuple(p.name for p in resolution.packages) if resolution else ()
 
 
-def _assemble(source: Source, base: _Base, resolution: Resolution, installer: tuple[Found, ...]) -> Lock:
+def _packing(wish: Wish, resolver: Resolver, machine: str, settings: Settings) -> tuple[Packer, tuple[PackerFile, ...]]:
+    """Return the packer of the last lock unless all is to be new, so that images keep their bytes; else today's."""
+    old = wish.old
+    if old is not None and not wish.upgrade_all and old.packer.library is not None:
+        return old.packer, old.packers
+    return packer_here(), find_packers(resolver, machine, settings)
+
+
+def _assemble(
+    source: Source,
+    base: _Base,
+    resolution: Resolution,
+    installer: tuple[Found, ...],
+    packing: tuple[Packer, tuple[PackerFile, ...]],
+) -> Lock:
     recipe = source.recipe
     moved = {move.name for move in resolution.moved}
     framework = base.framework.packages if base.framework else ()
@@ -262,7 +277,8 @@ def _assemble(source: Source, base: _Base, resolution: Resolution, installer: tu
         as_of=resolution.as_of,
         base=_locked_base(recipe, base),
         tools={"envbuild": __version__, "uv": version(INSTALLER)},
-        packer=PACKER,
+        packer=packing[0],
+        packers=packing[1],
         notes=resolution.notes,
         debian=base.debian,
         python=tuple(sorted(python, key=lambda p: (p.group, p.name))),

@@ -93,12 +93,26 @@ class LockedHold(_Entry, frozen=True):
 
 
 class Packer(_Entry, frozen=True):
-    """What packs the image: its name and version, the compressor and its level."""
+    """What packs the image: its name and version, the compressor and its level.
+
+    ``library`` is the exact compressor ("zstd 1.5.7"), which decides the bytes; None where the lock leaves it open.
+    """
 
     name: str
     version: str
     compressor: Literal["zstd", "gzip"]
     level: Annotated[int, Meta(ge=1, le=22)]
+    library: Annotated[str, Meta(pattern=r"^[a-z]+ [0-9.]+$", max_length=40)] | None = None
+
+
+class PackerFile(_Entry, frozen=True):
+    """A wheel that holds the packer's library, for one version of Python; of several the fitting one is used."""
+
+    name: PackageName
+    version: Version
+    file: FileName
+    size: Size
+    sha256: Sha256
 
 
 class Lock(_Entry, frozen=True):
@@ -122,6 +136,7 @@ class Lock(_Entry, frozen=True):
     notes: tuple[str, ...] = ()
     debian: tuple[DebianPackage, ...] = ()
     python: tuple[PythonPackage, ...] = ()
+    packers: tuple[PackerFile, ...] = ()
     provided: tuple[LockedProvided, ...] = ()
     moved: tuple[LockedMove, ...] = ()
     held_back: tuple[LockedHold, ...] = ()

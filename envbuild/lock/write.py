@@ -16,7 +16,7 @@ HEADING = (
 )
 SCALARS = ("schema", "name", "platform", "recipe-digest", "proof", "as-of")
 SECTIONS = ("base", "tools", "packer")
-TABLES = ("debian", "python", "provided", "moved", "held-back")
+TABLES = ("debian", "python", "packers", "provided", "moved", "held-back")
 
 
 def write_lock(lock: Lock) -> str:

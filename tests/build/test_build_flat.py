@@ -116,7 +116,7 @@ def test_nothing_changed_takes_no_time(first: Project) -> None:
 def test_verify_says_what_holds(first: Project, tmp_path: Path) -> None:
     same = first.run("verify", "small")
     assert same.code == 0, same.stderr
-    assert "the same bytes as the store's image of this lock" in same.stdout
+    assert "the very bytes that the lock and its packer give" in same.stdout
     bare = Project(tmp_path / "bare")
     carried = bare.run("verify", str(first.folder / "small.sif"))
     assert carried.code == 0, carried.stderr

@@ -14,6 +14,7 @@ from envbuild.lock.model import (
     LockedMove,
     LockedProvided,
     Packer,
+    PackerFile,
     PythonPackage,
 )
 
@@ -72,7 +73,20 @@ base = st.builds(
     cuda=st.none() | version,
 )
 packer = st.builds(
-    Packer, name=name, version=text, compressor=st.sampled_from(["zstd", "gzip"]), level=st.integers(1, 22)
+    Packer,
+    name=name,
+    version=text,
+    compressor=st.sampled_from(["zstd", "gzip"]),
+    level=st.integers(1, 22),
+    library=st.none() | version.map("zstd {}".format).filter(lambda text: "+" not in text),
+)
+packer_file = st.builds(
+    PackerFile,
+    name=name,
+    version=version,
+    file=name.map("{}-1-py3-none-any.whl".format),
+    size=st.integers(0, 9),
+    sha256=sha256,
 )
 
 
@@ -87,6 +101,7 @@ def locks(draw: st.DrawFn) -> Lock:
         direct=tuple(draw(st.lists(text, max_size=3))),
         base=draw(base),
         packer=draw(packer),
+        packers=tuple(draw(st.lists(packer_file, max_size=2, unique_by=lambda p: p.file))),
         system=tuple(draw(st.lists(name, max_size=2))),
         as_of=draw(st.none() | st.dates().map(str)),
         tools=draw(st.dictionaries(name, version, max_size=2)),

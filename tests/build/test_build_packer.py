@@ -1,0 +1,124 @@
+"""The library that a lock names is brought and packs; a lock alone cannot make this machine run code."""
+
+from __future__ import annotations
+
+import hashlib
+import zipfile
+from pathlib import Path
+
+import msgspec
+import pytest
+import zstandard.backend_c
+
+from envbuild.build import codec, packer
+from envbuild.build.codec import codec_of
+from envbuild.build.model import Workshop
+from envbuild.build.packer import is_ready, ready_packer
+from envbuild.lock.model import Lock, PackerFile
+from envbuild.lock.packer import library_here
+from envbuild.lock.read import read_lock
+from envbuild.progress import Silent
+from envbuild.run import LocalRunner
+from envbuild.runtime import Runtime
+from envbuild.settings import load_settings
+from envbuild.store.layout import Store
+
+SHIPPED = Path(__file__).parents[2] / "lockfiles" / "torch-mnist.lock"
+HERE = library_here()
+BLOCK = b"".join(hashlib.sha256(bytes([n % 251])).digest()[: n % 9] for n in range(20_000))[: codec.BLOCK]
+
+
+class Told(Silent):
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
+    """A machine with another version of the library, and an index that has the usual one."""
+    for module in (codec, packer):
+        monkeypatch.setattr(module, "library_here", lambda: "zstd 0.0.1")
+    monkeypatch.setattr(codec, "_LIBRARIES", {})
+    index = tmp_path / "index/zstandard"
+    index.mkdir(parents=True)
+    wheel = index / "zstandard-0.25.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.write(zstandard.backend_c.__file__, "zstandard/backend_c.cpython.so")
+    sha256 = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    (index / "index.html").write_text(f'<a href="{wheel.name}#sha256={sha256}">{wheel.name}</a>')
+    env = {"HOME": str(tmp_path), "ENVBUILD_INDEX": f"file://{tmp_path}/index", "ENVBUILD_STORE": str(tmp_path / "s")}
+    settings = load_settings(env, tmp_path)
+    store = Store(settings.store)
+    runtime = Runtime(program=Path("/none"), name="apptainer", version=(1, 4))
+    return Workshop(settings=settings, runner=LocalRunner(), runtime=runtime, store=store, report=Told())
+
+
+def lock_of(shop: Workshop, library: str = HERE, sha256: str | None = None) -> Lock:
+    wheel = next(shop.settings.cwd.glob("index/zstandard/*.whl"))
+    digest = sha256 or hashlib.sha256(wheel.read_bytes()).hexdigest()
+    item = PackerFile(name="zstandard", version="0.25.0", file=wheel.name, size=wheel.stat().st_size, sha256=digest)
+    lock = read_lock(SHIPPED)
+    return msgspec.structs.replace(lock, packer=msgspec.structs.replace(lock.packer, library=library), packers=(item,))
+
+
+def said(shop: Workshop) -> list[str]:
+    assert isinstance(shop.report, Told)
+    return shop.report.said
+
+
+def test_the_locked_library_packs_where_another_is_installed(shop: Workshop) -> None:
+    lock = lock_of(shop)
+    assert not is_ready(lock)
+    assert codec_of(lock.packer).name == "envbuild squashfs 1, zstd 0.0.1, level 3"
+    ready_packer(lock, shop)
+    assert said(shop) == []
+    assert is_ready(lock)
+    found = codec_of(lock.packer)
+    assert found.name == f"envbuild squashfs 1, {HERE}, level 3"
+    assert found.pack(BLOCK)[0] == zstandard.ZstdCompressor(level=3).compress(BLOCK)
+
+
+def test_a_second_time_needs_no_index(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock = lock_of(shop)
+    ready_packer(lock, shop)
+    monkeypatch.setattr(codec, "_LIBRARIES", {})
+    next(shop.settings.cwd.glob("index/zstandard/index.html")).unlink()
+    ready_packer(lock, shop)
+    assert (said(shop), is_ready(lock)) == ([], True)
+
+
+def test_a_hash_that_the_index_does_not_list_is_not_run(shop: Workshop) -> None:
+    """A lock may come from anybody, and the store may hold a hostile wheel that some other lock brought."""
+    hostile = b"not what the index has"
+    sha256 = hashlib.sha256(hostile).hexdigest()
+    kept = shop.store.artifact(sha256)
+    kept.parent.mkdir(parents=True)
+    kept.write_bytes(hostile)
+    lock = lock_of(shop, sha256=sha256)
+    ready_packer(lock, shop)
+    assert not is_ready(lock)
+    assert "with the hash of the lock" in said(shop)[0]
+    assert "packs the same files into other bytes" in said(shop)[0]
+
+
+def test_a_wheel_of_another_version_is_told(shop: Workshop) -> None:
+    lock = lock_of(shop, library="zstd 9.9.9")
+    ready_packer(lock, shop)
+    assert f"holds {HERE}, the lock says zstd 9.9.9" in said(shop)[0]
+    assert not is_ready(lock)
+
+
+def test_a_lock_without_wheels_for_this_python(shop: Workshop) -> None:
+    lock = msgspec.structs.replace(lock_of(shop), packers=())
+    ready_packer(lock, shop)
+    assert "the lock lists no wheel of it for this Python" in said(shop)[0]
+
+
+def test_old_locks_leave_it_open(shop: Workshop) -> None:
+    lock = read_lock(SHIPPED)
+    lock = msgspec.structs.replace(lock, packer=msgspec.structs.replace(lock.packer, library=None), packers=())
+    ready_packer(lock, shop)
+    assert (is_ready(lock), said(shop)) == (True, [])
