@@ -19,6 +19,9 @@ FOLDERS = ("bin", "dev", "etc", "home", "mnt", "opt", "proc", "root", "sys", "tm
 AS_NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", "--")
 """Prefix that makes root an ordinary user who has no subuid line."""
 
+AS_READER = (*AS_NOBODY[:-2], "--inh-caps=-all,+dac_read_search", "--ambient-caps=+dac_read_search", "--")
+"""The same, but able to read this checkout wherever root keeps it."""
+
 
 def runtime() -> Runtime:
     return find_runtime(load_settings(), LocalRunner())

@@ -14,6 +14,7 @@ import msgspec
 from envbuild.base.siffile import PARTITION, SifFile, SifObject, image_digest, read_sif
 from envbuild.build.assemble import Gathered
 from envbuild.build.codec import codec_of
+from envbuild.build.compare import tell_difference
 from envbuild.build.flat import gather_for, image_key_of, read_record
 from envbuild.build.guard import is_guard
 from envbuild.build.image import write_image
@@ -189,12 +190,9 @@ def _why_other_bytes(
     if note.packer != packer:
         return f"it was packed by {note.packer}, here it would be {packer}"
     record = read_record(image_key_of(order), shop.store)
-    expected = record.digest if record else _digest_made_here(order, gathered, shop)
-    return "" if expected == image_digest(path) else "its bytes are others, though the same packer made it"
-
-
-def _digest_made_here(order: Order, gathered: Gathered, shop: Workshop) -> str:
-    """Return the digest of the image that this machine makes of the lock; the image itself is not kept."""
+    if record is not None and record.digest == image_digest(path):
+        return ""
     with shop.store.work("verify") as work, shop.report.stage("make the same image, to compare bytes"):
-        write_image(work / "image.sif", order, gathered.layers, image_key_of(order))
-        return image_digest(work / "image.sif")
+        made = work / "image.sif"
+        write_image(made, order, gathered.layers, image_key_of(order))
+        return tell_difference(made, path)

@@ -8,76 +8,73 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from envbuild.base.siffile import read_sif
-from envbuild.build.tree import differences
-from envbuild.build.unsquash import SquashImage, read_tree
+from envbuild.build.compare import tell_difference
 from tests.build.images import TOP, apptainer, copy_of, sha256
 from tests.project import Project, shared_store, small_project
 from tests.support import needs
+from tests.tiny_image import AS_READER
 
 pytestmark = [pytest.mark.live, needs("apptainer", "mmdebstrap", "apt-get")]
 
 
-def tell_difference(one: Path, two: Path) -> str:
-    """Say which member of which object differs, for a failed comparison."""
-    first, second = read_sif(one), read_sif(two)
-    for a, b in zip(first.objects, second.objects, strict=True):
-        if (a.offset, a.size, a.name) != (b.offset, b.size, b.name):
-            return f"object {a.id} ({a.name}): {a.size} bytes at {a.offset}, {b.size} at {b.offset}"
-    trees = []
-    for sif in (first, second):
-        assert sif.primary is not None
-        image = SquashImage(sif.path, sif.primary.offset, sif.primary.size)
-        with ThreadPoolExecutor(2) as pool:
-            trees.append(read_tree(image, pool))
-        image.close()
-    times = [path for path in trees[0] if path in trees[1] and trees[0][path].mtime != trees[1][path].mtime]
-    return f"{differences(*trees)}; other times: {times[:20]}"
+OTHERWISE = """
+import os, sys
+os.umask(0o077)
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+os.execv(sys.executable, [sys.executable, "-m", "envbuild", "make", "--no-check", *sys.argv[1:]])
+"""
 
 
-def test_two_users_get_the_same_bytes(first: Project, tmp_path: Path) -> None:
-    tmp_path.chmod(0o755)
-    other = copy_of(first, tmp_path / "öther user")
-    elsewhere = tmp_path / "tmp"
-    elsewhere.mkdir(mode=0o777)
-    code = (
-        "import os, sys; os.umask(0o077); os.sched_setaffinity(0, {min(os.sched_getaffinity(0))});"
-        "os.execv(sys.executable, [sys.executable, '-m', 'envbuild', 'make', '--no-check'])"
-    )
+def test_another_user_elsewhere_at_another_time_gets_the_same_bytes(
+    first: Project, layered: Project, tmp_path: Path, open_disk: Path
+) -> None:
+    """Other HOME, store, TMPDIR, file system, umask, locale, time zone, number of cores, date; where root runs it, user."""
+    other = copy_of(first, open_disk / "öther user")
+    elsewhere = open_disk / "tmp"
+    elsewhere.mkdir()
     env = {**other.env, "TMPDIR": str(elsewhere), "LC_ALL": "C", "TZ": "Asia/Tokyo", "PYTHONHASHSEED": "7"}
-    made = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=other.folder,
-        env=env,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    assert made.returncode == 0, made.stderr
-    assert "compile" in made.stderr, "the layers were made anew"
-    one, two = first.folder / "small.sif", other.folder / "small.sif"
-    assert sha256(one) == sha256(two), tell_difference(one, two)
+    prefix = ["faketime", "-f", "+400d"] if shutil.which("faketime") else []
+    if os.getuid() == 0:
+        prefix = [*AS_READER, *prefix]
+        for path in (other.folder, *other.folder.rglob("*"), elsewhere):
+            os.chown(path, 65534, 65534, follow_symlinks=False)
+    for mode, same in (("flat", first), ("layered", layered)):
+        made = subprocess.run(
+            [*prefix, sys.executable, "-c", OTHERWISE, "--mode", mode],
+            cwd=other.folder,
+            env=env,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+        )
+        assert made.returncode == 0, made.stderr
+        assert ("compile" in made.stderr) == (mode == "flat"), "the layers were made anew, once"
+        one, two = same.folder / "small.sif", other.folder / "small.sif"
+        assert sha256(one) == sha256(two), f"{mode}: {tell_difference(one, two)}"
 
 
-def test_a_comparison_that_fails_names_the_member(first: Project, tmp_path: Path) -> None:
-    image = tmp_path / "changed.sif"
-    shutil.copyfile(first.folder / "small.sif", image)
-    primary = read_sif(image).primary
-    assert primary is not None
+def test_a_comparison_that_fails_names_member_and_layer(layered: Project, tmp_path: Path) -> None:
+    whole, image = layered.folder / "small.sif", tmp_path / "changed.sif"
+    assert tell_difference(whole, whole) == ""
+    shutil.copyfile(whole, image)
+    packages = next(item for item in read_sif(image).objects if item.name == "packages")
     with image.open("r+b") as file:
-        file.seek(primary.offset)
-        at = file.read(primary.size).rindex(b"usr/bin/dash"[-4:])
-        file.seek(primary.offset + at)
-        file.write(b"bash")
-    assert "usr/" in tell_difference(first.folder / "small.sif", image)
+        file.seek(packages.offset)
+        at = file.read(packages.size).rindex(b"docopt.py")
+        file.seek(packages.offset + at)
+        file.write(b"dacopt.py")
+    told = tell_difference(whole, image)
+    assert told.startswith("layer packages: /usr/local/lib/")
+    assert "docopt.py is only in the first" in told
 
 
 def test_the_image_runs_and_says_what_it_is(first: Project) -> None:
@@ -194,6 +191,20 @@ def test_a_damaged_layer_is_found_and_made_again(first: Project, tmp_path: Path)
     (other.folder / "small.sif").unlink()
     assert other.run("make", "--no-check").code == 0
     assert sha256(other.folder / "small.sif") == sha256(first.folder / "small.sif")
+
+
+@pytest.fixture
+def open_disk(tmp_path: Path) -> Iterator[Path]:
+    """Lend a folder that every user may enter: in memory where root runs this, so on another kind of file system."""
+    folder = Path(tempfile.mkdtemp(prefix="envbuild-other-"))
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=3g", "tmpfs", str(folder)], check=False, capture_output=True
+    )
+    folder.chmod(0o755)
+    yield folder
+    if done.returncode == 0:
+        subprocess.run(["umount", str(folder)], check=True)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture
