@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from envbuild.base.siffile import PARTITION, read_sif
-from envbuild.build.codec import BLOCK, LAYOUT
+from envbuild.build.codec import BLOCK
 from envbuild.build.pack import PartWriter
 from envbuild.build.parts import Bench, KeptPart, kept_part, part_key, provide
 from envbuild.build.reading import image_contents
@@ -15,6 +15,7 @@ from envbuild.build.sifwrite import OVERLAY
 from envbuild.build.tree import Part
 from envbuild.build.unsquash import SquashImage, read_tree
 from envbuild.errors import IntegrityError, UsageError
+from envbuild.lock.packer import LAYOUT
 
 FORMAT = 1
 """Counts up whenever the same SIF would be read as another tree."""
