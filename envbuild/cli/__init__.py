@@ -38,6 +38,7 @@ VERBS: dict[str, tuple[str, str, str]] = {
     "cancel": ("envbuild.cli.cancel", "command", "End a job."),
     "site": ("envbuild.cli.site", "command", "Look at clusters that jobs can go to, or describe a new one."),
     "list": ("envbuild.cli.listing", "command", "List recipes, locks and images with their last verdict."),
+    "show": ("envbuild.cli.tell", "command", "Show a recipe, or what its build would run as root."),
     "base": ("envbuild.cli.base", "command", "Look at base images."),
     "verify": ("envbuild.cli.verify", "command", "Compare an image with its lock, file by file."),
     "flatten": ("envbuild.cli.flatten", "command", "Make one partition of a layered image."),

@@ -21,7 +21,7 @@ def command(context: Context, *, as_json: bool) -> None:
     """List the recipes that can be made here, with their locks, images and last verdicts."""
     from envbuild.recipe.find import recipe_files
 
-    rows = [_row(path, context) for path in recipe_files(context.settings).values()]
+    rows = [recipe_row(path, context) for path in recipe_files(context.settings).values()]
     if as_json:
         click.echo(json.dumps(rows, indent=1))
         return
@@ -34,7 +34,8 @@ def command(context: Context, *, as_json: bool) -> None:
         click.echo("  ".join(str(row[column]).ljust(widths[column]) for column in COLUMNS).rstrip())
 
 
-def _row(path: Path, context: Context) -> dict[str, Any]:
+def recipe_row(path: Path, context: Context) -> dict[str, Any]:
+    """Return what a recipe file is at: its lock, image and last verdict; a broken one says so."""
     from envbuild.recipe.find import find_recipe
 
     try:

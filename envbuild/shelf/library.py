@@ -116,7 +116,7 @@ class Library:
         path = signature_path(stored.digest)
         signature = self.backend.read([path]).get(path)
         if signature is not None:
-            return self.notary.judge(stored.data, signature, where=where, when=stored.entry.when)
+            return self.notary.judge(stored.data, signature, where=where)
         if self.require_signed:
             what = f"entry {stored.entry.number} is not signed, and only signed ones are taken from this shelf"
             raise IntegrityError(what, where=where, hint=f"ask {stored.entry.who} to publish it again with --sign")
@@ -175,7 +175,7 @@ class Library:
     def _signed(self, stored: Stored, sign: Callable[[bytes], str]) -> bytes:
         """Sign an entry, and refuse to publish what others would refuse to take."""
         signature = sign(stored.data).encode()
-        self.notary.judge(stored.data, signature, where=f"{self.name}/{stored.entry.name}", when=stored.entry.when)
+        self.notary.judge(stored.data, signature, where=f"{self.name}/{stored.entry.name}")
         return signature
 
     def _head(self, name: str) -> Stored | None:
@@ -184,8 +184,11 @@ class Library:
         return self.history(name)[-1]
 
     def _stands(self, head: Stored, sign: object) -> bool:
-        """Tell whether an entry needs no second one that says the same: it is signed, or is not to be."""
-        return sign is None or signature_path(head.digest) in self.backend.read([signature_path(head.digest)])
+        """Tell whether an entry needs no second one that says the same: it is signed well, or is not to be."""
+        try:
+            return sign is None or self.signer(head) is not None
+        except IntegrityError:
+            return False
 
     def _stored(self, slot: str, data: bytes | None) -> Stored:
         where = f"{self.name}: {slot_path(slot)}"

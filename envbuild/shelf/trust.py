@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
+import hashlib
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +16,8 @@ from envbuild.run import Command, Result, Runner
 
 NAMESPACE = "envbuild"
 """A signature that the same key made for git, mail or files is none for a shelf."""
+KEY = re.compile(r"\s((?:ssh-|ecdsa-|sk-)[\w@.-]+)\s+([A-Za-z0-9+/]{20,}=*)")
+"""Kind and body of a key in a line of an allowed signers file, behind the principals and the options."""
 SECONDS = 120.0
 """A key on a token waits for a touch."""
 
@@ -46,11 +51,10 @@ class Notary:
             raise UsageError(f"cannot be signed with: {_said(result)}", where=str(key), hint=hint)
         return result.stdout
 
-    def judge(self, data: bytes, signature: bytes, *, where: str, when: str) -> Signer:
+    def judge(self, data: bytes, signature: bytes, *, where: str) -> Signer:
         """Return who signed these bytes.
 
-        Raises IntegrityError: not these bytes, not for a shelf, no pinned key, or one that is not valid now.  ``when``
-        is the publisher's own time (ISO 8601); it serves to tell an expired key from an unknown one, nothing else.
+        Raises IntegrityError: not these bytes, not for a shelf, no pinned key, or one that is not valid now.
         """
         with tempfile.TemporaryDirectory(prefix="envbuild-") as folder:
             path = Path(folder) / "signature"
@@ -73,7 +77,7 @@ class Notary:
                 )
                 if result.code == 0:
                     return Signer(principal=principal, key=key)
-            raise self._unknown(path, key, where, when)
+            raise self._unknown(key, where)
 
     def _key(self, path: Path, data: bytes, where: str) -> str:
         """Return the key of a signature that is good for these bytes, whoever made it."""
@@ -87,19 +91,20 @@ class Notary:
             what = f'it was signed for another purpose than "{NAMESPACE}": {said}'
         raise IntegrityError(what, where=where, hint="do not use it; ask who published it")
 
-    def _principals(self, path: Path, *options: str) -> tuple[str, ...]:
-        result = self._keygen("find-principals", "-f", str(self.signers), "-s", str(path), *options)
+    def _principals(self, path: Path) -> tuple[str, ...]:
+        result = self._keygen("find-principals", "-f", str(self.signers), "-s", str(path))
         lines = result.stdout.splitlines() if result.code == 0 else []
         return tuple(name.strip() for line in lines for name in line.split(",") if name.strip() and name[0] != "!")
 
-    def _unknown(self, path: Path, key: str, where: str, when: str) -> EnvbuildError:
-        then = re.sub(r"\D", "", when)[:14]
-        past = self._principals(path, f"-Overify-time={then}Z" if len(then) == 14 else "-Overify-time=20000101")
-        if past:
-            what = f"it is signed by {', '.join(past)} with a key that is not valid today ({key})"
-            hint = f"it has expired, or is not allowed for {NAMESPACE}: see the dates and options in {self.signers}"
+    def _unknown(self, key: str, where: str) -> EnvbuildError:
+        """Return the error for a good signature that no principal's key answers for, today and for this purpose."""
+        owners = [(name, options) for name, options, known in _pinned(self.signers) if key.endswith(known)]
+        if owners:
+            name, options = owners[0]
+            what = f"it is signed by {name} with a key that is not valid today, or not for this: {options}"
+            hint = f"such is the line in {self.signers}; {name} publishes it again with a key that is valid"
             return IntegrityError(what, where=where, hint=hint)
-        hint = f"known are the keys in {self.signers}; if you trust this one: envbuild shelf add again with a new list"
+        hint = f"known are the keys in {self.signers}\nif you trust this one: add it, and envbuild shelf add again"
         return IntegrityError(f"it is signed by an unknown key: {key}", where=where, hint=hint)
 
     def _keygen(self, *arguments: str, data: bytes = b"") -> Result:
@@ -120,12 +125,23 @@ def read_signers(path: Path) -> str:
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot be read: {error}", where=str(path)) from error
     lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
-    wrong = [line for line in lines if not re.search(r"\s(ssh-|ecdsa-|sk-)[\w@.-]+\s+[A-Za-z0-9+/]+=*", line)]
+    wrong = [line for line in lines if not KEY.search(line)]
     if wrong or not lines:
         what = f"this line names no key: {wrong[0][:60]!r}" if wrong else "names no key"
         hint = 'a line is: you@example.org namespaces="envbuild" ssh-ed25519 AAAA…  (ssh-keygen(1), ALLOWED SIGNERS)'
         raise UsageError(what, where=str(path), hint=hint)
     return text
+
+
+def _pinned(signers: Path | None) -> Iterator[tuple[str, str, str]]:
+    """Yield principals, options and fingerprint of every line of an allowed signers file."""
+    for line in signers.read_text("utf-8").splitlines() if signers else ():
+        found = KEY.search(line)
+        if found is not None and not line.lstrip().startswith("#"):
+            names, _, options = line[: found.start()].strip().partition(" ")
+            with contextlib.suppress(ValueError):
+                digest = hashlib.sha256(base64.b64decode(found[2], validate=True)).digest()
+                yield names, options.strip() or "no options", "SHA256:" + base64.b64encode(digest).decode().rstrip("=")
 
 
 def _identity(principal: str) -> str:

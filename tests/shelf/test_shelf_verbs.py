@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.shelf.conftest import user
+from tests.shelf.people import user
 
 
 class TestTheWay:
