@@ -120,7 +120,7 @@ def normal_url(text: str, settings: Settings) -> str:
     """Return a place as it is kept: a URL as it is, an absolute path for a folder or a bare repository."""
     if FORMS.fullmatch(text):
         return text
-    if "://" in text and not text.startswith("file://"):
+    if re.match(r"\w+::", text) or ("://" in text and not text.startswith("file://")):
         hint = "a folder, git+file://, git+ssh://, git+https://, ssh:// or USER@HOST:PATH"
         raise UsageError("is no place that can hold a shelf", where=text, hint=hint)
     return os.path.normpath(settings.cwd / text.removeprefix("file://"))

@@ -38,18 +38,22 @@ class Folder:
     def refresh(self) -> None:
         """Raise HostError where the folder is gone, UsageError where it is no shelf."""
         where = str(self.root)
-        if not self.root.is_dir():
+        with _telling(self.root):
+            there, marked = self.root.is_dir(), (self.root / MARKER).is_file()
+        if not there:
             what = "the shelf's folder is not there"
             raise HostError(what, where=where, hint="is its file system mounted here? nothing was changed")
-        if not (self.root / MARKER).is_file():
+        if not marked:
             what = f"the folder is there, but it holds no shelf (no {MARKER})"
             raise HostError(what, where=where, hint="is its file system mounted here? nothing was changed")
 
     def create(self) -> bool:
         """Make a shelf of a missing or empty folder; with the group's permissions where its parent has them."""
-        if (self.root / MARKER).is_file():
-            return False
-        if self.root.is_dir() and any(self.root.iterdir()):
+        with _telling(self.root):
+            if (self.root / MARKER).is_file():
+                return False
+            filled = self.root.is_dir() and any(self.root.iterdir())
+        if filled:
             what = "is no shelf, and not empty"
             raise UsageError(what, where=str(self.root), hint="name an empty folder, or one that does not exist yet")
         if not self.root.parent.is_dir():

@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 
 from envbuild.errors import EnvbuildError, HostError, IntegrityError, NetworkError, ToolFailedError, UsageError
 from envbuild.run import Command, Result, Runner
@@ -34,8 +33,9 @@ SAFE = (
 
 def is_git(url: str) -> bool:
     """Tell whether a place is a git repository: by its form, or a folder that looks like a bare one."""
-    path = Path(url)
-    return FORMS.fullmatch(url) is not None or all((path / name).exists() for name in ("HEAD", "objects", "refs"))
+    # os.path: a folder that may not be entered is no repository, and no error yet
+    parts = (os.path.exists(os.path.join(url, name)) for name in ("HEAD", "objects", "refs"))  # noqa: PTH110, PTH118
+    return FORMS.fullmatch(url) is not None or all(parts)
 
 
 class GitRepository:

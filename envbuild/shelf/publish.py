@@ -64,7 +64,7 @@ def draft(
         who=who,
         when=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
         envbuild=__version__,
-        recipe=keep(source.text.encode(), "recipe"),
+        recipe=keep(_text(source), "recipe"),
         lock=keep(write_lock(lock).encode(), "lock"),
         locked=lock_digest(lock),
         definition=keep(render(plan_definition(recipe, lock)).encode(), "definition"),
@@ -116,6 +116,10 @@ def with_earlier(entry: Entry, earlier: Entry | None) -> Entry:
 def _report_text(report: Report, name: str) -> bytes:
     """Return a report as it is published: without the publisher's own path of the image."""
     return msgspec.json.encode(msgspec.structs.replace(report, image=f"{name}.sif"), order="sorted") + b"\n"
+
+
+def _text(source: Source) -> bytes:
+    return source.text.encode()
 
 
 def _script(source: Source) -> bytes:
