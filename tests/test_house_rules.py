@@ -1,6 +1,6 @@
 """The rules of the house that can be counted (CONTRIBUTING.md).
 
-A stage imports only those before it: recipe, base, resolve, project, lock, plan, build, check, shelf, job.  Foundations (errors,
+A stage imports only those before it: recipe, base, resolve, project, lock, plan, build, bundle, check, shelf, job.  Foundations (errors,
 run, progress, settings, toml, runtime, host, quota, tools, data, store) are for everybody and know no stage; cli knows all.
 """
 
@@ -17,7 +17,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "envbuild"
-STAGES = ("recipe", "base", "resolve", "project", "lock", "plan", "build", "check", "shelf", "job")
+STAGES = ("recipe", "base", "resolve", "project", "lock", "plan", "build", "bundle", "check", "shelf", "job")
 FOUNDATIONS = ("data", "errors", "host", "progress", "quota", "run", "runtime", "settings", "store", "toml", "tools")
 INSIDE = ("check/probes/", "base/probe.py", "build/inside/")
 """Scripts that run inside images, with nothing but the standard library: rules about our own process are not theirs."""

@@ -93,7 +93,7 @@ def verify_image(path: Path, lock: Lock, order: Order | None, shop: Workshop) ->
     """
     carried = read_carried(path)
     gathered = gather_for(lock, (order.plan, order.definition) if order else None, shop)
-    found = _image_tree(path, shop)
+    found = image_tree(path, shop)
     digest = tree_digest(found.values())
     parts = [part.part for layer in gathered.layers for part in layer.parts]
     expected = {name: entry for name, (entry, _) in merge(parts).items()}
@@ -124,8 +124,8 @@ def verify_image(path: Path, lock: Lock, order: Order | None, shop: Workshop) ->
     )
 
 
-def _image_tree(path: Path, shop: Workshop) -> dict[str, Entry]:
-    """Return the tree of an image; the layers of a layered one lie over one another, without what guards them."""
+def image_tree(path: Path, shop: Workshop) -> dict[str, Entry]:
+    """Read the tree of an image; the layers of a layered one lie over one another, without what guards them."""
     layers = []
     with ThreadPoolExecutor(len(os.sched_getaffinity(0)), "hash") as pool, shop.report.stage(f"read {path.name}"):
         for item in root_partitions(path):

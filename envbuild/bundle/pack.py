@@ -1,0 +1,239 @@
+"""Write a bundle: every locked file, the base, recipe, lock and definition, and envbuild itself."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import os
+import shutil
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from envbuild import __version__
+from envbuild.base.image import lay_out, stored_image
+from envbuild.base.inspect import BRINGERS
+from envbuild.base.reference import parse_reference
+from envbuild.build.base import with_local_base
+from envbuild.build.bring import bootstrap_of, fetch_files, root_tar
+from envbuild.build.model import Order, Workshop
+from envbuild.bundle.model import TABLE, Member, MemberPath, Table, Use
+from envbuild.bundle.readme import build_script, readme
+from envbuild.errors import IntegrityError, SpaceError, UsageError
+from envbuild.lock.digest import lock_digest
+from envbuild.lock.write import write_lock
+from envbuild.plan.apptainer import with_header
+from envbuild.recipe.model import Source
+from envbuild.store.atomic import sync_folder, telling
+from envbuild.store.units import human_bytes
+
+ROOT = "base/root.tar.gz"
+OCI = "base/oci"
+CHUNK = 1 << 20
+RESERVED = ("base", "files", "lockfiles", "recipes", "tool")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Content:
+    """One file to be packed: where it lies, or its bytes."""
+
+    path: str
+    use: Use
+    source: Path | bytes
+    sha256: str | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return len(self.source) if isinstance(self.source, bytes) else self.source.stat().st_size
+
+    def opened(self) -> BinaryIO:
+        """Open it for reading."""
+        return io.BytesIO(self.source) if isinstance(self.source, bytes) else self.source.open("rb")
+
+
+def write_bundle(source: Source, order: Order, shop: Workshop, tool: tuple[Path, ...], target: Path) -> int:
+    """Write the bundle of a recipe under its final name, whole or not at all; return its size in bytes.
+
+    ``tool`` are wheels of envbuild and what it needs.  What the store lacks is downloaded first.  The same inputs give
+    the same bytes.  Raises UsageError for a base that cannot travel, SpaceError, IntegrityError for a damaged store.
+    """
+    fetch_files(order.lock, shop)
+    with_local_base(
+        order.definition,
+        order.lock,
+        settings=shop.settings,
+        runner=shop.runner,
+        store=shop.store,
+        report=shop.report,
+    )
+    with shop.store.work("bundle") as work:
+        contents = tuple(_contents(source, order, shop, tool, work))
+        table = Table(
+            schema=1,
+            name=order.recipe.name,
+            lock=lock_digest(order.lock),
+            envbuild=__version__,
+            python=_python() if tool else "",
+            members=tuple(_member(content) for content in contents),
+        )
+        return _write(target, table, contents, order, shop)
+
+
+def _python() -> str:
+    import platform
+
+    return ".".join(platform.python_version_tuple()[:2])
+
+
+def _contents(source: Source, order: Order, shop: Workshop, tool: tuple[Path, ...], work: Path) -> Iterator[Content]:
+    """Yield the files of a bundle, those for people first."""
+    recipe, lock = order.recipe, order.lock
+    header, base = _base(order, shop, work)
+    definition = with_header(order.definition, header) if header else order.definition
+    yield Content(path="README.md", use="plain", source=readme(recipe, lock, tool=bool(tool)).encode())
+    yield Content(path="build.sh", use="plain", source=build_script(recipe).encode())
+    yield Content(path=f"{recipe.name}.def", use="plain", source=definition.encode())
+    yield Content(path=f"recipes/{recipe.name}.toml", use="project", source=source.text.encode())
+    if recipe.check.script:
+        script = source.path.parent / recipe.check.script
+        if not script.resolve().is_relative_to(source.path.parent.resolve()):
+            raise UsageError("[check] script lies outside the recipe's folder", where=recipe.check.script)
+        with telling(script):
+            yield Content(path=f"recipes/{recipe.check.script}", use="project", source=script.read_bytes())
+    name = source.lock.name.partition(".")[2]
+    yield Content(path=f"lockfiles/{recipe.name}.{name}", use="project", source=write_lock(lock).encode())
+    for package in lock.debian:
+        folder = "base/debian" if package.group == "base" else "files/envbuild/debian"
+        kept = shop.store.artifact(package.sha256)
+        yield Content(path=f"{folder}/{package.file}", use="store", source=kept, sha256=package.sha256)
+    for wheel in lock.python:
+        kept = shop.store.artifact(wheel.sha256)
+        yield Content(path=f"files/envbuild/python/{wheel.file}", use="store", source=kept, sha256=wheel.sha256)
+    yield from base
+    for path in tool:
+        yield Content(path=f"tool/{path.name}", use="plain", source=path)
+
+
+def _base(order: Order, shop: Workshop, work: Path) -> tuple[tuple[tuple[str, str], ...], tuple[Content, ...]]:
+    """Return the header that starts from the bundle's own copy of the base, and the files of that copy."""
+    lock = order.lock
+    if order.recipe.base.bootstrap is not None:
+        return (), (Content(path=ROOT, use="plain", source=_packed_root(order, shop, work)),)
+    reference = parse_reference(lock.base.reference)
+    if reference.kind == "sif":
+        path = reference.name.removeprefix("./")
+        try:
+            msgspec.convert(path, MemberPath)
+        except msgspec.ValidationError as error:
+            hint = "move the image below the project's folder, name it by a relative path, and lock again"
+            raise UsageError("lies outside the project's folder, so it cannot travel", where=path, hint=hint) from error
+        if path.split("/")[0] in RESERVED:
+            raise UsageError(f"a base cannot lie in a folder called {path.split('/')[0]} of a bundle", where=path)
+        content = Content(path=path, use="project", source=shop.settings.cwd / path)
+        return (("Bootstrap", "localimage"), ("From", path)), (content,)
+    image = stored_image(lock.base.digest, shop.store, sif=reference.kind == "oras")
+    if reference.kind not in BRINGERS or image is None:
+        raise IntegrityError("the base's manifest is not in the store", where=lock.base.reference)
+    if reference.kind == "oras":
+        blobs = [image.manifest.config, *image.manifest.layers]
+        files = {f"{OCI}/blobs/sha256/{blob.sha256}": shop.store.artifact(blob.sha256) for blob in blobs}
+        files[f"{OCI}/blobs/sha256/{image.digest[7:]}"] = shop.store.artifact(image.digest[7:])
+        header = (("Bootstrap", "localimage"), ("From", f"{OCI}/blobs/sha256/{image.manifest.layers[0].sha256}"))
+    else:
+        folder = lay_out(image, shop.store)
+        files = {f"{OCI}/{path.relative_to(folder)}": path for path in sorted(folder.rglob("*")) if path.is_file()}
+        header = (("Bootstrap", "oci"), ("From", OCI))
+    return header, tuple(
+        Content(path=name, use="store", source=path, sha256=path.name)
+        if "/blobs/" in name
+        else Content(path=name, use="plain", source=path)
+        for name, path in sorted(files.items())
+    )
+
+
+def _packed_root(order: Order, shop: Workshop, work: Path) -> Path:
+    """Return the bootstrapped root, packed so that every tar reads it; the same bytes each time."""
+    target = work / "root.tar.gz"
+    with (
+        shop.report.stage("pack the base"),
+        telling(target),
+        root_tar(bootstrap_of(order.lock), shop).open("rb") as file,
+        target.open("wb") as raw,
+        gzip.GzipFile("", "wb", 4, raw, mtime=0) as out,
+    ):
+        shutil.copyfileobj(file, out, CHUNK)
+    return target
+
+
+def _member(content: Content) -> Member:
+    sha256 = content.sha256
+    if sha256 is None:
+        digest = hashlib.sha256()
+        with content.opened() as file:
+            while chunk := file.read(CHUNK):
+                digest.update(chunk)
+        sha256 = digest.hexdigest()
+    return Member(path=content.path, size=content.size, sha256=sha256, use=content.use)
+
+
+class _Checked:
+    """A file that hashes what is read from it."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.file = file
+        self.digest = hashlib.sha256()
+
+    def read(self, size: int = -1) -> bytes:
+        data = self.file.read(size)
+        self.digest.update(data)
+        return data
+
+
+def _write(target: Path, table: Table, contents: tuple[Content, ...], order: Order, shop: Workshop) -> int:
+    total = sum(member.size for member in table.members)
+    with telling(target.parent):
+        free = shutil.disk_usage(target.parent).free
+    if total * 1.01 + CHUNK > free:
+        raise SpaceError(
+            f"the bundle takes {human_bytes(total)}, {human_bytes(free)} are free", where=str(target.parent)
+        )
+    sums = "".join(f"{member.sha256}  {member.path}\n" for member in table.members).encode()
+    head = (
+        Content(path=TABLE, use="plain", source=msgspec.json.encode(table)),
+        Content(path="SHA256SUMS", use="plain", source=sums),
+    )
+    expected = {member.path: member.sha256 for member in table.members}
+    with (
+        shop.store.beside(target) as partial,
+        telling(target),
+        partial.open("wb") as out,
+        shop.report.transfer(f"write {target.name}", files=len(contents), size=total) as transfer,
+    ):
+        with tarfile.open(fileobj=out, mode="w|", format=tarfile.GNU_FORMAT, bufsize=CHUNK) as tar:
+            for content in (*head, *contents):
+                _add(tar, content, expected.get(content.path), order)
+                transfer.advance(content.size)
+        out.flush()
+        os.fsync(out.fileno())
+        partial.chmod(0o644)
+        partial.replace(target)
+        sync_folder(target.parent)
+    return target.stat().st_size
+
+
+def _add(tar: tarfile.TarFile, content: Content, sha256: str | None, order: Order) -> None:
+    info = tarfile.TarInfo(f"{order.recipe.name}/{content.path}")
+    info.size, info.mtime = content.size, order.lock.base.epoch
+    info.mode = 0o755 if content.path.endswith(".sh") else 0o644
+    with content.opened() as file:
+        checked = _Checked(file)
+        tar.addfile(info, checked)
+    if sha256 is not None and checked.digest.hexdigest() != sha256:
+        hint = "run envbuild store verify, which removes it, then bundle again"
+        raise IntegrityError("this file is damaged in the store", where=str(content.source), hint=hint)

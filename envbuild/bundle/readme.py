@@ -1,0 +1,57 @@
+"""The two files of a bundle that are for people without envbuild: a text and a shell script."""
+
+from __future__ import annotations
+
+from envbuild.lock.digest import lock_digest
+from envbuild.lock.model import Lock
+from envbuild.plan.shell import SUPPLIED
+from envbuild.recipe.model import Recipe
+
+SCRIPT = """\
+#!/bin/sh
+# Build NAME.sif with Apptainer (or Singularity) alone; nothing is downloaded.
+set -eu
+cd "$(dirname "$0")"
+sha256sum --check --quiet SHA256SUMS
+runtime=$(command -v apptainer || command -v singularity) ||
+    { echo "neither apptainer nor singularity is here" >&2; exit 1; }
+export ENVBUILD_FILES="$PWD/files/envbuild" ENVBUILD_ROOT="$PWD/base/root.tar.gz"
+[ -e "$ENVBUILD_ROOT" ] || unset ENVBUILD_ROOT
+exec "$runtime" build --fakeroot --bind "$PWD/files:BIND:ro" NAME.sif NAME.def
+"""
+
+
+def build_script(recipe: Recipe) -> str:
+    """Return the script that builds with the container runtime alone."""
+    return SCRIPT.replace("BIND", SUPPLIED.rsplit("/", 1)[0]).replace("NAME", recipe.name)
+
+
+def readme(recipe: Recipe, lock: Lock, *, tool: bool) -> str:
+    """Return the bundle's README; ``tool`` tells whether envbuild's own wheels are inside."""
+    name = recipe.name
+    install = (
+        f"    tar -xf {name}.bundle.tar\n"
+        f"    python3 -m venv venv\n"
+        f"    venv/bin/pip install --no-index --find-links {name}/tool envbuild\n"
+        f"    venv/bin/envbuild make --from-bundle {name}.bundle.tar\n"
+        if tool
+        else f"    envbuild make --from-bundle {name}.bundle.tar\n"
+    )
+    return f"""\
+# {name}: everything to build it without a network
+
+{recipe.recipe.summary or name}
+
+Base: {lock.base.reference}, Python {lock.base.python}, {lock.base.framework or "no framework"}.
+Lock: {lock_digest(lock)}
+
+With envbuild (the same image as anywhere else, checked afterwards):
+
+{install}
+With Apptainer or Singularity alone, from the unpacked folder (the same packages):
+
+    sh {name}/build.sh
+
+What is inside: `{name}.def` (the definition), `files/` (packages), `base/` (the base), `recipes/` and `lockfiles/`
+(what envbuild reads), `SHA256SUMS` and `bundle.json` (what every file has to be).
+"""

@@ -1,0 +1,130 @@
+"""Read a bundle: every byte checked before it counts, packages into the store, recipe and lock into a folder."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+from envbuild.bundle.model import BIGGEST_TABLE, TABLE, Member, Table
+from envbuild.errors import EnvbuildError, IntegrityError, SpaceError, UsageError
+from envbuild.progress import Transfer
+from envbuild.store.atomic import commit, telling
+from envbuild.store.layout import Store
+from envbuild.store.partial import is_whole
+from envbuild.store.units import human_bytes
+
+CHUNK = 1 << 20
+BESIDE = ("SHA256SUMS",)
+"""Members that no table names, because they name the others."""
+
+
+@contextmanager
+def opened_bundle(path: Path) -> Iterator[tuple[tarfile.TarFile, Table]]:
+    """Open a bundle and read its table.
+
+    Raises UsageError for what is no bundle or one of a newer envbuild, IntegrityError for a damaged table.
+    """
+    try:
+        with tarfile.open(path, "r:") as tar:
+            yield tar, _table(tar, path)
+    except tarfile.TarError as error:
+        raise UsageError(f"is no bundle: {error}", where=str(path), hint="envbuild bundle NAME writes one") from error
+    except FileNotFoundError as error:
+        raise UsageError("there is no such file", where=str(path)) from error
+    except EOFError as error:
+        raise _cut_off(path) from error
+
+
+def _table(tar: tarfile.TarFile, path: Path) -> Table:
+    first = tar.next()
+    if first is None or not first.isfile() or first.name.rpartition("/")[2] != TABLE or first.size > BIGGEST_TABLE:
+        raise UsageError(f"is no bundle: its first member is not {TABLE}", where=str(path))
+    file = tar.extractfile(first)
+    try:
+        raw = msgspec.json.decode(file.read() if file else b"")
+        newer = isinstance(raw, dict) and raw.get("schema", 1) != 1
+        if newer:
+            raise UsageError("is a bundle of a newer envbuild", where=str(path), hint="the one inside it: tool/")
+        table = msgspec.convert(raw, Table)
+    except msgspec.MsgspecError as error:
+        raise IntegrityError(f"its table of contents is damaged: {error}", where=str(path)) from error
+    names = [member.path for member in table.members]
+    if len(set(names)) != len(names) or first.name != f"{table.name}/{TABLE}":
+        raise IntegrityError("its table of contents contradicts itself", where=str(path))
+    return table
+
+
+def unpack(path: Path, store: Store, folder: Path, progress: Transfer | None = None) -> Table:
+    """Put a bundle's packages into the store, and its recipe and lock into a folder; return its table.
+
+    Nothing gets a name before its bytes are those that the table says.  Raises UsageError, SpaceError, IntegrityError
+    for a file that was changed, is missing or not listed.
+    """
+    with opened_bundle(path) as (tar, table):
+        wanted = {f"{table.name}/{member.path}": member for member in table.members}
+        _check_space(table, store)
+        for info in tar:
+            if info.name == f"{table.name}/{TABLE}" or info.name in [f"{table.name}/{name}" for name in BESIDE]:
+                continue
+            member = wanted.pop(info.name, None)
+            if member is None:
+                raise IntegrityError(f"{info.name!r} is in it, but not in its table of contents", where=str(path))
+            if not info.isfile() or info.size != member.size:
+                raise IntegrityError(f"{member.path} is not what its table of contents says", where=str(path))
+            _take(tar.extractfile(info), member, store, folder)
+            if progress is not None:
+                progress.advance(member.size)
+        if wanted:
+            raise _cut_off(path, next(iter(wanted)))
+        return table
+
+
+def _take(file: IO[bytes] | None, member: Member, store: Store, folder: Path) -> None:
+    """Give a member's bytes their place.  Raises IntegrityError where they are others than the table says."""
+    final = store.artifact(member.sha256) if member.use == "store" else folder / member.path
+    if member.use == "plain" or (member.use == "store" and is_whole(final, member.size)):
+        return
+    with store.work("unpack") as work:
+        temporary = work / "file"
+        if file is None or _copy(file, temporary) != member.sha256:
+            raise IntegrityError(f"was changed: its sha256 is not {member.sha256}", where=member.path)
+        if member.use == "store":
+            commit(temporary, final)
+        else:
+            with telling(final):
+                final.parent.mkdir(parents=True, exist_ok=True)
+                shutil.move(temporary, final)
+
+
+def _copy(file: IO[bytes], target: Path) -> str:
+    digest = hashlib.sha256()
+    with telling(target), target.open("wb") as out:
+        while chunk := file.read(CHUNK):
+            digest.update(chunk)
+            out.write(chunk)
+    return digest.hexdigest()
+
+
+def _check_space(table: Table, store: Store) -> None:
+    lacking = {m.sha256: m.size for m in table.members if m.use == "store" and not store.artifact(m.sha256).is_file()}
+    folder = store.folder("artifacts")
+    with telling(folder):
+        free = shutil.disk_usage(folder).free
+    if sum(lacking.values()) + CHUNK > free:
+        needed = human_bytes(sum(lacking.values()))
+        hint = "free space there, or point ENVBUILD_STORE to a larger file system"
+        raise SpaceError(
+            f"the bundle's files take {needed}, {human_bytes(free)} are free", where=str(folder), hint=hint
+        )
+
+
+def _cut_off(path: Path, name: str = "") -> EnvbuildError:
+    what = f"ends before {name}" if name else "ends too early"
+    return IntegrityError(f"{what}: it was not copied whole", where=str(path))

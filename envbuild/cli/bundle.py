@@ -1,0 +1,44 @@
+"""``envbuild bundle``: everything that an image is made of, in one file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from envbuild.cli.context import Context
+from envbuild.errors import UsageError
+
+
+@click.command("bundle")
+@click.argument("name", required=False)
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="The file (default ./NAME.bundle.tar).")
+@click.option("--no-tool", is_flag=True, help="Leave out envbuild itself.")
+@click.pass_obj
+def command(context: Context, *, name: str | None, output: Path | None, no_tool: bool) -> None:
+    """Write a recipe with base, packages, lock, definition and envbuild itself into one file.
+
+    On a machine without a network: envbuild make --from-bundle FILE gives the same image, and the file unpacked
+    (tar -xf) builds with Apptainer alone, by build.sh. envbuild's own wheels are for the Python that runs this.
+    """
+    from envbuild.bundle.own import own_wheels
+    from envbuild.bundle.pack import write_bundle
+    from envbuild.cli.lock import require_fresh
+    from envbuild.cli.order import order_of, workshop
+    from envbuild.lock.read import read_lock
+    from envbuild.recipe.find import find_recipe
+    from envbuild.store.units import human_bytes
+
+    source = find_recipe(name, context.settings)
+    lock = read_lock(source.lock)
+    require_fresh(source, lock)
+    target = context.settings.cwd / (output or f"{source.recipe.name}.bundle.tar")
+    if not target.parent.is_dir():
+        raise UsageError("there is no such folder", where=str(target.parent))
+    order = order_of(source, lock, target, "fakeroot")
+    with context.store.work("own") as folder:
+        own = () if no_tool else own_wheels(folder, context.settings, context.store, context.runner, context.report)
+        size = write_bundle(source, order, workshop(context), own, target)
+    click.echo(
+        f"{target.name}: {human_bytes(size)}; where there is no network: envbuild make --from-bundle {target.name}"
+    )

@@ -1,0 +1,80 @@
+"""``envbuild rebuild``: make an image again from its lock and compare."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from envbuild.cli.context import Context
+from envbuild.errors import UsageError
+
+if TYPE_CHECKING:
+    from envbuild.build.rebuild import Comparison
+
+SHOWN = 20
+SAME = {
+    "bytes": "the same bytes",
+    "tree": "the same files, but not the same bytes: another packer or other times",
+    "nothing": "other files",
+}
+
+
+@click.command("rebuild")
+@click.argument("name", required=False)
+@click.option("--verify", is_flag=True, help="Compare with the image that is there; exit code 1 where files differ.")
+@click.option("--image", type=click.Path(path_type=Path), help="The image to compare with (default ./NAME.sif).")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Keep the image made again under this name.")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@click.pass_obj
+def command(
+    context: Context, *, name: str | None, verify: bool, image: Path | None, output: Path | None, as_json: bool
+) -> int:
+    """Make an image again from its lock, with nothing but the locked files.
+
+    No root, layer, wheel or bytecode of the store is used again. With --verify it says whether the bytes are equal, or
+    only the files, and else which file of which layer differs.
+    """
+    from envbuild.build.rebuild import compare, made_again
+    from envbuild.build.verify import read_carried
+    from envbuild.cli.lock import require_fresh
+    from envbuild.cli.order import order_of, workshop
+    from envbuild.lock.read import read_lock
+    from envbuild.recipe.find import find_recipe
+    from envbuild.store.atomic import place
+
+    if not verify and output is None:
+        raise UsageError("would throw away what it makes", hint="add --verify to compare, or -o FILE to keep it")
+    source = find_recipe(name, context.settings)
+    lock = read_lock(source.lock)
+    require_fresh(source, lock)
+    first = context.settings.cwd / (image or f"{source.recipe.name}.sif")
+    if not first.is_file():
+        raise UsageError("there is no such image", where=str(first), hint=f"envbuild make {source.recipe.name}")
+    carried = read_carried(first)
+    order = order_of(source, lock, first, carried.note.mode if carried.note else "fakeroot")
+    shop = workshop(context)
+    with made_again(order, shop) as (second, clean):
+        if output is not None:
+            place(second, context.settings.cwd / output, mode=0o755)
+        if not verify:
+            return 0
+        found = compare(first, order, second, clean)
+    if as_json:
+        import msgspec
+
+        click.echo(msgspec.json.format(msgspec.json.encode(found), indent=1).decode())
+    else:
+        _show(found)
+    return 1 if found.same == "nothing" else 0
+
+
+def _show(found: Comparison) -> None:
+    click.echo(f"{found.name}: made again from lock {found.lock[7:19]}: {SAME[found.same]}")
+    click.echo(f"  before  {found.before}")
+    click.echo(f"  again   {found.after}")
+    for layer, path, what in found.differs[:SHOWN]:
+        click.echo(f"  {layer:<9}  /{path}: {what}")
+    if len(found.differs) > SHOWN:
+        click.echo(f"  and {len(found.differs) - SHOWN} more (--json has all)")
