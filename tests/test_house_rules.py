@@ -1,7 +1,8 @@
 """The rules of the house that can be counted (CONTRIBUTING.md).
 
-A stage imports only those before it: recipe, base, resolve, project, lock, plan, build, bundle, check, shelf, job.  Foundations (errors,
-run, progress, settings, toml, runtime, host, quota, tools, data, store) are for everybody and know no stage; cli knows all.
+A stage imports only those before it: recipe, base, resolve, project, lock, plan, build, bundle, check, shelf, job.
+Foundations (errors, run, progress, settings, toml, runtime, host, quota, tools, data, store) are for everybody and
+know no stage; cli knows all.
 """
 
 from __future__ import annotations

@@ -30,6 +30,7 @@ MODES = ("auto", "flat", "layered", "fakeroot", "sandbox", "docker")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The image file (default ./NAME.sif).")
 @click.option("--mode", type=click.Choice(MODES), default="auto", help="How to build; auto is flat where it can be.")
 @click.option("--from-sandbox", type=click.Path(path_type=Path), help="Pack a sandbox, and say what was done in it.")
+@click.option("--from-bundle", type=click.Path(path_type=Path), help="Make the image of a bundle, without a network.")
 @click.option(
     "--prove/--no-proof",
     default=True,
@@ -56,6 +57,7 @@ def command(
     output: Path | None,
     mode: str,
     from_sandbox: Path | None,
+    from_bundle: Path | None,
     prove: bool,
     budget: float | None,
     no_check: bool,
@@ -72,7 +74,10 @@ def command(
     name only when it is whole and its check has passed.
     """
     from envbuild.cli.sandbox import pack
+    from envbuild.cli.unbundle import unbundled
 
+    if from_bundle is not None and (name or on or every or from_sandbox):
+        raise UsageError("a bundle holds one recipe and is built here", where="--from-bundle")
     if budget is not None and not prove:
         raise UsageError("--budget bounds a proof, and --no-proof leaves it out", where="--budget")
     if on is not None or every:
@@ -87,6 +92,20 @@ def command(
         _make_elsewhere(on, name, context, options, account=account, every=every)
     elif from_sandbox is not None:
         pack(from_sandbox, output, workshop(context), as_json=as_json, dry_run=dry_run)
+    elif from_bundle is not None:
+        with unbundled(from_bundle, context) as (inner, recipe):
+            _make_here(
+                inner,
+                recipe,
+                output=context.settings.cwd / (output or f"{Path(recipe).stem}.sif"),
+                mode=mode,
+                prove=False,
+                budget=None,
+                no_check=no_check,
+                require_gpu=require_gpu,
+                as_json=as_json,
+                dry_run=dry_run,
+            )
     else:
         _make_here(
             context,

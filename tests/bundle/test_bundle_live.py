@@ -1,0 +1,159 @@
+"""A bundle of a real project: the same image without a network, with envbuild and with Apptainer alone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from envbuild.build.rebuild import compare, made_again
+from envbuild.bundle.own import needed, write_wheel
+from envbuild.cli.context import Context
+from envbuild.cli.order import order_of, workshop
+from envbuild.lock.read import read_lock
+from envbuild.progress import Silent
+from envbuild.recipe.find import find_recipe
+from envbuild.run import Command, LocalRunner
+from envbuild.settings import load_settings
+from tests.build.images import TOP, copy_of, sha256
+from tests.project import Project, shared_store, small_project
+from tests.support import needs
+
+pytestmark = pytest.mark.live
+OFFLINE = ("unshare", "--net", "--map-root-user")
+builds = needs("apptainer", "mmdebstrap", "apt-get", "unshare")
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """The small project with its image, made from the shared store."""
+    folder = tmp_path_factory.mktemp("bundle")
+    folder.chmod(0o755)
+    project = small_project(folder / "first")
+    for arguments in (("lock", "small"), ("make",)):
+        done = project.run(*arguments)
+        assert done.code == 0, done.stderr
+    return project
+
+
+@pytest.fixture(scope="session")
+def bundle(made: Project) -> Path:
+    done = made.run("bundle")
+    assert done.code == 0, done.stderr
+    assert "small.bundle.tar" in done.stdout
+    return made.folder / "small.bundle.tar"
+
+
+def offline(project: Project, *arguments: str) -> subprocess.CompletedProcess[str]:
+    argv = [*OFFLINE, sys.executable, "-m", "envbuild", *arguments]
+    return subprocess.run(
+        argv, cwd=project.folder, env=project.env, capture_output=True, text=True, check=False, timeout=600
+    )
+
+
+@builds
+def test_the_same_image_comes_out_where_there_is_no_network(made: Project, bundle: Path, tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    other = Project(tmp_path / "p", tmp_path / "store")
+    (other.store / TOP).mkdir(parents=True)
+    for name in ("bases", "facts"):  # so that Debian's root is not unpacked once more
+        (other.store / TOP / name).symlink_to(shared_store() / TOP / name)
+    done = offline(other, "make", "--from-bundle", str(bundle))
+    assert done.returncode == 0, done.stderr
+    assert "nothing to download" in done.stderr
+    assert sha256(other.folder / "small.sif") == sha256(made.folder / "small.sif")
+    assert not (other.folder / "recipes").exists()
+
+
+@builds
+def test_apptainer_alone_builds_it(bundle: Path, tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    subprocess.run(["tar", "-xf", str(bundle), "-C", str(tmp_path)], check=True)
+    env = {**os.environ, "HOME": str(tmp_path)}
+    done = subprocess.run(
+        ["sh", str(tmp_path / "small/build.sh")],
+        env={**env, "PIP_INDEX_URL": "http://127.0.0.1:9/simple", "DEBIAN_MIRROR": "http://127.0.0.1:9/debian"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stderr
+    image = tmp_path / "small/small.sif"
+    ran = LocalRunner()(
+        Command(argv=("apptainer", "exec", "--userns", str(image), "python3", "-c", "import six, docopt"), env=env)
+    )
+    assert ran.code == 0
+    (tmp_path / "small/files/envbuild/python/docopt-0.6.2.tar.gz").write_bytes(b"changed")
+    again = subprocess.run(["sh", str(tmp_path / "small/build.sh")], capture_output=True, text=True, check=False)
+    assert again.returncode != 0
+    assert "docopt-0.6.2.tar.gz" in again.stdout + again.stderr
+
+
+@builds
+def test_the_same_lock_gives_the_same_bundle(made: Project, bundle: Path, tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    other = copy_of(made, tmp_path / "p")
+    done = other.run("bundle", "-o", "other.tar")
+    assert done.code == 0, done.stderr
+    assert sha256(bundle) == sha256(other.folder / "other.tar")
+
+
+@needs("unshare")
+def test_envbuild_installs_from_it_without_a_network(bundle: Path, tmp_path: Path) -> None:
+    with tarfile.open(bundle) as tar:
+        wheels = [member for member in tar if "/tool/" in member.name]
+        tar.extractall(tmp_path, wheels, filter="data")
+    assert {member.name.split("/")[-1].split("-")[0].replace("_", "-").lower() for member in wheels} == {
+        *needed(),
+        "envbuild",
+    }
+    venv = tmp_path / "venv"
+    subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
+    pip = [str(venv / "bin/pip"), "install", "--quiet", "--no-index", "--find-links", str(tmp_path / "small/tool")]
+    subprocess.run([*OFFLINE, *pip, "envbuild"], check=True, cwd=tmp_path)
+    listed = subprocess.run(
+        [str(venv / "bin/envbuild"), "list"], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    assert "keras-bert" in listed.stdout
+
+
+def test_the_own_wheel_is_the_same_each_time(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.mkdir()
+    two.mkdir()
+    assert write_wheel(one).read_bytes() == write_wheel(two).read_bytes()
+    names = zipfile.ZipFile(write_wheel(one)).namelist()
+    assert "envbuild/shipped/recipes/keras-bert.toml" in names
+    assert not [name for name in names if "__pycache__" in name]
+
+
+@builds
+def test_made_again_it_is_the_same_and_a_difference_is_named(made: Project, tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    other = copy_of(made, tmp_path / "p", layers=True)
+    recipe = other.folder / "recipes/small.toml"
+    recipe.write_text(recipe.read_text().replace("the default command", "another command"))
+    assert other.run("make", "--no-check").code == 0
+    settings = load_settings(made.env, made.folder)
+    context = Context(settings=settings, runner=LocalRunner(), report=Silent())
+    source = find_recipe("small", settings)
+    order = order_of(source, read_lock(source.lock), made.folder / "small.sif", "flat")
+    with made_again(order, workshop(context)) as (second, clean):
+        same = compare(made.folder / "small.sif", order, second, clean)
+        differs = compare(other.folder / "small.sif", order, second, clean)
+    assert same.same == "bytes"
+    assert differs.same == "nothing"
+    assert {layer for layer, _, _ in differs.differs} == {"project"}
+    assert ".singularity.d/runscript" in {path for _, path, _ in differs.differs}
+
+
+def test_rebuilding_for_nothing_is_refused(made: Project) -> None:
+    refused = made.run("rebuild")
+    assert refused.code == 2
+    assert "would throw away what it makes" in refused.stderr
