@@ -118,6 +118,19 @@ def _opened(evidence: Evidence, name: str, toolkit: str) -> Verdict:
         "copies": copies,
     }
     lost = [soname for soname, place in opened.items() if place.path is None]
+    places = {PurePosixPath(path).name: path for paths in copies.values() for path in paths}
+    unreached = [soname for soname in lost if soname in places]
+    if unreached:
+        folders = sorted({str(PurePosixPath(path).parent) for path in places.values()})
+        folder = inside(str(PurePosixPath(places[unreached[0]]).parent), given(evidence.libraries).folders)
+        return failed(
+            f"{name} was built for CUDA {toolkit}{_and_cudnn(evidence)}, and opens {listing(unreached)}, which is in "
+            f"{folder}, where its loader does not look; it would go on without the GPU",
+            f'write under [run]: environment = {{ LD_LIBRARY_PATH = "{":".join(folders)}" }}, with every folder of '
+            "CUDA's libraries in the image",
+            missing=lost,
+            **shown,
+        )
     if lost:
         others = _other_majors(lost[0], copies)
         beside = f" (there is {listing(others)})" if others else ""

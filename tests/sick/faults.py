@@ -104,6 +104,12 @@ def jax_with_half_a_plugin(root: Path) -> Report:
     return tree.check(make_recipe("jax"))
 
 
+def cupy_whose_libraries_are_in_no_folder_of_the_loader(root: Path) -> Report:
+    tree = Tree(root).install("cupy-cuda12x", "13.0.0", {"cupy/__init__.py": ""})
+    install_cuda(tree)
+    return tree.check(make_recipe("cupy-cuda12x"))
+
+
 def cupy_for_another_cuda(root: Path) -> Report:
     tree = Tree(root).install("cupy-cuda11x", "13.0.0", {"cupy/__init__.py": ""})
     install_cuda(tree)
@@ -440,6 +446,14 @@ SICK: list[Sick] = [
         {
             "cuda-match": "the parts of JAX's CUDA plug-in do not belong together: jax-cuda12-pjrt 0.4.28, "
             "jax-cuda12-plugin 0.4.30"
+        },
+    ),
+    (
+        cupy_whose_libraries_are_in_no_folder_of_the_loader,
+        {
+            "cuda-match": "cupy 13.0.0 was built for CUDA 12, and opens libcublas.so.12, which is in "
+            "nvidia/cublas/lib, where its loader does not look; it would go on without "
+            "the GPU"
         },
     ),
     (
