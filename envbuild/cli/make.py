@@ -352,9 +352,10 @@ def _proved(reports: list[Report]) -> list[str]:
         return ["proved   nothing: the check was left out (envbuild check makes up for it)"]
     report = reports[0]
     passed = [finding.check for finding in report.findings if finding.outcome == "passed"]
-    skipped = [finding for finding in report.findings if finding.outcome == "skipped"]
+    skipped: dict[str, list[str]] = {}
+    for finding in report.findings:
+        if finding.outcome == "skipped":
+            skipped.setdefault(finding.reason, []).append(finding.check)
     lines = [f"proved   {len(passed)} checks passed: {', '.join(passed)}"]
-    if skipped:
-        names = ", ".join(finding.check for finding in skipped)
-        lines.append(f"skipped  {names}: {skipped[0].reason}")
+    lines += [f"skipped  {', '.join(names)}: {reason}" for reason, names in skipped.items()]
     return lines

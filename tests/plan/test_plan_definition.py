@@ -43,7 +43,7 @@ def sections(text: str) -> dict[str, str]:
     return found
 
 
-@pytest.mark.parametrize("name", ["keras-bert", "torch-mnist"])
+@pytest.mark.parametrize("name", SHIPPED)
 def test_the_whole_definition(name: str, golden: Callable[[str, str], None]) -> None:
     golden(f"plan/{name}.def", render(plan_definition(*shipped(name))))
 
