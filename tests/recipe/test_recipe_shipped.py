@@ -11,8 +11,6 @@ import pytest
 from envbuild.lock.compare import staleness
 from envbuild.lock.read import read_lock
 from envbuild.recipe.read import read_recipe
-from tests.project import Project, shared_store
-from tests.support import needs
 
 ROOT = Path(__file__).parents[2]
 PATHS = sorted((ROOT / "recipes").glob("*.toml"))
@@ -68,24 +66,3 @@ def test_mpi4py_is_built_against_the_mpi_of_the_image() -> None:
     assert mpi4py.is_sdist
     groups = {package.name: package.group for package in lock.debian}
     assert (groups["libopenmpi3"], groups["libopenmpi-dev"]) == ("system", "build")
-
-
-@pytest.mark.live
-@pytest.mark.slow
-@needs("apptainer", "mmdebstrap")
-def test_two_ranks_tune_together_in_the_image(tmp_path: Path) -> None:
-    """From an empty folder to the checked image; the check starts mpirun in it.
-
-    Compiling mpi4py takes three minutes of one core, so a store without its wheel is not asked to do this.
-    """
-    lock = read_lock(ROOT / "lockfiles/optuna-mpi.lock")
-    [mpi4py] = [package for package in lock.python if package.name == "mpi4py"]
-    if not (shared_store() / "v1/artifacts" / mpi4py.sha256[:2] / mpi4py.sha256).exists():
-        pytest.skip("mpi4py is not yet in the store that live tests share")
-    project = Project(tmp_path / "empty")
-    made = project.run("make", "optuna-mpi")
-    assert made.code == 0, made.stderr
-    assert "no framework, Python 3.11" in made.stdout
-    tuned = project.run("exec", "optuna-mpi", "--", "python", str(ROOT / "recipes/optuna-mpi/check.py"))
-    assert tuned.code == 0, tuned.stderr
-    assert re.search(r"12 trials of 2 ranks, best \d+% right, Open MPI v4", tuned.stdout)
