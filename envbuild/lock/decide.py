@@ -6,22 +6,17 @@ import re
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta, timezone
 from importlib.metadata import version
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import structs
-from packaging.utils import canonicalize_name
 
 from envbuild import __version__
-from envbuild.base.bootstrap import bootstrap_facts
-from envbuild.base.debian import Bootstrap, choose_bootstrap, read_lists, resolve_debian
 from envbuild.base.gpu import framework as gpu_framework
-from envbuild.base.inspect import describe
 from envbuild.base.model import BaseFacts, DebianPackage, facts_digest
 from envbuild.base.reference import parse_reference
 from envbuild.errors import UsageError
 from envbuild.lock.compare import refuse_changed_files
 from envbuild.lock.digest import recipe_digest
-from envbuild.lock.framework import resolve_framework
 from envbuild.lock.model import (
     SCHEMA,
     Lock,
@@ -37,14 +32,15 @@ from envbuild.lock.packer import find_packers, packer_here
 from envbuild.progress import Reporter
 from envbuild.recipe.model import Recipe, Source
 from envbuild.resolve.backends import RESOLVERS
-from envbuild.resolve.dates import default_as_of
-from envbuild.resolve.framework import with_framework
 from envbuild.resolve.installer import INSTALLER, find_installer
 from envbuild.resolve.model import Found, Request, Resolution, Resolver
 from envbuild.run import Runner
 from envbuild.settings import Settings
 from envbuild.store.layout import Store
 from envbuild.toml import closest
+
+if TYPE_CHECKING:
+    from envbuild.base.debian import Bootstrap
 
 MACHINES = {"linux/amd64": "x86_64", "linux/arm64": "aarch64"}
 PLATFORMS: dict[str, Literal["linux/amd64", "linux/arm64"]] = {"x86_64": "linux/amd64", "aarch64": "linux/arm64"}
@@ -67,6 +63,11 @@ class Wish:
     old: Lock | None = None
     bounds: tuple[str, ...] = ()
     resolver: str = "uv"
+
+    @property
+    def anew(self) -> bool:
+        """Whether the index is to be asked even where its answer is still fresh."""
+        return self.upgrade_all or bool(self.upgrade)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -110,6 +111,7 @@ def decide_lock(source: Source, wish: Wish, tools: Tools, today: date, *, facts:
                 indexes=recipe.python.indexes,
                 keep=_keep(wish),
                 upgrade=wish.upgrade,
+                anew=wish.anew,
                 protect=_names(base.framework),
                 bounds=wish.bounds,
                 from_source=recipe.python.from_source,
@@ -125,6 +127,8 @@ def decide_lock(source: Source, wish: Wish, tools: Tools, today: date, *, facts:
 
 def _refuse_unused(source: Source, resolution: Resolution) -> None:
     """Raise UsageError for a name in from-source that is none of the packages: a wheel would be taken unnoticed."""
+    from packaging.utils import canonicalize_name
+
     known = {found.name for found in resolution.packages}
     for name in source.recipe.python.from_source:
         if canonicalize_name(name) not in known:
@@ -150,6 +154,8 @@ def _describe(recipe: Recipe, wish: Wish, tools: Tools, today: date) -> _Base:
     """Read the base's facts; a bootstrap's are made of its Debian packages and its framework's wheels."""
     if recipe.base.image is not None:
         return _described_image(recipe, tools)
+    from envbuild.base.bootstrap import bootstrap_facts
+
     reference = parse_reference(recipe.base.bootstrap or "")
     if reference.kind != "debian":
         raise UsageError(f'[base] bootstrap "{reference.text}" is no distribution', hint='write "debian:bookworm"')
@@ -172,14 +178,19 @@ def _framed(base: _Base, recipe: Recipe, wish: Wish, tools: Tools, today: date) 
     """Return the base with the framework that the recipe puts into it, if it does."""
     if recipe.base.framework is None:
         return base
+    from envbuild.lock.framework import resolve_framework
+    from envbuild.resolve.framework import with_framework
+
     named = recipe.base.framework
-    request = Request(requirements=(named,), facts=base.facts, keep=_keep(wish), upgrade=wish.upgrade)
+    request = Request(requirements=(named,), facts=base.facts, keep=_keep(wish), upgrade=wish.upgrade, anew=wish.anew)
     with tools.report.stage(f"resolve the framework {named}"):
         framework = resolve_framework(request, recipe, wish.as_of or recipe.python.as_of, _resolver(tools), today)
     return replace(base, facts=with_framework(base.facts, framework), framework=framework)
 
 
 def _described_image(recipe: Recipe, tools: Tools) -> _Base:
+    from envbuild.base.inspect import describe
+
     reference = parse_reference(recipe.base.image or "")
     if recipe.system.packages or recipe.system.build_packages:
         raise UsageError(
@@ -201,6 +212,8 @@ def _debian(
     recipe: Recipe, suite: str, machine: str, wish: Wish, tools: Tools
 ) -> tuple[Bootstrap, tuple[DebianPackage, ...]]:
     """Choose the Debian packages: those of the old lock where nothing asks for others, else today's."""
+    from envbuild.base.debian import Bootstrap, choose_bootstrap, read_lists, resolve_debian
+
     wanted = (*recipe.system.packages, *recipe.system.build_packages)
     old = wish.old
     if old is not None and not wish.upgrade_system and old.system == wanted and _same_base(recipe, old):
@@ -229,6 +242,8 @@ def _same_base(recipe: Recipe, old: Lock) -> bool:
 
 
 def _as_of(chosen: str | None, facts: BaseFacts, today: date) -> str | None:
+    from envbuild.resolve.dates import default_as_of
+
     if chosen is not None:
         return None if chosen == "none" else chosen
     return default_as_of(facts, today)

@@ -1,4 +1,4 @@
-"""The resolver backends: one file each."""
+"""The resolver backends: one file each, imported when one is asked."""
 
 from __future__ import annotations
 
@@ -6,12 +6,24 @@ from collections.abc import Callable
 
 from envbuild.progress import Reporter
 from envbuild.resolve.model import Resolver
-from envbuild.resolve.pip_tools import PipToolsResolver
-from envbuild.resolve.uv import UvResolver
+from envbuild.resolve.remember import Remembering
 from envbuild.run import Runner
 from envbuild.settings import Settings
 
-RESOLVERS: dict[str, Callable[[Settings, Runner, Reporter], Resolver]] = {
-    "uv": UvResolver,
-    "pip-tools": PipToolsResolver,
-}
+
+def _uv(settings: Settings, runner: Runner, report: Reporter) -> Resolver:
+    def make() -> Resolver:
+        from envbuild.resolve.uv import UvResolver
+
+        return UvResolver(settings, runner, report)
+
+    return Remembering(settings, runner, make)
+
+
+def _pip_tools(settings: Settings, runner: Runner, report: Reporter) -> Resolver:
+    from envbuild.resolve.pip_tools import PipToolsResolver
+
+    return PipToolsResolver(settings, runner, report)
+
+
+RESOLVERS: dict[str, Callable[[Settings, Runner, Reporter], Resolver]] = {"uv": _uv, "pip-tools": _pip_tools}

@@ -18,7 +18,8 @@ class Request:
     prefer (an old lock);
     ``upgrade`` are names that ``keep`` does not hold; ``bounds`` are constraints that are no requirements
     ("keras<=2.3.1"); ``protect`` are names in the facts that must not be replaced,
-    on top of those that data says; ``from_source`` are names whose wheels are left alone, so that they are built.
+    on top of those that data says; ``from_source`` are names whose wheels are left alone, so that they are built;
+    ``anew`` asks the index even where the answer is still fresh.
     """
 
     requirements: tuple[str, ...]
@@ -31,6 +32,7 @@ class Request:
     protect: tuple[str, ...] = ()
     bounds: tuple[str, ...] = ()
     from_source: tuple[str, ...] = ()
+    anew: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

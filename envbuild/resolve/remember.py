@@ -1,0 +1,107 @@
+"""Remember an answer for as long as the index's pages that it is from count as fresh.
+
+uv does not ask again for a page that it has seen in the last ten minutes (question.CACHE_CONTROL), so that the same
+question has the same answer until then: it is kept in the store, by everything that it depends on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+
+from envbuild import __version__
+from envbuild.errors import NoSolutionError
+from envbuild.resolve.model import Request, Resolution, Resolver
+from envbuild.run import Runner
+from envbuild.settings import Settings
+from envbuild.store.atomic import write_bytes
+from envbuild.store.index import index_url
+from envbuild.store.layout import Store
+
+FRESH_SECONDS = 600
+PRIVATE = 0o600
+"""The addresses in an answer may hold what an index is entered with."""
+
+
+class Kept(msgspec.Struct, frozen=True, kw_only=True):
+    """One answer, or one refusal: what and hint of a NoSolutionError; ``at`` in seconds since 1970."""
+
+    at: float
+    resolution: Resolution | None = None
+    what: str = ""
+    hint: str | None = None
+
+
+class Remembering:
+    """A resolve.model.Resolver before another one, which is only made and asked for what is not known.
+
+    A request to answer ``anew``, and one to an index in a folder, which no page of is ever kept, are always put.
+    """
+
+    def __init__(self, settings: Settings, runner: Runner, make: Callable[[], Resolver]) -> None:
+        self.settings = settings
+        self.runner = runner
+        self.make = make
+
+    def __call__(self, request: Request) -> Resolution:
+        """Resolve.  Raises what the other one raises."""
+        indexes = {name: index_url(self.settings, self.runner, name) for name in (*request.indexes, "default")}
+        if not all(url.startswith("http") for url in indexes.values()):
+            return self.make()(request)
+        path = Store(self.settings.store).folder("answers") / f"{_key(request, indexes)}.json"
+        kept = None if request.anew else _read(path)
+        if kept is None:
+            kept = self._asked(request)
+            _forget(path.parent)
+            write_bytes(path, msgspec.json.encode(kept), mode=PRIVATE)
+        if kept.resolution is None:
+            raise NoSolutionError(kept.what, hint=kept.hint)
+        return kept.resolution
+
+    def _asked(self, request: Request) -> Kept:
+        at = time.time()
+        try:
+            return Kept(at=at, resolution=self.make()(request))
+        except NoSolutionError as refusal:
+            return Kept(at=at, what=refusal.what, hint=refusal.hint)
+
+
+def _key(request: Request, indexes: Mapping[str, str]) -> str:
+    """Return the digest of all that an answer depends on but the index's pages: also envbuild's own rules and data."""
+    own = Path(__file__).parent
+    rules = [
+        path.stat() for folder in (own, own.parent / "data") for path in sorted(folder.iterdir()) if path.is_file()
+    ]
+    said = msgspec.json.encode(
+        (
+            replace(request, anew=False),
+            dict(sorted(indexes.items())),
+            [(stat.st_size, stat.st_mtime_ns) for stat in rules],
+            (__version__, importlib.metadata.version("uv"), sys.executable),
+        )
+    )
+    return hashlib.sha256(said).hexdigest()
+
+
+def _read(path: Path) -> Kept | None:
+    try:
+        kept = msgspec.json.decode(path.read_bytes(), type=Kept)
+    except (OSError, msgspec.DecodeError):
+        return None
+    return kept if 0 <= time.time() - kept.at < FRESH_SECONDS else None
+
+
+def _forget(folder: Path) -> None:
+    """Remove what is too old to be used."""
+    for path in folder.glob("*.json"):
+        with suppress(OSError):
+            if time.time() - path.stat().st_mtime > FRESH_SECONDS:
+                path.unlink()
