@@ -15,6 +15,7 @@ from envbuild.resolve.model import Found, FoundFile, Request, Resolution
 from envbuild.resolve.remember import FRESH_SECONDS, Kept, Remembering
 from envbuild.run import LocalRunner
 from envbuild.settings import Settings
+from envbuild.store.layout import Store
 from tests.resolve.conftest import base
 
 RICH = Resolution(
@@ -52,7 +53,7 @@ def remote(settings: Settings) -> Settings:
 
 
 def answers(settings: Settings) -> list[Path]:
-    return sorted((settings.store / "answers").glob("*.json"))
+    return sorted(Store(settings.store).folder("answers").glob("*.json"))
 
 
 def ask(settings: Settings, backend: Backend, request: Request = REQUEST) -> Resolution:
