@@ -137,8 +137,8 @@ def search_command(
     Exit code 1 when nothing was found.
     """
     from envbuild.cli.shelved import libraries
-    from envbuild.shelf.confine import shown
     from envbuild.shelf.index import search
+    from envbuild.shelf.shown import shown
 
     rows = search(libraries(context), words, framework=framework, gpu=gpu, cuda=cuda)
     if as_json:
@@ -201,7 +201,7 @@ def get_command(context: Context, *, name: str, with_image: bool, force: bool) -
 
 def _card(taken: Taken, history: list[tuple[str, str, str]]) -> None:
     from envbuild.cli.shelved import signed_by
-    from envbuild.shelf.confine import shown
+    from envbuild.shelf.shown import shown
     from envbuild.store.units import human_bytes
 
     entry, about = taken.stored.entry, taken.stored.entry.about

@@ -76,7 +76,7 @@ def on_shelf(name: str | None, context: Context) -> Taken | None:
     taken = take(library, bare, digest)
     context.report.say(f"{taken.title}: {signed_by(taken)}")
     for line in taken.recipe.system.post:
-        from envbuild.shelf.confine import shown
+        from envbuild.shelf.shown import shown
 
         context.report.say(f"  runs as root in its build: {shown(line)}")
     return taken
@@ -84,7 +84,7 @@ def on_shelf(name: str | None, context: Context) -> Taken | None:
 
 def signed_by(taken: Taken) -> str:
     """Return who vouches for an entry."""
-    from envbuild.shelf.confine import shown
+    from envbuild.shelf.shown import shown
 
     if taken.signer is None:
         return "not signed"
@@ -296,7 +296,7 @@ def _who(context: Context) -> str:
     import os
     import pwd
 
-    from envbuild.shelf.confine import shown
+    from envbuild.shelf.shown import shown
 
     env = context.settings.environment
     try:

@@ -27,7 +27,7 @@ def command(context: Context, *, name: str | None, script: bool, as_json: bool) 
     from envbuild.cli.lock import require_lock
     from envbuild.cli.shelved import on_shelf
     from envbuild.recipe.find import find_recipe
-    from envbuild.shelf.confine import shown
+    from envbuild.shelf.shown import shown
     from envbuild.shelf.take import source_of
 
     taken = on_shelf(name, context)

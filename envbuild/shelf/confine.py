@@ -21,6 +21,7 @@ from envbuild.lock.model import Lock
 from envbuild.plan.apptainer import render
 from envbuild.plan.definition import plan_definition
 from envbuild.recipe.model import Recipe
+from envbuild.shelf.shown import DISPLAYED
 from envbuild.toml import line_of, parse_toml
 
 INSIDE = (("recipe", "summary"), ("system", "post"), ("run",))
@@ -32,8 +33,6 @@ MARKER = re.compile(r";.*$")
 """The environment marker of a requirement (PEP 508), which has quotes and brackets of its own."""
 URL = re.compile(r"(https|git\+https)://[^\s@:/]+(:\d+)?/\S*")
 SCRIPT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*(/[A-Za-z0-9][A-Za-z0-9._+-]*){0,4}")
-DISPLAYED = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
-"""Characters that move a terminal's cursor, hide text or turn its direction."""
 
 
 def refuse_recipe(text: str, where: str) -> None:
@@ -127,11 +126,6 @@ def refuse_lock(recipe: Recipe, lock: Lock, where: str) -> None:
         render(plan_definition(recipe, lock))
     except EnvbuildError as error:
         raise UsageError(f"no definition can carry it: {error}", where=where, hint=error.hint) from error
-
-
-def shown(text: str) -> str:
-    """Return text of a stranger so that a terminal shows all of it, and nothing else happens."""
-    return DISPLAYED.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def _strings(value: Any, keys: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:

@@ -97,6 +97,15 @@ class Entry(_Record, frozen=True):
         return slot_name(self.name, self.number)
 
 
+class Schema(msgspec.Struct, frozen=True):
+    """What every entry says of itself, also one of a later envbuild."""
+
+    schema: int
+
+
+DECODER = msgspec.json.Decoder(Entry)
+
+
 def digest_of(data: bytes) -> str:
     """Return ``sha256:…`` over bytes."""
     return "sha256:" + hashlib.sha256(data).hexdigest()
@@ -118,16 +127,24 @@ def read_entry(data: bytes, where: str) -> Entry:
     Raises UsageError for one of a newer envbuild, IntegrityError for anything that write_entry does not write.
     """
     try:
-        schema = msgspec.json.decode(data, type=dict[str, Any]).get("schema")
-        if isinstance(schema, int) and schema > SCHEMA:
-            what = f"is an entry of schema {schema}; this envbuild reads up to {SCHEMA}"
-            raise UsageError(what, where=where, hint="update envbuild")
-        entry = msgspec.json.decode(data, type=Entry)
+        entry = DECODER.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        schema = _schema_of(data)
+        if schema > SCHEMA:
+            what = f"is an entry of schema {schema}; this envbuild reads up to {SCHEMA}"
+            raise UsageError(what, where=where, hint="update envbuild") from error
         raise IntegrityError(f"is damaged: {error}", where=where) from error
     if write_entry(entry) != data:
         raise IntegrityError("is damaged: it is not written as envbuild writes it", where=where)
     return entry
+
+
+def _schema_of(data: bytes) -> int:
+    """Return the schema that a document which is no entry of ours says it has, 0 where it says none."""
+    try:
+        return msgspec.json.decode(data, type=Schema).schema
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return 0
 
 
 def entry_schema() -> dict[str, Any]:

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 import envbuild.shelf.publish
 from envbuild.errors import EnvbuildError, UsageError
-from envbuild.shelf.confine import refuse_recipe, shown
+from envbuild.shelf.confine import refuse_recipe
+from envbuild.shelf.shown import shown
 from tests.shelf.people import RECIPE, Member, member
 
 DIRECT = 'dependencies = ["six==1.16.0"]'
