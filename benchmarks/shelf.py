@@ -2,8 +2,8 @@
 
 usage: python benchmarks/shelf.py [--entries 1000] [--repeat 7] [--images FIRST.sif SECOND.sif]
 
-Every search is a process of its own, so Python's start is part of it.  With --images the second image is published after
-the first one, and what each added is told.
+Every search is a process of its own, so Python's start is part of it.  With --images they are published one after another, and
+what each added is told.
 """
 
 from __future__ import annotations
@@ -42,12 +42,13 @@ def fill(shelf: Folder, entries: int) -> None:
             for gpu in ("NVIDIA A100-SXM4-40GB", "Tesla V100-SXM2-16GB")
         )
         about = Card(
-            summary=f"Recipe {number} of the lab", base="debian:bookworm", framework=framework, cuda=cuda, python="3.11.2",
-            platform="linux/amd64", direct=tuple(f"package{item}>=1.{number % 7}" for item in range(12)), packages=80,
+            summary=f"Recipe {number} of the lab", base="debian:bookworm", framework=framework, cuda=cuda,
+            python="3.11.2", platform="linux/amd64", direct=tuple(f"package{item}>=1.{number % 7}" for item in range(12)), packages=80,
         )  # fmt: skip
         entry = Entry(
             schema=1, name=f"recipe-{number:04d}", number=1, previous=None, who="ann", when="2026-11-01T00:00:00Z",
-            envbuild="0.1.0", recipe=digest, lock=digest, locked=digest, definition=digest, verdicts=verdicts, about=about,
+            envbuild="0.1.0", recipe=digest, lock=digest, locked=digest, definition=digest,
+            verdicts=verdicts, about=about,
         )  # fmt: skip
         first = write_entry(entry)
         previous = f"sha256:{hashlib.sha256(first).hexdigest()}"
