@@ -2,8 +2,8 @@
 
 usage: python benchmarks/shelf.py [--entries 1000] [--repeat 7] [--images FIRST.sif SECOND.sif]
 
-Every search is a process of its own, so Python's start is part of it.  With --images they are published one after another, and
-what each added is told.
+Every search is a process of its own, so Python's start is part of it.  With --images they are published
+one after another, and what each added is told.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def fill(shelf: Folder, entries: int) -> None:
             for gpu in ("NVIDIA A100-SXM4-40GB", "Tesla V100-SXM2-16GB")
         )
         about = Card(
-            summary=f"Recipe {number} of the lab", base="debian:bookworm", framework=framework, cuda=cuda,
-            python="3.11.2", platform="linux/amd64", direct=tuple(f"package{item}>=1.{number % 7}" for item in range(12)), packages=80,
+            summary=f"Recipe {number} of the lab", base="debian:bookworm", framework=framework, cuda=cuda, packages=80,
+            python="3.11.2", platform="linux/amd64", direct=tuple(f"package{item}>=1.{number % 7}" for item in range(12)),
         )  # fmt: skip
         entry = Entry(
             schema=1, name=f"recipe-{number:04d}", number=1, previous=None, who="ann", when="2026-11-01T00:00:00Z",
