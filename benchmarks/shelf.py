@@ -43,7 +43,7 @@ def fill(shelf: Folder, entries: int) -> None:
         )
         about = Card(
             summary=f"Recipe {number} of the lab", base="debian:bookworm", framework=framework, cuda=cuda, packages=80,
-            python="3.11.2", platform="linux/amd64", direct=tuple(f"package{item}>=1.{number % 7}" for item in range(12)),
+            python="3.11.2", platform="linux/amd64", direct=tuple(f"package{item}>=1.{number}" for item in range(9)),
         )  # fmt: skip
         entry = Entry(
             schema=1, name=f"recipe-{number:04d}", number=1, previous=None, who="ann", when="2026-11-01T00:00:00Z",
