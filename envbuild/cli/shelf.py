@@ -136,11 +136,11 @@ def search_command(
 
     Exit code 1 when nothing was found.
     """
-    from envbuild.cli.shelved import libraries
+    from envbuild.cli.shelved import reachable
     from envbuild.shelf.index import search
     from envbuild.shelf.shown import shown
 
-    rows = search(libraries(context), words, framework=framework, gpu=gpu, cuda=cuda)
+    rows = search(reachable(context), words, framework=framework, gpu=gpu, cuda=cuda)
     if as_json:
         import msgspec
 
@@ -171,7 +171,7 @@ def search_command(
 @click.pass_obj
 def show_command(context: Context, *, name: str, as_json: bool) -> None:
     """Show what is published under a name, who signed it, its verdicts and its history."""
-    from envbuild.cli.shelved import find_library, split_name
+    from envbuild.cli.shelved import find_library
     from envbuild.shelf.take import take
 
     library, bare, digest = find_library(context, name)
@@ -183,7 +183,6 @@ def show_command(context: Context, *, name: str, as_json: bool) -> None:
         signer = taken.signer.principal or taken.signer.key if taken.signer else None
         click.echo(json.dumps({"digest": taken.stored.digest, "signer": signer, "entry": entry}, indent=1))
         return
-    split_name(name)
     _card(taken, [(stored.digest, stored.entry.when, stored.entry.who) for stored in library.history(bare)])
 
 

@@ -34,6 +34,26 @@ def libraries(context: Context) -> list[Library]:
     return [open_shelf(name, context.settings, context.runner) for name in known]
 
 
+def reachable(context: Context) -> list[Library]:
+    """Open all shelves of this user that can be reached, and tell of the others.  Raises when none can be."""
+    from envbuild.errors import HostError, NetworkError
+
+    def why_not(library: Library) -> HostError | NetworkError | None:
+        try:
+            _ = library.numbers
+        except (HostError, NetworkError) as error:
+            return error
+        return None
+
+    every = [(library, why_not(library)) for library in libraries(context)]
+    failed = [(library, error) for library, error in every if error is not None]
+    if len(failed) == len(every):
+        raise failed[0][1]
+    for library, error in failed:
+        context.report.say(f"the shelf {library.name} is left out: {error}")
+    return [library for library, error in every if error is None]
+
+
 def split_name(text: str) -> tuple[str | None, str, str | None]:
     """Take SHELF/NAME@DIGEST apart; shelf and digest may be left out."""
     found = REFERENCE.fullmatch(text)
@@ -52,7 +72,7 @@ def find_library(context: Context, text: str) -> tuple[Library, str, str | None]
     shelf, name, digest = split_name(text)
     if shelf is not None:
         return open_shelf(shelf, context.settings, context.runner), name, digest
-    every = libraries(context)
+    every = reachable(context)
     having = [library for library in every if name in library.numbers or name in library.seen.heads()]
     if len(having) > 1:
         names = ", ".join(f"{library.name}/{name}" for library in having)
