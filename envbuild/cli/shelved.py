@@ -160,7 +160,6 @@ def publish(context: Context, name: str | None, *, with_image: bool, key: Path |
 
 def get(context: Context, name: str, *, with_image: bool, force: bool) -> None:
     """Write an entry's files into the project folder and say what was written."""
-    from envbuild.check.report import save
     from envbuild.shelf.take import files_of, take
     from envbuild.store.atomic import write_bytes
 
@@ -178,8 +177,7 @@ def get(context: Context, name: str, *, with_image: bool, force: bool) -> None:
     for path, data in files.items():
         write_bytes(cwd / path, data)
         click.echo(path)
-    for report in taken.reports:
-        save(report, context.store)
+    adopt(taken, context)
     if with_image:
         target = cwd / f"{bare}.sif"
         with context.store.beside(target) as partial:
@@ -222,20 +220,27 @@ def has_image(taken: Taken) -> bool:
     return image is not None and image.pieces is not None
 
 
+def adopt(taken: Taken, context: Context) -> None:
+    """Keep the last published verdict as if it had been made here: where a pinned key signed it, and there is none."""
+    from envbuild.check.report import last, save
+
+    if taken.signer is None or taken.signer.principal is None or not taken.reports:
+        return
+    if last(taken.reports[-1].digest, context.store) is None:
+        save(taken.reports[-1], context.store)
+
+
 def make_from_shelf(taken: Taken, order: Order, context: Context, check: Check) -> bool:
     """Put the published image under its name and return True; False where it lies there.  ``check`` sees it before.
 
     A verdict that a pinned signer published counts like one of this machine's own; anybody else's is made again.
     """
     from envbuild.build.delivery import delivered, note_delivery
-    from envbuild.check.report import last, save
     from envbuild.shelf.configured import open_shelf
 
     weight = taken.stored.entry.image
     assert weight is not None  # noqa: S101  (has_image)
-    trusted = taken.signer is not None and taken.signer.principal is not None
-    if trusted and taken.reports and last(weight.digest, context.store) is None:
-        save(taken.reports[-1], context.store)
+    adopt(taken, context)
     key = f"shelf {weight.sha256}"
     if delivered(order, context.store, key) is not None:
         check(order.target, weight.digest)

@@ -32,6 +32,8 @@ SHELL = re.compile(r"[`$;&|<>\\\"'\n\r\t\0(){}*?!]")
 MARKER = re.compile(r";.*$")
 """The environment marker of a requirement (PEP 508), which has quotes and brackets of its own."""
 URL = re.compile(r"(https|git\+https)://[^\s@:/]+(:\d+)?/\S*")
+INDEX = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+"""An index is named; where it is stands in everybody's own settings."""
 SCRIPT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*(/[A-Za-z0-9][A-Za-z0-9._+-]*){0,4}")
 
 
@@ -56,6 +58,8 @@ def _refuse_value(keys: tuple[str, ...], value: str, where: str, text: str) -> N
     elif keys[:2] == ("check", "script"):
         if not SCRIPT.fullmatch(value):
             raise _leads_out(where, text, keys, f"{value!r} is no plain path below the recipe's folder")
+    elif keys[:2] == ("python", "indexes") and not INDEX.fullmatch(value):
+        raise _leads_out(where, text, keys, f"{value!r} is no name of an index")
     else:
         refused = _reaches_out(value)
         if refused:
@@ -116,7 +120,7 @@ def refuse_lock(recipe: Recipe, lock: Lock, where: str) -> None:
     if lock.base.reference != (recipe.base.image or recipe.base.bootstrap) or lock.platform != recipe.base.platform:
         raise IntegrityError(f"starts from {lock.base.reference!r}, which the recipe does not", where=where)
     for index in sorted({package.index for package in lock.python if package.index}):
-        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", index):
+        if not INDEX.fullmatch(index):
             raise UsageError(f"{index!r} is no name of an index", where=where)
     for keys, value in _strings(msgspec.to_builtins(lock), ()):
         if DISPLAYED.search(value):

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 
 from envbuild.errors import EnvbuildError, HostError, IntegrityError, NetworkError, ToolFailedError, UsageError
 from envbuild.run import Command, Result, Runner
@@ -48,7 +49,9 @@ class GitRepository:
         self._settings = settings
         self._runner = runner
         mirror = hashlib.sha256(self.url.encode()).hexdigest()[:32]
-        self._mirror = settings.store / "v1" / "shelves" / f"{mirror}.git"
+        # not in the store, which the lab may share: git refuses repositories of other users
+        cache = Path(settings.environment.get("XDG_CACHE_HOME") or settings.home / ".cache")
+        self._mirror = cache / "envbuild/shelves" / f"{mirror}.git"
         self._tree: dict[str, tuple[str, int]] = {}
 
     def refresh(self) -> None:

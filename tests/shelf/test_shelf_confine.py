@@ -33,6 +33,7 @@ LEADS_OUT: dict[str, tuple[str, str]] = {
     "requirement is an option": (DIRECT, 'dependencies = ["--index-url=x"]'),
     "index is a path": (DIRECT, DIRECT + '\nindexes = ["/srv/wheels"]'),
     "index is a URL of files": (DIRECT, DIRECT + '\nindexes = ["file:///srv/wheels"]'),
+    "index is a URL": (DIRECT, DIRECT + '\nindexes = ["https://example.invalid/simple"]'),
     "index has shell": (DIRECT, DIRECT + '\nindexes = ["lab;reboot"]'),
     "script is absolute": ('script = "NAME/check.py"', 'script = "/etc/passwd"'),
     "script leads up": ('script = "NAME/check.py"', 'script = "NAME/../../check.py"'),

@@ -293,6 +293,7 @@ class TestMake:
         """Signed, but by a key that this user has not pinned: the image is checked here, which needs a runtime."""
         carl = user(tmp_path / "carl", str(tmp_path / "shelf"))
         carl.env["ENVBUILD_RUNTIME"] = "no-such-runtime"
+        carl.ok("shelf", "get", "small")  # which believes no verdict either
         assert "no-such-runtime" in carl.refused(7, "make", "lab/small")
         assert not (carl.folder / "small.sif").exists()
 
