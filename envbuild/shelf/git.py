@@ -23,7 +23,7 @@ HERE = "refs/envbuild/shelf"
 SECONDS = 600.0
 BATCH = 4 * 1024 * 1024
 """Bytes asked of git at once; the runner keeps at most CAPTURE_LIMIT of an answer."""
-FORMS = re.compile(r"git\+(file|ssh|https)://.+|ssh://.+|[A-Za-z0-9._-]+@[A-Za-z0-9.-]+:.+")
+FORMS = re.compile(r"git\+(file|ssh|https)://.+|ssh://.+|[A-Za-z0-9_][A-Za-z0-9._-]*@[A-Za-z0-9][A-Za-z0-9.-]*:.+")
 AGAIN = ("fetch first", "non-fast-forward", "stale info", "cannot lock ref", "failed to update ref", "incorrect old")
 """What git says to a push that came second (builtin/push.c, builtin/receive-pack.c, refs/files-backend.c)."""
 SAFE = (

@@ -336,7 +336,9 @@ class TestAdd:
         with pytest.raises(UsageError, match="there is no such folder"):
             member(tmp_path / "ann", str(tmp_path / "no/such/shelf"))
 
-    @pytest.mark.parametrize("url", ["http://example.invalid/x", "ext::sh -c touch", "s3://bucket/x"])
+    @pytest.mark.parametrize(
+        "url", ["http://example.invalid/x", "ext::sh -c touch x", "s3://bucket/x", "git+ftp://a/b"]
+    )
     def test_a_place_of_no_known_kind(self, url: str, tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="is no place that can hold a shelf"):
             member(tmp_path / "ann", url)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 from collections.abc import Callable
@@ -9,6 +10,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from envbuild.check.model import Report
 from envbuild.errors import EnvbuildError, IntegrityError, UsageError
@@ -21,6 +24,10 @@ from tests.support import needs
 
 pytestmark = needs("ssh-keygen", "git")
 IMAGE = f"sha256:{'5' * 64}"
+ENTRY = Entry(
+    schema=1, name="small", number=1, previous=None, who="ann", when="2026-11-01T00:00:00Z", envbuild="0.1.0",
+    recipe=IMAGE, lock=IMAGE, locked=IMAGE, definition=IMAGE, image=Weight(digest=IMAGE, sha256=IMAGE, size=1),
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -474,3 +481,13 @@ def test_what_is_signed_is_the_entry_and_through_it_everything(tmp_path: Path) -
     ann.publish()
     told = json.loads(ann.take().stored.data)
     assert {"name", "number", "previous", "recipe", "lock", "definition", "script", "image", "verdicts"} <= set(told)
+
+
+@given(data=st.binary(max_size=300), at=st.integers(0, 2000), mode=st.sampled_from(["alone", "inside", "cut"]))
+def test_whatever_bytes_an_entry_has_it_is_read_or_refused(data: bytes, at: int, mode: str) -> None:
+    """The law: read_entry gives an entry that is written as these very bytes, or one of two errors."""
+    good = write_entry(ENTRY)
+    at %= len(good)
+    raw = {"alone": data, "inside": good[:at] + data + good[at + len(data) :], "cut": good[:at]}[mode]
+    with contextlib.suppress(IntegrityError, UsageError):
+        assert write_entry(read_entry(raw, "test")) == raw
