@@ -24,11 +24,11 @@ def command(context: Context, *, name: str | None, syntax: str, output: Path | N
     docker: docker build --tag NAME --file Dockerfile .
     """
     from envbuild.cli.lock import require_fresh
+    from envbuild.cli.shelved import source_named
     from envbuild.lock.read import read_lock
-    from envbuild.recipe.find import find_recipe
     from envbuild.store.atomic import write_text
 
-    source = find_recipe(name, context.settings)
+    source = source_named(name, context)
     if not source.lock.is_file():
         raise UsageError(
             "there is no lock yet", where=str(source.lock), hint=f"run: envbuild lock {source.recipe.name}"

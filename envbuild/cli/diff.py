@@ -20,11 +20,12 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 @click.pass_obj
 def command(context: Context, *, before: str, after: str, as_json: bool) -> None:
-    """Say what differs between A and B: lock files, names of recipes, facts files, or images.
+    """Say what differs between A and B: lock files, names of recipes, SHELF/NAME, facts files, or images.
 
     \b
     envbuild diff lockfiles/bert.lock other.lock
     envbuild diff bert bert.sif
+    envbuild diff lab/bert@0a1b2c3d lab/bert
     """
     from envbuild.lock.difference import difference
 
@@ -50,9 +51,9 @@ def _side(text: str, context: Context) -> Side:
         reference = parse_reference(text)
         return side_of_facts(describe(reference, context.settings, context.runner, context.store, context.report))
     from envbuild.cli.lock import require_lock
-    from envbuild.recipe.find import find_recipe
+    from envbuild.cli.shelved import source_named
 
-    return side_of_lock(text, require_lock(find_recipe(text, context.settings)))
+    return side_of_lock(text, require_lock(source_named(text, context)))
 
 
 def _text(found: Difference) -> str:

@@ -117,7 +117,7 @@ def publish_command(
 
     Nothing is overwritten: the name points to the new entry, the older ones stay.
     """
-    from envbuild.cli.shelved import publish
+    from envbuild.cli.publishing import publish
 
     publish(context, name, with_image=with_image, key=key, shelf=shelf)
 

@@ -1,4 +1,4 @@
-"""What verbs do with shelves: find the one that is meant, publish, get, and make from what was published."""
+"""What verbs do with shelves: find the one that is meant, get, and make from what was published."""
 
 from __future__ import annotations
 
@@ -14,11 +14,8 @@ from envbuild.errors import UsageError
 if TYPE_CHECKING:
     from envbuild.build.flat import Check
     from envbuild.build.model import Order
-    from envbuild.check.model import Report
-    from envbuild.lock.model import Lock
     from envbuild.recipe.model import Source
     from envbuild.shelf.library import Library
-    from envbuild.shelf.model import Weight
     from envbuild.shelf.take import Taken
 
 REFERENCE = re.compile(r"(?:(?P<shelf>[A-Za-z0-9][A-Za-z0-9_-]*)/)?(?P<name>[^/@]+)(?:@(?P<digest>[^/@]+))?")
@@ -102,6 +99,15 @@ def on_shelf(name: str | None, context: Context) -> Taken | None:
     return taken
 
 
+def source_named(name: str | None, context: Context) -> Source:
+    """Return a recipe by its name or path, or a published one by SHELF/NAME."""
+    from envbuild.recipe.find import find_recipe
+    from envbuild.shelf.take import source_of
+
+    taken = on_shelf(name, context)
+    return source_of(taken, context.store) if taken else find_recipe(name, context.settings)
+
+
 def signed_by(taken: Taken) -> str:
     """Return who vouches for an entry."""
     from envbuild.shelf.shown import shown
@@ -110,52 +116,6 @@ def signed_by(taken: Taken) -> str:
         return "not signed"
     who = taken.signer.principal
     return f"signed by {shown(who)}" if who else f"signed by {taken.signer.key}, which no pinned file names"
-
-
-def publish(context: Context, name: str | None, *, with_image: bool, key: Path | None, shelf: str | None) -> None:
-    """Publish a recipe and say what was added."""
-    from msgspec.structs import replace
-
-    from envbuild.cli.lock import require_fresh, require_lock
-    from envbuild.recipe.find import find_recipe
-    from envbuild.shelf.model import digest_of
-    from envbuild.shelf.publish import draft, with_earlier
-    from envbuild.store.units import human_bytes
-
-    library = _target(context, shelf)
-    if with_image and library.backend.pieces is None:
-        raise UsageError(
-            f"the shelf {library.name} takes no images", hint="publish without --image: its digest is published anyway"
-        )
-    if library.require_signed and key is None:
-        raise UsageError(f"the shelf {library.name} takes signed entries only", where="publish", hint="--sign KEY")
-    source = find_recipe(name, context.settings)
-    lock = require_lock(source)
-    require_fresh(source, lock)
-    library.backend.refresh()
-    image, weight, reports = _image(source, lock, context, needed=with_image)
-    made = draft(source, lock, who=_who(context), image=weight, reports=reports)
-    entry, objects, new = made.entry, dict(made.objects), 0
-    head = library.history(entry.name)[-1].entry if entry.name in library.numbers else None
-    if weight is not None and with_image and library.backend.pieces is not None:
-        from envbuild.shelf.pieces import keep_image
-
-        listed, new = keep_image(image, weight, library.backend.pieces, context.report)
-        objects[digest_of(listed)] = listed
-        weight = replace(weight, pieces=digest_of(listed))
-    elif weight is not None and head is not None and head.image is not None and head.image.digest == weight.digest:
-        weight = replace(weight, pieces=head.image.pieces)  # the bytes are there already
-    entry = with_earlier(replace(entry, image=weight), head)
-    new += library.missing(objects)
-    notary, signing = library.notary, context.settings.cwd / key if key else None
-    stored, added = library.append(entry, objects, (lambda data: notary.sign(data, signing)) if signing else None)
-    if not added:
-        context.report.say(f"{library.name}/{entry.name}@{stored.digest[7:19]} says this already")
-        return
-    after = f", after {stored.entry.number - 1} earlier" if stored.entry.number > 1 else ""
-    click.echo(f"{library.name}/{entry.name}@{stored.digest[7:19]}: published{after}, {human_bytes(new)} new")
-    if weight is None:
-        context.report.say(f"no image of this lock is here, so no verdict is published (envbuild make {entry.name})")
 
 
 def get(context: Context, name: str, *, with_image: bool, force: bool) -> None:
@@ -265,66 +225,3 @@ def compare_built(taken: Taken, order: Order, context: Context) -> None:
     same = image_digest(order.target) == weight.digest
     what = "the same bytes as published" if same else "the same lock, but other bytes than were published"
     context.report.say(f"{order.target.name}: {what} ({weight.digest[7:19]})")
-
-
-def _target(context: Context, shelf: str | None) -> Library:
-    from envbuild.shelf.configured import open_shelf
-
-    if shelf is not None:
-        return open_shelf(shelf, context.settings, context.runner)
-    every = libraries(context)
-    if len(every) > 1:
-        raise UsageError("you have several shelves", hint=f"--to one of: {', '.join(one.name for one in every)}")
-    return every[0]
-
-
-def _image(
-    source: Source, lock: Lock, context: Context, *, needed: bool
-) -> tuple[Path, Weight | None, tuple[Report, ...]]:
-    """Return ./NAME.sif with what an entry says of it and its last verdict, where it is the image of this lock."""
-    from envbuild.check.report import last
-    from envbuild.lock.digest import lock_digest
-    from envbuild.shelf.pieces import weigh
-
-    path = context.settings.cwd / f"{source.recipe.name}.sif"
-    if not path.is_file():
-        if needed:
-            raise UsageError("is not built yet", where=str(path), hint=f"envbuild make {source.recipe.name}")
-        return path, None, ()
-    if not _is_of_lock(path, source, lock, context):
-        if needed:
-            hint = f"envbuild make {source.recipe.name}"
-            raise UsageError("is no image of this lock, as far as can be told", where=str(path), hint=hint)
-        context.report.say(f"{path.name} is no image of this lock: published without it")
-        return path, None, ()
-    with context.report.stage(f"hash {path.name}"):
-        weight = weigh(path, lock_digest(lock))
-    report = last(weight.digest, context.store)
-    return path, weight, (report,) if report else ()
-
-
-def _is_of_lock(path: Path, source: Source, lock: Lock, context: Context) -> bool:
-    """Tell whether an image says, or the store remembers, that it was made from this lock."""
-    from envbuild.build.make import MODES, up_to_date
-    from envbuild.build.verify import read_carried
-    from envbuild.cli.order import order_of
-    from envbuild.lock.digest import lock_digest
-
-    carried = read_carried(path)
-    if carried.lock is not None:
-        return lock_digest(carried.lock) == lock_digest(lock)
-    return any(up_to_date(order_of(source, lock, path, mode), context.store) for mode in MODES)
-
-
-def _who(context: Context) -> str:
-    """Return what this user calls himself: the login name, as far as it is a line of text."""
-    import os
-    import pwd
-
-    from envbuild.shelf.shown import shown
-
-    env = context.settings.environment
-    try:
-        return shown(env.get("LOGNAME") or env.get("USER") or pwd.getpwuid(os.getuid()).pw_name)[:200]
-    except KeyError:
-        return f"user {os.getuid()}"

@@ -25,13 +25,10 @@ def command(context: Context, *, name: str | None, script: bool, as_json: bool) 
     A name on a shelf is verified first, and nothing of it is run.
     """
     from envbuild.cli.lock import require_lock
-    from envbuild.cli.shelved import on_shelf
-    from envbuild.recipe.find import find_recipe
+    from envbuild.cli.shelved import source_named
     from envbuild.shelf.shown import shown
-    from envbuild.shelf.take import source_of
 
-    taken = on_shelf(name, context)
-    source = source_of(taken, context.store) if taken else find_recipe(name, context.settings)
+    source = source_named(name, context)
     if script:
         text = script_text(source, require_lock(source))
         click.echo("".join(f"{shown(line)}\n" for line in text.splitlines()), nl=False)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild.cli.context import Context
-from envbuild.cli.shelved import publish
+from envbuild.cli.publishing import publish
 from envbuild.lock.digest import recipe_digest
 from envbuild.lock.model import Lock, LockedBase, Packer, PythonPackage
 from envbuild.lock.write import write_lock

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.shelf.people import user
+import msgspec
+
+from envbuild.lock.write import write_lock
+from tests.shelf.people import lock_of, user
 
 
 class TestTheWay:
@@ -69,3 +72,18 @@ class TestTheWay:
         assert "lab/small@" in result.stderr
         assert "not signed" in result.stderr
         assert not (bob.folder / "recipes").exists()
+
+    def test_what_changed_since_an_earlier_entry(self, place: str, tmp_path: Path) -> None:
+        ann, bob = user(tmp_path / "ann", place), user(tmp_path / "bob", place)
+        ann.recipe("small")
+        ann.ok("shelf", "publish", "small")
+        first = json.loads(bob.ok("shelf", "show", "small", "--json"))["digest"]
+        recipe, lock = ann.folder / "recipes/small.toml", ann.folder / "lockfiles/small.lock"
+        recipe.write_text(recipe.read_text().replace("six==1.16.0", "six==1.17.0"))
+        newer = lock_of(recipe)
+        package = msgspec.structs.replace(newer.python[0], version="1.17.0", file="six-1.17.0-py2.py3-none-any.whl")
+        lock.write_text(write_lock(msgspec.structs.replace(newer, python=(package,))))
+        ann.ok("shelf", "publish", "small")
+        assert "~ six 1.16.0 -> 1.17.0" in bob.ok("diff", f"lab/small@{first[7:19]}", "lab/small")
+        assert "six==1.17.0" in bob.ok("def", "lab/small")
+        assert "six==1.17.0" in bob.ok("show", "lab/small", "--script")
