@@ -188,7 +188,9 @@ def _publisher(folder: Path, shelf: Path, name: str, summary: str) -> str:
 def _in_namespace(script: str) -> tuple[int, str]:
     """Run a shell script where it may mount; skip where this machine does not let us."""
     flags = ["--mount"] if os.geteuid() == 0 else ["--user", "--map-root-user", "--mount"]
-    tried = subprocess.run(["unshare", *flags, "true"], capture_output=True, check=False)
+    tried = subprocess.run(
+        ["unshare", *flags, "mount", "-t", "tmpfs", "none", "/mnt"], capture_output=True, check=False
+    )
     if tried.returncode != 0:
         pytest.skip("this machine gives no namespace to mount in")
     done = subprocess.run(
