@@ -17,7 +17,7 @@ from envbuild.base.oci import MACHINES, MANIFESTS, Config, Image, digest_of, rea
 from envbuild.base.static import keep, read_static
 from envbuild.errors import IntegrityError
 from envbuild.progress import Reporter
-from envbuild.store.atomic import telling, write_text
+from envbuild.store.atomic import make_folder, telling, write_text
 from envbuild.store.layout import Store, remove_tree
 from envbuild.store.partial import is_whole
 
@@ -113,7 +113,7 @@ def lay_out(image: Image, store: Store) -> Path:
         index = {"schemaVersion": 2, "manifests": [entry]}
         write_text(work / "layout/oci-layout", '{"imageLayoutVersion":"1.0.0"}')
         write_text(work / "layout/index.json", msgspec.json.encode(index).decode())
-        final.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(final.parent)
         if final.exists():
             remove_tree(final)
         (work / "layout").rename(final)

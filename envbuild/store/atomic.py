@@ -7,6 +7,7 @@ import errno
 import fcntl
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -64,6 +65,25 @@ def synced(path: Path) -> Iterator[None]:
         future.result()
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder and those above it; below one that a group shares (setgid, group-writable) they are shared alike.
+
+    So one user's umask shuts nobody else out of a lab's store.  Raises OSError.
+    """
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    for folder in reversed(missing):
+        folder.mkdir(exist_ok=True)
+        if is_shared(folder.parent):
+            with contextlib.suppress(PermissionError):  # another member of the group was faster
+                folder.chmod(stat.S_IMODE(folder.parent.stat().st_mode))
+
+
+def is_shared(folder: Path) -> bool:
+    """Tell whether a group shares a folder."""
+    mode = folder.stat().st_mode
+    return bool(mode & stat.S_ISGID and mode & stat.S_IWGRP)
+
+
 def write_text(path: Path, text: str, *, mode: int = 0o644) -> None:
     """Write a text file whole or not at all.  Raises SpaceError or HostError."""
     write_bytes(path, text.encode(), mode=mode)
@@ -72,7 +92,7 @@ def write_text(path: Path, text: str, *, mode: int = 0o644) -> None:
 def write_bytes(path: Path, data: bytes, *, mode: int = 0o644) -> None:
     """Write a file whole or not at all.  Raises SpaceError or HostError."""
     with telling(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         handle, name = tempfile.mkstemp(prefix=f".{path.name[:64]}.", suffix=".partial", dir=path.parent)
         try:
             with os.fdopen(handle, "wb") as file:
@@ -90,7 +110,7 @@ def write_bytes(path: Path, data: bytes, *, mode: int = 0o644) -> None:
 def commit(temporary: Path, final: Path, *, mode: int = 0o444) -> None:
     """Give a finished file on the same file system its final name, durably."""
     with telling(final):
-        final.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(final.parent)
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
         temporary.chmod(mode)
@@ -104,7 +124,7 @@ def place(source: Path, target: Path, *, mode: int = 0o644) -> None:
     Never a hard link: signing an image in place would change the store's file.
     """
     with telling(target):
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(target.parent)
         handle, name = tempfile.mkstemp(prefix=f".{target.name[:64]}.", suffix=".partial", dir=target.parent)
         try:
             with os.fdopen(handle, "wb") as out, source.open("rb") as file:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild.progress import Reporter
-from envbuild.store.atomic import telling
+from envbuild.store.atomic import is_shared, make_folder, telling
 
 LAYOUT = "v1"
 HELD = ".held"
@@ -94,7 +94,7 @@ class Store:
         """Return (and make) a named working folder of the store, such as "logs"."""
         path = self.root / LAYOUT / name
         with telling(path):
-            path.mkdir(parents=True, exist_ok=True)
+            make_folder(path)
         return path
 
     @contextlib.contextmanager
@@ -132,7 +132,7 @@ class Store:
         folder = self.folder("locks")
         path = folder / f"{plain(key)}.lock"
         holder = folder / f"{plain(key)}.holder"
-        lock = FileLock(path)
+        lock = FileLock(path, mode=0o664 if is_shared(folder) else 0o644)
         with telling(path):
             try:
                 lock.acquire(timeout=0)
@@ -142,6 +142,7 @@ class Store:
                 lock.acquire()
         try:
             with telling(holder):
+                holder.unlink(missing_ok=True)  # a killed process of another user may have left one
                 holder.write_text(f"process {os.getpid()} on {os.uname().nodename}\n", "utf-8")
             yield
         finally:

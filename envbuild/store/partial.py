@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from envbuild.store.atomic import commit, telling
+from envbuild.store.atomic import commit, make_folder, telling
 from envbuild.store.web import StoppedError
 
 CHUNK = 1024 * 1024
@@ -100,7 +100,7 @@ def held(final: Path, size: int, *, stop: threading.Event, waiting: Callable[[],
     told = False
     while not is_whole(final, size):
         with telling(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(path.parent)
             handle = _open_regular(path)
             try:
                 if _try_lock(handle) and _is_at(path, handle):

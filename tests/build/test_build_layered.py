@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
 import pytest
 
 from envbuild.base.siffile import read_sif
-from envbuild.run import Command
+from envbuild.run import Command, LocalRunner
 from tests.build.images import apptainer, line_of
 from tests.project import Project
 from tests.support import needs
-from tests.tiny_image import as_nobody, open_folder
+from tests.tiny_image import AS_NOBODY, as_nobody, open_folder
 
 pytestmark = [pytest.mark.live, needs("apptainer", "mmdebstrap", "apt-get")]
 
@@ -46,6 +47,35 @@ def test_unpacking_drops_layers(layered: Project, tmp_path: Path) -> None:
     env = {**layered.env, "TMPDIR": str(home)}
     done = as_nobody(Command(argv=argv, env=env), home=home)
     assert (done.code, MISSING in done.stderr) == (78, True), done.stderr
+
+
+HOSTS = {
+    "no squashfuse": "for file in $(ls /usr/bin/squashfuse* /usr/libexec/apptainer/bin/squashfuse* 2>/dev/null); do "
+    'mount --bind /dev/null "$file"; done',
+    "no /dev/fuse": 'mknod "$1/fuse" c 10 229 && chmod 600 "$1/fuse" && mount --bind "$1/fuse" /dev/fuse',
+    "enable overlay = no": "conf=/etc/apptainer/apptainer.conf && "
+    'sed "s/^enable overlay = .*/enable overlay = no/" $conf > "$1/conf" && mount --bind "$1/conf" $conf',
+}
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_hosts_that_cannot_lay_one_over_another(layered: Project, host: str) -> None:
+    """What they do is hidden from the others: it happens in a mount namespace of its own."""
+    folder = open_folder() / f"host-{list(HOSTS).index(host)}"
+    folder.mkdir()
+    folder.chmod(0o777)
+    if os.getuid() or LocalRunner()(Command(argv=("unshare", "-m", "true")), check=False).code:
+        pytest.skip("only root can take squashfuse away for a while")
+    image = folder / "image.sif"
+    shutil.copyfile(layered.folder / "small.sif", image)
+    run = (*AS_NOBODY, "apptainer", "--quiet", "exec", "--no-home", str(image), "true")
+    argv = ("unshare", "-m", "sh", "-c", f'set -e; {HOSTS[host]}; shift; exec "$@"', "sh", str(folder), *run)
+    env = {**layered.env, "TMPDIR": str(folder), "HOME": str(folder)}
+    done = LocalRunner()(Command(argv=argv, cwd=folder, env=env, timeout=120), check=False)
+    if host == "no /dev/fuse":  # told by the runtime itself, about every image
+        assert (done.code, "failed to open /dev/fuse" in done.stderr) == (255, True), done.stderr
+    else:
+        assert (done.code, MISSING in done.stderr) == (78, True), done.stderr
 
 
 @pytest.mark.parametrize("kind", ["sandbox", "localimage"])
