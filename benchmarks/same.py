@@ -3,8 +3,8 @@
     python benchmarks/same.py [RECIPE…] [--work FOLDER] [--artifacts STORE]
 
 The second build has another HOME, TMPDIR, store, umask, locale, time zone, hash seed and number of cores, and where the
-program faketime is installed another date.  Nothing is shared but downloads.  Prints one line for a recipe and mode, and where
-they differ the layer and its member; exit code 1 then.
+program faketime is installed another date.  Nothing is shared but downloads.  Prints one line for a recipe and mode, and
+where they differ the layer and its member; exit code 1 then.
 """
 
 from __future__ import annotations
@@ -50,25 +50,25 @@ def compare(recipe: str, work: Path, downloads: Path) -> int:
     """Build one recipe in two places; return how many modes differ."""
     folders = [work / "one", work / "der zweite"]
     failed = 0
-    for number, folder in enumerate(folders):
+    for folder in folders:
         (folder / "store/v1").mkdir(parents=True)
         (folder / "store/v1/artifacts").symlink_to(downloads)
         (folder / "tmp").mkdir()
-        for mode in MODES:
-            build(recipe, mode, folder, otherwise=number == 1)
     for mode in MODES:
-        one, two = (folder / f"{recipe}-{mode}.sif" for folder in folders)
+        one, two = (build(recipe, mode, folder, otherwise=folder == folders[1]) for folder in folders)
         hashes = [sha256(one), sha256(two)]
         same = hashes[0] == hashes[1]
         print(f"{recipe} {mode}: {hashes[0] if same else tell_difference(one, two)}", flush=True)
         failed += not same
+        one.unlink()
+        two.unlink()
     for folder in folders:
         shutil.rmtree(folder)
     return failed
 
 
-def build(recipe: str, mode: str, folder: Path, *, otherwise: bool) -> None:
-    """Make one image without checking it."""
+def build(recipe: str, mode: str, folder: Path, *, otherwise: bool) -> Path:
+    """Make one image without checking it; return its path."""
     env = {**os.environ, "HOME": str(folder), "ENVBUILD_STORE": str(folder / "store"), "TMPDIR": str(folder / "tmp")}
     start: tuple[str, ...] = (sys.executable, "-m", "envbuild")
     if otherwise:
@@ -78,6 +78,7 @@ def build(recipe: str, mode: str, folder: Path, *, otherwise: bool) -> None:
     arguments = ("make", recipe, "--mode", mode, "--no-check", "-o", f"{recipe}-{mode}.sif")
     seconds = RUN(Command(argv=(*start, *arguments), cwd=folder, env=env)).seconds
     print(f"{recipe} {mode} in {folder.name}: {seconds:.0f} s", file=sys.stderr, flush=True)
+    return folder / f"{recipe}-{mode}.sif"
 
 
 def sha256(path: Path) -> str:
