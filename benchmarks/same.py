@@ -3,7 +3,7 @@
     python benchmarks/same.py [RECIPE…] [--work FOLDER] [--artifacts STORE]
 
 The second build has another HOME, TMPDIR, store, umask, locale, time zone, hash seed and number of cores, and where the
-program faketime is installed another date.  Nothing is shared but downloads.  Prints one line for a recipe and mode, and
+program faketime is installed another date.  Nothing is shared but downloads.  Prints a line for a recipe and mode, and
 where they differ the layer and its member; exit code 1 then.
 """
 
