@@ -13,6 +13,7 @@ from envbuild.base.reference import parse_reference
 from envbuild.build.bytecode import WheelPart, bytecode_key, compile_wheels, without_bytecode
 from envbuild.build.codec import codec_of
 from envbuild.build.container import Container, container
+from envbuild.build.dotfiles import FORMAT as DOTS_FORMAT
 from envbuild.build.dotfiles import dot_contents
 from envbuild.build.ground import ROOT_FORMAT, Ground
 from envbuild.build.inherited import NOTHING, Inherited
@@ -30,7 +31,7 @@ from envbuild.run import Runner
 from envbuild.runtime import Runtime
 from envbuild.store.layout import Store
 
-FORMATS = (ROOT_FORMAT, FORMAT)
+FORMATS = (ROOT_FORMAT, FORMAT, DOTS_FORMAT)
 """What decides which tree the same lock gives: part of an image's key."""
 
 
@@ -106,7 +107,9 @@ def _of_group(
 
 def _dots(definition: Definition, text: str, inherited: Inherited, bench: Bench) -> KeptPart:
     told = {} if inherited == NOTHING else {"inherited": repr(inherited)}
-    key = part_key("dots", text=text, definition=repr(definition), packer=bench.codec.name, **told)
+    key = part_key(
+        "dots", text=text, definition=repr(definition), format=DOTS_FORMAT, packer=bench.codec.name, **told
+    )
     return provide_part(key, bench, lambda writer: writer.add_all(dot_contents(definition, text, inherited)))
 
 

@@ -11,6 +11,8 @@ from envbuild.build.tree import Entry
 from envbuild.plan.model import Definition
 from envbuild.plan.quoting import word
 
+FORMAT = 2
+"""Counts up whenever the same definition would give other files."""
 LINKS = {
     "environment": ".singularity.d/env/90-environment.sh",
     "singularity": ".singularity.d/runscript",
@@ -37,7 +39,11 @@ ACTIONS = {
 }
 """For runtimes older than Apptainer 1 and Singularity 3.6, which start these; newer ones bring their own."""
 LIBRARIES = 'export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}/.singularity.d/libs"\n'
-"""The runtime binds the driver's libraries there (--nv)."""
+"""The runtime binds the driver's libraries there (--nv).
+
+The file has to be called 99-base.sh: right after the one of that name Apptainer sets the variables that are handed
+in (--env, APPTAINERENV_*); without it they never arrive.
+"""
 
 
 def dot_contents(definition: Definition, text: str, inherited: Inherited = NOTHING) -> Iterator[Content]:
@@ -61,7 +67,7 @@ def dot_files(definition: Definition, text: str, inherited: Inherited = NOTHING)
         "Singularity": text,
         **{f"env/{name}": script for name, script in before.items()},
         "env/90-environment.sh": own.rstrip("\n") + f"\n{exports}",
-        "env/99-libraries.sh": f"#!/bin/sh\n{LIBRARIES}",
+        "env/99-base.sh": f"#!/bin/sh\n{LIBRARIES}",
         "labels.json": json.dumps(labels(definition, inherited), indent="\t", sort_keys=True) + "\n",
         "runscript": script(definition.runscript) if definition.runscript else inherited.runscript or script(()),
         "runscript.help": "\n".join(definition.help) + "\n",

@@ -83,6 +83,8 @@ def test_the_image_runs_and_says_what_it_is(first: Project) -> None:
     assert first.run("exec", "small", "--", "python", "-c", code).stdout == "1.16.0 0.6.2\n"
     assert first.run("exec", "small", "--", "hello").stdout == "Hello, world!\n"
     assert first.run("run", "small").stdout == "the default command\n"
+    handed = first.run("exec", "--env", "MINE=x", "small", "--", "sh", "-c", 'echo "$MINE:$LD_LIBRARY_PATH"')
+    assert handed.stdout == "x:/.singularity.d/libs\n"
     listed = apptainer(first, "sif", "list", image).stdout
     assert all(word in listed for word in ("Def.FILE", "SBOM (cyclonedx-json)", "FS (Squashfs/*System/amd64)"))
     assert "one wheel, one source package" in apptainer(first, "inspect", "--helpfile", image).stdout
