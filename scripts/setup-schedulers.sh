@@ -6,7 +6,8 @@
 #   sudo bash scripts/setup-schedulers.sh stop DIR     stop what was started with DIR
 #
 # Both live in a network namespace of their own that has a loopback and nothing else: no port is open on this machine.
-# DIR/bin holds the clients (sbatch, qsub, …), which enter that namespace.  One node, one made-up GPU of the type tesla.
+# DIR/bin holds the clients (sbatch, qsub, …), which enter that namespace.  Slurm has two nodes, node1 and node2: this
+# machine under two names.  Grid Engine has one.  Each node has all cores and one made-up GPU, of the type tesla.
 # Configuration and state of both are below DIR; a Slurm or Grid Engine that is already set up here is left alone.
 set -euo pipefail
 
@@ -62,7 +63,7 @@ write_clients() {
 }
 
 start_slurm() {
-  local dir=$1 host cpus memory
+  local dir=$1 host cpus memory node
   host=$(hostname -s) cpus=$(nproc) memory=$(awk '/MemTotal/ { print int($2 / 1024 * 0.7) }' /proc/meminfo)
   install -d -m 755 "$dir/munge"
   if ! alive "$dir/munge/munged.pid"; then
@@ -71,7 +72,8 @@ start_slurm() {
     inside /usr/sbin/munged --force --socket="$dir/munge/socket" \
       --key-file="$dir/munge/key" --pid-file="$dir/munge/munged.pid" --log-file="$dir/munge/log" --seed-file="$dir/munge/seed"
   fi
-  mkdir -p "$dir/slurm/state" "$dir/slurm/spool"
+  mkdir -p "$dir/slurm/state"
+  printf '%s\n' '127.0.0.1 localhost' "127.0.0.1 $host" '10.98.0.1 node1' '10.98.0.2 node2' >"$dir/hosts"
   cat >"$dir/slurm.conf" <<CONF
 ClusterName=envbuild
 SlurmctldHost=$host(127.0.0.1)
@@ -81,28 +83,38 @@ AuthType=auth/munge
 AuthInfo=socket=$dir/munge/socket
 CredType=cred/munge
 StateSaveLocation=$dir/slurm/state
-SlurmdSpoolDir=$dir/slurm/spool
+SlurmdSpoolDir=$dir/slurm/spool-%n
 SlurmctldPidFile=$dir/slurm/slurmctld.pid
-SlurmdPidFile=$dir/slurm/slurmd.pid
+SlurmdPidFile=$dir/slurm/%n.pid
 SlurmctldLogFile=$dir/slurm/slurmctld.log
-SlurmdLogFile=$dir/slurm/slurmd.log
+SlurmdLogFile=$dir/slurm/%n.log
 ProctrackType=proctrack/pgid
 TaskPlugin=task/none
 MpiDefault=none
 SelectType=select/cons_tres
-SelectTypeParameters=CR_Core
+SelectTypeParameters=CR_Core_Memory
+DefMemPerNode=1024
+JobAcctGatherType=jobacct_gather/linux
+JobAcctGatherFrequency=task=1
+JobAcctGatherParams=OverMemoryKill
 SchedulerParameters=sched_interval=2,bf_interval=2,batch_sched_delay=0
 ReturnToService=2
 KillWait=5
 MinJobAge=600
 GresTypes=gpu
-NodeName=$host NodeAddr=127.0.0.1 CPUs=$cpus RealMemory=$memory Gres=gpu:tesla:1 State=UNKNOWN
-PartitionName=gpu Nodes=$host Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO
+NodeName=node1 NodeAddr=10.98.0.1 Port=6821 CPUs=$cpus RealMemory=$memory Gres=gpu:tesla:1 State=UNKNOWN
+NodeName=node2 NodeAddr=10.98.0.2 Port=6822 CPUs=$cpus RealMemory=$memory Gres=gpu:tesla:1 State=UNKNOWN
+PartitionName=gpu Nodes=node[1-2] Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO
 CONF
   echo 'Name=gpu Type=tesla File=/dev/null' >"$dir/gres.conf"
   alive "$dir/slurm/slurmctld.pid" || inside /usr/sbin/slurmctld -f "$dir/slurm.conf"
-  alive "$dir/slurm/slurmd.pid" || inside /usr/sbin/slurmd -f "$dir/slurm.conf"
-  wait_for sh -c "'$dir/bin/sinfo' -h -o %T | grep -qE '^(idle|mixed|allocated)$'"
+  wait_for sh -c "'$dir/bin/scontrol' ping | grep -q 'is UP'"
+  # a node is told by its host name, so each daemon gets a name of its own and a list of all names
+  for node in node1 node2; do
+    alive "$dir/slurm/$node.pid" || inside unshare --uts --mount sh -c \
+      'hostname "$1" && mount --bind "$2/hosts" /etc/hosts && exec /usr/sbin/slurmd -f "$2/slurm.conf"' sh "$node" "$dir"
+  done
+  wait_for sh -c "[ \"\$('$dir/bin/sinfo' -h -N -o %T | grep -cE '^(idle|mixed|allocated)$')\" = 2 ]"
 }
 
 # A cell of its own: the one that Debian's package made keeps its jobs, and two of these may run at the same time.
@@ -177,7 +189,9 @@ start() {
   if ! [ -e "/run/netns/$space" ]; then
     ip netns add "$space"
     ip -n "$space" link set lo up
-    ip -n "$space" address add 10.98.0.1/32 dev lo # getaddrinfo() wants one that is not 127.*
+    # the two nodes; getaddrinfo() wants an address that is not 127.* too
+    ip -n "$space" address add 10.98.0.1/32 dev lo
+    ip -n "$space" address add 10.98.0.2/32 dev lo
   fi
   write_clients "$dir"
   start_slurm "$dir"

@@ -36,6 +36,7 @@ VERBS: dict[str, tuple[str, str, str]] = {
     "submit": ("envbuild.cli.submit", "command", "Submit a job, wait for it, or open a shell on a node."),
     "status": ("envbuild.cli.status", "command", "Tell what became of jobs submitted from this folder."),
     "logs": ("envbuild.cli.logs", "command", "Print what a job has written."),
+    "attach": ("envbuild.cli.attach", "command", "Sit down beside a running job, on its node."),
     "cancel": ("envbuild.cli.cancel", "command", "End a job."),
     "site": ("envbuild.cli.site", "command", "Look at clusters that jobs can go to, or describe a new one."),
     "list": ("envbuild.cli.listing", "command", "List recipes, locks and images with their last verdict."),

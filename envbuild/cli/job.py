@@ -41,6 +41,7 @@ _OPTIONS = (
     click.option("--env-file", type=click.Path(path_type=Path), help="Hand on the KEY=VALUE lines of a 0600 file."),
     click.option("--output", metavar="FILE", help="Log file, with {name}, {id}, {task}."),
     click.option("--input", "inputs", multiple=True, metavar="PATH", help="Must be readable inside the container."),
+    click.option("--stage", multiple=True, metavar="PATH", help="Copy (unpack) it to the node's own disk first."),
     click.option("--bind", "-B", "binds", multiple=True, metavar="SRC[:DEST][:ro]", help="Bind a file or folder."),
     click.option("--option", "options", multiple=True, metavar="TEXT", help="Hand one option to the scheduler as is."),
     click.option("--name", "job_name", help="Name of the job; left out: the recipe's."),
@@ -78,6 +79,7 @@ _FLAGS = (
     "launcher",
     "output",
     "inputs",
+    "stage",
     "options",
 )
 
@@ -104,6 +106,7 @@ def plan_job(
 ) -> tuple[Job, Site]:
     """Put the job together from recipe, flags and site; its handed-on variables are left to ``submit``."""
     from envbuild.cli.enter import parse_bind
+    from envbuild.job.advice import shared_sqlite
     from envbuild.job.compose import check_visible, compose, git_commit
     from envbuild.job.intent import Flags, make_intent, read_each
     from envbuild.job.submit import check_project
@@ -134,6 +137,8 @@ def plan_job(
     )
     for warning in check_visible(job, site, settings, binds):
         context.report.say(f"note: {warning} (--bind shows it)")
+    if told := shared_sqlite(job, settings.cwd):
+        context.report.say(f"note: {told}")
     return job, site
 
 

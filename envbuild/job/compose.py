@@ -13,6 +13,7 @@ from envbuild.job.inputs import check_inputs
 from envbuild.job.model import Array, Image, Intent, Job
 from envbuild.job.records import find_record, plain_id, receipt_files
 from envbuild.job.site import Site
+from envbuild.job.stage import check_stage
 from envbuild.run import Command, Runner
 from envbuild.runtime import Bind
 from envbuild.settings import Settings
@@ -95,7 +96,9 @@ def visible_folders(site: Site, settings: Settings, binds: tuple[Bind, ...]) -> 
 def check_visible(job: Job, site: Site, settings: Settings, binds: tuple[Bind, ...]) -> tuple[str, ...]:
     """Test the inputs of every task; return warnings about links of the project that lead out of it."""
     words = tuple(dict.fromkeys(word for row in (job.rows or (job.argv,)) for word in row))
-    links = check_inputs(words, job.intent.inputs, settings.cwd, visible_folders(site, settings, binds))
+    check_stage(job.intent.stage, settings.cwd)
+    shown = (*visible_folders(site, settings, binds), *(settings.cwd / name for name in job.intent.stage))
+    links = check_inputs(words, job.intent.inputs, settings.cwd, shown)
     return tuple(f"{item.named} leads to {item.real}, which the container does not see" for item in links)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from envbuild.job.model import Job
 from envbuild.job.schedulers.protocol import Scheduler, fill
 from envbuild.job.site import Site
+from envbuild.job.stage import stage_binds
 from envbuild.runtime import HOME, bind_flags
 
 PASSED = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES", "NCCL_*", "OMP_NUM_THREADS")
@@ -16,7 +17,7 @@ MPI = ("OMPI_*", "PMIX_*", "PMI_*", "PALS_*", "MPI_*", "I_MPI_*", "UCX_*")
 
 PREAMBLE = """\
 enter() {
-  local name value runtime scratch code flags=()
+  local name value runtime scratch code flags=()@more@
   # settings of the caller would change what runs; where the runtime keeps its own files is theirs to say
   for name in "${!APPTAINER@}" "${!SINGULARITY@}"; do
     case $name in
@@ -75,13 +76,16 @@ def enter_function(job: Job, site: Site, scheduler: Scheduler) -> str:
     missing = "neither apptainer nor singularity is" if program == "any" else f"{program} is not"
     return "".join(
         (
-            PREAMBLE,
+            fill(PREAMBLE, more=" binds=()" if job.intent.stage else ""),
             fill(FLAGS, find=find, missing=f"{missing} on PATH on this node"),
             _rank_lines(job, scheduler),
             _environment(job, site, scheduler),
             fill(SCRATCH, image=image),
+            _stage_lines(job),
             f"  {_exec_line(job, site, image)}\n",
-            '  code=$?\n  rm -rf -- "$scratch"\n  return "$code"\n}\n',
+            '  code=$?\n  rm -rf -- "$scratch"\n',
+            '  [ -z "$staged" ] || unstage\n' if job.intent.stage else "",
+            '  return "$code"\n}\n',
         )
     )
 
@@ -132,6 +136,13 @@ def _environment(job: Job, site: Site, scheduler: Scheduler) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _stage_lines(job: Job) -> str:
+    """Return the lines that bring data; the test of the ranks (launch.py) needs none."""
+    if not job.intent.stage:
+        return ""
+    return f'  if [ "$0" != world ]; then\n    stage\n    binds=({" ".join(stage_binds(job))})\n  fi\n'
+
+
 def _folder(text: str) -> str:
     """Return a folder of a site file for use inside double quotes; an unset variable ends the job with a message."""
     return f"${{{text[1:]}:?is not set on this node}}" if text.startswith("$") else text
@@ -156,7 +167,10 @@ def _exec_line(job: Job, site: Site, image: str) -> str:
         words += ["--bind", f'"{_folder(text)}:{_folder(text)}:rw"']
     for source, target, writable in job.binds:
         words += map(shlex.quote, bind_flags((Path(source), target, writable)))
-    rows = [f"supervise {words[0]}", *_rows(words[1:]), f'{image} "$@"']
+    stage = job.intent.stage
+    words += ['${binds[@]+"${binds[@]}"}'] if stage else []
+    # whoever holds the lock of the data after the command would keep it from being removed
+    rows = [f"supervise {words[0]}", *_rows(words[1:]), f'{image} "$@"{" 9>&-" if stage else ""}']
     return " \\\n    ".join(rows)
 
 

@@ -38,6 +38,7 @@ class Flags:
     environment: tuple[str, ...] = ()
     output: str | None = None
     inputs: tuple[str, ...] = ()
+    stage: tuple[str, ...] = ()
     trial: bool = False
     options: tuple[str, ...] = ()
 
@@ -76,6 +77,7 @@ def make_intent(wanted: Wanted, flags: Flags, *, where: str = "[job]") -> Intent
         environment=tuple(dict.fromkeys((*wanted.environment, *flags.environment))),
         output=None if output is None else _output(output, output_place),
         inputs=(*wanted.inputs, *flags.inputs),
+        stage=tuple(dict.fromkeys(path.rstrip("/") for path in (*wanted.stage, *flags.stage))),
         trial=flags.trial,
         options=tuple(_option(text) for text in flags.options),
     )

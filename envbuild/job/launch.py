@@ -7,6 +7,7 @@ import shlex
 from envbuild.job.model import Job
 from envbuild.job.schedulers.protocol import Scheduler
 from envbuild.job.site import Site
+from envbuild.job.stage import staged
 
 PORT = "export MASTER_PORT=$((10000 + (id + ${task:-0}) % 20000))\n"
 """Below the kernel's range for outgoing connections (32768 and up), and another one for each job of a node."""
@@ -48,9 +49,10 @@ def launch(job: Job, site: Site, scheduler: Scheduler) -> str:
 
 def _torchrun(job: Job, head: str) -> str:
     grant = job.allocation
-    words = [f"--nnodes={grant.nodes}", f"--nproc-per-node={grant.processes}", '--rdzv-id="$id"', "--rdzv-backend=c10d"]
+    # with underscores: PyTorch 1 knows no hyphens here
+    words = [f"--nnodes={grant.nodes}", f"--nproc_per_node={grant.processes}", '--rdzv_id="$id"', "--rdzv_backend=c10d"]
     return " ".join(
-        ("python3 -m torch.distributed.run", *words, f'--rdzv-endpoint="{head}:$MASTER_PORT"', "--no-python")
+        ("python3 -m torch.distributed.run", *words, f'--rdzv_endpoint="{head}:$MASTER_PORT"', "--no_python")
     )
 
 
@@ -66,10 +68,13 @@ def _hosts(job: Job, scheduler: Scheduler) -> str:
 def _program(site: Site, job: Job) -> str:
     """Return the text that each node or rank runs: the functions of this script, so that there is no second file."""
     modules = bool(module_names(job, site) or site.modules.init)
+    names = ["fail", "supervise", *(["prepare"] if modules else []), "node_local"]
+    names += ["stage", "unstage"] if staged(job) else []
     return (
         "program=$(\n"
         "  printf 'set -u\\nchild=\\ncd %q || exit 125\\n' \"$PWD\"\n"
-        f"  declare -f fail supervise {'prepare ' if modules else ''}node_local enter\n"
+        + ("  printf 'token=%s staged=\\n' \"$token\"\n" if staged(job) else "")
+        + f"  declare -f {' '.join(names)} enter\n"
         "  cat <<'END'\n"
         'trap \'[ -z "$child" ] || kill -TERM "$child"\' TERM\n'
         f"{'prepare' if modules else ':'}\n"
@@ -109,8 +114,8 @@ def _starter_setup(job: Job, site: Site) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _starter(job: Job, site: Site, each: int) -> str:
-    """Return the beginning of the line that starts ``each`` copies of the program on every node."""
+def _starter(job: Job, site: Site, each: int, name: str = "rank") -> str:
+    """Return the beginning of the line that starts ``each`` copies of the program, called ``name``, on every node."""
     nodes, mpi = job.allocation.nodes, site.mpi
     own = shlex.join(word for text in mpi.arguments for word in text.split()) if job.intent.launcher == "mpi" else ""
     if _by_srun(site, job):
@@ -120,12 +125,12 @@ def _starter(job: Job, site: Site, each: int) -> str:
         words += ["-x MASTER_ADDR -x MASTER_PORT", own]
     else:
         words = [f'{mpi.start} -n {nodes * each} -ppn {each} -f "$hostfile"', own]
-    return " ".join(("supervise", *filter(None, words), 'bash -c "$program" rank'))
+    return " ".join(("supervise", *filter(None, words), f'bash -c "$program" {name}'))
 
 
 def _world_test(job: Job, site: Site) -> str:
     total = job.allocation.nodes * job.allocation.processes
-    start = _starter(job, site, job.allocation.processes)
+    start = _starter(job, site, job.allocation.processes, "world")
     return (
         f"world={shlex.quote(WORLD)}\n"
         "# shellcheck disable=SC2016  # expanded by the shell in the container\n"

@@ -36,7 +36,8 @@ class Intent:
     ``gpus`` and ``tasks`` are in all, ``cpus`` per task; ``memory`` is MiB per node, ``walltime`` seconds; None leaves
     a thing to the site.  ``after`` are ids of jobs that must have succeeded, ``after_any`` of jobs that must have
     ended; ``environment`` are names of the caller's variables; ``output`` is a pattern with {name}, {id} and {task};
-    ``inputs`` are paths that must be readable inside; ``options`` go to the scheduler as they are.
+    ``inputs`` are paths that must be readable inside, ``stage`` those that are copied to the node's disk first;
+    ``options`` go to the scheduler as they are.
     """
 
     gpus: int = 0
@@ -55,6 +56,7 @@ class Intent:
     environment: tuple[str, ...] = ()
     output: str | None = None
     inputs: tuple[str, ...] = ()
+    stage: tuple[str, ...] = ()
     trial: bool = False
     options: tuple[str, ...] = ()
 
@@ -133,7 +135,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
     ``log`` is the pattern of its log files, with {id} and {task} still in it, ``receipt`` that of its receipts, which
     no other job shares, as ids come again; ``tasks`` are the numbers of an array;
-    ``purpose`` tells jobs that envbuild made for itself ("check", "make", "probe") and ``subject`` what they are about.
+    ``purpose`` tells jobs that envbuild made for itself ("check", "make", "probe") and ``subject`` what they are about;
+    ``job`` is what the script was made from, without the rows of an array (None: an older envbuild submitted it).
     """
 
     id: str
@@ -146,6 +149,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     tasks: tuple[int, ...] = ()
     purpose: str = "command"
     subject: str = ""
+    job: Job | None = None
     schema: int = SCHEMA
 
 

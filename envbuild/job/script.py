@@ -12,6 +12,7 @@ from envbuild.job.model import Job
 from envbuild.job.records import FOLDER
 from envbuild.job.schedulers.protocol import Scheduler, fill, log_pattern
 from envbuild.job.site import Site
+from envbuild.job.stage import NAMING, stage_functions
 
 FAIL = """\
 fail() {
@@ -86,12 +87,17 @@ def render(job: Job, site: Site, scheduler: Scheduler) -> str:
         _provenance(job, site),
         _before(job),
         _prepare(job, site),
-        node_local_function(site) + enter_function(job, site, scheduler) if job.image else "",
+        _container(job, site, scheduler) if job.image else "",
         _watch(job, site),
         _command(job),
         launch(job, site, scheduler),
     ]
     return "\n".join(part for part in parts if part)
+
+
+def _container(job: Job, site: Site, scheduler: Scheduler) -> str:
+    stage = stage_functions(job)
+    return (NAMING if stage else "") + node_local_function(site) + stage + enter_function(job, site, scheduler)
 
 
 def _head(job: Job, site: Site, scheduler: Scheduler) -> str:

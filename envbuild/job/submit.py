@@ -168,6 +168,7 @@ def submit(
         tasks=tuple(job.intent.array.numbers) if job.intent.array else (),
         purpose=purpose,
         subject=subject,
+        job=replace(job, key=key, rows=()),
     )
     save_record(record, settings.cwd)
     return record

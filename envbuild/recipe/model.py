@@ -103,7 +103,8 @@ class Job(_Section, frozen=True):
     """[job]: what a job of this project needs on a cluster; flags of ``submit`` and ``job`` win (docs/job.md).
 
     ``gpus`` and ``tasks`` are in all, ``cpus`` per task, ``memory`` per node ("32GiB"), ``walltime`` "24h";
-    ``environment`` are names of variables to hand on; ``inputs`` are paths that must be readable inside.
+    ``environment`` are names of variables to hand on; ``inputs`` are paths that must be readable inside, ``stage``
+    those that are copied (archives: unpacked) to the node's own disk first.
     """
 
     gpus: Annotated[int, Meta(ge=0, le=100_000)] = 0
@@ -120,6 +121,7 @@ class Job(_Section, frozen=True):
     environment: tuple[VariableName, ...] = ()
     output: OneLine | None = None
     inputs: Words = ()
+    stage: Words = ()
 
 
 class Recipe(_Section, frozen=True):

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "scripts/setup-schedulers.sh"
 SITES = {
     "slurm": '[site]\nname = "slurm"\nscheduler = "slurm"\n'
-    '[resources]\ngpu = "gpus"\ngpu-types = ["tesla"]\nmemory = "mem"\n',
+    '[resources]\ngpu = "gpus"\ngpu-types = ["tesla"]\ngpus-per-node = 1\nmemory = "mem"\n',
     "gridengine": '[site]\nname = "gridengine"\nscheduler = "gridengine"\n'
     '[resources]\ngpu = "consumable"\nparallel-environment = "smp"\n',
 }

@@ -29,6 +29,7 @@ SITUATIONS: dict[str, Flags] = {
         environment=("WANDB_API_KEY",),
         output="out/{name}.{id}.txt",
         options=("--hold",),
+        stage=("data/images", "data/texts.tar.gz"),
     ),
     "torchrun": Flags(gpus="any", walltime="12h", account="my-lab", launcher="torchrun"),
     "torchrun-nodes": Flags(gpus="any", nodes=2, walltime="12h", account="my-lab", launcher="torchrun"),

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from envbuild.errors import UsageError
-from envbuild.job.compose import collect, read_env_file
+from envbuild.job.advice import shared_sqlite
+from envbuild.job.compose import check_visible, collect, read_env_file
 from envbuild.job.inputs import check_inputs
+from envbuild.job.stage import check_stage, staged
+from envbuild.settings import Settings
+from tests.job.situations import plan
 
 
 @pytest.fixture
@@ -77,3 +82,65 @@ def test_handed_on_variables(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as told:
         read_env_file(file)
     assert (told.value.what, told.value.hint) == ("others can read it", f"chmod 600 {file}")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("nosuch", "the data to stage is not there"),
+        ("../../tnal", "cannot be staged: it needs a path of letters"),
+        ("da:ta", "cannot be staged: it needs a path of letters"),
+        (".", "cannot be staged: it needs a path of letters"),
+        ("/", "the project itself cannot be staged"),
+    ],
+)
+def test_what_cannot_be_staged(home: Path, name: str, message: str) -> None:
+    (home / "me/project/da:ta").mkdir()
+    check_stage(("data", "model"), home / "me/project")
+    with pytest.raises(UsageError) as told:
+        check_stage(("data", name), home / "me/project")
+    assert told.value.what.startswith(message)
+    assert told.value.where == name
+
+
+def test_what_is_staged_may_lie_in_another_home(user_settings: Settings, home: Path) -> None:
+    """It is copied on the node, where links are followed, so the container needs to see nothing else."""
+    settings = replace(user_settings, cwd=home / "me/project")
+    job, site = plan("amane", "single", settings)
+    job = replace(job, argv=("train.py", "--model", "model"))
+    with pytest.raises(UsageError):
+        check_visible(job, site, settings, ())
+    check_visible(replace(job, intent=replace(job.intent, stage=("model",))), site, settings, ())
+
+
+@pytest.mark.parametrize(
+    ("names", "targets"),
+    [
+        (("data", "a.b/texts.tar.gz"), [("data", False), ("a.b/texts", True)]),
+        (("x.tgz", "y.tar", "z.tar.zst", "tar"), [("x", True), ("y", True), ("z", True), ("tar", False)]),
+    ],
+)
+def test_archives_become_folders(user_settings: Settings, names: tuple[str, ...], targets: list[object]) -> None:
+    job, _ = plan("amane", "single", user_settings)
+    found = staged(replace(job, intent=replace(job.intent, stage=names)))
+    assert [(item.target, item.packed) for item in found] == targets
+    assert tuple(item.source for item in found) == names
+
+
+@pytest.mark.parametrize(
+    ("situation", "source", "argument", "place"),
+    [
+        ("array", 'storage="sqlite:///db.sqlite3"', "x", "tune.py, line 2: 2 processes"),
+        ("mpi", "", "--storage=sqlite+pysqlite:///db", "--storage=sqlite+pysqlite:///db: 4 processes"),
+        ("single", 'storage="sqlite:///db.sqlite3"', "x", None),
+        ("array", '# storage="sqlite:///db.sqlite3"', "x", None),
+        ("array", 'storage="journal.log"', "x", None),
+    ],
+)
+def test_several_writers_of_one_sqlite_file(
+    *, user_settings: Settings, tmp_path: Path, situation: str, source: str, argument: str, place: str | None
+) -> None:
+    (tmp_path / "tune.py").write_text(f"import optuna\n{source}\n")
+    job, _ = plan("plai", situation, user_settings)
+    told = shared_sqlite(replace(job, argv=("python", "tune.py", argument)), tmp_path)
+    assert (told is None) if place is None else (told or "").startswith(place)

@@ -48,7 +48,7 @@ def test_interactive_command_lines(site: str, user_settings: Settings) -> None:
     line = " ".join(scheduler_of(found).interactive("S.sh", job, found))
     expected = {
         "amane": "srun --job-name=keras-bert --nodes=1 --ntasks-per-node=1 --gpus=1 --time=02:00:00 --pty bash S.sh",
-        "tsubame4": "qrsh -now n -w e -g my-lab -N keras-bert -S /bin/bash -cwd -l gpu_1=1 -l h_rt=02:00:00 bash S.sh",
+        "tsubame4": "qrsh -now n -w e -g my-lab -N keras-bert -cwd -l gpu_1=1 -l h_rt=02:00:00 bash S.sh",
         "abci3": "qsub -I -N keras-bert -q rt_HG -P my-lab -l select=1 -l walltime=02:00:00",
         "local": "bash S.sh",
     }

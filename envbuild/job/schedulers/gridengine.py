@@ -15,6 +15,7 @@ from envbuild.job.schedulers.protocol import (
     last_match,
     log_pattern,
     no_id,
+    nobody_enters,
     split,
 )
 from envbuild.job.site import Site
@@ -48,8 +49,9 @@ class GridEngine:
     def options(self, job: Job, site: Site) -> tuple[Words, ...]:
         """Return the #$ lines; an account that belongs on the command line is left to ``submit``."""
         intent = job.intent
-        lines: list[Words] = [("-N", job_name(job.name)), ("-S", "/bin/bash"), ("-cwd",)]
-        if not job.interactive:
+        lines: list[Words] = [("-N", job_name(job.name)), ("-cwd",)]
+        if not job.interactive:  # qrsh knows none of these
+            lines.insert(1, ("-S", "/bin/bash"))
             log = log_pattern(job).replace("{id}", "$JOB_ID").replace("{task}", "$TASK_ID")
             lines += [("-j", "y"), ("-o", log)]
         lines += self._resources(job, site)
@@ -106,6 +108,10 @@ class GridEngine:
         words = flat(tuple(word for part in option for word in part.split()) for option in self.options(job, site))
         own = flat(split(site.fields.interactive))
         return ("qrsh", "-now", "n", *self._on_command_line(job, site), *words, *own, "bash", script)
+
+    def attach(self, script: str, job: str, *, terminal: bool) -> Words:  # noqa: ARG002
+        """Refuse: qrsh -inherit is for the tasks of a parallel environment, started by the job itself."""
+        raise nobody_enters(self.title, "qrsh -inherit is only for what the job itself starts")
 
     def read_id(self, result: Result) -> str:
         """Read "4" or "10.1-3:1"."""

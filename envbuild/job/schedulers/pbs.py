@@ -18,6 +18,7 @@ from envbuild.job.schedulers.protocol import (
     last_match,
     log_pattern,
     no_id,
+    nobody_enters,
     split,
 )
 from envbuild.job.site import Site
@@ -104,6 +105,10 @@ class Pbs:
                 hint=f"leave the command out, and type on the node: bash {script}",
             )
         return ("qsub", "-I", *flat(self.options(job, site)), *flat(split(site.fields.interactive)))
+
+    def attach(self, script: str, job: str, *, terminal: bool) -> Words:  # noqa: ARG002
+        """Refuse: pbs_tmrsh and pbsdsh are for the tasks of the job itself."""
+        raise nobody_enters(self.title, "pbsdsh is only for what the job itself starts")
 
     def read_id(self, result: Result) -> str:
         """Read "123.server" or "123[].server", as it is."""

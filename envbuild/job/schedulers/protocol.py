@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Protocol
 
-from envbuild.errors import ToolFailedError
+from envbuild.errors import ToolFailedError, UsageError
 from envbuild.job.model import Job, Status
 from envbuild.job.site import Site
 from envbuild.run import Result
@@ -62,6 +62,10 @@ class Scheduler(Protocol):
         """Return the command that opens the script on a node, with this terminal."""
         ...  # pragma: no cover
 
+    def attach(self, script: str, job: str, *, terminal: bool) -> Words:
+        """Return the command that runs a script beside a running job; raises UsageError where nobody is let in."""
+        ...  # pragma: no cover
+
     def read_id(self, result: Result) -> str:
         """Return the id that the submission printed; raises ToolFailedError when there is none."""
         ...  # pragma: no cover
@@ -77,6 +81,12 @@ class Scheduler(Protocol):
     def cancel(self, job: str) -> Words:
         """Return the command that ends a job."""
         ...  # pragma: no cover
+
+
+def nobody_enters(title: str, reason: str) -> UsageError:
+    """Return the error about a scheduler that lets nobody into a job that runs."""
+    hint = "look at its log (envbuild logs ID -f), or start a job to sit down in: envbuild submit NAME --interactive"
+    return UsageError(f"{title} lets nobody into a job that runs: {reason}", where="attach", hint=hint)
 
 
 def no_id(result: Result) -> ToolFailedError:

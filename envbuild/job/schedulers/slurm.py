@@ -107,6 +107,11 @@ class Slurm:
         own = tuple(site.fields.interactive)
         return ("srun", *flat(self.options(job, site)), *own, "--pty", "bash", script)
 
+    def attach(self, script: str, job: str, *, terminal: bool) -> Words:
+        """Return the srun line of a step that shares the job's cores and GPUs (srun(1), --overlap)."""
+        shell = ("--pty",) if terminal else ()
+        return ("srun", f"--jobid={job}", "--overlap", "--nodes=1", "--ntasks=1", *shell, "bash", script)
+
     def read_id(self, result: Result) -> str:
         """Read "12" or "12;cluster"."""
         found = last_match(r"\d+(;[\w.-]+)?", result.stdout)

@@ -83,6 +83,7 @@ prepare() {
 }
 prepare
 
+token=$(od -An -N8 -tx8 /dev/urandom | tr -d ' ') staged=
 node_local() {
   local folder
   for folder in "${TMPDIR:-}" /tmp; do
@@ -93,8 +94,35 @@ node_local() {
   done
   printf '/tmp\n'
 }
+# data goes to the disk of a node once: its first process copies, the others wait, and the last one out removes it
+stage() {
+  local began=$SECONDS tries=0
+  staged=$(node_local)/envbuild-stage-$token
+  # a process that was quick may remove the folder while this one waits for its lock
+  while [ $((tries += 1)) -lt 50 ] || fail "no file can be written in $staged"; do
+    mkdir -m 700 -- "$staged" 2>/dev/null || [ -d "$staged" ] || fail "no node-local folder can be written"
+    { exec 9>"$staged/lock"; } 2>/dev/null || continue
+    flock 9
+    [ ! "$staged/lock" -ef /dev/fd/9 ] || break
+  done
+  if [ ! -e "$staged/done" ]; then
+    if ! { supervise cp -rL --preserve=timestamps -- data/images "$staged/0" &&
+      mkdir -p -- data/texts "$staged/1" &&
+      supervise tar -xf data/texts.tar.gz -C "$staged/1"; }; then
+      unstage
+      fail "the data was not brought to the disk of $(hostname), $staged: see above"
+    fi
+    : >"$staged/done"
+    printf 'envbuild: data is on %s after %d s\n' "$(hostname)" $((SECONDS - began))
+  fi
+  flock -s 9
+}
+unstage() {
+  flock -n -x 9 && rm -rf -- "$staged"
+  exec 9>&-
+}
 enter() {
-  local name value runtime scratch code flags=()
+  local name value runtime scratch code flags=() binds=()
   # settings of the caller would change what runs; where the runtime keeps its own files is theirs to say
   for name in "${!APPTAINER@}" "${!SINGULARITY@}"; do
     case $name in
@@ -125,14 +153,19 @@ enter() {
   . /project/.envbuild/jobs/key.env
   scratch=$(mktemp -d "$(node_local)/envbuild.XXXXXXXX") || fail "no node-local folder can be written"
   [ -r keras-bert.sif ] || fail "the image is not there on $(hostname): "keras-bert.sif
+  if [ "$0" != world ]; then
+    stage
+    binds=(--bind "$staged/0:$PWD/data/images:ro" --bind "$staged/1:$PWD/data/texts:ro")
+  fi
   supervise "$runtime" --quiet exec ${flags[@]+"${flags[@]}"} \
     --nv --cleanenv --containall --no-home --home /tmp --pwd "$PWD" \
     --bind "$scratch:/tmp:rw" \
     --bind "$PWD:$PWD:rw" \
-    --bind "/scratch:/scratch:rw" \
-    keras-bert.sif "$@"
+    --bind "/scratch:/scratch:rw" ${binds[@]+"${binds[@]}"} \
+    keras-bert.sif "$@" 9>&-
   code=$?
   rm -rf -- "$scratch"
+  [ -z "$staged" ] || unstage
   return "$code"
 }
 

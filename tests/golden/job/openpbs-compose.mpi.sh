@@ -159,7 +159,7 @@ if MPI.COMM_WORLD.rank == 0:
     print("envbuild: %d ranks found each other" % found, flush=True)
 '
 # shellcheck disable=SC2016  # expanded by the shell in the container
-supervise mpirun -np 4 --map-by "ppr:4:node" --bind-to none --hostfile "$hostfile" -x MASTER_ADDR -x MASTER_PORT bash -c "$program" rank sh -c 'command -v python3 >/dev/null || exit 0
+supervise mpirun -np 4 --map-by "ppr:4:node" --bind-to none --hostfile "$hostfile" -x MASTER_ADDR -x MASTER_PORT bash -c "$program" world sh -c 'command -v python3 >/dev/null || exit 0
 python3 -c "$1" "$2"' sh "$world" 4 ||
   fail "the ranks were not started, or do not find each other: see above; both MPIs must fit"
 supervise mpirun -np 4 --map-by "ppr:4:node" --bind-to none --hostfile "$hostfile" -x MASTER_ADDR -x MASTER_PORT bash -c "$program" rank "${command[@]}"

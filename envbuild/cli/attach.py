@@ -1,0 +1,63 @@
+"""``envbuild attach``: a shell, or one command, in the image beside a job that runs."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import click
+
+from envbuild.cli.context import Context
+from envbuild.cli.enter import CommandAfterDashes
+from envbuild.errors import UsageError
+
+if TYPE_CHECKING:
+    from envbuild.job.model import Job, Record
+
+
+@click.command("attach", cls=CommandAfterDashes)
+@click.argument("job_id", metavar="ID")
+@click.argument("argv", metavar="-- CMD…", nargs=-1, type=click.UNPROCESSED)
+@click.pass_obj
+def command(context: Context, *, job_id: str, argv: tuple[str, ...]) -> None:
+    """Open a shell, or run CMD, in the image on the node of a running job, with that job's GPUs.
+
+    \b
+    envbuild attach 1234
+    envbuild attach 1234 -- nvidia-smi
+
+    Slurm lets one in (and local); Grid Engine and PBS do not.
+    """
+    from envbuild.job.follow import status_of
+    from envbuild.job.records import find_record, plain_id
+    from envbuild.job.schedulers import scheduler_of
+    from envbuild.job.sites import load_site
+    from envbuild.job.submit import client_environment, new_key, write_script
+    from envbuild.run import hand_over
+
+    settings = context.settings
+    record = find_record(job_id, settings.cwd)
+    site = load_site(record.site, settings)
+    job = _beside(record, argv)
+    terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    line = scheduler_of(site).attach("SCRIPT", plain_id(record.id), terminal=terminal)
+    status = status_of(record, site, settings, context.runner)
+    if status.phase != "running":
+        told = {"queued": "waits", "ended": "has ended", "unknown": "is not known to the scheduler"}[status.phase]
+        raise UsageError(f"it {told}, so there is nothing to attach to", where=f"job {job_id}")
+    script = write_script(job, site, settings, new_key("attach"))
+    words = tuple(str(script) if word == "SCRIPT" else word for word in line)
+    hand_over(words, {**client_environment(settings.environment), "TERM": settings.environment.get("TERM", "dumb")})
+
+
+def _beside(record: Record, argv: tuple[str, ...]) -> Job:
+    """Return a job like the one that runs, but for one command and nothing that was done already."""
+    job = record.job
+    where = f"job {record.id}"
+    if job is None or job.image is None:
+        raise UsageError("it runs in no image, or an older envbuild submitted it", where=where)
+    if job.intent.array is not None:
+        raise UsageError("it is an array, which has many nodes", where=where, hint="attach to one job")
+    intent = replace(job.intent, launcher="single", stage=(), after=(), after_any=())
+    return replace(job, argv=argv or ("bash",), intent=intent, checked=(), interactive=True, key=None)

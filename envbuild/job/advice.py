@@ -1,0 +1,50 @@
+"""What is allowed and yet goes wrong: told before a job is submitted, never refused."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from envbuild.check.source import sources
+from envbuild.job.model import Job
+
+SQLITE = re.compile(r"sqlite(\+\w+)?:///")
+
+
+def processes(job: Job) -> int:
+    """Return how many processes run the command at the same time, as far as the job says."""
+    array = job.intent.array
+    tasks = min(len(array.numbers), array.limit or len(array.numbers)) if array else 1
+    several = job.intent.launcher in ("mpi", "lightning", "torchrun")
+    return tasks * (job.allocation.nodes * job.allocation.processes if several else 1)
+
+
+def shared_sqlite(job: Job, project: Path) -> str | None:
+    """Return a warning where several processes would write to one SQLite file; None where nothing tells of one.
+
+    Its locks do not work on most network file systems (sqlite.org, "How To Corrupt", 2.1); Optuna's workers are the
+    usual case.
+    """
+    count = processes(job)
+    if count < 2:
+        return None
+    named = next((word for row in (job.rows or (job.argv,)) for word in row if SQLITE.search(word)), None)
+    place = named or _in_source(project)
+    if place is None:
+        return None
+    return (
+        f"{place}: {count} processes would write to one SQLite file, whose locks fail on most shared file systems; "
+        "Optuna's JournalStorage, or a database server, is made for it"
+    )
+
+
+def _in_source(project: Path) -> str | None:
+    for path in sources(project):
+        try:
+            lines = path.read_text("utf-8", "replace").splitlines()
+        except OSError:
+            continue
+        for number, line in enumerate(lines, 1):
+            if SQLITE.search(line) and not line.lstrip().startswith("#"):
+                return f"{path.relative_to(project)}, line {number}"
+    return None
