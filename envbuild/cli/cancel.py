@@ -13,6 +13,7 @@ from envbuild.errors import HostError
 @click.pass_obj
 def command(context: Context, *, jobs: tuple[str, ...]) -> None:
     """End jobs that were submitted from this folder; one that has ended already is left as it is."""
+    from envbuild.job.follow import stopped
     from envbuild.job.records import find_record, plain_id, read_receipts
     from envbuild.job.schedulers import scheduler_of
     from envbuild.job.sites import load_site
@@ -20,7 +21,9 @@ def command(context: Context, *, jobs: tuple[str, ...]) -> None:
 
     for job in jobs:
         record = find_record(job, context.settings.cwd)
-        if len(read_receipts(record, context.settings.cwd)) >= max(1, len(record.tasks)):
+        receipts = read_receipts(record, context.settings.cwd)
+        whole = len(receipts) >= max(1, len(record.tasks))
+        if whole and not stopped(receipts):
             context.report.say(f"job {plain_id(record.id)} has ended already")
             continue
         site = load_site(record.site, context.settings)
@@ -29,6 +32,9 @@ def command(context: Context, *, jobs: tuple[str, ...]) -> None:
             result = ask(argv, context.settings, context.runner)
         except HostError as error:
             raise missing(site, argv, error) from error
+        if result.code and whole:  # stopped, and not put back into the queue
+            context.report.say(f"job {plain_id(record.id)} has ended already")
+            continue
         if result.code or result.timed_out:
             raise HostError(f"{argv[0]} said: {result.last_lines(3) or 'nothing'}", where=f"job {record.id}")
         context.report.say(f"job {plain_id(record.id)} was cancelled")

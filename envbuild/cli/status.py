@@ -45,17 +45,18 @@ def command(context: Context, *, job: str | None, as_json: bool) -> None:
 
 def row(record: Record, context: Context) -> dict[str, Any]:
     """Return a job's state as a row of the table."""
-    from envbuild.job.follow import exit_code
+    from envbuild.job.follow import exit_code, stopped
     from envbuild.job.records import plain_id, read_receipts
 
     known = {"job": plain_id(record.id), "site": record.site, "name": record.name, "submitted": record.submitted}
     receipts = read_receipts(record, context.settings.cwd)
-    if len(receipts) >= max(1, len(record.tasks)):
+    whole = len(receipts) >= max(1, len(record.tasks))
+    state, detail = ("", "") if whole and not stopped(receipts) else _asked(record, context)
+    if whole and state not in ("queued", "running"):
         code = exit_code(receipts)
         signals = {receipt.signal for receipt in receipts if receipt.signal}
         detail = f"code {code} on {receipts[0].node}" + (f", signal {', '.join(sorted(signals))}" if signals else "")
         return {**known, "state": "succeeded" if code == 0 else "failed", "detail": detail}
-    state, detail = _asked(record, context)
     if record.tasks:
         detail = f"{len(receipts)} of {len(record.tasks)} tasks ended{', ' if detail else ''}{detail}"
     return {**known, "state": state, "detail": detail}

@@ -14,6 +14,9 @@ from envbuild.cli.job import job_options, plan_job
 from envbuild.errors import INTERRUPTED, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
     from envbuild.job.model import Job, Receipt, Record
     from envbuild.job.site import Site
 
@@ -58,8 +61,9 @@ def hand_in(
 ) -> int:
     """Submit a job, say how to follow it, and with ``wait`` return its exit code."""
     from envbuild.job.records import plain_id
-    from envbuild.job.submit import submit
+    from envbuild.job.submit import log_sizes, submit
 
+    before = log_sizes(job, context.settings)
     record = submit(job, site, context.settings, context.runner, key=key, purpose=purpose, subject=subject)
     number = plain_id(record.id)
     if not wait:
@@ -69,15 +73,15 @@ def hand_in(
         )
         return 0
     context.report.say(f"submitted job {number} to {site.name}")
-    return follow(context, record, site)
+    return follow(context, record, site, before=before)
 
 
-def follow(context: Context, record: Record, site: Site) -> int:
+def follow(context: Context, record: Record, site: Site, *, before: Mapping[Path, int] | None = None) -> int:
     """Follow a job's log to its end and return its exit code; Ctrl-C says how to go on and leaves the job alone."""
     from envbuild.job.follow import Tail, exit_code, wait
     from envbuild.job.records import log_files, plain_id
 
-    tail = Tail(log_files(record, context.settings.cwd), lambda text: click.echo(text, nl=False))
+    tail = Tail(log_files(record, context.settings.cwd), lambda text: click.echo(text, nl=False), before=before)
     try:
         receipts = wait(record, site, context.settings, context.runner, tail=tail, say=context.report.say)
     except KeyboardInterrupt:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -56,10 +57,15 @@ def _answer(question: Question, record: Record, settings: Settings, runner: Runn
 
 
 class Tail:
-    """Hand on what is new in log files; names each where there are several."""
+    """Hand on what is new in log files; names each where there are several.
 
-    def __init__(self, files: tuple[Path, ...], write: Callable[[str], None]) -> None:
-        self.places = dict.fromkeys(files, 0)
+    ``before`` are the sizes of files that were there already: another site may have used the same number.
+    """
+
+    def __init__(
+        self, files: tuple[Path, ...], write: Callable[[str], None], *, before: Mapping[Path, int] | None = None
+    ) -> None:
+        self.places = {path: (before or {}).get(path, 0) for path in files}
         self.write = write
         self.last: Path | None = None
 
@@ -68,14 +74,15 @@ class Tail:
         for path, place in self.places.items():
             try:
                 with path.open("rb") as file:
-                    file.seek(place)
+                    start = place if file.seek(0, os.SEEK_END) >= place else 0  # begun anew
+                    file.seek(start)
                     data = file.read()
             except OSError:
                 continue
             if data:
                 if len(self.places) > 1 and self.last != path:
                     self.write(f"==> {path.name} <==\n")
-                self.places[path], self.last = place + len(data), path
+                self.places[path], self.last = start + len(data), path
                 self.write(data.decode("utf-8", "replace"))
 
 
@@ -96,18 +103,24 @@ def wait(
     """
     hand = clock or Clock()
     wanted = max(1, len(record.tasks))
-    told, pause, due, gone_since = "", FIRST, hand.now(), None
+    told, pause, due, gone_since, halted = "", FIRST, hand.now(), None, False
     while True:
         receipts = read_receipts(record, settings.cwd)
         tail.move()
-        if len(receipts) >= wanted:
+        whole = len(receipts) >= wanted
+        if whole and not stopped(receipts):
             tail.move()
             return receipts
+        if whole and not halted:
+            halted, pause, due = True, FIRST, hand.now()
         if hand.now() < due:
             hand.sleep(LOOK)
             continue
         status = status_of(record, site, settings, runner)
         due, pause = hand.now() + pause, min(LAST, pause * 1.5)
+        if whole and status.phase in ("ended", "unknown"):
+            tail.move()
+            return receipts
         if (line := _told(status)) != told:
             told = line
             say(f"job {plain_id(record.id)} {line}")
@@ -123,6 +136,11 @@ def wait(
                 raise _lost(record, site, status)
         else:
             gone_since = None
+
+
+def stopped(receipts: tuple[Receipt, ...]) -> bool:
+    """Tell whether a signal ended a task: then it may have been put back into the queue, as the scheduler knows."""
+    return any(receipt.signal for receipt in receipts)
 
 
 def _grace(status: Status) -> float:

@@ -129,6 +129,7 @@ def _start(job: Job, scheduler: Scheduler) -> str:
         scheduler.shell.task,
         f"mkdir -p -- {folder} || exit 125",
         f"receipt={_shell_pattern(receipt_pattern(job))}",
+        'rm -f -- "$receipt"',  # of the same job before it was put back into the queue
     ]
     if not scheduler.writes_log and not job.interactive:
         # a job that PBS starts again goes on in its log; here, an old log belonged to another process of that number

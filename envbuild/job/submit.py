@@ -129,6 +129,12 @@ def make_log_folder(job: Job, settings: Settings) -> Path:
     return folder
 
 
+def log_sizes(job: Job, settings: Settings) -> dict[Path, int]:
+    """Return the sizes of the files in the folder of the logs; an id comes again, and a job adds to its log."""
+    folder = (settings.cwd / log_pattern(job)).parent
+    return {path: path.stat().st_size for path in folder.glob("*") if path.is_file()} if folder.is_dir() else {}
+
+
 def submit(
     job: Job,
     site: Site,

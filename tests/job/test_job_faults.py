@@ -190,11 +190,20 @@ class Watch:
             assert callable(action)
             action()
 
-    def receipt(self, code: int, task: str = "") -> None:
+    def receipt(self, code: int, task: str = "", signal: str = "") -> None:
         path = next(
             path for path in receipt_files(self.record, self.fake.settings.cwd) if task in path.stem[-1:] or not task
         )
-        data = {"job": "42", "name": "x", "code": code, "node": "n1", "started": "a", "ended": "b", "task": task}
+        data = {
+            "job": "42",
+            "name": "x",
+            "code": code,
+            "node": "n1",
+            "started": "a",
+            "ended": "b",
+            "task": task,
+            "signal": signal,
+        }
         path.write_text(json.dumps(data))
 
     def wait(self) -> int:
@@ -305,3 +314,53 @@ def test_a_broken_receipt_is_none(fake: Fake, text: str) -> None:
     (fake.settings.cwd / "logs/x-42.json").write_text(text)
     with pytest.raises(EnvbuildError, match="without a receipt"):
         watch.wait()
+
+
+def test_a_job_that_was_put_back_into_the_queue_has_not_ended(fake: Fake) -> None:
+    """Its node failed or another job took its place: the signal's receipt is not the last word."""
+    fake.client("cat queue", "squeue")
+    fake.client("exit 1", "sacct", "scontrol")
+    watch = Watch(fake, "amane")
+    queue = fake.settings.cwd / "queue"
+    queue.write_text("42|RUNNING|None|n1\n")
+
+    def requeue() -> None:
+        watch.receipt(143, signal="TERM")
+        queue.write_text("42|PENDING|BeginTime|\n")
+
+    def again() -> None:
+        (fake.settings.cwd / "logs/x-42.json").unlink()  # the script's first act
+        queue.write_text("42|RUNNING|None|n2\n")
+
+    watch.events = {2.0: requeue, 90.0: again, 120.0: lambda: watch.receipt(0)}
+    assert watch.wait() == 0
+    assert watch.said == ["job 42 runs on n1", "job 42 waits (BeginTime)", "job 42 runs on n2"]
+    assert len(fake.asked) < 20, "it backs off"
+
+
+def test_a_cancelled_job_ends_with_its_receipt(fake: Fake) -> None:
+    fake.client("cat queue", "squeue")
+    fake.client("exit 1", "sacct", "scontrol")
+    watch = Watch(fake, "amane")
+    queue = fake.settings.cwd / "queue"
+    queue.write_text("42|RUNNING|None|n1\n")
+    watch.events = {
+        1.0: lambda: watch.receipt(143, signal="TERM"),
+        5.0: lambda: queue.write_text(""),
+    }
+    assert watch.wait() == 143
+    assert watch.time < 10
+
+
+def test_a_log_that_was_there_before_is_not_shown_again(tmp_path: Path) -> None:
+    """Two sites may give the same number; a job adds to what it finds."""
+    said: list[str] = []
+    log = tmp_path / "x-42.log"
+    log.write_text("of another job\n")
+    tail = Tail((log,), said.append, before={log: log.stat().st_size})
+    tail.move()
+    log.write_text("of another job\nmine\n")
+    tail.move()
+    log.write_text("anew\n")
+    tail.move()
+    assert said == ["mine\n", "anew\n"]

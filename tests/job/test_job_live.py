@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import shutil
 import signal
 import subprocess
 import threading
@@ -16,7 +14,6 @@ import pytest
 
 from envbuild.run import Command, LocalRunner
 from tests.job.conftest import Project
-from tests.job.mpi_image import mpi_image
 from tests.support import needs
 
 pytestmark = [
@@ -180,70 +177,6 @@ def test_an_unknown_partition_is_told(project: Project) -> None:
     assert result.code == 7
     assert "no queue can ever run this job; sbatch said:" in result.stderr
     assert "invalid partition specified: nosuch" in result.stderr
-
-
-HELLO = "from mpi4py import MPI; w = MPI.COMM_WORLD; print('rank', w.rank, 'of', w.size, 'sum', w.allreduce(w.rank))"
-MPI_SITE = """
-[mpi]
-start = "%s"
-environment = { OMPI_ALLOW_RUN_AS_ROOT = "1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM = "1", OMPI_MCA_oob_tcp_if_include = "lo" }
-"""
-TORCHRUN = """
-import argparse, os, subprocess, sys
-parser = argparse.ArgumentParser()
-for name in ("nnodes", "nproc-per-node", "rdzv-id", "rdzv-backend", "rdzv-endpoint"):
-    parser.add_argument("--" + name, required=True)
-parser.add_argument("--no-python", action="store_true", required=True)
-parser.add_argument("command", nargs=argparse.REMAINDER)
-given = parser.parse_args()
-size = int(given.nproc_per_node)
-ranks = [
-    subprocess.Popen(given.command, env={**os.environ, "RANK": str(rank), "WORLD_SIZE": str(size)}) for rank in range(size)
-]
-sys.exit(max(process.wait() for process in ranks))
-"""
-
-
-@needs("mpirun")
-@pytest.mark.skipif(not Path("/usr/lib/python3/dist-packages/mpi4py").is_dir(), reason="not installed: python3-mpi4py")
-@pytest.mark.parametrize("kind", ["slurm", "gridengine"])
-def test_two_ranks_of_mpi_find_each_other_in_the_image(project: Project, kind: str) -> None:
-    """The launcher is the host's, the ranks are in two containers."""
-    shutil.copy(mpi_image(), project.folder / "mpi.sif")
-    site = project.folder / f"sites/{kind}.toml"
-    site.write_text(site.read_text() + MPI_SITE % "mpirun")
-    words = ("--on", kind, "--launcher", "mpi", "--tasks", "2", "--cpus", "1", "--wait", "--", "python3", "-c", HELLO)
-    result = project.run("submit", "./mpi.sif", *words)
-    assert result.code == 0, result.stdout + result.stderr
-    lines = result.stdout.splitlines()
-    assert "envbuild: 2 ranks found each other" in lines
-    assert {"rank 0 of 2 sum 1", "rank 1 of 2 sum 1"} <= set(lines)
-
-
-@needs("mpirun")
-@pytest.mark.skipif(not Path("/usr/lib/python3/dist-packages/mpi4py").is_dir(), reason="not installed: python3-mpi4py")
-def test_torchrun_gets_its_ranks_from_the_allocation(project: Project) -> None:
-    """A module that reads torchrun's command line stands for PyTorch, which is 800 MB; docs/systems.md has the real one."""
-    shutil.copy(mpi_image(), project.folder / "mpi.sif")
-    package = project.folder / "torch/distributed"
-    package.mkdir(parents=True)
-    (package / "run.py").write_text(TORCHRUN)
-    code = "import os; print('rank', os.environ['RANK'], 'of', os.environ['WORLD_SIZE'])"
-    words = ("--on", "slurm", "--launcher", "torchrun", "--tasks", "2", "--cpus", "1", "--wait", "--")
-    result = project.run("submit", "./mpi.sif", *words, "python3", "-c", code)
-    assert result.code == 0, result.stdout + result.stderr
-    assert {"rank 0 of 2", "rank 1 of 2"} <= set(result.stdout.splitlines())
-
-
-def test_one_task_per_gpu_knows_its_rank(project: Project) -> None:
-    """Lightning reads SLURM_PROCID; one made-up GPU gives one task."""
-    text = 'echo "rank=$SLURM_PROCID of $SLURM_NTASKS at $MASTER_ADDR:$MASTER_PORT gpu=$CUDA_VISIBLE_DEVICES"'
-    words = ("--on", "slurm", "--launcher", "lightning", "--gpus", "tesla:1", "--wait", "--", "sh", "-c", text)
-    result = project.run("submit", "./tiny.sif", *words)
-    assert result.code == 0, result.stdout + result.stderr
-    found = re.search(r"^rank=0 of 1 at \S+:(\d+) gpu=0$", result.stdout, flags=re.MULTILINE)
-    assert found is not None
-    assert 10000 <= int(found[1]) < 30000
 
 
 def test_a_check_on_a_node_brings_its_verdict_back(project: Project, tmp_path: Path) -> None:

@@ -118,6 +118,10 @@ def test_grid_engine_says_why_a_job_is_stuck() -> None:
         ("5|COMPLETED|0:0|None|n1", Status(phase="ended", code=0, node="n1")),
         ("5|FAILED|0:9|NonZeroExitCode|n1", Status(phase="ended", reason="it failed", code=137, node="n1")),
         ("5|FAILED|0:53|JobLaunchFailure|n1", None),
+        (
+            "5|FAILED|0:9|JobLaunchFailure|n1",
+            Status(phase="ended", reason="it used more memory than it had asked for", node="n1"),
+        ),
         ("5|PENDING|0:0|Priority|", Status(phase="queued", reason="Priority")),
         ("5|FAILED|1:0|None|n1\n6|RUNNING|0:0|None|n2", Status(phase="running", node="n2")),
     ],

@@ -192,7 +192,8 @@ def _status(state: str, exit_code: str, reason: str, node: str) -> Status:
     if word == "COMPLETED":
         return Status(phase="ended", code=code, node=node)
     if word == "FAILED" and reason in STUCK:
-        return Status(phase="ended", reason=STUCK[reason], node=node)
+        killed = codes is not None and codes[2] == "9"  # by slurmstepd (JobAcctGatherParams=OverMemoryKill)
+        return Status(phase="ended", reason=KILLED["OUT_OF_MEMORY"] if killed else STUCK[reason], node=node)
     if word == "FAILED":
         return Status(phase="ended", reason="it failed", code=code or 1, node=node)
     return Status(phase="ended", reason=KILLED.get(word, f"its state is {word or 'empty'}"), node=node)

@@ -18,6 +18,7 @@ task=${SGE_TASK_ID:-}
 [ "$task" != undefined ] || task=
 mkdir -p -- out || exit 125
 receipt="out/keras-bert.$id.json"
+rm -f -- "$receipt"
 started=$(date -u +%Y-%m-%dT%H:%M:%SZ)
 signal='' child='' gpus='' driver=''
 

@@ -19,6 +19,7 @@ id=${id%%[[]*}
 task=${PBS_ARRAY_INDEX:-}
 mkdir -p -- logs || exit 125
 receipt="logs/keras-bert-$id-$task.json"
+rm -f -- "$receipt"
 exec >>"logs/keras-bert-$id-$task.log" 2>&1
 started=$(date -u +%Y-%m-%dT%H:%M:%SZ)
 signal='' child='' gpus='' driver=''

@@ -16,6 +16,7 @@ id=${SLURM_ARRAY_JOB_ID:-${SLURM_JOB_ID:-$$}}
 task=${SLURM_ARRAY_TASK_ID:-}
 mkdir -p -- logs || exit 125
 receipt="logs/keras-bert-$id.json"
+rm -f -- "$receipt"
 started=$(date -u +%Y-%m-%dT%H:%M:%SZ)
 signal='' child='' gpus='' driver=''
 
@@ -135,5 +136,5 @@ enter "$@"
 END
 )
 [ -z "${SLURM_CPUS_PER_TASK:-}" ] || export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK
-supervise srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --kill-on-bad-exit=1 bash -c "$program" rank python3 -m torch.distributed.run --nnodes=2 --nproc-per-node=1 --rdzv-id="$id" --rdzv-backend=c10d --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" --no-python "${command[@]}"
+supervise srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --kill-on-bad-exit=1 bash -c "$program" rank python3 -m torch.distributed.run --nnodes=2 --nproc_per_node=1 --rdzv_id="$id" --rdzv_backend=c10d --rdzv_endpoint="$MASTER_ADDR:$MASTER_PORT" --no_python "${command[@]}"
 exit

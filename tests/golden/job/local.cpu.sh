@@ -8,6 +8,7 @@ id=$$
 task=
 mkdir -p -- logs || exit 125
 receipt="logs/keras-bert-$id.json"
+rm -f -- "$receipt"
 exec >"logs/keras-bert-$id.log" 2>&1
 started=$(date -u +%Y-%m-%dT%H:%M:%SZ)
 signal='' child='' gpus='' driver=''

@@ -8,6 +8,7 @@ id=$$
 task=
 mkdir -p -- out || exit 125
 receipt="out/keras-bert.$id.json"
+rm -f -- "$receipt"
 exec >"out/keras-bert.$id.txt" 2>&1
 started=$(date -u +%Y-%m-%dT%H:%M:%SZ)
 signal='' child='' gpus='' driver=''

@@ -19,6 +19,7 @@ id=${SLURM_ARRAY_JOB_ID:-${SLURM_JOB_ID:-$$}}
 task=${SLURM_ARRAY_TASK_ID:-}
 mkdir -p -- logs || exit 125
 receipt="logs/keras-bert-$id-$task.json"
+rm -f -- "$receipt"
 started=$(date -u +%Y-%m-%dT%H:%M:%SZ)
 signal='' child='' gpus='' driver=''
 

@@ -17,6 +17,7 @@ id=${id%%[[]*}
 task=${PBS_ARRAY_INDEX:-}
 mkdir -p -- out || exit 125
 receipt="out/keras-bert.$id.json"
+rm -f -- "$receipt"
 exec >>"out/keras-bert.$id.txt" 2>&1
 started=$(date -u +%Y-%m-%dT%H:%M:%SZ)
 signal='' child='' gpus='' driver=''

@@ -16,6 +16,7 @@ id=${id%%[[]*}
 task=${PBS_ARRAY_INDEX:-}
 mkdir -p -- logs || exit 125
 receipt="logs/keras-bert-$id.json"
+rm -f -- "$receipt"
 exec >>"logs/keras-bert-$id.log" 2>&1
 started=$(date -u +%Y-%m-%dT%H:%M:%SZ)
 signal='' child='' gpus='' driver=''
@@ -146,5 +147,5 @@ END
 )
 hostfile=${receipt%.json}.hosts
 printf '%s slots=1\n' "${hosts[@]}" >"$hostfile"
-supervise mpirun -np 2 --map-by "ppr:1:node" --bind-to none --hostfile "$hostfile" -x MASTER_ADDR -x MASTER_PORT bash -c "$program" rank python3 -m torch.distributed.run --nnodes=2 --nproc-per-node=2 --rdzv-id="$id" --rdzv-backend=c10d --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" --no-python "${command[@]}"
+supervise mpirun -np 2 --map-by "ppr:1:node" --bind-to none --hostfile "$hostfile" -x MASTER_ADDR -x MASTER_PORT bash -c "$program" rank python3 -m torch.distributed.run --nnodes=2 --nproc_per_node=2 --rdzv_id="$id" --rdzv_backend=c10d --rdzv_endpoint="$MASTER_ADDR:$MASTER_PORT" --no_python "${command[@]}"
 exit

@@ -20,6 +20,7 @@ id=${SLURM_ARRAY_JOB_ID:-${SLURM_JOB_ID:-$$}}
 task=${SLURM_ARRAY_TASK_ID:-}
 mkdir -p -- out || exit 125
 receipt="out/keras-bert.$id.json"
+rm -f -- "$receipt"
 started=$(date -u +%Y-%m-%dT%H:%M:%SZ)
 signal='' child='' gpus='' driver=''
 

@@ -20,6 +20,7 @@ task=${SGE_TASK_ID:-}
 [ "$task" != undefined ] || task=
 mkdir -p -- logs || exit 125
 receipt="logs/keras-bert-$id-$task.json"
+rm -f -- "$receipt"
 started=$(date -u +%Y-%m-%dT%H:%M:%SZ)
 signal='' child='' gpus='' driver=''
 

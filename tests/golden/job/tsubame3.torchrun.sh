@@ -17,6 +17,7 @@ task=${SGE_TASK_ID:-}
 [ "$task" != undefined ] || task=
 mkdir -p -- logs || exit 125
 receipt="logs/keras-bert-$id.json"
+rm -f -- "$receipt"
 started=$(date -u +%Y-%m-%dT%H:%M:%SZ)
 signal='' child='' gpus='' driver=''
 
@@ -134,5 +135,5 @@ enter() {
 command=(python train.py --data 'it'"'"'s data')
 
 export MASTER_PORT=$((10000 + (id + ${task:-0}) % 20000))
-enter python3 -m torch.distributed.run --nnodes=1 --nproc-per-node=4 --rdzv-id="$id" --rdzv-backend=c10d --rdzv-endpoint="localhost:$MASTER_PORT" --no-python "${command[@]}"
+enter python3 -m torch.distributed.run --nnodes=1 --nproc_per_node=4 --rdzv_id="$id" --rdzv_backend=c10d --rdzv_endpoint="localhost:$MASTER_PORT" --no_python "${command[@]}"
 exit

@@ -17,6 +17,7 @@ task=${SGE_TASK_ID:-}
 [ "$task" != undefined ] || task=
 mkdir -p -- logs || exit 125
 receipt="logs/keras-bert-$id.json"
+rm -f -- "$receipt"
 started=$(date -u +%Y-%m-%dT%H:%M:%SZ)
 signal='' child='' gpus='' driver=''
 

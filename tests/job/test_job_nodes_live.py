@@ -1,0 +1,223 @@
+"""Real jobs on two nodes of Slurm, data on their disks, a shell beside a job, and jobs that are ended from outside."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import tarfile
+import time
+from pathlib import Path
+
+import pytest
+
+from envbuild.run import Command, LocalRunner
+from tests.job.conftest import Project
+from tests.job.mpi_image import mpi_image
+from tests.support import needs
+
+pytestmark = [
+    pytest.mark.live,
+    needs("apptainer", "sbatch", "qsub", "ip", "nsenter"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root can give the schedulers a network of their own"),
+]
+has_mpi = pytest.mark.skipif(
+    not Path("/usr/lib/python3/dist-packages/mpi4py").is_dir(), reason="not installed: python3-mpi4py"
+)
+HELLO = "from mpi4py import MPI; w = MPI.COMM_WORLD; print('rank', w.rank, 'of', w.size, 'sum', w.allreduce(w.rank))"
+MPI_SITE = """
+[mpi]
+start = "mpirun"
+environment = { OMPI_ALLOW_RUN_AS_ROOT = "1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM = "1", OMPI_MCA_oob_tcp_if_include = "lo", \
+OMPI_MCA_btl_tcp_if_include = "lo" }
+inside = { OMPI_MCA_btl_vader_single_copy_mechanism = "none" }
+"""
+TORCHRUN = """
+import argparse, os, socket, subprocess, sys, time
+parser = argparse.ArgumentParser()
+for name in ("nnodes", "nproc_per_node", "rdzv_id", "rdzv_backend", "rdzv_endpoint"):
+    parser.add_argument("--" + name, required=True)
+parser.add_argument("--no_python", action="store_true", required=True)
+parser.add_argument("command", nargs=argparse.REMAINDER)
+given = parser.parse_args()
+(host, port), nodes, each = given.rdzv_endpoint.split(":"), int(given.nnodes), int(given.nproc_per_node)
+node = 0
+if nodes > 1 and socket.gethostname() == host:
+    server = socket.create_server(("", int(port)))
+    for number in range(1, nodes):
+        server.accept()[0].sendall(bytes([number]))
+elif nodes > 1:
+    for _ in range(100):
+        try:
+            node = socket.create_connection((host, int(port))).recv(1)[0]
+            break
+        except OSError:
+            time.sleep(0.1)
+ranks = []
+for local in range(each):
+    env = {"RANK": str(node * each + local), "WORLD_SIZE": str(nodes * each)}
+    ranks.append(subprocess.Popen(given.command, env={**os.environ, **env}))
+sys.exit(max(process.wait() for process in ranks))
+"""
+"""Stands for PyTorch, which is 800 MB: reads torchrun's options as PyTorch 1.13 does and meets at the endpoint."""
+
+
+def client(project: Project, *argv: str) -> str:
+    return LocalRunner()(Command(argv=argv, env=project.environment, timeout=20)).stdout
+
+
+def wait_for(project: Project, job: str, text: str) -> None:
+    end = time.monotonic() + 40
+    while time.monotonic() < end:
+        if text in project.run("logs", job).stdout:
+            return
+        time.sleep(0.3)
+    raise AssertionError(project.run("status", job).stdout)
+
+
+@needs("mpirun")
+@has_mpi
+@pytest.mark.parametrize("kind", ["slurm", "gridengine"])
+def test_ranks_of_mpi_find_each_other_in_the_image(project: Project, kind: str) -> None:
+    """The launcher is the host's; on Slurm the two ranks are on two nodes, on Grid Engine on one."""
+    shutil.copy(mpi_image(), project.folder / "mpi.sif")
+    site = project.folder / f"sites/{kind}.toml"
+    site.write_text(site.read_text() + MPI_SITE)
+    nodes = ("--nodes", "2") if kind == "slurm" else ()
+    words = ("--on", kind, "--launcher", "mpi", "--tasks", "2", "--cpus", "1", *nodes, "--wait", "--", "python3", "-c")
+    result = project.run("submit", "./mpi.sif", *words, HELLO)
+    assert result.code == 0, result.stdout + result.stderr
+    lines = result.stdout.splitlines()
+    assert "envbuild: 2 ranks found each other" in lines
+    assert {"rank 0 of 2 sum 1", "rank 1 of 2 sum 1"} <= set(lines)
+
+
+@needs("mpirun")
+@has_mpi
+def test_torchrun_gets_ranks_hosts_and_port_from_the_allocation(project: Project) -> None:
+    shutil.copy(mpi_image(), project.folder / "mpi.sif")
+    package = project.folder / "torch/distributed"
+    package.mkdir(parents=True)
+    (package / "run.py").write_text(TORCHRUN)
+    code = "import os; print('rank', os.environ['RANK'], 'of', os.environ['WORLD_SIZE'], 'on', os.uname().nodename)"
+    words = ("--on", "slurm", "--launcher", "torchrun", "--nodes", "2", "--tasks", "4", "--cpus", "1", "--wait", "--")
+    result = project.run("submit", "./mpi.sif", *words, "python3", "-c", code)
+    assert result.code == 0, result.stdout + result.stderr
+    found = set(re.findall(r"^rank (\d) of 4 on (node\d)$", result.stdout, flags=re.MULTILINE))
+    assert {rank for rank, _ in found} == {"0", "1", "2", "3"}
+    assert {node for _, node in found} == {"node1", "node2"}
+
+
+def test_one_task_per_gpu_knows_its_rank(project: Project) -> None:
+    """Lightning reads SLURM_PROCID; two GPUs are on two nodes here."""
+    text = 'echo "rank=$SLURM_PROCID of $SLURM_NTASKS at $MASTER_ADDR:$MASTER_PORT gpu=$CUDA_VISIBLE_DEVICES"'
+    words = ("--on", "slurm", "--launcher", "lightning", "--gpus", "tesla:2", "--wait", "--", "sh", "-c", text)
+    result = project.run("submit", "./tiny.sif", *words)
+    assert result.code == 0, result.stdout + result.stderr
+    found = re.findall(r"^rank=(\d) of 2 at node1:(\d+) gpu=0$", result.stdout, flags=re.MULTILINE)
+    assert {rank for rank, _ in found} == {"0", "1"}
+    assert len({port for _, port in found}) == 1
+    assert 10000 <= int(found[0][1]) < 30000
+
+
+def data(project: Project) -> Path:
+    """A folder with a link that leads out of it, an archive, and a folder for node-local data."""
+    (project.folder / "data/images").mkdir(parents=True)
+    (project.folder / "data/images/one").write_text("image\n")
+    (project.folder.parent / "elsewhere").write_text("linked\n")
+    (project.folder / "data/images/two").symlink_to(project.folder.parent / "elsewhere")
+    (project.folder / "word").write_text("text\n")
+    with tarfile.open(project.folder / "data/texts.tar.gz", "w:gz") as archive:
+        archive.add(project.folder / "word", "in/word")
+    local = project.folder / "local"
+    local.mkdir()
+    return local
+
+
+@pytest.mark.parametrize("site", ["slurm", "gridengine", "local"])
+def test_data_is_on_the_nodes_disk_at_its_own_path_and_gone_after(project: Project, site: str) -> None:
+    local = data(project)
+    text = "cat data/images/one data/images/two data/texts/in/word; touch data/images/new || echo read-only; exit 3"
+    words = ("--stage", "data/images", "--stage", "data/texts.tar.gz", "--wait", "--", "sh", "-c", text)
+    two = ("--launcher", "lightning", "--gpus", "2") if site == "slurm" else ()
+    result = project.run("submit", "./tiny.sif", "--on", site, *two, *words, TMPDIR=str(local))
+    assert result.code == 3, result.stdout + result.stderr
+    lines = result.stdout.splitlines()
+    for line in ("image", "linked", "text", "read-only"):
+        assert lines.count(line) == (2 if two else 1), result.stdout
+    assert [line for line in lines if line.startswith("envbuild: data is on ")]
+    assert not list(local.iterdir())
+
+
+def test_a_cancelled_job_leaves_no_data_behind(project: Project) -> None:
+    local = data(project)
+    words = ("submit", "./tiny.sif", "--on", "slurm", "--stage", "data/images", "--", "sh", "-c", "echo up; sleep 60")
+    job = project.run(*words, TMPDIR=str(local)).stdout.strip()
+    wait_for(project, job, "up\n")
+    assert [path for path in local.iterdir() if path.name.startswith("envbuild-stage-")]
+    assert project.run("cancel", job).code == 0
+    assert project.run("logs", job, "-f").code == 143
+    assert not list(local.iterdir())
+
+
+@pytest.mark.parametrize("site", ["slurm", "local"])
+def test_a_second_command_beside_a_running_job(project: Project, site: str) -> None:
+    gpu = ("--gpus", "1") if site == "slurm" else ()
+    words = ("--on", site, *gpu, "--env", "TOKEN=hush-hush", "--", "sh", "-c", "echo up; sleep 30")
+    job = project.submit(*words)
+    wait_for(project, job, "up\n")
+    result = project.run("attach", job, "--", "sh", "-c", 'echo "in=$SLURM_JOB_ID:$TOKEN:$FROM_IMAGE"; exit 4')
+    assert result.code == 4, result.stderr
+    assert f"in={job if gpu else ''}:hush-hush:yes" in result.stdout.splitlines()
+    assert project.run("cancel", job).code == 0
+
+
+@pytest.mark.parametrize("site", ["slurm", "gridengine"])
+def test_an_interactive_job_runs_a_command_on_a_node(project: Project, site: str) -> None:
+    words = ("--gpus", "1", "--cpus", "2", "--walltime", "5m", "--interactive", "--", "sh", "-c")
+    result = project.run("submit", "./tiny.sif", "--on", site, *words, 'echo "from=$FROM_IMAGE"; exit 5')
+    assert result.code == 5, result.stderr
+    assert "from=yes" in result.stdout
+
+
+HOG = "a=aaaaaaaa; i=0; while [ $i -lt 25 ]; do a=$a$a; i=$((i+1)); done; sleep 20; echo survived"
+"""A string of 256 MB."""
+
+
+def test_a_job_that_takes_too_much_memory_is_told_so(project: Project) -> None:
+    words = ("submit", "./tiny.sif", "--on", "slurm", "--memory", "60MiB", "--wait", "--", "sh", "-c", HOG)
+    result = project.run(*words)
+    assert result.code in (125, 137), result.stdout + result.stderr
+    assert "survived" not in result.stdout
+    assert "exceeded memory limit" in result.stdout
+    if result.code == 125:
+        assert "ended without a receipt: it used more memory than it had asked for" in result.stderr
+
+
+def test_grid_engines_limit_of_memory_ends_the_command(project: Project) -> None:
+    site = project.folder / "sites/gridengine.toml"
+    site.write_text(site.read_text() + 'memory = "h_vmem"\n')
+    words = ("submit", "./tiny.sif", "--on", "gridengine", "--memory", "100MiB", "--wait", "--", "sh", "-c", HOG)
+    result = project.run(*words)
+    assert result.code not in (0, 125), result.stdout + result.stderr
+    assert "survived" not in result.stdout
+
+
+def test_a_job_whose_node_fails_is_waited_for_until_it_has_run_again(project: Project) -> None:
+    """Slurm puts it back into the queue; the receipt of the first run is not its end."""
+    text = "if [ -e ran ]; then exit 6; fi; touch ran; echo up; sleep 60"
+    job = project.submit("--on", "slurm", "--option=--nodelist=node2", "--", "sh", "-c", text)
+    wait_for(project, job, "up\n")
+    try:
+        client(project, "scontrol", "requeue", job)
+        # the second start would wait two minutes
+        end = time.monotonic() + 30
+        while "PENDING" not in client(project, "squeue", "-h", "-j", job, "-o", "%T") and time.monotonic() < end:
+            time.sleep(0.3)
+        [row] = json.loads(project.run("status", job, "--json").stdout)
+        assert row["state"] == "queued", row
+        client(project, "scontrol", "update", f"jobid={job}", "starttime=now")
+        assert project.run("logs", job, "-f").code == 6
+    finally:
+        project.run("cancel", job)
