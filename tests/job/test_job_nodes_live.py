@@ -14,7 +14,7 @@ import pytest
 
 from envbuild.run import Command, LocalRunner
 from tests.job.conftest import Project
-from tests.job.mpi_image import mpi_image
+from tests.job.mpi_image import TORCHRUN, mpi_image
 from tests.support import needs
 
 pytestmark = [
@@ -33,34 +33,6 @@ environment = { OMPI_ALLOW_RUN_AS_ROOT = "1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM = "
 OMPI_MCA_btl_tcp_if_include = "lo" }
 inside = { OMPI_MCA_btl_vader_single_copy_mechanism = "none" }
 """
-TORCHRUN = """
-import argparse, os, socket, subprocess, sys, time
-parser = argparse.ArgumentParser()
-for name in ("nnodes", "nproc_per_node", "rdzv_id", "rdzv_backend", "rdzv_endpoint"):
-    parser.add_argument("--" + name, required=True)
-parser.add_argument("--no_python", action="store_true", required=True)
-parser.add_argument("command", nargs=argparse.REMAINDER)
-given = parser.parse_args()
-(host, port), nodes, each = given.rdzv_endpoint.split(":"), int(given.nnodes), int(given.nproc_per_node)
-node = 0
-if nodes > 1 and socket.gethostname() == host:
-    server = socket.create_server(("", int(port)))
-    for number in range(1, nodes):
-        server.accept()[0].sendall(bytes([number]))
-elif nodes > 1:
-    for _ in range(100):
-        try:
-            node = socket.create_connection((host, int(port))).recv(1)[0]
-            break
-        except OSError:
-            time.sleep(0.1)
-ranks = []
-for local in range(each):
-    env = {"RANK": str(node * each + local), "WORLD_SIZE": str(nodes * each)}
-    ranks.append(subprocess.Popen(given.command, env={**os.environ, **env}))
-sys.exit(max(process.wait() for process in ranks))
-"""
-"""Stands for PyTorch, which is 800 MB: reads torchrun's options as PyTorch 1.13 does and meets at the endpoint."""
 
 
 def client(project: Project, *argv: str) -> str:

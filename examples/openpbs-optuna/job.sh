@@ -1,0 +1,168 @@
+#!/bin/bash
+#PBS -N optuna-mpi
+#PBS -j oe
+#PBS -o logs/
+#PBS -q workq
+#PBS -l select=1:ncpus=4:mem=4gb:mpiprocs=4:ompthreads=1
+#PBS -l walltime=01:00:00
+# optuna-mpi on openpbs-compose, written by envbuild VERSION (docs/job.md)
+# shellcheck disable=SC2317
+set -u
+
+cd "${PBS_O_WORKDIR:-$PWD}" || exit 125
+id=${PBS_JOBID:-$$}
+id=${id%%.*}
+id=${id%%[[]*}
+task=${PBS_ARRAY_INDEX:-}
+mkdir -p -- logs || exit 125
+receipt="logs/optuna-mpi-$id.json"
+rm -f -- "$receipt"
+exec >>"logs/optuna-mpi-$id.log" 2>&1
+started=$(date -u +%Y-%m-%dT%H:%M:%SZ)
+signal='' child='' gpus='' driver=''
+
+fail() {
+  printf 'envbuild: error: %s\n' "$*" >&2
+  exit 125
+}
+
+# in the background, because bash hears a signal while it waits, but not while a command has the foreground
+supervise() {
+  local code
+  "$@" &
+  child=$!
+  while :; do
+    wait "$child"
+    code=$?
+    kill -0 "$child" 2>/dev/null || break
+  done
+  child=
+  return "$code"
+}
+
+finish() {
+  local code=$?
+  trap '' TERM INT
+  printf '{"schema":1,"job":"%s","task":"%s","name":"%s","site":"%s","code":%d,"signal":"%s","node":"%s",' \
+    "$id" "$task" optuna-mpi openpbs-compose "$code" "$signal" "$(hostname)" >"$receipt.part"
+  printf '"started":"%s","ended":"%s","image":"%s","lock":"%s","commit":"%s","gpus":[%s],"driver":"%s"}\n' \
+    "$started" "$(date -u +%Y-%m-%dT%H:%M:%SZ)" sha256:0000000000000000000000000000000000000000000000000000000000000000 sha256:0000000000000000000000000000000000000000000000000000000000000000 none "$gpus" "$driver" >>"$receipt.part"
+  mv -f -- "$receipt.part" "$receipt"
+  printf 'envbuild: ended with code %d\n' "$code"
+  exit "$code"
+}
+trap finish EXIT
+
+stop() {
+  signal=$1
+  printf 'envbuild: signal %s, handed on to the command\n' "$signal"
+  [ -z "$child" ] || kill -TERM "$child" 2>/dev/null
+}
+trap 'stop TERM' TERM
+trap 'stop INT' INT
+trap 'stop USR1' USR1
+trap 'stop USR2' USR2
+
+driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null | head -n 1 | tr -cd '0-9.')
+gpus=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null |
+  tr -cd 'A-Za-z0-9 ._\n-' | sed 's/.*/"&"/' | paste -sd, -)
+printf 'envbuild: job %s%s on %s, %s\n' "$id" "${task:+ task $task}" "$(hostname)" "$started"
+printf 'envbuild: %s\n' \
+  'optuna-mpi for openpbs-compose, commit none' \
+  'image optuna-mpi.sif sha256:0000000000000000000000000000000000000000000000000000000000000000' \
+  'lock sha256:0000000000000000000000000000000000000000000000000000000000000000'
+printf 'envbuild: GPU %s, driver %s\n' "${gpus:-none seen}" "${driver:-none seen}"
+
+prepare() {
+  set +u
+  # shellcheck disable=SC1090,SC1091
+  source /etc/profile.d/modules.sh
+  module load mpi || fail "module load mpi failed"
+  set -u
+}
+prepare
+
+node_local() {
+  local folder
+  for folder in "${TMPDIR:-}" /tmp; do
+    if [ -n "$folder" ] && [ -d "$folder" ] && [ -w "$folder" ]; then
+      printf "%s\n" "$folder"
+      return
+    fi
+  done
+  printf '/tmp\n'
+}
+enter() {
+  local name value runtime scratch code flags=()
+  # settings of the caller would change what runs; where the runtime keeps its own files is theirs to say
+  for name in "${!APPTAINER@}" "${!SINGULARITY@}"; do
+    case $name in
+    *ENV_* | *_BIND* | *_NV* | *_HOME) unset "$name" ;;
+    *_CACHEDIR | *_TMPDIR | *_CONFIGDIR) ;;
+    *) unset "$name" ;;
+    esac
+  done
+  runtime=$(command -v apptainer || command -v singularity) || fail "neither apptainer nor singularity is on PATH on this node"
+  # root that lacks a capability has to go the way of users; without fuse an image has to be unpacked
+  if [ "$EUID" -eq 0 ]; then
+    value=$(awk '/^CapEff/ { print $2 }' /proc/self/status)
+    [ $((16#$value)) -eq $(((1 << ($(cat /proc/sys/kernel/cap_last_cap) + 1)) - 1)) ] || flags+=(--userns)
+  elif [ ! -w /dev/fuse ] && "$runtime" buildcfg 2>/dev/null | grep -q '^SUID_INSTALL=0'; then
+    flags+=(--unsquash)
+  fi
+  export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
+  for name in $(compgen -e); do
+    case $name in
+    CUDA_VISIBLE_DEVICES | CUDA_DEVICE_ORDER | NVIDIA_VISIBLE_DEVICES | NCCL_* | OMP_NUM_THREADS | PBS_* | NCPUS | MASTER_ADDR | MASTER_PORT | RANK | LOCAL_RANK | NODE_RANK | WORLD_SIZE | OMPI_* | PMIX_* | PMI_* | PALS_* | MPI_* | I_MPI_* | UCX_*)
+      export "APPTAINERENV_$name=${!name}" "SINGULARITYENV_$name=${!name}"
+      ;;
+    esac
+  done
+  export APPTAINER_NO_EVAL=1 SINGULARITY_NO_EVAL=1
+  scratch=$(mktemp -d "$(node_local)/envbuild.XXXXXXXX") || fail "no node-local folder can be written"
+  [ -r optuna-mpi.sif ] || fail "the image is not there on $(hostname): "optuna-mpi.sif
+  supervise "$runtime" --quiet exec ${flags[@]+"${flags[@]}"} \
+    --cleanenv --no-mount cwd --home "$scratch" --pwd "$PWD" \
+    --bind "${TMPDIR:-/tmp}:${TMPDIR:-/tmp}:rw" \
+    --bind "$PWD:$PWD:rw" \
+    optuna-mpi.sif "$@"
+  code=$?
+  rm -rf -- "$scratch"
+  return "$code"
+}
+
+command=(python tune.py --trials 20)
+
+mapfile -t hosts < <(if [ -r "${PBS_NODEFILE:-}" ]; then awk '!seen[$0]++' "$PBS_NODEFILE"; else hostname; fi)
+[ "${#hosts[@]}" -eq 1 ] || fail "the allocation has ${#hosts[@]} nodes instead of 1"
+export MASTER_ADDR=${hosts[0]}
+export MASTER_PORT=$((10000 + (id + ${task:-0}) % 20000))
+program=$(
+  printf 'set -u\nchild=\ncd %q || exit 125\n' "$PWD"
+  declare -f fail supervise prepare node_local enter
+  cat <<'END'
+trap '[ -z "$child" ] || kill -TERM "$child"' TERM
+prepare
+enter "$@"
+END
+)
+hostfile=${receipt%.json}.hosts
+printf '%s slots=4\n' "${hosts[@]}" >"$hostfile"
+world='import sys
+try:
+    from mpi4py import MPI
+except ImportError:
+    print("envbuild: the image has no mpi4py, so the number of ranks was not tested")
+    sys.exit()
+found, wanted = MPI.COMM_WORLD.allreduce(1), int(sys.argv[1])
+if found != wanted:
+    sys.exit("envbuild: a world of %d ranks instead of %d" % (found, wanted))
+if MPI.COMM_WORLD.rank == 0:
+    print("envbuild: %d ranks found each other" % found, flush=True)
+'
+# shellcheck disable=SC2016  # expanded by the shell in the container
+supervise mpirun -np 4 --map-by "ppr:4:node" --bind-to none --hostfile "$hostfile" -x MASTER_ADDR -x MASTER_PORT bash -c "$program" world sh -c 'command -v python3 >/dev/null || exit 0
+python3 -c "$1" "$2"' sh "$world" 4 ||
+  fail "the ranks were not started, or do not find each other: see above; both MPIs must fit"
+supervise mpirun -np 4 --map-by "ppr:4:node" --bind-to none --hostfile "$hostfile" -x MASTER_ADDR -x MASTER_PORT bash -c "$program" rank "${command[@]}"
+exit
