@@ -52,8 +52,11 @@ def show_command(context: Context, *, name: str) -> None:
 @command.command("init")
 @click.argument("name")
 @click.option("--print", "only_print", is_flag=True, help="Print it instead of writing sites/NAME.toml.")
+@click.option(
+    "--scheduler", type=click.Choice(["slurm", "gridengine", "pbs"]), help="The one that is meant where several answer."
+)
 @click.pass_obj
-def init_command(context: Context, *, name: str, only_print: bool) -> None:
+def init_command(context: Context, *, name: str, only_print: bool, scheduler: str | None) -> None:
     """Write sites/NAME.toml from what the scheduler of this machine says about itself."""
     import re
 
@@ -66,7 +69,7 @@ def init_command(context: Context, *, name: str, only_print: bool) -> None:
     path = context.settings.cwd / FOLDER / f"{name}.toml"
     if path.exists() and not only_print:
         raise UsageError("is there already", where=str(path), hint="remove it first, or choose another name")
-    found = detect(context.settings, context.runner)
+    found = detect(context.settings, context.runner, scheduler)
     text = site_text(name, found, context.settings, context.runner)
     if only_print:
         click.echo(text, nl=False)

@@ -48,12 +48,14 @@ STRANGERS = (
 )
 
 
-def detect(settings: Settings, runner: Runner) -> Found:
+def detect(settings: Settings, runner: Runner, wanted: str | None = None) -> Found:
     """Return the scheduler that runs here, by what its client says of itself: qsub is the name of five programs.
 
-    Raises HostError where there is none, or one that jobs cannot be written for.
+    ``wanted`` is the one that is meant where several answer.  Raises HostError where there is none, or one that jobs cannot be written for.
     """
     for scheduler, argv, pattern in VERSIONS:
+        if wanted not in (None, scheduler):
+            continue
         found = re.search(pattern, _ask(argv, settings, runner), flags=re.MULTILINE)
         if found:
             return Found(scheduler=scheduler, version=found[0], program=argv[0])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,9 +44,9 @@ class Project:
     folder: Path
     environment: dict[str, str]
 
-    def run(self, *words: str, timeout: float = 90, **variables: str) -> Result:
+    def run(self, *words: str, timeout: float = 90, variables: Mapping[str, str] | None = None, **more: str) -> Result:
         """Run envbuild in the folder."""
-        return LocalRunner()(self.command(*words, timeout=timeout, **variables), check=False)
+        return LocalRunner()(self.command(*words, timeout=timeout, **{**(variables or {}), **more}), check=False)
 
     def command(self, *words: str, timeout: float = 90, **variables: str) -> Command:
         """Return the command line that runs envbuild in the folder."""

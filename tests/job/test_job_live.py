@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import threading
@@ -14,6 +15,7 @@ import pytest
 
 from envbuild.run import Command, LocalRunner
 from tests.job.conftest import Project
+from tests.project import SMALL, shared_store
 from tests.support import needs
 
 pytestmark = [
@@ -179,19 +181,21 @@ def test_an_unknown_partition_is_told(project: Project) -> None:
     assert "invalid partition specified: nosuch" in result.stderr
 
 
-def test_a_check_on_a_node_brings_its_verdict_back(project: Project, tmp_path: Path) -> None:
+def test_a_check_on_a_node_brings_its_verdict_back_after_a_lost_connection(project: Project, tmp_path: Path) -> None:
     """The tiny image has no Python, so it fails; what matters is that the node said so, and that it is asked once."""
-    store = str(tmp_path / "store")
-    first = project.run("check", "./tiny.sif", "--on", "slurm", ENVBUILD_STORE=store)
-    assert first.code == 1
-    assert "tiny.sif: failed (0 passed, 1 failed" in first.stdout
+    check = project.command("check", "./tiny.sif", "--on", "slurm", ENVBUILD_STORE=str(tmp_path / "store"))
+    lost = subprocess.Popen(check.argv, cwd=check.cwd, env=dict(check.env or {}), stderr=subprocess.PIPE, text=True)
+    assert lost.stderr is not None
+    told = next(line for line in lost.stderr if line.startswith("submitted job"))
+    lost.kill()
+    lost.communicate()
+    again = LocalRunner()(check, check=False)
+    assert again.code == 1
+    assert f"{told.split()[1]} {told.split()[2]} checks this image already" in again.stderr
+    assert "tiny.sif: failed (0 passed, 1 failed" in again.stdout
     assert list((tmp_path / "store").rglob("verdicts/*.json"))
-    [seen] = (project.folder / ".envbuild/jobs").glob("*.seen")
-    seen.unlink()  # as if the connection had been lost before the report was read
-    second = project.run("check", "./tiny.sif", "--on", "slurm", ENVBUILD_STORE=store)
-    assert "checks this image already" in second.stderr
-    assert second.stdout.splitlines()[-1] == first.stdout.splitlines()[-1]
     assert len(list((project.folder / ".envbuild/jobs").glob("check-*.sh"))) == 1
+    assert len(list((project.folder / ".envbuild/jobs").glob("*.seen"))) == 1
 
 
 def test_recipes_are_built_by_an_array(project: Project, tmp_path: Path) -> None:
@@ -207,3 +211,39 @@ def test_recipes_are_built_by_an_array(project: Project, tmp_path: Path) -> None
     assert "not built: one, two" in result.stderr
     assert "nosuch-one.sif" in result.stdout
     assert "nosuch-two.sif" in result.stdout
+
+
+def test_an_image_is_built_by_a_job_whose_node_has_no_network(project: Project) -> None:
+    """Lock and downloads are made here, the image there: the nodes of these schedulers see nothing but each other."""
+    recipe = SMALL.replace('script = "check.py"\n', "")
+    (project.folder / "recipes").mkdir()
+    (project.folder / "recipes/small.toml").write_text(recipe)
+    site = project.folder / "sites/slurm.toml"
+    site.write_text(site.read_text() + '[build]\nnetwork = "login"\ncpus = 2\nmemory = "2GiB"\nwalltime = "20m"\n')
+    # where the index is, and whose certificates are believed, is in the machine's settings
+    machine = {key: text for key, text in os.environ.items() if key not in project.environment and key[:4] != "XDG_"}
+    store = {"ENVBUILD_STORE": str(shared_store()), "HOME": os.environ["HOME"]}
+    made = project.run("make", "small", "--on", "slurm", timeout=300, variables={**machine, **store})
+    assert made.code == 0, made.stdout + made.stderr
+    assert (project.folder / "small.sif").is_file()
+    assert (project.folder / "lockfiles/small.lock").is_file()
+    code = "import six, docopt; print(six.__version__)"
+    run = project.run("submit", "small", "--on", "slurm", "--wait", "--", "python", "-c", code)
+    assert run.code == 0, run.stderr
+    assert "1.16.0" in run.stdout.splitlines()
+
+
+@pytest.mark.parametrize("kind", ["slurm", "gridengine"])
+def test_a_scheduler_describes_itself_and_a_node_is_probed(project: Project, kind: str) -> None:
+    assert project.run("site", "init", "mine", "--scheduler", kind).code == 0
+    text = (project.folder / "sites/mine.toml").read_text()
+    assert f'scheduler = "{kind}"' in text
+    expected = {"slurm": 'gpu = "gres"', "gridengine": 'gpu-per = "job"  # consumable JOB in qconf -sc'}
+    assert expected[kind] in text
+    probed = project.run("site", "probe", "--on", "mine")
+    assert probed.code == 0, probed.stdout + probed.stderr
+    assert re.search(r'^\[host\]\nglibc = "\d\.\d+"$', (project.folder / "sites/mine.toml").read_text(), re.MULTILINE)
+    ran = project.run("submit", "./tiny.sif", "--on", "mine", "--gpus", "1", "--wait", "--", "sh", "-c", "exit 3")
+    assert ran.code == 3, ran.stderr
+    shown = project.run("site", "list").stdout
+    assert re.search(rf"^mine +{kind} +\S+/sites/mine\.toml", shown, re.MULTILINE)
