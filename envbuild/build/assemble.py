@@ -107,9 +107,7 @@ def _of_group(
 
 def _dots(definition: Definition, text: str, inherited: Inherited, bench: Bench) -> KeptPart:
     told = {} if inherited == NOTHING else {"inherited": repr(inherited)}
-    key = part_key(
-        "dots", text=text, definition=repr(definition), format=DOTS_FORMAT, packer=bench.codec.name, **told
-    )
+    key = part_key("dots", text=text, definition=repr(definition), format=DOTS_FORMAT, packer=bench.codec.name, **told)
     return provide_part(key, bench, lambda writer: writer.add_all(dot_contents(definition, text, inherited)))
 
 

@@ -51,7 +51,9 @@ STRANGERS = (
 def detect(settings: Settings, runner: Runner, wanted: str | None = None) -> Found:
     """Return the scheduler that runs here, by what its client says of itself: qsub is the name of five programs.
 
-    ``wanted`` is the one that is meant where several answer.  Raises HostError where there is none, or one that jobs cannot be written for.
+    ``wanted`` is the one that is meant where several answer.
+
+    Raises HostError where there is none, or one that jobs cannot be written for.
     """
     for scheduler, argv, pattern in VERSIONS:
         if wanted not in (None, scheduler):
