@@ -106,7 +106,6 @@ def plan_job(
 ) -> tuple[Job, Site]:
     """Put the job together from recipe, flags and site; its handed-on variables are left to ``submit``."""
     from envbuild.cli.enter import parse_bind
-    from envbuild.job.advice import shared_sqlite
     from envbuild.job.compose import check_visible, compose, git_commit
     from envbuild.job.intent import Flags, make_intent, read_each
     from envbuild.job.submit import check_project
@@ -137,8 +136,11 @@ def plan_job(
     )
     for warning in check_visible(job, site, settings, binds):
         context.report.say(f"note: {warning} (--bind shows it)")
-    if told := shared_sqlite(job, settings.cwd):
-        context.report.say(f"note: {told}")
+    if job.intent.array or job.intent.launcher != "single":
+        from envbuild.job.advice import shared_sqlite
+
+        if told := shared_sqlite(job, settings.cwd):
+            context.report.say(f"note: {told}")
     return job, site
 
 
@@ -178,7 +180,7 @@ def _own_command(source: Source | None, name: str) -> tuple[str, ...]:
 
 def _image(name: str, source: Source | None, context: Context) -> Image:
     """Return the image as the job sees it: a path below the project stays relative."""
-    from envbuild.base.siffile import image_digest
+    from envbuild.base.digests import known_digest
     from envbuild.cli.enter import find_image
     from envbuild.job.model import Image
     from envbuild.lock.digest import lock_digest
@@ -190,5 +192,7 @@ def _image(name: str, source: Source | None, context: Context) -> Image:
     below = path.is_relative_to(context.settings.cwd)
     lock = lock_digest(read_lock(source.lock)) if source and source.lock.is_file() else None
     return Image(
-        path=str(path.relative_to(context.settings.cwd) if below else path), digest=image_digest(path), lock=lock
+        path=str(path.relative_to(context.settings.cwd) if below else path),
+        digest=known_digest(path, context.store),
+        lock=lock,
     )

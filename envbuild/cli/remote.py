@@ -57,14 +57,14 @@ def check_on(
     A check of the same image that was submitted before and still runs, or ended unseen, is taken up again: a lost
     connection costs nothing.
     """
-    from envbuild.base.siffile import image_digest
+    from envbuild.base.digests import known_digest
     from envbuild.cli.enter import find_image
     from envbuild.cli.job import find_site
     from envbuild.cli.submit import follow
     from envbuild.job.records import job_folder
 
     site = find_site(site_text, context)
-    subject = f"{image_digest(find_image(target, context))} {level}"
+    subject = f"{known_digest(find_image(target, context), context.store)} {level}"
     report_of = job_folder(context.settings.cwd)
     record = _unfinished(site, subject, context)
     if record is not None:

@@ -141,11 +141,12 @@ def read_env_file(path: Path) -> dict[str, str]:
 def git_commit(folder: Path, runner: Runner) -> str:
     """Return the commit of the project, "modified" where files differ from it, "none" where there is no repository."""
     try:
-        head = runner(Command(argv=("git", "rev-parse", "HEAD"), cwd=folder, timeout=20), check=False)
-        if head.code or head.timed_out:
-            return "none"
-        status = ("git", "status", "--porcelain", "--untracked-files=no")
-        changed = runner(Command(argv=status, cwd=folder, timeout=20), check=False)
+        status = ("git", "status", "--porcelain=v2", "--branch", "--untracked-files=no")
+        told = runner(Command(argv=status, cwd=folder, timeout=20), check=False)
     except EnvbuildError:
         return "none"
-    return head.stdout.strip() + (" (modified)" if changed.stdout.strip() else "")
+    head = re.search(r"^# branch\.oid ([0-9a-f]+)$", told.stdout, flags=re.MULTILINE)
+    if told.code or told.timed_out or head is None:
+        return "none"
+    changed = any(not line.startswith("#") for line in told.stdout.splitlines())
+    return head[1] + (" (modified)" if changed else "")

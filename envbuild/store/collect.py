@@ -17,7 +17,7 @@ from envbuild.store.layout import HELD, LAYOUT, LEFT, Store, remove_tree
 DAY = 86400.0
 PARTIAL_DAYS = 7.0
 """How long an interrupted download waits to be continued."""
-AGEING = ("artifacts", "bases", "built", "delivered", "images", "layers")
+AGEING = ("artifacts", "bases", "built", "delivered", "digests", "images", "layers")
 """Folders whose files can be made or downloaded again."""
 
 

@@ -67,6 +67,10 @@ class Store:
         """Return where it is noted which image was put under a name."""
         return self.root / LAYOUT / "delivered" / f"{key}.json"
 
+    def digest(self, key: str) -> Path:
+        """Return where the digest of a file is noted; the key is over the file's path."""
+        return self.root / LAYOUT / "digests" / f"{key}.json"
+
     def layer(self, key: str) -> Path:
         """Return where the index of a packed tree is kept; its bytes lie beside, with the ending ``.blob``."""
         return self._find(f"layers/{key}.index")

@@ -9,9 +9,10 @@ import pytest
 
 from envbuild.errors import UsageError
 from envbuild.job.advice import shared_sqlite
-from envbuild.job.compose import check_visible, collect, read_env_file
+from envbuild.job.compose import check_visible, collect, git_commit, read_env_file
 from envbuild.job.inputs import check_inputs
 from envbuild.job.stage import check_stage, staged
+from envbuild.run import Command, LocalRunner
 from envbuild.settings import Settings
 from tests.job.situations import plan
 
@@ -144,3 +145,23 @@ def test_several_writers_of_one_sqlite_file(
     job, _ = plan("plai", situation, user_settings)
     told = shared_sqlite(replace(job, argv=("python", "tune.py", argument)), tmp_path)
     assert (told is None) if place is None else (told or "").startswith(place)
+
+
+def test_the_projects_commit(tmp_path: Path) -> None:
+    run = LocalRunner()
+
+    def git(*words: str) -> str:
+        identity = ("-c", "user.name=x", "-c", "user.email=x@y.invalid")
+        return run(Command(argv=("git", *identity, *words), cwd=tmp_path)).stdout.strip()
+
+    assert git_commit(tmp_path, run) == "none"
+    git("init", "-q")
+    assert git_commit(tmp_path, run) == "none", "there is no commit yet"
+    (tmp_path / "train.py").write_text("one")
+    git("add", "train.py")
+    git("commit", "-q", "-m", "first")
+    head = git("rev-parse", "HEAD")
+    (tmp_path / "untracked").write_text("")
+    assert git_commit(tmp_path, run) == head
+    (tmp_path / "train.py").write_text("two")
+    assert git_commit(tmp_path, run) == f"{head} (modified)"

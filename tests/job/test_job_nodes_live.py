@@ -133,6 +133,15 @@ def test_a_cancelled_job_leaves_no_data_behind(project: Project) -> None:
     assert not list(local.iterdir())
 
 
+def test_scratch_that_is_not_set_on_the_node_is_an_error(project: Project) -> None:
+    site = project.folder / "sites/mine.toml"
+    site.write_text('[site]\nname = "mine"\nscheduler = "local"\n[folders]\nscratch = "$SCRATCH"\n')
+    result = project.run("submit", "./tiny.sif", "--on", "mine", "--wait", "--", "touch", "ran")
+    assert result.code not in (0, 125), result.stderr
+    assert "SCRATCH: is not set on this node" in result.stdout
+    assert not (project.folder / "ran").exists()
+
+
 @pytest.mark.parametrize("site", ["slurm", "local"])
 def test_a_second_command_beside_a_running_job(project: Project, site: str) -> None:
     gpu = ("--gpus", "1") if site == "slurm" else ()

@@ -10,6 +10,7 @@ import msgspec
 from envbuild.job.site import Site
 from envbuild.job.sites import site_files
 from envbuild.settings import load_settings
+from tests.job.situations import SITUATIONS
 
 ROOT = Path(__file__).parents[2]
 
@@ -45,3 +46,24 @@ def test_the_table_of_systems_is_whole_and_its_tests_exist() -> None:
         for name in found:
             golden = (ROOT / "tests/golden/job" / name).exists()
             assert golden or f"def {name}(" in tests, f"{number}: {name}"
+
+
+def test_the_counts_of_the_systems_are_those_of_the_rows() -> None:
+    text = (ROOT / "docs/systems.md").read_text("utf-8")
+    states = re.findall(r"^\| (\d)\.\d+ \| .* \| (.*) \| .* \|$", text, flags=re.MULTILINE)
+    told = re.findall(r"^\| (\d) [^|]+((?:\| \d+ ){5})\|", text, flags=re.MULTILINE)
+    for system, numbers in told:
+        mine = [state for number, state in states if number == system]
+        expected = [len(mine), *(mine.count(state) for state in ("tested", "golden", "in part", "not ours"))]
+        assert [int(number) for number in numbers.split("|")[1:]] == expected, system
+    assert len(told) == 5
+
+
+def test_the_table_of_scripts_is_that_of_the_goldens() -> None:
+    text = (ROOT / "docs/systems.md").read_text("utf-8")
+    folder = ROOT / "tests/golden/job"
+    for name, cells in re.findall(r"^\| `([\w-]+)` \| ((?:script|refused)[ |a-z]+) \|$", text, flags=re.MULTILINE):
+        expected = ["script" if (folder / f"{name}.{one}.sh").exists() else "refused" for one in SITUATIONS]
+        assert cells.split(" | ") == expected, name
+    scripts, refused = len(list(folder.glob("*.sh"))), len(list(folder.glob("*.refused")))
+    assert f"{scripts} scripts and {refused} refusals" in text

@@ -1,0 +1,39 @@
+"""Digests of images that need not be computed again: noted in the store, believed while a file keeps size and time."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from pathlib import Path
+
+import msgspec
+
+from envbuild.base import siffile
+from envbuild.errors import EnvbuildError
+from envbuild.store.atomic import write_bytes
+from envbuild.store.layout import Store
+
+
+class Note(msgspec.Struct, frozen=True):
+    """The image digest of a file, with the file's size in bytes, time in nanoseconds, and number on its disk."""
+
+    digest: str
+    size: int
+    time: int
+    inode: int
+
+
+def known_digest(image: Path, store: Store) -> str:
+    """Return an image's digest (``sha256:…``); it is read as a whole only where it has changed since the last time."""
+    found = image.stat()
+    path = store.digest(hashlib.sha256(os.fsencode(image.resolve())).hexdigest())
+    with contextlib.suppress(OSError, msgspec.MsgspecError):
+        note = msgspec.json.decode(path.read_bytes(), type=Note)
+        if (note.size, note.time, note.inode) == (found.st_size, found.st_mtime_ns, found.st_ino):
+            return note.digest
+    digest = siffile.image_digest(image)
+    note = Note(digest=digest, size=found.st_size, time=found.st_mtime_ns, inode=found.st_ino)
+    with contextlib.suppress(OSError, EnvbuildError):  # a store that cannot be written costs time, nothing else
+        write_bytes(path, msgspec.json.encode(note))
+    return digest
