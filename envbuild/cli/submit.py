@@ -44,12 +44,16 @@ def command(
     The log folder is made first; the job writes its log and, at its end, a receipt beside it. With --wait the exit
     code is the job's, 125 when envbuild itself failed; Ctrl-C leaves the job alone.
     """
+    from envbuild.job.before import check_client, check_predecessors
+
     if wait and interactive:
         raise UsageError("--wait and --interactive exclude each other", where="--interactive")
     job, site = plan_job(context, name, argv, given, interactive=interactive)
     if dry_run:
         _show(job, site)
         return 0
+    check_client(site, context.settings, context.runner)
+    check_predecessors(job, site, context.settings, context.runner)
     job, key = _with_variables(job, context, given)
     if interactive:
         _sit_down(job, site, context, key)

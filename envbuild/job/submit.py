@@ -44,7 +44,7 @@ class Refusal:
 REFUSALS = (
     Refusal(
         pattern=r"Invalid account|account/partition combination|Unknown project|invalid (?:account|project)|"
-        r"job rejected: the project|Invalid Account",
+        r"job rejected: the (?:requested )?project|Invalid Account",
         what="the account is not accepted",
         hint="check --account; the site's own tools list yours (sacctmgr show assoc user=$USER, id -Gn, show_quota)",
     ),
@@ -72,7 +72,7 @@ REFUSALS = (
     ),
     Refusal(
         pattern=r"Unable to contact|cannot connect to server|unable to send message|Connection refused|"
-        r"got send error|can't get configuration|unable to contact qmaster",
+        r"got send error|can't get configuration|unable to contact qmaster|Could not establish a configuration source",
         what="the scheduler does not answer",
         hint="try again later; nothing was submitted",
     ),

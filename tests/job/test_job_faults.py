@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from envbuild.errors import EnvbuildError, HostError, ToolFailedError, UsageError
+from envbuild.job.before import check_client, check_predecessors
 from envbuild.job.follow import Clock, Tail, exit_code, status_of, wait
 from envbuild.job.model import Record
 from envbuild.job.records import load_records, receipt_files, save_record
@@ -121,6 +122,8 @@ def test_no_client(fake: Fake, site_name: str) -> None:
         ("sbatch: error: Batch job submission failed: Invalid account or account/partition combination specified", "the account is not accepted"),
         ("sbatch: error: Batch job submission failed: Job violates accounting/QOS policy (job submit limit)", "a limit or quota of the account is reached"),
         ("sbatch: error: Batch job submission failed: Requested node configuration is not available", "no node has what the job asks for"),
+        ('Unable to run job: job rejected: the requested project "nosuch" does not exist\nExiting.', "the account is not accepted"),
+        ("sbatch: fatal: Could not establish a configuration source", "the scheduler does not answer"),
         ("sbatch: error: Memory specification can not be satisfied", "no node has what the job asks for"),
         ("Unable to run job: error: no suitable queues\nExiting.", "no queue can ever run this job"),
         ('Unable to run job: unknown resource "nosuch"', "the scheduler does not know a resource that the site file names"),
@@ -364,3 +367,50 @@ def test_a_log_that_was_there_before_is_not_shown_again(tmp_path: Path) -> None:
     log.write_text("anew\n")
     tail.move()
     assert said == ["mine\n", "anew\n"]
+
+
+@pytest.mark.parametrize(
+    ("site_name", "client", "said", "told"),
+    [
+        ("pbs", "qstat", "SGE 8.1.9\nusage: qstat", "qstat is that of Grid Engine here, and the site has PBS"),
+        ("gridengine", "qsub", "pbs_version = 23.06.06", "qsub is that of PBS here, and the site has Grid Engine"),
+        ("pbs", "qstat", "Torque, or NQSV", None),
+        ("slurm", "qstat", "SGE 8.1.9", None),
+    ],
+)
+def test_the_qsub_of_another_scheduler(fake: Fake, site_name: str, client: str, said: str, told: str | None) -> None:
+    """It would take the script and read none of its lines."""
+    fake.client(f"echo '{said}'", client)
+    site = load_site(NAMES[site_name], fake.settings)
+    if told is None:
+        check_client(site, fake.settings, fake)
+        return
+    with pytest.raises(HostError) as error:
+        check_client(site, fake.settings, fake)
+    assert error.value.what == told
+
+
+def follower(fake: Fake, site_name: str) -> None:
+    job, site = plan(site_name, "single", fake.settings)
+    job = replace(job, intent=replace(job.intent, after=("42",)))
+    check_predecessors(job, site, fake.settings, fake)
+
+
+def test_a_job_that_slurm_has_forgotten_is_not_one_that_succeeded(fake: Fake) -> None:
+    fake.client("echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1", "squeue", "sacct", "scontrol")
+    with pytest.raises(UsageError) as told:
+        follower(fake, "amane")
+    assert told.value.what == "Slurm does not know job 42, and would take it for one that succeeded"
+    fake.client("echo '42|PENDING|Priority|'", "squeue")
+    follower(fake, "amane")
+
+
+def test_what_follows_a_job_that_has_failed_is_refused_at_once(fake: Fake, site_name: str) -> None:
+    fake.client("exit 1", "squeue", "sacct", "scontrol", "qstat", "qacct")
+    watch = Watch(fake, site_name)
+    watch.receipt(0)
+    follower(fake, site_name)
+    watch.receipt(9)
+    with pytest.raises(UsageError) as told:
+        follower(fake, site_name)
+    assert told.value.what == "job 42 has failed already, with code 9: what follows it would never start"

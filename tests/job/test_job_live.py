@@ -85,17 +85,27 @@ def test_an_array_over_a_table(project: Project) -> None:
 def test_a_chain_goes_on_after_success_only(project: Project) -> None:
     for site in ("slurm", "gridengine"):
         good = project.submit("--on", site, "--", "sh", "-c", "exit 0")
-        bad = project.submit("--on", site, "--", "sh", "-c", "exit 9")
+        bad = project.submit("--on", site, "--", "sh", "-c", "sleep 4; exit 9")
         follower = project.run(
             "submit", "./tiny.sif", "--on", site, "--after", good, "--wait", "--", "sh", "-c", "exit 4"
         )
         assert follower.code == 4, follower.stderr
         refused = project.run("submit", "./tiny.sif", "--on", site, "--after", bad, "--wait", "--", "touch", "ran")
         assert refused.code == 125, refused.stderr
+        assert "has failed already" not in refused.stderr, "it waited for it"
+        late = project.run("submit", "./tiny.sif", "--on", site, "--after", bad, "--", "touch", "ran")
+        assert late.code == 2, late.stderr
+        assert "has failed already, with code 9" in late.stderr
         either = project.run(
             "submit", "./tiny.sif", "--on", site, "--after-any", bad, "--wait", "--", "sh", "-c", "exit 5"
         )
         assert either.code == 5, either.stderr
+    unknown = project.run("submit", "./tiny.sif", "--on", "slurm", "--after", "99999", "--", "touch", "ran")
+    assert unknown.code == 2, unknown.stderr
+    assert "Slurm does not know job 99999" in unknown.stderr
+    stranger = project.run("submit", "./tiny.sif", "--on", "openpbs-compose", "--", "touch", "ran")
+    assert stranger.code == 7, stranger.stderr
+    assert "qstat is that of Grid Engine here, and the site has PBS" in stranger.stderr
     assert not (project.folder / "ran").exists()
 
 
