@@ -142,6 +142,38 @@ def test_scratch_that_is_not_set_on_the_node_is_an_error(project: Project) -> No
     assert not (project.folder / "ran").exists()
 
 
+def test_modules_are_loaded_by_the_sites_line(project: Project) -> None:
+    """Their scripts use variables that are not set; a module that is missing ends the job before the command."""
+    init = project.folder / "modules.sh"
+    init.write_text('module() { shift; echo "loaded $* for $NOT_SET"; [ "$1" = there ]; }\n')
+    site = project.folder / "sites/mine.toml"
+    text = f'[site]\nname = "mine"\nscheduler = "local"\n[modules]\ninit = "source {init}"\nload = ["there", "1.0"]\n'
+    site.write_text(text)
+    words = ("submit", "./tiny.sif", "--on", "mine", "--wait", "--", "touch", "ran")
+    result = project.run(*words)
+    assert result.code == 0, result.stdout
+    assert "loaded there 1.0 for" in result.stdout
+    (project.folder / "ran").unlink()
+    site.write_text(text.replace("there", "gone"))
+    result = project.run(*words)
+    assert result.code == 125
+    assert "envbuild: error: module load gone 1.0 failed" in result.stdout
+    assert not (project.folder / "ran").exists()
+
+
+def test_an_image_that_is_not_on_the_node(project: Project) -> None:
+    script = project.run("job", "./tiny.sif", "--on", "local", "--", "touch", "ran").stdout
+    (project.folder / "job.sh").write_text(script)
+    (project.folder / "tiny.sif").unlink()
+    command = Command(argv=("bash", "job.sh"), cwd=project.folder, env=project.environment, timeout=30)
+    result = LocalRunner()(command, check=False)
+    assert result.code == 125
+    [log] = (project.folder / "logs").glob("*.log")
+    assert "envbuild: error: the image is not there on " in log.read_text()
+    [receipt] = (project.folder / "logs").glob("*.json")
+    assert json.loads(receipt.read_text())["code"] == 125
+
+
 @pytest.mark.parametrize("site", ["slurm", "local"])
 def test_a_second_command_beside_a_running_job(project: Project, site: str) -> None:
     gpu = ("--gpus", "1") if site == "slurm" else ()
