@@ -80,6 +80,27 @@ class Runtime:
             timeout=timeout,
         )
 
+    def root_command(
+        self,
+        image: Path,
+        argv: tuple[str, ...],
+        *,
+        overlay: Path | None,
+        binds: Sequence[Bind] = (),
+        env: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> Command:
+        """Build the command that runs ``argv`` as root of a user namespace; what it changes goes to a folder.
+
+        Without ``overlay`` the image is read-only.
+        """
+        line = [str(self.program), "--quiet", "exec", "--fakeroot", *SEALED, "--pwd", "/"]
+        if overlay is not None:
+            line += ["--overlay", str(overlay)]
+        for bind in binds:
+            line += bind_flags(bind)
+        return Command(argv=(*line, str(image), *argv), env=self._child_environment(inside=env or {}), timeout=timeout)
+
     def build_command(
         self,
         target: Path,

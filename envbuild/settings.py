@@ -19,7 +19,7 @@ SECTIONS: dict[str, tuple[str, ...] | None] = {
     "store": ("path", "below"),
     "recipes": ("folders",),
     "indexes": None,  # names are the user's
-    "mirrors": ("debian",),
+    "mirrors": ("debian", "ubuntu"),
     "registries": None,  # names are hosts
     "build": ("tmpdir", "downloads"),
     "runtime": ("program",),
@@ -47,7 +47,8 @@ class Settings:
     ``tmpdir`` is where builds work; ``indexes`` maps names to
     package index URLs ("default" is the index for everything that names none; absent: the resolver's own default);
     ``registries`` maps hosts of container registries ("docker.io", "127.0.0.1:5000") to how they are reached;
-    ``debian_mirror`` is a URL (None: ask apt); ``certificates`` is a CA bundle file (None: the system's);
+    ``debian_mirror`` and ``ubuntu_mirror`` are URLs (None: ask apt); ``certificates`` is a CA
+    bundle file (None: the system's);
     ``environment`` is the process environment that children get; ``origin`` tells where each value came from;
     ``config`` is the user's settings file, whether it exists or not.
     """
@@ -61,6 +62,7 @@ class Settings:
     indexes: Mapping[str, str] = field(default_factory=dict)
     registries: Mapping[str, Registry] = field(default_factory=dict)
     debian_mirror: str | None = None
+    ubuntu_mirror: str | None = None
     certificates: Path | None = None
     downloads: int = DOWNLOADS
     runtime: str | None = None
@@ -123,6 +125,7 @@ def load_settings(environment: Mapping[str, str] | None = None, cwd: Path | None
         cwd=here,
         indexes=indexes,
         registries={host: _registry(host, told, config) for host, told in data.get("registries", {}).items()},
+        ubuntu_mirror=pick("ubuntu_mirror", "ENVBUILD_UBUNTU_MIRROR", "mirrors", "ubuntu", None),
         debian_mirror=pick("debian_mirror", "ENVBUILD_DEBIAN_MIRROR", "mirrors", "debian", None),
         certificates=Path(certificates) if certificates else None,
         downloads=downloads,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import email.utils
+import glob
 import hashlib
 import re
 from collections.abc import Collection, Iterable
@@ -12,9 +13,9 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from envbuild.base.debian_index import PackageIndex
+from envbuild.base.distribution import DEBIAN, Distribution, mirror_of
 from envbuild.base.model import DebianPackage
-from envbuild.base.reference import SUITES
-from envbuild.errors import EnvbuildError, HostError, NetworkError, NoSolutionError, ToolFailedError, UsageError
+from envbuild.errors import EnvbuildError, HostError, NetworkError, NoSolutionError, ToolFailedError
 from envbuild.progress import Reporter
 from envbuild.run import Command, Runner
 from envbuild.settings import Settings
@@ -22,7 +23,7 @@ from envbuild.store.atomic import telling, write_text
 from envbuild.store.layout import Store
 from envbuild.tools import find_tool, install_hint
 
-KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+KEYRING = DEBIAN.keyring
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 BASE_PACKAGES = ("apt", "ca-certificates", "python-is-python3", "python3", "python3-pip", "tzdata")
 """What a base holds beside the packages of priority "required" and the essential ones."""
@@ -59,48 +60,40 @@ class AptLists:
 
 
 def mirror(settings: Settings, runner: Runner) -> str:
-    """Return the URL of a Debian mirror: the configured one, else the one that apt on this machine uses.
-
-    Raises UsageError for a configured one that is no URL, HostError where apt knows none.
-    """
-    if settings.debian_mirror is not None:
-        url = settings.debian_mirror.rstrip("/")
-        if not re.fullmatch(r"(https?|file|copy):/[^\s\[\]\"\\]+", url):
-            where = settings.origin.get("debian_mirror", "mirrors.debian")
-            raise UsageError(f"is not the URL of a Debian mirror: {url!r}", where=where)
-        return url
-    find_tool("apt-get", settings, runner)
-    command = Command(argv=("apt-get", "update", "--print-uris"), env=_environment(settings), timeout=60)
-    found = re.findall(r"^'(\S+)/dists/([a-z]+)/(?:In)?Release'", runner(command, check=False).stdout, re.MULTILINE)
-    for url, suite in found:
-        if suite in SUITES or suite in ("stable", "oldstable", "testing", "unstable", "sid"):
-            return str(url)
-    raise HostError(
-        "apt on this machine uses no Debian mirror",
-        hint='name one: ENVBUILD_DEBIAN_MIRROR=https://…/debian, or debian = "…" under [mirrors] of the settings file',
-    )
+    """Return the URL of a Debian mirror, as mirror_of does."""
+    return mirror_of(DEBIAN, settings, runner)
 
 
 def read_lists(
-    suite: str, settings: Settings, runner: Runner, store: Store, report: Reporter, *, machine: str = "x86_64"
+    suite: str,
+    settings: Settings,
+    runner: Runner,
+    store: Store,
+    report: Reporter,
+    *,
+    machine: str = "x86_64",
+    distribution: Distribution = DEBIAN,
 ) -> AptLists:
-    """Refresh the store's private apt lists of a suite (main only) and read them.
+    """Refresh the store's private apt lists of a suite (as it was released) and read them.
 
     Raises NetworkError when the mirror does not answer or lacks the suite, HostError without apt or Debian's keys.
     """
     architecture = ARCHITECTURES[machine]
     folder = store.folder("apt") / f"{suite}-{architecture}"
-    url = mirror(settings, runner)
+    url = mirror_of(distribution, settings, runner)
     find_tool("apt-get", settings, runner)
     with store.lock(f"apt-{suite}-{architecture}", report):
-        config = _write_config(folder, suite, url, settings, runner, architecture=architecture)
+        source = _source(distribution, url, suite)
+        config = _write_config(folder, source, settings, runner, architecture=architecture)
         argv = ("apt-get", "update", "-o", "APT::Update::Error-Mode=any")
         try:
             runner(Command(argv=argv, env=_environment(settings, config), timeout=UPDATE_SECONDS))
         except ToolFailedError as error:
-            raise _update_error(error, suite, url) from error
+            raise _update_error(error, suite, url, distribution) from error
         lists = folder / "state/lists"
-        index = PackageIndex.read(_only(lists, "*_Packages", suite))
+        newest = _only(lists, "*_Packages", suite)
+        same = newest.name.partition(f"_dists_{suite}_")[0]
+        index = PackageIndex.read(*sorted(lists.glob(f"{glob.escape(same)}_dists_{suite}_*_Packages")))
         date = _release_date(_only(lists, "*Release", suite))
     return AptLists(suite=suite, architecture=architecture, config=config, index=index, date=date)
 
@@ -197,7 +190,13 @@ def _environment(settings: Settings, config: Path | None = None) -> dict[str, st
     return {**env, "LC_ALL": "C", **({"APT_CONFIG": str(config)} if config else {})}
 
 
-def _write_config(folder: Path, suite: str, url: str, settings: Settings, runner: Runner, *, architecture: str) -> Path:
+def _source(distribution: Distribution, url: str, suite: str) -> str:
+    keyring = KEYRING if distribution is DEBIAN else distribution.keyring
+    signed = f"[signed-by={keyring}] " if keyring.exists() else ""
+    return f"deb {signed}{url} {suite} {distribution.components}\n"
+
+
+def _write_config(folder: Path, source: str, settings: Settings, runner: Runner, *, architecture: str) -> Path:
     """Write an apt configuration that keeps nothing of the host's but how to reach the network (Acquire::…)."""
     for name in ("state/lists/partial", "cache/archives/partial"):
         with telling(folder):
@@ -228,8 +227,7 @@ def _write_config(folder: Path, suite: str, url: str, settings: Settings, runner
         'Acquire::Languages "none";',
         'Acquire::GzipIndexes "false";',
     ]
-    signed = f"[signed-by={KEYRING}] " if KEYRING.exists() else ""
-    write_text(folder / "sources.list", f"deb {signed}{url} {suite} main\n")
+    write_text(folder / "sources.list", source)
     write_text(folder / "status", "")
     write_text(folder / "apt.conf", "\n".join(lines) + "\n")
     return folder / "apt.conf"
@@ -250,21 +248,21 @@ def _release_date(path: Path) -> str:
     return email.utils.parsedate_to_datetime(found[1]).date().isoformat()
 
 
-def _update_error(error: ToolFailedError, suite: str, url: str) -> EnvbuildError:
+def _update_error(error: ToolFailedError, suite: str, url: str, distribution: Distribution) -> EnvbuildError:
     from envbuild.store.web import redact
 
     text = error.stderr + error.stdout
     if re.search(r"NO_PUBKEY|is not signed|signatures? (?:couldn't be verified|were invalid)", text):
-        hint = "install Debian's keys, as root: apt-get install debian-archive-keyring"
+        hint = f"install {distribution.title}'s keys, as root: apt-get install {distribution.kept_by}"
         return HostError(f"the signature of {suite} could not be verified", where=redact(url), hint=hint)
     if re.search(r"404\s+Not Found|does not have a Release file", text):
         what = f"the mirror has no release {suite}"
     else:
         reasons = re.findall(r"^[EW]: (.+)$", text, re.MULTILINE)
-        what = f"the Debian mirror did not answer as it should: {redact(reasons[0]) if reasons else error.what}"
-    return NetworkError(
-        what, where=redact(url), hint="name another mirror (ENVBUILD_DEBIAN_MIRROR=…), or check the proxy"
-    )
+        said = redact(reasons[0]) if reasons else error.what
+        what = f"the {distribution.title} mirror did not answer as it should: {said}"
+    variable = f"ENVBUILD_{distribution.name.upper()}_MIRROR"
+    return NetworkError(what, where=redact(url), hint=f"name another mirror ({variable}=…), or check the proxy")
 
 
 def _install_error(error: ToolFailedError, wanted: list[str], suite: str) -> EnvbuildError:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 NAME = re.compile(r"[a-z0-9][a-z0-9+.-]+")
 OWN_FIELDS = re.compile(r"(?:Package|Status|Version|Architecture|Filename|Size|MD5sum|SHA1|SHA256|SHA512): ")
 
+OF_ANY_VERSION = re.compile(r"(?:Provides|Multi-Arch|Essential|Priority|Section): ")
+
 
 @dataclass(frozen=True)
 class PackageIndex:
@@ -28,12 +30,12 @@ class PackageIndex:
     stanzas: dict[str, tuple[str, ...]]
 
     @classmethod
-    def read(cls, path: Path) -> PackageIndex:
-        """Read an uncompressed Packages file (50 MB for a whole suite)."""
+    def read(cls, *paths: Path) -> PackageIndex:
+        """Read uncompressed Packages files (50 MB for a whole suite)."""
         try:
-            return cls.parse(path.read_text("utf-8", "replace"))
+            return cls.parse("\n\n".join(path.read_text("utf-8", "replace") for path in paths))
         except OSError as error:
-            raise HostError(f"cannot be read: {error.strerror}", where=str(path)) from error
+            raise HostError(f"cannot be read: {error.strerror}", where=str(error.filename)) from error
 
     @classmethod
     def parse(cls, text: str) -> PackageIndex:
@@ -64,7 +66,7 @@ class PackageIndex:
         near = closest(name, self.stanzas) if NAME.fullmatch(name) else ""
         near = near if near.startswith("; did you mean") else ""
         raise UsageError(
-            f"Debian {suite} has no package {name!r} in its main section{near}",
+            f"{suite} has no package {name!r} in its main section{near}",
             where="[system] packages",
         )
 
@@ -96,9 +98,11 @@ class PackageIndex:
     def status_entry(self, package: Installed) -> str:
         """Write an installed package as /var/lib/dpkg/status has it, with the relations that the suite knows of."""
         same = [s for s in self.stanzas.get(package.name, ()) if field(s, "Version") == package.version]
-        stanza = (same or list(self.stanzas.get(package.name, ())))[:1]
-        # apt takes an installed package for another build of the same version unless sizes and relations are the same
-        kept = [line for line in (stanza[0] if stanza else "").split("\n") if line and not OWN_FIELDS.match(line)]
+        others = list(self.stanzas.get(package.name, ()))
+        lines = [line for line in (same or others or [""])[0].split("\n") if line and not OWN_FIELDS.match(line)]
+        # apt takes an installed package for another build of the same version unless sizes and relations are the same;
+        # of another version (an image's, from the security suite) what it needs is not known, and is there anyway
+        kept = lines if same else [line for line in lines if OF_ANY_VERSION.match(line)]
         lines = [
             f"Package: {package.name}",
             "Status: install ok installed",

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from envbuild.base.reference import parse_reference
 from envbuild.build.bytecode import WheelPart, bytecode_key, compile_wheels, without_bytecode
+from envbuild.build.capture import Means, captured, post_act
 from envbuild.build.codec import codec_of
 from envbuild.build.container import Container, container
 from envbuild.build.dotfiles import FORMAT as DOTS_FORMAT
@@ -40,7 +41,7 @@ class Hall:
     """What gathering parts needs of the machine.
 
     ``ground`` makes what packages are put on, ``build_ground`` what sdists are built in; the latter is called only
-    where the store lacks a wheel. ``build_digest`` names it.
+    where the store lacks a wheel. ``build_digest`` names it.  ``post`` are lines of shell that run in the end.
     """
 
     store: Store
@@ -50,6 +51,7 @@ class Hall:
     ground: Callable[[Bench, Executor], Ground]
     build_ground: Callable[[Bench, Executor], Ground]
     build_digest: str
+    post: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,8 +94,17 @@ def gather(lock: Lock, definition: tuple[Definition, str] | None, hall: Hall) ->
         framework = _of_group(groups, "framework", wheels, bytecode)
         packages = _of_group(groups, "project", wheels, bytecode)
         hidden = _hidden(lock, ground, scheme, bench)
-        own = (_dots(*definition, ground.inherited, bench),) if definition else ()
-    names = {"base": ground.parts, "framework": framework, "packages": (*hidden, *packages), "project": own}
+        own: tuple[KeptPart, ...] = (_dots(*definition, ground.inherited, bench),) if definition else ()
+        below = (*ground.parts, *ground.system, *framework, *hidden, *packages, *own)
+        own += _post(lock, below, bench, hall)
+    packages = (*hidden, *packages)
+    names = {
+        "base": ground.parts,
+        "system": ground.system,
+        "framework": framework,
+        "packages": packages,
+        "project": own,
+    }
     layers = tuple(Layer(name=name, parts=parts) for name, parts in names.items() if parts)
     return Gathered(layers=layers, wheels=tuple(wheel.kept for wheel in wheels))
 
@@ -111,13 +122,21 @@ def _dots(definition: Definition, text: str, inherited: Inherited, bench: Bench)
     return provide_part(key, bench, lambda writer: writer.add_all(dot_contents(definition, text, inherited)))
 
 
+def _post(lock: Lock, below: Sequence[KeptPart], bench: Bench, hall: Hall) -> tuple[KeptPart, ...]:
+    """Return a part of what the recipe's own lines of shell change in the whole image."""
+    if not hall.post:
+        return ()
+    means = Means(runtime=hall.runtime(), runner=hall.runner, bench=bench)
+    return (captured(post_act(hall.post), below, lock.base, means, {}),)
+
+
 def _hidden(lock: Lock, ground: Ground, scheme: Scheme, bench: Bench) -> tuple[KeptPart, ...]:
     """Return a part that hides the packages of an image which locked ones replace."""
     if not scheme.path:
         return ()  # a bootstrapped root has none
 
     def read(path: str) -> bytes | None:
-        return read_file(ground.tree, ground.parts, path, compressor=bench.codec.compressor)
+        return read_file(ground.tree, (*ground.parts, *ground.system), path, compressor=bench.codec.compressor)
 
     names = [p.name for p in lock.python if p.group != "build"]
     entries = replaced_entries(ground.tree, names, scheme, read)
@@ -201,7 +220,7 @@ def is_bootstrap(lock: Lock) -> bool:
 @contextmanager
 def _inside(ground: Ground, lock: Lock, bench: Bench, hall: Hall, *, lean: bool = False) -> Iterator[Container]:
     with container(
-        ground.parts,
+        (*ground.parts, *ground.system),
         python=lock.base.python_path,
         machine=lock.base.machine,
         codec=bench.codec,

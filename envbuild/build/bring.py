@@ -9,7 +9,9 @@ from pathlib import Path
 import msgspec
 
 from envbuild.base.bootstrap import make_root
-from envbuild.base.debian import Bootstrap, mirror
+from envbuild.base.debian import Bootstrap
+from envbuild.base.distribution import DEBIAN, mirror_of, release_of
+from envbuild.base.reference import parse_reference
 from envbuild.build.model import Order, Workshop
 from envbuild.errors import IntegrityError
 from envbuild.lock.model import Lock
@@ -36,7 +38,7 @@ def fetch_files(lock: Lock, shop: Workshop) -> None:
     if not todo:
         shop.report.detail(f"all {len(wanted)} files are in the store")
         return
-    found = mirror(shop.settings, shop.runner) if any(item.kind == "debian" for item in todo) else None
+    found = _mirror(lock, shop) if any(item.kind == "debian" for item in todo) else None
     fetch(
         wanted,
         settings=shop.settings,
@@ -45,6 +47,12 @@ def fetch_files(lock: Lock, shop: Workshop) -> None:
         report=shop.report,
         debian_mirror=found,
     )
+
+
+def _mirror(lock: Lock, shop: Workshop) -> str:
+    bootstrapped = parse_reference(lock.base.reference).kind == "debian"
+    distribution = DEBIAN if bootstrapped else release_of(lock.base.distro)[0]
+    return mirror_of(distribution, shop.settings, shop.runner)
 
 
 def bootstrap_of(lock: Lock, groups: Sequence[str] = ("base",)) -> Bootstrap:

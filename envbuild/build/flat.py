@@ -9,7 +9,6 @@ from pathlib import Path
 
 import msgspec
 
-from envbuild.base.debian import Bootstrap
 from envbuild.base.siffile import image_digest
 from envbuild.build.assemble import FORMATS, Gathered, Hall, Layer, gather, is_bootstrap
 from envbuild.build.bring import bootstrap_of, fetch_files, require_base, root_tar
@@ -22,21 +21,11 @@ from envbuild.build.parts import Bench, kept_part
 from envbuild.lock.digest import image_key
 from envbuild.lock.model import Lock
 from envbuild.plan.model import Definition
-from envbuild.recipe.model import Recipe
 from envbuild.store.atomic import sync_folder, synced, telling, write_bytes
 from envbuild.store.layout import Store
 
 Check = Callable[[Path, str | None], None]
 """Is shown the image before it has a final name, with its digest where that is known; raises to refuse it."""
-
-
-def why_not(recipe: Recipe, lock: Lock) -> str | None:
-    """Return why a recipe cannot be put together from the store, None where it can."""
-    if recipe.system.post:
-        return f"[system] post runs a shell in the build ({recipe.system.post[0]!r})"
-    if any(p.group == "build" and p.is_sdist for p in lock.python):
-        return "a source package needs another source package to be built"
-    return None
 
 
 def image_key_of(order: Order) -> str:
@@ -66,7 +55,7 @@ def make_assembled(order: Order, shop: Workshop, check: Check) -> bool:
         if record is None or layers is None:
             if is_bootstrap(order.lock):
                 require_base(order)
-            layers = gather_for(order.lock, (order.plan, order.definition), shop).layers
+            layers = gather_for(order.lock, (order.plan, order.definition), shop, order.recipe.system.post).layers
             _write_checked(order, layers, shop, check, None)
             return True
     _write_checked(order, layers, shop, check, record)
@@ -84,30 +73,45 @@ def _kept_layers(record: ImageRecord | None, store: Store) -> tuple[Layer, ...] 
     return tuple(layers) or None
 
 
-def gather_for(lock: Lock, definition: tuple[Definition, str] | None, shop: Workshop) -> Gathered:
-    """Return the parts of a lock's image, after bringing whatever the store lacks of them."""
+def gather_for(
+    lock: Lock, definition: tuple[Definition, str] | None, shop: Workshop, post: tuple[str, ...] = ()
+) -> Gathered:
+    """Return the parts of a lock's image, after bringing whatever the store lacks of them.
+
+    ``post`` are the recipe's own lines of shell.
+    """
     fetch_files(lock, shop)
-    return gather(lock, definition, _hall(lock, shop))
+    return gather(lock, definition, _hall(lock, shop, post))
 
 
-def _hall(lock: Lock, shop: Workshop) -> Hall:
+def _hall(lock: Lock, shop: Workshop, post: tuple[str, ...]) -> Hall:
     """Return what gathering needs for this lock's kind of base."""
-    roots = [bootstrap_of(lock, ("base", "system", *more)) for more in ((), ("build",))]
 
-    def ground_from(root: Bootstrap) -> Callable[[Bench, Executor], Ground]:
-        if is_bootstrap(lock):
-            return lambda bench, _: root_ground(root.digest, lambda: root_tar(root, shop), bench)
-        return lambda bench, feeders: image_ground(lock, shop, bench, feeders)
+    def ground_from(*groups: str) -> Callable[[Bench, Executor], Ground]:
+        if not is_bootstrap(lock):
+            return lambda bench, feeders: image_ground(lock, shop, bench, feeders, groups)
+        root = bootstrap_of(lock, ("base", *groups))
+        return lambda bench, _: root_ground(root.digest, lambda: root_tar(root, shop), bench)
 
     return Hall(
         store=shop.store,
         runner=shop.runner,
         runtime=lambda: shop.runtime,
         report=shop.report,
-        ground=ground_from(roots[0]),
-        build_ground=ground_from(roots[1]),
-        build_digest=roots[1].digest if is_bootstrap(lock) else lock.base.digest,
+        ground=ground_from("system"),
+        build_ground=ground_from("system", "build"),
+        build_digest=_build_digest(lock),
+        post=post,
     )
+
+
+def _build_digest(lock: Lock) -> str:
+    """Return what names the root that source packages are built in."""
+    if is_bootstrap(lock):
+        return bootstrap_of(lock, ("base", "system", "build")).digest
+    sums = sorted(p.sha256 for p in lock.debian)
+    text = "\n".join([lock.base.digest, *sums])
+    return "sha256:" + hashlib.sha256(text.encode()).hexdigest() if sums else lock.base.digest
 
 
 def _write_checked(

@@ -10,6 +10,7 @@ from pathlib import Path
 from envbuild.base.image import stored_config, stored_image
 from envbuild.base.inspect import BRINGERS
 from envbuild.build.base import reference_of
+from envbuild.build.capture import Means, captured, debian_act
 from envbuild.build.inherited import NOTHING, Inherited, of_config, of_tree
 from envbuild.build.model import Workshop
 from envbuild.build.ocilayer import FORMAT, fill_layer
@@ -29,11 +30,12 @@ FOLDERS = {**MOUNT_POINTS, "etc": 0o755, "home": 0o755}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ground:
-    """A base as parts, lowest first; ``tree`` is all of them merged."""
+    """A base as parts, lowest first; ``system`` are the Debian packages put over an image; ``tree`` is all merged."""
 
     parts: tuple[KeptPart, ...]
     tree: Tree
     inherited: Inherited = NOTHING
+    system: tuple[KeptPart, ...] = ()
 
 
 def ground_of(parts: Sequence[KeptPart], inherited: Inherited = NOTHING) -> Ground:
@@ -52,10 +54,10 @@ def root_ground(digest: str, tar: Callable[[], Path], bench: Bench) -> Ground:
     return ground_of([found])
 
 
-def image_ground(lock: Lock, shop: Workshop, bench: Bench, feeders: Executor) -> Ground:
+def image_ground(lock: Lock, shop: Workshop, bench: Bench, feeders: Executor, groups: Sequence[str]) -> Ground:
     """Return the ground of an image as base: one part for each of its layers, shared with other images.
 
-    Whatever the store lacks of it is brought and packed.
+    Over them come the locked Debian packages of the given groups.  Whatever the store lacks is brought and packed.
     """
     if reference_of(lock).kind in ("sif", "oras"):
         parts: list[KeptPart] = [_of_sif(lock, shop, bench)]
@@ -68,7 +70,16 @@ def image_ground(lock: Lock, shop: Workshop, bench: Bench, feeders: Executor) ->
         inherited = of_tree(ground.tree, parts, compressor=bench.codec.compressor)
     else:
         inherited = of_config(stored_config(image, shop.store))
-    return Ground(parts=ground.parts, tree=ground.tree, inherited=inherited)
+    system: tuple[KeptPart, ...] = ()
+    means = Means(runtime=shop.runtime, runner=shop.runner, bench=bench)
+    for group in groups:
+        packages = [p for p in lock.debian if p.group == group]
+        if packages:
+            act = debian_act(packages, means, lock.base.epoch)
+            sums = {p.file: p.sha256 for p in packages}
+            system = (*system, captured(act, (*parts, *system), lock.base, means, sums))
+    tree = merge([part.part for part in (*parts, *system)]) if system else ground.tree
+    return Ground(parts=ground.parts, tree=tree, inherited=inherited, system=system)
 
 
 def _of_sif(lock: Lock, shop: Workshop, bench: Bench) -> KeptPart:

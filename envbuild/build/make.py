@@ -15,10 +15,7 @@ from envbuild.build.estimate import assembly, check_space, estimate
 from envbuild.build.flat import Check, image_key_of, make_assembled
 from envbuild.build.model import BuildRequest, Estimate, Order, Workshop
 from envbuild.build.perform import new_log, perform, supplied_files
-from envbuild.errors import UsageError
 from envbuild.lock.digest import image_key
-from envbuild.lock.model import Lock
-from envbuild.recipe.model import Recipe
 from envbuild.store.atomic import commit, place
 from envbuild.store.fetch import missing
 from envbuild.store.layout import Store
@@ -32,19 +29,9 @@ ASSEMBLERS: dict[str, Callable[[Order, Workshop, Check], bool]] = {
 MODES = (*ASSEMBLERS, *BUILDERS)
 
 
-def choose_mode(asked: str, recipe: Recipe, lock: Lock) -> str:
-    """Return the way to build; "auto" is flat where the recipe allows it, else fakeroot.
-
-    Raises UsageError for a recipe that cannot be built in the way asked for.
-    """
-    reason = flat.why_not(recipe, lock)
-    if asked == "auto":
-        return "fakeroot" if reason else "flat"
-    if asked in ASSEMBLERS and reason:
-        raise UsageError(
-            f"{recipe.name} cannot be put together from the store: {reason}", hint="envbuild make --mode fakeroot"
-        )
-    return asked
+def choose_mode(asked: str) -> str:
+    """Return the way to build; "auto" is flat, which every recipe allows."""
+    return "flat" if asked == "auto" else asked
 
 
 def plan_work(order: Order, shop: Workshop) -> Estimate:

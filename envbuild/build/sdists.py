@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import tarfile
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from importlib import resources
 from pathlib import Path
 
 from envbuild.build.container import INSIDE, Container, lay_file
 from envbuild.build.parts import part_key
-from envbuild.errors import IntegrityError, ToolFailedError
+from envbuild.errors import IntegrityError, ToolFailedError, UsageError
 from envbuild.lock.model import PythonPackage
 from envbuild.resolve.hooks import backend_of
 from envbuild.store.atomic import commit, telling
@@ -49,9 +51,43 @@ def wheel_key(package: PythonPackage, needs: BuildNeeds) -> str:
 def build_wheels(packages: Sequence[PythonPackage], needs: BuildNeeds, inside: Container, store: Store) -> None:
     """Build the wheels of source archives and keep them under their keys.
 
-    Raises ToolFailedError with the backend's last lines, IntegrityError when another version came out.
+    What building needs and is there as source only is built first.  Raises ToolFailedError with the backend's last
+    lines, IntegrityError when another version came out, UsageError where archives need each other.
     """
-    _lay_tools(needs, inside, store)
+    _lay_tools([(p.file, store.artifact(p.sha256)) for p in needs.packages if _is_tool(p) and not p.is_sdist], inside)
+    for tool in _in_order([p for p in needs.packages if _is_tool(p) and p.is_sdist], store):
+        kept = store.built(wheel_key(tool, needs))
+        if not kept.is_file():
+            _build([tool], needs, inside, store)
+        _lay_tools([(built_name(tool), store.built(wheel_key(tool, needs)))], inside)
+    _build(packages, needs, inside, store)
+
+
+def _is_tool(package: PythonPackage) -> bool:
+    return package.name != INSTALLER
+
+
+def _in_order(tools: Sequence[PythonPackage], store: Store) -> list[PythonPackage]:
+    """Return source archives so that each comes after those that its pyproject.toml asks for."""
+    named = {re.sub(r"[-_.]+", "-", tool.name).lower(): tool for tool in tools}
+    wanted = {}
+    for name, tool in sorted(named.items()):
+        text = _read_top(store.artifact(tool.sha256), tool.file, "pyproject.toml")
+        system = parse_toml(text, f"{tool.file}/pyproject.toml").get("build-system") if text else None
+        requires = system.get("requires", []) if isinstance(system, dict) else []
+        lines = [str(line) for line in requires] if isinstance(requires, list) else []
+        found = {re.sub(r"[-_.]+", "-", re.split(r"[^A-Za-z0-9._-]", line.strip())[0]).lower() for line in lines}
+        wanted[name] = sorted(found & named.keys() - {name})
+    try:
+        return [named[name] for name in TopologicalSorter(wanted).static_order()]
+    except CycleError as error:
+        raise UsageError(
+            f"these source packages need each other to be built: {', '.join(error.args[1])}",
+            hint="take versions of which one has a wheel",
+        ) from error
+
+
+def _build(packages: Sequence[PythonPackage], needs: BuildNeeds, inside: Container, store: Store) -> None:
     jobs = []
     for package in packages:
         archive = store.artifact(package.sha256)
@@ -94,8 +130,8 @@ def _environment(needs: BuildNeeds) -> dict[str, str]:
     }
 
 
-def _lay_tools(needs: BuildNeeds, inside: Container, store: Store) -> None:
-    """Install the locked build requirements into a folder of their own."""
+def _lay_tools(wheels: Sequence[tuple[str, Path]], inside: Container) -> None:
+    """Install wheels (file name and where it is) that building needs into a folder of their own."""
     from installer import install
     from installer.destinations import SchemeDictionaryDestination
     from installer.sources import WheelFile
@@ -105,12 +141,11 @@ def _lay_tools(needs: BuildNeeds, inside: Container, store: Store) -> None:
     destination = SchemeDictionaryDestination(
         {scheme: str(tools / folder) for scheme, folder in folders.items()}, inside.python, "posix"
     )
-    (tools / "lib").mkdir(parents=True)
-    for package in needs.packages:
-        if package.name != INSTALLER and not package.is_sdist:
-            with telling(tools), zipfile.ZipFile(store.artifact(package.sha256)) as archive:
-                archive.filename = package.file
-                install(WheelFile(archive), destination, {})
+    (tools / "lib").mkdir(parents=True, exist_ok=True)
+    for name, file in wheels:
+        with telling(tools), zipfile.ZipFile(file) as archive:
+            archive.filename = name
+            install(WheelFile(archive), destination, {})
 
 
 def _backend(archive: Path, name: str) -> dict[str, object]:

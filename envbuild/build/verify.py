@@ -92,7 +92,12 @@ def verify_image(path: Path, lock: Lock, order: Order | None, shop: Workshop) ->
     compared, IntegrityError for one that is damaged.
     """
     carried = read_carried(path)
-    gathered = gather_for(lock, (order.plan, order.definition) if order else None, shop)
+    gathered = gather_for(
+        lock,
+        (order.plan, order.definition) if order else None,
+        shop,
+        order.recipe.system.post if order else (),
+    )
     found = image_tree(path, shop)
     digest = tree_digest(found.values())
     parts = [part.part for layer in gathered.layers for part in layer.parts]

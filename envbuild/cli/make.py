@@ -253,7 +253,6 @@ def _note_proof(source: Source, lock: Lock, reports: list[Report], context: Cont
 
 
 def _order(source: Source, lock: Lock, context: Context, output: Path | None, mode: str) -> Order:
-    from envbuild.build.flat import why_not
     from envbuild.build.make import choose_mode
 
     target = context.settings.cwd / (output or f"{source.recipe.name}.{'sandbox' if mode == 'sandbox' else 'sif'}")
@@ -261,11 +260,7 @@ def _order(source: Source, lock: Lock, context: Context, output: Path | None, mo
         raise UsageError("is a folder", where=str(target), hint=f"-o {target / (source.recipe.name + '.sif')}")
     if not target.parent.is_dir():
         raise UsageError("there is no such folder", where=str(target.parent))
-    chosen = choose_mode(mode, source.recipe, lock)
-    reason = why_not(source.recipe, lock)
-    if mode == "auto" and reason:
-        context.report.say(f"built by --mode {chosen}: {reason}")
-    return order_of(source, lock, target, chosen)
+    return order_of(source, lock, target, choose_mode(mode))
 
 
 def _check(

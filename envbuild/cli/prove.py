@@ -73,7 +73,7 @@ class _Lab:
         from envbuild.build.packer import ready_packer
         from envbuild.cli.order import order_of
 
-        mode = choose_mode("auto", self.source.recipe, lock)
+        mode = choose_mode("auto")
         ready_packer(lock, self.shop)
         with self.context.store.work("proof") as folder:
             order = order_of(self.source, lock, folder / f"{self.source.recipe.name}.sif", mode)

@@ -153,7 +153,7 @@ def _resolver(tools: Tools) -> Resolver:
 def _describe(recipe: Recipe, wish: Wish, tools: Tools, today: date) -> _Base:
     """Read the base's facts; a bootstrap's are made of its Debian packages and its framework's wheels."""
     if recipe.base.image is not None:
-        return _described_image(recipe, tools)
+        return _described_image(recipe, wish, tools)
     from envbuild.base.bootstrap import bootstrap_facts
 
     reference = parse_reference(recipe.base.bootstrap or "")
@@ -170,6 +170,8 @@ def _describe(recipe: Recipe, wish: Wish, tools: Tools, today: date) -> _Base:
 def _given(facts: BaseFacts, recipe: Recipe, wish: Wish, tools: Tools, today: date) -> _Base:
     """Take the facts that the user gives for the whole base; they may hold the recipe's framework already."""
     base = _described_facts(facts)
+    if recipe.base.image is not None:
+        base = replace(base, debian=_system(recipe, facts, wish, tools))
     held = recipe.base.framework is not None and facts.dist(re.split(r"[^\w.-]", recipe.base.framework)[0])
     return base if held else _framed(base, recipe, wish, tools, today)
 
@@ -188,17 +190,28 @@ def _framed(base: _Base, recipe: Recipe, wish: Wish, tools: Tools, today: date) 
     return replace(base, facts=with_framework(base.facts, framework), framework=framework)
 
 
-def _described_image(recipe: Recipe, tools: Tools) -> _Base:
+def _described_image(recipe: Recipe, wish: Wish, tools: Tools) -> _Base:
     from envbuild.base.inspect import describe
 
-    reference = parse_reference(recipe.base.image or "")
-    if recipe.system.packages or recipe.system.build_packages:
-        raise UsageError(
-            "[system] packages on an image as base cannot be locked by this version",
-            hint='take bootstrap = "debian:bookworm", or install them by [system] post lines',
-        )
-    reference = structs.replace(reference, platform=recipe.base.platform)
-    return _described_facts(describe(reference, tools.settings, tools.runner, tools.store, tools.report))
+    reference = structs.replace(parse_reference(recipe.base.image or ""), platform=recipe.base.platform)
+    base = _described_facts(describe(reference, tools.settings, tools.runner, tools.store, tools.report))
+    return replace(base, debian=_system(recipe, base.facts, wish, tools))
+
+
+def _system(recipe: Recipe, facts: BaseFacts, wish: Wish, tools: Tools) -> tuple[DebianPackage, ...]:
+    if not (recipe.system.packages or recipe.system.build_packages):
+        return ()
+    from envbuild.lock.system import choose_system
+
+    return choose_system(
+        recipe,
+        facts,
+        None if wish.upgrade_system else wish.old,
+        settings=tools.settings,
+        runner=tools.runner,
+        store=tools.store,
+        report=tools.report,
+    )
 
 
 def _described_facts(facts: BaseFacts) -> _Base:

@@ -29,7 +29,7 @@ def plan_definition(recipe: Recipe, lock: Lock) -> Definition:
     return Definition(
         comment=_comment(recipe, lock),
         header=(("Bootstrap", "scratch"),) if bootstrapped else image_header(lock),
-        setup=_setup(lock) if bootstrapped else shell.tell_network(),
+        setup=_setup(lock) if bootstrapped else shell.tell_network(debian=bool(lock.debian)),
         post=_post(recipe, lock, bootstrapped=bootstrapped),
         environment=_environment(recipe, lock),
         labels=_labels(recipe, lock),
@@ -86,7 +86,7 @@ def _post(recipe: Recipe, lock: Lock, *, bootstrapped: bool) -> tuple[str, ...]:
     build = tuple(p for p in lock.python if p.group == "build")
     system = tuple(p for p in lock.debian if p.group != "base")
     python = lock.base.python_path
-    lines = [*QUIET, *shell.supply_files(packages, build, python)]
+    lines = [*QUIET, *shell.supply_files(packages, build, python, () if bootstrapped else system)]
     lines += shell.install_debian(system)
     if packages:
         hashed = _minor(lock) >= (3, 7)  # the first that knows bytecode checked by hash (PEP 552)

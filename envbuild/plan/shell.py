@@ -63,6 +63,31 @@ with concurrent.futures.ThreadPoolExecutor(6) as pool:
 '''.strip().splitlines()
 
 
+FETCH_DEBIAN = r'''
+"""Download the given Debian packages from the first mirror of this system, or DEBIAN_MIRROR; verify their sha256."""
+import glob, hashlib, os, re, sys, urllib.request
+
+target, listing = sys.argv[1:]
+mirror = os.environ.get("DEBIAN_MIRROR")
+for path in ["/etc/apt/sources.list"] + sorted(glob.glob("/etc/apt/sources.list.d/*")):
+    if not mirror and os.path.isfile(path):
+        found = re.search(r"^(?:deb\s+(?:\[[^\]\n]*\]\s+)?|URIs:\s*)(\S+)", open(path).read(), re.M)
+        mirror = found and found.group(1)
+if not mirror:
+    raise SystemExit("this system names no Debian mirror: set DEBIAN_MIRROR")
+for line in open(listing):
+    sha256, path = line.split()
+    digest = hashlib.sha256()
+    url, name = mirror.rstrip("/") + "/" + path, os.path.join(target, os.path.basename(path))
+    with urllib.request.urlopen(url, timeout=60) as source, open(name, "wb") as out:
+        for block in iter(lambda: source.read(1 << 20), b""):
+            digest.update(block)
+            out.write(block)
+    if digest.hexdigest() != sha256:
+        raise SystemExit("%s: sha256 is %s, the lock says %s" % (path, digest.hexdigest(), sha256))
+'''.strip().splitlines()
+
+
 def heredoc(command: str, end: str, lines: Iterable[str]) -> tuple[str, ...]:
     """Return a command with its literal input; raises UsageError for a line that would end it early."""
     body = tuple(lines)
@@ -132,22 +157,25 @@ def _download_debian(base: tuple[DebianPackage, ...], others: tuple[DebianPackag
     )
 
 
-def tell_network() -> tuple[str, ...]:
-    """Return the %setup lines of an image as base: only what a build without envbuild needs to download."""
+def tell_network(*, debian: bool = False) -> tuple[str, ...]:
+    """Return the %setup lines of an image as base: only what a build without envbuild needs to download.
+
+    ``debian`` says that it needs Debian packages too.
+    """
     return (
         "set -eu",
         "{ set +x; } 2>/dev/null",
         "root=${APPTAINER_ROOTFS:-$SINGULARITY_ROOTFS}",
         'if [ -z "${ENVBUILD_FILES:-}" ]; then',
         f'    mkdir -p "$root{BUILD}"',
-        *_network_for_post(),
+        *_network_for_post("DEBIAN_MIRROR|" if debian else ""),
         "fi",
     )
 
 
-def _network_for_post() -> tuple[str, ...]:
+def _network_for_post(more: str = "") -> tuple[str, ...]:
     """Return %setup lines that tell %post how this machine reaches its package index, when envbuild is not there."""
-    wanted = "^(PIP_INDEX_URL|https?_proxy|HTTPS?_PROXY|no_proxy|NO_PROXY)="
+    wanted = f"^({more}PIP_INDEX_URL|https?_proxy|HTTPS?_PROXY|no_proxy|NO_PROXY)="
     return (
         "    # certificates, proxies and index of this machine: only for the build, removed at its end",
         "    certificates=${PIP_CERT:-${SSL_CERT_FILE:-/etc/ssl/certs/ca-certificates.crt}}",
@@ -161,8 +189,16 @@ def requirement_lines(packages: Iterable[PythonPackage]) -> tuple[str, ...]:
     return tuple(f"{p.name}=={p.version} --hash=sha256:{p.sha256}  # {p.file}" for p in packages)
 
 
-def supply_files(packages: tuple[PythonPackage, ...], build: tuple[PythonPackage, ...], python: str) -> tuple[str, ...]:
-    """Return %post lines that set ``files`` (a folder of every locked file) and ``offline`` (a prefix of commands)."""
+def supply_files(
+    packages: tuple[PythonPackage, ...],
+    build: tuple[PythonPackage, ...],
+    python: str,
+    debian: tuple[DebianPackage, ...] = (),
+) -> tuple[str, ...]:
+    """Return %post lines that set ``files`` (a folder of every locked file) and ``offline`` (a prefix of commands).
+
+    ``debian`` are packages that are downloaded here and not before.
+    """
     return (
         f"mkdir -p {BUILD}",
         "# locked packages, and what building the source packages among them needs",
@@ -181,7 +217,19 @@ def supply_files(packages: tuple[PythonPackage, ...], build: tuple[PythonPackage
         f"    if [ -s {BUILD}/certificates.crt ]; then export SSL_CERT_FILE={BUILD}/certificates.crt; fi",
         *heredoc(f"    cat >{BUILD}/fetch.py", "PYTHON", FETCH),
         f"    {word(python)} {BUILD}/fetch.py {BUILD}/files/python {BUILD}/packages.txt {BUILD}/build.txt",
+        *_fetch_debian(debian, python),
         "fi",
+    )
+
+
+def _fetch_debian(packages: tuple[DebianPackage, ...], python: str) -> tuple[str, ...]:
+    if not packages:
+        return ()
+    return (
+        f"    mkdir -p {BUILD}/files/debian",
+        *heredoc(f"    cat >{BUILD}/debian.txt", "LOCKED", [f"{p.sha256} {p.path}" for p in packages]),
+        *heredoc(f"    cat >{BUILD}/fetch_debian.py", "PYTHON", FETCH_DEBIAN),
+        f"    {word(python)} {BUILD}/fetch_debian.py {BUILD}/files/debian {BUILD}/debian.txt",
     )
 
 

@@ -1,0 +1,96 @@
+"""Where Debian packages of a release come from: Debian's own main section, Ubuntu's main and universe."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from envbuild.errors import HostError, UsageError
+from envbuild.run import Command, Runner
+from envbuild.settings import Settings
+from envbuild.tools import find_tool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Distribution:
+    """A family of releases; ``suites`` are their names by the version that /etc/os-release tells.
+
+    ``kept_by`` are the packages that bring its keys to other machines.
+    """
+
+    name: str
+    components: str
+    keyring: Path
+    kept_by: str
+    suites: dict[str, str]
+    moving: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """The name for people."""
+        return self.name.capitalize()
+
+
+DEBIAN = Distribution(
+    name="debian",
+    components="main",
+    keyring=Path("/usr/share/keyrings/debian-archive-keyring.gpg"),
+    kept_by="debian-archive-keyring",
+    suites={"10": "buster", "11": "bullseye", "12": "bookworm", "13": "trixie"},
+    moving=("stable", "oldstable", "oldoldstable", "testing", "unstable", "sid"),
+)
+UBUNTU = Distribution(
+    name="ubuntu",
+    components="main universe",
+    keyring=Path("/usr/share/keyrings/ubuntu-archive-keyring.gpg"),
+    kept_by="ubuntu-archive-keyring",
+    suites={"18.04": "bionic", "20.04": "focal", "22.04": "jammy", "24.04": "noble", "26.04": "resolute"},
+)
+DISTRIBUTIONS = {one.name: one for one in (DEBIAN, UBUNTU)}
+
+
+def release_of(distro: str) -> tuple[Distribution, str]:
+    """Return distribution and suite of "debian 12" or "ubuntu 22.04".
+
+    Raises UsageError for a base whose Debian packages cannot be locked.
+    """
+    name, _, version = distro.partition(" ")
+    found = DISTRIBUTIONS.get(name)
+    suite = found.suites.get(version) if found else None
+    if found is None or suite is None:
+        known = ", ".join(f"{one.title} {version}" for one in DISTRIBUTIONS.values() for version in one.suites)
+        raise UsageError(
+            f"the base is {distro or 'no known distribution'}: its system packages cannot be locked",
+            where="[system] packages",
+            hint=f"known are {known}; on others install them by [system] post lines, or take an image that has them",
+        )
+    return found, suite
+
+
+def mirror_of(distribution: Distribution, settings: Settings, runner: Runner) -> str:
+    """Return the URL of a distribution's mirror: the configured one, else the one that apt on this machine uses.
+
+    Raises UsageError for a configured one that is no URL, HostError where apt knows none.
+    """
+    key = f"{distribution.name}_mirror"
+    configured = settings.debian_mirror if distribution is DEBIAN else settings.ubuntu_mirror
+    if configured is not None:
+        url = configured.rstrip("/")
+        if not re.fullmatch(r"(https?|file|copy):/[^\s\[\]\"\\]+", url):
+            where = settings.origin.get(key, f"mirrors.{distribution.name}")
+            raise UsageError(f"is not the URL of a {distribution.title} mirror: {url!r}", where=where)
+        return url
+    find_tool("apt-get", settings, runner)
+    env = {name: value for name, value in settings.environment.items() if name != "APT_CONFIG"}
+    command = Command(argv=("apt-get", "update", "--print-uris"), env={**env, "LC_ALL": "C"}, timeout=60)
+    found = re.findall(r"^'(\S+)/dists/([a-z]+)/(?:In)?Release'", runner(command, check=False).stdout, re.MULTILINE)
+    for url, suite in found:
+        if suite in distribution.suites.values() or suite in distribution.moving:
+            return str(url)
+    variable = f"ENVBUILD_{distribution.name.upper()}_MIRROR"
+    raise HostError(
+        f"apt on this machine uses no {distribution.title} mirror",
+        hint=f"name one: {variable}=https://…/{distribution.name}, or "
+        f'{distribution.name} = "…" under [mirrors] of the settings file',
+    )

@@ -1,0 +1,195 @@
+"""Run something over a root without being root, and keep what it changed as a part: Debian packages, lines of a recipe.
+
+The run sees the root below an overlay folder; what is in that folder afterwards is read as a layer of an image is.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+from envbuild.base.model import DebianPackage
+from envbuild.build.codec import Codec
+from envbuild.build.container import INSIDE, lay_file, write_root
+from envbuild.build.ocilayer import FORMAT, fill_layer
+from envbuild.build.parts import Bench, KeptPart, kept_part, part_key, provide_part
+from envbuild.errors import ToolFailedError
+from envbuild.lock.model import LockedBase
+from envbuild.plan import shell
+from envbuild.plan.quoting import literal
+from envbuild.run import Command, Result, Runner
+from envbuild.runtime import Runtime, explain_failure
+from envbuild.store.atomic import telling
+
+SECONDS = 7200.0
+SLACK = 1_000_000_000
+"""Nanoseconds by which a file's time may lie before the clock's, on a file system that counts in seconds."""
+REFUSED = re.compile(r"fuse-overlayfs|newuidmap|newgidmap|subuid|user namespace|while applying fakeroot")
+NO_OVERLAY = (
+    "this needs what apptainer build --fakeroot needs: a line for the user in /etc/subuid and /etc/subgid, "
+    "fuse-overlayfs, and /dev/fuse; envbuild doctor tells which is missing\n"
+    "or make the image on another machine and copy the .sif here"
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Means:
+    """What a captured run needs of the machine."""
+
+    runtime: Runtime
+    runner: Runner
+    bench: Bench
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Act:
+    """What is run: a shell script, the files that it sees below /mnt/files by name, and its variables."""
+
+    name: str
+    script: tuple[str, ...]
+    files: tuple[tuple[str, Path], ...] = ()
+    environment: tuple[tuple[str, str], ...] = ()
+    hint: str = ""
+
+
+def debian_act(packages: Iterable[DebianPackage], means: Means, epoch: int) -> Act:
+    """Return the installation of locked Debian packages; their maintainer scripts run, services do not start."""
+    chosen = tuple(packages)
+    store = means.bench.store
+    return Act(
+        name=f"install {len(chosen)} Debian packages",
+        script=(
+            "set -eu",
+            "umask 022",
+            f"files={INSIDE}/files",
+            'mkdir -p "$files/debian" /usr/sbin',
+            "policy=/usr/sbin/policy-rc.d",
+            "had=; if [ -e $policy ]; then had=yes; fi",
+            "if [ -z \"$had\" ]; then printf '#!/bin/sh\\nexit 101\\n' >$policy; chmod 755 $policy; fi",
+            *shell.install_debian(chosen),
+            'if [ -z "$had" ]; then rm -f $policy; fi',
+        ),
+        files=tuple((f"debian/{p.file}", store.artifact(p.sha256)) for p in chosen),
+        environment=(
+            ("SOURCE_DATE_EPOCH", str(epoch)),
+            ("DEBIAN_FRONTEND", "noninteractive"),
+            ("DEBCONF_NONINTERACTIVE_SEEN", "true"),
+            ("PYTHONHASHSEED", "0"),
+            ("LC_ALL", "C.UTF-8"),
+            ("TZ", "UTC"),
+        ),
+        hint="the base holds other versions than the release's main suite: take a newer tag, or leave the package out",
+    )
+
+
+def post_act(lines: Sequence[str]) -> Act:
+    """Return the lines of [system] post, as the definition runs them: last, and without a network where that can be."""
+    return Act(
+        name="run [system] post",
+        script=(
+            "set -eu",
+            "umask 022",
+            "offline=",
+            "if unshare --net true 2>/dev/null; then offline='unshare --net'; fi",
+            *shell.heredoc("$offline /bin/sh -eu", "RECIPE", lines),
+        ),
+        hint="mend the line of [system] post; it has no network and runs in /bin/sh -eu",
+    )
+
+
+def captured(
+    act: Act, below: Sequence[KeptPart], base: LockedBase, means: Means, inputs: Mapping[str, str]
+) -> KeptPart:
+    """Return the part of what an act changes in the root that these parts make.
+
+    ``inputs`` name whatever else decides it.  Raises ToolFailedError with the script's last lines, HostError where
+    nothing can be run over an overlay here.
+    """
+    text = resources.files("envbuild.build.inside").joinpath("capture.py").read_text("utf-8")
+    key = part_key(
+        "captured",
+        below=[part.part.key for part in below],
+        script=act.script,
+        environment=act.environment,
+        inputs=dict(inputs),
+        capture=text,
+        epoch=base.epoch,
+        format=FORMAT,
+        packer=means.bench.codec.name,
+    )
+    found = kept_part(key, means.bench.store)
+    if found is not None:
+        return found
+    store = means.bench.store
+    with means.bench.report.stage(act.name), store.work("capture") as work:
+        folder = work / "mnt"
+        (folder / "overlay").mkdir(parents=True)
+        for name, kept in act.files:
+            lay_file(kept, folder / "files" / name)
+        with telling(folder):
+            (folder / "act.sh").write_text("\n".join(act.script) + "\n", "utf-8")
+            (folder / "capture.py").write_text(text, "utf-8")
+        _run(act, below, base, means, folder)
+        return provide_part(
+            key, means.bench, lambda writer: fill_layer(writer, folder / "layer.tar", None, where=act.name), layer=True
+        )
+
+
+def _run(act: Act, below: Sequence[KeptPart], base: LockedBase, means: Means, folder: Path) -> None:
+    image, done = folder.parent / "root.sif", False
+    codec: Codec = means.bench.codec
+    write_root(image, below, machine=base.machine, codec=codec)
+    order = {"epoch": base.epoch, "started": time.time_ns() - SLACK}
+    (folder / "order.json").write_text(json.dumps(order), "utf-8")
+    script = f"exec /bin/sh {literal(f'{INSIDE}/act.sh')}"
+    try:
+        result = means.runner(_command(means, image, ("/bin/sh", "-c", script), folder, act, overlay=True), check=False)
+        if result.code != 0:
+            raise _failure(act, result)
+        _gather(means, image, base, folder, act)
+        done = True
+    finally:
+        if not done:
+            order["only-remove"] = 1
+            (folder / "order.json").write_text(json.dumps(order), "utf-8")
+            _gather(means, image, base, folder, act, check=False)
+
+
+def _gather(means: Means, image: Path, base: LockedBase, folder: Path, act: Act, *, check: bool = True) -> None:
+    """Read the overlay in the namespace that wrote it, and remove it there."""
+    names = ("overlay/upper", "layer.tar", "order.json")
+    argv = (base.python_path, "-s", "-B", f"{INSIDE}/capture.py", *(f"{INSIDE}/{name}" for name in names))
+    result = means.runner(_command(means, image, argv, folder, act, overlay=False), check=False)
+    if check and result.code != 0:
+        raise _failure(act, result)
+
+
+def _command(means: Means, image: Path, argv: tuple[str, ...], folder: Path, act: Act, *, overlay: bool) -> Command:
+    return means.runtime.root_command(
+        image,
+        argv,
+        overlay=folder / "overlay" if overlay else None,
+        binds=((folder, INSIDE, True),),
+        env=dict(act.environment),
+        timeout=SECONDS,
+    )
+
+
+def _failure(act: Act, result: Result) -> ToolFailedError:
+    told = explain_failure(result)
+    refused = re.search(
+        r"fuse-overlayfs|newuidmap|newgidmap|subuid|user namespace|while applying fakeroot", result.stderr
+    )
+    return ToolFailedError(
+        f"{act.name}: {told.what}",
+        argv=result.argv,
+        exit_code=result.code,
+        stdout=result.stdout,
+        stderr=result.stderr,
+        hint=NO_OVERLAY if refused else told.hint or act.hint,
+    )

@@ -1,0 +1,55 @@
+"""Which Debian packages are put over an image as base: those of its release that it lacks."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from envbuild.base.debian import read_lists, resolve_debian
+from envbuild.base.distribution import release_of
+from envbuild.base.model import BaseFacts, DebianPackage
+from envbuild.lock.model import Lock
+from envbuild.progress import Reporter
+from envbuild.recipe.model import Recipe
+from envbuild.run import Runner
+from envbuild.settings import Settings
+from envbuild.store.layout import Store
+
+GROUPS: tuple[Literal["system", "build"], ...] = ("system", "build")
+
+
+def choose_system(
+    recipe: Recipe,
+    facts: BaseFacts,
+    old: Lock | None,
+    *,
+    settings: Settings,
+    runner: Runner,
+    store: Store,
+    report: Reporter,
+) -> tuple[DebianPackage, ...]:
+    """Return the packages of [system]: those of the old lock where base and recipe are the same, else today's.
+
+    They come from the release as it was published, which mirrors keep.  Raises UsageError for a base that is neither
+    Debian nor Ubuntu and for a name that its release lacks, NoSolutionError where the base's packages stand against.
+    """
+    wanted = {"system": recipe.system.packages, "build": recipe.system.build_packages}
+    names = (*wanted["system"], *wanted["build"])
+    if not names:
+        return ()
+    if old is not None and old.system == names and old.base.digest == facts.digest:
+        return old.debian
+    distribution, suite = release_of(facts.distro or "")
+    with report.stage(f"choose the {distribution.title} packages ({suite})"):
+        lists = read_lists(suite, settings, runner, store, report, machine=facts.machine, distribution=distribution)
+        chosen: tuple[DebianPackage, ...] = ()
+        for group in GROUPS:
+            chosen += resolve_debian(
+                lists,
+                wanted[group],
+                group=group,
+                settings=settings,
+                runner=runner,
+                store=store,
+                installed=(*facts.apt, *chosen),
+            )
+    return chosen
