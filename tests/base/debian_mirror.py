@@ -25,7 +25,9 @@ class Mirror:
         """The mirror's URL for apt."""
         return f"file:{self.folder}"
 
-    def add(self, name: str, version: str = "1.0-1", architecture: str = "all", **fields: str) -> Path:
+    def add(
+        self, name: str, version: str = "1.0-1", architecture: str = "all", *, component: str = "main", **fields: str
+    ) -> Path:
         """Build a real package with one file in it."""
         tree = self.folder.parent / "trees" / f"{name}_{version}"
         (tree / "DEBIAN").mkdir(parents=True)
@@ -35,7 +37,7 @@ class Mirror:
         lines |= {key.replace("_", "-"): value for key, value in fields.items()} | {"Description": "for tests"}
         control = "".join(f"{key}: {value}\n" for key, value in lines.items())
         (tree / "DEBIAN/control").write_text(control)
-        pool = self.folder / "pool/main" / name[0] / name
+        pool = self.folder / "pool" / component / name[0] / name
         pool.mkdir(parents=True, exist_ok=True)
         deb = pool / f"{name}_{version.replace(':', '%3a')}_{architecture}.deb"
         argv = ("dpkg-deb", "--root-owner-group", "-Znone", "--build", str(tree), str(deb))
@@ -45,23 +47,26 @@ class Mirror:
 
     def publish(self, suite: str = "bookworm", *, sign: bool = True, changes: Mapping[str, str] | None = None) -> None:
         """Write the lists of a suite; ``changes`` replaces texts in them."""
-        stanzas = []
+        stanzas: dict[str, list[str]] = {"main": []}
         for deb, control in self.files.items():
             data = deb.read_bytes()
-            stanzas.append(
-                f"{control}Filename: {deb.relative_to(self.folder)}\nSize: {len(data)}\n"
-                f"SHA256: {hashlib.sha256(data).hexdigest()}\n"
+            path = deb.relative_to(self.folder)
+            stanzas.setdefault(path.parts[1], []).append(
+                f"{control}Filename: {path}\nSize: {len(data)}\nSHA256: {hashlib.sha256(data).hexdigest()}\n"
             )
-        text = "\n".join(stanzas)
-        for old, new in (changes or {}).items():
-            text = text.replace(old, new)
-        lists = self.folder / "dists" / suite / "main/binary-amd64"
-        lists.mkdir(parents=True, exist_ok=True)
-        (lists / "Packages").write_text(text)
+        sums = ""
+        for component, found in stanzas.items():
+            text = "\n".join(found)
+            for old, new in (changes or {}).items():
+                text = text.replace(old, new)
+            lists = self.folder / "dists" / suite / component / "binary-amd64"
+            lists.mkdir(parents=True, exist_ok=True)
+            (lists / "Packages").write_text(text)
+            digest = hashlib.sha256(text.encode()).hexdigest()
+            sums += f" {digest} {len(text.encode())} {component}/binary-amd64/Packages\n"
         release = (
             f"Origin: Debian\nLabel: Debian\nSuite: stable\nCodename: {suite}\nDate: {DATE}\n"
-            "Architectures: amd64\nComponents: main\nSHA256:\n"
-            f" {hashlib.sha256(text.encode()).hexdigest()} {len(text.encode())} main/binary-amd64/Packages\n"
+            f"Architectures: amd64\nComponents: {' '.join(stanzas)}\nSHA256:\n{sums}"
         )
         top = self.folder / "dists" / suite
         (top / "Release").write_text(release)
