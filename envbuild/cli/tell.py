@@ -63,13 +63,11 @@ def _rows(source: Source, context: Context) -> list[tuple[str, str | list[str]]]
 
 def script_text(source: Source, lock: Lock) -> str:
     """Return, as a shell script with remarks, what a build runs as root, and what its check runs as the user."""
-    from envbuild.build.flat import why_not
     from envbuild.plan.definition import plan_definition
 
     recipe = source.recipe
     plan = plan_definition(recipe, lock)
-    reason = why_not(recipe, lock)
-    flat = f"cannot be used: {reason}" if reason else f"runs none of it, but {_of_flat(lock)}"
+    flat = f"runs none of it, but {_of_flat(lock, len(recipe.system.post))}"
     parts = [
         f"# What envbuild make {recipe.name} runs as root: root of a user namespace, which has your rights outside.",
         f"# --mode flat {flat}.",
@@ -86,7 +84,10 @@ def _part(title: str, lines: tuple[str, ...]) -> list[str]:
     return ["", f"# ---- {title} ----", *lines] if lines else []
 
 
-def _of_flat(lock: Lock) -> str:
+def _of_flat(lock: Lock, post: int) -> str:
     debian = sum(package.group != "build" for package in lock.debian)
     sources = sum(package.is_sdist for package in lock.python)
-    return f"the maintainer scripts of {debian} Debian packages and the set-up programs of {sources} source packages"
+    return (
+        f"the maintainer scripts of {debian} Debian packages, the set-up programs of {sources} source packages and "
+        f"{post} lines of [system] post"
+    )
