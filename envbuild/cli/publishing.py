@@ -9,14 +9,14 @@ import click
 
 from envbuild.cli.context import Context
 from envbuild.cli.shelved import libraries
-from envbuild.errors import UsageError
+from envbuild.errors import IntegrityError, UsageError
 
 if TYPE_CHECKING:
     from envbuild.check.model import Report
     from envbuild.lock.model import Lock
     from envbuild.recipe.model import Source
-    from envbuild.shelf.library import Library
-    from envbuild.shelf.model import Weight
+    from envbuild.shelf.library import Library, Stored
+    from envbuild.shelf.model import Entry, Weight
 
 
 def publish(context: Context, name: str | None, *, with_image: bool, key: Path | None, shelf: str | None) -> None:
@@ -43,7 +43,7 @@ def publish(context: Context, name: str | None, *, with_image: bool, key: Path |
     image, weight, reports = _image(source, lock, context, needed=with_image)
     made = draft(source, lock, who=_who(context), image=weight, reports=reports)
     entry, objects, new = made.entry, dict(made.objects), 0
-    head = library.history(entry.name)[-1].entry if entry.name in library.numbers else None
+    head = _vouched(library, entry.name, signed=key is not None)
     if weight is not None and with_image and library.backend.pieces is not None:
         from envbuild.shelf.pieces import keep_image
 
@@ -63,6 +63,20 @@ def publish(context: Context, name: str | None, *, with_image: bool, key: Path |
     click.echo(f"{library.name}/{entry.name}@{stored.digest[7:19]}: published{after}, {human_bytes(new)} new")
     if weight is None:
         context.report.say(f"no image of this lock is here, so no verdict is published (envbuild make {entry.name})")
+
+
+def _vouched(library: Library, name: str, *, signed: bool) -> Entry | None:
+    """Return the newest entry of a name whose verdicts may be kept: a signature vouches for those of known keys only."""
+
+    def vouched(stored: Stored) -> bool:
+        try:
+            signer = library.signer(stored)
+        except IntegrityError:
+            return False
+        return not signed or (signer is not None and signer.principal is not None)
+
+    history = library.history(name) if name in library.numbers else ()
+    return next((stored.entry for stored in reversed(history) if vouched(stored)), None)
 
 
 def _target(context: Context, shelf: str | None) -> Library:

@@ -83,6 +83,7 @@ def find_library(context: Context, text: str) -> tuple[Library, str, str | None]
 def on_shelf(name: str | None, context: Context) -> Taken | None:
     """Return the entry that SHELF/NAME stands for; None for a recipe's name or path."""
     from envbuild.shelf.configured import shelves
+    from envbuild.shelf.shown import shown
     from envbuild.shelf.take import take
 
     if name is None or name.endswith(".toml") or name.count("/") != 1 or (context.settings.cwd / name).exists():
@@ -93,8 +94,6 @@ def on_shelf(name: str | None, context: Context) -> Taken | None:
     taken = take(library, bare, digest)
     context.report.say(f"{taken.title}: {signed_by(taken)}")
     for line in taken.recipe.system.post:
-        from envbuild.shelf.shown import shown
-
         context.report.say(f"  runs as root in its build: {shown(line)}")
     return taken
 

@@ -238,6 +238,46 @@ class TestRefused:
         assert weight.pieces is not None
 
 
+def claim(who: Member, image: Path, gpu: str) -> None:
+    """Let somebody's store say that an image passed on a GPU."""
+    when = "2026-01-01T00:00:00+00:00"
+    save(
+        Report(image="x", digest=image_digest(image), verdict="passed", findings=(), when=when, gpu=(gpu,)),
+        Store(who.settings.store),
+    )
+
+
+@needs("ssh-keygen")
+class TestVerdicts:
+    def test_reports_about_one_image_add_up(self, ann: Member, tmp_path: Path) -> None:
+        image = publish_image(ann, tmp_path)
+        bob = member(tmp_path / "bob", str(tmp_path / "shelf"))
+        bob.recipe()
+        (bob.folder / "small.sif").write_bytes(image.read_bytes())
+        for who, gpu in ((ann, "Tesla V100"), (bob, "NVIDIA A100")):
+            claim(who, image, gpu)
+            who.publish()
+        assert [one.gpu for one in bob.take().stored.entry.verdicts] == [("Tesla V100",), ("NVIDIA A100",)]
+        assert len(bob.take().reports) == 2
+
+    def test_nobody_signs_what_a_stranger_claimed(self, tmp_path: Path) -> None:
+        """Eve may write to the shelf but has no pinned key: her verdict does not come under Ann's signature."""
+        key, place = new_key(tmp_path, "key"), str(tmp_path / "shelf")
+        ann = member(tmp_path / "ann", place, signers=allowed(tmp_path / "allowed", key), require_signed=True)
+        eve = member(tmp_path / "eve", place)
+        for who in (ann, eve):
+            who.recipe()
+            image = write(who.folder / "small.sif", [part(tmp_path / "parts", "base", 1)], lock_of(who))
+        claim(ann, image, "Tesla V100")
+        ann.publish(key=key)
+        claim(eve, image, "NVIDIA H100")
+        eve.publish()
+        ann.recipe(summary="a better summary")
+        ann.publish(key=key)
+        entry = ann.take().stored.entry
+        assert (entry.number, [one.gpu for one in entry.verdicts]) == (3, [("Tesla V100",)])
+
+
 @needs("ssh-keygen")
 class TestMake:
     """``envbuild make SHELF/NAME`` on a machine that can build nothing: no container runtime, no network."""
