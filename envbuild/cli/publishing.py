@@ -66,7 +66,7 @@ def publish(context: Context, name: str | None, *, with_image: bool, key: Path |
 
 
 def _vouched(library: Library, name: str, *, signed: bool) -> Entry | None:
-    """Return the newest entry of a name whose verdicts may be kept: a signature vouches only for those of known keys."""
+    """Return the newest entry of a name whose verdicts may be kept: a signature vouches for none but known keys."""
 
     def vouched(stored: Stored) -> bool:
         try:
