@@ -63,9 +63,8 @@ def _only_recipe(settings: Settings) -> Path:
         names = ", ".join(path.stem for path in local)
         raise UsageError(f"which recipe? ./recipes holds several: {names}", hint="name one of them")
     names = ", ".join(recipe_files(settings))
-    hint = (
-        f"name one of the shipped recipes: {names}" if names else "write recipes/NAME.toml (docs/recipe.md shows how)"
-    )
+    hint = f"name one of the shipped recipes: {names}\n" if names else ""
+    hint += "for a project of your own, in its folder: envbuild init"
     raise UsageError("there is no recipe in ./recipes", hint=hint)
 
 

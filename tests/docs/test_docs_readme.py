@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import envbuild.errors
 from envbuild.cli import VERBS
-from tests.docs.pages import README, ROOT, Step, blocks, rows, section, shape, steps
-from tests.project import shared_store
+from tests.docs.pages import README, ROOT, Step, blocks, rows, section, steps
+from tests.docs.shown import compare, shell
 from tests.support import needs
 
 BEGIN = "<!-- commands: written by tests/docs/test_docs_readme.py --update-golden -->\n"
@@ -30,32 +27,6 @@ def _wants_image(step: Step) -> bool:
     """Whether a step needs gigabytes: it builds or enters an image, and what is shown is not an error."""
     words = step.command.split()
     return words[0] == "envbuild" and words[1] in IMAGE_VERBS and not any("error:" in line for line in step.shown)
-
-
-def _run(command: str, folder: Path, home: Path) -> str:
-    programs = Path(sys.executable).parent
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(("ENVBUILD_", "XDG_", "UV_TOOL"))}
-    path = f"{programs}:{os.environ['PATH']}"
-    env = {**kept, "HOME": str(home), "PATH": path, "ENVBUILD_STORE": str(shared_store())}
-    done = subprocess.run(
-        ["bash", "-c", command],
-        cwd=folder,
-        env=env,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    return done.stdout
-
-
-def _compare(step: Step, printed: str) -> None:
-    """Every line that README shows is among those printed, in that order; "…" stands for others."""
-    have = iter([shape(line) for line in printed.splitlines()])
-    for line in step.shown:
-        if line and line != "…":
-            assert any(shape(line) == other for other in have), f"$ {step.command}\ndoes not print {line!r}:\n{printed}"
 
 
 def _tour() -> list[Step]:
@@ -135,15 +106,15 @@ def test_an_install_without_root_brings_the_recipes(tmp_path: Path) -> None:
     assert install == "uv tool install ."
     folder = tmp_path / "empty"
     folder.mkdir()
-    printed = _run(install, ROOT, tmp_path)
+    printed = shell(install, ROOT, tmp_path)
     program = tmp_path / ".local/bin/envbuild"
     assert program.exists(), printed
-    listed = _run(f"{program} list", folder, tmp_path)
+    listed = shell(f"{program} list", folder, tmp_path)
     recipes = {path.stem for path in (ROOT / "recipes").glob("*.toml")}
     locked = {path.stem for path in (ROOT / "lockfiles").glob("*.lock")}
     expected = {name: "fits" if name in locked else "none" for name in recipes}
     assert {line.split()[0]: line.split()[1] for line in listed.splitlines()[1:]} == expected
-    assert _run(f"{program} lock keras-bert --check", folder, tmp_path).endswith("keras-bert.toml\n")
+    assert shell(f"{program} lock keras-bert --check", folder, tmp_path).endswith("keras-bert.toml\n")
 
 
 @pytest.mark.live
@@ -163,6 +134,6 @@ def test_the_tour_prints_what_readme_shows(tmp_path: Path) -> None:
     ran = 0
     for step in _tour():
         if not _wants_image(step):
-            _compare(step, _run(step.command, folder, home))
+            compare(step, shell(step.command, folder, home))
             ran += 1
     assert ran >= 5, "the tour has steps without an image"
