@@ -147,10 +147,19 @@ def test_slurm_stops_a_job_at_its_time_limit(project: Project) -> None:
 
 @pytest.mark.parametrize("site", ["slurm", "gridengine"])
 def test_an_impossible_job_is_refused_not_left_waiting(project: Project, site: str) -> None:
-    result = project.run("submit", "./tiny.sif", "--on", site, "--gpus", "9", "--", "true")
+    words = ("--memory", "900GiB") if site == "slurm" else ("--gpus", "9")
+    result = project.run("submit", "./tiny.sif", "--on", site, *words, "--", "true")
     assert result.code == 7
     expected = {"slurm": "no node has what the job asks for", "gridengine": "no queue can ever run this job"}
     assert expected[site] in result.stderr
+
+
+def test_what_slurm_accepts_and_can_never_run_is_told_at_once(project: Project) -> None:
+    result = project.run("submit", "./tiny.sif", "--on", "slurm", "--gpus", "9", "--wait", "--", "true")
+    assert result.code == 125
+    assert "will never start: the partition has not enough nodes of the kind it asks for" in result.stderr
+    [job] = re.findall(r"envbuild cancel (\d+)", result.stderr)
+    assert project.run("cancel", job).code == 0
 
 
 def test_control_c_leaves_the_job_alone(project: Project, site: str) -> None:
