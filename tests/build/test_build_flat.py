@@ -136,9 +136,16 @@ def test_signing_and_verifying_work(first: Project, tmp_path: Path) -> None:
     assert verified.code == 0, verified.stdout
 
 
-def test_eight_at_once_make_it_once(first: Project, tmp_path: Path) -> None:
-    tmp_path.chmod(0o755)
-    other = copy_of(first, tmp_path / "p")
+@pytest.fixture(scope="module")
+def own_store(first: Project, tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """The project of a user whose store has the downloads and no layers yet, shared by the tests that make some."""
+    folder = tmp_path_factory.mktemp("own")
+    folder.chmod(0o755)
+    return copy_of(first, folder / "p")
+
+
+def test_eight_at_once_make_it_once(first: Project, own_store: Project) -> None:
+    other = own_store
     argv = [sys.executable, "-m", "envbuild", "make"]
     targets = [other.folder / f"{number}.sif" for number in range(8)]
     children = [
@@ -178,21 +185,26 @@ def test_killed_at_any_moment_leaves_nothing_that_counts(first: Project, tmp_pat
     assert left == []
 
 
-def test_a_damaged_layer_is_found_and_made_again(first: Project, tmp_path: Path) -> None:
-    tmp_path.chmod(0o755)
-    other = copy_of(first, tmp_path / "p")
+def test_a_damaged_layer_is_made_again(first: Project, own_store: Project) -> None:
+    """What somebody wrote to is noticed by its time; what the disk changed, by hashing all again."""
+    other = own_store
     assert other.run("make", "--no-check").code == 0
     blob = min((other.store / TOP / "layers").glob("*.blob"), key=lambda path: path.stat().st_size)
-    blob.chmod(0o644)
-    data = bytearray(blob.read_bytes())
-    data[len(data) // 2] ^= 1
-    blob.write_bytes(data)
-    verified = other.run("store", "verify")
-    assert (verified.code, "damaged, removed: " in verified.stdout) == (6, True)
-    assert not blob.exists()
-    (other.folder / "small.sif").unlink()
-    assert other.run("make", "--no-check").code == 0
-    assert sha256(other.folder / "small.sif") == sha256(first.folder / "small.sif")
+    good, before = blob.read_bytes(), blob.stat()
+    damaged = bytearray(good)
+    damaged[len(damaged) // 2] ^= 1
+    for rotten in (False, True):
+        blob.chmod(0o644)
+        blob.write_bytes(damaged)
+        if rotten:
+            os.utime(blob, ns=(before.st_atime_ns, before.st_mtime_ns))
+            verified = other.run("store", "verify")
+            assert (verified.code, "damaged, removed: " in verified.stdout) == (6, True)
+            assert not blob.exists()
+        (other.folder / "small.sif").unlink()
+        assert other.run("make", "--no-check").code == 0
+        assert blob.read_bytes() == good
+        assert sha256(other.folder / "small.sif") == sha256(first.folder / "small.sif")
 
 
 @pytest.fixture
