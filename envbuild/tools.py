@@ -32,6 +32,7 @@ KINDS = {
     "apt-get": Kind(package="apt", minimum=(2, 0)),
     "newuidmap": Kind(package="uidmap", arguments=()),
     "newgidmap": Kind(package="uidmap", arguments=()),
+    "fuse-overlayfs": Kind(package="fuse-overlayfs"),
     "unshare": Kind(package="util-linux", minimum=(2, 30)),
     "uv": Kind(package="", minimum=(0, 5)),
 }

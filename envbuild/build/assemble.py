@@ -23,9 +23,10 @@ from envbuild.build.reading import read_file
 from envbuild.build.replaced import replaced_entries
 from envbuild.build.scheme import Scheme, ask_scheme, bootstrap_scheme, keep_scheme, kept_scheme, read_scheme
 from envbuild.build.sdists import BuildNeeds, build_wheels, built_name, wheel_key
+from envbuild.build.tarball import tar_contents
 from envbuild.build.wheel import FORMAT, unpack_wheel
 from envbuild.errors import IntegrityError
-from envbuild.lock.model import Lock
+from envbuild.lock.model import Lock, LockedFiles
 from envbuild.plan.model import Definition
 from envbuild.progress import Reporter
 from envbuild.run import Runner
@@ -94,7 +95,8 @@ def gather(lock: Lock, definition: tuple[Definition, str] | None, hall: Hall) ->
         framework = _of_group(groups, "framework", wheels, bytecode)
         packages = _of_group(groups, "project", wheels, bytecode)
         hidden = _hidden(lock, ground, scheme, bench)
-        own: tuple[KeptPart, ...] = (_dots(*definition, ground.inherited, bench),) if definition else ()
+        own = tuple(_files(locked, bench) for locked in lock.files)
+        own += (_dots(*definition, ground.inherited, bench),) if definition else ()
         below = (*ground.parts, *ground.system, *framework, *hidden, *packages, *own)
         own += _post(lock, below, bench, hall)
     packages = (*hidden, *packages)
@@ -114,6 +116,12 @@ def _of_group(
 ) -> tuple[KeptPart, ...]:
     chosen = [number for number, name in enumerate(groups) if name == group]
     return (*(wheels[number].kept for number in chosen), *(bytecode[number] for number in chosen))
+
+
+def _files(locked: LockedFiles, bench: Bench) -> KeptPart:
+    key = part_key("files", archive=locked.sha256, packer=bench.codec.name)
+    archive = bench.store.artifact(locked.sha256)
+    return provide_part(key, bench, lambda writer: writer.add_all(tar_contents(archive)))
 
 
 def _dots(definition: Definition, text: str, inherited: Inherited, bench: Bench) -> KeptPart:

@@ -13,13 +13,14 @@ from envbuild.base.debian import Bootstrap
 from envbuild.base.distribution import DEBIAN, mirror_of, release_of
 from envbuild.base.reference import parse_reference
 from envbuild.build.model import Order, Workshop
-from envbuild.errors import IntegrityError
+from envbuild.errors import HostError, IntegrityError
 from envbuild.lock.model import Lock
 from envbuild.store.fetch import Wanted, fetch, missing
+from envbuild.store.partial import is_whole
 
 
 def wanted_files(lock: Lock) -> tuple[Wanted, ...]:
-    """Return every file of a lock as something to fetch."""
+    """Return every file of a lock as something to fetch; source trees are packed, not fetched."""
     debian = (
         Wanted(file=p.file, size=p.size, sha256=p.sha256, kind="debian", project=p.name, path=p.path)
         for p in lock.debian
@@ -27,12 +28,21 @@ def wanted_files(lock: Lock) -> tuple[Wanted, ...]:
     python = (
         Wanted(file=p.file, size=p.size, sha256=p.sha256, kind="python", project=p.name, index=p.index)
         for p in lock.python
+        if p.source is None
     )
     return (*debian, *python)
 
 
 def fetch_files(lock: Lock, shop: Workshop) -> None:
-    """Download what the store lacks of a lock."""
+    """Download what the store lacks of a lock.
+
+    Raises HostError for files of the project that it lacks: only verbs that know the project can pack them again.
+    """
+    own = [(p.source, p.sha256, p.size) for p in lock.python if p.source is not None]
+    for name, sha256, size in (*own, *((f.source, f.sha256, f.size) for f in lock.files)):
+        if not is_whole(shop.store.artifact(sha256), size):
+            hint = f"run in its project: envbuild make {lock.name}"
+            raise HostError(f"the store lacks the project's own {name}", where=sha256[:12], hint=hint)
     wanted = wanted_files(lock)
     todo = missing(wanted, shop.store)
     if not todo:

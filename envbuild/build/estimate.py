@@ -44,6 +44,21 @@ def assembly(left: Estimate) -> Estimate:
     return replace(left, temporary=2 * ROOT, seconds=left.seconds - FIXED_SECONDS / 2)
 
 
+def tree(left: Estimate) -> Estimate:
+    """Return an estimate for a writable tree: it is unpacked where it will lie, and nothing is packed."""
+    return replace(left, image=left.temporary, temporary=0)
+
+
+def by_engine(left: Estimate) -> Estimate:
+    """Return an estimate for an image that an engine builds: it is saved as a tar in the store, then packed."""
+    return replace(left, store=left.store + left.temporary)
+
+
+def packed_size(size: int) -> int:
+    """Return about how many bytes an image has that packs a tree of ``size`` bytes."""
+    return int(size * PACKED / UNPACKED)
+
+
 def check_space(needs: Iterable[tuple[Path, int, str]]) -> None:
     """Check that every folder's file system has room for what it is to hold; needs on one file system add up.
 

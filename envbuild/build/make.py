@@ -11,7 +11,7 @@ from envbuild.build.base import bytes_to_bring, with_local_base
 from envbuild.build.bring import bootstrap_of, fetch_files, require_base, root_tar, wanted_files
 from envbuild.build.builder import BUILDERS
 from envbuild.build.delivery import Delivery, delivered, note_delivery
-from envbuild.build.estimate import assembly, check_space, estimate
+from envbuild.build.estimate import assembly, by_engine, check_space, estimate, tree
 from envbuild.build.flat import Check, image_key_of, make_assembled
 from envbuild.build.model import BuildRequest, Estimate, Order, Workshop
 from envbuild.build.perform import new_log, perform, supplied_files
@@ -27,6 +27,8 @@ ASSEMBLERS: dict[str, Callable[[Order, Workshop, Check], bool]] = {
 }
 """Ways to build that put an image together from the store; the others build from the definition."""
 MODES = (*ASSEMBLERS, *BUILDERS)
+SHAPES: dict[str, Callable[[Estimate], Estimate]] = {"sandbox": tree, "docker": by_engine}
+"""Ways from the definition that put their bytes elsewhere than a build with fakeroot does."""
 
 
 def choose_mode(asked: str) -> str:
@@ -43,8 +45,9 @@ def plan_work(order: Order, shop: Workshop) -> Estimate:
     base = bytes_to_bring(order.lock, shop.store)
     to_download = base + sum(item.size for item in missing(wanted, shop.store))
     left = estimate(order.lock, to_download=to_download)
-    if order.mode in ASSEMBLERS:
-        left = assembly(left)
+    shape = assembly if order.mode in ASSEMBLERS else SHAPES.get(order.mode)
+    if shape is not None:
+        left = shape(left)
     check_space(
         (
             (shop.store.root, left.store, "ENVBUILD_STORE"),

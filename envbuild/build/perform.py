@@ -33,7 +33,8 @@ def supplied_files(lock: Lock, store: Store) -> Iterator[Path]:
         top = work / "envbuild"
         wanted = [("debian", p.file, p.sha256, p.size) for p in lock.debian if p.group != "base"]
         wanted += [("python", p.file, p.sha256, p.size) for p in lock.python]
-        for folder in ("python", "debian"):
+        wanted += [("files", f"{locked.sha256}.tar", locked.sha256, locked.size) for locked in lock.files]
+        for folder in ("python", "debian", "files"):
             (top / folder).mkdir(parents=True)
         for folder, name, sha256, size in wanted:
             kept = store.artifact(sha256)

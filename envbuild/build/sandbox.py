@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +13,7 @@ import msgspec
 
 from envbuild.base.facts import probe_text, read_probe
 from envbuild.base.model import BaseFacts
+from envbuild.build.estimate import check_space, packed_size
 from envbuild.build.fakeroot import packer_arguments
 from envbuild.build.make import requested
 from envbuild.build.model import Order, Workshop
@@ -23,6 +24,7 @@ from envbuild.lock.model import Packer
 from envbuild.run import Runner
 from envbuild.runtime import Runtime, explain_failure
 from envbuild.store.atomic import telling, write_bytes, write_text
+from envbuild.store.collect import tree_size
 from envbuild.store.layout import remove_tree
 
 NOTE = ".envbuild-sandbox.json"
@@ -145,9 +147,14 @@ def recipe_lines(done: ByHand) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def pack_sandbox(folder: Path, target: Path, note: SandboxNote, shop: Workshop) -> None:
-    """Pack a sandbox as an image.  Its own note is left out; the tree stays as it is."""
-    with shop.store.work("pack") as work, _without_note(folder):
+def pack_sandbox(folder: Path, target: Path, note: SandboxNote, shop: Workshop, check: Callable[[Path], None]) -> None:
+    """Pack a sandbox as an image, which gets its name once ``check`` has seen it.
+
+    Its own note is left out; the tree stays as it is.  Raises SpaceError before anything is written.
+    """
+    size = tree_size(folder)
+    check_space(((shop.settings.tmpdir, size, "TMPDIR"), (target.parent, packed_size(size), "-o")))
+    with shop.store.work("pack") as work:
         definition = work / "pack.def"
         write_text(definition, f"Bootstrap: localimage\nFrom: {folder}\n")
         partial = target.with_name(f".{target.name[:64]}.{os.getpid()}.partial.sif")
@@ -159,9 +166,11 @@ def pack_sandbox(folder: Path, target: Path, note: SandboxNote, shop: Workshop) 
             test=False,
         )
         try:
-            result = shop.runner(command, check=False)
+            with _without_note(folder), shop.report.stage(f"pack {folder.name}"):
+                result = shop.runner(command, check=False)
             if result.code != 0 or not partial.is_file():
                 raise explain_failure(result)
+            check(partial)
             with telling(target):
                 partial.replace(target)
         finally:

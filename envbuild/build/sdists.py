@@ -99,6 +99,7 @@ def _build(packages: Sequence[PythonPackage], needs: BuildNeeds, inside: Contain
                 "archive": f"{INSIDE}/archives/{package.file}",
                 "out": f"{INSIDE}/out/{package.name}",
                 **_backend(archive, package.file),
+                "environment": {package.version_variable: package.version} if package.version_variable else {},
             }
         )
     (inside.folder / "build.json").write_text(json.dumps(jobs), "utf-8")
@@ -112,7 +113,7 @@ def _build(packages: Sequence[PythonPackage], needs: BuildNeeds, inside: Contain
             exit_code=error.exit_code,
             stdout=error.stdout,
             stderr=error.stderr,
-            hint="compilers and headers that it needs belong into [system] build-packages",
+            hint=error.hint or "compilers and headers that it needs belong into [system] build-packages",
         ) from error
     for package in packages:
         _keep(package, wheel_key(package, needs), inside.folder / "out" / package.name, store)

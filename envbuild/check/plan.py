@@ -139,6 +139,7 @@ def _direct(recipe: Recipe | None, lock: Lock | None) -> tuple[str, ...]:
         {canonical(item.name): canonical(item.alias_of) for item in lock.provided if item.alias_of} if lock else {}
     )
     names = [name for name in map(requirement_name, lines) if name]
+    names += [canonical(p.name) for p in lock.python if p.source is not None] if lock else []
     return tuple(dict.fromkeys(aliases.get(name, name) for name in names))
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from envbuild.cli.context import Context
+from envbuild.errors import UsageError
 
 if TYPE_CHECKING:
     from envbuild.lock.model import Lock
@@ -58,6 +59,11 @@ def _text(form: str, recipe: Recipe, lock: Lock, context: Context) -> str:
         from envbuild.cli.definition import definition_text, dockerfile_text
 
         return (dockerfile_text if form == "dockerfile" else definition_text)(recipe, lock)
+    trees = [f"{package.name} ({package.source})" for package in lock.python if package.source is not None]
+    if trees:
+        raise UsageError(
+            f"{', '.join(trees)}: a source tree is on no index, so {form} cannot name it", where=recipe.name
+        )
     return _pylock(lock, context) if form == "pylock" else _requirements(lock, context)
 
 

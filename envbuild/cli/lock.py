@@ -10,16 +10,14 @@ import click
 
 from envbuild.cli.context import Context
 from envbuild.errors import StaleLockError, UsageError
-from envbuild.lock.model import Lock
+from envbuild.lock.model import EVERYTHING, Lock
 from envbuild.lock.prove import SECONDS, carried
 from envbuild.recipe.model import Source
 
 if TYPE_CHECKING:
     from envbuild.base.model import BaseFacts
     from envbuild.lock.decide import Wish
-
-EVERYTHING = "*"
-"""What --upgrade without a name stands for."""
+    from envbuild.lock.tools import Tools
 
 
 @click.command("lock")
@@ -77,7 +75,7 @@ def command(
     _require_sense(prove=prove, budget=budget, facts=facts)
     source = find_recipe(name, context.settings)
     if check:
-        _check(source)
+        _check(source, context)
         return
     from envbuild.lock.decide import Wish
 
@@ -152,11 +150,10 @@ def _proved(source: Source, lock: Lock, wish: Wish, context: Context, *, seconds
 
 def decide(source: Source, wish: Wish, context: Context, facts: Path | None = None) -> Lock:
     """Resolve a recipe to a lock, and write nothing."""
-    from envbuild.lock.decide import Tools, decide_lock
+    from envbuild.lock.decide import decide_lock
 
-    tools = Tools(settings=context.settings, runner=context.runner, store=context.store, report=context.report)
     today = datetime.now(timezone.utc).date()
-    return decide_lock(source, wish, tools, today, facts=_read_facts(facts))
+    return decide_lock(source, wish, _tools(context), today, facts=_read_facts(facts))
 
 
 def _old_lock(source: Source, context: Context) -> Lock | None:
@@ -173,8 +170,10 @@ def _old_lock(source: Source, context: Context) -> Lock | None:
         return None
 
 
-def _check(source: Source) -> None:
-    require_fresh(source, require_lock(source))
+def _check(source: Source, context: Context) -> None:
+    lock = require_lock(source)
+    require_fresh(source, lock)
+    require_sources(source, lock, context)
     click.echo(f"{source.lock} fits {source.path}")
 
 
@@ -199,6 +198,24 @@ def require_fresh(source: Source, lock: Lock) -> None:
             where=str(source.lock),
             hint=f"run: envbuild lock {source.recipe.name}",
         )
+
+
+def require_sources(source: Source, lock: Lock, context: Context) -> None:
+    """Bring the project's own files of a lock into the store; raises StaleLockError where they were changed."""
+    if lock.files:
+        from envbuild.lock.files import require_files
+
+        require_files(source, lock, _tools(context))
+    if any(package.source is not None for package in lock.python):
+        from envbuild.lock.inputs import require_trees
+
+        require_trees(source, lock, _tools(context))
+
+
+def _tools(context: Context) -> Tools:
+    from envbuild.lock.tools import Tools
+
+    return Tools(settings=context.settings, runner=context.runner, store=context.store, report=context.report)
 
 
 def _explain(lock: Lock) -> None:

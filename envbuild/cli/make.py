@@ -91,7 +91,10 @@ def command(
         )
         _make_elsewhere(on, name, context, options, account=account, every=every)
     elif from_sandbox is not None:
-        pack(from_sandbox, output, workshop(context), as_json=as_json, dry_run=dry_run)
+        shop = workshop(context)
+        pack(
+            from_sandbox, output, shop, checked=not no_check, require_gpu=require_gpu, as_json=as_json, dry_run=dry_run
+        )
     elif from_bundle is not None:
         with unbundled(from_bundle, context) as (inner, recipe):
             _make_here(
@@ -145,8 +148,10 @@ def _make_here(
     source = source_of(taken, context.store) if taken else find_recipe(name, context.settings)
     lock = _lock(source, context, prove=prove and not (no_check or dry_run), budget=budget)
     order = _order(source, lock, context, output, mode)
-    if mode == "sandbox" and not dry_run:
-        make_tree(order, workshop(context))
+    if mode == "auto" and not (taken is not None and has_image(taken)):
+        order = _by_way(order, source, context, output)
+    if order.mode == "sandbox":
+        make_tree(order, workshop(context), dry_run=dry_run)
         return
     reports: list[Report] = []
 
@@ -225,7 +230,7 @@ def _make_elsewhere(
 
 def _lock(source: Source, context: Context, *, prove: bool, budget: float | None) -> Lock:
     """Return the lock that is there, or a first one; a first one is proved by importing unless that is left out."""
-    from envbuild.cli.lock import decide_and_write, require_fresh
+    from envbuild.cli.lock import decide_and_write, require_fresh, require_sources
     from envbuild.lock.read import read_lock
 
     if not source.lock.is_file():
@@ -233,6 +238,7 @@ def _lock(source: Source, context: Context, *, prove: bool, budget: float | None
         return decide_and_write(source, context, (budget or SECONDS) if prove else None)
     lock = read_lock(source.lock)
     require_fresh(source, lock)
+    require_sources(source, lock, context)
     return lock
 
 
@@ -250,6 +256,22 @@ def _note_proof(source: Source, lock: Lock, reports: list[Report], context: Cont
     if imported and lock.proof == "not run" and not source.shipped:
         write_text(write_target(source, context), write_lock(msgspec.structs.replace(lock, proof="imported")))
         context.report.say("all direct dependencies import: the lock says so now (proof)")
+
+
+def _by_way(order: Order, source: Source, context: Context, output: Path | None) -> Order:
+    """Return the order by the way that this machine can go, and say which and why; raises HostError for none.
+
+    What the store has needs no way.
+    """
+    from envbuild.build.make import is_stored, up_to_date
+    from envbuild.build.ways import choose_way, made_roots, read_ground
+
+    if up_to_date(order, context.store) or is_stored(order, context.store):
+        return order
+    ground = read_ground(context.settings, context.runner)
+    way = choose_way(order.recipe, order.lock, ground, roots=made_roots(order.lock, context.store))
+    context.report.say(f"{order.recipe.name}: {way}")
+    return order if way.mode == order.mode else _order(source, order.lock, context, output, way.mode)
 
 
 def _order(source: Source, lock: Lock, context: Context, output: Path | None, mode: str) -> Order:

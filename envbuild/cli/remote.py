@@ -144,13 +144,14 @@ def _failed(record: Record, names: tuple[str, ...], context: Context) -> list[st
 def _fetch(name: str, context: Context) -> None:
     """Lock where there is no lock, and bring every file of it into the store, which the nodes share."""
     from envbuild.build.bring import fetch_files
-    from envbuild.cli.lock import decide_and_write
+    from envbuild.cli.lock import decide_and_write, require_sources
     from envbuild.cli.order import workshop
     from envbuild.lock.read import read_lock
     from envbuild.recipe.find import find_recipe
 
     source = find_recipe(name, context.settings)
     lock = read_lock(source.lock) if source.lock.is_file() else decide_and_write(source, context, None)
+    require_sources(source, lock, context)
     with context.report.stage(f"fetch {name}"):
         fetch_files(lock, workshop(context))
 

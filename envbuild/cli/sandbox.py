@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from envbuild.errors import UsageError
+from envbuild.errors import CheckFailedError, UsageError
 
 if TYPE_CHECKING:
     from envbuild.build.model import Order, Workshop
@@ -18,10 +18,14 @@ SHOWN = 20
 """Files that are told one by one."""
 
 
-def make(order: Order, shop: Workshop) -> None:
+def make(order: Order, shop: Workshop, *, dry_run: bool) -> None:
     """Build a sandbox and say how to enter it and how to come back."""
+    from envbuild.build.make import plan_work, told
     from envbuild.build.sandbox import make_sandbox
 
+    shop.report.say(f"{order.recipe.name}: {told(plan_work(order, shop))}")
+    if dry_run:
+        return
     make_sandbox(order, shop)
     name = order.target.name
     program = shop.runtime.name
@@ -33,8 +37,17 @@ def make(order: Order, shop: Workshop) -> None:
     click.echo(f"  pack     envbuild make --from-sandbox {name}    (says which recipe lines would do the same)")
 
 
-def pack(folder: Path, output: Path | None, shop: Workshop, *, as_json: bool, dry_run: bool) -> None:
-    """Say what was done in a sandbox by hand, and pack it."""
+def pack(
+    folder: Path,
+    output: Path | None,
+    shop: Workshop,
+    *,
+    checked: bool,
+    require_gpu: bool,
+    as_json: bool,
+    dry_run: bool,
+) -> None:
+    """Say what was done in a sandbox by hand, pack it, and check the image; it gets its name when that has passed."""
     from envbuild.build.sandbox import compare, look_inside, pack_sandbox, read_note
 
     folder = shop.settings.cwd / folder
@@ -44,16 +57,56 @@ def pack(folder: Path, output: Path | None, shop: Workshop, *, as_json: bool, dr
         raise UsageError("is a folder", where=str(target), hint=f"-o {target / (note.recipe + '.sif')}")
     with shop.report.stage(f"compare {folder.name} with what it was"):
         done = compare(folder, note, look_inside(folder, note.python, shop.runtime, shop.runner))
+    proved: list[str] = []
+
+    def check(image: Path) -> None:
+        if checked:
+            proved.extend(_check(image, note.recipe, shop, require_gpu=require_gpu))
+
     if not dry_run:
-        with shop.report.stage(f"pack {folder.name}"):
-            pack_sandbox(folder, target, note, shop)
+        pack_sandbox(folder, target, note, shop, check)
     if as_json:
         click.echo(json.dumps(_as_json(done, None if dry_run else target), indent=1))
     else:
         click.echo(report(done))
         if not dry_run:
             click.echo(f"\n{target.name}: packed as it is; no lock describes what was done by hand")
-            click.echo(f"  check    envbuild check {target.name}")
+            told = f"{len(proved)} checks passed: {', '.join(proved)}" if proved else "nothing: it was left out"
+            click.echo(f"  proved   {told}")
+
+
+def _check(image: Path, name: str, shop: Workshop, *, require_gpu: bool) -> list[str]:
+    """Check an image by its recipe, without a lock: what was done by hand is in none.  Returns what passed.
+
+    Raises CheckFailedError.
+    """
+    from envbuild.check.perform import check_image
+    from envbuild.check.report import save, table
+    from envbuild.recipe.find import find_recipe, recipe_files
+
+    source = find_recipe(name, shop.settings) if name in recipe_files(shop.settings) else None
+    script = source.recipe.check.script if source else None
+    with shop.report.stage("check"):
+        found = check_image(
+            image,
+            recipe=source.recipe if source else None,
+            script=source.path.parent / script if source and script else None,
+            lock=None,
+            runtime=shop.runtime,
+            runner=shop.runner,
+            report=shop.report,
+            require_gpu=require_gpu,
+            environment=shop.settings.environment,
+        )
+    save(found, shop.store)
+    if found.verdict == "failed":
+        click.echo(table(found), err=True)
+        failed = ", ".join(finding.check for finding in found.findings if finding.outcome == "failed")
+        raise CheckFailedError(
+            f"the sandbox was packed, but its check failed: {failed}",
+            hint="mend it in the sandbox and pack again; --no-check keeps the image as it is",
+        )
+    return [finding.check for finding in found.findings if finding.outcome == "passed"]
 
 
 def report(done: ByHand) -> str:

@@ -24,13 +24,19 @@ def staleness(recipe: Recipe, lock: Lock) -> tuple[str, ...]:
         reasons.append(f'the base was changed from "{lock.base.reference}" to "{reference}"')
     if recipe.base.platform != lock.platform:
         reasons.append(f"the platform was changed from {lock.platform} to {recipe.base.platform}")
+    wanted_files, locked_files = recipe.files, {locked.source: locked.target for locked in lock.files}
+    reasons += [
+        f'[files] "{name}" was changed'
+        for name in sorted({*wanted_files, *locked_files})
+        if wanted_files.get(name) != locked_files.get(name)
+    ]
     return tuple(reasons) or ("another line of [base], [python] or [system] was changed",)
 
 
 def refuse_changed_files(before: Lock | None, after: Lock) -> None:
     """Raise IntegrityError where an index now offers other content under a file name that was locked before."""
     known = {package.file: package.sha256 for package in before.python} if before else {}
-    for package in after.python:
+    for package in (p for p in after.python if p.source is None):
         if known.get(package.file, package.sha256) != package.sha256:
             raise IntegrityError(
                 f"the index now offers another file of that name: sha256 {package.sha256}, locked was "

@@ -29,14 +29,12 @@ from envbuild.lock.model import (
     PythonPackage,
 )
 from envbuild.lock.packer import find_packers, packer_here
-from envbuild.progress import Reporter
+from envbuild.lock.tools import Tools
 from envbuild.recipe.model import Recipe, Source
 from envbuild.resolve.backends import RESOLVERS
 from envbuild.resolve.installer import INSTALLER, find_installer
 from envbuild.resolve.model import Found, Request, Resolution, Resolver
-from envbuild.run import Runner
 from envbuild.settings import Settings
-from envbuild.store.layout import Store
 from envbuild.toml import closest
 
 if TYPE_CHECKING:
@@ -71,16 +69,6 @@ class Wish:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Tools:
-    """What deciding a lock needs of the machine."""
-
-    settings: Settings
-    runner: Runner
-    store: Store
-    report: Reporter
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class _Base:
     """The base, described: its facts (framework included), its Debian packages, and what the framework brought."""
 
@@ -96,15 +84,21 @@ def decide_lock(source: Source, wish: Wish, tools: Tools, today: date, *, facts:
 
     Raises NoSolutionError in the user's words, NetworkError, HostError, UsageError.
     """
+    from envbuild.lock.files import take_files
+    from envbuild.lock.framework import require_framework
+    from envbuild.lock.inputs import take_trees, with_sources
+
     recipe = source.recipe
     resolver = _resolver(tools)
     base = _given(facts, recipe, wish, tools, today) if facts else _describe(recipe, wish, tools, today)
+    lines, trees = take_trees(source, base.facts, wish.old, wish.upgrade, tools)
     chosen = wish.as_of or recipe.python.as_of
     as_of = _as_of(chosen, base.facts, today)
     with tools.report.stage("resolve the requirements" + (f" as of {as_of}" if as_of else "")):
         resolution = RESOLVERS[wish.resolver](tools.settings, tools.runner, tools.report)(
             Request(
-                requirements=recipe.python.dependencies,
+                requirements=lines,
+                archives=tuple((tree.file, str(tree.path)) for tree in trees),
                 facts=base.facts,
                 as_of=as_of,
                 latest=today.isoformat() if chosen is None else None,
@@ -118,9 +112,12 @@ def decide_lock(source: Source, wish: Wish, tools: Tools, today: date, *, facts:
             )
         )
         _refuse_unused(source, resolution)
+        require_framework(recipe, base.facts, [found.name for found in resolution.packages])
         installer = find_installer(resolver, base.facts, tools.settings)
         packing = _packing(wish, resolver, base.facts.machine, tools.settings)
-    lock = _assemble(source, base, resolution, installer, packing)
+    lock = with_sources(_assemble(source, base, resolution, installer, packing), trees)
+    if recipe.files:
+        lock = structs.replace(lock, files=take_files(source, tools))
     refuse_changed_files(wish.old, lock)
     return lock
 

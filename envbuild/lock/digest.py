@@ -15,8 +15,10 @@ YOUNGER = {"python": ("from-source",)}
 
 
 def recipe_digest(recipe: Recipe) -> str:
-    """Return ``sha256:…`` over the sections that a lock depends on: base, python, system."""
-    parts = {"base": recipe.base, "python": recipe.python, "system": recipe.system}
+    """Return ``sha256:…`` over the sections that a lock depends on: base, python, system, files."""
+    parts: dict[str, Any] = {"base": recipe.base, "python": recipe.python, "system": recipe.system}
+    if recipe.files:
+        parts["files"] = recipe.files
     plain: dict[str, dict[str, Any]] = msgspec.to_builtins(parts)
     for section, keys in YOUNGER.items():
         for key in keys:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import replace
 from datetime import date
 
-from packaging.requirements import Requirement
+from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
 
+from envbuild.base.gpu import framework
+from envbuild.base.model import BaseFacts
 from envbuild.errors import NoSolutionError
 from envbuild.recipe.model import Recipe
+from envbuild.recipe.trees import read_tree_line
 from envbuild.resolve.dates import default_as_of
 from envbuild.resolve.framework import with_framework
 from envbuild.resolve.model import Request, Resolution, Resolver
+from envbuild.resolve.standins import stand_ins
 
 
 def resolve_framework(
@@ -27,9 +33,40 @@ def resolve_framework(
     resolve = _bounded(resolver, bounds(recipe))
     if chosen is not None and chosen != "none":
         return resolve(replace(request, as_of=chosen))
-    framework = resolve(request)
-    as_of = None if chosen == "none" else default_as_of(with_framework(request.facts, framework), today)
-    return framework if as_of is None else resolve(replace(request, as_of=as_of))
+    found = resolve(request)
+    as_of = None if chosen == "none" else default_as_of(with_framework(request.facts, found), today)
+    return found if as_of is None else resolve(replace(request, as_of=as_of))
+
+
+def require_framework(recipe: Recipe, facts: BaseFacts, brought: Collection[str]) -> None:
+    """Raise NoSolutionError where an image as base has not the framework that [check] framework names.
+
+    ``brought`` are the packages that are put over it.  Found out now, not after gigabytes and an hour.
+    """
+    if recipe.check.framework is None or recipe.base.image is None:
+        return
+    try:
+        wanted = Requirement(recipe.check.framework)
+    except InvalidRequirement:
+        return  # a name of a family, which the check itself knows
+    name = str(canonicalize_name(wanted.name))
+    held = {str(canonicalize_name(dist.name)): dist.version for dist in facts.dists}
+    found = next((other for other in (name, *stand_ins().get(name, ())) if other in held), None)
+    # NGC's 2.4.0a0+nv24.06 is what becomes 2.4.0
+    if name in brought or (found is not None and (found != name or _fits(held[found], wanted))):
+        return
+    has = f"{name} {held[name]}" if name in held else framework(facts.dists) or "no framework that envbuild knows"
+    raise NoSolutionError(
+        f'[check] framework names "{recipe.check.framework}", and the base {recipe.base.image} holds {has}',
+        hint=f"take another base (envbuild base suggest --framework {name}), or correct [check] framework",
+    )
+
+
+def _fits(version: str, wanted: Requirement) -> bool:
+    try:
+        return wanted.specifier.contains(Version(version).base_version)
+    except InvalidVersion:
+        return not wanted.specifier
 
 
 def bounds(recipe: Recipe) -> tuple[str, ...]:
@@ -37,6 +74,8 @@ def bounds(recipe: Recipe) -> tuple[str, ...]:
     named = canonicalize_name(Requirement(recipe.base.framework or "").name)
     found = []
     for line in recipe.python.dependencies:
+        if read_tree_line(line) is not None:
+            continue
         requirement = Requirement(line)
         if requirement.specifier and canonicalize_name(requirement.name) != named:
             marker = f" ; {requirement.marker}" if requirement.marker else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 
 import msgspec
@@ -10,6 +11,8 @@ from msgspec import Meta
 from envbuild.base.model import DebianPackage, Sha256, Size
 
 SCHEMA = 1
+EVERYTHING = "*"
+"""What --upgrade without a name stands for."""
 Digest = Annotated[str, Meta(pattern=r"^sha256:[0-9a-f]{64}$")]
 FileName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+!~%-]*$", max_length=255)]
 PackageName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$")]
@@ -48,6 +51,8 @@ class LockedBase(_Entry, frozen=True):
 class PythonPackage(_Entry, frozen=True):
     """One wheel or sdist; ``group``: the framework's, the project's, or needed only to build sdists.
 
+    ``source`` is set for what is no file of an index but a tree of source files: a folder of the project ("."), or
+    "git+https://…@COMMIT"; ``file`` is the archive that envbuild packs of it.
     ``via`` names the packages that require it; "(direct)" stands for the recipe.
     """
 
@@ -58,12 +63,31 @@ class PythonPackage(_Entry, frozen=True):
     size: Size
     sha256: Sha256
     index: str | None = None
+    source: (
+        Annotated[str, Meta(pattern=r"^(\.(/[^\x00-\x1f]*)?|git\+[a-z]+://[^\s\x00-\x1f]+)$", max_length=400)] | None
+    ) = None
     via: tuple[str, ...] = ()
 
     @property
     def is_sdist(self) -> bool:
         """Whether it is built from source, inside the base."""
         return not self.file.endswith(".whl")
+
+    @property
+    def version_variable(self) -> str | None:
+        """The variable that tells builders the version of a source tree: they would ask git, which is not inside."""
+        if self.source is None:
+            return None
+        return f"SETUPTOOLS_SCM_PRETEND_VERSION_FOR_{re.sub('[-_.]+', '_', self.name).upper()}"
+
+
+class LockedFiles(_Entry, frozen=True):
+    """One entry of [files]: what, where it will lie in the image, and the archive that envbuild packs of it."""
+
+    source: Annotated[str, Meta(min_length=1, max_length=300, pattern=r"^(?!/)(?!.*(^|/)\.\.(/|$))[^\x00-\x1f\x7f]+$")]
+    target: Annotated[str, Meta(max_length=300, pattern=r"^(/(?!\.{1,2}(/|$))[^/\x00-\x1f\x7f]+)+$")]
+    size: Size
+    sha256: Sha256
 
 
 class LockedProvided(_Entry, frozen=True):
@@ -140,3 +164,4 @@ class Lock(_Entry, frozen=True):
     provided: tuple[LockedProvided, ...] = ()
     moved: tuple[LockedMove, ...] = ()
     held_back: tuple[LockedHold, ...] = ()
+    files: tuple[LockedFiles, ...] = ()

@@ -16,7 +16,7 @@ HEADING = (
 )
 SCALARS = ("schema", "name", "platform", "recipe-digest", "proof", "as-of")
 SECTIONS = ("base", "tools", "packer")
-TABLES = ("debian", "python", "packers", "provided", "moved", "held-back")
+TABLES = ("debian", "python", "files", "packers", "provided", "moved", "held-back")
 
 
 def write_lock(lock: Lock) -> str:
@@ -51,7 +51,7 @@ def _rows(key: str, rows: Iterable[dict[str, Any]]) -> str:
     def order(row: dict[str, Any]) -> tuple[str, ...]:
         return (
             row.get("group", ""),
-            row["name"],
+            row.get("name", row.get("target", "")),
             row.get("version", ""),
             row.get("architecture", ""),
             row.get("file", ""),

@@ -86,7 +86,7 @@ def _post(recipe: Recipe, lock: Lock, *, bootstrapped: bool) -> tuple[str, ...]:
     build = tuple(p for p in lock.python if p.group == "build")
     system = tuple(p for p in lock.debian if p.group != "base")
     python = lock.base.python_path
-    lines = [*QUIET, *shell.supply_files(packages, build, python, () if bootstrapped else system)]
+    lines = [*QUIET, *shell.supply_files(packages, build, python, () if bootstrapped else system, lock.files)]
     lines += shell.install_debian(system)
     if packages:
         hashed = _minor(lock) >= (3, 7)  # the first that knows bytecode checked by hash (PEP 552)
@@ -94,6 +94,7 @@ def _post(recipe: Recipe, lock: Lock, *, bootstrapped: bool) -> tuple[str, ...]:
         lines += shell.install_python(python, break_system=forced, compiles=hashed)
         if not hashed:
             lines += shell.compile_by_time(python, lock.base.epoch)
+    lines += shell.lay_files(lock.files)
     lines += shell.remove_debian(p for p in system if p.group == "build")
     if is_before_cuda_key(lock.base):
         lines += shell.switch_off_cuda_sources()

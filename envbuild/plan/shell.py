@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from envbuild.base.bootstrap import mmdebstrap_arguments
 from envbuild.base.model import DebianPackage
 from envbuild.errors import UsageError
-from envbuild.lock.model import PythonPackage
-from envbuild.plan.quoting import word, words
+from envbuild.lock.model import LockedFiles, PythonPackage
+from envbuild.plan.quoting import text_line, word, words
 
 BUILD = "/.envbuild"
 """Folder inside the root that holds what only the build needs; removed at its end."""
@@ -17,9 +17,10 @@ SUPPLIED = "/mnt/envbuild"
 
 FETCH = r'''
 """Download every file of the given lists from the package index and verify its sha256."""
-import concurrent.futures, hashlib, html, os, re, subprocess, sys, urllib.parse, urllib.request
+import base64, concurrent.futures, hashlib, html, os, re, subprocess, sys, urllib.parse, urllib.request
 
 target, lists = sys.argv[1], sys.argv[2:]
+secrets = {}
 
 
 def default_index():
@@ -31,14 +32,30 @@ def default_index():
     return PyPI.simple_url
 
 
-index = (os.environ.get("PIP_INDEX_URL") or default_index()).rstrip("/")
+def address(name):
+    """Return the URL of an index without its password, which is kept for its host."""
+    variable = "ENVBUILD_INDEX_" + re.sub("[^A-Z0-9]", "_", name.upper()) if name else "PIP_INDEX_URL"
+    if name and not os.environ.get(variable):
+        raise SystemExit("set %s to the address of the package index that the recipe calls %s" % (variable, name))
+    parts = urllib.parse.urlsplit(os.environ.get(variable) or default_index())
+    user, _, host = parts.netloc.rpartition("@")
+    if user:
+        secrets[host] = "Basic " + base64.b64encode(urllib.parse.unquote(user).encode()).decode()
+    return urllib.parse.urlunsplit(parts._replace(netloc=host)).rstrip("/")
+
+
+def opened(url):
+    request = urllib.request.Request(url, headers={"Accept": "text/html"})
+    host = urllib.parse.urlsplit(url).netloc
+    if host in secrets:
+        request.add_unredirected_header("Authorization", secrets[host])
+    return urllib.request.urlopen(request, timeout=60)
 
 
 def fetch(wanted):
-    project, sha256, file = wanted
-    page_url = "%s/%s/" % (index, re.sub("[-_.]+", "-", project).lower())
-    request = urllib.request.Request(page_url, headers={"Accept": "text/html"})
-    page = urllib.request.urlopen(request, timeout=60).read().decode()
+    project, sha256, file, name = wanted
+    page_url = "%s/%s/" % (indexes[name], re.sub("[-_.]+", "-", project).lower())
+    page = opened(page_url).read().decode()
     for link in re.findall(r"""href\s*=\s*["']([^"']+)["']""", page):
         url = urllib.parse.urljoin(page_url, html.unescape(link)).split("#")[0]
         if urllib.parse.unquote(url.rsplit("/", 1)[1].split("?")[0]) == file:
@@ -46,7 +63,7 @@ def fetch(wanted):
     else:
         raise SystemExit("%s is not on the package index any more" % file)
     digest = hashlib.sha256()
-    with urllib.request.urlopen(url, timeout=60) as source, open(os.path.join(target, file), "wb") as out:
+    with opened(url) as source, open(os.path.join(target, file), "wb") as out:
         for block in iter(lambda: source.read(1 << 20), b""):
             digest.update(block)
             out.write(block)
@@ -57,7 +74,8 @@ def fetch(wanted):
 found = []
 for name in lists:
     for line in open(name):
-        found += re.findall(r"^(\S+)==\S+ --hash=sha256:(\w+)  # (\S+)$", line)
+        found += re.findall(r"^(\S+)==\S+ --hash=sha256:(\w+)  # (\S+)(?: @(\S+))?$", line)
+indexes = {name: address(name) for name in {wanted[3] for wanted in found}}
 with concurrent.futures.ThreadPoolExecutor(6) as pool:
     list(pool.map(fetch, found))
 '''.strip().splitlines()
@@ -175,7 +193,7 @@ def tell_network(*, debian: bool = False) -> tuple[str, ...]:
 
 def _network_for_post(more: str = "") -> tuple[str, ...]:
     """Return %setup lines that tell %post how this machine reaches its package index, when envbuild is not there."""
-    wanted = f"^({more}PIP_INDEX_URL|https?_proxy|HTTPS?_PROXY|no_proxy|NO_PROXY)="
+    wanted = f"^({more}PIP_INDEX_URL|ENVBUILD_INDEX_[A-Z0-9_]+|https?_proxy|HTTPS?_PROXY|no_proxy|NO_PROXY)="
     return (
         "    # certificates, proxies and index of this machine: only for the build, removed at its end",
         "    certificates=${PIP_CERT:-${SSL_CERT_FILE:-/etc/ssl/certs/ca-certificates.crt}}",
@@ -185,8 +203,11 @@ def _network_for_post(more: str = "") -> tuple[str, ...]:
 
 
 def requirement_lines(packages: Iterable[PythonPackage]) -> tuple[str, ...]:
-    """Return a requirements file with hashes; the file name follows as a comment."""
-    return tuple(f"{p.name}=={p.version} --hash=sha256:{p.sha256}  # {p.file}" for p in packages)
+    """Return a requirements file with hashes; the file name, and the name of an extra index, follow as a comment."""
+    return tuple(
+        f"{p.name}=={p.version} --hash=sha256:{p.sha256}  # {p.file}{f' @{p.index}' if p.index else ''}"
+        for p in packages
+    )
 
 
 def supply_files(
@@ -194,12 +215,17 @@ def supply_files(
     build: tuple[PythonPackage, ...],
     python: str,
     debian: tuple[DebianPackage, ...] = (),
+    own: tuple[LockedFiles, ...] = (),
 ) -> tuple[str, ...]:
     """Return %post lines that set ``files`` (a folder of every locked file) and ``offline`` (a prefix of commands).
 
-    ``debian`` are packages that are downloaded here and not before.
+    ``debian`` are packages that are downloaded here and not before; ``own`` are files of the project.
     """
+    named = [f"{p.name} ({p.source})" for p in packages if p.source is not None] + [f.source for f in own]
+    alone = f"{', '.join(named)}: files of the project are on no index; build with envbuild make" if named else ""
+    versions = [f"{p.version_variable}={word(p.version)}" for p in packages if p.version_variable]
     return (
+        *((f"export {' '.join(versions)}",) if versions else ()),
         f"mkdir -p {BUILD}",
         "# locked packages, and what building the source packages among them needs",
         *heredoc(f"cat >{BUILD}/packages.txt", "LOCKED", requirement_lines(packages)),
@@ -210,6 +236,7 @@ def supply_files(
         "    offline=",
         "    if unshare --net true 2>/dev/null; then offline='unshare --net'; fi",
         "else",
+        *((f"    echo {word(alone)} >&2", "    exit 1") if alone else ()),
         f"    files={BUILD}/files",
         "    offline=",
         f"    mkdir -p {BUILD}/files/python",
@@ -230,6 +257,20 @@ def _fetch_debian(packages: tuple[DebianPackage, ...], python: str) -> tuple[str
         *heredoc(f"    cat >{BUILD}/debian.txt", "LOCKED", [f"{p.sha256} {p.path}" for p in packages]),
         *heredoc(f"    cat >{BUILD}/fetch_debian.py", "PYTHON", FETCH_DEBIAN),
         f"    {word(python)} {BUILD}/fetch_debian.py {BUILD}/files/debian {BUILD}/debian.txt",
+    )
+
+
+def lay_files(files: tuple[LockedFiles, ...]) -> tuple[str, ...]:
+    """Return %post lines that unpack the files of the recipe; a folder that is there keeps its mode and owner."""
+    if not files:
+        return ()
+    sums = [f"{locked.sha256}  {locked.sha256}.tar" for locked in files]
+    unpack = "tar -C / --no-overwrite-dir --no-same-owner -xf"
+    lines = [f'{unpack} "$files/files/{locked.sha256}.tar"  # {text_line(locked.target)}' for locked in files]
+    return (
+        "# files of the recipe",
+        *heredoc('(cd "$files/files" && sha256sum --check --quiet)', "FILES", sums),
+        *lines,
     )
 
 

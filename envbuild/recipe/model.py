@@ -125,12 +125,16 @@ class Job(_Section, frozen=True):
 
 
 class Recipe(_Section, frozen=True):
-    """A whole recipe file."""
+    """A whole recipe file.
+
+    ``files`` maps files and folders below the project's folder to absolute paths in the image.
+    """
 
     recipe: About
     base: Base
     python: Python = Python()
     system: System = System()
+    files: dict[OneLine, OneLine] = {}
     check: Check = Check()
     run: Run = Run()
     job: Job = Job()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
 
 from envbuild.errors import UsageError
 from envbuild.recipe.model import Recipe
+from envbuild.recipe.trees import read_tree_line
 from envbuild.toml import convert, line_of, read_toml
 
 
@@ -21,6 +23,7 @@ def read_recipe(path: Path) -> tuple[Recipe, str]:
     _check_name(recipe, path, text)
     _check_base(recipe, path, text)
     _check_requirements(recipe, path, text)
+    _check_files(recipe, path, text)
     _check_check(recipe, path, text)
     return recipe, text
 
@@ -56,7 +59,34 @@ def _check_base(recipe: Recipe, path: Path, text: str) -> None:
 
 def _check_requirements(recipe: Recipe, path: Path, text: str) -> None:
     for line in recipe.python.dependencies:
-        _requirement(line, _place_of_item(path, text, "python", "dependencies", line))
+        where = _place_of_item(path, text, "python", "dependencies", line)
+        try:
+            tree = read_tree_line(line)
+        except UsageError as error:
+            raise UsageError(str(error), where=where, hint=error.hint) from error
+        if tree is None:
+            _requirement(line, where)
+
+
+KEPT_OUT = ("/dev", "/proc", "/sys", "/tmp", "/var/tmp", "/run", "/mnt", "/.singularity.d", "/.envbuild")  # noqa: S108
+"""Folders of an image that [files] does not write to: mounted over, or the runtime's and envbuild's own."""
+
+
+def _check_files(recipe: Recipe, path: Path, text: str) -> None:
+    targets: dict[str, str] = {}
+    for source, target in recipe.files.items():
+        where = _place(path, text, "files", source)
+        if not source or Path(source).is_absolute() or ".." in Path(source).parts:
+            hint = "the left side is a file or folder of the project, the right side its place in the image"
+            raise UsageError(f"[files] {source!r} is no path below the project's folder", where=where, hint=hint)
+        if not re.fullmatch(r"(/(?!\.{1,2}(/|$))[^/]+)+", target):
+            hint = 'write an absolute path without "..", and without / at its end'
+            raise UsageError(f"[files] {target!r} is no place in the image", where=where, hint=hint)
+        if any(target == folder or target.startswith(f"{folder}/") for folder in KEPT_OUT):
+            raise UsageError(f"[files] {target} is no place for files: what lies there is not seen", where=where)
+        if target in targets:
+            raise UsageError(f"[files] {source!r} and {targets[target]!r} both go to {target}", where=where)
+        targets[target] = source
 
 
 def _check_check(recipe: Recipe, path: Path, text: str) -> None:

@@ -19,7 +19,8 @@ class Request:
     ``upgrade`` are names that ``keep`` does not hold; ``bounds`` are constraints that are no requirements
     ("keras<=2.3.1"); ``protect`` are names in the facts that must not be replaced,
     on top of those that data says; ``from_source`` are names whose wheels are left alone, so that they are built;
-    ``anew`` asks the index even where the answer is still fresh.
+    ``anew`` asks the index even where the answer is still fresh;
+    ``archives`` are file names of sdists and where they lie on this machine: their packages are taken from there alone.
     """
 
     requirements: tuple[str, ...]
@@ -33,6 +34,7 @@ class Request:
     bounds: tuple[str, ...] = ()
     from_source: tuple[str, ...] = ()
     anew: bool = False
+    archives: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

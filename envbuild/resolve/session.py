@@ -47,6 +47,7 @@ class Session:
     runner: Runner
     report: Reporter
     from_source: tuple[str, ...] = ()
+    archives: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         self.warnings: tuple[str, ...] = ()
@@ -58,6 +59,8 @@ class Session:
         self._static: dict[Pin, About] = self._memory.load()
         with telling(self.folder):
             write_stubs(self.stubs, self.folder)
+            for name, archive in self.archives:
+                (self.folder / "hard" / name).symlink_to(archive)
             lines = [f"{stub.name}!={stub.version}\n" for stub in self.stubs.by_name.values()]
             (self.folder / "build.txt").write_text("".join(lines))
 

@@ -101,12 +101,14 @@ class UvResolver:
     def _session(self, request: Request, task: Task, folder: Path) -> Session:
         with telling(folder):
             folder.mkdir()
+        indexes = self._indexes(request)
         return Session(
             folder=folder,
             facts=request.facts,
             stubs=task.context.stubs,
-            indexes=self._indexes(request),
-            settings=self.settings,
+            indexes=indexes,
+            archives=request.archives,
+            settings=replace(self.settings, indexes={**self.settings.indexes, **indexes}),  # their passwords count
             runner=self.runner,
             report=self.report,
             from_source=request.from_source,
@@ -172,7 +174,7 @@ class UvResolver:
         order = tag_order(request.facts)
         files = {name: pick(package, order) for name, package in chosen.items() if not package.from_base}
         origins = session.origins({name: chosen[name].version for name in files}) if request.indexes else {}
-        abouts = describe(files.values(), settings=self.settings, report=self.report)
+        abouts = describe(files.values(), settings=session.settings, report=self.report)
         builds = resolve_builds(session, answer=chosen, files=files, abouts=abouts, as_of=request.as_of)
         parts = Parts(
             context=answer.task.context,

@@ -116,13 +116,22 @@ def _read_local(folder: Path, page: str) -> tuple[Link, ...]:
         raise NetworkError(f"cannot be read: {error.strerror}", where=str(path)) from error
 
 
+def index_variable(name: str) -> str:
+    """Return the variable that gives the address of an extra index, for settings that hold no password."""
+    return "ENVBUILD_INDEX_" + re.sub("[^A-Z0-9]", "_", name.upper())
+
+
 def _named(settings: Settings, name: str) -> str:
+    variable = index_variable(name)
+    if settings.environment.get(variable):
+        return _checked(settings.environment[variable], variable)
     if name in settings.indexes:
         return _checked(settings.indexes[name], f"[indexes] {name}")
     known = [key for key in settings.indexes if key != "default"]
     raise UsageError(
         f"no index is called {name!r} on this machine{closest(name, known)}",
-        hint=f'write its address into {config_file(settings)}:\n[indexes]\n{name} = "https://…/simple"',
+        hint=f'write its address into {config_file(settings)}:\n[indexes]\n{name} = "https://…/simple"\n'
+        f"or set {variable}",
     )
 
 

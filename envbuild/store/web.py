@@ -115,11 +115,22 @@ def _trust(bundle: Path | None) -> ssl.SSLContext:
 
 
 def _credentials(settings: Settings) -> Callable[[httpx.Request], httpx.Request]:
-    """Return the function that adds a password to a request: the URL's, one seen for the same origin, netrc's."""
+    """Return the function that adds a password to a request: the URL's, one known for the same origin, netrc's.
+
+    Known are those of the configured indexes and of URLs seen before: links on an index's pages have none.
+    """
     import base64
+
+    import httpx
 
     known: dict[tuple[str, str, int | None], str] = {}
     secrets = _netrc(settings)
+    for address in settings.indexes.values():
+        with contextlib.suppress(httpx.InvalidURL):
+            index = httpx.URL(address)
+            if index.username or index.password:
+                origin = (index.scheme, index.host, index.port)
+                known[origin] = base64.b64encode(f"{index.username}:{index.password}".encode()).decode()
 
     def add(request: httpx.Request) -> httpx.Request:
         url = request.url

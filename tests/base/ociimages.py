@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import zstandard
 from uv import find_uv_bin
 
 from envbuild.run import Command, LocalRunner
@@ -84,10 +85,12 @@ def image_of(
     cmd: tuple[str, ...] = (),
     created: str = "2023-11-15T10:00:00Z",
     architecture: str = "amd64",
+    zstd: bool = False,
     **changes: Any,
 ) -> Image:
-    """An image of these layers; ``changes`` go into its configuration."""
-    packed = [gzip.compress(tar, 1, mtime=0) for tar in tars]
+    """An image of these layers, packed with gzip or zstd; ``changes`` go into its configuration."""
+    packed = [zstandard.ZstdCompressor(3).compress(tar) if zstd else gzip.compress(tar, 1, mtime=0) for tar in tars]
+    kind = LAYER.replace("gzip", "zstd") if zstd else LAYER
     config: dict[str, Any] = {
         "architecture": architecture,
         "os": "linux",
@@ -101,7 +104,7 @@ def image_of(
         "schemaVersion": 2,
         "mediaType": MANIFEST,
         "config": {"mediaType": CONFIG, "digest": digest_of(text), "size": len(text)},
-        "layers": [{"mediaType": LAYER, "digest": digest_of(data), "size": len(data)} for data in packed],
+        "layers": [{"mediaType": kind, "digest": digest_of(data), "size": len(data)} for data in packed],
     }
     blobs = {digest_of(data): data for data in (text, *packed)}
     return Image(manifest=json.dumps(manifest).encode(), blobs=blobs, config=config)

@@ -6,9 +6,11 @@ import gzip
 import io
 import os
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,18 +21,21 @@ from tests.base.ociimages import Link, digest_of, tar_of
 Files = dict[str, "bytes | str | Link | None"]
 
 
-def merged(folder: Path, *layers: Files, packed: bool = False) -> Tree:
+PACKERS: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "zstd": zstandard.ZstdCompressor().compress}
+
+
+def merged(folder: Path, *layers: Files, packed: str | None = None) -> Tree:
     tree = Tree(lambda _path, _size: True)
     for number, files in enumerate(layers):
         tar = tar_of(files)
         path = folder / f"{number}.tar"
-        path.write_bytes(gzip.compress(tar) if packed else tar)
+        path.write_bytes(PACKERS[packed](tar) if packed else tar)
         tree.add_layer(path, digest_of(tar), number=number, where="test")
     return tree
 
 
-@pytest.mark.parametrize("packed", [False, True])
-def test_upper_layers_replace_and_hide(packed: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("packed", [None, "gzip", "zstd"])
+def test_upper_layers_replace_and_hide(packed: str | None, tmp_path: Path) -> None:
     tree = merged(
         tmp_path,
         {"etc": None, "etc/a": "1", "etc/b": "1", "opt": None, "opt/old": "1", "opt/more": None, "opt/more/x": "1"},

@@ -16,13 +16,14 @@ import pytest
 from envbuild.base.inspect import describe
 from envbuild.base.reference import parse_reference
 from envbuild.errors import NetworkError
+from envbuild.lock.read import read_lock
 from envbuild.progress import Silent
 from envbuild.recipe.read import read_recipe
 from envbuild.run import Command, LocalRunner, Result
 from envbuild.settings import Settings
 from envbuild.store.layout import Store
 from tests.base.interpreters import interpreter
-from tests.base.ociimages import Image, dist, image_of, programs, push, python_tar, tar_of
+from tests.base.ociimages import Image, Link, dist, image_of, programs, push, python_tar, tar_of
 from tests.support import needs
 
 ROOT = Path(__file__).parents[2]
@@ -34,7 +35,14 @@ pytestmark = [
 
 
 @functools.cache
-def base(version: str, prefix: str, *, managed: bool = False, framework: tuple[str, str] = ("flax", "0.8.0")) -> Image:
+def base(
+    version: str,
+    prefix: str,
+    *,
+    managed: bool = False,
+    framework: tuple[str, str] = ("flax", "0.8.0"),
+    zstd: bool = False,
+) -> Image:
     """An image with a Python of this machine and a small distribution that stands for what a base holds."""
     python = interpreter(version)
     if python is None:
@@ -47,6 +55,7 @@ def base(version: str, prefix: str, *, managed: bool = False, framework: tuple[s
         env=(f"PATH={prefix}/bin:/usr/bin:/bin", "GREETING=it's a test"),
         entrypoint=("/usr/bin/env", "FROM_ENTRYPOINT=yes"),
         cmd=("env",),
+        zstd=zstd,
     )
 
 
@@ -129,6 +138,63 @@ def test_a_mirror_serves_docker_hub_and_the_build_has_no_network(registry: str, 
     (tmp_path / "config.toml").write_text('[registries."docker.io"]\nmirrors = ["http://127.0.0.1:1"]\n')
     again = envbuild(tmp_path, store, "make", "managed", **environment)
     assert again.code == 0, again.stderr
+
+
+def tensorflow_image() -> Image:
+    """The image of tensorflow.org as far as a resolution sees it: the versions that its TensorFlow came with.
+
+    The names and versions are those of TensorFlow's own wheels in the shipped lock; the modules are empty.
+    """
+    python = interpreter("3.11")
+    if python is None:
+        pytest.skip("no Python 3.11 on this machine")
+    site = "/usr/local/lib/python3.11/site-packages"
+    files: dict[str, bytes | str | Link | None] = {}
+    for package in read_lock(ROOT / "lockfiles/keras-bert.lock").python:
+        if package.group == "framework" and not package.name.startswith("nvidia-"):
+            number = "2.15.0" if package.name == "tensorflow" else package.version
+            requires = ("keras<2.16,>=2.15.0", "numpy<2.0.0,>=1.23.5") if package.name == "tensorflow" else ()
+            files |= dist(site, package.name, number, requires)
+    return image_of(
+        programs(),
+        python_tar(python.resolve(), "/usr/local"),
+        tar_of(files),
+        env=("PATH=/usr/local/bin:/usr/bin:/bin", "CUDA_VERSION=12.2.0"),
+        created="2023-11-15T10:00:00Z",
+    )
+
+
+def test_keras_bert_hub_is_locked_through_a_mirror(registry: str, tmp_path: Path, store: Path) -> None:
+    """The shipped recipe, word by word; only where Docker Hub is found is this machine's own setting."""
+    digest = push(tensorflow_image(), registry, "mirror/tensorflow/tensorflow", "2.15.0-gpu")
+    (tmp_path / "config.toml").write_text(f'[registries."docker.io"]\nmirrors = ["{registry}/mirror"]\n')
+    environment = {"ENVBUILD_CONFIG": str(tmp_path / "config.toml")}
+    locked = envbuild(tmp_path, store, "lock", "keras-bert-hub", **environment)
+    assert locked.code == 0, locked.stderr
+    lock = read_lock(tmp_path / "lockfiles/keras-bert-hub.lock")
+    assert lock.base.digest == digest
+    assert (lock.base.reference, lock.base.framework) == (
+        "docker://tensorflow/tensorflow:2.15.0-gpu",
+        "tensorflow 2.15.0",
+    )
+    brought = {package.name: package.version for package in lock.python}
+    assert brought["keras-bert"] == "0.89.0"
+    assert {"transformers", "sentencepiece", "scikit-learn", "matplotlib"} <= set(brought)
+    assert {"tensorflow", "keras", "numpy"}.isdisjoint(brought)
+    assert lock.as_of == "2024-02-13", "90 days after the image was made"
+    assert not lock.moved
+    assert registry not in (tmp_path / "lockfiles/keras-bert-hub.lock").read_text()
+
+
+@pytest.mark.parametrize("mode", ["flat", "fakeroot"])
+def test_layers_packed_with_zstd(mode: str, registry: str, tmp_path: Path, store: Path) -> None:
+    push(base("3.11", "/opt/conda", zstd=True), registry, "lab/zstd", "1.0")
+    recipe(tmp_path, "zstd", f"docker://{registry.removeprefix('http://')}/lab/zstd:1.0")
+    assert envbuild(tmp_path, store, "lock", "zstd").code == 0
+    made = envbuild(tmp_path, store, "make", "zstd", "--mode", mode)
+    assert made.code == 0, made.stderr
+    told = inside(tmp_path / "zstd.sif", "python3", "-c", "import six, flax; print(flax.__version__)")
+    assert told == "0.8.0\n"
 
 
 def test_an_old_python_gets_its_packages_too(registry: str, tmp_path: Path, store: Path) -> None:
@@ -256,8 +322,18 @@ def test_what_is_done_in_a_sandbox_comes_back_as_recipe_lines(registry: str, tmp
     enter = ("apptainer", "--quiet", "exec", "--fakeroot", "--writable", "--no-home", "--pwd", "/", "try.sandbox")
     script = f"{by_hand}; echo data >/opt/data; rm -r {site}/iniconfig*"
     LocalRunner()(Command(argv=(*enter, "sh", "-euc", script), cwd=tmp_path, timeout=60))
+    refused = envbuild(tmp_path, store, "make", "--from-sandbox", "try.sandbox")
+    assert refused.code == 1
+    assert "the sandbox was packed, but its check failed: direct-imports" in refused.stderr
+    assert not (tmp_path / "try.sif").exists()
+    recipe_file = tmp_path / "recipes/try.toml"
+    recipe_file.write_text(
+        recipe_file.read_text().replace('"six", "iniconfig<2"', '"six"').replace(', "iniconfig"', "")
+    )
     packed = envbuild(tmp_path, store, "make", "--from-sandbox", "try.sandbox")
     assert packed.code == 0, packed.stderr
+    assert "\n  proved   " in packed.stdout
+    assert "direct-imports" in packed.stdout
     assert packed.stdout.startswith(
         "Python distributions:\n  + colour 2.0\n  - iniconfig 1.1.1\nfiles (1):\n  /opt/data\n\n"
         'in the recipe this would be:\n  [python]\n  dependencies = [\n    "colour==2.0",\n  ]\n'

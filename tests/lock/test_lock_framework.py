@@ -7,15 +7,18 @@ from datetime import date
 from importlib.metadata import version
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from envbuild.base.model import BaseFacts
+from envbuild.base.model import BaseFacts, Dist
 from envbuild.errors import NoSolutionError, UsageError
 from envbuild.lock.compare import staleness
-from envbuild.lock.decide import Tools, Wish, decide_lock
+from envbuild.lock.decide import Wish, decide_lock
+from envbuild.lock.framework import require_framework
 from envbuild.lock.model import Lock
+from envbuild.lock.tools import Tools
 from envbuild.progress import Silent
-from envbuild.recipe.model import Source
+from envbuild.recipe.model import About, Base, Check, Recipe, Source
 from envbuild.recipe.read import read_recipe
 from envbuild.run import LocalRunner
 from envbuild.settings import load_settings
@@ -91,3 +94,28 @@ def test_from_source_takes_the_archive_and_is_part_of_the_digest(
 def test_a_name_that_nothing_brings_is_refused(lock: Callable[[str], Lock]) -> None:
     with pytest.raises(UsageError, match=r'from-source names "chainr".*did you mean "chainer"\?'):
         lock(f'{BASE}[python]\ndependencies = ["chainer"]\nfrom-source = ["chainr"]\n')
+
+
+@pytest.mark.parametrize(
+    ("wanted", "held", "fits"),
+    [
+        ("torch", {"torch": "2.1.0+cu121"}, True),
+        ("torch>=2.4", {"torch": "2.4.0a0+nv24.06"}, True),
+        ("torch>=2.4", {"torch": "2.1.0"}, False),
+        ("tensorflow", {"tensorflow-gpu": "2.1.0"}, True),
+        ("tensorflow", {"torch": "2.1.0"}, False),
+        ("tensorflow", {}, False),
+    ],
+)
+def test_a_base_without_the_framework_that_the_check_names(wanted: str, held: dict[str, str], fits: bool) -> None:
+    recipe = Recipe(recipe=About(name="x"), base=Base(image="docker://lab.invalid/x:1"), check=Check(framework=wanted))
+    dists = tuple(Dist(name=name, version=number) for name, number in held.items())
+    facts = msgspec.structs.replace(FACTS, dists=dists)
+    if fits:
+        require_framework(recipe, facts, ())
+        return
+    with pytest.raises(NoSolutionError) as caught:
+        require_framework(recipe, facts, ())
+    assert f'[check] framework names "{wanted}", and the base docker://lab.invalid/x:1 holds ' in caught.value.what
+    assert "envbuild base suggest --framework" in (caught.value.hint or "")
+    require_framework(recipe, facts, (wanted.split(">", maxsplit=1)[0],))

@@ -14,8 +14,9 @@ import pytest
 from envbuild.base.model import BaseFacts
 from envbuild.cli import run_cli
 from envbuild.lock.compare import changes
-from envbuild.lock.decide import Tools, Wish, decide_lock
+from envbuild.lock.decide import Wish, decide_lock
 from envbuild.lock.model import Lock
+from envbuild.lock.tools import Tools
 from envbuild.progress import Silent
 from envbuild.recipe.model import Source
 from envbuild.recipe.read import read_recipe

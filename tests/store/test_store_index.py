@@ -173,7 +173,8 @@ def test_named_indexes_come_from_the_settings_only(bare: Settings, tmp_path: Pat
         index_url(settings, _uv(), "torhc")
     assert str(caught.value) == "no index is called 'torhc' on this machine; did you mean \"torch\"?"
     assert caught.value.hint == (
-        f'write its address into {tmp_path}/.config/envbuild/config.toml:\n[indexes]\ntorhc = "https://…/simple"'
+        f'write its address into {tmp_path}/.config/envbuild/config.toml:\n[indexes]\ntorhc = "https://…/simple"\n'
+        "or set ENVBUILD_INDEX_TORHC"
     )
 
 

@@ -40,6 +40,7 @@ def build(job):
     """Run one backend in this process: a fresh one for each source archive."""
     sys.path[:0] = [os.path.normpath(os.path.join(job["source"], path)) for path in job["backend-path"]]
     os.chdir(job["source"])
+    os.environ.update(job.get("environment", {}))
     module, _, attribute = job["backend"].partition(":")
     backend = importlib.import_module(module)
     for name in filter(None, attribute.split(".")):

@@ -1,0 +1,115 @@
+"""Requirements that are source trees: a folder of the project (``.``, ``-e ./sub``), or a commit of a git server."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from envbuild.errors import UsageError
+
+FOLDER = re.compile(r"(?:-e\s+|--editable[= ]\s*)?(\.(?:/[^\[\]]*)?)(?:\[([^\]]*)\])?")
+GIT = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[([^\]]*)\])?\s*@\s*git\+(\S+)")
+COMMIT = re.compile(r"[0-9a-f]{40}")
+REVISION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/+-]*")
+LOOPBACK = re.compile(r"127(?:\.\d+){3}|localhost|\[::1\]")
+FORM = "write NAME @ git+https://HOST/PATH@COMMIT"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TreeLine:
+    """One requirement on a tree.
+
+    Of a folder: ``folder`` is its path below the project.  Of a repository: ``url`` without revision, ``revision`` as
+    written (a commit, tag or branch; "" is the server's own choice), ``subfolder`` the package's place in it.
+    """
+
+    written: str
+    name: str | None = None
+    extras: tuple[str, ...] = ()
+    folder: str | None = None
+    url: str = ""
+    revision: str = ""
+    subfolder: str = ""
+
+    def source(self, commit: str) -> str:
+        """Return what a lock says of it: the folder, or the repository at a commit."""
+        if self.folder is not None:
+            return self.folder
+        return f"git+{self.url}@{commit}" + (f"#subdirectory={self.subfolder}" if self.subfolder else "")
+
+
+def read_tree_line(line: str) -> TreeLine | None:
+    """Return the tree that a requirement asks for, None for one on an index.
+
+    Raises UsageError for a path that leaves the project, an address with a password, and one that is not encrypted.
+    """
+    text = line.strip()
+    found = FOLDER.fullmatch(text)
+    if found:
+        folder = found[1].rstrip("/") or "."
+        if ".." in folder.split("/"):
+            raise UsageError(f"{line!r} leaves the project's folder", hint="lock what lies in it, or name a repository")
+        return TreeLine(written=line, folder=folder, extras=_extras(found[2]))
+    if "git+" not in text:
+        return None
+    found = GIT.fullmatch(text)
+    if not found:
+        raise UsageError(f"{line!r} names no package or no repository", hint=FORM)
+    address, _, fragment = found[3].partition("#")
+    url, revision = _revision(address)
+    _check_address(url, line)
+    if revision and (not REVISION.fullmatch(revision) or ".." in revision):
+        raise UsageError(f"{revision!r} is no commit, tag or branch", where=repr(line), hint=FORM)
+    subfolder = _subfolder(fragment, line)
+    return TreeLine(
+        written=line, name=found[1], extras=_extras(found[2]), url=url, revision=revision, subfolder=subfolder
+    )
+
+
+def read_source(source: str) -> TreeLine:
+    """Return the tree that a lock names.  Raises UsageError for what no lock of ours says."""
+    line = read_tree_line(f"tree @ {source}" if source.startswith("git+") else source)
+    if line is None:
+        raise UsageError(f"{source!r} is no source tree")
+    return line
+
+
+def _extras(text: str | None) -> tuple[str, ...]:
+    return tuple(sorted(part.strip() for part in (text or "").split(",") if part.strip()))
+
+
+def _revision(address: str) -> tuple[str, str]:
+    """Split at the @ behind the path; one before it belongs to a user."""
+    head, slash, path = address.partition("://")[2].partition("/")
+    scheme = address.partition("://")[0]
+    path, _, revision = path.partition("@")
+    return f"{scheme}://{head}{slash}{path}", revision
+
+
+def _check_address(url: str, line: str) -> None:
+    try:
+        parts = urlsplit(url)
+        host, password = parts.hostname or "", parts.password
+    except ValueError as error:
+        raise UsageError("is no address", where=repr(line), hint=FORM) from error
+    where = repr(re.sub(r"//[^/@]*@", "//***@", line))
+    if password is not None or (parts.username and parts.scheme != "ssh"):
+        hint = "git's own credential helper, or ssh, knows how to log in"
+        raise UsageError("a password or user has no place in a recipe", where=where, hint=hint)
+    plain = parts.scheme == "http" and LOOPBACK.fullmatch(host)
+    if parts.scheme not in ("https", "ssh") and not plain:
+        raise UsageError(f"git+{parts.scheme} is not taken", where=where, hint="write git+https://… or git+ssh://…")
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*|\[[0-9a-fA-F:]+\]|[0-9a-fA-F:]+", host) or parts.query:
+        raise UsageError("is no address of a repository", where=where, hint=FORM)
+
+
+def _subfolder(fragment: str, line: str) -> str:
+    for part in filter(None, fragment.split("&")):
+        key, _, value = part.partition("=")
+        if key == "egg":
+            continue
+        if key != "subdirectory" or not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._/-]*", value) or ".." in value:
+            raise UsageError(f"#{part} is not understood", where=repr(line), hint="write #subdirectory=FOLDER")
+        return value.strip("/")
+    return ""

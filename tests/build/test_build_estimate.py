@@ -1,0 +1,150 @@
+"""Room is looked at before anything is done: for every mode, every kind of base, every folder."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import pytest
+
+from envbuild.build.estimate import check_space
+from envbuild.build.make import MODES, plan_work
+from envbuild.build.model import Estimate, Order, Workshop
+from envbuild.build.sandbox import SandboxNote, pack_sandbox
+from envbuild.errors import SpaceError
+from envbuild.lock.read import read_lock
+from envbuild.plan.apptainer import render
+from envbuild.plan.definition import plan_definition
+from envbuild.progress import Silent
+from envbuild.recipe.read import read_recipe
+from envbuild.run import LocalRunner
+from envbuild.runtime import Runtime
+from envbuild.settings import load_settings
+from envbuild.store.layout import Store
+
+ROOT = Path(__file__).parents[2]
+RECIPE = read_recipe(ROOT / "recipes/torch-mnist.toml")[0]
+LOCK = read_lock(ROOT / "lockfiles/torch-mnist.lock")
+IMAGE = msgspec.structs.replace(
+    LOCK,
+    debian=(),
+    base=msgspec.structs.replace(LOCK.base, reference="docker://lab.invalid/torch:1", size=4_000_000_000),
+)
+FOLDERS = {"ENVBUILD_STORE": "store", "TMPDIR": "tmp", "-o": "out"}
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Workshop:
+    for name in FOLDERS.values():
+        (tmp_path / name).mkdir()
+    environment = {"HOME": str(tmp_path), "TMPDIR": str(tmp_path / "tmp"), "ENVBUILD_STORE": str(tmp_path / "store")}
+    settings = load_settings(environment, tmp_path)
+    runtime = Runtime(program=Path("/usr/bin/apptainer"), name="apptainer", version=(1, 4))
+    return Workshop(
+        settings=settings, runner=LocalRunner(), runtime=runtime, store=Store(settings.store), report=Silent()
+    )
+
+
+@pytest.fixture
+def free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Give the three folders file systems of their own, with so many bytes free."""
+
+    def give(**rooms: int) -> None:
+        real = Path.stat
+
+        def device(path: Path, **flags: bool) -> object:
+            found = real(path, **flags)
+            names = [name for name in FOLDERS.values() if path.is_relative_to(tmp_path / name)]
+            return found if not names else os_stat(found.st_mode, st_dev=1000 + list(FOLDERS.values()).index(names[0]))
+
+        monkeypatch.setattr(Path, "stat", device)
+        monkeypatch.setattr(shutil, "disk_usage", lambda folder: Usage(0, 0, rooms.get(Path(folder).name, 10**15)))
+
+    return give
+
+
+class Usage(NamedTuple):
+    """As shutil.disk_usage tells it."""
+
+    total: int
+    used: int
+    free: int
+
+
+class os_stat:  # noqa: N801
+    """What of a stat result the check looks at."""
+
+    def __init__(self, st_mode: int, st_dev: int) -> None:
+        self.st_mode, self.st_dev = st_mode, st_dev
+
+
+def order(tmp_path: Path, mode: str, *, image: bool) -> Order:
+    base = msgspec.structs.replace(RECIPE.base, bootstrap=None, framework=None, image=IMAGE.base.reference)
+    recipe = msgspec.structs.replace(RECIPE, base=base) if image else RECIPE
+    lock = IMAGE if image else LOCK
+    plan = plan_definition(recipe, lock)
+    return Order(recipe=recipe, lock=lock, plan=plan, definition=render(plan), mode=mode, target=tmp_path / "out/x.sif")
+
+
+def planned(tmp_path: Path, shop: Workshop, mode: str, *, image: bool) -> Estimate:
+    return plan_work(order(tmp_path, mode, image=image), shop)
+
+
+@pytest.mark.parametrize("image", [False, True], ids=["bootstrap", "image"])
+@pytest.mark.parametrize("mode", MODES)
+def test_every_folder_is_looked_at(
+    mode: str, image: bool, tmp_path: Path, shop: Workshop, free: Callable[..., None]
+) -> None:
+    free()
+    need = planned(tmp_path, shop, mode, image=image)
+    for setting, size in (("ENVBUILD_STORE", need.store), ("TMPDIR", need.temporary), ("-o", need.image)):
+        if size == 0:
+            assert (mode, setting) == ("sandbox", "TMPDIR")
+            continue
+        free(**{FOLDERS[setting]: size})
+        planned(tmp_path, shop, mode, image=image)
+        free(**{FOLDERS[setting]: size - 1})
+        with pytest.raises(SpaceError) as caught:
+            planned(tmp_path, shop, mode, image=image)
+        assert caught.value.code == 8
+        assert setting in (caught.value.hint or "")
+        assert "are needed, " in caught.value.what
+        assert caught.value.where == str(tmp_path / FOLDERS[setting])
+
+
+@pytest.mark.parametrize("image", [False, True], ids=["bootstrap", "image"])
+def test_modes_put_their_bytes_where_they_do(
+    image: bool, tmp_path: Path, shop: Workshop, free: Callable[..., None]
+) -> None:
+    free()
+    needs = {mode: planned(tmp_path, shop, mode, image=image) for mode in MODES}
+    assert needs["sandbox"].image == needs["fakeroot"].temporary > needs["fakeroot"].image
+    assert needs["docker"].store > needs["fakeroot"].store
+    if not image:
+        assert needs["flat"].temporary < needs["fakeroot"].temporary
+    else:
+        assert needs["fakeroot"].temporary > IMAGE.base.size
+        assert needs["fakeroot"].download >= IMAGE.base.size
+
+
+def test_needs_on_one_file_system_add_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(0, 0, 2_500_000_000))
+    check_space([(tmp_path / "a", 10**9, "TMPDIR"), (tmp_path / "b/c", 10**9, "-o")])
+    with pytest.raises(SpaceError) as caught:
+        check_space([(tmp_path / "a", 10**9, "TMPDIR"), (tmp_path / "b/c", 2 * 10**9, "-o")])
+    assert caught.value.what == "3.0 GB are needed, 2.5 GB are free"
+    assert caught.value.hint == "free space there, or point TMPDIR or -o to a larger file system"
+
+
+def test_packing_a_sandbox_needs_room_too(tmp_path: Path, shop: Workshop, free: Callable[..., None]) -> None:
+    folder = tmp_path / "x.sandbox"
+    folder.mkdir()
+    (folder / "big").write_bytes(b"x" * 100_000)
+    free(tmp=1000)
+    note = SandboxNote(recipe="x", lock="", python="/usr/bin/python3", packer=LOCK.packer, dists={}, apt={}, files={})
+    with pytest.raises(SpaceError, match=r"are needed, 1\.0 kB are free"):
+        pack_sandbox(folder, tmp_path / "out/x.sif", note, shop, lambda _: None)
+    assert not list((tmp_path / "out").iterdir())

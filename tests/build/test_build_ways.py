@@ -1,0 +1,276 @@
+"""``auto``: what each way needs, which one a machine can go, and what it says where there is none; then for real."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from envbuild.build.ways import AUTO, Ground, Way, choose_way, obstacle, read_ground
+from envbuild.errors import HostError
+from envbuild.host import Host
+from envbuild.lock.read import read_lock
+from envbuild.recipe.model import Recipe
+from envbuild.recipe.read import read_recipe
+from envbuild.run import Result
+from envbuild.settings import load_settings
+from tests.hosts import RECIPE, ROOT, ROOT_ONLY, UID, Bench, Lack
+from tests.project import Project
+from tests.support import ScriptedRunner, needs
+from tests.tiny_image import open_folder
+
+SHIPPED = read_recipe(ROOT / "recipes/torch-mnist.toml")[0]
+LOCK = read_lock(ROOT / "lockfiles/torch-mnist.lock")
+POST = msgspec.structs.replace(SHIPPED, system=msgspec.structs.replace(SHIPPED.system, post=("true",)))
+ALL = Ground(missing={})
+
+
+def told(recipe: Recipe, ground: Ground, roots: tuple[str, ...] = ()) -> str:
+    return str(choose_way(recipe, LOCK, ground, roots=roots))
+
+
+def test_an_ordinary_machine_puts_images_together() -> None:
+    assert told(SHIPPED, ALL) == "mode flat: put together from the store, without root"
+
+
+def test_what_a_recipe_asks_for_counts() -> None:
+    said = "mode fakeroot: built from its definition; not flat, for /dev/fuse cannot be opened, "
+    assert (
+        told(POST, dataclasses.replace(ALL, fuse=False))
+        == f"{said}and Debian packages' scripts and [system] post need it"
+    )
+    assert told(POST, ALL) == told(SHIPPED, dataclasses.replace(ALL, fuse=False)) == told(SHIPPED, ALL)
+
+
+@pytest.mark.parametrize(
+    ("change", "recipe", "roots", "mode"),
+    [
+        ({"ids": False}, SHIPPED, ("flat",), "flat"),
+        ({"ids": False, "root": True}, SHIPPED, (), "flat"),
+        ({"missing": {"mmdebstrap": "mmdebstrap was not found on PATH"}}, SHIPPED, ("flat",), "flat"),
+        ({"missing": {"mksquashfs": "mksquashfs was not found on PATH"}}, SHIPPED, (), "flat"),
+        ({"missing": {"mksquashfs": "mksquashfs was not found on PATH"}}, POST, (), "flat"),
+        ({"missing": {"mksquashfs": "mksquashfs was not found on PATH"}, "fuse": False}, POST, (), "sandbox"),
+        ({"missing": {"fuse-overlayfs": "fuse-overlayfs was not found on PATH"}}, POST, (), "fakeroot"),
+        ({"ids": False}, SHIPPED, (), None),
+        ({"ids": False}, POST, AUTO, None),
+        ({"containers": "user namespaces are off, and apptainer is not setuid"}, SHIPPED, AUTO, None),
+        ({"missing": {"mmdebstrap": "mmdebstrap was not found on PATH"}}, SHIPPED, (), None),
+    ],
+)
+def test_what_a_machine_lacks_counts(
+    change: dict[str, object], recipe: Recipe, roots: tuple[str, ...], mode: str | None
+) -> None:
+    ground = dataclasses.replace(ALL, **change)  # type: ignore[arg-type]
+    if mode is not None:
+        assert choose_way(recipe, LOCK, ground, roots=roots).mode == mode
+        return
+    with pytest.raises(HostError) as caught:
+        choose_way(recipe, LOCK, ground, roots=roots)
+    assert caught.value.code == 7
+    for name in AUTO:
+        assert f"\n  {name}: " in caught.value.what
+    assert "envbuild make --on SITE" in (caught.value.hint or "")
+    assert ("--add-subuids" in (caught.value.hint or "")) == (change.get("ids") is False)
+
+
+def test_an_image_as_base_needs_no_ids() -> None:
+    image = msgspec.structs.replace(SHIPPED, base=msgspec.structs.replace(SHIPPED.base, bootstrap=None, image="a.sif"))
+    assert obstacle("fakeroot", image, LOCK, Ground(ids=False, missing={}), root_is_made=False) is None
+
+
+def test_more_never_makes_a_way_worse() -> None:
+    """A machine that has one thing more chooses the same way, or one before it."""
+    tools = ("mmdebstrap", "mksquashfs")
+
+    def rank(ids: bool, root: bool, missing: frozenset[str], roots: tuple[str, ...], recipe: Recipe) -> int:
+        ground = Ground(ids=ids, root=root, missing=dict.fromkeys(missing, "is missing"))
+        try:
+            return AUTO.index(choose_way(recipe, LOCK, ground, roots=roots).mode)
+        except HostError:
+            return len(AUTO)
+
+    flags = (False, True)
+    for recipe, ids, root, made in itertools.product((SHIPPED, POST), flags, flags, ((), AUTO)):
+        for missing in (frozenset(tools), frozenset(tools[:1]), frozenset(tools[1:]), frozenset[str]()):
+            here = rank(ids, root, missing, made, recipe)
+            assert rank(True, root, missing, made, recipe) <= here
+            assert rank(ids, True, missing, made, recipe) <= here
+            assert rank(ids, root, missing, AUTO, recipe) <= here
+            for tool in missing:
+                assert rank(ids, root, missing - {tool}, made, recipe) <= here
+
+
+@pytest.mark.parametrize(
+    ("who", "namespaces", "setuid", "starts"),
+    [((1000, True), 0, 0, True), ((1000, True), 1, 0, False), ((1000, True), 1, 1, True), ((0, False), 1, 0, True), ((0, True), 1, 1, False)],
+    ids=["user", "no namespaces", "setuid", "root", "root that lacks"],
+)  # fmt: skip
+def test_who_can_start_containers(
+    who: tuple[int, bool], namespaces: int, setuid: int, starts: bool, tmp_path: Path
+) -> None:
+    uid, lacking = who
+    for name in ("apptainer", "mksquashfs"):
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    host = Host(
+        uid=uid,
+        user="ada",
+        architecture="x86_64",
+        missing_capabilities=frozenset({24}) if lacking else frozenset(),
+        subuid=(100000, 65536),
+        subgid=(100000, 1000),
+        user_namespace_limit=None,
+        fuse=True,
+        driver=None,
+    )
+    answers = {
+        "unshare": (namespaces, "", ""),
+        "--version": (0, "apptainer version 1.4.5", ""),
+        "buildcfg": (0, f"APPTAINER_SUID_INSTALL={setuid}\n", ""),
+        "-version": (0, "mksquashfs version 4.5.1", ""),
+    }
+    settings = load_settings({"PATH": str(tmp_path), "HOME": str(tmp_path)}, tmp_path)
+    ground = read_ground(settings, ScriptedRunner(answers), host)
+    assert (ground.containers is None) == starts
+    assert not ground.ids
+    assert list(ground.missing) == ["mmdebstrap", "fuse-overlayfs"]
+
+
+def test_a_way_is_told_in_one_line() -> None:
+    way = Way(mode="sandbox", passed_over=(("flat", "a"), ("fakeroot", "b")))
+    assert (
+        str(way)
+        == "mode sandbox: a writable tree, for nothing here packs an image; not flat, for a; not fakeroot, for b"
+    )
+
+
+# ---- on hosts that lack something
+
+WHEEL_ONLY = RECIPE.replace('  "docopt==0.6.2",  # published as source only\n', "").replace('"six", "docopt"', '"six"')
+WITH_POST = WHEEL_ONLY.replace("[check]", '[system]\npost = ["true"]\n\n[check]')
+POSSIBLE = [pytest.mark.live, ROOT_ONLY, needs("apptainer", "mmdebstrap", "unshare", "setpriv")]
+
+
+@pytest.fixture(scope="module")
+def locks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The locks of the two recipes, and their Debian root in the shared store."""
+    project = Project(tmp_path_factory.mktemp("locks"))
+    found = {}
+    for name, text in (("wheel", WHEEL_ONLY), ("post", WITH_POST)):
+        project.write("recipes/small.toml", text)
+        locked = project.run("lock", "small")
+        assert locked.code == 0, locked.stderr
+        found[name] = (project.folder / "lockfiles/small.lock").read_text()
+        made = project.run("make", "small", "--mode", "flat" if name == "wheel" else "auto", "--no-check")
+        assert made.code == 0, made.stderr
+    return found
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    path = open_folder() / "host"
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def make(bench: Bench, lack: Lack, lock: str, recipe: str, *arguments: str) -> Result:
+    bench.write("recipes/small.toml", recipe)
+    bench.write("lockfiles/small.lock", lock)
+    return bench.run(lack, "make", "small", *arguments)
+
+
+WORKS = {
+    "ordinary user": Lack(),
+    "root without all capabilities": Lack(root=True),
+    "no subuid": Lack(subuid=True),
+    "no fuse": Lack(fuse=True),
+    "no squashfuse": Lack(squashfuse=True),
+    "no network": Lack(network=True),
+    "no mksquashfs": Lack(programs=("mksquashfs",)),
+}
+FAILS = {
+    "no user namespaces": (Lack(namespaces=True), 7, "user namespaces are off, and apptainer is not setuid"),
+    "small TMPDIR": (Lack(tmpdir="64m"), 8, "MB are needed, "),
+}
+
+
+@pytest.mark.parametrize("name", WORKS)
+class TestAutoOnHostsThatLackSomething:
+    pytestmark = POSSIBLE
+
+    def test_auto_finds_a_way(self, name: str, locks: dict[str, str], folder: Path) -> None:
+        lack = WORKS[name]
+        bench = Bench(folder, uid=0 if lack.root else UID)
+        made = make(bench, lack, locks["wheel"], WHEEL_ONLY)
+        assert made.code == 0, made.stderr
+        assert "small: mode flat: put together from the store, without root\n" in made.stderr
+        assert (bench.folder / "small.sif").is_file()
+        assert "checks passed" in made.stdout
+
+
+@pytest.mark.parametrize("name", FAILS)
+class TestAutoOnHostsThatCannot:
+    pytestmark = POSSIBLE
+
+    def test_auto_says_what_is_missing_and_what_to_do(self, name: str, locks: dict[str, str], folder: Path) -> None:
+        lack, code, what = FAILS[name]
+        bench = Bench(folder)
+        made = make(bench, lack, locks["wheel"], WHEEL_ONLY)
+        assert made.code == code, made.stderr
+        assert what in made.stderr
+        assert "what to do: " in made.stderr
+        assert not list(bench.folder.glob("*.sif"))
+
+
+@dataclasses.dataclass(frozen=True)
+class TooMany:
+    """A host that lacks one thing more than can be made up for; ``kept`` is what its store has."""
+
+    lack: Lack
+    said: str
+    recipe: str = "wheel"
+    kept: tuple[str, ...] = ("artifacts", "bases", "facts")
+    code: int = 7
+
+
+NOTHING_MADE = ("artifacts", "facts")
+TOO_MANY = {
+    "no subuid, no root yet": TooMany(
+        Lack(subuid=True),
+        "flat: the user has no ids in /etc/subuid and /etc/subgid to make a Debian root with",
+        kept=NOTHING_MADE,
+    ),
+    "no subuid, a shell in the build": TooMany(
+        Lack(subuid=True),
+        "fakeroot: the user has no ids in /etc/subuid and /etc/subgid to unpack a Debian root with",
+        recipe="post",
+    ),
+    "no mmdebstrap": TooMany(
+        Lack(programs=("mmdebstrap",)), "flat: mmdebstrap was not found on PATH", kept=NOTHING_MADE
+    ),
+    "no network, nothing in the store": TooMany(
+        Lack(network=True), "check the network and the proxy variables", kept=("facts",), code=5
+    ),
+    "no mksquashfs and no fuse-overlayfs, a shell in the build": TooMany(
+        Lack(programs=("mksquashfs", "fuse-overlayfs")), "mode sandbox: a writable tree", recipe="post", code=0
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TOO_MANY)
+class TestOneThingTooMany:
+    pytestmark = POSSIBLE
+
+    def test_the_obstacle_is_named(self, name: str, locks: dict[str, str], folder: Path) -> None:
+        case = TOO_MANY[name]
+        bench = Bench(folder, case.kept)
+        made = make(bench, case.lack, locks[case.recipe], WHEEL_ONLY if case.recipe == "wheel" else WITH_POST)
+        assert made.code == case.code, made.stderr
+        assert case.said in made.stderr
+        assert (bench.folder / "small.sandbox").is_dir() == (case.code == 0)
