@@ -29,7 +29,7 @@ def publish(context: Context, name: str | None, *, with_image: bool, key: Path |
     from envbuild.shelf.publish import draft, with_earlier
     from envbuild.store.units import human_bytes
 
-    library = _target(context, shelf)
+    library = one_library(context, shelf)
     if with_image and library.backend.pieces is None:
         raise UsageError(
             f"the shelf {library.name} takes no images", hint="publish without --image: its digest is published anyway"
@@ -79,14 +79,15 @@ def _vouched(library: Library, name: str, *, signed: bool) -> Entry | None:
     return next((stored.entry for stored in reversed(history) if vouched(stored)), None)
 
 
-def _target(context: Context, shelf: str | None) -> Library:
+def one_library(context: Context, shelf: str | None) -> Library:
+    """Open the shelf of that name, or the only one there is.  Raises UsageError where there are several."""
     from envbuild.shelf.configured import open_shelf
 
     if shelf is not None:
         return open_shelf(shelf, context.settings, context.runner)
     every = libraries(context)
     if len(every) > 1:
-        raise UsageError("you have several shelves", hint=f"--to one of: {', '.join(one.name for one in every)}")
+        raise UsageError("you have several shelves", hint=f"name one of: {', '.join(one.name for one in every)}")
     return every[0]
 
 

@@ -198,6 +198,20 @@ def get_command(context: Context, *, name: str, with_image: bool, force: bool) -
     get(context, name, with_image=with_image, force=force)
 
 
+@command.command("site")
+@click.argument("folder", metavar="OUT", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--shelf", metavar="SHELF", help="Which shelf, where you have several.")
+@click.pass_obj
+def site_command(context: Context, *, folder: Path, shelf: str | None) -> None:
+    """Write static pages of a shelf for the lab's web space: a card and a page a recipe, search, sizes, changes.
+
+    Nothing on them asks another server, and they read without JavaScript.
+    """
+    from envbuild.cli.pages import write_pages
+
+    write_pages(context, context.settings.cwd / folder, shelf)
+
+
 def _card(taken: Taken, history: list[tuple[str, str, str]]) -> None:
     from envbuild.cli.shelved import signed_by
     from envbuild.shelf.shown import shown

@@ -1,0 +1,63 @@
+"""``envbuild shelf site``: the shelf as static pages, with the commands for every site that this user knows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from envbuild.cli.context import Context
+
+if TYPE_CHECKING:
+    from envbuild.shelf.model import Entry
+    from envbuild.shelf.site.model import Command
+
+SUBMIT = {"slurm": "sbatch job.sh", "gridengine": "qsub job.sh", "pbs": "qsub job.sh", "local": "bash job.sh"}
+
+
+def write_pages(context: Context, folder: Path, shelf: str | None) -> None:
+    """Write the pages of one shelf and say how many, and which names are refused."""
+    from envbuild.cli.publishing import one_library
+    from envbuild.shelf.site.gather import leaves
+    from envbuild.shelf.site.write import write_site
+
+    library = one_library(context, shelf)
+    with context.report.stage(f"read {library.name}"):
+        found = tuple(leaves(library, commands_for(library.name, context)))
+    with context.report.stage("write the pages"):
+        count = write_site(folder, library.name, found)
+    for leaf in found:
+        if leaf.refused:
+            context.report.say(f"{leaf.name} is shown as not to be used: {leaf.refused}")
+    click.echo(f"{folder / 'index.html'}: {count} pages")
+
+
+def commands_for(shelf: str, context: Context) -> Callable[[Entry], Sequence[Command]]:
+    """Return what tells the commands of an entry; the sites are read once."""
+    from envbuild.job.sites import load_site, site_files
+    from envbuild.shelf.site.model import Command
+
+    sites = [(name, load_site(name, context.settings)) for name in sorted(site_files(context.settings))]
+    open_sites = [(name, site) for name, site in sites if not site.site.retired]
+
+    def commands(entry: Entry) -> Sequence[Command]:
+        name = entry.name
+        found = [
+            Command(title="Make the image here", lines=f"envbuild make {shelf}/{name}"),
+            Command(title="Take recipe and lock to build on", lines=f"envbuild shelf get {shelf}/{name}"),
+            Command(title="Run something in it here", lines=f"envbuild exec {name} -- python train.py"),
+        ]
+        for site, told in open_sites:
+            summary = f" ({told.site.summary})" if told.site.summary else ""
+            lines = (
+                f"envbuild submit {name} --on {site} -- python train.py\n"
+                f"# or look at the script first:\n"
+                f"envbuild job {name} --for {site} -- python train.py > job.sh\n"
+                f"{SUBMIT[told.site.scheduler]}"
+            )
+            found.append(Command(title=f"As a job on {site}{summary}", lines=lines))
+        return found
+
+    return commands

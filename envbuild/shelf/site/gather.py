@@ -1,0 +1,153 @@
+"""Read a shelf into leaves: what does not prove true is shown as refused, never left out in silence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from envbuild.errors import EnvbuildError
+from envbuild.lock.chain import DIRECT
+from envbuild.lock.compare import changes
+from envbuild.lock.model import Lock, PythonPackage
+from envbuild.lock.read import parse_lock
+from envbuild.shelf.library import Library, Stored
+from envbuild.shelf.model import Entry
+from envbuild.shelf.site.model import Branch, Command, Leaf, Proof, Step
+from envbuild.shelf.site.treemap import treemap
+from envbuild.shelf.take import Taken, take
+
+DEEPEST = 12
+"""Levels of the dependency tree that are drawn."""
+MOST_CHANGES = 200
+
+
+def leaves(library: Library, commands: Callable[[Entry], Sequence[Command]]) -> Iterator[Leaf]:
+    """Return the newest entry of every name of a shelf; ``commands`` tells how to use one."""
+    return (_leaf(name, library, commands) for name in sorted({*library.numbers, *library.seen.heads()}))
+
+
+def _leaf(name: str, library: Library, commands: Callable[[Entry], Sequence[Command]]) -> Leaf:
+    try:
+        taken = take(library, name)
+        return leaf_of(taken, library.history(name), library, tuple(commands(taken.stored.entry)))
+    except EnvbuildError as error:
+        return Leaf(name=name, refused=str(error))
+
+
+def leaf_of(taken: Taken, history: Sequence[Stored], library: Library, commands: tuple[Command, ...]) -> Leaf:
+    """Return what the page of a verified entry shows."""
+    entry, about, lock = taken.stored.entry, taken.stored.entry.about, taken.lock
+    layers = layer_sizes(lock)
+    total = sum(size for _, rows in layers.items() for _, size in rows)
+    signer = taken.signer
+    return Leaf(
+        name=entry.name,
+        digest=taken.stored.digest,
+        number=entry.number,
+        summary=about.summary,
+        framework=about.framework or "",
+        cuda=about.cuda or "",
+        python=about.python,
+        base=about.base,
+        platform=about.platform,
+        who=entry.who,
+        day=entry.when[:10],
+        signer=(signer.principal or f"{signer.key} (not pinned)") if signer else "",
+        size=entry.image.size if entry.image else total,
+        size_of="image" if entry.image else "packages",
+        lock=entry.locked,
+        image=entry.image.digest if entry.image else "",
+        direct=about.direct,
+        proofs=proofs(history),
+        roots=dependency_tree(lock),
+        tiles=treemap(layers),
+        sizes=tuple(
+            (layer, name, version, size)
+            for layer, rows in _rows(lock).items()
+            for name, version, size in sorted(rows, key=lambda row: -row[2])
+        ),
+        history=tuple(steps(history, library)),
+        commands=commands,
+        recipe=taken.recipe_text,
+        post=taken.recipe.system.post,
+    )
+
+
+def proofs(history: Sequence[Stored]) -> tuple[Proof, ...]:
+    """Return the verdicts of the newest lock, one for each GPU, driver and target, the newest first."""
+    locked = history[-1].entry.locked
+    found: dict[tuple[str, str, str], Proof] = {}
+    for stored in history:
+        for one in stored.entry.verdicts if stored.entry.locked == locked else ():
+            key = (", ".join(one.gpu), one.driver or "", one.target or "")
+            found[key] = Proof(
+                outcome=one.outcome, level=one.level, day=one.when[:10], gpu=key[0], driver=key[1], target=key[2]
+            )
+    return tuple(sorted(found.values(), key=lambda proof: proof.day, reverse=True))
+
+
+def steps(history: Sequence[Stored], library: Library) -> Iterator[Step]:
+    """Yield the history of a name, newest first, with what changed in the lock each time."""
+    locks: dict[str, Lock] = {}
+
+    def lock_of(entry: Entry) -> Lock:
+        if entry.lock not in locks:
+            locks[entry.lock] = parse_lock(library.content(entry.lock, "lock").decode(), entry.slot)
+        return locks[entry.lock]
+
+    for number in range(len(history) - 1, -1, -1):
+        stored, before = history[number], history[number - 1] if number else None
+        said: tuple[str, ...] = ()
+        if before is not None and before.entry.locked != stored.entry.locked:
+            said = tuple(str(change) for change in changes(lock_of(before.entry), lock_of(stored.entry)))
+        yield Step(
+            number=stored.entry.number,
+            digest=stored.digest,
+            day=stored.entry.when[:10],
+            who=stored.entry.who,
+            changes=said[:MOST_CHANGES],
+            same_lock=before is not None and before.entry.locked == stored.entry.locked,
+        )
+
+
+def _rows(lock: Lock) -> dict[str, list[tuple[str, str, int]]]:
+    rows: dict[str, list[tuple[str, str, int]]] = {"base": [], "system": [], "framework": [], "packages": []}
+    if lock.base.size:
+        rows["base"].append((lock.base.reference, lock.base.digest[7:19], lock.base.size))
+    for deb in lock.debian:
+        if deb.group != "build":
+            rows["base" if deb.group == "base" else "system"].append((deb.name, deb.version, deb.size))
+    for package in lock.python:
+        if package.group != "build":
+            layer = "framework" if package.group == "framework" else "packages"
+            rows[layer].append((package.name, package.version, package.size))
+    return rows
+
+
+def layer_sizes(lock: Lock) -> dict[str, list[tuple[str, int]]]:
+    """Return (name, bytes to download) of everything in an image, by layer."""
+    return {layer: [(name, size) for name, _, size in rows] for layer, rows in _rows(lock).items()}
+
+
+def dependency_tree(lock: Lock) -> tuple[Branch, ...]:
+    """Return the direct requirements with what each brings; a package's own needs are drawn once."""
+    packages = {p.name: p for p in lock.python if p.group != "build"}
+    needs: dict[str, list[PythonPackage]] = {}
+    for package in packages.values():
+        for source in package.via:
+            needs.setdefault(source, []).append(package)
+    drawn: set[str] = set()
+
+    def branch(package: PythonPackage, depth: int) -> Branch:
+        again = package.name in drawn and bool(needs.get(package.name))
+        drawn.add(package.name)
+        below = [] if again or depth >= DEEPEST else sorted(needs.get(package.name, ()), key=lambda p: p.name)
+        return Branch(
+            name=package.name,
+            version=package.version,
+            size=package.size,
+            needs=tuple(branch(one, depth + 1) for one in below),
+            again=again,
+        )
+
+    roots = sorted(needs.get(DIRECT, ()), key=lambda p: p.name)
+    return tuple(branch(package, 0) for package in roots)

@@ -1,0 +1,105 @@
+"""What the pages show: plain values, already chosen and ordered; the templates only lay them out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Proof:
+    """One verdict: ``outcome`` is "passed", "failed" or "skipped", ``day`` an ISO date."""
+
+    outcome: str
+    level: str
+    day: str
+    gpu: str = ""
+    driver: str = ""
+    target: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tile:
+    """A rectangle of the treemap, in units of its drawing (1000 x 500); ``size`` in bytes."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    layer: str
+    label: str
+    size: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Branch:
+    """A package in the dependency tree; ``again`` tells that what it needs is shown where it stands first."""
+
+    name: str
+    version: str
+    size: int
+    needs: tuple[Branch, ...] = ()
+    again: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Step:
+    """One entry of the history: what changed in the lock since the one before."""
+
+    number: int
+    digest: str
+    day: str
+    who: str
+    changes: tuple[str, ...]
+    same_lock: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Command:
+    """Lines to copy: what they do, and they themselves."""
+
+    title: str
+    lines: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Leaf:
+    """One name of the shelf with all that its page shows; ``refused`` is why it is not to be used, or ""."""
+
+    name: str
+    digest: str = ""
+    number: int = 0
+    summary: str = ""
+    framework: str = ""
+    cuda: str = ""
+    python: str = ""
+    base: str = ""
+    platform: str = ""
+    who: str = ""
+    day: str = ""
+    signer: str = ""
+    size: int = 0
+    size_of: str = ""
+    lock: str = ""
+    image: str = ""
+    direct: tuple[str, ...] = ()
+    proofs: tuple[Proof, ...] = ()
+    roots: tuple[Branch, ...] = ()
+    tiles: tuple[Tile, ...] = ()
+    sizes: tuple[tuple[str, str, str, int], ...] = ()
+    history: tuple[Step, ...] = ()
+    commands: tuple[Command, ...] = ()
+    recipe: str = ""
+    post: tuple[str, ...] = ()
+    refused: str = ""
+
+    @property
+    def words(self) -> str:
+        """What the search box looks at, in lower case."""
+        gpus = " ".join(proof.gpu for proof in self.proofs)
+        parts = (self.name, self.summary, self.framework, f"cuda {self.cuda}" if self.cuda else "", self.python)
+        return " ".join((*parts, self.base, *self.direct, gpus, self.who)).casefold()
+
+    @property
+    def verdict(self) -> Proof | None:
+        """The newest verdict."""
+        return max(self.proofs, key=lambda proof: proof.day) if self.proofs else None

@@ -1,0 +1,54 @@
+"""Sizes as a treemap: layers side by side, packages within, the small ones as one tile."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import squarify
+
+from envbuild.shelf.site.model import Tile
+
+WIDTH, HEIGHT = 1000.0, 500.0
+SMALLEST = 0.004
+"""Share of the whole below which packages go into one tile."""
+
+
+def treemap(layers: Mapping[str, Sequence[tuple[str, int]]]) -> tuple[Tile, ...]:
+    """Lay out (name, bytes) of each layer, largest first; layers without bytes are left out."""
+    sums = {layer: sum(size for _, size in rows) for layer, rows in layers.items()}
+    whole = sum(sums.values())
+    order = [layer for layer, total in sorted(sums.items(), key=lambda item: -item[1]) if total > 0]
+    tiles: list[Tile] = []
+    for layer, box in zip(order, _boxes([sums[layer] for layer in order], 0, 0, WIDTH, HEIGHT), strict=True):
+        rows = _grouped(layers[layer], whole)
+        inner = _boxes([size for _, size in rows], box["x"], box["y"], box["dx"], box["dy"])
+        tiles += [
+            Tile(
+                x=round(one["x"], 1),
+                y=round(one["y"], 1),
+                width=round(one["dx"], 1),
+                height=round(one["dy"], 1),
+                layer=layer,
+                label=name,
+                size=size,
+            )
+            for (name, size), one in zip(rows, inner, strict=True)
+        ]
+    return tuple(tiles)
+
+
+def _grouped(rows: Sequence[tuple[str, int]], whole: int) -> list[tuple[str, int]]:
+    large = [(name, size) for name, size in rows if size >= whole * SMALLEST and size > 0]
+    rest = [size for _, size in rows if 0 < size < whole * SMALLEST]
+    if rest:
+        large.append((f"{len(rest)} smaller", sum(rest)))
+    return sorted(large, key=lambda row: (-row[1], row[0]))
+
+
+def _boxes(sizes: Sequence[int], x: float, y: float, width: float, height: float) -> list[dict[str, float]]:
+    """Return a rectangle for each size, which are in descending order."""
+    if not sizes:
+        return []
+    scaled = squarify.normalize_sizes(sizes, width, height)
+    found: list[dict[str, float]] = squarify.squarify(scaled, x, y, width, height)
+    return found

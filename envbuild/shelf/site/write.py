@@ -1,0 +1,50 @@
+"""Write the pages: an index and one page a name, each with its style and script inside, none with a request."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+
+from envbuild import __version__
+from envbuild.shelf.site.model import Leaf
+from envbuild.store.atomic import write_text
+from envbuild.store.units import human_bytes
+
+
+def write_site(folder: Path, shelf: str, leaves: Sequence[Leaf]) -> int:
+    """Write ``index.html`` and ``recipes/NAME.html`` for every leaf; return how many pages.
+
+    Whatever a shelf says is shown as text, never as markup (autoescape); a content security policy allows the page's
+    own style and script by hash and nothing else.  Raises SpaceError or HostError.
+    """
+    environment = _environment()
+    style, script = (environment.get_template(name).render() for name in ("style.css", "script.js"))
+    policy = f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'"
+    common = {"shelf": shelf, "style": style, "script": script, "policy": policy, "version": __version__}
+    page = environment.get_template("entry.html")
+    for leaf in leaves:
+        write_text(folder / "recipes" / f"{leaf.name}.html", page.render(leaf=leaf, **common))
+    # last: it links to the others
+    write_text(folder / "index.html", environment.get_template("index.html").render(leaves=leaves, **common))
+    return len(leaves) + 1
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("envbuild.shelf.site", "templates"),
+        autoescape=select_autoescape(("html",), default=True),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["bytes"] = human_bytes
+    return environment
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
