@@ -31,10 +31,24 @@ class CommandAfterDashes(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the words; an option that is none of ours gets the hint about ``--``."""
         try:
-            return super().parse_args(ctx, args)
+            return super().parse_args(ctx, self._with_name(ctx, args))
         except click.NoSuchOption as error:
             hint = f"if it belongs to your command, put -- before that: envbuild {ctx.info_name} NAME -- CMD …"
             raise click.UsageError(f"{error.format_message()}\n{hint}", ctx) from error
+
+    def _with_name(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put the only recipe's name before ``--`` where there is none: what follows is a command, never a name."""
+        first = self.params[0].name
+        if first not in ("image", "name") or "--" not in args:
+            return args
+        end = args.index("--")
+        try:
+            values, _, _ = self.make_parser(ctx).parse_args(args[:end])
+        except click.UsageError:
+            return args  # told when all of them are read
+        if isinstance(values.get(first), str):
+            return args
+        return [*args[:end], find_recipe(None, ctx.obj.settings).recipe.name, *args[end:]]
 
 
 _binds = click.option(
@@ -47,7 +61,7 @@ _dry_run = click.option("--dry-run", is_flag=True, help="Print the command line 
 
 
 @click.command(cls=CommandAfterDashes)
-@click.argument("image", metavar="NAME|IMAGE")
+@click.argument("image", metavar="[NAME|IMAGE]")
 @click.argument("argv", metavar="-- CMD…", nargs=-1, required=True, type=click.UNPROCESSED)
 @_binds
 @_variables

@@ -85,7 +85,7 @@ _FLAGS = (
 
 
 @click.command("job", cls=CommandAfterDashes)
-@click.argument("name", metavar="NAME|IMAGE")
+@click.argument("name", metavar="[NAME|IMAGE]")
 @click.argument("argv", metavar="-- CMD…", nargs=-1, type=click.UNPROCESSED)
 @job_options
 @click.pass_obj

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @click.command("submit", cls=CommandAfterDashes)
-@click.argument("name", metavar="NAME|IMAGE")
+@click.argument("name", metavar="[NAME|IMAGE]")
 @click.argument("argv", metavar="-- CMD…", nargs=-1, type=click.UNPROCESSED)
 @job_options
 @click.option("--wait", is_flag=True, help="Follow the log, and end with the job's exit code.")

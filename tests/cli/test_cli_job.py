@@ -51,6 +51,19 @@ def test_the_script_is_printed_and_nothing_is_done(capsys: pytest.CaptureFixture
 
 
 @pytest.mark.usefixtures("project")
+def test_what_follows_the_dashes_is_a_command_and_no_name(capsys: pytest.CaptureFixture[str], project: Path) -> None:
+    assert run_cli(["job", "--on", "tsubame4", "--", "python", "train.py"]) == 0
+    alone = capsys.readouterr().out
+    assert run_cli(["job", "thing", "--on", "tsubame4", "--", "python", "train.py"]) == 0
+    assert capsys.readouterr().out == alone
+    (project / "recipes/other.toml").write_text(RECIPE.replace('"thing"', '"other"'))
+    assert run_cli(["job", "--on", "tsubame4", "--", "python", "train.py"]) == 2
+    assert "which recipe? ./recipes holds several: other, thing" in capsys.readouterr().err
+    assert run_cli(["job", "--wrong", "--", "python"]) == 2
+    assert "envbuild job --help" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("project")
 def test_the_recipes_command_and_a_partition_behind_the_site(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_cli(["job", "thing", "--for", "alliance-cedar:gpu", "--gpus", "v100l:4"]) == 0
     out = capsys.readouterr().out
