@@ -181,3 +181,50 @@ def test_torch_comes_once_on_a_bootstrapped_base(live_settings: Settings) -> Non
     answer = resolve(live_settings, facts, "torchvision", "numpy", as_of="2025-01-27", protect=tuple(held))
     assert set(versions(answer)) == {"numpy", "pillow", "torchvision"}
     assert versions(answer)["torchvision"] == "0.20.1"
+
+
+@pytest.mark.parametrize(
+    ("case", "wanted", "as_of", "expected"),
+    [
+        (
+            "tf26",
+            ("tensorflow-probability", "tensorflow-io", "tensorflow-addons", "keras", "opencv-python", "protobuf"),
+            "2021-11-09",
+            {"tensorflow-probability": "0.14.1", "tensorflow-io": "0.21.0", "tensorflow-addons": "0.14.0"},
+        ),
+        (
+            "tf217",
+            ("tensorflow-cpu", "tensorflow-text", "transformers", "spacy"),
+            "2024-10-10",
+            {"tensorflow-text": "2.17.0", "transformers": "4.45.2", "tf-keras": "2.17.0", "spacy": "3.7.5"},
+        ),
+        (
+            "torch113",
+            ("diffusers", "accelerate", "transformers", "xformers", "torchdata"),
+            "2023-06-18",
+            {"torchdata": "0.5.1", "xformers": "0.0.16", "transformers": "4.30.2", "accelerate": "0.20.3"},
+        ),
+        (
+            "rapids",
+            ("umap-learn", "hdbscan", "dask-ml", "pandas", "shap"),
+            "2025-06-01",
+            {"dask-ml": "2024.4.4", "umap-learn": "0.5.7", "hdbscan": "0.8.40"},
+        ),
+        (
+            "mmdet",
+            ("mmdet", "mmcv-full", "mmsegmentation"),
+            "2023-06-01",
+            {"mmdet": "2.28.2", "mmcv-full": "1.7.1", "mmsegmentation": "0.30.0"},
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) and value.isalnum() else "",
+)
+def test_what_goes_with_other_bases(
+    case: str, wanted: tuple[str, ...], as_of: str, expected: dict[str, str], live_settings: Settings
+) -> None:
+    facts = facts_of(case)
+    answer = resolve(live_settings, facts, *wanted, as_of=as_of)
+    found = versions(answer)
+    assert {name: found.get(name) for name in expected} == expected
+    assert not any(move.name in protected_names(facts) for move in answer.moved)
+    assert_framework_survives(facts, answer)
