@@ -18,10 +18,12 @@ from envbuild.errors import EnvbuildError, HostError
 from envbuild.resolve.couplings import Coupling
 from envbuild.resolve.explain import ConflictError, Context, held_reason, told
 from envbuild.resolve.model import HeldBack
+from envbuild.resolve.modern import modern
 from envbuild.resolve.pipcheck import broken
 from envbuild.resolve.pylock import Chosen
 from envbuild.resolve.question import Question
 from envbuild.resolve.session import Session
+from envbuild.resolve.versions import is_preview, older
 
 BUILD_TOOLS = ("setuptools", "wheel")
 EXPLAIN_SECONDS = 20.0
@@ -78,7 +80,8 @@ class Search:
             self._caps = dict(filter(None, map(self._cap, late)))
             self._fresh = tuple(name for name in self._fresh if name in self._caps or name not in late)
             answer = self._passes()
-        return self._unbroken(answer)
+        fixed = {*self.stubs.by_name, *(direct.name for direct in self.task.context.directs)}
+        return self._unbroken(modern(answer, self._last, fixed, self._put_whole))
 
     def _ask_newest(self) -> dict[str, str]:
         """Return the newest version of each direct requirement that the index, Python and date allow, by itself."""
@@ -237,6 +240,10 @@ class Search:
         )
         return self._put(question, requirements=question.requirements)
 
+    def _put_whole(self, question: Question) -> dict[str, Chosen]:
+        """Put a question as it is; one about a whole set is then the last one."""
+        return self._put(question, requirements=question.requirements) if question.deps else self.session.ask(question)
+
     def _put(self, question: Question, *, requirements: tuple[str, ...]) -> dict[str, Chosen]:
         put = replace(question, requirements=requirements)
         answer = self.session.ask(put)
@@ -296,17 +303,3 @@ class Search:
         except EnvbuildError as error:
             return f"the reason could not be found: {error.what}"
         return None
-
-
-def older(answer: Mapping[str, Chosen], name: str, version: str) -> bool:
-    """Whether an answer has a package in an older version than this one."""
-    from packaging.version import Version
-
-    return name in answer and Version(answer[name].version) < Version(version)
-
-
-def is_preview(version: str) -> bool:
-    """Whether a version is no final release."""
-    from packaging.version import Version
-
-    return Version(version).is_prerelease

@@ -28,10 +28,11 @@ from envbuild.resolve.postpone import Later, postponed
 from envbuild.resolve.pylock import Chosen
 from envbuild.resolve.remedy import hints, what_fits
 from envbuild.resolve.requirements import read_directs
-from envbuild.resolve.search import Search, Task, older
+from envbuild.resolve.search import Search, Task
 from envbuild.resolve.session import Session
 from envbuild.resolve.standins import merged, stand_ins
 from envbuild.resolve.stubs import plan_stubs
+from envbuild.resolve.versions import older
 from envbuild.resolve.wheels import compiled
 from envbuild.run import Runner
 from envbuild.settings import Settings

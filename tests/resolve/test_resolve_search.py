@@ -96,3 +96,33 @@ def test_what_was_uploaded_again_after_the_date_is_taken_all_the_same(index: Syn
     answer = resolve(TORCH21, "vllm", as_of="2024-09-12")
     assert versions(answer) == {"outlines": "0.0.46", "pyairports": "0.0.1", "vllm": "0.6"}
     assert answer.notes == ("pyairports 0.0.1: there is none from before the date",)
+
+
+def test_what_others_require_is_not_ancient_to_keep_the_base(index: SyntheticIndex, resolve: Resolve) -> None:
+    """An early release without bounds fits everything, and would keep absl-py where it is."""
+    index.wheel("datasets", "4.9", requires=("metadata",), day="2024-06-01")
+    index.wheel("metadata", "0.5", day="2017-01-01")
+    index.wheel("metadata", "1.13", requires=("absl-py<2",), day="2023-01-01")
+    index.wheel("absl-py", "1.4", "2.1", day="2022-01-01")
+    index.wheel("toml", "0.10", day="2015-01-01")
+    index.wheel("old", "1.0", day="2015-01-01")
+    index.wheel("old", "2.0", requires=("torch>=2.5",), day="2024-01-01")
+    index.wheel("app", "1.0", requires=("toml", "old"), day="2024-06-01")
+    answer = resolve(base("torch==2.1.2", "absl-py==2.1"), "datasets", "app")
+    assert versions(answer) == {
+        "absl-py": "1.4",
+        "app": "1.0",
+        "datasets": "4.9",
+        "metadata": "1.13",
+        "old": "1.0",
+        "toml": "0.10",
+    }
+    assert [move.reason for move in answer.moved] == ["metadata needs absl-py<2"]
+
+
+def test_ancient_release_gives_way_to_a_newer_one(index: SyntheticIndex, resolve: Resolve) -> None:
+    index.wheel("datasets", "4.9", requires=("absl-py", "metadata"), day="2024-06-01")
+    index.wheel("metadata", "0.5", day="2017-01-01")
+    index.wheel("metadata", "1.13", requires=("absl-py<2",), day="2023-01-01")
+    index.wheel("absl-py", "1.4", day="2022-01-01")
+    assert versions(resolve(base("torch==2.1.2", "absl-py==2.1"), "datasets"))["metadata"] == "1.13"
