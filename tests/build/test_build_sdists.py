@@ -1,0 +1,97 @@
+"""Source packages that only others need to be built: in which order, and which cannot be."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import tarfile
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from envbuild.build.container import Container
+from envbuild.build.sdists import BuildNeeds, build_wheels, wheel_key
+from envbuild.errors import UsageError
+from envbuild.lock.model import PythonPackage
+from envbuild.run import Command, LocalRunner, Result
+from envbuild.runtime import Runtime
+from envbuild.store.layout import Store
+
+
+class Pretended(Container):
+    """A container that "builds" by writing empty wheels, and remembers what was there for it."""
+
+    def run(self, script: str, *arguments: str, env: Mapping[str, str]) -> Result:
+        import json
+
+        jobs = json.loads((self.folder / "build.json").read_text())
+        for job in jobs:
+            name = job["name"].removesuffix(".tar.gz")
+            tools = sorted(path.name for path in (self.folder / "tools/lib").glob("*.py"))
+            SEEN.append((name, tools))
+            out = self.folder / job["out"].removeprefix("/mnt/") / f"{name}-py3-none-any.whl"
+            write_wheel(out, name)
+        return LocalRunner()(Command(argv=("true",)))
+
+
+SEEN: list[tuple[str, list[str]]] = []
+
+
+def write_wheel(path: Path, name: str) -> None:
+    info, module = f"{name}.dist-info", name.split("-", maxsplit=1)[0]
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(f"{module}.py", "")
+        archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")
+        archive.writestr(
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: x\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        archive.writestr(f"{info}/RECORD", f"{module}.py,,\n{info}/METADATA,,\n{info}/WHEEL,,\n{info}/RECORD,,\n")
+
+
+def sdist(
+    store: Store, name: str, requires: Sequence[str], group: Literal["project", "build"] = "build"
+) -> PythonPackage:
+    out = io.BytesIO()
+    text = f"[build-system]\nrequires = {list(requires)!r}\nbuild-backend = 'x'\n".encode()
+    with tarfile.open(fileobj=out, mode="w:gz") as tar:
+        entry = tarfile.TarInfo(f"{name}-1.0/pyproject.toml")
+        entry.size = len(text)
+        tar.addfile(entry, io.BytesIO(text))
+    data = out.getvalue()
+    sha256 = hashlib.sha256(data).hexdigest()
+    path = store.artifact(sha256)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    return PythonPackage(
+        name=name, version="1.0", group=group, file=f"{name}-1.0.tar.gz", size=len(data), sha256=sha256
+    )
+
+
+def build(tmp_path: Path, wants: Mapping[str, Sequence[str]]) -> list[tuple[str, list[str]]]:
+    store = Store(tmp_path / "store")
+    tools = tuple(sdist(store, name, requires) for name, requires in wants.items())
+    package = sdist(store, "wanted", ["late"], group="project")
+    folder = tmp_path / "mnt"
+    folder.mkdir()
+    runtime = Runtime(program=Path("x"), name="apptainer", version=(1, 4), flags=(), environment={})
+    inside = Pretended(image=tmp_path, folder=folder, python="/x", runtime=runtime, runner=LocalRunner())
+    SEEN.clear()
+    needs = BuildNeeds(root="r", packages=tools, epoch=0)
+    build_wheels([package], needs, inside, store)
+    assert store.built(wheel_key(package, needs)).is_file()
+    return list(SEEN)
+
+
+def test_each_is_built_after_what_it_asks_for(tmp_path: Path) -> None:
+    seen = build(tmp_path, {"late": ["Early >= 1", "elsewhere"], "early": [], "middle": ["early"]})
+    assert seen[0] == ("early-1.0", [])
+    assert dict(seen)["late-1.0"][0] == "early.py"
+    assert seen[-1] == ("wanted-1.0", ["early.py", "late.py", "middle.py"])
+
+
+def test_those_that_need_each_other_are_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"need each other to be built: (early, late|late, early)"):
+        build(tmp_path, {"late": ["early"], "early": ["late"]})
