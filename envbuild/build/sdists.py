@@ -17,7 +17,6 @@ from envbuild.build.container import INSIDE, Container, lay_file
 from envbuild.build.parts import part_key
 from envbuild.errors import IntegrityError, ToolFailedError, UsageError
 from envbuild.lock.model import PythonPackage
-from envbuild.resolve.hooks import backend_of
 from envbuild.store.atomic import commit, telling
 from envbuild.store.layout import Store
 from envbuild.toml import parse_toml
@@ -151,6 +150,8 @@ def _lay_tools(wheels: Sequence[tuple[str, Path]], inside: Container) -> None:
 
 def _backend(archive: Path, name: str) -> dict[str, object]:
     """Read which backend a source archive names in its pyproject.toml."""
+    from envbuild.resolve.hooks import backend_of  # slow, and only source packages need it
+
     text = _read_top(archive, name, "pyproject.toml")
     named = backend_of(parse_toml(text, f"{name}/pyproject.toml") if text else {})
     if named is None:
