@@ -119,7 +119,8 @@ class Folder:
         try:
             regular = stat.S_ISREG(os.lstat(path).st_mode)
         except OSError as error:
-            raise IntegrityError("a piece of the image is missing", where=str(path)) from error
+            hint = "build it instead: envbuild make --mode flat"
+            raise IntegrityError("a piece of the image is missing", where=str(path), hint=hint) from error
         if not regular:
             raise IntegrityError("is no file", where=str(path))
         return path
