@@ -73,7 +73,11 @@ class BuiltFor(_Record, frozen=True):
 
 
 class Static(_Record, frozen=True):
-    """static_probe: what is installed; ``for_user`` by folder below a home of the image."""
+    """static_probe: what is installed; ``for_user`` by folder below a home of the image.
+
+    ``closed`` are distributions that only their owner may read; ``requires`` are the requirements (PEP 508, as written)
+    of the distributions that hold a framework.
+    """
 
     python: str
     executable: str
@@ -93,6 +97,8 @@ class Static(_Record, frozen=True):
     for_user: dict[str, tuple[str, ...]]
     overlaps: tuple[Overlap, ...]
     dists: tuple[FoundDist, ...]
+    closed: tuple[str, ...] = ()
+    requires: dict[str, tuple[str, ...]] = {}
 
     def dist(self, name: str) -> FoundDist | None:
         """Return the distribution that Python finds under a canonical name."""

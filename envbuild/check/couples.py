@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
+from envbuild.check import facts
 from envbuild.check.evidence import Evidence, Verdict, failed, listing, passed, skipped
 from envbuild.check.libraries import toolkit_of
+from envbuild.check.plan import canonical
 
 if TYPE_CHECKING:
     from envbuild.resolve.couplings import Coupling
@@ -20,14 +22,25 @@ def companions(evidence: Evidence) -> Verdict:
     rows = _rows(versions)
     broken = [row for row in rows if row.package in versions and not _fits(row.constraint, versions[row.package])]
     if broken:
-        first = broken[0]
-        told = [f"{row.package} {versions[row.package]}" for row in broken]
-        what = f"{listing(told)} does not go with {first.reason.partition(' (')[0]}"
+        # what does not go with the framework is told first: the rest may be a matter of that
+        start = f"{evidence.framework.name} "
+        first = min(broken, key=lambda row: not row.reason.startswith(start))
+        with_whom = first.reason.partition(" (")[0]
+        same = [row.package for row in broken if row.reason.partition(" (")[0] == with_whom]
+        what = f"{listing([f'{name} {versions[name]}' for name in same])} does not go with {with_whom}"
         wanted = _wanted(first.constraint)
         return failed(
             f"{what}: it wants {wanted}" if wanted else what,
             f'put "{first.constraint}" into [python] dependencies' if wanted else f"take {first.package} out",
             broken={row.package: {"constraint": row.constraint, "source": row.reason} for row in broken},
+        )
+    parts = _wrong_parts(evidence, versions)
+    if parts:
+        return failed(
+            f"{evidence.framework.name} {evidence.release} asks for {listing([wish for _, wish in parts])}; "
+            f"there is {listing([f'{name} {versions[name]}' for name, _ in parts])}",
+            "something replaced a part of the framework; ask for it again, and for nothing that moves its parts",
+            wanted=dict(parts),
         )
     count = len({row.package for row in rows} & set(versions))
     return passed(f"{count} packages with a rule about {evidence.framework.name} fit to it")
@@ -43,6 +56,30 @@ def _versions(evidence: Evidence) -> dict[str, str]:
     toolkit = toolkit_of(evidence)
     # a rule about CUDA chooses CuPy by it, and CuPy's own CUDA is not what it must fit to
     return {**found, "cuda": toolkit} if toolkit and evidence.framework.name != "cupy" else found
+
+
+def _wrong_parts(evidence: Evidence, versions: dict[str, str]) -> list[tuple[str, str]]:
+    """Return the framework's own parts (CUDA wheels, triton) that are of another release than it asks for.
+
+    Of its other requirements a vendor's image may have moved some on purpose.
+    """
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    framework, installed = evidence.framework, evidence.installed
+    assert framework is not None  # noqa: S101  (the judge skips before)
+    python = installed.python
+    env = {"extra": "", "python_full_version": python, "python_version": ".".join(python.split(".")[:2])}
+    wrong = []
+    for owner in installed.owners.get(framework.module, ()):
+        for line in installed.requires.get(owner.name, ()):
+            with contextlib.suppress(InvalidRequirement):
+                wish = Requirement(line)
+                name = canonical(wish.name)
+                if name in versions and facts.matches(name, framework.protected):
+                    asked = wish.marker is None or wish.marker.evaluate(env)
+                    if asked and not _fits(f"{name}{wish.specifier}", versions[name]):
+                        wrong.append((name, f"{name}{wish.specifier}"))
+    return wrong
 
 
 def _rows(versions: dict[str, str]) -> list[Coupling]:

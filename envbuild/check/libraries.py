@@ -1,4 +1,4 @@
-"""Judges of shared libraries and of the interpreter's environment."""
+"""Judges of shared libraries: those that are needed, and those that the framework was built for."""
 
 from __future__ import annotations
 
@@ -9,12 +9,6 @@ from typing import Any
 from envbuild.check import facts
 from envbuild.check.answers import Place
 from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, passed, skipped
-from envbuild.check.poison import PATH_MODULE, USER_MODULE
-
-LIBRARIES_OF_RUNTIME = "/.singularity.d/libs"
-"""Where --nv puts the host's driver; appended to LD_LIBRARY_PATH."""
-WRONG_VARIABLES = ("PYTHONHOME", "PYTHONUSERBASE")
-"""Variables that move where Python finds its packages; no image needs them."""
 
 
 def shared_libraries(evidence: Evidence) -> Verdict:
@@ -97,7 +91,7 @@ def cuda_match(evidence: Evidence) -> Verdict:
     """Judge whether the CUDA and cuDNN that the framework was built for are those that it will load."""
     framework, built = evidence.framework, evidence.built_for
     if framework is None:
-        return skipped("no known GPU framework is installed, and none was asked for")
+        return _chainer_alone(evidence) or skipped("no known GPU framework is installed, and none was asked for")
     name = f"{framework.name} {evidence.release or ''}".strip()
     if built.is_cuda is False or _cpu_only(evidence):
         return _without_cuda(evidence, name)
@@ -107,6 +101,17 @@ def cuda_match(evidence: Evidence) -> Verdict:
     if toolkit is None:
         return skipped(f"what {name} was built for could not be read")
     return _opened(evidence, name, toolkit)
+
+
+def _chainer_alone(evidence: Evidence) -> Verdict | None:
+    """Return a failure for Chainer without CuPy, which it does not ask for: it goes on with NumPy."""
+    chainer = evidence.installed.dist("chainer")
+    if chainer is None:
+        return None
+    return failed(
+        f"chainer {chainer.version} is installed without CuPy and computes on the CPU only",
+        'add the CuPy for the CUDA of the image to [python] dependencies, for example "cupy-cuda12x"',
+    )
 
 
 def _opened(evidence: Evidence, name: str, toolkit: str) -> Verdict:
@@ -205,68 +210,6 @@ def _without_gpu_part(evidence: Evidence) -> bool:
     is_jax = evidence.framework is not None and evidence.framework.name == "jax"
     bare_jax = is_jax and not plugged and not (jaxlib and "+cuda" in jaxlib.version)
     return bare_jax or evidence.built_for.is_cuda is False or _cpu_only(evidence)
-
-
-def user_site_off(evidence: Evidence) -> Verdict:
-    """Judge whether packages of a user's ~/.local stay out."""
-    user = evidence.installed.user_site
-    if user.enabled:
-        return failed(
-            f"Python would read packages from the user's own folder ({user.path}); under a plain exec, HOME is the "
-            "host's and shadows the image's packages",
-            'set PYTHONNOUSERSITE = "1" in [run] environment (images of envbuild have it)',
-            path=user.path,
-        )
-    for folder, names in evidence.installed.for_user.items():
-        if names:
-            return failed(
-                f"{listing(names)} was installed into {folder} of the image, where no user's Python looks",
-                "take --user out of the pip line of the definition",
-                packages=names,
-            )
-    return passed("Python does not look into the user's own folder of packages")
-
-
-def plain_exec(evidence: Evidence) -> Verdict:
-    """Judge whether a user's own packages come in under a plain exec, which was done with a poisoned home folder."""
-    found = given(evidence.plain)
-    shown = {"modules": list(found.modules), "variables": list(found.variables), "home": found.home}
-    if USER_MODULE in found.modules:
-        return failed(
-            "under a plain apptainer exec, packages of the user's ~/.local are imported (tried with a made-up home)",
-            'set PYTHONNOUSERSITE = "1" in [run] environment, or start it with envbuild exec',
-            **shown,
-        )
-    come = [name for name in found.variables if name != "PYTHONPATH" or PATH_MODULE in found.modules]
-    note = f"; {listing(come)} of the caller do, which envbuild exec keeps out" if come else ""
-    return passed(f"under a plain exec, packages of the user's ~/.local do not come in{note}", **shown)
-
-
-def leaks(evidence: Evidence) -> Verdict:
-    """Judge whether the sealed image's environment points Python or the loader to places outside or to stubs."""
-    found = evidence.installed
-    env = found.environment
-    faults = [f"{name} is set ({env[name]})" for name in WRONG_VARIABLES if env.get(name)]
-    faults += [f"PYTHONPATH names {path}, which is not in the image" for path in found.missing_folders]
-    faults += [f"LD_PRELOAD names {path}, which is not in the image" for path in found.preload_missing]
-    folders = [folder for folder in env.get("LD_LIBRARY_PATH", "").split(":") if folder]
-    faults += [
-        f"LD_LIBRARY_PATH has {folder}, whose libraries are only for linking" for folder in folders if _stubs(folder)
-    ]
-    homes = tuple(f"{home}/" for home in {env.get("HOME", "").rstrip("/"), "/root", "/home"} if home)
-    own = tuple(f"{prefix}/" for prefix in found.prefixes)  # some images have their Python in /root
-    strange = [folder for folder in found.path if folder.startswith(homes) and not folder.startswith(own)]
-    faults += [f"sys.path has {folder}, below a home folder" for folder in strange]
-    if faults:
-        return failed(listing(faults, 3), "take it out of the base's or the recipe's environment", faults=faults)
-    before = folders[: folders.index(LIBRARIES_OF_RUNTIME)] if LIBRARIES_OF_RUNTIME in folders else folders
-    compat = [folder for folder in before if "compat" in PurePosixPath(folder).parts]
-    note = f"; {listing(compat)} comes before the host's driver, which only data-centre GPUs support" if compat else ""
-    return passed(f"nothing points outside the image{note}", library_path=folders)
-
-
-def _stubs(folder: str) -> bool:
-    return "stubs" in PurePosixPath(folder).parts
 
 
 def _cpu_only(evidence: Evidence) -> bool:

@@ -208,6 +208,12 @@ def own_sources(evidence: Evidence) -> Verdict:
         return passed(f"{found.files} scripts of the project ask and choose no GPU in a wrong way", **shown)
     first = found.suspects[0]
     more = f" (and {len(found.suspects) - 1} more)" if len(found.suspects) > 1 else ""
+    if first.kind == "hides":
+        return failed(
+            f"{first.path} hides the module {first.text} from the scripts beside it{more}",
+            f"call the file otherwise: my_{first.path}",
+            **shown,
+        )
     if first.kind == "uncalled":
         return failed(
             f"{first.path}:{first.line}: {first.text} is not called there, and a function always counts as true{more}",

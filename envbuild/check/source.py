@@ -23,6 +23,16 @@ PROBES = {
 """Functions that people ask for a GPU, and the name that must stand before them (tf.test, torch.cuda, tf.config)."""
 VARIABLE = "CUDA_VISIBLE_DEVICES"
 COMPILES = re.compile(r"torch\.compile\(|\b(?:jit_compile|experimental_compile)\s*=\s*True|\bimport (?:jax|triton)\b")
+HIDDEN = {
+    "abc", "argparse", "ast", "asyncio", "bisect", "collections", "contextlib", "copy", "csv", "ctypes", "cupy",
+    "dataclasses", "datetime", "decimal", "email", "enum", "functools", "glob", "hashlib", "heapq", "http",
+    "importlib", "inspect", "io", "jax", "json", "keyword", "linecache", "logging", "multiprocessing", "numbers",
+    "numpy", "operator", "pathlib", "pickle", "platform", "queue", "random", "re", "secrets", "select", "shutil",
+    "signal", "socket", "statistics", "string", "struct", "subprocess", "tempfile", "tensorflow", "textwrap",
+    "threading", "token", "tokenize", "torch", "traceback", "types", "typing", "urllib", "uuid", "warnings",
+    "weakref", "xml", "zipfile",
+}  # fmt: skip
+"""Modules that frameworks are, or import while they are imported; code.py, test.py and site.py hurt nobody."""
 SKIPPED = {"node_modules", "site-packages", "dist-packages", "__pycache__", "build", "dist"}
 MOST_FILES = 2000
 MOST_NAMES = 200_000
@@ -31,7 +41,7 @@ BIGGEST = 1 << 20
 
 
 class Suspect(msgspec.Struct, frozen=True, kw_only=True):
-    """One line; ``path`` is relative to the project, ``kind`` "uncalled" or "chosen"."""
+    """One line; ``path`` is relative to the project, ``kind`` "uncalled", "chosen", or "hides" (of a whole file)."""
 
     path: str
     line: int
@@ -51,7 +61,8 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
 def survey(project: Path) -> Survey:
     """Look through the scripts and notebooks below a folder; hidden folders and environments are left out."""
     unread, suspects, files, compiles = [], [], 0, False
-    for path in sources(project):
+    found = list(sources(project))
+    for path in found:
         name = path.relative_to(project).as_posix()
         files += 1
         try:
@@ -60,7 +71,17 @@ def survey(project: Path) -> Survey:
             suspects += look_through(cells(text) if path.suffix == ".ipynb" else text, name)
         except (OSError, SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
             unread.append(name)  # Python 2, a template, a file that is no notebook: not ours to judge
+    suspects += _hiding(project, found)
     return Survey(files=files, unread=tuple(unread), suspects=tuple(suspects), compiles=compiles)
+
+
+def _hiding(project: Path, paths: list[Path]) -> list[Suspect]:
+    """Find files beside scripts that Python takes for a module of the same name: the script's folder comes first."""
+    beside = [path for path in paths if path.parent == project]
+    if len(beside) < 2 or any(path.name == "__init__.py" for path in beside):
+        return []
+    names = [path.name for path in beside if path.suffix == ".py" and path.stem in HIDDEN]
+    return [Suspect(path=name, line=1, kind="hides", text=name.removesuffix(".py")) for name in names]
 
 
 def sources(project: Path) -> Iterator[Path]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from envbuild.check import couples, deep, gpu, libraries, meant, packages
+from envbuild.check import couples, deep, gpu, libraries, meant, packages, surroundings
 from envbuild.check.evidence import Evidence, Verdict, passed
 from envbuild.check.model import Finding, Level
 from envbuild.check.plan import Expected
@@ -87,9 +87,11 @@ CHECKS: tuple[Check, ...] = (
         judge=meant.target_glibc,
         asked=lambda expected: expected.target is not None and expected.target.glibc is not None,
     ),
-    Check(name="user-site-off", title="user packages stay out", judge=libraries.user_site_off),
-    Check(name="plain-exec", title="the caller stays out", judge=libraries.plain_exec, needs=("static", "plain")),
-    Check(name="leaks", title="clean environment", judge=libraries.leaks),
+    Check(name="user-site-off", title="user packages stay out", judge=surroundings.user_site_off),
+    Check(name="plain-exec", title="the caller stays out", judge=surroundings.plain_exec, needs=("static", "plain")),
+    Check(name="leaks", title="clean environment", judge=surroundings.leaks),
+    Check(name="gpus-left", title="GPUs left to the job", judge=surroundings.gpus_left),
+    Check(name="readable", title="files for every user", judge=surroundings.readable),
     Check(
         name="sources",
         title="the project's own Python",

@@ -11,7 +11,7 @@ from envbuild.project.clean import Cleaned, clean, companion_unpinned
 from envbuild.project.gather import Gathered
 from envbuild.project.model import Draft, Imported, Need, Proposal, Saying
 from envbuild.project.names import distribution_of, load_names
-from envbuild.project.propose import Proposed, propose_base, propose_system
+from envbuild.project.propose import Proposed, propose_base, propose_system, takes_debian_packages
 from envbuild.recipe.model import About, Base, Python, Recipe, Run, System
 from envbuild.resolve.couplings import load_aliases
 
@@ -280,7 +280,7 @@ def _system(making: _Making, base: Base) -> System:
     post = tuple(line for saying in sayings for line in saying.post if line.isprintable())
     if post:
         making.beside["system", "post", ""] = "from the definition: look at each, a build has no network"
-    if base.image is not None:
+    if base.image is not None and not takes_debian_packages(base.image):
         every = tuple(dict.fromkeys((*said, *build, *run, *wanted)))
         if every:
             making.note("system", f"Debian packages that are wanted, if the image has not got them: {' '.join(every)}")

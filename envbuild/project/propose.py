@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from envbuild.base.catalogue import entries
 from envbuild.base.suggest import Choice, Wish, framework_name, suggest
 from envbuild.errors import UsageError
 from envbuild.project.clean import bounds_of
@@ -105,3 +106,15 @@ def propose_system(needs: Sequence[Need]) -> tuple[dict[str, str], dict[str, str
             run.update({name: need.name for name in wanted.packages if name not in run})
             build.update({name: need.name for name in wanted.build if name not in build})
     return run, build
+
+
+def takes_debian_packages(image: str) -> bool:
+    """Whether the catalogue knows what an image's system is, and its Debian packages can be locked."""
+    from envbuild.base.distribution import release_of
+
+    distro = next((entry.distro for entry in entries() if entry.reference == image), None)
+    try:
+        release_of(re.sub(r"^(debian|ubuntu)(?=\d)", r"\1 ", distro or ""))
+    except UsageError:
+        return False
+    return True

@@ -100,6 +100,8 @@ def test_findings_come_in_the_order_of_the_table(tmp_path: Path) -> None:
         "user-site-off",
         "plain-exec",
         "leaks",
+        "gpus-left",
+        "readable",
         "driver",
         "devices",
         "architecture",

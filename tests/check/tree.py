@@ -54,13 +54,20 @@ class Tree:
         return target
 
     def install(
-        self, name: str, version: str, files: Mapping[str, Content] | None = None, *, record: bool = True
+        self,
+        name: str,
+        version: str,
+        files: Mapping[str, Content] | None = None,
+        *,
+        record: bool = True,
+        requires: Sequence[str] = (),
     ) -> Tree:
         """Install a distribution as pip does: its files, METADATA, INSTALLER and a RECORD of them all."""
         info = f"{name.replace('-', '_')}-{version}.dist-info"
+        wishes = "".join(f"Requires-Dist: {line}\n" for line in requires)
         content = {
             **(files or {}),
-            f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n\nText.\n",
+            f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{wishes}\nText.\n",
             f"{info}/INSTALLER": "test\n",
         }
         rows = []

@@ -11,11 +11,12 @@ from click.testing import CliRunner
 from envbuild.check import report as reports
 from envbuild.cli.check import command
 from envbuild.cli.context import Context
+from envbuild.cli.listing import command as list_command
 from envbuild.errors import CheckFailedError, UsageError
 from envbuild.progress import Silent
 from envbuild.run import LocalRunner
 from envbuild.settings import Settings
-from tests.base.siffiles import partition, write_sif
+from tests.base.siffiles import Object, partition, write_sif
 from tests.check.tree import DIGEST, Tree
 
 
@@ -43,7 +44,7 @@ def run(context: Context, *arguments: str) -> str:
 
 
 def test_a_healthy_image_prints_its_table_and_keeps_the_verdict(context: Context) -> None:
-    assert run(context, "thing").splitlines()[-1].endswith("thing.sif: passed (7 passed, 0 failed, 11 skipped)")
+    assert run(context, "thing").splitlines()[-1].endswith("thing.sif: passed (9 passed, 0 failed, 11 skipped)")
     kept = reports.last(DIGEST, context.store)
     assert kept is not None
     assert kept.verdict == "passed"
@@ -89,3 +90,52 @@ def test_an_unknown_card_is_told_before_anything_runs(context: Context) -> None:
     with pytest.raises(UsageError) as told:
         run(context, "thing", "--gpu", "Voodoo 2")
     assert str(told.value).startswith('--gpu: the GPU "Voodoo 2" is not known')
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ([partition(file_system=5)], "is encrypted"),
+        ([partition(arch=b"04\0")], "is for aarch64, but this machine is x86_64"),
+        ([], "has no root file system (no primary partition)"),
+    ],
+    ids=["encrypted", "another architecture", "no root"],
+)
+def test_an_image_that_cannot_run_here_is_refused_before_anything_runs(
+    content: list[Object], told: str, context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    arch = b"04\0" if "aarch64" in told else b"02\0"
+    path = write_sif(context.settings.cwd / "odd.sif", content, arch=arch)
+    with pytest.raises(UsageError) as caught:
+        run(context, "./odd.sif")
+    assert caught.value.what == told
+    assert caught.value.where == str(path)
+    assert reports.last(DIGEST, context.store) is None
+
+
+def test_a_file_that_is_no_image(context: Context) -> None:
+    (context.settings.cwd / "odd.sif").write_text("#!/bin/sh\n")
+    with pytest.raises(UsageError, match=r"odd\.sif"):
+        run(context, "./odd.sif")
+
+
+def listed(context: Context) -> dict[str, dict[str, str]]:
+    result = CliRunner().invoke(list_command, ["--json"], obj=context, catch_exceptions=False)
+    return {row["recipe"]: row for row in json.loads(result.stdout)}
+
+
+def test_the_last_verdict_is_listed_by_what_the_image_holds(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The verdict belongs to the image digest: another file under the name has none, the same one elsewhere has it."""
+    assert listed(context)["thing"]["last verdict"] == "not checked"
+    assert listed(context)["thing"]["lock"] == "none"
+    run(context, "thing")
+    assert listed(context)["thing"]["last verdict"].startswith("passed 20")
+    with pytest.raises(CheckFailedError):
+        run(context, "broken")
+    assert listed(context)["broken"]["last verdict"].startswith("failed 20")
+    monkeypatch.setattr("envbuild.base.siffile.image_digest", lambda _: DIGEST[:-1] + "1")
+    assert listed(context)["thing"]["last verdict"] == "not checked"
+    (context.settings.cwd / "thing.sif").unlink()
+    assert listed(context)["thing"]["image"] == "none"
+    assert listed(context)["thing"]["last verdict"] == "-"

@@ -338,15 +338,184 @@ def extension_without_code_for_the_gpu(root: Path) -> Report:
     return tree.check(make_recipe(framework="torch"), target=read_target(gpu="A100"), level="full")
 
 
+def gpus_hidden_by_the_image(root: Path) -> Report:
+    tree = torch_tree(root)
+    tree.env["CUDA_VISIBLE_DEVICES"] = "-1"
+    return tree.check(make_recipe(framework="torch"))
+
+
+def one_gpu_fixed_by_the_image(root: Path) -> Report:
+    tree = torch_tree(root)
+    tree.env["CUDA_VISIBLE_DEVICES"] = "0"
+    return tree.check(make_recipe(framework="torch"))
+
+
+def jax_told_to_use_the_cpu(root: Path) -> Report:
+    tree = jax_tree(root, "0.4.30", "0.4.30")
+    tree.env["JAX_PLATFORMS"] = "cpu"
+    return tree.check(make_recipe("jax"))
+
+
+def driver_of_another_machine_in_the_image(root: Path) -> Report:
+    tree = torch_tree(root)
+    tree.env["LD_LIBRARY_PATH"] = f"{own_driver(root, 'usr/lib/nvidia')}:/.singularity.d/libs"
+    return tree.check(make_recipe(framework="torch"))
+
+
+def packages_that_only_root_can_read(root: Path) -> Report:
+    tree = torch_tree(root).install("einops", "0.8.0", {"einops/__init__.py": ""})
+    (tree.site / "einops/__init__.py").chmod(0o600)
+    (tree.site / "einops").chmod(0o700)
+    return tree.check(make_recipe("einops", framework="torch"))
+
+
+def chainer_without_cupy(root: Path) -> Report:
+    return Tree(root).install("chainer", "7.8.1", {"chainer/__init__.py": ""}).check(make_recipe("chainer"))
+
+
+def script_named_like_a_module(root: Path) -> Report:
+    folder = project(root, "import torch\n")
+    (folder / "random.py").write_text("seed = 1\n")
+    return torch_tree(root).check(make_recipe(framework="torch"), project=folder)
+
+
+def part_of_another_release_than_torch_asks_for(root: Path) -> Report:
+    tree = Tree(root).install("torch", "2.5.1", torch_files(), requires=TORCH_PARTS)
+    tree.install("triton", "3.1.0", {"triton/__init__.py": ""}).install("nvidia-nccl-cu12", "2.18.1")
+    return tree.check(make_recipe(framework="torch"))
+
+
+def two_cupys(root: Path) -> Report:
+    tree = Tree(root).install("cupy-cuda12x", "13.0.0", {"cupy/__init__.py": ""})
+    tree.install("cupy-cuda111", "12.0.0", {"cupy/__init__.py": ""})
+    install_cuda(tree)
+    for soname in ("libcublas.so.11", "libcublas.so.12"):
+        tree.write(f"nvidia/cublas/lib/{soname}", shared_object(["libc.so.6"], soname=soname))
+    tree.env["LD_LIBRARY_PATH"] = str(tree.site / "nvidia/cublas/lib")
+    return tree.check(make_recipe("cupy-cuda12x"))
+
+
+def cudnn_of_two_cudas(root: Path) -> Report:
+    tree, recipe, lock = tensorflow_tree(root)
+    files: dict[str, str | bytes] = {
+        "nvidia/cudnn/lib/libcudnn.so.8": shared_object(["libc.so.6"], soname="libcudnn.so.8")
+    }
+    tree.install("nvidia-cudnn-cu11", "8.9.4.25", files)
+    return tree.check(recipe, lock)
+
+
+def faiss_over_its_gpu_build(root: Path) -> Report:
+    tree = torch_tree(root).install("faiss-gpu", "1.7.2", {"faiss/__init__.py": "one = 1\n"})
+    tree.install("faiss-cpu", "1.8.0", {"faiss/__init__.py": "two = 2\n"})
+    return tree.check(make_recipe(framework="torch"))
+
+
+def nightly_over_the_release(root: Path) -> Report:
+    tree, recipe, lock = tensorflow_tree(root)
+    tree.install("tf-nightly", "2.16.0.dev1", {"tensorflow/__init__.py": "__version__ = '2.16.0'\n"})
+    return tree.check(recipe, lock)
+
+
+def keras_2_4_on_tensorflow_2_1(root: Path) -> Report:
+    return old_tensorflow_tree(root).install("Keras", "2.4.3", {"keras/__init__.py": ""}).check(make_recipe("keras"))
+
+
+def jaxlib_newer_than_jax(root: Path) -> Report:
+    return jax_tree(root, "0.4.26", "0.4.38").check(make_recipe("jax"))
+
+
+def numpy_2_under_tensorflow_2_15(root: Path) -> Report:
+    tree, recipe, lock = tensorflow_tree(root)
+    return tree.install("numpy", "2.0.0", {"numpy/__init__.py": ""}).check(recipe, lock)
+
+
+def protobuf_4_under_tensorflow_2_1(root: Path) -> Report:
+    tree = old_tensorflow_tree(root).install("protobuf", "4.25.0", {"google/protobuf/__init__.py": ""})
+    return tree.check(make_recipe("protobuf"))
+
+
+def cpu_wheel_under_the_usual_name(root: Path) -> Report:
+    build = "is_rocm_build = False\nis_cuda_build = False\n"
+    files = {**tensorflow_files("1.15.5", build), "tensorflow_core/__init__.py": ""}
+    return Tree(root).install("tensorflow", "1.15.5", files).check(make_recipe(framework="tensorflow==1.15.*"))
+
+
+def tensorflow_text_of_another_minor_version(root: Path) -> Report:
+    tree, recipe, lock = tensorflow_tree(root)
+    return tree.install("tensorflow-text", "2.16.1", {"tensorflow_text/__init__.py": ""}).check(recipe, lock)
+
+
+def library_that_is_a_link_to_nowhere(root: Path) -> Report:
+    tree, recipe, lock = tensorflow_tree(root, without=["nvidia-cublas-cu12"])
+    tree.install("nvidia-cublas-cu12", "12.2.5.6", {"nvidia/cublas/__init__.py": ""})
+    (tree.site / "nvidia/cublas/lib").mkdir()
+    (tree.site / "nvidia/cublas/lib/libcublas.so.12").symlink_to("libcublas.so.12.2.5.6")
+    (tree.site / "nvidia/cublas/lib/libcublasLt.so.12").write_bytes(shared_object(["libc.so.6"]))
+    return tree.check(recipe, lock)
+
+
+def onnxruntime_gpu_for_another_cuda(root: Path) -> Report:
+    tree = Tree(root)
+    install_cuda(tree)
+    files: dict[str, str | bytes] = {
+        "onnxruntime/__init__.py": "",
+        "onnxruntime/capi/build_and_package_info.py": "package_name = 'onnxruntime-gpu'\ncuda_version = '12.2'\n",
+        "onnxruntime/capi/libonnxruntime_providers_cuda.so": shared_object(["libcublasLt.so.11"]),
+    }
+    return tree.install("onnxruntime-gpu", "1.20.0", files).check(make_recipe("onnxruntime-gpu"))
+
+
+def no_code_for_volta(root: Path) -> Report:
+    tree = torch_tree(root, *(("sass", number) for number in (75, 80, 86, 90, 100, 120)))
+    return tree.check(make_recipe(framework="torch"), target=read_target(gpu="V100"))
+
+
+def function_asked_without_a_call_in_an_expression(root: Path) -> Report:
+    text = "import torch\ndevice = 'cuda' if torch.cuda.is_available else 'cpu'\n"
+    return torch_tree(root).check(make_recipe(framework="torch"), project=project(root, text))
+
+
+TORCH_PARTS = (
+    "nvidia-nccl-cu12==2.21.5; platform_system == 'Linux' and platform_machine == 'x86_64'",
+    "triton==3.1.0; python_version < '3.99'",
+    "triton==2.0.0; python_version < '3.6'",
+    "typing-extensions>=4.8",
+    "nvidia-cudnn-cu12==9.9.9; extra == 'other'",
+)
+"""Requirements as PyTorch's wheels have them."""
+
+
+def own_driver(root: Path, folder: str) -> Path:
+    """Put a real driver's library into a folder of the image, as a package of Debian's or a careless copy does."""
+    place = root / folder
+    place.mkdir(parents=True)
+    (place / "libcuda.so.470.82.01").write_bytes(shared_object(["libc.so.6"], soname="libcuda.so.1"))
+    (place / "libcuda.so.1").symlink_to("libcuda.so.470.82.01")
+    return place
+
+
+def jax_tree(root: Path, jax: str, jaxlib: str) -> Tree:
+    """Make JAX with its plug-in and the tools that it compiles with."""
+    tree = Tree(root).install("jax", jax, {"jax/__init__.py": ""})
+    tree.install("jaxlib", jaxlib, {"jaxlib/__init__.py": ""})
+    tree.install("jax-cuda12-plugin", jaxlib).install("jax-cuda12-pjrt", jaxlib)
+    install_compilers(tree)
+    return tree
+
+
 def torch_tree(root: Path, *code: fatbin.Entry) -> Tree:
     """Make PyTorch 2.5.1 for CUDA 12.4 with this GPU code (that of its wheels when left out)."""
+    return Tree(root).install("torch", "2.5.1", torch_files(*code))
+
+
+def torch_files(*code: fatbin.Entry) -> dict[str, str | bytes]:
+    """Return the files of PyTorch 2.5.1."""
     entries = code or tuple(("sass", number) for number in (50, 60, 70, 75, 80, 86, 90))
-    files: dict[str, str | bytes] = {
+    return {
         "torch/__init__.py": "__version__ = '2.5.1+cu124'\n",
         "torch/version.py": "cuda: Optional[str] = '12.4'\nhip: Optional[str] = None\n",
         "torch/lib/libtorch_cuda.so": fatbin.library([fatbin.region(entries)]),
     }
-    return Tree(root).install("torch", "2.5.1", files)
 
 
 def old_tensorflow_tree(root: Path) -> Tree:
@@ -592,6 +761,107 @@ SICK: list[Sick] = [
     (
         extension_without_code_for_the_gpu,
         {"target-architecture": "deformable/ops.so: no code for A100 (capability 8.0)"},
+    ),
+    (
+        gpus_hidden_by_the_image,
+        {"gpus-left": 'the image sets CUDA_VISIBLE_DEVICES to "-1": no program in it sees a GPU'},
+    ),
+    (
+        one_gpu_fixed_by_the_image,
+        {"gpus-left": 'the image sets CUDA_VISIBLE_DEVICES to "0": whatever GPUs the scheduler gives to the job'},
+    ),
+    (jax_told_to_use_the_cpu, {"gpus-left": 'the image sets JAX_PLATFORMS to "cpu": JAX computes on the CPU'}),
+    (
+        driver_of_another_machine_in_the_image,
+        {"leaks": "LD_LIBRARY_PATH has ROOT/usr/lib/nvidia, whose libcuda comes before the host's driver"},
+    ),
+    (
+        packages_that_only_root_can_read,
+        {"readable": "einops may only be read by the owner of the files, and other users cannot import it"},
+    ),
+    (
+        chainer_without_cupy,
+        {"cuda-match": "chainer 7.8.1 is installed without CuPy and computes on the CPU only"},
+    ),
+    (script_named_like_a_module, {"sources": "random.py hides the module random from the scripts beside it"}),
+    (
+        part_of_another_release_than_torch_asks_for,
+        {"companions": "torch 2.5.1 asks for nvidia-nccl-cu12==2.21.5; there is nvidia-nccl-cu12 2.18.1"},
+    ),
+    (
+        two_cupys,
+        {
+            "one-framework": "2 distributions provide cupy: cupy-cuda111 12.0.0, cupy-cuda12x 13.0.0; the one installed "
+            "last has written over the other's files",
+        },
+    ),
+    (
+        cudnn_of_two_cudas,
+        {
+            "exclusive": "nvidia-cudnn-cu11 and nvidia-cudnn-cu12 are both installed; they share the files of nvidia.cudnn"
+        },
+    ),
+    (
+        faiss_over_its_gpu_build,
+        {"exclusive": "faiss-cpu and faiss-gpu are both installed; they share the files of faiss"},
+    ),
+    (
+        nightly_over_the_release,
+        {
+            "framework-version": f"import tensorflow gives 2.16.0, though 2.15.1 is what is registered as installed: {OVER}",
+            "one-framework": "2 distributions provide tensorflow: tensorflow 2.15.1, tf-nightly 2.16.0.dev1; the one "
+            "installed last has written over the other's files",
+            "base-files": "tensorflow: 1 changed of 6 files (for one, tensorflow/__init__.py)",
+        },
+    ),
+    (
+        keras_2_4_on_tensorflow_2_1,
+        {"companions": "keras 2.4.3 does not go with tensorflow 2.1.0: it wants keras<2.4"},
+    ),
+    (
+        jaxlib_newer_than_jax,
+        {"companions": "jaxlib 0.4.38 does not go with jax 0.4.26: it wants jaxlib<=0.4.26"},
+    ),
+    (
+        numpy_2_under_tensorflow_2_15,
+        {"companions": "numpy 2.0.0 does not go with tensorflow 2.15.1: it wants numpy<2"},
+    ),
+    (
+        protobuf_4_under_tensorflow_2_1,
+        {"companions": "protobuf 4.25.0 does not go with tensorflow 2.1.0: it wants protobuf<4"},
+    ),
+    (
+        cpu_wheel_under_the_usual_name,
+        {"cuda-match": "tensorflow 1.15.5 is a build without CUDA: it computes on the CPU only"},
+    ),
+    (
+        tensorflow_text_of_another_minor_version,
+        {"companions": "tensorflow-text 2.16.1 does not go with tensorflow 2.15.1: it wants tensorflow-text==2.15.*"},
+    ),
+    (
+        library_that_is_a_link_to_nowhere,
+        {
+            "cuda-match": "tensorflow 2.15.1 was built for CUDA 12.2 and cuDNN 8.9, and opens libcublas.so.12, which is "
+            "not in the image; it would go on without the GPU"
+        },
+    ),
+    (
+        onnxruntime_gpu_for_another_cuda,
+        {
+            "shared-libraries": "libcublasLt.so.11 is not in the image; needed by "
+            "onnxruntime/capi/libonnxruntime_providers_cuda.so"
+        },
+    ),
+    (
+        no_code_for_volta,
+        {
+            "target-architecture": "torch 2.5.1 has no code for V100 (capability 7.0): machine code for 7.5, 8.0, 8.6, "
+            "9.0, 10.0, 12.0, no portable code"
+        },
+    ),
+    (
+        function_asked_without_a_call_in_an_expression,
+        {"sources": "train.py:2: torch.cuda.is_available is not called there, and a function always counts as true"},
     ),
     (script_that_crashes, {"script": "check.py was killed by SIGABRT; its last line: before"}),
 ]

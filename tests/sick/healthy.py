@@ -9,7 +9,16 @@ from envbuild.check.target import read_target
 from tests.check import fatbin
 from tests.check.elf import shared_object
 from tests.check.tree import Tree, install_cuda, make_lock, make_recipe, tensorflow_tree
-from tests.sick.faults import install_compilers, old_tensorflow_tree, project, torch_tree
+from tests.sick.faults import (
+    TORCH_PARTS,
+    install_compilers,
+    jax_tree,
+    old_tensorflow_tree,
+    own_driver,
+    project,
+    torch_files,
+    torch_tree,
+)
 
 
 def tensorflow_with_its_cuda_wheels(root: Path) -> Report:
@@ -281,7 +290,103 @@ def tensorflow_for_the_old_driver_of_an_a100(root: Path) -> Report:
     return tree.check(target=read_target(driver="450.80.02"))
 
 
+def gpus_chosen_by_the_scheduler(root: Path) -> Report:
+    given = {"CUDA_VISIBLE_DEVICES": "0", "SLURM_JOB_GPUS": "0"}
+    return torch_tree(root).check(make_recipe(framework="torch"), environment=given)
+
+
+def jax_with_the_cpu_as_its_second_choice(root: Path) -> Report:
+    tree = jax_tree(root, "0.4.30", "0.4.30")
+    tree.env |= {"JAX_PLATFORMS": "cuda,cpu", "XLA_FLAGS": "--xla_gpu_autotune_level=2"}
+    return tree.check(make_recipe("jax"))
+
+
+def torch_with_a_variable_for_jax(root: Path) -> Report:
+    tree = torch_tree(root)
+    tree.env["JAX_PLATFORMS"] = "cpu"
+    return tree.check(make_recipe(framework="torch"))
+
+
+def driver_of_a_distribution_where_the_hosts_comes_first(root: Path) -> Report:
+    tree = torch_tree(root)
+    own_driver(root, "usr/lib/x86_64-linux-gnu")
+    tree.env["LD_LIBRARY_PATH"] = f"/.singularity.d/libs:{root}/usr/lib/x86_64-linux-gnu"
+    return tree.check(make_recipe(framework="torch"))
+
+
+def compat_folder_with_its_driver(root: Path) -> Report:
+    tree = torch_tree(root)
+    tree.env["LD_LIBRARY_PATH"] = f"{own_driver(root, 'usr/local/cuda/compat')}:/.singularity.d/libs"
+    return tree.check(make_recipe(framework="torch"))
+
+
+def stub_that_is_only_there_for_linking(root: Path) -> Report:
+    tree = torch_tree(root)
+    own_driver(root, "usr/local/cuda/lib64/stubs")
+    tree.env["LD_LIBRARY_PATH"] = f"{root}/usr/local/cuda/lib64:/.singularity.d/libs"
+    return tree.check(make_recipe(framework="torch"))
+
+
+def files_that_their_group_may_write(root: Path) -> Report:
+    tree = torch_tree(root).install("einops", "0.8.0", {"einops/__init__.py": "", "einops/data/cache.bin": ""})
+    (tree.site / "einops/__init__.py").chmod(0o664)
+    (tree.site / "einops").chmod(0o2775)
+    (tree.site / "einops/data/cache.bin").chmod(0o600)
+    return tree.check(make_recipe("einops", framework="torch"))
+
+
+def chainer_with_its_cupy(root: Path) -> Report:
+    tree = Tree(root).install("cupy-cuda12x", "13.0.0", {"cupy/__init__.py": ""})
+    install_cuda(tree)
+    tree.env["LD_LIBRARY_PATH"] = str(tree.site / "nvidia/cublas/lib")
+    return tree.install("chainer", "7.8.1", {"chainer/__init__.py": ""}).check(make_recipe("chainer"))
+
+
+def chainer_beside_another_framework(root: Path) -> Report:
+    return torch_tree(root).install("chainer", "7.8.1", {"chainer/__init__.py": ""}).check(make_recipe("chainer"))
+
+
+def scripts_with_ordinary_names(root: Path) -> Report:
+    folder = project(root, "import torch\nfrom model import types\n")
+    for name in ("test.py", "utils.py", "code.py", "site.py", "transformers.py", "model/__init__.py", "model/types.py"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text("")
+    return torch_tree(root).check(make_recipe(framework="torch"), project=folder)
+
+
+def package_whose_own_modules_are_called_so(root: Path) -> Report:
+    folder = project(root, "from . import random\n")
+    for name in ("__init__.py", "random.py", "types.py"):
+        (folder / name).write_text("")
+    return torch_tree(root).check(make_recipe(framework="torch"), project=folder)
+
+
+def parts_as_torch_asks_for_them(root: Path) -> Report:
+    tree = Tree(root).install("torch", "2.5.1", torch_files(), requires=TORCH_PARTS)
+    tree.install("triton", "3.1.0", {"triton/__init__.py": ""}).install("nvidia-nccl-cu12", "2.21.5")
+    tree.install("nvidia-cudnn-cu12", "9.1.0.70").install("typing-extensions", "4.5.0")
+    return tree.check(make_recipe(framework="torch"))
+
+
+def torch_without_its_wheels_over_a_toolkit(root: Path) -> Report:
+    tree = Tree(root).install("torch", "2.5.1", torch_files(), requires=TORCH_PARTS)
+    return tree.check(make_recipe(framework="torch"))
+
+
 HEALTHY = [
+    gpus_chosen_by_the_scheduler,
+    jax_with_the_cpu_as_its_second_choice,
+    torch_with_a_variable_for_jax,
+    driver_of_a_distribution_where_the_hosts_comes_first,
+    compat_folder_with_its_driver,
+    stub_that_is_only_there_for_linking,
+    files_that_their_group_may_write,
+    chainer_with_its_cupy,
+    chainer_beside_another_framework,
+    scripts_with_ordinary_names,
+    package_whose_own_modules_are_called_so,
+    parts_as_torch_asks_for_them,
+    torch_without_its_wheels_over_a_toolkit,
     tensorflow_with_its_cuda_wheels,
     torch_with_plugins_that_it_preloads,
     libraries_of_the_driver_and_of_optional_parts,

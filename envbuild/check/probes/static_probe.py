@@ -10,12 +10,13 @@ import base64
 import fnmatch
 import glob
 import site
+import stat
 import threading
 import time
 
 SHOWN = 20
 WORKERS = 4
-VARIABLES = re.compile(r"^(PYTHON|LD_|PIP_|CONDA|VIRTUAL_ENV|CUDA|NVIDIA|XLA|TF_|HOME$|PATH$)")
+VARIABLES = re.compile(r"^(PYTHON|LD_|PIP_|CONDA|VIRTUAL_ENV|CUDA|NVIDIA|XLA|JAX|TF_|HOME$|PATH$)")
 
 
 def rows_to_verify(rows, hashed):
@@ -200,6 +201,39 @@ def installed_for_user(homes):
     }
 
 
+def closed_to_others(records):
+    """Distributions whose folder, metadata or first file others than the owner may not read."""
+    closed = []
+    for item, rows in records:
+        paths = [item["folder"], item["info"], os.path.join(item["info"], "METADATA")]
+        first = next((path for path, digest, _ in rows or () if digest and not path.startswith("..")), None)
+        if first:
+            whole = os.path.join(item["folder"], first)
+            paths += [whole, os.path.dirname(whole)]
+        if not all(map(open_to_others, paths)):
+            closed.append(item["name"])
+    return sorted(set(closed))
+
+
+def open_to_others(path):
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return True  # what is missing, base-files tells
+    needed = 0o005 if stat.S_ISDIR(mode) else 0o004
+    return mode & needed == needed
+
+
+def requirements(records, names):
+    """What distributions ask for in their metadata, by name."""
+    found = {}
+    for item, _ in records:
+        if item["name"] in names and not item["shadowed"]:
+            head = read(os.path.join(item["info"], "METADATA")).split("\n\n", 1)[0]
+            found[item["name"]] = re.findall(r"^Requires-Dist:[ \t]*(.*?)[ \t]*$", head, re.M | re.I)
+    return found
+
+
 def main():
     started = time.time()
     records = all_records()
@@ -211,6 +245,9 @@ def main():
     document["verified"] = verify_all(records)
     document["lost_records"] = lost_records(records)
     document["for_user"] = installed_for_user(PARAMETERS["homes"])
+    document["closed"] = closed_to_others(records)
+    holders = {one["name"] for module in PARAMETERS["frameworks"] for one in document["owners"].get(module, ())}
+    document["requires"] = requirements(records, holders)
     document["overlaps"] = overlaps(records)
     document["dists"] = [
         {key: item[key] for key in ("name", "version", "folder", "shadowed", "record") if key in item}

@@ -1,0 +1,135 @@
+"""Judges of what surrounds the programs in an image: variables, the caller's home, who may read the files."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+
+from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, passed
+from envbuild.check.poison import PATH_MODULE, USER_MODULE
+from envbuild.check.source import VARIABLE
+
+LIBRARIES_OF_RUNTIME = "/.singularity.d/libs"
+"""Where --nv puts the host's driver; appended to LD_LIBRARY_PATH."""
+WRONG_VARIABLES = ("PYTHONHOME", "PYTHONUSERBASE")
+"""Variables that move where Python finds its packages; no image needs them."""
+NO_DEVICE = ("", "-1", "none", "void", "nodevfiles")
+"""What hides every GPU as the first word of CUDA_VISIBLE_DEVICES."""
+JAX_CHOICES = ("JAX_PLATFORMS", "JAX_PLATFORM_NAME")
+
+
+def user_site_off(evidence: Evidence) -> Verdict:
+    """Judge whether packages of a user's ~/.local stay out."""
+    user = evidence.installed.user_site
+    if user.enabled:
+        return failed(
+            f"Python would read packages from the user's own folder ({user.path}); under a plain exec, HOME is the "
+            "host's and shadows the image's packages",
+            'set PYTHONNOUSERSITE = "1" in [run] environment (images of envbuild have it)',
+            path=user.path,
+        )
+    for folder, names in evidence.installed.for_user.items():
+        if names:
+            return failed(
+                f"{listing(names)} was installed into {folder} of the image, where no user's Python looks",
+                "take --user out of the pip line of the definition",
+                packages=names,
+            )
+    return passed("Python does not look into the user's own folder of packages")
+
+
+def plain_exec(evidence: Evidence) -> Verdict:
+    """Judge whether a user's own packages come in under a plain exec, which was done with a poisoned home folder."""
+    found = given(evidence.plain)
+    shown = {"modules": list(found.modules), "variables": list(found.variables), "home": found.home}
+    if USER_MODULE in found.modules:
+        return failed(
+            "under a plain apptainer exec, packages of the user's ~/.local are imported (tried with a made-up home)",
+            'set PYTHONNOUSERSITE = "1" in [run] environment, or start it with envbuild exec',
+            **shown,
+        )
+    come = [name for name in found.variables if name != "PYTHONPATH" or PATH_MODULE in found.modules]
+    note = f"; {listing(come)} of the caller do, which envbuild exec keeps out" if come else ""
+    return passed(f"under a plain exec, packages of the user's ~/.local do not come in{note}", **shown)
+
+
+def leaks(evidence: Evidence) -> Verdict:
+    """Judge whether the sealed image's environment points Python or the loader to places outside or to stubs."""
+    found = evidence.installed
+    env = found.environment
+    faults = [f"{name} is set ({env[name]})" for name in WRONG_VARIABLES if env.get(name)]
+    faults += [f"PYTHONPATH names {path}, which is not in the image" for path in found.missing_folders]
+    faults += [f"LD_PRELOAD names {path}, which is not in the image" for path in found.preload_missing]
+    folders = [folder for folder in env.get("LD_LIBRARY_PATH", "").split(":") if folder]
+    faults += [
+        f"LD_LIBRARY_PATH has {folder}, whose libraries are only for linking" for folder in folders if _stubs(folder)
+    ]
+    faults += [
+        f"LD_LIBRARY_PATH has {folder}, whose libcuda comes before the host's driver"
+        for folder in _drivers(evidence, folders)
+    ]
+    homes = tuple(f"{home}/" for home in {env.get("HOME", "").rstrip("/"), "/root", "/home"} if home)
+    own = tuple(f"{prefix}/" for prefix in found.prefixes)  # some images have their Python in /root
+    strange = [folder for folder in found.path if folder.startswith(homes) and not folder.startswith(own)]
+    faults += [f"sys.path has {folder}, below a home folder" for folder in strange]
+    if faults:
+        return failed(listing(faults, 3), "take it out of the base's or the recipe's environment", faults=faults)
+    before = folders[: folders.index(LIBRARIES_OF_RUNTIME)] if LIBRARIES_OF_RUNTIME in folders else folders
+    compat = [folder for folder in before if "compat" in PurePosixPath(folder).parts]
+    note = f"; {listing(compat)} comes before the host's driver, which only data-centre GPUs support" if compat else ""
+    return passed(f"nothing points outside the image{note}", library_path=folders)
+
+
+def _drivers(evidence: Evidence, folders: list[str]) -> list[str]:
+    """Return folders before the host's driver that hold one of their own; compat folders may.
+
+    With a driver, the one that was loaded tells.
+    """
+    if evidence.gpu:
+        return []
+    copies = evidence.libraries.data.copies if evidence.libraries and evidence.libraries.data else {}
+    own = {str(PurePosixPath(path).parent) for path in copies.get("libcuda.so*", ())}
+    before = folders[: folders.index(LIBRARIES_OF_RUNTIME)] if LIBRARIES_OF_RUNTIME in folders else folders
+    return [
+        folder
+        for folder in before
+        if folder.rstrip("/") in own and "compat" not in PurePosixPath(folder).parts and not _stubs(folder)
+    ]
+
+
+def _stubs(folder: str) -> bool:
+    return "stubs" in PurePosixPath(folder).parts
+
+
+def gpus_left(evidence: Evidence) -> Verdict:
+    """Judge whether variables of the image leave the choice of GPUs to the job.
+
+    Those of an image win over the scheduler's.  With a driver, the caller's choice is handed in, and the GPUs that are
+    seen tell.
+    """
+    env = evidence.installed.environment
+    faults = []
+    chosen = env.get(VARIABLE)
+    if chosen is not None and not evidence.gpu:
+        hides = chosen.split(",")[0].strip().lower() in NO_DEVICE
+        what = "no program in it sees a GPU" if hides else "whatever GPUs the scheduler gives to the job"
+        faults.append(f'the image sets {VARIABLE} to "{chosen}": {what}')
+    if evidence.installed.dist("jax") is not None:
+        for name in JAX_CHOICES:
+            platforms = [word.strip().lower() for word in env.get(name, "").split(",") if word.strip()]
+            if platforms and platforms[0] == "cpu":
+                faults.append(f'the image sets {name} to "{env[name]}": JAX computes on the CPU')
+    if faults:
+        return failed(listing(faults, 3), "take it out of the base's or the recipe's environment", faults=faults)
+    return passed("no variable of the image hides a GPU")
+
+
+def readable(evidence: Evidence) -> Verdict:
+    """Judge whether every user may read the packages: an image made under umask 077 works for root only."""
+    closed = evidence.installed.closed
+    if closed:
+        return failed(
+            f"{listing(closed)} may only be read by the owner of the files, and other users cannot import it",
+            "begin the definition with umask 022, or end it with chmod -R a+rX on that folder; then build it again",
+            distributions=list(closed),
+        )
+    return passed("all users may read the packages")
