@@ -12,7 +12,7 @@ from envbuild.project.tree import read_text
 
 MOST_FILES = 100
 """Files that one list may include before it is taken for a mistake."""
-NO_ADDRESS = "a lock of this version holds index packages only; install it with [system] post, or put it on an index"
+NO_ADDRESS = 'init takes no addresses: write "NAME @ git+https://HOST/PATH@COMMIT", or put it on an index'
 OPTION = re.compile(r"\s+--?[a-z].*$")
 EGG = re.compile(r"[#&]egg=([A-Za-z0-9._-]+)")
 ADDRESS = re.compile(r"[a-z+]+://|git\+|file:|\.{1,2}/|/|\.$|\.\[|[\w.\[\],-]+\s*@\s*\S+:|\S+\.(whl|tar\.gz|zip)(\s|$)")

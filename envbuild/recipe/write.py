@@ -39,8 +39,10 @@ def write_recipe(
     return "\n".join(out) + "\n"
 
 
-def _changed(section: msgspec.Struct) -> list[tuple[str, Any]]:
-    """Return the keys of a section that differ from their default, in the order of the record."""
+def _changed(section: msgspec.Struct | Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Return the keys of a section that differ from their default, in the order of the record; all of a free table."""
+    if isinstance(section, Mapping):
+        return [(_key(name), value) for name, value in section.items()]
     found = []
     for field in msgspec.structs.fields(section):
         value = getattr(section, field.name)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from envbuild.project.definition import read_stages
 from envbuild.recipe.read import read_recipe
+from envbuild.recipe.write import write_recipe
 from tests.init.projects import (
     COLAB,
     CONDA,
@@ -97,3 +99,11 @@ def test_here_documents_and_stages_of_a_definition() -> None:
     assert first.lines("files") == []
     assert last.header == {"bootstrap": "docker", "from": "b"}
     assert last.lines("post") == [" echo 2", " echo 3"]
+
+
+def test_a_free_table_is_written_as_it_is_read(tmp_path: Path) -> None:
+    made = drafted(write(tmp_path / "p", {"requirements.txt": "einops\n"})).recipe
+    wanted = msgspec.structs.replace(made, files={"data/small set": "/opt/data", "a.py": "/opt/a.py"})
+    target = tmp_path / f"{wanted.name}.toml"
+    target.write_text(write_recipe(wanted), "utf-8")
+    assert read_recipe(target)[0] == wanted
