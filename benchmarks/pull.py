@@ -39,7 +39,7 @@ def wheels_tar(wheels: list[Path]) -> bytes:
     with tarfile.open(fileobj=out, mode="w") as tar:
         for wheel in wheels:
             with zipfile.ZipFile(wheel) as archive:
-                for info in archive.infolist():
+                for info in (member for member in archive.infolist() if not member.is_dir()):
                     entry = tarfile.TarInfo(f"{SITE}/{info.filename}")
                     entry.size, entry.mode, entry.mtime = info.file_size, 0o644, 1_700_000_000
                     tar.addfile(entry, archive.open(info))
