@@ -200,7 +200,13 @@ FAILS = {
 }
 
 
-@pytest.mark.parametrize("name", WORKS)
+UNPACKING = ("no fuse", "no squashfuse")
+"""Hosts on which each start of an image unpacks it first."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in UNPACKING else name for name in WORKS]
+)
 class TestAutoOnHostsThatLackSomething:
     pytestmark = POSSIBLE
 
