@@ -15,7 +15,7 @@ import msgspec
 from envbuild.base.image import stored_image
 from envbuild.base.reference import parse_reference
 from envbuild.base.siffile import image_digest
-from envbuild.build.bring import fetch_files, wanted_files
+from envbuild.build.bring import fetch_files
 from envbuild.build.flat import read_record
 from envbuild.build.make import key_of, make_image
 from envbuild.build.model import Order, Workshop
@@ -65,7 +65,7 @@ def made_again(order: Order, shop: Workshop) -> Iterator[tuple[Path, Workshop]]:
 
 def give_files(lock: Lock, store: Store, other: Store) -> None:
     """Give another store on the same file system the locked files that the first one has, by name or as copies."""
-    wanted = {item.sha256 for item in wanted_files(lock)}
+    wanted = {p.sha256 for p in lock.python} | {p.sha256 for p in lock.debian} | {f.sha256 for f in lock.files}
     for sha256 in sorted(wanted | base_files(lock, store)):
         source, target = store.artifact(sha256), other.artifact(sha256)
         with telling(target):

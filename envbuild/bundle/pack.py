@@ -115,6 +115,9 @@ def _contents(source: Source, order: Order, shop: Workshop, tool: tuple[Path, ..
     for wheel in lock.python:
         kept = shop.store.artifact(wheel.sha256)
         yield Content(path=f"files/envbuild/python/{wheel.file}", use="store", source=kept, sha256=wheel.sha256)
+    for locked in lock.files:
+        kept = shop.store.artifact(locked.sha256)
+        yield Content(path=f"files/envbuild/files/{locked.sha256}.tar", use="store", source=kept, sha256=locked.sha256)
     yield from base
     for path in tool:
         yield Content(path=f"tool/{path.name}", use="plain", source=path)

@@ -23,15 +23,15 @@ def command(context: Context, *, name: str | None, output: Path | None, no_tool:
     """
     from envbuild.bundle.own import own_wheels
     from envbuild.bundle.pack import write_bundle
-    from envbuild.cli.lock import require_fresh
+    from envbuild.cli.lock import require_fresh, require_lock, require_sources
     from envbuild.cli.order import order_of, workshop
-    from envbuild.lock.read import read_lock
-    from envbuild.recipe.find import find_recipe
+    from envbuild.cli.shelved import source_named
     from envbuild.store.units import human_bytes
 
-    source = find_recipe(name, context.settings)
-    lock = read_lock(source.lock)
+    source = source_named(name, context)
+    lock = require_lock(source)
     require_fresh(source, lock)
+    require_sources(source, lock, context)
     target = context.settings.cwd / (output or f"{source.recipe.name}.bundle.tar")
     if not target.parent.is_dir():
         raise UsageError("there is no such folder", where=str(target.parent))

@@ -35,13 +35,12 @@ def command(context: Context, *, name: str | None, form: str, output: Path | Non
     Addresses of files (pylock) and of extra indexes (requirements) are those of this machine's configuration, without
     credentials.
     """
-    from envbuild.cli.lock import require_fresh
-    from envbuild.lock.read import read_lock
-    from envbuild.recipe.find import find_recipe
+    from envbuild.cli.lock import require_fresh, require_lock
+    from envbuild.cli.shelved import source_named
     from envbuild.store.atomic import write_text
 
-    source = find_recipe(name, context.settings)
-    lock = read_lock(source.lock)
+    source = source_named(name, context)
+    lock = require_lock(source)
     require_fresh(source, lock)
     text = _text(form, source.recipe, lock, context)
     if output is None:

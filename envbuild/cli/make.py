@@ -108,6 +108,7 @@ def command(
                 require_gpu=require_gpu,
                 as_json=as_json,
                 dry_run=dry_run,
+                complete=True,
             )
     else:
         _make_here(
@@ -136,8 +137,12 @@ def _make_here(
     require_gpu: bool,
     as_json: bool,
     dry_run: bool,
+    complete: bool = False,
 ) -> None:
-    """Make the image of a recipe on this machine, or take the one that a shelf has for its lock."""
+    """Make the image of a recipe on this machine, or take the one that a shelf has for its lock.
+
+    ``complete`` tells that the store has the project's own files as they were locked, and that they are not here.
+    """
     from envbuild.cli.sandbox import make as make_tree
     from envbuild.cli.shelved import compare_built, has_image, make_from_shelf, on_shelf
     from envbuild.recipe.find import find_recipe
@@ -146,7 +151,7 @@ def _make_here(
     started = time.monotonic()
     taken = on_shelf(name, context)
     source = source_of(taken, context.store) if taken else find_recipe(name, context.settings)
-    lock = _lock(source, context, prove=prove and not (no_check or dry_run), budget=budget)
+    lock = _lock(source, context, prove=prove and not (no_check or dry_run), budget=budget, complete=complete)
     order = _order(source, lock, context, output, mode)
     if mode == "auto" and not (taken is not None and has_image(taken)):
         order = _by_way(order, source, context, output)
@@ -228,7 +233,7 @@ def _make_elsewhere(
     make_on(on, names, options, context, account=account)
 
 
-def _lock(source: Source, context: Context, *, prove: bool, budget: float | None) -> Lock:
+def _lock(source: Source, context: Context, *, prove: bool, budget: float | None, complete: bool) -> Lock:
     """Return the lock that is there, or a first one; a first one is proved by importing unless that is left out."""
     from envbuild.cli.lock import decide_and_write, require_fresh, require_sources
     from envbuild.lock.read import read_lock
@@ -238,7 +243,8 @@ def _lock(source: Source, context: Context, *, prove: bool, budget: float | None
         return decide_and_write(source, context, (budget or SECONDS) if prove else None)
     lock = read_lock(source.lock)
     require_fresh(source, lock)
-    require_sources(source, lock, context)
+    if not complete:
+        require_sources(source, lock, context)
     return lock
 
 

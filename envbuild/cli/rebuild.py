@@ -38,17 +38,17 @@ def command(
     """
     from envbuild.build.rebuild import compare, made_again
     from envbuild.build.verify import read_carried
-    from envbuild.cli.lock import require_fresh
+    from envbuild.cli.lock import require_fresh, require_lock, require_sources
     from envbuild.cli.order import order_of, workshop
-    from envbuild.lock.read import read_lock
-    from envbuild.recipe.find import find_recipe
+    from envbuild.cli.shelved import source_named
     from envbuild.store.atomic import place
 
     if not verify and output is None:
         raise UsageError("would throw away what it makes", hint="add --verify to compare, or -o FILE to keep it")
-    source = find_recipe(name, context.settings)
-    lock = read_lock(source.lock)
+    source = source_named(name, context)
+    lock = require_lock(source)
     require_fresh(source, lock)
+    require_sources(source, lock, context)
     first = context.settings.cwd / (image or f"{source.recipe.name}.sif")
     if not first.is_file():
         raise UsageError("there is no such image", where=str(first), hint=f"envbuild make {source.recipe.name}")

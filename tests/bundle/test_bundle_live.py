@@ -29,12 +29,20 @@ OFFLINE = ("unshare", "--net", "--map-root-user")
 builds = needs("apptainer", "mmdebstrap", "apt-get", "unshare")
 
 
+def with_files(project: Project) -> Project:
+    """Add a file of the project's own to the image."""
+    project.write("data/hello.txt", "hello from the project\n")
+    recipe = project.folder / "recipes/small.toml"
+    recipe.write_text(recipe.read_text() + '\n[files]\n"data" = "/opt/data"\n')
+    return project
+
+
 @pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """The small project with its image, made from the shared store."""
     folder = tmp_path_factory.mktemp("bundle")
     folder.chmod(0o755)
-    project = small_project(folder / "first")
+    project = with_files(small_project(folder / "first"))
     for arguments in (("lock", "small"), ("make",)):
         done = project.run(*arguments)
         assert done.code == 0, done.stderr
@@ -86,9 +94,20 @@ def test_apptainer_alone_builds_it(bundle: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     image = tmp_path / "small/small.sif"
     ran = LocalRunner()(
-        Command(argv=("apptainer", "exec", "--userns", str(image), "python3", "-c", "import six, docopt"), env=env)
+        Command(
+            argv=(
+                "apptainer",
+                "exec",
+                "--userns",
+                str(image),
+                "python3",
+                "-c",
+                "import six, docopt; print(open('/opt/data/hello.txt').read())",
+            ),
+            env=env,
+        )
     )
-    assert ran.code == 0
+    assert "hello from the project" in ran.stdout
     (tmp_path / "small/files/envbuild/python/docopt-0.6.2.tar.gz").write_bytes(b"changed")
     again = subprocess.run(["sh", str(tmp_path / "small/build.sh")], capture_output=True, text=True, check=False)
     assert again.returncode != 0
@@ -98,7 +117,7 @@ def test_apptainer_alone_builds_it(bundle: Path, tmp_path: Path) -> None:
 @builds
 def test_the_same_lock_gives_the_same_bundle(made: Project, bundle: Path, tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
-    other = copy_of(made, tmp_path / "p")
+    other = with_files(copy_of(made, tmp_path / "p"))
     done = other.run("bundle", "-o", "other.tar")
     assert done.code == 0, done.stderr
     assert sha256(bundle) == sha256(other.folder / "other.tar")
@@ -136,7 +155,7 @@ def test_the_own_wheel_is_the_same_each_time(tmp_path: Path) -> None:
 @builds
 def test_made_again_it_is_the_same_and_a_difference_is_named(made: Project, tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
-    other = copy_of(made, tmp_path / "p", layers=True)
+    other = with_files(copy_of(made, tmp_path / "p", layers=True))
     recipe = other.folder / "recipes/small.toml"
     recipe.write_text(recipe.read_text().replace("the default command", "another command"))
     assert other.run("make", "--no-check").code == 0
