@@ -53,7 +53,7 @@ class TestCommandLine:
             assert project.run(*line).code == 0
 
     def test_no_recipe_at_all(self, tmp_path: Path) -> None:
-        told(Project(tmp_path / "p").run("make"), 2, "there is no recipe in ./recipes", "keras-bert, torch-mnist")
+        told(Project(tmp_path / "p").run("make"), 2, "there is no recipe in ./recipes", "chainer-mnist, keras-bert")
 
     def test_several_recipes_and_no_name(self, project: Project) -> None:
         project.write("recipes/other.toml", SMALL.replace("small", "other"))
