@@ -50,9 +50,13 @@ class Installed(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AptLists:
-    """A suite's package lists, refreshed: apt's configuration file, the parsed index, the release's date (ISO)."""
+    """A suite's package lists, refreshed: apt's configuration file, the parsed index, the release's date (ISO).
+
+    ``release`` is what people call it: "Debian bookworm".
+    """
 
     suite: str
+    release: str
     architecture: str
     config: Path
     index: PackageIndex
@@ -95,7 +99,8 @@ def read_lists(
         same = newest.name.partition(f"_dists_{suite}_")[0]
         index = PackageIndex.read(*sorted(lists.glob(f"{glob.escape(same)}_dists_{suite}_*_Packages")))
         date = _release_date(_only(lists, "*Release", suite))
-    return AptLists(suite=suite, architecture=architecture, config=config, index=index, date=date)
+    release = f"{distribution.title} {suite}"
+    return AptLists(suite=suite, release=release, architecture=architecture, config=config, index=index, date=date)
 
 
 def resolve_debian(
@@ -114,7 +119,7 @@ def resolve_debian(
     """
     wanted = sorted(set(packages) | (lists.index.required if group == "base" else set()))
     for name in wanted:
-        lists.index.require(name, lists.suite)
+        lists.index.require(name, lists.release)
     if not wanted:
         return ()
     with store.work("apt") as work:

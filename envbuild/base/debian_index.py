@@ -59,14 +59,17 @@ class PackageIndex:
         lines = (field(stanza, "Provides") for stanzas in self.stanzas.values() for stanza in stanzas)
         return {word.split()[0] for line in lines if line for word in line.split(",") if word.strip()}
 
-    def require(self, name: str, suite: str) -> None:
-        """Raise UsageError unless the suite has this package; apt would take an unknown name for a pattern."""
+    def require(self, name: str, release: str) -> None:
+        """Raise UsageError unless a release ("Debian bookworm") has a package.
+
+        apt would take an unknown name for a pattern.
+        """
         if NAME.fullmatch(name) and (name in self.stanzas or name in self.virtual):
             return
         near = closest(name, self.stanzas) if NAME.fullmatch(name) else ""
         near = near if near.startswith("; did you mean") else ""
         raise UsageError(
-            f"{suite} has no package {name!r} in its main section{near}",
+            f"{release} has no package {name!r} in its main section{near}",
             where="[system] packages",
         )
 
