@@ -111,6 +111,7 @@ CONF
   wait_for sh -c "'$dir/bin/scontrol' ping | grep -q 'is UP'"
   # a node is told by its host name, so each daemon gets a name of its own and a list of all names
   for node in node1 node2; do
+    # shellcheck disable=SC2016  # the inner shell expands its own arguments
     alive "$dir/slurm/$node.pid" || inside unshare --uts --mount sh -c \
       'hostname "$1" && mount --bind "$2/hosts" /etc/hosts && exec /usr/sbin/slurmd -f "$2/slurm.conf"' sh "$node" "$dir"
   done
