@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild.base.reference import parse_reference
+from envbuild.build.base import tell_old_cuda
 from envbuild.build.bytecode import WheelPart, bytecode_key, compile_wheels, without_bytecode
 from envbuild.build.capture import Means, captured, post_act
 from envbuild.build.codec import codec_of
@@ -132,10 +133,11 @@ def _dots(definition: Definition, text: str, inherited: Inherited, bench: Bench)
 
 def _post(lock: Lock, below: Sequence[KeptPart], bench: Bench, hall: Hall) -> tuple[KeptPart, ...]:
     """Return a part of what the recipe's own lines of shell change in the whole image."""
-    if not hall.post:
+    old_cuda = tell_old_cuda(lock, bench.report)
+    if not hall.post and not old_cuda:
         return ()
     means = Means(runtime=hall.runtime(), runner=hall.runner, bench=bench)
-    return (captured(post_act(hall.post), below, lock.base, means, {}),)
+    return (captured(post_act(hall.post, old_cuda=old_cuda), below, lock.base, means, {}),)
 
 
 def _hidden(lock: Lock, ground: Ground, scheme: Scheme, bench: Bench) -> tuple[KeptPart, ...]:

@@ -36,10 +36,7 @@ def with_local_base(
     reference = reference_of(lock)
     if reference.kind not in BRINGERS:
         return definition
-    if is_before_cuda_key(lock.base):
-        report.say(
-            f"the base is of {lock.base.created}, before NVIDIA's new key: its CUDA package source is switched off"
-        )
+    tell_old_cuda(lock, report)
     return with_header(definition, BRINGERS[reference.kind](reference, settings, runner, store, report))
 
 
@@ -47,3 +44,13 @@ def reference_of(lock: Lock) -> BaseReference:
     """Return the reference to the very base that a lock names."""
     reference = parse_reference(lock.base.reference)
     return msgspec.structs.replace(reference, platform=lock.platform, digest=lock.base.digest)
+
+
+def tell_old_cuda(lock: Lock, report: Reporter) -> bool:
+    """Say so, and return True, where the base's CUDA package source has to be switched off."""
+    old = is_before_cuda_key(lock.base)
+    if old:
+        report.say(
+            f"the base is of {lock.base.created}, before NVIDIA's new key: its CUDA package source is switched off"
+        )
+    return old

@@ -87,16 +87,21 @@ def debian_act(packages: Iterable[DebianPackage], means: Means, epoch: int) -> A
     )
 
 
-def post_act(lines: Sequence[str]) -> Act:
-    """Return the lines of [system] post, as the definition runs them: last, and without a network where that can be."""
+def post_act(lines: Sequence[str], *, old_cuda: bool = False) -> Act:
+    """Return the lines of [system] post, as the definition runs them: last, and without a network where that can be.
+
+    ``old_cuda`` tells that the base is older than the key of its CUDA package source, which is switched off before.
+    """
+    own = shell.heredoc("$offline /bin/sh -eu", "RECIPE", lines) if lines else ()
     return Act(
-        name="run [system] post",
+        name="run [system] post" if lines else "switch off the old CUDA package source",
         script=(
             "set -eu",
             "umask 022",
             "offline=",
             "if unshare --net true 2>/dev/null; then offline='unshare --net'; fi",
-            *shell.heredoc("$offline /bin/sh -eu", "RECIPE", lines),
+            *(shell.switch_off_cuda_sources() if old_cuda else ()),
+            *own,
         ),
         hint="mend the line of [system] post; it has no network and runs in /bin/sh -eu",
     )

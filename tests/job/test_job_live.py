@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 
 from envbuild.run import Command, LocalRunner
 from tests.job.conftest import Project
-from tests.project import SMALL, shared_store
+from tests.project import LISTENING, SMALL, shared_store
 from tests.support import needs
 
 pytestmark = [
@@ -168,7 +169,7 @@ def test_control_c_leaves_the_job_alone(project: Project, site: str) -> None:
         "submit", "./tiny.sif", "--on", site, "--wait", "--", "sh", "-c", "echo up; sleep 2; exit 6"
     )
     process = subprocess.Popen(
-        command.argv,
+        [sys.executable, "-c", LISTENING, *command.argv[3:]],
         cwd=command.cwd,
         env=dict(command.env or {}),
         stdout=subprocess.PIPE,
