@@ -31,6 +31,14 @@ ruff format --check .
 ruff check .
 mypy envbuild tests
 if [ $# -gt 0 ]; then exec pytest "$@"; fi
-# what needs no tool but Python runs side by side; real builds and schedulers follow, one at a time
+# jobs on real schedulers mostly wait, so they run beside what needs no tool but Python; real builds follow, one at a time
+jobs=$(mktemp)
+pytest -m live tests/job --durations 5 >"$jobs" 2>&1 &
+waiting=$!
+trap 'kill "$waiting" 2>/dev/null || true; rm -f "$jobs"' EXIT
 pytest -n "$(nproc)" --dist loadfile -m "not live"
-exec pytest -m live --durations 15
+failed=
+wait "$waiting" || failed=yes
+cat "$jobs"
+[ -z "$failed" ] || exit 1
+pytest -m live --ignore tests/job --durations 15
