@@ -102,12 +102,11 @@ def wait(
     that the scheduler has lost; the job itself is left alone whatever happens here.
     """
     hand = clock or Clock()
-    wanted = max(1, len(record.tasks))
     told, pause, due, gone_since, halted = "", FIRST, hand.now(), None, False
     while True:
         receipts = read_receipts(record, settings.cwd)
         tail.move()
-        whole = len(receipts) >= wanted
+        whole = len(receipts) >= max(1, len(record.tasks))
         if whole and not stopped(receipts):
             tail.move()
             return receipts
@@ -118,9 +117,9 @@ def wait(
             continue
         status = status_of(record, site, settings, runner)
         due, pause = hand.now() + pause, min(LAST, pause * 1.5)
-        if whole and status.phase in ("ended", "unknown"):
+        if whole and status.phase in ("ended", "unknown") and (last := _receipts_of_all(record, settings)):
             tail.move()
-            return receipts
+            return last
         if (line := _told(status)) != told:
             told = line
             say(f"job {plain_id(record.id)} {line}")
@@ -136,6 +135,12 @@ def wait(
                 raise _lost(record, site, status)
         else:
             gone_since = None
+
+
+def _receipts_of_all(record: Record, settings: Settings) -> tuple[Receipt, ...]:
+    """Read the receipts again: a second run may have ended since the first look; empty where one is missing."""
+    receipts = read_receipts(record, settings.cwd)
+    return receipts if len(receipts) >= max(1, len(record.tasks)) else ()
 
 
 def stopped(receipts: tuple[Receipt, ...]) -> bool:

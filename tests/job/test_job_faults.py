@@ -341,6 +341,17 @@ def test_a_job_that_was_put_back_into_the_queue_has_not_ended(fake: Fake) -> Non
     assert len(fake.asked) < 20, "it backs off"
 
 
+def test_a_second_run_that_ends_while_the_scheduler_is_asked_has_the_last_word(fake: Fake) -> None:
+    watch = Watch(fake, "amane")
+    receipt, second = fake.settings.cwd / "logs/x-42.json", fake.settings.cwd / "second.json"
+    watch.receipt(6)
+    receipt.rename(second)
+    watch.receipt(143, signal="TERM")
+    fake.client("cp second.json logs/x-42.json; exit 1", "squeue")
+    fake.client("echo '42|FAILED|6:0|None|n2'", "sacct")
+    assert watch.wait() == 6
+
+
 def test_a_cancelled_job_ends_with_its_receipt(fake: Fake) -> None:
     fake.client("cat queue", "squeue")
     fake.client("exit 1", "sacct", "scontrol")
