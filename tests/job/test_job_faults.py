@@ -347,7 +347,7 @@ def test_a_second_run_that_ends_while_the_scheduler_is_asked_has_the_last_word(f
     watch.receipt(6)
     receipt.rename(second)
     watch.receipt(143, signal="TERM")
-    fake.client("cp second.json logs/x-42.json; exit 1", "squeue")
+    fake.client('read -r text <second.json; printf %s "$text" >logs/x-42.json; exit 1', "squeue")
     fake.client("echo '42|FAILED|6:0|None|n2'", "sacct")
     assert watch.wait() == 6
 
