@@ -42,6 +42,13 @@ for _ in range(3):
 assert losses[-1] < losses[0], losses
 print("TORCH", torch.__version__, "VISION", torchvision.__version__, "CUDA", torch.version.cuda)
 """
+RANKS = """\
+import torch, torch.distributed as dist
+dist.init_process_group("gloo")
+value = torch.ones(1) * (dist.get_rank() + 1)
+dist.all_reduce(value)
+print(f"rank {dist.get_rank()} of {dist.get_world_size()}: sum {value.item():.0f}")
+"""
 pytestmark = [pytest.mark.live, pytest.mark.slow, needs("apptainer", "mmdebstrap", "mksquashfs")]
 
 
@@ -71,6 +78,16 @@ def test_the_lock_says_that_it_imports(made: Project) -> None:
 def test_the_image_trains(made: Project) -> None:
     used = made.run("exec", "vision", "--", "python3", "-c", USE)
     assert "TORCH 2.5.1+cu124 VISION 0.20.1+cu124 CUDA 12.4" in used.stdout, used.stderr
+
+
+def test_torchrun_starts_two_ranks_inside_the_image(made: Project) -> None:
+    """PyTorch's own launcher and its gloo, as a job of two tasks on this machine."""
+    made.write("ranks.py", RANKS)
+    job = ("--launcher", "torchrun", "--tasks", "2", "--cpus", "1", "--wait", "--", "python", "ranks.py")
+    ran = made.run("submit", "./vision.sif", "--on", "local", *job, timeout=300)
+    assert ran.code == 0, ran.stdout + ran.stderr
+    for rank in (0, 1):
+        assert f"rank {rank} of 2: sum 3" in ran.stdout
 
 
 @pytest.mark.parametrize("device", ["cpu", "gpu"])
