@@ -88,7 +88,9 @@ def test_the_image_steps_show_what_the_code_prints() -> None:
     code = "".join(path.read_text("utf-8") for path in sorted((ROOT / "envbuild").rglob("*.py")))
     shown = "\n".join(line for step in _tour() if _wants_image(step) for line in step.shown)
     for words in (
-        "install and pack",
+        "put together from the store, without root",
+        "make Debian ",
+        " Debian packages",
         "an image of about",
         "checks passed: ",
         "  where    ",
