@@ -289,7 +289,7 @@ KNOWN_FAILURES = (
         "or build without an engine: envbuild make --mode fakeroot",
     ),
     KnownFailure(
-        pattern=r"[Cc]annot connect to the Docker daemon|permission denied while trying to connect to the Docker daemon",
+        pattern=r"[Cc]annot connect to the Docker daemon|permission denied while trying to connect to the Docker",
         what="no Docker engine answers",
         hint="start one (systemctl start docker), or name it: DOCKER_HOST=unix:///path/docker.sock;\n"
         "or build without an engine: envbuild make --mode fakeroot",
