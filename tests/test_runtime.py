@@ -358,6 +358,11 @@ FAILURES: Mapping[str, tuple[str, type[EnvbuildError], str]] = {
         ToolFailedError,
         "no Docker engine answers",
     ),
+    "no engine, told by BuildKit": (
+        "failed to dial gRPC: cannot connect to the Docker daemon. Is 'docker daemon' running on this host?\n",
+        ToolFailedError,
+        "no Docker engine answers",
+    ),
     "missing command": (
         'FATAL:   "nosuchcmd": executable file not found in $PATH\n',
         UsageError,
