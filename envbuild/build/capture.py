@@ -187,9 +187,7 @@ def _command(means: Means, image: Path, argv: tuple[str, ...], folder: Path, act
 
 def _failure(act: Act, result: Result) -> ToolFailedError:
     told = explain_failure(result)
-    refused = re.search(
-        r"fuse-overlayfs|newuidmap|newgidmap|subuid|user namespace|while applying fakeroot", result.stderr
-    )
+    refused = REFUSED.search(result.stderr)
     return ToolFailedError(
         f"{act.name}: {told.what}",
         argv=result.argv,
