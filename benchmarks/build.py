@@ -165,7 +165,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--no-by-hand", action="store_true")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="envbuild-bench-", dir=options.work) as name:
+    with tempfile.TemporaryDirectory(prefix="envbuild-bench-", dir=options.work and options.work.resolve()) as name:
         bench = Bench(Path(name), options.recipe, options.repeat)
         bench.envbuild("make", options.recipe, "--no-check")  # the base, and the operating system's cache
         disk = Disk(bench.store / "v1/tmp")

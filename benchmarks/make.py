@@ -33,7 +33,7 @@ def main() -> None:
     parser.add_argument("--mode", default="auto", help="how to build: auto, flat, fakeroot")
     parser.add_argument("--no-by-hand", action="store_true")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="envbuild-bench-", dir=options.work) as folder:
+    with tempfile.TemporaryDirectory(prefix="envbuild-bench-", dir=options.work and options.work.resolve()) as folder:
         print(json.dumps(measure(Path(folder), options, by_hand=not options.no_by_hand), indent=1))
 
 

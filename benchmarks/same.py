@@ -38,7 +38,7 @@ def main() -> int:
     options = parser.parse_args()
     locks = sorted((shipped_folder() / "lockfiles").glob("*.lock"))
     failed = 0
-    with tempfile.TemporaryDirectory(prefix="envbuild-same-", dir=options.work) as name:
+    with tempfile.TemporaryDirectory(prefix="envbuild-same-", dir=options.work and options.work.resolve()) as name:
         downloads = (options.artifacts / "v1/artifacts") if options.artifacts else Path(name, "artifacts")
         downloads.mkdir(parents=True, exist_ok=True)
         for recipe in options.recipes or [lock.stem for lock in locks]:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import msgspec
 
-from envbuild.build.model import Order
 from envbuild.store.atomic import write_bytes
 from envbuild.store.layout import Store
 
@@ -25,21 +24,33 @@ class Delivery(msgspec.Struct, frozen=True):
     time: int
 
 
-def note_delivery(order: Order, store: Store, key: str, digest: str) -> None:
+def note_delivery(target: Path, store: Store, key: str, digest: str) -> None:
     """Remember that the target is this image."""
-    found = order.target.stat()
+    found = target.stat()
     note = Delivery(key=key, digest=digest, size=found.st_size, time=found.st_mtime_ns)
-    write_bytes(_path(order.target, store), msgspec.json.encode(note))
+    write_bytes(_path(target, store), msgspec.json.encode(note))
 
 
-def delivered(order: Order, store: Store, key: str) -> Delivery | None:
+def delivered(target: Path, store: Store, key: str) -> Delivery | None:
     """Return the note of the target where it is this very image already."""
+    note = _note(target, store)
+    return note if note is not None and note.key == key else None
+
+
+def delivered_digest(target: Path, store: Store) -> str | None:
+    """Return the digest (``sha256:…``) of an image that was put here, None for another or where nobody computed it."""
+    note = _note(target, store)
+    return note.digest or None if note is not None else None
+
+
+def _note(target: Path, store: Store) -> Delivery | None:
+    """Return what is known of a file, None where it has changed since."""
     try:
-        note = msgspec.json.decode(_path(order.target, store).read_bytes(), type=Delivery)
-        found = order.target.stat()
+        note = msgspec.json.decode(_path(target, store).read_bytes(), type=Delivery)
+        found = target.stat()
     except (OSError, msgspec.DecodeError):
         return None
-    return note if (note.key, note.size, note.time) == (key, found.st_size, found.st_mtime_ns) else None
+    return note if (note.size, note.time) == (found.st_size, found.st_mtime_ns) else None
 
 
 def _path(target: Path, store: Store) -> Path:

@@ -129,7 +129,7 @@ def _write_checked(
             partial.chmod(0o755)
             partial.replace(order.target)
             sync_folder(order.target.parent)
-    note_delivery(order, shop.store, key, record.digest)
+    note_delivery(order.target, shop.store, key, record.digest)
 
 
 def _record(path: Path, order: Order, layers: tuple[Layer, ...], tree: str) -> ImageRecord:

@@ -79,7 +79,7 @@ def key_of(order: Order) -> str:
 
 def up_to_date(order: Order, store: Store) -> Delivery | None:
     """Return the note of the target where it is this very image already, else None."""
-    return delivered(order, store, key_of(order))
+    return delivered(order.target, store, key_of(order))
 
 
 def make_image(order: Order, shop: Workshop, check: Check) -> bool:
@@ -103,7 +103,7 @@ def _make_from_definition(order: Order, shop: Workshop, check: Check) -> bool:
             check(kept, None)
     with shop.report.stage(f"write {order.target.name}"):
         place(kept, order.target, mode=0o755)
-    note_delivery(order, shop.store, key_of(order), "")
+    note_delivery(order.target, shop.store, key_of(order), "")
     return built
 
 

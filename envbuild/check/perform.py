@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from envbuild import __version__
 from envbuild.check import facts, plan
-from envbuild.check.answers import Code, Compute, Driver, Imports, LibrarySurvey, Plain, Static
+from envbuild.check.answers import Answer, Code, Compute, Driver, Imports, LibrarySurvey, Plain, ScriptRun, Static
 from envbuild.check.evidence import Evidence
 from envbuild.check.facts import Framework
 from envbuild.check.gpu import driver_count
@@ -119,12 +119,18 @@ def verdict_of(findings: tuple[Finding, ...]) -> Outcome:
 
 
 def gather(expected: plan.Expected, inside: Inside, report: Reporter) -> Evidence:
-    """Run the probes that need no GPU's time side by side in one container, then the script, then those that do."""
+    """Run the probes that need no GPU's time side by side in one container, the script, then the GPU's.
+
+    Without a GPU the script runs beside the first ones; a GPU may be set to take one process at a time.
+    """
     static, imports = plan.static_request(expected), plan.imports_request(expected)
     libraries, driver = plan.libraries_request(expected), plan.driver_request()
     code = plan.code_request(expected, gpu=inside.gpu)
     files = (libraries, static, *([code] if code else []), *([driver] if inside.gpu else []))
-    visit = inside.ask((imports,), files, heard=lambda name: report.detail(f"{plain(name)} done"))
+    run_script = _script_run(expected.script, inside, report)
+    with ThreadPoolExecutor(1, "recipe-script") as pool:
+        beside = pool.submit(run_script) if not inside.gpu else None
+        visit = inside.ask((imports,), files, heard=lambda name: report.detail(f"{plain(name)} done"))
     evidence = Evidence(
         expected=expected,
         framework=expected.framework,
@@ -139,10 +145,20 @@ def gather(expected: plan.Expected, inside: Inside, report: Reporter) -> Evidenc
     if evidence.static is None or evidence.static.data is None:
         return evidence
     evidence = replace(evidence, framework=expected.framework or installed_framework(evidence.static.data))
-    if expected.script is not None:
-        report.detail(f"the recipe's {expected.script.name}")
-        evidence = replace(evidence, script=inside.run_script(expected.script))
+    evidence = replace(evidence, script=beside.result() if beside else run_script())
     return gather_gpu(evidence, inside, report) if inside.gpu else evidence
+
+
+def _script_run(script: Path | None, inside: Inside, report: Reporter) -> Callable[[], Answer[ScriptRun] | None]:
+    """Return what runs the recipe's own script, if it has one."""
+
+    def run() -> Answer[ScriptRun] | None:
+        if script is None:
+            return None
+        report.detail(f"the recipe's {script.name}")
+        return inside.run_script(script)
+
+    return run
 
 
 def gather_gpu(evidence: Evidence, inside: Inside, report: Reporter) -> Evidence:

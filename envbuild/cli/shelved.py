@@ -201,7 +201,7 @@ def make_from_shelf(taken: Taken, order: Order, context: Context, check: Check) 
     assert weight is not None  # noqa: S101  (has_image)
     adopt(taken, context)
     key = f"shelf {weight.sha256}"
-    if delivered(order, context.store, key) is not None:
+    if delivered(order.target, context.store, key) is not None:
         check(order.target, weight.digest)
         context.report.say(f"{order.target.name} is up to date")
         return False
@@ -210,7 +210,7 @@ def make_from_shelf(taken: Taken, order: Order, context: Context, check: Check) 
         bring(taken, library, partial, context)
         check(partial, weight.digest)
         put_in_place(partial, order.target)
-    note_delivery(order, context.store, key, weight.digest)
+    note_delivery(order.target, context.store, key, weight.digest)
     return True
 
 

@@ -15,7 +15,7 @@ from envbuild.check.answers import Imports, killed_by
 from envbuild.check.inside import Inside, Visit, read_answer
 from envbuild.check.plan import Expected, ProbeRequest, imports_request
 from envbuild.run import Command, LocalRunner, Result
-from tests.check.tree import Tree, failures
+from tests.check.tree import Tree, failures, make_recipe
 
 REQUEST = ProbeRequest(name="static_probe", limit=7.0)
 
@@ -259,3 +259,22 @@ def test_probes_run_on_every_python_there_is(python: Path, tmp_path: Path) -> No
     report = tree.check()
     assert failures(report) == {}
     assert json.loads(json.dumps(report.findings[0].evidence))["python"].startswith(version)
+
+
+def test_without_a_gpu_the_script_runs_beside_the_probes(tmp_path: Path) -> None:
+    tree = Tree(tmp_path / "image")
+    tree.write("slow.py", "import os, time\nwhile not os.path.exists(os.environ['HOME'] + '/ran'): time.sleep(0.01)\n")
+    script = tmp_path / "check.py"
+    script.write_text("import os\nopen(os.environ['HOME'] + '/ran', 'w').close()\nprint('trained')\n")
+    report = tree.check(make_recipe(imports=("slow",)), script=script)
+    assert failures(report) == {}
+    assert any("trained" in finding.reason for finding in report.findings)
+
+
+def test_a_gpu_that_takes_one_process_at_a_time_is_free_for_the_script(tmp_path: Path) -> None:
+    tree = Tree(tmp_path / "image")
+    tree.write("slow.py", "import os, time\ntime.sleep(0.3)\nopen(os.environ['HOME'] + '/imported', 'w').close()\n")
+    script = tmp_path / "check.py"
+    script.write_text("import os\nassert os.path.exists(os.environ['HOME'] + '/imported')\nprint('trained')\n")
+    report = tree.check(make_recipe(imports=("slow",)), script=script, gpu=True)
+    assert any("trained" in finding.reason for finding in report.findings)

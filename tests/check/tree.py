@@ -95,7 +95,7 @@ class Tree:
         program = str(self.root / "bin/python3") if argv[0] == "python3" else argv[0]
         return Command(
             argv=(program, *argv[1:]),
-            env={"HOME": str(self.home), **self.env, **(env or {})},
+            env={"HOME": str(self.home), "TMPDIR": str(self.home), **self.env, **(env or {})},
             stdin=stdin,
             timeout=timeout,
             cwd=self.root,
