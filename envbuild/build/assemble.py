@@ -15,17 +15,17 @@ from envbuild.build.bytecode import WheelPart, bytecode_key, compile_wheels, wit
 from envbuild.build.capture import Means, captured, post_act
 from envbuild.build.codec import codec_of
 from envbuild.build.container import Container, container
-from envbuild.build.dotfiles import FORMAT as DOTS_FORMAT
 from envbuild.build.dotfiles import dot_contents
-from envbuild.build.ground import ROOT_FORMAT, Ground
+from envbuild.build.ground import Ground
 from envbuild.build.inherited import NOTHING, Inherited
+from envbuild.build.known import DOTS_FORMAT, WHEEL_FORMAT
 from envbuild.build.parts import Bench, KeptPart, kept_part, part_key, provide_part
 from envbuild.build.reading import read_file
 from envbuild.build.replaced import replaced_entries
 from envbuild.build.scheme import Scheme, ask_scheme, bootstrap_scheme, keep_scheme, kept_scheme, read_scheme
 from envbuild.build.sdists import BuildNeeds, build_wheels, built_name, wheel_key
 from envbuild.build.tarball import tar_contents
-from envbuild.build.wheel import FORMAT, unpack_wheel
+from envbuild.build.wheel import unpack_wheel
 from envbuild.errors import IntegrityError
 from envbuild.lock.model import Lock, LockedFiles
 from envbuild.plan.model import Definition
@@ -33,9 +33,6 @@ from envbuild.progress import Reporter
 from envbuild.run import Runner
 from envbuild.runtime import Runtime
 from envbuild.store.layout import Store
-
-FORMATS = (ROOT_FORMAT, FORMAT, DOTS_FORMAT)
-"""What decides which tree the same lock gives: part of an image's key."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -202,7 +199,7 @@ def _ground_and_wheels(
 
 
 def _wheel_part(file: Path, name: str, identity: str, scheme: Scheme, bench: Bench) -> WheelPart:
-    key = part_key("wheel", wheel=identity, scheme=repr(scheme), format=FORMAT, packer=bench.codec.name)
+    key = part_key("wheel", wheel=identity, scheme=repr(scheme), format=WHEEL_FORMAT, packer=bench.codec.name)
     kept = provide_part(key, bench, lambda writer: unpack_wheel(file, name, scheme, writer))
     return WheelPart(file=file, name=name, kept=kept)
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from envbuild.errors import IntegrityError
+from envbuild.lock.library import LAYOUT, library_here
 from envbuild.lock.model import Packer
-from envbuild.lock.packer import LAYOUT, library_here
 
 BLOCK = 131072
 """Bytes of a block, squashfs' own default: 32 K starts programs 10 % faster and makes images 9 % larger."""
@@ -59,6 +59,11 @@ def add_library(name: str, module: Any) -> None:
 def has_library(name: str) -> bool:
     """Tell whether blocks can be packed by this very library."""
     return name in _LIBRARIES or name == library_here()
+
+
+def is_ready(packer: Packer) -> bool:
+    """Tell whether what a lock packs with is there already."""
+    return packer.library is None or packer.compressor != "zstd" or has_library(packer.library)
 
 
 def codec_of(packer: Packer) -> Codec:

@@ -11,8 +11,6 @@ from envbuild.build.tree import Entry
 from envbuild.plan.model import Definition
 from envbuild.plan.quoting import word
 
-FORMAT = 2
-"""Counts up whenever the same definition would give other files."""
 LINKS = {
     "environment": ".singularity.d/env/90-environment.sh",
     "singularity": ".singularity.d/runscript",

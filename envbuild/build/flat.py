@@ -10,15 +10,15 @@ from pathlib import Path
 import msgspec
 
 from envbuild.base.siffile import image_digest
-from envbuild.build.assemble import FORMATS, Gathered, Hall, Layer, gather, is_bootstrap
+from envbuild.build.assemble import Gathered, Hall, Layer, gather, is_bootstrap
 from envbuild.build.bring import bootstrap_of, fetch_files, require_base, root_tar
 from envbuild.build.codec import codec_of
 from envbuild.build.delivery import note_delivery
 from envbuild.build.ground import Ground, image_ground, root_ground
 from envbuild.build.image import write_image
+from envbuild.build.known import key_of, read_record
 from envbuild.build.model import ImageRecord, Order, Workshop
 from envbuild.build.parts import Bench, kept_part
-from envbuild.lock.digest import image_key
 from envbuild.lock.model import Lock
 from envbuild.plan.model import Definition
 from envbuild.store.atomic import sync_folder, synced, telling, write_bytes
@@ -28,27 +28,13 @@ Check = Callable[[Path, str | None], None]
 """Is shown the image before it has a final name, with its digest where that is known; raises to refuse it."""
 
 
-def image_key_of(order: Order) -> str:
-    """Return the key of an image put together here: over its lock, mode and definition, and what packs it."""
-    parts = [image_key(order.lock, order.mode, order.definition), codec_of(order.lock.packer).name, FORMATS]
-    return "sha256:" + hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
-
-
-def read_record(key: str, store: Store) -> ImageRecord | None:
-    """Return what the store remembers of an image; None where it knows nothing or its note is damaged."""
-    try:
-        return msgspec.json.decode(store.record(key).read_bytes(), type=ImageRecord)
-    except (OSError, msgspec.DecodeError):
-        return None
-
-
 def make_assembled(order: Order, shop: Workshop, check: Check) -> bool:
     """Make the image under its final name; return whether it had to be built.
 
     One process packs and checks, others that want the same image wait for it.  Whatever ``check`` raises leaves no
     image and no record.
     """
-    key = image_key_of(order)
+    key = key_of(order)
     with shop.store.lock(key, shop.report):
         record = read_record(key, shop.store)
         layers = _kept_layers(record, shop.store)
@@ -117,7 +103,7 @@ def _build_digest(lock: Lock) -> str:
 def _write_checked(
     order: Order, layers: tuple[Layer, ...], shop: Workshop, check: Check, record: ImageRecord | None
 ) -> None:
-    key = image_key_of(order)
+    key = key_of(order)
     with shop.store.beside(order.target) as partial:
         with shop.report.stage(f"write {order.target.name}"):
             tree = write_image(partial, order, layers, key)

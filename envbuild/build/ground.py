@@ -12,6 +12,7 @@ from envbuild.base.inspect import BRINGERS
 from envbuild.build.base import reference_of
 from envbuild.build.capture import Means, captured, debian_act
 from envbuild.build.inherited import NOTHING, Inherited, of_config, of_tree
+from envbuild.build.known import ROOT_FORMAT
 from envbuild.build.model import Workshop
 from envbuild.build.ocilayer import FORMAT, fill_layer
 from envbuild.build.parts import Bench, KeptPart, kept_part, part_key, provide_part
@@ -21,8 +22,6 @@ from envbuild.build.tree import Entry, Tree, merge, resolve
 from envbuild.errors import IntegrityError
 from envbuild.lock.model import Lock
 
-ROOT_FORMAT = 2
-"""Counts up whenever the tar of the same root would be packed as another tree."""
 EMPTY_FILES = ("etc/hosts", "etc/resolv.conf")
 """Files that a runtime binds over."""
 FOLDERS = {**MOUNT_POINTS, "etc": 0o755, "home": 0o755}

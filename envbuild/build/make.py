@@ -6,34 +6,22 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from envbuild.build import flat
 from envbuild.build.base import bytes_to_bring, with_local_base
 from envbuild.build.bring import bootstrap_of, fetch_files, require_base, root_tar, wanted_files
 from envbuild.build.builder import BUILDERS
-from envbuild.build.delivery import Delivery, delivered, note_delivery
+from envbuild.build.delivery import note_delivery
 from envbuild.build.estimate import assembly, by_engine, check_space, estimate, tree
-from envbuild.build.flat import Check, image_key_of, make_assembled
+from envbuild.build.flat import Check, make_assembled
+from envbuild.build.known import ASSEMBLED, key_of, stored_image
 from envbuild.build.model import BuildRequest, Estimate, Order, Workshop
 from envbuild.build.perform import new_log, perform, supplied_files
-from envbuild.lock.digest import image_key
 from envbuild.store.atomic import commit, place
 from envbuild.store.fetch import missing
-from envbuild.store.layout import Store
 from envbuild.store.units import human_bytes
 
-ASSEMBLERS: dict[str, Callable[[Order, Workshop, Check], bool]] = {
-    "flat": make_assembled,
-    "layered": make_assembled,
-}
-"""Ways to build that put an image together from the store; the others build from the definition."""
-MODES = (*ASSEMBLERS, *BUILDERS)
+MODES = (*ASSEMBLED, *BUILDERS)
 SHAPES: dict[str, Callable[[Estimate], Estimate]] = {"sandbox": tree, "docker": by_engine}
 """Ways from the definition that put their bytes elsewhere than a build with fakeroot does."""
-
-
-def choose_mode(asked: str) -> str:
-    """Return the way to build; "auto" is flat, which every recipe allows."""
-    return "flat" if asked == "auto" else asked
 
 
 def plan_work(order: Order, shop: Workshop) -> Estimate:
@@ -45,7 +33,7 @@ def plan_work(order: Order, shop: Workshop) -> Estimate:
     base = bytes_to_bring(order.lock, shop.store)
     to_download = base + sum(item.size for item in missing(wanted, shop.store))
     left = estimate(order.lock, to_download=to_download)
-    shape = assembly if order.mode in ASSEMBLERS else SHAPES.get(order.mode)
+    shape = assembly if order.mode in ASSEMBLED else SHAPES.get(order.mode)
     if shape is not None:
         left = shape(left)
     check_space(
@@ -58,38 +46,14 @@ def plan_work(order: Order, shop: Workshop) -> Estimate:
     return left
 
 
-def is_stored(order: Order, store: Store) -> bool:
-    """Tell whether the store has this image, or all that it is put together from."""
-    if order.mode in ASSEMBLERS:
-        return flat.read_record(image_key_of(order), store) is not None
-    return stored_image(order, store).is_file()
-
-
-def stored_image(order: Order, store: Store) -> Path:
-    """Return where the store keeps, or will keep, an image that was built from its definition."""
-    return store.image(key_of(order))
-
-
-def key_of(order: Order) -> str:
-    """Return the key of an image in the store."""
-    if order.mode in ASSEMBLERS:
-        return image_key_of(order)
-    return image_key(order.lock, order.mode, order.definition)
-
-
-def up_to_date(order: Order, store: Store) -> Delivery | None:
-    """Return the note of the target where it is this very image already, else None."""
-    return delivered(order.target, store, key_of(order))
-
-
 def make_image(order: Order, shop: Workshop, check: Check) -> bool:
     """Make the image under its final name and return whether it had to be built.
 
     ``check`` sees it before.  One process builds, others that want the same image wait for it.  Whatever ``check``
     raises leaves no image.
     """
-    if order.mode in ASSEMBLERS:
-        return ASSEMBLERS[order.mode](order, shop, check)
+    if order.mode in ASSEMBLED:
+        return make_assembled(order, shop, check)
     return _make_from_definition(order, shop, check)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -12,9 +13,11 @@ from envbuild.plan.model import Definition
 from envbuild.progress import Reporter
 from envbuild.recipe.model import Recipe
 from envbuild.run import Runner
-from envbuild.runtime import Runtime
 from envbuild.settings import Settings
 from envbuild.store.layout import Store
+
+if TYPE_CHECKING:
+    from envbuild.runtime import Runtime
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

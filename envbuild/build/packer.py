@@ -10,11 +10,11 @@ import zipfile
 from importlib import util
 from pathlib import Path
 
-from envbuild.build.codec import add_library, has_library
+from envbuild.build.codec import add_library, is_ready
 from envbuild.build.model import Workshop
 from envbuild.errors import EnvbuildError, IntegrityError, NetworkError
+from envbuild.lock.library import LIBRARY, library_here
 from envbuild.lock.model import Lock, PackerFile
-from envbuild.lock.packer import LIBRARY, library_here
 from envbuild.store.atomic import commit, telling
 from envbuild.store.fetch import Wanted, fetch
 from envbuild.store.index import index_url, make_client, read_links
@@ -23,19 +23,13 @@ from envbuild.store.layout import Store
 MODULE = f"{LIBRARY}.backend_c"
 
 
-def is_ready(lock: Lock) -> bool:
-    """Tell whether what the lock packs with is there already."""
-    library = lock.packer.library
-    return library is None or lock.packer.compressor != "zstd" or has_library(library)
-
-
 def ready_packer(lock: Lock, shop: Workshop) -> None:
     """Load the library that the lock names, where this machine has another one.
 
     Where that cannot be, it is said: the image then holds the same files in other bytes.
     """
     library = lock.packer.library
-    if library is None or is_ready(lock):
+    if library is None or is_ready(lock.packer):
         return
     try:
         module = _load(_module_file(lock, shop), library)

@@ -16,8 +16,8 @@ from envbuild.base.image import stored_image
 from envbuild.base.reference import parse_reference
 from envbuild.base.siffile import image_digest
 from envbuild.build.bring import fetch_files
-from envbuild.build.flat import read_record
-from envbuild.build.make import key_of, make_image
+from envbuild.build.known import key_of, read_record
+from envbuild.build.make import make_image
 from envbuild.build.model import Order, Workshop
 from envbuild.build.parts import kept_part
 from envbuild.build.tree import differences, tree_digest

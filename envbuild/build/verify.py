@@ -15,9 +15,10 @@ from envbuild.base.siffile import PARTITION, SifFile, SifObject, image_digest, r
 from envbuild.build.assemble import Gathered
 from envbuild.build.codec import codec_of
 from envbuild.build.compare import tell_difference
-from envbuild.build.flat import gather_for, image_key_of, read_record
+from envbuild.build.flat import gather_for
 from envbuild.build.guard import is_guard
 from envbuild.build.image import write_image
+from envbuild.build.known import key_of, read_record
 from envbuild.build.model import Order, Workshop
 from envbuild.build.objects import NOTE, ImageNote
 from envbuild.build.sifwrite import OVERLAY
@@ -194,10 +195,10 @@ def _why_other_bytes(
     packer = codec_of(order.lock.packer).name
     if note.packer != packer:
         return f"it was packed by {note.packer}, here it would be {packer}"
-    record = read_record(image_key_of(order), shop.store)
+    record = read_record(key_of(order), shop.store)
     if record is not None and record.digest == image_digest(path):
         return ""
     with shop.store.work("verify") as work, shop.report.stage("make the same image, to compare bytes"):
         made = work / "image.sif"
-        write_image(made, order, gathered.layers, image_key_of(order))
+        write_image(made, order, gathered.layers, key_of(order))
         return tell_difference(made, path)

@@ -22,8 +22,6 @@ from envbuild.errors import IntegrityError
 if TYPE_CHECKING:
     from installer.destinations import WheelDestination
 
-FORMAT = 1
-"""Counts up whenever the same wheel would be unpacked into another tree."""
 INSTALLER = b"envbuild\n"
 
 

@@ -10,8 +10,7 @@ import click
 
 from envbuild.cli.context import Context
 from envbuild.errors import StaleLockError, UsageError
-from envbuild.lock.model import EVERYTHING, Lock
-from envbuild.lock.prove import SECONDS, carried
+from envbuild.lock.model import EVERYTHING, PROOF_SECONDS, Lock
 from envbuild.recipe.model import Source
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
     "--budget",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
-    help=f"How long --prove may look ({SECONDS:.0f}).",
+    help=f"How long --prove may look ({PROOF_SECONDS:.0f}).",
 )
 @click.option("--dry-run", is_flag=True, help="Say what would change and write nothing.")
 @click.pass_obj
@@ -91,9 +90,11 @@ def command(
     )
     lock = decide(source, wish, context, facts)
     if old is not None:
+        from envbuild.lock.prove import carried
+
         lock = carried(old, lock)
     if prove:
-        lock = _proved(source, lock, wish, context, seconds=budget or SECONDS)
+        lock = _proved(source, lock, wish, context, seconds=budget or PROOF_SECONDS)
     if as_json:
         from envbuild.lock.report import lock_json
 

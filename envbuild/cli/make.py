@@ -13,7 +13,7 @@ import click
 from envbuild.cli.context import Context
 from envbuild.cli.order import order_of, workshop
 from envbuild.errors import CheckFailedError, UsageError
-from envbuild.lock.prove import SECONDS
+from envbuild.lock.model import PROOF_SECONDS
 
 if TYPE_CHECKING:
     from envbuild.build.model import Order, Workshop
@@ -40,7 +40,7 @@ MODES = ("auto", "flat", "layered", "fakeroot", "sandbox", "docker")
     "--budget",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
-    help=f"How long that search may take ({SECONDS:.0f}).",
+    help=f"How long that search may take ({PROOF_SECONDS:.0f}).",
 )
 @click.option("--no-check", is_flag=True, help="Do not check the image.")
 @click.option("--require-gpu", is_flag=True, help="Fail when the GPU checks cannot run here.")
@@ -73,9 +73,6 @@ def command(
     A recipe without a lock is locked first; a stale lock is refused with the line that changed.  The image gets its
     name only when it is whole and its check has passed.
     """
-    from envbuild.cli.sandbox import pack
-    from envbuild.cli.unbundle import unbundled
-
     if from_bundle is not None and (name or on or every or from_sandbox):
         raise UsageError("a bundle holds one recipe and is built here", where="--from-bundle")
     if budget is not None and not prove:
@@ -91,11 +88,15 @@ def command(
         )
         _make_elsewhere(on, name, context, options, account=account, every=every)
     elif from_sandbox is not None:
+        from envbuild.cli.sandbox import pack
+
         shop = workshop(context)
         pack(
             from_sandbox, output, shop, checked=not no_check, require_gpu=require_gpu, as_json=as_json, dry_run=dry_run
         )
     elif from_bundle is not None:
+        from envbuild.cli.unbundle import unbundled
+
         with unbundled(from_bundle, context) as (inner, recipe):
             _make_here(
                 inner,
@@ -143,19 +144,18 @@ def _make_here(
 
     ``complete`` tells that the store has the project's own files as they were locked, and that they are not here.
     """
-    from envbuild.cli.sandbox import make as make_tree
-    from envbuild.cli.shelved import compare_built, has_image, make_from_shelf, on_shelf
-    from envbuild.recipe.find import find_recipe
-    from envbuild.shelf.take import source_of
+    from envbuild.cli.shelved import compare_built, has_image, make_from_shelf, on_shelf, source_in
 
     started = time.monotonic()
     taken = on_shelf(name, context)
-    source = source_of(taken, context.store) if taken else find_recipe(name, context.settings)
+    source = source_in(taken, name, context)
     lock = _lock(source, context, prove=prove and not (no_check or dry_run), budget=budget, complete=complete)
     order = _order(source, lock, context, output, mode)
     if mode == "auto" and not (taken is not None and has_image(taken)):
         order = _by_way(order, source, context, output)
     if order.mode == "sandbox":
+        from envbuild.cli.sandbox import make as make_tree
+
         make_tree(order, workshop(context), dry_run=dry_run)
         return
     reports: list[Report] = []
@@ -190,10 +190,12 @@ def _build(
     dry_run: bool,
 ) -> bool:
     """Build the image, or take it from the store; return False where nothing had to be done."""
-    from envbuild.build.make import is_stored, make_image, plan_work, told, up_to_date
-    from envbuild.build.packer import is_ready, ready_packer
+    from envbuild.build.codec import is_ready
+    from envbuild.build.known import is_stored, up_to_date
 
-    if not is_ready(order.lock):
+    if not is_ready(order.lock.packer):
+        from envbuild.build.packer import ready_packer
+
         ready_packer(order.lock, workshop(context))
     note = up_to_date(order, context.store)
     proved = note is not None and (
@@ -203,6 +205,8 @@ def _build(
         if not dry_run:
             context.report.say(f"{order.target.name} is up to date")
         return False
+    from envbuild.build.make import make_image, plan_work, told
+
     shop = workshop(context)
     stored = is_stored(order, context.store)
     if not stored:
@@ -240,7 +244,7 @@ def _lock(source: Source, context: Context, *, prove: bool, budget: float | None
 
     if not source.lock.is_file():
         context.report.say(f"{source.recipe.name} has no lock yet")
-        return decide_and_write(source, context, (budget or SECONDS) if prove else None)
+        return decide_and_write(source, context, (budget or PROOF_SECONDS) if prove else None)
     lock = read_lock(source.lock)
     require_fresh(source, lock)
     if not complete:
@@ -269,11 +273,12 @@ def _by_way(order: Order, source: Source, context: Context, output: Path | None)
 
     What the store has needs no way.
     """
-    from envbuild.build.make import is_stored, up_to_date
-    from envbuild.build.ways import choose_way, made_roots, read_ground
+    from envbuild.build.known import is_stored, up_to_date
 
     if up_to_date(order, context.store) or is_stored(order, context.store):
         return order
+    from envbuild.build.ways import choose_way, made_roots, read_ground
+
     ground = read_ground(context.settings, context.runner)
     way = choose_way(order.recipe, order.lock, ground, roots=made_roots(order.lock, context.store))
     context.report.say(f"{order.recipe.name}: {way}")
@@ -281,7 +286,7 @@ def _by_way(order: Order, source: Source, context: Context, output: Path | None)
 
 
 def _order(source: Source, lock: Lock, context: Context, output: Path | None, mode: str) -> Order:
-    from envbuild.build.make import choose_mode
+    from envbuild.build.known import choose_mode
 
     target = context.settings.cwd / (output or f"{source.recipe.name}.{'sandbox' if mode == 'sandbox' else 'sif'}")
     if target.is_dir() and mode != "sandbox":

@@ -69,7 +69,8 @@ class _Lab:
 
     def imports(self, lock: Lock) -> tuple[Failure, ...]:
         """Make the lock's image in the store; one that does not import is not kept."""
-        from envbuild.build.make import choose_mode, make_image
+        from envbuild.build.known import choose_mode
+        from envbuild.build.make import make_image
         from envbuild.build.packer import ready_packer
         from envbuild.cli.order import order_of
 

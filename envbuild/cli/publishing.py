@@ -118,7 +118,8 @@ def _image(
 
 def _is_of_lock(path: Path, source: Source, lock: Lock, context: Context) -> bool:
     """Tell whether an image says, or the store remembers, that it was made from this lock."""
-    from envbuild.build.make import MODES, up_to_date
+    from envbuild.build.known import up_to_date
+    from envbuild.build.make import MODES
     from envbuild.build.verify import read_carried
     from envbuild.cli.order import order_of
     from envbuild.lock.digest import lock_digest

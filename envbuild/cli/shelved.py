@@ -82,12 +82,12 @@ def find_library(context: Context, text: str) -> tuple[Library, str, str | None]
 
 def on_shelf(name: str | None, context: Context) -> Taken | None:
     """Return the entry that SHELF/NAME stands for; None for a recipe's name or path."""
+    if name is None or name.endswith(".toml") or name.count("/") != 1 or (context.settings.cwd / name).exists():
+        return None
     from envbuild.shelf.configured import shelves
     from envbuild.shelf.shown import shown
     from envbuild.shelf.take import take
 
-    if name is None or name.endswith(".toml") or name.count("/") != 1 or (context.settings.cwd / name).exists():
-        return None
     if name.split("/")[0] not in shelves(context.settings):
         return None
     library, bare, digest = find_library(context, name)
@@ -100,11 +100,18 @@ def on_shelf(name: str | None, context: Context) -> Taken | None:
 
 def source_named(name: str | None, context: Context) -> Source:
     """Return a recipe by its name or path, or a published one by SHELF/NAME."""
-    from envbuild.recipe.find import find_recipe
+    return source_in(on_shelf(name, context), name, context)
+
+
+def source_in(taken: Taken | None, name: str | None, context: Context) -> Source:
+    """Return the recipe of an entry of a shelf; without one, that of a name or path."""
+    if taken is None:
+        from envbuild.recipe.find import find_recipe
+
+        return find_recipe(name, context.settings)
     from envbuild.shelf.take import source_of
 
-    taken = on_shelf(name, context)
-    return source_of(taken, context.store) if taken else find_recipe(name, context.settings)
+    return source_of(taken, context.store)
 
 
 def signed_by(taken: Taken) -> str:

@@ -11,6 +11,8 @@ from msgspec import Meta
 from envbuild.base.model import DebianPackage, Sha256, Size
 
 SCHEMA = 1
+PROOF_SECONDS = 1800.0
+"""How long a search for versions that import may take unless told otherwise."""
 EVERYTHING = "*"
 """What --upgrade without a name stands for."""
 Digest = Annotated[str, Meta(pattern=r"^sha256:[0-9a-f]{64}$")]

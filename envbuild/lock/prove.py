@@ -14,12 +14,10 @@ from typing import Protocol
 import msgspec
 
 from envbuild.errors import NoSolutionError
-from envbuild.lock.model import Lock, LockedHold, PythonPackage
+from envbuild.lock.model import PROOF_SECONDS, Lock, LockedHold, PythonPackage
 
 MOST_CULPRITS = 4
 """Packages that are walked back for one failed import, those nearest to the failure first."""
-SECONDS = 1800.0
-"""How long a search may take unless told otherwise."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,7 +84,7 @@ class Search:
     """One search.  ``dates`` are tried, in order, where no version helps; ``seconds`` is its budget."""
 
     lab: Lab
-    seconds: float = SECONDS
+    seconds: float = PROOF_SECONDS
     dates: tuple[str, ...] = ()
     clock: Callable[[], float] = time.monotonic
     say: Callable[[str], None] = lambda _: None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from envbuild.base.bootstrap import mmdebstrap_arguments
+from envbuild.base.mmdebstrap import mmdebstrap_arguments
 from envbuild.base.model import DebianPackage
 from envbuild.errors import UsageError
 from envbuild.lock.model import LockedFiles, PythonPackage

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.base.bootstrap import bootstrap_facts, fetch_packages, make_root, mmdebstrap_arguments, write_repository
+from envbuild.base.bootstrap import bootstrap_facts, fetch_packages, make_root, write_repository
 from envbuild.base.debian import Bootstrap, resolve_bootstrap
 from envbuild.base.facts import kept_facts
+from envbuild.base.mmdebstrap import mmdebstrap_arguments
 from envbuild.base.model import DebianPackage
 from envbuild.errors import EnvbuildError, HostError, IntegrityError, SpaceError, ToolFailedError
 from envbuild.progress import Silent

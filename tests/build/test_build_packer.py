@@ -11,11 +11,11 @@ import pytest
 import zstandard.backend_c
 
 from envbuild.build import codec, packer
-from envbuild.build.codec import codec_of
+from envbuild.build.codec import codec_of, is_ready
 from envbuild.build.model import Workshop
-from envbuild.build.packer import is_ready, ready_packer
+from envbuild.build.packer import ready_packer
+from envbuild.lock.library import library_here
 from envbuild.lock.model import Lock, PackerFile
-from envbuild.lock.packer import library_here
 from envbuild.lock.read import read_lock
 from envbuild.progress import Silent
 from envbuild.run import LocalRunner
@@ -71,11 +71,11 @@ def said(shop: Workshop) -> list[str]:
 
 def test_the_locked_library_packs_where_another_is_installed(shop: Workshop) -> None:
     lock = lock_of(shop)
-    assert not is_ready(lock)
+    assert not is_ready(lock.packer)
     assert codec_of(lock.packer).name == "envbuild squashfs 1, zstd 0.0.1, level 3"
     ready_packer(lock, shop)
     assert said(shop) == []
-    assert is_ready(lock)
+    assert is_ready(lock.packer)
     found = codec_of(lock.packer)
     assert found.name == f"envbuild squashfs 1, {HERE}, level 3"
     assert found.pack(BLOCK)[0] == zstandard.ZstdCompressor(level=3).compress(BLOCK)
@@ -87,7 +87,7 @@ def test_a_second_time_needs_no_index(shop: Workshop, monkeypatch: pytest.Monkey
     monkeypatch.setattr(codec, "_LIBRARIES", {})
     next(shop.settings.cwd.glob("index/zstandard/index.html")).unlink()
     ready_packer(lock, shop)
-    assert (said(shop), is_ready(lock)) == ([], True)
+    assert (said(shop), is_ready(lock.packer)) == ([], True)
 
 
 def test_a_hash_that_the_index_does_not_list_is_not_run(shop: Workshop) -> None:
@@ -99,7 +99,7 @@ def test_a_hash_that_the_index_does_not_list_is_not_run(shop: Workshop) -> None:
     kept.write_bytes(hostile)
     lock = lock_of(shop, sha256=sha256)
     ready_packer(lock, shop)
-    assert not is_ready(lock)
+    assert not is_ready(lock.packer)
     assert "with the hash of the lock" in said(shop)[0]
     assert "packs the same files into other bytes" in said(shop)[0]
 
@@ -108,7 +108,7 @@ def test_a_wheel_of_another_version_is_told(shop: Workshop) -> None:
     lock = lock_of(shop, library="zstd 9.9.9")
     ready_packer(lock, shop)
     assert f"holds {HERE}, the lock says zstd 9.9.9" in said(shop)[0]
-    assert not is_ready(lock)
+    assert not is_ready(lock.packer)
 
 
 def test_a_lock_without_wheels_for_this_python(shop: Workshop) -> None:
@@ -121,4 +121,4 @@ def test_old_locks_leave_it_open(shop: Workshop) -> None:
     lock = read_lock(SHIPPED)
     lock = msgspec.structs.replace(lock, packer=msgspec.structs.replace(lock.packer, library=None), packers=())
     ready_packer(lock, shop)
-    assert (is_ready(lock), said(shop)) == (True, [])
+    assert (is_ready(lock.packer), said(shop)) == (True, [])

@@ -1,0 +1,54 @@
+"""The command line that makes a root file system from a folder of Debian packages."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable
+from pathlib import Path
+
+from envbuild.base.model import DebianPackage
+
+CLEAN = (
+    "/etc/apt/sources.list",  # names the folder the packages came from
+    "/etc/hostname",  # the building machine's
+    "/etc/resolv.conf",
+)
+"""Files that mmdebstrap fills from the building machine; they are left empty, with modes of their own."""
+
+
+def mmdebstrap_arguments(
+    packages: Iterable[DebianPackage],
+    *,
+    repository: str,
+    target: str,
+    mode: str,
+    hooks: Iterable[str] = (),
+    over: Path | None = None,
+) -> tuple[str, ...]:
+    """Return the command line that makes a root from a folder with .deb files and their Packages file.
+
+    ``target`` ends with ".tar" or is a folder; ``mode`` is "root" or "unshare"; ``hooks`` run in the finished root
+    before it is cleaned; ``over`` is the tar of a root to start from.  SOURCE_DATE_EPOCH has to be in the environment.
+    ``repository`` is a folder's path as part of a URL, readable by others in mode "unshare".
+    """
+    names = sorted({package.name for package in packages if package.group == "base"})
+    source = f"deb [trusted=yes] copy:{repository} ./"
+    begin: tuple[str, ...] = ()
+    if over is not None:
+        listed = f'printf "%s\\n" {shlex.quote(source)} > "$1"/etc/apt/sources.list'  # the tar has an empty one
+        begin = (f"--setup-hook=tar-in {shlex.quote(str(over))} /", f"--setup-hook={listed}")
+    return (
+        "mmdebstrap",
+        f"--mode={mode}",
+        f"--variant={'minbase' if over is None else 'custom'}",
+        *begin,
+        "--format=tar" if target.endswith(".tar") else "--format=directory",
+        f"--include={','.join(names)}",
+        # device nodes cannot be unpacked without root, and every runtime mounts its own
+        "--skip=output/dev",
+        *(f"--customize-hook={hook}" for hook in hooks),
+        *(f'--customize-hook=rm -f "$1"{path} && : > "$1"{path} && chmod 644 "$1"{path}' for path in CLEAN),
+        "",  # no suite: all that the folder has, and nothing else
+        target,
+        source,
+    )

@@ -1,0 +1,67 @@
+"""What is known of an image without making it: its key, whether the store has it, whether it is where it should be.
+
+A ``make`` that finds nothing to do ends here, so nothing that builds is imported.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import msgspec
+
+from envbuild.build.codec import codec_of
+from envbuild.build.delivery import Delivery, delivered
+from envbuild.build.model import ImageRecord, Order
+from envbuild.lock.digest import image_key
+from envbuild.store.layout import Store
+
+ROOT_FORMAT = 2
+"""Counts up whenever the tar of the same root would be packed as another tree."""
+WHEEL_FORMAT = 1
+"""Counts up whenever the same wheel would be unpacked into another tree."""
+DOTS_FORMAT = 2
+"""Counts up whenever the same definition would give the runtime other files."""
+FORMATS = (ROOT_FORMAT, WHEEL_FORMAT, DOTS_FORMAT)
+"""What decides which tree the same lock gives: part of an image's key."""
+ASSEMBLED = ("flat", "layered")
+"""Modes that put an image together from the store; the others build from the definition."""
+
+
+def choose_mode(asked: str) -> str:
+    """Return the way to build; "auto" is flat, which every recipe allows."""
+    return "flat" if asked == "auto" else asked
+
+
+def key_of(order: Order) -> str:
+    """Return the key of an image in the store: over its lock, mode and definition, and what packs it, if we do."""
+    key = image_key(order.lock, order.mode, order.definition)
+    if order.mode not in ASSEMBLED:
+        return key
+    parts = [key, codec_of(order.lock.packer).name, FORMATS]
+    return "sha256:" + hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
+
+
+def read_record(key: str, store: Store) -> ImageRecord | None:
+    """Return what the store remembers of an image; None where it knows nothing or its note is damaged."""
+    try:
+        return msgspec.json.decode(store.record(key).read_bytes(), type=ImageRecord)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def is_stored(order: Order, store: Store) -> bool:
+    """Tell whether the store has this image, or all that it is put together from."""
+    if order.mode in ASSEMBLED:
+        return read_record(key_of(order), store) is not None
+    return stored_image(order, store).is_file()
+
+
+def stored_image(order: Order, store: Store) -> Path:
+    """Return where the store keeps, or will keep, an image that was built from its definition."""
+    return store.image(key_of(order))
+
+
+def up_to_date(order: Order, store: Store) -> Delivery | None:
+    """Return the note of the target where it is this very image already, else None."""
+    return delivered(order.target, store, key_of(order))
