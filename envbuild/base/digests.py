@@ -27,13 +27,25 @@ class Note(msgspec.Struct, frozen=True):
 def known_digest(image: Path, store: Store) -> str:
     """Return an image's digest (``sha256:…``); it is read as a whole only where it has changed since the last time."""
     found = image.stat()
-    path = store.digest(hashlib.sha256(os.fsencode(image.resolve())).hexdigest())
     with contextlib.suppress(OSError, msgspec.MsgspecError):
-        note = msgspec.json.decode(path.read_bytes(), type=Note)
+        note = msgspec.json.decode(_path(image, store).read_bytes(), type=Note)
         if (note.size, note.time, note.inode) == (found.st_size, found.st_mtime_ns, found.st_ino):
             return note.digest
     digest = siffile.image_digest(image)
-    note = Note(digest=digest, size=found.st_size, time=found.st_mtime_ns, inode=found.st_ino)
     with contextlib.suppress(OSError, EnvbuildError):  # a store that cannot be written costs time, nothing else
-        write_bytes(path, msgspec.json.encode(note))
+        _note(image, digest, found, store)
     return digest
+
+
+def note_digest(image: Path, digest: str, store: Store) -> None:
+    """Remember the digest (``sha256:…``) of an image by whoever wrote the file and knows it."""
+    _note(image, digest, image.stat(), store)
+
+
+def _note(image: Path, digest: str, found: os.stat_result, store: Store) -> None:
+    note = Note(digest=digest, size=found.st_size, time=found.st_mtime_ns, inode=found.st_ino)
+    write_bytes(_path(image, store), msgspec.json.encode(note))
+
+
+def _path(image: Path, store: Store) -> Path:
+    return store.digest(hashlib.sha256(os.fsencode(image.resolve())).hexdigest())

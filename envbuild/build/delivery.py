@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from envbuild.base.digests import note_digest
 from envbuild.store.atomic import write_bytes
 from envbuild.store.layout import Store
 
@@ -29,28 +30,18 @@ def note_delivery(target: Path, store: Store, key: str, digest: str) -> None:
     found = target.stat()
     note = Delivery(key=key, digest=digest, size=found.st_size, time=found.st_mtime_ns)
     write_bytes(_path(target, store), msgspec.json.encode(note))
+    if digest:
+        note_digest(target, digest, store)
 
 
 def delivered(target: Path, store: Store, key: str) -> Delivery | None:
     """Return the note of the target where it is this very image already."""
-    note = _note(target, store)
-    return note if note is not None and note.key == key else None
-
-
-def delivered_digest(target: Path, store: Store) -> str | None:
-    """Return the digest (``sha256:…``) of an image that was put here, None for another or where nobody computed it."""
-    note = _note(target, store)
-    return note.digest or None if note is not None else None
-
-
-def _note(target: Path, store: Store) -> Delivery | None:
-    """Return what is known of a file, None where it has changed since."""
     try:
         note = msgspec.json.decode(_path(target, store).read_bytes(), type=Delivery)
         found = target.stat()
     except (OSError, msgspec.DecodeError):
         return None
-    return note if (note.size, note.time) == (found.st_size, found.st_mtime_ns) else None
+    return note if (note.key, note.size, note.time) == (key, found.st_size, found.st_mtime_ns) else None
 
 
 def _path(target: Path, store: Store) -> Path:

@@ -39,6 +39,7 @@ def check_image(
     runner: Runner,
     report: Reporter,
     digest: str | None = None,
+    digest_of: Callable[[Path], str] | None = None,
     level: Level = "quick",
     require_gpu: bool = False,
     gpu: bool | None = None,
@@ -49,7 +50,8 @@ def check_image(
 ) -> Report:
     """Check an image and return all findings.
 
-    ``script`` is the recipe's own check as a file; ``digest`` is the image's, where it is known already; ``gpu``
+    ``script`` is the recipe's own check as a file; ``digest`` is the image's, where it is known already, else
+    ``digest_of`` tells it; ``gpu``
     overrides whether this machine has a driver; ``records`` maps canonical names of the base's distributions to the
     sha256 (hex) of their RECORD, where the base's facts are known; ``environment`` is that of the job, of which only
     the choice of GPUs is handed in; ``target`` is the kind of node that the image is meant for;
@@ -60,7 +62,7 @@ def check_image(
     present = gpu_present() if gpu is None else gpu
     inside = Inside(image, runtime, runner, gpu=present, environment=environment)
     plain = plan.plain_request()
-    with _digest_beside(image, digest) as known, ThreadPoolExecutor(1, "plain-exec") as pool:
+    with _digest_beside(image, digest, digest_of) as known, ThreadPoolExecutor(1, "plain-exec") as pool:
         plainly = pool.submit(inside.ask_plainly, plain, Plain)
         evidence = replace(gather(expected, inside, report), plain=plainly.result())
         digest = known.result()
@@ -83,7 +85,7 @@ def check_image(
 
 
 @contextlib.contextmanager
-def _digest_beside(image: Path, digest: str | None) -> Iterator[Future[str]]:
+def _digest_beside(image: Path, digest: str | None, digest_of: Callable[[Path], str] | None) -> Iterator[Future[str]]:
     """Work the image digest out while the probes run: reading gigabytes takes about as long as they do.
 
     Raises UsageError at once for a file that is no image, or one that cannot run here.
@@ -93,7 +95,7 @@ def _digest_beside(image: Path, digest: str | None) -> Iterator[Future[str]]:
     if digest is None:
         require_runnable(image)
     with ThreadPoolExecutor(1, "image-digest") as pool:
-        yield pool.submit(lambda: digest or image_digest(image))
+        yield pool.submit(lambda: digest or (digest_of or image_digest)(image))
 
 
 def require_runnable(image: Path) -> None:

@@ -5,26 +5,33 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from envbuild.build.delivery import delivered, delivered_digest, note_delivery
+import pytest
+
+from envbuild.base.digests import known_digest
+from envbuild.build.delivery import delivered, note_delivery
+from envbuild.errors import EnvbuildError
 from envbuild.store.layout import Store
 
 
-def test_the_digest_of_an_image_is_known_until_the_file_changes(tmp_path: Path) -> None:
+def test_an_image_is_the_delivered_one_until_the_file_changes(tmp_path: Path) -> None:
     image, store = tmp_path / "x.sif", Store(tmp_path / "store")
     image.write_bytes(b"image")
-    assert delivered_digest(image, store) is None
+    assert delivered(image, store, "key") is None
     note_delivery(image, store, "key", "sha256:ab")
-    assert delivered_digest(image, store) == "sha256:ab"
     assert delivered(image, store, "key") is not None
     assert delivered(image, store, "other") is None
+    assert known_digest(image, store) == "sha256:ab"
     time = image.stat().st_mtime_ns
     image.write_bytes(b"signed image")
     os.utime(image, ns=(time, time))
-    assert delivered_digest(image, store) is None
+    assert delivered(image, store, "key") is None
+    with pytest.raises(EnvbuildError):  # read anew, and it is no image
+        known_digest(image, store)
 
 
-def test_nobody_computed_the_digest(tmp_path: Path) -> None:
+def test_a_digest_that_nobody_computed_is_not_noted(tmp_path: Path) -> None:
     image, store = tmp_path / "x.sif", Store(tmp_path / "store")
     image.write_bytes(b"image")
     note_delivery(image, store, "key", "")
-    assert delivered_digest(image, store) is None
+    with pytest.raises(EnvbuildError):
+        known_digest(image, store)
