@@ -68,7 +68,7 @@ class Space:
 def read_host(*, root: Path = Path("/"), uid: int | None = None, user: str | None = None) -> Host:
     """Read the facts below ``root`` (tests pass a made-up one); starts no process and never fails."""
     number = os.geteuid() if uid is None else uid
-    name = user or _user_name(number)
+    name = user or user_name(number)
     return Host(
         uid=number,
         user=name,
@@ -155,7 +155,8 @@ def _id_range(path: Path, user: str, uid: int) -> tuple[int, int] | None:
     return None
 
 
-def _user_name(uid: int) -> str:
+def user_name(uid: int) -> str:
+    """Return the name of an account, its number where the node does not know it."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:  # an account of the site's directory that this node does not know

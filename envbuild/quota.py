@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import grp
+import os
 import re
-from dataclasses import dataclass
+import stat
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from envbuild.errors import HostError
-from envbuild.host import Space
+from envbuild.host import Space, read_space, user_name
 from envbuild.run import Command, Runner
 
 SECONDS = 5.0
@@ -17,12 +22,18 @@ BLOCK = 1024
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Quota:
-    """What a user has used of a file system, and may use: bytes and files; None where there is no limit."""
+    """What a user or a group has used of a file system, and may use: bytes and files; None where there is no limit.
+
+    ``limit`` is the soft one where there is one, ``hard`` the one that no write passes; ``group`` is the group's name,
+    None for the user's own quota.
+    """
 
     used: int
     limit: int | None
     files_used: int
     files_limit: int | None
+    hard: int | None = None
+    group: str | None = None
 
     @property
     def free(self) -> int | None:
@@ -30,20 +41,57 @@ class Quota:
         return None if self.limit is None else max(0, self.limit - self.used)
 
     @property
+    def room(self) -> int | None:
+        """Return the bytes that can still be written, a soft limit passed for a while; None without a limit."""
+        limit = self.hard or self.limit
+        return None if limit is None else max(0, limit - self.used)
+
+    @property
     def free_files(self) -> int | None:
         """Return the files left, None without a limit."""
         return None if self.files_limit is None else max(0, self.files_limit - self.files_used)
 
+    @property
+    def owner(self) -> str:
+        """Say whose it is, as it stands before "quota"."""
+        return "your" if self.group is None else f"the group {self.group}'s"
 
-def read_quota(space: Space, user: str, runner: Runner) -> Quota | None:
-    """Ask for the user's quota on the file system of a folder; None where nobody knows of one."""
-    lustre = space.kind == "lustre"
-    argv = ("lfs", "quota", "-q", "-u", user, space.mount) if lustre else ("quota", "-w", "-p", "-u", user)
+
+def quotas_of(folder: Path, runner: Runner) -> tuple[Quota, ...]:
+    """Ask for the quotas that count what this user writes into a folder: his own, and that of the files' group."""
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    state = existing.stat()
+    number = state.st_gid if state.st_mode & stat.S_ISGID else os.getegid()  # the group that a new file gets
     try:
-        answer = runner(Command(argv=argv, timeout=SECONDS), check=False)
-    except HostError:
-        return None
-    return parse_quota(answer.stdout, (space.mount,) if lustre else (space.device, space.mount))
+        group = grp.getgrgid(number).gr_name
+    except KeyError:
+        group = str(number)
+    return read_quotas(read_space(folder), user_name(os.geteuid()), group, runner)
+
+
+def read_quotas(space: Space, user: str, group: str, runner: Runner) -> tuple[Quota, ...]:
+    """Ask for the user's and the group's quota on the file system of a folder; none where nobody knows of one."""
+    return tuple(_read(space, user, group, runner))
+
+
+def _read(space: Space, user: str, group: str, runner: Runner) -> Iterator[Quota]:
+    lustre = space.kind == "lustre"
+    for of, name in (("-u", user), ("-g", group)):
+        argv = ("lfs", "quota", "-q", of, name, space.mount) if lustre else ("quota", "-w", "-p", of, name)
+        try:
+            answer = runner(Command(argv=argv, timeout=SECONDS), check=False)
+        except HostError:
+            return
+        found = parse_quota(answer.stdout, (space.mount,) if lustre else (space.device, space.mount))
+        if found is not None:
+            yield found if of == "-u" else replace(found, group=name)
+        if answer.timed_out:
+            return
+
+
+def tightest(quotas: Iterable[Quota]) -> Quota | None:
+    """Return the quota that leaves the fewest bytes, one without a limit where there is no other."""
+    return min(quotas, key=lambda quota: float("inf") if quota.free is None else quota.free, default=None)
 
 
 def parse_quota(text: str, names: tuple[str, ...]) -> Quota | None:
@@ -61,6 +109,7 @@ def parse_quota(text: str, names: tuple[str, ...]) -> Quota | None:
             return Quota(
                 used=used * BLOCK,
                 limit=limit * BLOCK or None,
+                hard=hard * BLOCK or None,
                 files_used=files,
                 files_limit=files_limit or None,
             )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from envbuild.build.model import Estimate
 from envbuild.errors import SpaceError
 from envbuild.lock.model import Lock
+from envbuild.quota import Quota
 from envbuild.store.units import human_bytes
 
 UNPACKED = 2.1
@@ -24,6 +25,9 @@ WORK_RATE = 45_000_000
 """Bytes of wheel per second that two cores install, compile and pack."""
 FIXED_SECONDS = 45.0
 """Bootstrap, start and check of any image."""
+
+Need = tuple[Path, int, str]
+"""A folder, the bytes that it is to hold, and the name of the setting that moves it."""
 
 
 def estimate(lock: Lock, *, to_download: int) -> Estimate:
@@ -59,24 +63,38 @@ def packed_size(size: int) -> int:
     return int(size * PACKED / UNPACKED)
 
 
-def check_space(needs: Iterable[tuple[Path, int, str]]) -> None:
+def check_space(needs: Iterable[Need], quotas: Callable[[Path], Iterable[Quota]] = lambda _: ()) -> None:
     """Check that every folder's file system has room for what it is to hold; needs on one file system add up.
 
-    ``needs`` are folder, bytes and the name of the setting that moves it.  Raises SpaceError naming the first that
-    is too small.
+    ``quotas`` tells which quotas count what is written into a folder.  Raises SpaceError naming the first file system
+    or quota that is too small.
     """
-    sums: dict[int, tuple[int, list[tuple[Path, str]]]] = {}
+    systems: dict[int, list[Need]] = {}
     for folder, size, setting in needs:
         existing = next(path for path in (folder, *folder.parents) if path.exists())
-        total, members = sums.get(existing.stat().st_dev, (0, []))
-        sums[existing.stat().st_dev] = (total + size, [*members, (existing, setting)])
-    for total, members in sums.values():
-        folder, _ = members[0]
-        free = shutil.disk_usage(folder).free
-        if free < total:
-            names = " or ".join(dict.fromkeys(setting for _, setting in members))
-            raise SpaceError(
-                f"{human_bytes(total)} are needed, {human_bytes(free)} are free",
-                where=", ".join(str(path) for path, _ in members),
-                hint=f"free space there, or point {names} to a larger file system",
-            )
+        systems.setdefault(existing.stat().st_dev, []).append((existing, size, setting))
+    for members in systems.values():
+        free = shutil.disk_usage(members[0][0]).free
+        _require(members, free, f"{human_bytes(free)} are free")
+    for members in systems.values():
+        counted: dict[str, tuple[Quota, list[Need]]] = {}
+        for need in (member for member in members if member[1]):
+            for quota in quotas(need[0]):
+                counted.setdefault(quota.owner, (quota, []))[1].append(need)
+        for quota, counting in counted.values():
+            limit = quota.hard or quota.limit
+            if limit is not None and quota.room is not None:
+                told = f"{human_bytes(quota.room)} are left of {quota.owner} quota of {human_bytes(limit)}"
+                _require(counting, quota.room, told)
+
+
+def _require(members: Sequence[Need], free: int, told: str) -> None:
+    total = sum(size for _, size, _ in members)
+    if free >= total:
+        return
+    names = " or ".join(dict.fromkeys(setting for _, _, setting in members))
+    raise SpaceError(
+        f"{human_bytes(total)} are needed, {told}",
+        where=", ".join(str(path) for path, _, _ in members),
+        hint=f"free space there, or point {names} to a larger file system",
+    )

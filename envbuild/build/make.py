@@ -15,6 +15,7 @@ from envbuild.build.flat import Check, make_assembled
 from envbuild.build.known import ASSEMBLED, key_of, stored_image
 from envbuild.build.model import BuildRequest, Estimate, Order, Workshop
 from envbuild.build.perform import new_log, perform, supplied_files
+from envbuild.quota import quotas_of
 from envbuild.store.atomic import commit, place
 from envbuild.store.fetch import missing
 from envbuild.store.units import human_bytes
@@ -27,7 +28,7 @@ SHAPES: dict[str, Callable[[Estimate], Estimate]] = {"sandbox": tree, "docker": 
 def plan_work(order: Order, shop: Workshop) -> Estimate:
     """Estimate what making the image will take, given what the store has; checks the room for it.
 
-    Raises SpaceError where a file system is too small.
+    Raises SpaceError where a file system is too small, or a quota.
     """
     wanted = wanted_files(order.lock)
     base = bytes_to_bring(order.lock, shop.store)
@@ -41,7 +42,8 @@ def plan_work(order: Order, shop: Workshop) -> Estimate:
             (shop.store.root, left.store, "ENVBUILD_STORE"),
             (shop.settings.tmpdir, left.temporary, "TMPDIR"),
             (order.target.parent, left.image, "-o"),
-        )
+        ),
+        lambda folder: quotas_of(folder, shop.runner),
     )
     return left
 

@@ -21,6 +21,7 @@ from envbuild.build.perform import perform
 from envbuild.errors import UsageError
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Packer
+from envbuild.quota import quotas_of
 from envbuild.run import Runner
 from envbuild.runtime import Runtime, explain_failure
 from envbuild.store.atomic import telling, write_bytes, write_text
@@ -153,7 +154,10 @@ def pack_sandbox(folder: Path, target: Path, note: SandboxNote, shop: Workshop, 
     Its own note is left out; the tree stays as it is.  Raises SpaceError before anything is written.
     """
     size = tree_size(folder)
-    check_space(((shop.settings.tmpdir, size, "TMPDIR"), (target.parent, packed_size(size), "-o")))
+    check_space(
+        ((shop.settings.tmpdir, size, "TMPDIR"), (target.parent, packed_size(size), "-o")),
+        lambda folder: quotas_of(folder, shop.runner),
+    )
     with shop.store.work("pack") as work:
         definition = work / "pack.def"
         write_text(definition, f"Bootstrap: localimage\nFrom: {folder}\n")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from envbuild.cli.findings import GB, Finding
 from envbuild.host import Host, Space, read_space
-from envbuild.quota import Quota, read_quota
+from envbuild.quota import Quota, quotas_of, tightest
 from envbuild.run import Runner
 from envbuild.settings import Settings
 from envbuild.store.units import human_bytes
@@ -35,7 +35,7 @@ def probes(settings: Settings, runner: Runner, host: Host) -> list[tuple[str, Ca
         def look() -> Iterable[Finding]:
             space = read_space(folder)
             better = next(candidates(name, settings, host.user), None)
-            quota = read_quota(space, host.user, runner)
+            quota = tightest(quotas_of(folder, runner))
             yield judge_space(name, space, writable=writable(folder), quota=quota, home=settings.home, better=better)
 
         return look
@@ -60,7 +60,7 @@ def judge_space(
     free, inodes = _free(space, quota)
     value = f"{space.folder} ({space.kind}): {human_bytes(free)} free"
     if quota is not None and quota.limit is not None:
-        value += f" of your quota of {human_bytes(quota.limit)}"
+        value += f" of {quota.owner} quota of {human_bytes(quota.limit)}"
     value += "" if inodes is None else f", {inodes:,} inodes free"
     variable = VARIABLES.get(name)
     move = f"export {variable}={better or '/another/folder'}" if variable else "work in another folder"

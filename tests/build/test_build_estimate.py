@@ -10,6 +10,7 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
+from envbuild.build import make
 from envbuild.build.estimate import check_space
 from envbuild.build.make import MODES, plan_work
 from envbuild.build.model import Estimate, Order, Workshop
@@ -19,6 +20,7 @@ from envbuild.lock.read import read_lock
 from envbuild.plan.apptainer import render
 from envbuild.plan.definition import plan_definition
 from envbuild.progress import Silent
+from envbuild.quota import Quota
 from envbuild.recipe.read import read_recipe
 from envbuild.run import LocalRunner
 from envbuild.runtime import Runtime
@@ -137,6 +139,40 @@ def test_needs_on_one_file_system_add_up(tmp_path: Path, monkeypatch: pytest.Mon
         check_space([(tmp_path / "a", 10**9, "TMPDIR"), (tmp_path / "b/c", 2 * 10**9, "-o")])
     assert caught.value.what == "3.0 GB are needed, 2.5 GB are free"
     assert caught.value.hint == "free space there, or point TMPDIR or -o to a larger file system"
+
+
+def test_a_quota_counts_though_the_disk_has_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(0, 0, 10**15))
+    own = Quota(used=18 * 10**9, limit=19 * 10**9, hard=20 * 10**9, files_used=0, files_limit=None)
+    lab = Quota(used=0, limit=None, hard=10**9, files_used=0, files_limit=None, group="lab")
+    for name in ("store", "out"):
+        (tmp_path / name).mkdir()
+
+    def quotas(folder: Path) -> tuple[Quota, ...]:
+        return (own, lab) if folder.name == "store" else (own,)
+
+    def needs(store: int, out: int) -> tuple[tuple[Path, int, str], ...]:
+        return ((tmp_path / "store/v1", store, "ENVBUILD_STORE"), (tmp_path / "out", out, "-o"))
+
+    check_space(needs(10**9, 10**9), quotas)
+    with pytest.raises(SpaceError) as caught:
+        check_space(needs(10**9, 10**9 + 10**8), quotas)
+    assert caught.value.what == "2.1 GB are needed, 2.0 GB are left of your quota of 20.0 GB"
+    assert caught.value.hint == "free space there, or point ENVBUILD_STORE or -o to a larger file system"
+    with pytest.raises(SpaceError) as caught:
+        check_space(needs(10**9 + 10**8, 0), quotas)
+    assert caught.value.what == "1.1 GB are needed, 1.0 GB are left of the group lab's quota of 1.0 GB"
+    assert caught.value.where == str(tmp_path / "store")
+
+
+def test_a_build_asks_for_the_quota(
+    tmp_path: Path, shop: Workshop, free: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free()
+    full = Quota(used=10**9, limit=10**9, files_used=0, files_limit=None)
+    monkeypatch.setattr(make, "quotas_of", lambda folder, _: (full,) if folder == tmp_path / "store" else ())
+    with pytest.raises(SpaceError, match=r"are needed, 0 B are left of your quota of 1\.0 GB"):
+        planned(tmp_path, shop, "flat", image=False)
 
 
 def test_packing_a_sandbox_needs_room_too(tmp_path: Path, shop: Workshop, free: Callable[..., None]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import grp
 import http.server
 import json
 import threading
@@ -20,9 +21,9 @@ from envbuild.cli.context import Context
 from envbuild.cli.doctor_places import judge_space
 from envbuild.cli.findings import GB, Finding
 from envbuild.errors import HostError
-from envbuild.host import Host, Space
+from envbuild.host import Host, Space, read_host
 from envbuild.progress import Silent
-from envbuild.quota import Quota, parse_quota, read_quota
+from envbuild.quota import Quota, parse_quota, quotas_of, read_quotas, tightest
 from envbuild.run import Command, LocalRunner, Result
 from envbuild.settings import Settings, load_settings
 from tests.support import ScriptedRunner, needs
@@ -167,19 +168,50 @@ def test_no_output_of_quota_is_too_strange(text: str) -> None:
     assert found is None or found.used >= 0
 
 
-@pytest.mark.parametrize(("kind", "program"), [("nfs4", "quota -w -p -u ada"), ("lustre", "lfs quota -q -u ada /home")])
-def test_the_program_of_the_file_system_is_asked(kind: str, program: str) -> None:
-    runner = ScriptedRunner({program: (1, QUOTA, "")})
-    found = read_quota(space(kind=kind, device="srv:/export/home", mount="/home"), "ada", runner)
-    assert (found is None) == (kind == "lustre")
-    assert len(runner.calls) == 1
+GROUP = """\
+Disk quotas for group lab (gid 2000):
+     Filesystem  blocks   quota   limit   grace   files   quota   limit   grace
+srv:/export/home 950000000       0 1000000000       0 2000000       0       0       0
+"""
 
 
-def test_a_machine_without_quotas() -> None:
+def test_the_program_of_the_file_system_is_asked_for_user_and_group() -> None:
+    runner = ScriptedRunner({"quota -w -p -u ada": (1, QUOTA, ""), "quota -w -p -g lab": (0, GROUP, "")})
+    user, group = read_quotas(space(kind="nfs4", device="srv:/export/home"), "ada", "lab", runner)
+    assert (user.owner, user.limit, user.hard) == ("your", 17000000 * 1024, 20000000 * 1024)
+    assert (user.free, user.room) == (0, 2000000 * 1024), "past the soft limit, writing goes on for some days"
+    assert (group.owner, group.free, group.room) == ("the group lab's", 50000000 * 1024, 50000000 * 1024)
+    assert tightest((user, group)) == user
+    lustre = ScriptedRunner({"lfs quota -q -u ada /lustre/scratch": (0, LFS, ""), "lfs quota -q -g lab": (0, "", "")})
+    (found,) = read_quotas(space(kind="lustre", mount="/lustre/scratch"), "ada", "lab", lustre)
+    assert found.free == (10485760 - 1048576) * 1024
+
+
+def test_nobody_waits_twice_for_a_quota_server_that_is_down() -> None:
+    calls = []
+
+    def down(command: Command, *, check: bool = True) -> Result:
+        calls.append(command)
+        return Result(argv=command.argv, code=-9, stdout="", stderr="", seconds=5.0, timed_out=True)
+
+    assert read_quotas(space(), "ada", "lab", down) == ()
+    assert len(calls) == 1
+
+
+def test_a_machine_without_quotas(tmp_path: Path) -> None:
     def absent(command: Command, *, check: bool = True) -> Result:
         raise HostError("quota was not found on PATH")
 
-    assert read_quota(space(), "ada", absent) is None
+    assert quotas_of(tmp_path / "not/yet", absent) == ()
+    assert tightest(()) is None
+
+
+def test_a_folder_that_hands_its_group_on_counts_for_that_group(tmp_path: Path) -> None:
+    runner = ScriptedRunner({"quota": (0, "", "")})
+    tmp_path.chmod(0o2775)
+    mine = grp.getgrgid(tmp_path.stat().st_gid).gr_name
+    quotas_of(tmp_path / "not/yet", runner)
+    assert [call.argv[-1] for call in runner.calls] == [read_host().user, mine]
 
 
 def test_a_quota_counts_where_it_is_less_than_the_disk() -> None:
