@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -90,23 +90,28 @@ def image_of(
 ) -> Image:
     """An image of these layers, packed with gzip or zstd; ``changes`` go into its configuration."""
     packed = [zstandard.ZstdCompressor(3).compress(tar) if zstd else gzip.compress(tar, 1, mtime=0) for tar in tars]
-    kind = LAYER.replace("gzip", "zstd") if zstd else LAYER
+    layers = [(data, digest_of(tar)) for data, tar in zip(packed, tars, strict=True)]
+    settings = {"Env": list(env), "Entrypoint": list(entrypoint) or None, "Cmd": list(cmd) or None}
+    changes = {"created": created, "architecture": architecture, "config": settings, **changes}
+    return image_of_packed(layers, LAYER.replace("gzip", "zstd") if zstd else LAYER, **changes)
+
+
+def image_of_packed(layers: Sequence[tuple[bytes, str]], kind: str = LAYER, **changes: Any) -> Image:
+    """An image of layers that are packed already, each with the digest of its tar."""
     config: dict[str, Any] = {
-        "architecture": architecture,
         "os": "linux",
-        "created": created,
-        "config": {"Env": list(env), "Entrypoint": list(entrypoint) or None, "Cmd": list(cmd) or None},
-        "rootfs": {"type": "layers", "diff_ids": [digest_of(tar) for tar in tars]},
+        "rootfs": {"type": "layers", "diff_ids": [tar for _, tar in layers]},
         **changes,
     }
     text = json.dumps(config).encode()
+    packed = [(data, digest_of(data)) for data, _ in layers]
     manifest = {
         "schemaVersion": 2,
         "mediaType": MANIFEST,
         "config": {"mediaType": CONFIG, "digest": digest_of(text), "size": len(text)},
-        "layers": [{"mediaType": kind, "digest": digest_of(data), "size": len(data)} for data in packed],
+        "layers": [{"mediaType": kind, "digest": digest, "size": len(data)} for data, digest in packed],
     }
-    blobs = {digest_of(data): data for data in (text, *packed)}
+    blobs = {digest_of(text): text, **{digest: data for data, digest in packed}}
     return Image(manifest=json.dumps(manifest).encode(), blobs=blobs, config=config)
 
 

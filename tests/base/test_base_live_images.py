@@ -16,14 +16,13 @@ import pytest
 from envbuild.base.inspect import describe
 from envbuild.base.reference import parse_reference
 from envbuild.errors import NetworkError
-from envbuild.lock.read import read_lock
 from envbuild.progress import Silent
 from envbuild.recipe.read import read_recipe
 from envbuild.run import Command, LocalRunner, Result
 from envbuild.settings import Settings
 from envbuild.store.layout import Store
 from tests.base.interpreters import interpreter
-from tests.base.ociimages import Image, Link, dist, image_of, programs, push, python_tar, tar_of
+from tests.base.ociimages import Image, dist, image_of, programs, push, python_tar, tar_of
 from tests.support import needs
 
 ROOT = Path(__file__).parents[2]
@@ -138,52 +137,6 @@ def test_a_mirror_serves_docker_hub_and_the_build_has_no_network(registry: str, 
     (tmp_path / "config.toml").write_text('[registries."docker.io"]\nmirrors = ["http://127.0.0.1:1"]\n')
     again = envbuild(tmp_path, store, "make", "managed", **environment)
     assert again.code == 0, again.stderr
-
-
-def tensorflow_image() -> Image:
-    """The image of tensorflow.org as far as a resolution sees it: the versions that its TensorFlow came with.
-
-    The names and versions are those of TensorFlow's own wheels in the shipped lock; the modules are empty.
-    """
-    python = interpreter("3.11")
-    if python is None:
-        pytest.skip("no Python 3.11 on this machine")
-    site = "/usr/local/lib/python3.11/site-packages"
-    files: dict[str, bytes | str | Link | None] = {}
-    for package in read_lock(ROOT / "lockfiles/keras-bert.lock").python:
-        if package.group == "framework" and not package.name.startswith("nvidia-"):
-            number = "2.15.0" if package.name == "tensorflow" else package.version
-            requires = ("keras<2.16,>=2.15.0", "numpy<2.0.0,>=1.23.5") if package.name == "tensorflow" else ()
-            files |= dist(site, package.name, number, requires)
-    return image_of(
-        programs(),
-        python_tar(python.resolve(), "/usr/local"),
-        tar_of(files),
-        env=("PATH=/usr/local/bin:/usr/bin:/bin", "CUDA_VERSION=12.2.0"),
-        created="2023-11-15T10:00:00Z",
-    )
-
-
-def test_keras_bert_hub_is_locked_through_a_mirror(registry: str, tmp_path: Path, store: Path) -> None:
-    """The shipped recipe, word by word; only where Docker Hub is found is this machine's own setting."""
-    digest = push(tensorflow_image(), registry, "mirror/tensorflow/tensorflow", "2.15.0-gpu")
-    (tmp_path / "config.toml").write_text(f'[registries."docker.io"]\nmirrors = ["{registry}/mirror"]\n')
-    environment = {"ENVBUILD_CONFIG": str(tmp_path / "config.toml")}
-    locked = envbuild(tmp_path, store, "lock", "keras-bert-hub", **environment)
-    assert locked.code == 0, locked.stderr
-    lock = read_lock(tmp_path / "lockfiles/keras-bert-hub.lock")
-    assert lock.base.digest == digest
-    assert (lock.base.reference, lock.base.framework) == (
-        "docker://tensorflow/tensorflow:2.15.0-gpu",
-        "tensorflow 2.15.0",
-    )
-    brought = {package.name: package.version for package in lock.python}
-    assert brought["keras-bert"] == "0.89.0"
-    assert {"transformers", "sentencepiece", "scikit-learn", "matplotlib"} <= set(brought)
-    assert {"tensorflow", "keras", "numpy"}.isdisjoint(brought)
-    assert lock.as_of == "2024-02-13", "90 days after the image was made"
-    assert not lock.moved
-    assert registry not in (tmp_path / "lockfiles/keras-bert-hub.lock").read_text()
 
 
 @pytest.mark.parametrize("mode", ["flat", "fakeroot"])
