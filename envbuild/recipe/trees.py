@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -73,6 +74,22 @@ def read_source(source: str) -> TreeLine:
     if line is None:
         raise UsageError(f"{source!r} is no source tree")
     return line
+
+
+def submodule_address(parent: str, address: str) -> str:
+    """Return the address of a submodule, as .gitmodules has it, of the repository at ``parent``.
+
+    Relative ones lie beside the parent; git's short form of ssh becomes the long one.  Raises UsageError for what a
+    recipe could not name either.
+    """
+    if address.startswith(("./", "../")):
+        scheme, _, rest = parent.partition("://")
+        host, _, path = rest.partition("/")
+        return f"{scheme}://{host}{posixpath.normpath(posixpath.join('/', path, address))}"
+    short = re.fullmatch(r"([A-Za-z0-9._-]+@)?([A-Za-z0-9.-]+):(?!//)/?(\S+)", address)
+    url = f"ssh://{short[1] or ''}{short[2]}/{short[3]}" if short else address
+    _check_address(url, address)
+    return url
 
 
 def _extras(text: str | None) -> tuple[str, ...]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import shlex
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from envbuild.errors import HostError, NetworkError
-from envbuild.recipe.trees import COMMIT
+from envbuild.errors import HostError, NetworkError, UsageError
+from envbuild.recipe.trees import COMMIT, submodule_address
 from envbuild.run import Command, Result, Runner
 from envbuild.settings import Settings
 from envbuild.store.atomic import telling
+from envbuild.store.web import without_user
 
 SECONDS = 600.0
 SAFE = (
@@ -21,14 +23,25 @@ SAFE = (
 """Settings under which git starts no program that a repository names, and writes the same bytes everywhere."""
 
 
-def checkout(url: str, revision: str, target: Path, settings: Settings, runner: Runner) -> str:
+def checkout(url: str, revision: str, target: Path, settings: Settings, runner: Runner, *, below: str = "") -> str:
     """Put the files of a revision into a new folder, and return its commit.
 
-    A commit is fetched alone where the server allows it; a branch or tag is looked up.  Raises NetworkError.
+    A commit is fetched alone where the server allows it; a branch or tag is looked up.  Submodules come along, those
+    at or under the folder ``below`` of the repository.  Raises NetworkError; UsageError for a submodule that cannot be
+    taken.
     """
     with telling(target):
-        target.mkdir()
+        target.mkdir(exist_ok=True)  # git makes an empty folder for a submodule
     git = _Git(target, settings, runner)
+    found = _fetch(url, revision, git)
+    git.run("checkout", "--quiet", "--force", found)
+    for path, address, commit in _submodules(url, below, git):
+        checkout(address, commit, target / path, settings, runner)
+    return found
+
+
+def _fetch(url: str, revision: str, git: _Git) -> str:
+    """Bring the objects of a revision and return its commit."""
     git.run("init", "--quiet")
     wanted = [revision] if revision else ["HEAD"]
     if not COMMIT.fullmatch(revision or ""):
@@ -49,8 +62,34 @@ def checkout(url: str, revision: str, target: Path, settings: Settings, runner: 
         raise NetworkError(f"the repository has no commit, tag or branch {revision!r}", where=url)
     if COMMIT.fullmatch(revision or "") and found != revision:
         raise NetworkError(f"the repository answers with commit {found}, not {revision}", where=url)
-    git.run("checkout", "--quiet", "--force", found)
     return found
+
+
+def _submodules(url: str, below: str, git: _Git) -> Iterator[tuple[str, str, str]]:
+    """Yield path, address and commit of the submodules of what is checked out, at or under a folder ("" for all)."""
+    commits = {}
+    for entry in git.run("ls-files", "-z", "--stage").stdout.split("\0"):
+        kind, _, path = entry.partition("\t")
+        if kind.startswith("160000 ") and f"{path}/".startswith(f"{below}/" if below else ""):
+            commits[path] = kind.split()[1]
+    if not commits:
+        return
+    names = r"^submodule\..*\.(path|url)$"
+    git.tried("config", "--blob", "HEAD:.gitmodules", "-z", "--get-regexp", names)
+    told = dict(line.split("\n", 1) for line in git.last.stdout.split("\0") if "\n" in line)
+    addresses = {
+        path: told.get(f"{key[: -len('.path')]}.url", "") for key, path in told.items() if key.endswith(".path")
+    }
+    for path, commit in commits.items():
+        hint = "fork the repository and let the submodule's address be https, ssh or relative; or vendor its files"
+        if not addresses.get(path):
+            raise UsageError(f"its submodule {path} has no address in .gitmodules", where=url, hint=hint)
+        try:
+            address = submodule_address(url, addresses[path])
+        except UsageError as error:
+            what = f"its submodule {path} has an address that is not taken: {without_user(addresses[path])}"
+            raise UsageError(what, where=url, hint=hint) from error
+        yield path, address, commit
 
 
 def is_repository(folder: Path, settings: Settings, runner: Runner) -> bool:
@@ -61,9 +100,23 @@ def is_repository(folder: Path, settings: Settings, runner: Runner) -> bool:
 
 
 def listed_files(folder: Path, settings: Settings, runner: Runner) -> tuple[str, ...]:
-    """Return the files below a folder that git knows or does not ignore, as paths below it."""
-    result = _Git(folder, settings, runner).run("ls-files", "-z", "--cached", "--others", "--exclude-standard", ".")
-    return tuple(dict.fromkeys(name for name in result.stdout.split("\0") if name))
+    """Return the files below a folder that git knows or does not ignore, as paths below it, submodules' included.
+
+    Raises UsageError for a submodule that is not checked out.
+    """
+    git = _Git(folder, settings, runner)
+    listed = git.run("ls-files", "-z", "--cached", "--others", "--exclude-standard", ".").stdout.split("\0")
+    files: dict[str, None] = {}
+    for name in filter(None, listed):
+        inner = folder / name
+        if name.endswith("/") or inner.is_symlink() or not inner.is_dir():
+            files[name] = None
+        elif (inner / ".git").exists():
+            files |= dict.fromkeys(f"{name}/{below}" for below in listed_files(inner, settings, runner))
+        else:
+            hint = f"run: git submodule update --init --recursive {shlex.quote(name)}"
+            raise UsageError(f"its submodule {name} is not checked out", where=str(folder), hint=hint)
+    return tuple(files)
 
 
 class _Git:

@@ -80,7 +80,7 @@ def take_tree(line: TreeLine, grove: Grove, *, locked: str | None = None) -> Tre
     kept = re.search(r"@([0-9a-f]{40})(?:#|$)", locked or "")
     revision = kept[1] if kept else line.revision
     with _folder(grove.settings) as work:
-        found = checkout(line.url, revision, Path(work) / "tree", grove.settings, grove.runner)
+        found = checkout(line.url, revision, Path(work) / "tree", grove.settings, grove.runner, below=line.subfolder)
         return _packed(line, Path(work) / "tree" / line.subfolder, line.source(found), grove)
 
 
@@ -95,8 +95,9 @@ def bring_tree(source: str, file: str, sha256: str, grove: Grove) -> None:
         if line.folder is not None:
             folder = grove.project / line.folder
         else:
-            checkout(line.url, line.revision, Path(work) / "tree", grove.settings, grove.runner)
-            folder = Path(work) / "tree" / line.subfolder
+            tree = Path(work) / "tree"
+            checkout(line.url, line.revision, tree, grove.settings, grove.runner, below=line.subfolder)
+            folder = tree / line.subfolder
         found = _archive(folder, top, Path(work) / "archive.zip", grove)
         if found != sha256:
             raise StaleLockError(

@@ -28,7 +28,7 @@ from envbuild.lock.write import write_lock
 from envbuild.progress import Silent
 from envbuild.recipe.model import Source
 from envbuild.recipe.read import read_recipe
-from envbuild.recipe.trees import read_tree_line
+from envbuild.recipe.trees import read_tree_line, submodule_address
 from envbuild.run import Command, LocalRunner
 from envbuild.settings import load_settings
 from envbuild.store.layout import Store
@@ -306,13 +306,32 @@ def publish(tmp_path: Path, served: str) -> Callable[..., tuple[str, str]]:
         git("add", ".")
         git("-c", "user.name=a", "-c", "user.email=a@lab.invalid", "commit", "-q", "-m", "x")
         git("tag", tag)
-        bare = tmp_path / "served/tool.git"
-        shutil.rmtree(bare, ignore_errors=True)
-        git("clone", "-q", "--bare", ".", str(bare))
-        _git(bare, "update-server-info")
-        return f"{served}/tool.git", git("rev-parse", "HEAD").strip()
+        return f"{served}/tool.git", _serve(work, tmp_path / "served/tool.git")
 
     return put
+
+
+def _serve(work: Path, bare: Path) -> str:
+    """Put a repository where the server shows it, and return its commit."""
+    shutil.rmtree(bare, ignore_errors=True)
+    _git(work, "clone", "-q", "--bare", ".", str(bare))
+    _git(bare, "update-server-info")
+    return _git(work, "rev-parse", "HEAD").strip()
+
+
+def _commit(folder: Path, files: dict[str, str], links: dict[str, str]) -> None:
+    """Commit files, and submodules: their folders and commits."""
+    if not folder.is_dir():
+        folder.mkdir()
+        _git(folder, "init", "-q", "-b", "main")
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+        _git(folder, "add", name)
+    for name, commit in links.items():
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        _git(folder, "update-index", "--add", "--cacheinfo", f"160000,{commit},{name}")
+    _git(folder, "-c", "user.name=a", "-c", "user.email=a@lab.invalid", "commit", "-q", "--allow-empty", "-m", "x")
 
 
 def _git(folder: Path, *arguments: str) -> str:
@@ -369,6 +388,103 @@ class TestRepositories:
     def test_hooks_of_a_repository_never_run(self, desk: Desk, publish: Callable[..., tuple[str, str]]) -> None:
         url, _ = publish({**tool("1.0"), ".gitattributes": "* filter=evil\n", ".gitmodules": '[submodule "x"]\n\tpath = x\n\turl = ext::sh -c "touch gone"\n'}, "v1")  # fmt: skip
         assert named(desk.lock(f"tool @ git+{url}"), "tool").version == "1.0"
+
+
+@needs("git")
+class TestSubmodules:
+    @pytest.fixture
+    def served_tool(self, tmp_path: Path, served: str) -> Callable[[str], str]:
+        """Publish "tool" with the submodule "outer" at the address, which has "inner" beside it; return its URL."""
+        served_folder = tmp_path / "served"
+
+        def put(address: str) -> str:
+            commits: dict[str, str] = {}
+            for name, inner in (("inner", None), ("outer", "inner")):
+                text = f'[submodule "a name"]\n\tpath = below\n\turl = ../{inner}.git\n'
+                files = {f"{name}.txt": name} | ({".gitmodules": text} if inner else {})
+                _commit(tmp_path / name, files, {"below": commits[inner]} if inner else {})
+                commits[name] = _serve(tmp_path / name, served_folder / f"{name}.git")
+            modules = f'[submodule "lib"]\n\tpath = python/lib\n\turl = "{address}"\n[submodule "data"]\n\tpath = data\n\turl = git://lab.invalid/data\n'
+            files = {f"python/{name}": text for name, text in tool("1.0").items()}
+            links = {"python/lib": commits["outer"]} | ({} if address.startswith("..") else {"data": COMMIT})
+            _commit(tmp_path / "tool", {**files, ".gitmodules": modules}, links)
+            _serve(tmp_path / "tool", served_folder / "tool.git")
+            return f"{served}/tool.git"
+
+        return put
+
+    def test_they_come_along_at_their_commits(self, desk: Desk, served_tool: Callable[[str], str]) -> None:
+        asked = f"tool @ git+{served_tool('../outer.git')}#subdirectory=python"
+        lock = desk.lock(asked)
+        locked = named(lock, "tool")
+        assert desk.members(locked) == [
+            "tool-1.0/lib/.gitmodules",
+            "tool-1.0/lib/below/inner.txt",
+            "tool-1.0/lib/outer.txt",
+            "tool-1.0/pyproject.toml",
+            "tool-1.0/tool.py",
+        ]
+        shutil.rmtree(desk.tools.settings.store)
+        desk.again(lock, asked)
+        assert desk.tools.store.artifact(locked.sha256).stat().st_size == locked.size
+
+    def test_only_those_of_the_package_are_fetched(
+        self, desk: Desk, served: str, served_tool: Callable[[str], str]
+    ) -> None:
+        url = served_tool(f"{served}/outer.git")
+        assert named(desk.lock(f"tool @ git+{url}#subdirectory=python"), "tool").version == "1.0"
+        with pytest.raises(
+            UsageError, match=r"its submodule data has an address that is not taken: git://lab\.invalid/data"
+        ):
+            desk.lock(f"tool @ git+{url}")
+
+    @pytest.mark.parametrize(
+        "address", ["/srv/lib", "file:///srv/lib", "http://lab.invalid/lib", "ext::sh -c x", "--upload-pack=x"]
+    )
+    def test_an_address_that_a_recipe_could_not_name(
+        self, address: str, desk: Desk, served_tool: Callable[[str], str]
+    ) -> None:
+        with pytest.raises(UsageError) as caught:
+            desk.lock(f"tool @ git+{served_tool(address)}#subdirectory=python")
+        assert caught.value.what == f"its submodule python/lib has an address that is not taken: {address}"
+        assert "vendor its files" in (caught.value.hint or "")
+
+    def test_one_that_is_gone_or_has_no_address(
+        self, desk: Desk, served: str, served_tool: Callable[[str], str]
+    ) -> None:
+        url = served_tool(f"{served}/absent.git")
+        with pytest.raises(NetworkError) as caught:
+            desk.lock(f"tool @ git+{url}#subdirectory=python")
+        assert caught.value.where == f"{served}/absent.git"
+        with pytest.raises(UsageError, match=r"its submodule python/lib has no address in \.gitmodules"):
+            desk.lock(f"tool @ git+{served_tool('')}#subdirectory=python")
+
+    def test_a_folder_takes_them_as_they_lie_there(self, desk: Desk, served_tool: Callable[[str], str]) -> None:
+        url = served_tool("../outer.git")
+        project = desk.project
+        _git(project, "-c", "protocol.file.allow=never", "clone", "-q", url, "tool")
+        with pytest.raises(UsageError) as caught:
+            desk.lock("./tool/python")
+        assert caught.value.what == "its submodule lib is not checked out"
+        assert caught.value.hint == "run: git submodule update --init --recursive lib"
+        _git(project / "tool", "submodule", "--quiet", "update", "--init", "--recursive", "python/lib")
+        (project / "tool/python/lib/below/inner.txt").write_text("changed")
+        locked = named(desk.lock("./tool/python"), "tool")
+        assert "tool-1.0/lib/below/inner.txt" in desk.members(locked)
+
+
+@pytest.mark.parametrize(
+    ("address", "full"),
+    [
+        ("../lib.git", "https://lab.invalid/g/lib.git"),
+        ("../../other/lib", "https://lab.invalid/other/lib"),
+        ("../../../../../lib", "https://lab.invalid/lib"),
+        ("git@lab.invalid:g/lib.git", "ssh://git@lab.invalid/g/lib.git"),
+        ("https://else.invalid/lib", "https://else.invalid/lib"),
+    ],
+)
+def test_the_address_of_a_submodule(address: str, full: str) -> None:
+    assert submodule_address("https://lab.invalid/g/tool.git", address) == full
 
 
 def test_a_lock_with_another_source_is_refused(desk: Desk) -> None:
