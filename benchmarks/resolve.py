@@ -115,7 +115,10 @@ class Case:
         return {"cold": round(first.seconds, 2), "warm": round(warm, 2)}, results[-1]
 
     def call(self, *argv: str, **more: str) -> Result:
-        """Run a tool with this case's own caches and without the user's own settings."""
+        """Run a tool with this case's own caches and without the user's own settings.
+
+        It has a TMPDIR of its own: pip leaves what it has unpacked there when it is stopped.
+        """
         foreign = (
             "UV_",
             "PIP_",
@@ -127,7 +130,9 @@ class Case:
         caches = {"UV_CACHE_DIR": "uv", "PIP_CACHE_DIR": "pip", "ENVBUILD_STORE": "store", "PIP_TOOLS_CACHE_DIR": "pt"}
         own = {key: str(self.folder / (more.get("cache", "") + name)) for key, name in caches.items()}
         env = {**kept, **own, "ENVBUILD_INDEX": INDEX, "PIP_INDEX_URL": INDEX, "PIP_CONFIG_FILE": os.devnull}
-        return RUN(Command(argv=argv, cwd=self.folder, env=env, timeout=self.box), check=False)
+        with tempfile.TemporaryDirectory(prefix="tmp-", dir=self.folder, ignore_cleanup_errors=True) as scratch:
+            own_tmp = {**env, "TMPDIR": scratch}
+            return RUN(Command(argv=argv, cwd=self.folder, env=own_tmp, timeout=self.box), check=False)
 
     def envbuild(self, *options: str) -> Result:
         """Lock with envbuild, the whole command."""

@@ -21,6 +21,23 @@ TEMPLATE = re.compile(r"\{([a-z0-9-]+)\.(minor2|minor|public|nodot)(?:\+(\d+))?\
 UPPER = ("<", "<=", "==", "~=", "===")
 
 
+class Look(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where a coupling stands that metadata does not declare: regular expressions for a file's path and its text.
+
+    ``minimum`` and ``maximum`` find the bounds on the other one in a file of the package, or ``of`` the framework.
+    ``says`` is in the next release that the row leaves out and not in the last that it admits, ``until`` the other way
+    round.  ``through`` is a project whose metadata ties both.
+    """
+
+    file: str | None = None
+    of: str = "package"
+    minimum: str | None = None
+    maximum: str | None = None
+    says: str | None = None
+    until: str | None = None
+    through: str | None = None
+
+
 class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One row of a rule: when the framework's version is so, the package is limited so."""
 
@@ -29,19 +46,24 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     also: str | None = None
     note: str | None = None
     sure: str | None = None
+    check: str | None = None
+    look: Look | None = None
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One coupling of a package (or of several that exclude each other) to a framework, with its source.
 
-    It is void where the base holds ``unless``, or the user asks for it.
+    It is void where the base holds ``unless``, or the user asks for it.  ``check`` and ``look`` say how a test compares
+    its rows with what is published.
     """
 
     framework: str
     declared: str
     sure: str
     source: str
+    check: str
     rows: tuple[Row, ...]
+    look: Look | None = None
     package: str | None = None
     packages: tuple[str, ...] = ()
     unless: str | None = None
@@ -93,6 +115,7 @@ class Aliases(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     lossy: dict[str, Lossy]
     exclusive: dict[str, tuple[str, ...]]
     extras: dict[str, ExtraRule]
+    elsewhere: dict[str, str]
     protected: Protected
 
 

@@ -1,17 +1,8 @@
 from __future__ import annotations
 
-import contextlib
-import re
-from typing import TYPE_CHECKING
-
 import pytest
 from packaging.requirements import Requirement
-from packaging.specifiers import SpecifierSet
-from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
-from packaging.version import Version
 
-from envbuild.progress import Silent
-from envbuild.resolve.artifacts import describe
 from envbuild.resolve.couplings import (
     TEMPLATE,
     Companions,
@@ -23,17 +14,10 @@ from envbuild.resolve.couplings import (
     load_companions,
     protected_names,
 )
-from envbuild.resolve.pylock import Candidate
 from envbuild.resolve.standins import stand_ins
-from envbuild.resolve.stubs import Stubs, parsed, plan_stubs
-from envbuild.run import LocalRunner
-from envbuild.settings import Settings
-from envbuild.store.index import Link, index_url, read_links
-from envbuild.store.web import make_client
+from envbuild.resolve.stubs import Stubs, plan_stubs
 from tests.resolve.conftest import base
-
-if TYPE_CHECKING:
-    import httpx
+from tests.resolve.rowchecks import CHECKS
 
 RULES = [(rule, row) for rule in load_companions().rule for row in rule.rows]
 
@@ -54,6 +38,7 @@ def constraints(*pins: str, **facts: str) -> list[str]:
 @pytest.mark.parametrize(("rule", "row"), RULES, ids=lambda value: getattr(value, "constrain", ""))
 def test_every_row_is_well_formed(rule: Rule, row: Row) -> None:
     assert rule.source
+    assert (row.check or rule.check) in CHECKS
     assert rule.declared in ("yes", "partly", "extra", "name", "no")
     assert {rule.sure, row.sure or rule.sure} <= {"verified", "documented", "reported", "memory"}
     assert Requirement(row.when).name == rule.framework
@@ -151,7 +136,9 @@ def test_cuda_chooses_one_of_the_tagged_distributions() -> None:
 
 def test_a_row_from_memory_only_does_not_bind(monkeypatch: pytest.MonkeyPatch) -> None:
     row = Row(when="tensorflow>=2.9", constrain="tensorflow-model-optimization==0.7.*")
-    rule = Rule(framework="tensorflow", declared="no", sure="memory", source="nobody", rows=(row,), package="x")
+    rule = Rule(
+        framework="tensorflow", declared="no", sure="memory", source="nobody", check="listed", rows=(row,), package="x"
+    )
     monkeypatch.setattr("envbuild.resolve.couplings.load_companions", lambda: Companions(schema=1, rule=(rule,)))
     (found,) = couplings(base("tensorflow==2.9.3"), stubs_of("tensorflow==2.9.3"))
     assert not found.binding
@@ -203,102 +190,6 @@ def test_extras_are_asked_for_only_beside_their_framework() -> None:
     assert extras_for({"transformers", "rich"}, stubs_of("torch==2.4.0")) == {"transformers": "torch"}
     assert extras_for({"transformers"}, stubs_of("tensorflow==2.15.0")) == {}
     assert extras_for({"transformers"}, stubs_of("torch==2.4.0", "transformers==4.40")) == {}
-
-
-# ------------------------------------------------------------------ the data against published metadata
-
-VERIFIED = [(rule, row) for rule, row in RULES if (row.sure or rule.sure) == "verified" and rule.framework != "cuda"]
-READ_ELSEWHERE = re.compile(r"CODE|#\d+|file list|requires\.txt|from the other side|plugin ->")
-"""Sources other than the metadata of the newest wheels: these rows need no agreeing bound there."""
-
-
-class Published:
-    """What the index says of projects and of their newest wheels."""
-
-    def __init__(self, settings: Settings, client: httpx.Client) -> None:
-        self.settings, self.client = settings, client
-        self.index = index_url(settings, LocalRunner())
-        self.pages: dict[str, dict[Version, Link]] = {}
-
-    def wheels(self, name: str) -> dict[Version, Link]:
-        """Return a wheel for Linux on x86_64 of each final release of a project; those for other machines say less."""
-        if name not in self.pages:
-            found: dict[Version, Link] = {}
-            for link in read_links(self.index, name, self.client):
-                with contextlib.suppress(InvalidWheelFilename):
-                    version = parse_wheel_filename(link.file)[1]
-                    fits = re.search(r"-any\.whl$|manylinux\w*x86_64\.whl$", link.file)
-                    if fits and link.sha256 and not version.is_prerelease:
-                        found[version] = link
-            self.pages[name] = found
-        return self.pages[name]
-
-    def newest(self, wanted: Requirement) -> Version | None:
-        """Return the newest release that a requirement admits."""
-        return max((v for v in self.wheels(wanted.name) if wanted.specifier.contains(v)), default=None)
-
-    def bounds(self, name: str, version: Version, on: str) -> list[SpecifierSet]:
-        """Return the bounds that a release's metadata puts on another project; those of extras where there are no others.
-
-        Extras exclude each other (jax has one for its own CI): any of them will do.
-        """
-        link = self.wheels(name)[version]
-        candidate = Candidate(file=link.file, url=link.url, sha256=link.sha256 or "")
-        about = describe([candidate], settings=self.settings, report=Silent())[candidate.sha256]
-        found = [r for r in parsed(about.requires) if canonicalize_name(r.name) == on and r.specifier]
-        plain = [r.specifier for r in found if r.marker is None or "extra" not in str(r.marker)]
-        return plain or [r.specifier for r in found]
-
-
-def disagreements(rule: Rule, row: Row, published: Published) -> list[str] | None:
-    """Return what published metadata says against a row, from either side; None where it says nothing about it."""
-    framework = published.newest(Requirement(row.when))
-    if framework is None:
-        return None
-    text = TEMPLATE.sub(lambda found: filled(found, str(framework)), row.constrain)
-    wanted = Requirement(text)
-    package = published.newest(wanted)
-    said, wrong = False, []
-    if package is not None:
-        bounds = published.bounds(wanted.name, package, rule.framework)
-        releases = [v for v in published.wheels(rule.framework) if Requirement(row.when).specifier.contains(v)]
-        said = bool(bounds)
-        if bounds and not any(bound.contains(v) for bound in bounds for v in releases):
-            wrong.append(f"{wanted.name} {package} admits no {row.when}, only {', '.join(map(str, bounds))}")
-    for bound in published.bounds(rule.framework, framework, wanted.name):
-        if not published.wheels(wanted.name):
-            break  # there as source only: nothing to compare with
-        said = True
-        if not any(bound.contains(v) and wanted.specifier.contains(v) for v in published.wheels(wanted.name)):
-            wrong.append(f"{rule.framework} {framework} wants {wanted.name}{bound}, the row {text}")
-    return wrong if said else None
-
-
-@pytest.mark.live
-def test_every_verified_row_agrees_with_published_metadata(user_settings: Settings) -> None:
-    """From both sides: the newest package that a row admits, and the newest framework that it is about."""
-    checked, wrong, silent = 0, [], []
-    with make_client(user_settings) as client:
-        published = Published(user_settings, client)
-        for rule, row in VERIFIED:
-            found = disagreements(rule, row, published)
-            if found is None:
-                silent.append((rule, row))
-            else:
-                checked += 1
-                wrong += found
-    assert wrong == []
-    assert checked >= 40
-    assert [
-        row.constrain for rule, row in silent if not READ_ELSEWHERE.search(rule.source) and "<0" not in row.constrain
-    ] == []
-
-
-def filled(found: re.Match[str], release: str) -> str:
-    numbers = [*release.split("."), "0"]
-    if found[2] == "minor2":
-        return str(int(numbers[1]) + int(found[3] or 0))
-    return ".".join(numbers[:2]) if found[2] == "minor" else release
 
 
 def test_no_row_is_from_memory_only() -> None:
