@@ -57,6 +57,10 @@ def libraries_of_the_driver_and_of_optional_parts(root: Path) -> Report:
     rdma = shared_object(["libmlx5.so.1", "librdmacm.so.1"])
     tree.install("nvidia-cufile-cu12", "1", {"nvidia/cufile/lib/libcufile_rdma.so.1": rdma})
     tree.install("triton", "3", {"triton/__init__.py": "", "triton/nvidia.so": shared_object(["libcuda.so.1"])})
+    ffmpeg = {f"torio/lib/libtorio_ffmpeg{n}.so": shared_object([f"libavutil.so.{n + 52}"]) for n in (4, 5, 6)}
+    tree.install("torchaudio", "2.5.1", {"torchaudio/__init__.py": "", **ffmpeg})
+    cudas = {f"bitsandbytes/libbitsandbytes_cuda{n}.so": shared_object([f"libcublas.so.{n // 10}"]) for n in (118, 130)}
+    tree.install("bitsandbytes", "0.45.0", {"bitsandbytes/__init__.py": "", **cudas})
     return tree.check(recipe, lock)
 
 
