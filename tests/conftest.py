@@ -1,15 +1,16 @@
-"""Shared fixtures: settings of an empty user, and golden texts."""
+"""Shared fixtures: settings of an empty user, golden texts, a real registry and a real engine."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
+from envbuild.run import Command, LocalRunner
 from envbuild.settings import Settings, load_settings
 
 # how long an example takes says something of the machine, nothing of the law
@@ -17,6 +18,7 @@ hypothesis_settings.register_profile("suite", deadline=None, suppress_health_che
 hypothesis_settings.load_profile("suite")
 HERE = Path(__file__).parent
 GOLDEN = HERE / "golden"
+SCRIPT = HERE.parent / "scripts/setup-registry.sh"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -51,3 +53,39 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
         assert text == path.read_text(encoding="utf-8")
 
     return compare
+
+
+def script(*arguments: str) -> str:
+    """Run the set-up script and return its last line."""
+    result = LocalRunner()(Command(argv=("bash", str(SCRIPT), *arguments), timeout=120))
+    return (result.stdout.strip().splitlines() or [""])[-1]
+
+
+@pytest.fixture(scope="session")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a plain registry on 127.0.0.1."""
+    folder = tmp_path_factory.mktemp("registry")
+    try:
+        yield script("registry", str(folder))
+    finally:
+        script("stop", str(folder))
+
+
+@pytest.fixture(scope="session")
+def private_registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """The URL of a registry with TLS and a password (ci, ci-secret), and its certificate."""
+    folder = tmp_path_factory.mktemp("private")
+    try:
+        yield script("registry", str(folder), "tls"), folder / "tls.crt"
+    finally:
+        script("stop", str(folder))
+
+
+@pytest.fixture(scope="session")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """DOCKER_HOST of a real engine."""
+    folder = tmp_path_factory.mktemp("engine")
+    try:
+        yield script("engine", str(folder))
+    finally:
+        script("stop", str(folder))

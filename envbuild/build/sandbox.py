@@ -22,14 +22,15 @@ from envbuild.errors import UsageError
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Packer
 from envbuild.quota import quotas_of
+from envbuild.resolve.trees import SANDBOX_NOTE
 from envbuild.run import Runner
 from envbuild.runtime import Runtime, explain_failure
 from envbuild.store.atomic import telling, write_bytes, write_text
 from envbuild.store.collect import tree_size
 from envbuild.store.layout import remove_tree
 
-NOTE = ".envbuild-sandbox.json"
-"""In the tree's root: what it was when it was built.  It is not packed."""
+NOTE = SANDBOX_NOTE
+"""It is not packed."""
 PROBE_SECONDS = 600.0
 PASSING = re.compile(
     r"^/(dev|proc|sys|tmp|run|mnt|root/\.cache|\.singularity\.d|var/(tmp|cache|log|lib/(apt|dpkg)))(/|$)"

@@ -9,7 +9,7 @@ import re
 import stat
 import tempfile
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,6 +34,8 @@ PASSED_OVER = CACHES | {"build", "dist", "node_modules", "venv", ".venv"}
 OURS = frozenset({"recipes", "lockfiles"})
 """Folders at the top of a project that envbuild reads and writes: in the archive, a lock would change itself."""
 IMAGES = (".sif", ".sandbox")
+SANDBOX_NOTE = ".envbuild-sandbox.json"
+"""At the top of every sandbox: what it was when it was built."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -177,12 +179,14 @@ def _archive(folder: Path, top: str, target: Path, grove: Grove) -> str:
 
 def _files(folder: Path, grove: Grove) -> Iterable[str]:
     if is_repository(folder, grove.settings, grove.runner):
-        names: Iterable[str] = listed_files(folder, grove.settings, grove.runner)
+        names: Sequence[str] = listed_files(folder, grove.settings, grove.runner)
     else:
-        names = _walk(folder)
+        names = tuple(_walk(folder))
+    sandboxes = tuple(name.removesuffix(SANDBOX_NOTE) for name in names if name.endswith(f"/{SANDBOX_NOTE}"))
     for name in names:
         parts = name.split("/")
-        if parts[0] not in OURS and not name.endswith(IMAGES) and (folder / name).is_file():
+        image = name.endswith(IMAGES) or name.startswith(sandboxes)
+        if parts[0] not in OURS and not image and (folder / name).is_file():
             yield name
 
 

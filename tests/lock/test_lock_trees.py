@@ -29,6 +29,7 @@ from envbuild.progress import Silent
 from envbuild.recipe.model import Source
 from envbuild.recipe.read import read_recipe
 from envbuild.recipe.trees import read_tree_line, submodule_address
+from envbuild.resolve.trees import SANDBOX_NOTE
 from envbuild.run import Command, LocalRunner
 from envbuild.settings import load_settings
 from envbuild.store.layout import Store
@@ -195,16 +196,25 @@ def test_what_nobody_wrote_is_left_out_and_the_same_files_give_the_same_bytes(de
         "build/lib/x.py",
     ):
         desk.write(name, "different")
+    _sandbox(desk, "tries")
     (desk.project / "our/lab.py").touch()
     assert named(desk.lock("."), "our-lab") == first
     desk.write("our/new.py", "")
     assert named(desk.lock("."), "our-lab").sha256 != first.sha256
 
 
+def _sandbox(desk: Desk, name: str) -> None:
+    """Leave a tree of an image in the project, whose links mean something inside of it only."""
+    desk.write(f"{name}/{SANDBOX_NOTE}", "{}")
+    desk.write(f"{name}/usr/bin/mawk", "")
+    (desk.project / name / "usr/bin/awk").symlink_to("/etc/passwd")
+
+
 def test_git_says_what_belongs_to_a_project(desk: Desk) -> None:
     desk.write(".gitignore", "data/\n")
     desk.write("data/large.bin", "x")
     desk.write("build/kept.py", "tracked by name, and no leftover")
+    _sandbox(desk, "tries/one")
     LocalRunner()(Command(argv=("git", "init", "-q", str(desk.project))))
     members = desk.members(named(desk.lock("."), "our-lab"))
     assert [name.partition("/")[2] for name in members] == [
