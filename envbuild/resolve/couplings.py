@@ -53,7 +53,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One coupling of a package (or of several that exclude each other) to a framework, with its source.
 
-    It is void where the base holds ``unless``, or the user asks for it.  ``check`` and ``look`` say how a test compares
+    It is void where the base holds ``unless``, or the user asks for it.  ``packages`` are wheels of the source-only
+    ``built_from``, one of which a row chooses.  ``check`` and ``look`` say how a test compares
     its rows with what is published.
     """
 
@@ -67,6 +68,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     package: str | None = None
     packages: tuple[str, ...] = ()
     unless: str | None = None
+    built_from: str | None = None
 
 
 class Companions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -211,6 +213,19 @@ def rows_for(frameworks: Collection[str], versions: Mapping[str, str], asked: Co
             if _holds(row.when, versions[rule.framework]):
                 found += _couple(rule, row, versions)
     return found
+
+
+def built_for(names: Collection[str], facts: BaseFacts, stubs: Stubs) -> dict[str, str]:
+    """Return by source-only name the distribution that has wheels of it for the base's CUDA (cupy: cupy-cuda12x)."""
+    versions = framework_versions(facts, stubs)
+    return {
+        rule.built_from: TEMPLATE.sub(lambda found: _fill(found, versions), row.constrain)
+        for rule in load_companions().rule
+        if rule.built_from is not None and rule.built_from in names and rule.built_from not in stubs.by_name
+        if rule.framework in versions
+        for row in rule.rows
+        if _holds(row.when, versions[rule.framework])
+    }
 
 
 def framework_versions(facts: BaseFacts, stubs: Stubs) -> dict[str, str]:

@@ -8,7 +8,7 @@ from envbuild.errors import EnvbuildError
 from envbuild.resolve.answer import pick
 from envbuild.resolve.artifacts import describe
 from envbuild.resolve.couplings import is_framework
-from envbuild.resolve.explain import PINNED, Clash, ConflictError, Context, name_of, satisfied
+from envbuild.resolve.explain import MISSING, NO_WHEELS, PINNED, Clash, ConflictError, Context, name_of, satisfied
 from envbuild.resolve.platform import markers, tag_order
 from envbuild.resolve.question import Question
 from envbuild.resolve.session import Session
@@ -29,6 +29,32 @@ def gather(session: Session, conflict: ConflictError, context: Context) -> tuple
         extras = {e for d in context.directs if d.name == name_of(name) for e in (*d.extras, d.added) if e}
         found += _clashes(session, name, version, context, extras)
     return tuple(sorted(found, key=lambda clash: not is_framework(clash.stub.name)))
+
+
+def with_others(session: Session, conflict: ConflictError, context: Context) -> ConflictError:
+    """Return a conflict about a direct requirement without any file, joined with those about others like it.
+
+    uv tells of the first one alone.
+    """
+    directs = {d.name: d for d in context.directs if d.name not in context.stubs.by_name}
+    gone = _gone(conflict) & set(directs)
+    for _ in range(MOST_SUBJECTS if gone else 0):
+        rest = tuple(d.text for d in directs.values() if d.name not in gone)
+        try:
+            session.ask(Question(requirements=rest, deps=False, soft=False, as_of=context.as_of)) if rest else None
+        except ConflictError as other:
+            if not _gone(other) & set(directs) - gone:
+                break
+            gone |= _gone(other)
+            conflict = conflict.joined(other)
+        else:
+            break
+    return conflict
+
+
+def _gone(conflict: ConflictError) -> set[str]:
+    """Return the names of which a derivation says that there is nothing for the base."""
+    return {name_of(term) for term, _ in NO_WHEELS.findall(conflict.text)} | set(MISSING.findall(conflict.text))
 
 
 def _clashes(session: Session, name: str, version: str, context: Context, extras: Collection[str]) -> list[Clash]:

@@ -45,6 +45,12 @@ class ConflictError(Exception):
         self.filtered = tuple(found[1] for hint in hints for found in FILTERED.finditer(hint))
         super().__init__(self.text)
 
+    def joined(self, other: ConflictError) -> ConflictError:
+        """Return one that tells both."""
+        both = ConflictError(f"{self.text} {other.text}")
+        both.filtered = (*self.filtered, *(name for name in other.filtered if name not in self.filtered))
+        return both
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Context:

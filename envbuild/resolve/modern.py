@@ -10,7 +10,7 @@ from envbuild.resolve.dates import read_date
 from envbuild.resolve.explain import ConflictError
 from envbuild.resolve.pylock import Chosen
 from envbuild.resolve.question import Question
-from envbuild.resolve.versions import is_preview, older
+from envbuild.resolve.versions import older, previews
 
 OLD_DAYS = 730
 SECONDS = 10.0
@@ -21,8 +21,8 @@ Ask = Callable[[Question], dict[str, Chosen]]
 def modern(answer: dict[str, Chosen], last: Question, fixed: Collection[str], ask: Ask) -> dict[str, Chosen]:
     """Return an answer in which no package is ancient only to keep another package of the base as it is.
 
-    ``last`` is the question that the answer is to; ``fixed`` are direct requirements, which have floors, and what
-    the base holds.  Nothing else may become older by it.
+    ``last`` is the question that the answer is to; ``fixed`` are direct requirements and what the base holds, which are
+    not tried.  Nothing that is new may become older by it, and none of it a preview that was a release.
     """
     old = [name for name in _old(answer) if name not in fixed]
     if not old:
@@ -39,9 +39,9 @@ def modern(answer: dict[str, Chosen], last: Question, fixed: Collection[str], as
             found = ask(replace(last, constraints=(*last.constraints, floor), seconds=SECONDS))
         except (ConflictError, HostError):
             continue
-        others = {other: one.version for other, one in answer.items() if other not in fixed}
+        others = {other: one.version for other, one in answer.items() if not one.from_base}
         worse = any(older(found, other, version) for other, version in others.items())
-        if not worse and not is_preview(found[name].version if name in found else "0"):
+        if not worse and previews(found) <= previews(answer):
             answer, last = found, replace(last, constraints=(*last.constraints, floor))
     return answer
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from envbuild.base.catalogue import Entry
 from envbuild.base.suggest import Wish, framework_name, suggest
 from envbuild.errors import EnvbuildError, UsageError
+from envbuild.resolve.couplings import load_aliases
+from envbuild.resolve.dates import read_date
 from envbuild.resolve.explain import (
     BROKEN,
     MISSING,
@@ -26,25 +28,43 @@ from envbuild.resolve.question import Question
 from envbuild.resolve.requirements import Direct
 from envbuild.resolve.search import Task
 from envbuild.resolve.session import Session
-from envbuild.resolve.stubs import Stubs
+from envbuild.resolve.versions import newer, satisfies
 
 SECONDS = 15.0
 """How long to look for what a loosened pin would give."""
 MOST_IMAGES = 2
+MOST_PINS = 4
+ANCIENT_DAYS = 730
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fit:
-    """The release of a direct requirement that fits once its bounds are gone; ``uploaded`` is an ISO date or None."""
+    """The release of a direct requirement that fits once its bounds are gone; ``uploaded`` is an ISO date or None.
+
+    ``alone`` tells that nothing else needs to give way.
+    """
 
     version: str
     uploaded: str | None
+    alone: bool = True
 
 
 def what_fits(session: Session, task: Task, conflict: ConflictError) -> dict[str, Fit]:
-    """Ask again without the bounds of the direct requirements that a conflict is about; empty where that fails too."""
+    """Ask again without the bounds of the direct requirements that a conflict is about; empty where that fails too.
+
+    Each is loosened alone, so that what is found goes with the other ones as they are; where that helps nowhere, all.
+    """
+    names = [d.name for d in pinned(conflict, task.context) if not task.context.stubs.hard(d.name)]
+    found: dict[str, Fit] = {}
+    for name in names[:MOST_PINS] if len(names) > 1 else ():
+        found |= _loose(session, task, {name})
+    both = found or _loose(session, task, {d.name for d in pinned(conflict, task.context)})
+    return both if found else {name: replace(fit, alone=len(both) < 2) for name, fit in both.items()}
+
+
+def _loose(session: Session, task: Task, loose: Collection[str]) -> dict[str, Fit]:
+    """Return what fits once these are without bounds; empty where nothing does."""
     context = task.context
-    loose = {d.name for d in pinned(conflict, context)}
     if not loose:
         return {}
     wanted = (d.unbound if d.name in loose else d.text for d in context.directs)
@@ -76,8 +96,11 @@ def hints(
     conflict: ConflictError, context: Context, clashes: Iterable[Clash], fits: Mapping[str, Fit]
 ) -> tuple[str, ...]:
     """Return what to change, the smallest change first."""
+    elsewhere = load_aliases().elsewhere
     found = [
-        f"check the spelling of {name}; packages of another index need its name under [python] indexes"
+        f"leave out {name}, or bring it otherwise: {elsewhere[name]}"
+        if name in elsewhere
+        else f"check the spelling of {name}; packages of another index need its name under [python] indexes"
         for name in MISSING.findall(conflict.text)
     ]
     found += [
@@ -85,7 +108,10 @@ def hints(
         for name in empty_pages(conflict)
     ]
     pins = pinned(conflict, context)
-    found += [_loosened(direct, context.stubs, fits.get(direct.name)) for direct in pins]
+    inert = [d for d in pins if d.name in fits and satisfies(fits[d.name].version, d.specifier)]
+    useful = [d for d in pins if d.name in fits or context.stubs.hard(d.name)] if fits else pins
+    pins = tuple(d for d in useful if d not in inert) or pins  # a pin that stays as it is was not in the way
+    found += [_loosened(direct, context, fits.get(direct.name)) for direct in pins]
     if conflict.filtered:
         found.append('set as-of under [python] to a later date, or to "none"')
     wanted = dict.fromkeys(clash.wanted for clash in clashes if clash.stub.hard)
@@ -97,8 +123,19 @@ def hints(
     elif bases:
         found.append(f"take another base: {bases}")
     elif NO_WHEELS.search(conflict.text):
-        found.append("take a base with another Python")
+        found.append(_without_wheels(conflict, context))
     return tuple(found) or _general(conflict, context)
+
+
+def _without_wheels(conflict: ConflictError, context: Context) -> str:
+    """Return what to do about packages that have no file for the base: the platform is in the way, or its Python."""
+    tags = [(name_of(package), tag) for package, tag in NO_WHEELS.findall(conflict.text)]
+    names = list(dict.fromkeys(name for name, tag in tags if "platform" in tag))
+    if not names:
+        return "take a base with another Python"
+    machine = context.facts.machine
+    other = f"a base for another machine than {machine}" if machine != "x86_64" else "a base with a newer glibc"
+    return f"leave out {', '.join(names)}, or take {other}"
 
 
 def _general(conflict: ConflictError, context: Context) -> tuple[str, ...]:
@@ -108,13 +145,26 @@ def _general(conflict: ConflictError, context: Context) -> tuple[str, ...]:
     return tuple(f"leave out {d.written}, or take another base" for d in context.directs if d.name in names)
 
 
-def _loosened(direct: Direct, stubs: Stubs, fit: Fit | None) -> str:
+def _loosened(direct: Direct, context: Context, fit: Fit | None) -> str:
+    stubs = context.stubs
     if stubs.hard(direct.name):
         return f"loosen {direct.written}: the base's {stubs.by_name[direct.name].public} is then taken"
     if fit is None:
         return f"loosen {direct.written}"
     day = f" of {fit.uploaded}" if fit.uploaded else ""
-    return f"loosen {direct.written}: {direct.name} {fit.version}{day} fits this base"
+    others = "" if fit.alone else ", once the others named here are loosened too"
+    if _ancient(fit, context) and not newer(fit.version, direct.specifier):
+        only = f"only {direct.name} {fit.version}{day} fits then, years older than this base"
+        return f"loosen {direct.written}, though {only}"
+    return f"loosen {direct.written}: {direct.name} {fit.version}{day} fits this base{others}"
+
+
+def _ancient(fit: Fit, context: Context) -> bool:
+    """Whether a release is from long before the base, and then fits mostly because it declares no bounds."""
+    made = context.facts.created
+    if not made or not fit.uploaded:
+        return False
+    return (read_date(made, "created") - read_date(fit.uploaded, "uploaded")).days > ANCIENT_DAYS
 
 
 def _bases(conflict: ConflictError, context: Context, wanted: Iterable[str]) -> str:

@@ -21,7 +21,8 @@ FORM = "write one package a line, such as numpy>=1.24,<2 or transformers[torch]"
 class Direct:
     """One direct requirement that applies to the base.
 
-    ``added`` is an extra that nobody asked for (couplings.extras_for).
+    ``added`` is an extra that nobody asked for (couplings.extras_for); ``instead`` is the name that was asked for where
+    it is another one (couplings.built_for).
     """
 
     name: str
@@ -29,6 +30,7 @@ class Direct:
     extras: tuple[str, ...] = ()
     specifier: str = ""
     added: str | None = None
+    instead: str | None = None
 
     @property
     def unbound(self) -> str:

@@ -23,7 +23,7 @@ from envbuild.resolve.pipcheck import broken
 from envbuild.resolve.pylock import Chosen
 from envbuild.resolve.question import Question
 from envbuild.resolve.session import Session
-from envbuild.resolve.versions import is_preview, older
+from envbuild.resolve.versions import older, previews
 
 BUILD_TOOLS = ("setuptools", "wheel")
 EXPLAIN_SECONDS = 20.0
@@ -156,10 +156,14 @@ class Search:
         """Return the answer with the newer direct requirements; the other one is not asked for where all are newest."""
         if not self._behind(one):
             return one
+        before = self._last, self.warnings
         other = ask_other()
         ahead = sum(older(one, name, other[name].version) for name in self.best if name in other)
         behind = sum(older(other, name, one[name].version) for name in self.best if name in one)
-        return other if ahead > behind else one
+        if ahead > behind:
+            return other
+        self._last, self.warnings = before
+        return one
 
     def _climbed(self, answer: dict[str, Chosen], held: dict[str, str], keep: Mapping[str, str]) -> dict[str, Chosen]:
         """Try each direct requirement that is behind for a newer release while no other one becomes older."""
@@ -172,11 +176,13 @@ class Search:
                 continue
             others = {other: version for other, version in held.items() if other != name}
             above = f"{name}>{Version(held[name]).public}{self._ceiling(name)}"
+            before = self._last, self.warnings
             try:
                 found = self._over_base(others, keep, above=(above,), seconds=left)
             except (ConflictError, HostError):
                 continue
-            if name in found and is_preview(found[name].version) and not is_preview(held[name]):
+            if not previews(found) <= previews(answer):
+                self._last, self.warnings = before
                 continue
             answer = found
             held = {other: answer[other].version for other in held if other in answer}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import tempfile
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,9 +17,9 @@ from envbuild.progress import Reporter
 from envbuild.resolve.answer import Parts, compose, pick
 from envbuild.resolve.artifacts import describe
 from envbuild.resolve.builds import resolve_builds
-from envbuild.resolve.couplings import couplings, extras_for, protected_names
+from envbuild.resolve.couplings import built_for, couplings, extras_for, protected_names
 from envbuild.resolve.dates import read_date
-from envbuild.resolve.evidence import gather
+from envbuild.resolve.evidence import gather, with_others
 from envbuild.resolve.explain import ConflictError, Context, clashes_of, name_of, no_solution
 from envbuild.resolve.model import Request, Resolution
 from envbuild.resolve.newcomers import broken_couplings
@@ -77,6 +77,13 @@ class UvResolver:
     def _answer(self, request: Request) -> Resolution | Later:
         """Return the answer, or the later date that the request has to be put at."""
         task, notes = _task(request)
+        if any(direct.instead for direct in task.context.directs):
+            with suppress(NoSolutionError):
+                return self._put(request, task, notes)
+            task, notes = _task(request, built=False)
+        return self._put(request, task, notes)
+
+    def _put(self, request: Request, task: Task, notes: tuple[str, ...]) -> Resolution | Later:
         with ExitStack() as stack:
             with telling(self.settings.tmpdir):
                 temporary = tempfile.TemporaryDirectory(prefix="envbuild-resolve-", dir=self.settings.tmpdir)
@@ -165,10 +172,11 @@ class UvResolver:
         keep = tuple((name, version) for name, version in new.items() if name not in aliases)
         task = replace(answer.task, context=replace(context, stubs=stubs), keep=keep)
         try:
-            again = self._search(self._session(request, task, folder / "second"), task)
-            return replace(again, search=answer.search)  # what holds a package back is told without the stand-ins
+            again = self._search(self._session(request, task, folder / f"merged-{len(stubs.by_name)}"), task)
         except ConflictError:
             return answer  # their bounds exclude each other: compose tells that both will be there
+        again = replace(again, search=answer.search)  # what holds a package back is told without the stand-ins
+        return self._merged(request, again, folder)  # other releases may have brought another member of the group
 
     def _resolution(self, request: Request, answer: _Answer, notes: tuple[str, ...]) -> Resolution:
         session, search, chosen = answer.session, answer.search, answer.chosen
@@ -215,6 +223,7 @@ class UvResolver:
 def _refused(session: Session, task: Task, conflict: ConflictError) -> NoSolutionError:
     """Return the error that tells a conflict: who wants what, and what would help."""
     context = task.context
+    conflict = with_others(session, conflict, context)
     read = gather(session, conflict, context)
     known = {(name_of(clash.subject), clash.stub.name) for clash in read}
     also = (c for c in clashes_of(conflict, context) if (name_of(c.subject), c.stub.name) not in known)
@@ -229,11 +238,22 @@ def _new(answer: Mapping[str, Chosen]) -> dict[str, str]:
     return {name: chosen.version for name, chosen in answer.items() if not chosen.from_base}
 
 
-def _task(request: Request) -> tuple[Task, tuple[str, ...]]:
-    """Return what is searched for, and notes about what was left out of it.  Raises UsageError."""
+def _task(request: Request, *, built: bool = True) -> tuple[Task, tuple[str, ...]]:
+    """Return what is searched for, and notes about what was left out of it.  Raises UsageError.
+
+    With ``built`` a source-only package is asked for under the name of its wheels for the base's CUDA.
+    """
     facts = request.facts
     stubs = plan_stubs(facts, protected=protected_names(facts, request.protect), aliases=stand_ins())
     directs, notes = read_directs(request.requirements, environment=markers(facts), stubs=stubs)
+    if built:
+        wheels = built_for({direct.name for direct in directs if not direct.extras}, facts, stubs)
+        directs = tuple(
+            replace(d, name=wheels[d.name], instead=d.name) if d.name in wheels and not d.extras else d for d in directs
+        )
+        notes += tuple(
+            f"{wheels[d.instead]} stands for {d.instead}, which is source only" for d in directs if d.instead
+        )
     names = {direct.name for direct in directs}
     rows = couplings(facts, stubs, names)
     added = extras_for(names, stubs)

@@ -172,7 +172,7 @@ def named(aliases: Aliases) -> list[str]:
     names |= {name for _, members in lists for name in members}
     names |= {name for one in aliases.lossy.values() for name in one.by}
     names |= {*protected.frameworks, *protected.greater, *protected.lesser, *protected.companions, *protected.cuda}
-    return sorted(name for name in names | set(protected.but) if "*" not in name)
+    return sorted(name for name in names | set(protected.but) | set(aliases.elsewhere) if "*" not in name)
 
 
 @pytest.mark.live

@@ -126,3 +126,30 @@ def test_ancient_release_gives_way_to_a_newer_one(index: SyntheticIndex, resolve
     index.wheel("metadata", "1.13", requires=("absl-py<2",), day="2023-01-01")
     index.wheel("absl-py", "1.4", day="2022-01-01")
     assert versions(resolve(base("torch==2.1.2", "absl-py==2.1"), "datasets"))["metadata"] == "1.13"
+
+
+def test_newer_dependency_is_no_reason_for_a_preview_or_an_older_request(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
+    """grammar could be newer only beside config 2.4.0.dev3, or an older tool."""
+    index.wheel("grammar", "4.9", day="2019-01-01")
+    index.wheel("grammar", "5.0", day="2024-03-01")
+    index.wheel("config", "2.3.0", requires=("grammar==4.9",), day="2024-01-01")
+    index.wheel("config", "2.4.0.dev3", requires=("grammar>=5",), day="2024-04-01")
+    index.wheel("tool", "2.0", requires=("config>=2.4.0.dev0,<3",), day="2024-02-01")
+    index.wheel("tool", "1.0", requires=("config",), day="2023-02-01")
+    index.wheel("maker", "1.0", requires=("config>=2",), day="2024-05-01")
+    assert versions(resolve(base(), "maker"))["config"] == "2.3.0"
+
+
+def test_preview_that_is_turned_down_leaves_no_trace(index: SyntheticIndex, resolve: Resolve) -> None:
+    """agents could be newer only as a preview: what is asked after that must not ask for the preview."""
+    index.wheel("clock", "1.0", "2.0")
+    index.wheel("agents", "1.5", requires=("clock", "old==1.0"), day="2024-01-01")
+    index.wheel("agents", "1.8rc0", requires=("clock>=2", "old==2.0"), day="2024-02-01")
+    index.wheel("agents", "1.9", requires=("clock<2",), day="2024-03-01")
+    index.wheel("other", "1.0", requires=("clock>=2",), day="2024-03-01")
+    index.wheel("old", "1.0", day="2019-01-01")
+    index.wheel("old", "2.0", day="2024-03-01")
+    found = versions(resolve(base(), "other", "agents"))
+    assert (found["other"], found["agents"]) == ("1.0", "1.5")
