@@ -7,13 +7,10 @@ from collections.abc import Sequence
 import msgspec
 
 from envbuild.build.codec import STORED
-from envbuild.build.copying import copy_into
+from envbuild.build.copying import Extent, copy_extents
 from envbuild.build.parts import KeptPart
 from envbuild.build.squashfs import Copy
 from envbuild.build.tree import NO_FRAGMENT, Part, Tree
-
-Extent = tuple[int, int]
-"""Offset in a blob and length, in bytes."""
 
 
 def squeeze(tree: Tree, kept: Sequence[KeptPart]) -> tuple[Tree, list[tuple[Part, Copy]]]:
@@ -75,6 +72,4 @@ class _Move:
 
     def copy(self, target: int, at: int) -> None:
         """Write the bytes that are used to an open file at a place."""
-        for start, length in self._extents:
-            copy_into(self._kept.blob, target, at, length, offset=start)
-            at += length
+        copy_extents(self._kept.blob, target, at, self._extents)
