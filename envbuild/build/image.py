@@ -19,7 +19,7 @@ from envbuild.build.parts import KeptPart
 from envbuild.build.reading import read_file
 from envbuild.build.sifwrite import CYCLONEDX_JSON, DEFINITION, GENERIC, JSON, SBOM, SifPart, data, partition, write_sif
 from envbuild.build.squashfs import Copy, write_squashfs
-from envbuild.build.tree import Entry, Part, Tree, merge, tree_digest
+from envbuild.build.tree import Entry, Part, Tree, merges, tree_digest
 from envbuild.store.atomic import telling
 
 METADATA = "inspect-metadata.json"
@@ -33,10 +33,12 @@ def write_image(path: Path, order: Order, layers: Sequence[Layer], key: str) -> 
     """
     lock = order.lock
     kept = [part for layer in layers for part in layer.parts]
-    tree = merge([part.part for part in kept])
+    groups = [layer.parts for layer in layers] if order.mode == "layered" else [kept]
+    trees = list(merges([part.part for part in group] for group in groups))
+    tree = trees[-1]
     digest = tree_digest(entry for entry, _ in tree.values())
     held = _dot_files(tree, kept, lock.packer.compressor)
-    written = _layer_trees(layers, tree) if order.mode == "layered" else [squeeze(tree, kept)]
+    written = _layer_trees(layers, trees) if order.mode == "layered" else [squeeze(tree, kept)]
     partitions = [
         partition(
             _writer(tree, parts, lock.base.epoch, lock.packer.compressor),
@@ -73,17 +75,17 @@ Written = tuple[Tree, list[tuple[Part, Copy]]]
 """What a partition is written from."""
 
 
-def _layer_trees(layers: Sequence[Layer], whole: Tree) -> list[Written]:
+def _layer_trees(layers: Sequence[Layer], trees: Sequence[Tree]) -> list[Written]:
     """Return a tree for each layer with what writes its parts; folders are as they are in the whole image.
 
-    What a layer hides of lower ones is marked as overlayfs wants it: by a character device 0:0 in its place.
+    ``trees`` are what is there up to each layer.  What a layer hides of lower ones is marked as overlayfs wants it: by
+    a character device 0:0 in its place.
     """
     keys = [layer_key(layer) for layer in layers]
     written: list[Written] = []
     below: Tree = {}
-    first = 0
-    for number, layer in enumerate(layers):
-        upto = merge([part.part for one in layers[: number + 1] for part in one.parts])
+    first, whole = 0, trees[-1]
+    for number, (layer, upto) in enumerate(zip(layers, trees, strict=True)):
         own: Tree = {path: (entry, at - first) for path, (entry, at) in upto.items() if at >= first and path}
         for path in below.keys() - upto.keys():
             folder = upto.get(path.rpartition("/")[0])

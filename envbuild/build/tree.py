@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
 import msgspec
@@ -71,22 +71,40 @@ def merge(parts: Iterable[Part]) -> Tree:
     Folders that nobody lists are added.  Raises IntegrityError where a name would lie below something that is no
     folder, which a hostile package could use to write through a link.
     """
+    *_, tree = merges([parts])
+    return tree
+
+
+def merges(groups: Iterable[Iterable[Part]]) -> Iterator[Tree]:
+    """Merge groups of parts one over the other, and yield what is there after each, in a tree of its own.
+
+    Parts are numbered through all groups.  Raises as merge does.
+    """
     tree: Tree = {"": (Entry("", "d", 0o755), 0)}
     stack: _Stack | None = None
-    for number, part in enumerate(parts):
-        if part.layer:
-            stack = stack or _Stack(tree)
-            stack.add(part, number)
-            continue
-        stack = None
-        for entry in part.entries:
-            held = tree.get(entry.path)
-            if held is not None and held[0].kind == "d" and entry.kind != "d":
-                raise IntegrityError(f"/{entry.path} is a folder in one package and none in another")
-            tree[entry.path] = (entry, number)
-    for path in list(tree):
-        _add_parents(tree, path)
-    return tree
+    number = 0
+    for group in groups:
+        for part in group:
+            if part.layer:
+                stack = stack or _Stack(tree)
+                stack.add(part, number)
+            else:
+                stack = None
+                _lay(tree, part, number)
+            number += 1
+        # folders that nobody lists may yet be listed by a later group
+        whole = dict(tree)
+        for path in tree:
+            _add_parents(whole, path)
+        yield whole
+
+
+def _lay(tree: Tree, part: Part, number: int) -> None:
+    for entry in part.entries:
+        held = tree.get(entry.path)
+        if held is not None and held[0].kind == "d" and entry.kind != "d":
+            raise IntegrityError(f"/{entry.path} is a folder in one package and none in another")
+        tree[entry.path] = (entry, number)
 
 
 class _Stack:
