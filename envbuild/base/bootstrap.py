@@ -101,6 +101,10 @@ def _run(bootstrap: Bootstrap, target: Path, settings: Settings, runner: Runner,
     with _shared_folder(settings) as folder:
         repository = folder / "packages"
         write_repository(bootstrap.added, store, repository, runner)
+        over = folder / "over.tar" if bootstrap.over is not None else None
+        if bootstrap.over is not None and over is not None:
+            with telling(over):
+                _link(store.base(bootstrap.over.digest), over)
         probe, facts = folder / "probe.py", target.with_name("facts")
         probe.write_text(probe_text(), encoding="utf-8")
         hooks = (
@@ -114,7 +118,7 @@ def _run(bootstrap: Bootstrap, target: Path, settings: Settings, runner: Runner,
             target=str(target),
             mode=mode,
             hooks=hooks,
-            over=store.base(bootstrap.over.digest) if bootstrap.over else None,
+            over=over,
         )
         command = Command(argv=argv, env=_environment(bootstrap, settings), cwd=target.parent, timeout=ROOT_SECONDS)
         try:
@@ -134,6 +138,8 @@ def _environment(bootstrap: Bootstrap, settings: Settings) -> dict[str, str]:
         "LC_ALL": "C.UTF-8",
         "TZ": "UTC",
         "SOURCE_DATE_EPOCH": str(bootstrap.epoch),
+        # dpkg syncs every file it unpacks; what counts here is the tar, which is synced when it is whole
+        "DPKG_FORCE": "unsafe-io",
     }
 
 

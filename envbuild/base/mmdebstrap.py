@@ -29,14 +29,16 @@ def mmdebstrap_arguments(
 
     ``target`` ends with ".tar" or is a folder; ``mode`` is "root" or "unshare"; ``hooks`` run in the finished root
     before it is cleaned; ``over`` is the tar of a root to start from.  SOURCE_DATE_EPOCH has to be in the environment.
-    ``repository`` is a folder's path as part of a URL, readable by others in mode "unshare".
+    ``repository`` is a folder's path as part of a URL; in mode "unshare" others have to be able to read it and ``over``.
     """
     names = sorted({package.name for package in packages if package.group == "base"})
     source = f"deb [trusted=yes] copy:{repository} ./"
     begin: tuple[str, ...] = ()
     if over is not None:
         listed = f'printf "%s\\n" {shlex.quote(source)} > "$1"/etc/apt/sources.list'  # the tar has an empty one
-        begin = (f"--setup-hook=tar-in {shlex.quote(str(over))} /", f"--setup-hook={listed}")
+        # mmdebstrap's own tar-in sends 4 kB at a time and waits for an answer to each
+        unpack = f'tar --numeric-owner --xattrs --xattrs-include="*" -C "$1" -xf {shlex.quote(str(over))}'
+        begin = (f"--setup-hook={unpack}", f"--setup-hook={listed}")
     return (
         "mmdebstrap",
         f"--mode={mode}",
