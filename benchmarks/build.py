@@ -3,8 +3,10 @@
     python benchmarks/build.py [--recipe keras-bert] [--work FOLDER] [--repeat 3] [--no-by-hand]
 
 Every figure is a median; the check is left out (``--no-check``) and timed beside.  "base present" is the Debian root
-without the recipe's own Debian packages, on both sides.  Prints each figure when it is known, and a JSON document last;
-ratios are what to compare between machines, not seconds.
+without the recipe's own Debian packages, on both sides.  Beside the seconds stand those of the processor, of all
+processes of the run, which depend less on what else the machine does.  Peak memory is that of the largest process of a
+mode's cold runs, temporary disk the most that the store's working folder held in its cold and warm runs.  Prints each
+figure when it is known, and a JSON document last; ratios are what to compare between machines, not seconds.
 """
 
 from __future__ import annotations
@@ -14,13 +16,13 @@ import contextlib
 import json
 import os
 import re
-import resource
 import shutil
 import statistics
 import sys
 import tempfile
 import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import tomli
@@ -34,7 +36,25 @@ from make import build_by_hand
 RUN = LocalRunner()
 ADDED = "tomli"
 """A small package with nothing it requires."""
+MEASURED = """
+import json, os, resource, sys
+code = os.spawnv(os.P_WAIT, sys.argv[2], sys.argv[2:])
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+with open(sys.argv[1], "w") as file:
+    json.dump([used.ru_utime + used.ru_stime, used.ru_maxrss * 1024], file)
+sys.exit(code)
+"""
+"""Runs a command and writes what it and all below it used: a process of its own, for the kernel only tells totals."""
 FRAMEWORKS = {"keras-bert": "tensorflow", "torch-mnist": "torch"}
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a command took: seconds, those of the processor, and bytes of memory of its largest process."""
+
+    seconds: float
+    processor: float
+    memory: int
 
 
 class Bench:
@@ -43,17 +63,21 @@ class Bench:
     def __init__(self, folder: Path, recipe: str, repeat: int) -> None:
         self.folder, self.recipe, self.repeat = folder, recipe, repeat
         self.store = folder / "store"
-        self.env = {**os.environ, "ENVBUILD_STORE": str(self.store), "TMPDIR": str(folder)}
+        # an installed program has its bytecode
+        kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        self.env = {**kept, "ENVBUILD_STORE": str(self.store), "TMPDIR": str(folder)}
         shipped = shipped_folder()
         for name in ("recipes", "lockfiles"):
             shutil.copytree(shipped / name, folder / name)
         lock = tomli.loads((folder / "lockfiles" / f"{recipe}.lock").read_text("utf-8"))
         self.base = lock["base"]["digest"].replace(":", "-")
 
-    def envbuild(self, *arguments: str, **env: str) -> float:
-        """Run envbuild and return seconds."""
-        argv = (sys.executable, "-m", "envbuild", *arguments)
-        return RUN(Command(argv=argv, cwd=self.folder, env={**self.env, **env})).seconds
+    def envbuild(self, *arguments: str, **env: str) -> Run:
+        """Run envbuild and return what it took."""
+        used = self.folder / "used.json"
+        argv = (sys.executable, "-c", MEASURED, str(used), sys.executable, "-m", "envbuild", *arguments)
+        seconds = RUN(Command(argv=argv, cwd=self.folder, env={**self.env, **env})).seconds
+        return Run(seconds, *json.loads(used.read_text("utf-8")))
 
     def clear(self, *names: str) -> None:
         """Remove folders of the store; of Debian roots the base itself stays."""
@@ -63,31 +87,40 @@ class Bench:
                     path.unlink()
         (self.folder / f"{self.recipe}.sif").unlink(missing_ok=True)
 
-    def median(self, what: str, clear: tuple[str, ...], *arguments: str, **env: str) -> float:
-        """Clear and run, several times; print and return the median."""
+    def cleared(self, clear: tuple[str, ...], *arguments: str) -> list[Run]:
+        """Clear and run, several times."""
         taken = []
         for _ in range(self.repeat):
             self.clear(*clear)
-            taken.append(self.envbuild(*arguments, **env))
-        return told(what, statistics.median(taken))
+            taken.append(self.envbuild(*arguments))
+        return taken
 
     def mode(self, mode: str) -> dict[str, float]:
         """Return the figures of one mode."""
         make = ("make", self.recipe, "--mode", mode, "--no-check")
         packed = ("layers", "built", "images", "bases", "delivered")
-        found = {"cold": self.median(f"{mode}, cold", ("artifacts", *packed), *make)}
-        found["warm"] = self.median(f"{mode}, artifacts in the store", packed, *make)
-        found["peak memory bytes"] = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024.0
-        found["one package added"] = self.one_more(mode)
+        disk = Disk(self.store / "v1/tmp")
+        found: dict[str, float] = {}
+
+        def note(what: str, taken: list[Run]) -> None:
+            found[what] = told(f"{mode}, {what}", statistics.median(run.seconds for run in taken))
+            processor = statistics.median(run.processor for run in taken)
+            found[f"{what}, processor"] = told(f"{mode}, {what}, of the processor", processor)
+
+        cold = self.cleared(("artifacts", *packed), *make)
+        note("cold", cold)
+        note("warm", self.cleared(packed, *make))
+        found["peak memory bytes"] = float(max(run.memory for run in cold))
+        found["temporary bytes"] = float(disk.end())
+        note("one package added", self.one_more(mode))
         self.envbuild(*make)
-        taken = statistics.median(self.envbuild(*make) for _ in range(self.repeat))
-        found["nothing changed"] = told(f"{mode}, nothing changed", taken)
-        found["second user"] = self.second_user(make, mode)
+        note("nothing changed", [self.envbuild(*make) for _ in range(max(self.repeat, 5))])
+        note("second user", self.second_user(make, mode))
         found["bytes"] = float((self.folder / f"{self.recipe}.sif").stat().st_size)
         found["import"] = self.imported(self.folder / f"{self.recipe}.sif", mode)
         return found
 
-    def one_more(self, mode: str) -> float:
+    def one_more(self, mode: str) -> list[Run]:
         """Time the recipe with one more package, when all the others are in the store."""
         text = (self.folder / "recipes" / f"{self.recipe}.toml").read_text("utf-8")
         more = re.sub(r"(dependencies = \[)", rf'\1\n  "{ADDED}",', text, count=1)
@@ -104,16 +137,16 @@ class Bench:
             for path in set((self.store / "v1/layers").iterdir()) - before:
                 path.unlink()
             (self.folder / "more.sif").unlink()
-        return told(f"{mode}, one small package added", statistics.median(taken))
+        return taken
 
-    def second_user(self, make: tuple[str, ...], mode: str) -> float:
+    def second_user(self, make: tuple[str, ...], mode: str) -> list[Run]:
         """Time another user who has nothing but the lab's store below."""
         taken = []
         for number in range(self.repeat):
             (self.folder / f"{self.recipe}.sif").unlink()
             own = self.folder / f"own-{mode}-{number}"
             taken.append(self.envbuild(*make, ENVBUILD_STORE=str(own), ENVBUILD_STORE_BELOW=str(self.store)))
-        return told(f"{mode}, second user", statistics.median(taken))
+        return taken
 
     def imported(self, image: Path, what: str) -> float:
         """Time the framework's import in an image."""
@@ -156,6 +189,12 @@ class Disk:
                         size += (Path(top) / name).lstat().st_size
             self.most = max(self.most, size)
 
+    def end(self) -> int:
+        """Stop looking and return the most that was there, in bytes."""
+        self.stop.set()
+        self.thread.join()
+        return self.most
+
 
 def main() -> None:
     """Run all measurements and print them."""
@@ -168,12 +207,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="envbuild-bench-", dir=options.work and options.work.resolve()) as name:
         bench = Bench(Path(name), options.recipe, options.repeat)
         bench.envbuild("make", options.recipe, "--no-check")  # the base, and the operating system's cache
-        disk = Disk(bench.store / "v1/tmp")
         started = time.monotonic()
         modes = {mode: bench.mode(mode) for mode in ("flat", "layered")}
-        disk.stop.set()
-        found: dict[str, object] = {**modes, "temporary bytes": disk.most}
-        found["check"] = told("the check, beside", bench.envbuild("check", options.recipe))
+        found: dict[str, object] = {**modes}
+        found["check"] = told("the check, beside", bench.envbuild("check", options.recipe).seconds)
         if not options.no_by_hand:
             bench.clear("bases")  # the base alone is what by hand starts from too
             runs = [build_by_hand(bench.folder, bench.store, options.recipe) for _ in range(options.repeat)]

@@ -29,7 +29,7 @@ def mmdebstrap_arguments(
 
     ``target`` ends with ".tar" or is a folder; ``mode`` is "root" or "unshare"; ``hooks`` run in the finished root
     before it is cleaned; ``over`` is the tar of a root to start from.  SOURCE_DATE_EPOCH has to be in the environment.
-    ``repository`` is a folder's path as part of a URL; in mode "unshare" others have to be able to read it and ``over``.
+    ``repository`` is a folder's path as part of a URL; others have to be able to read both in mode "unshare".
     """
     names = sorted({package.name for package in packages if package.group == "base"})
     source = f"deb [trusted=yes] copy:{repository} ./"

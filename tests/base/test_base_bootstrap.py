@@ -142,6 +142,7 @@ def test_nothing_of_the_callers_environment_reaches_the_root(here: Settings) -> 
         "LC_ALL": "C.UTF-8",
         "TZ": "UTC",
         "SOURCE_DATE_EPOCH": "1783728000",
+        "DPKG_FORCE": "unsafe-io",
     }
 
 
