@@ -24,6 +24,8 @@ KEPT = ("CACHEDIR", "TMPDIR", "CONFIGDIR", "KEYSDIR", "DISABLE_CACHE", "DOCKER_U
 Bind = tuple[Path, str, bool]
 """Source on this machine, absolute target in the container, whether it may be written."""
 
+SQUASHFUSE = ("squashfuse_ll", "squashfuse")
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Runtime:
@@ -236,6 +238,13 @@ def _flags(program: Path, name: str, env: Mapping[str, str], host: Host, runner:
 def is_setuid(runtime: Runtime, runner: Runner) -> bool:
     """Tell whether this runtime is installed setuid root: then it needs no user namespaces to run images."""
     return _built_setuid(runtime.program, runtime.environment, runner)
+
+
+def find_squashfuse(runtime: Runtime) -> str | None:
+    """Return the program that mounts images for those who may not ask the kernel to; a runtime may bring its own."""
+    bundled = runtime.program.resolve().parent.parent / "libexec" / runtime.name / "bin"
+    places = f"{runtime.environment.get('PATH', '')}:{bundled}"
+    return next((found for name in SQUASHFUSE if (found := shutil.which(name, path=places))), None)
 
 
 def _built_setuid(program: Path, env: Mapping[str, str], runner: Runner) -> bool:

@@ -90,7 +90,14 @@ def _script(lack: Lack, tmpdir: Path) -> str:
 class Bench:
     """A folder of a user on such a host, with a recipe, and a store that has the downloads (and what else is named)."""
 
-    def __init__(self, folder: Path, kept: Sequence[str] = ("artifacts", "bases", "facts"), *, uid: int = UID) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        kept: Sequence[str] = ("artifacts", "bases", "facts"),
+        *,
+        uid: int = UID,
+        store: Path | None = None,
+    ) -> None:
         self.uid = uid
         self.folder = folder / "work"
         self.home, self.tmpdir, self.below = folder / "home", folder / "tmp", folder / "below"
@@ -98,7 +105,7 @@ class Bench:
             path.mkdir(parents=True)
         for name in kept:
             # not by symbolic links: a user below fakeroot has his home mounted over /root
-            shutil.copytree(shared_store() / "v1" / name, self.below / "v1" / name, copy_function=os.link)
+            shutil.copytree((store or shared_store()) / "v1" / name, self.below / "v1" / name, copy_function=os.link)
         self.write("recipes/small.toml", RECIPE)
         for path in (folder, self.folder, self.folder / "recipes", self.home, self.tmpdir):
             os.chown(path, uid, uid)

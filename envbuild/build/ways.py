@@ -6,12 +6,14 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from envbuild.build.bring import bootstrap_of
+from envbuild.build.builder import BUILDERS
+from envbuild.build.known import ASSEMBLED
 from envbuild.errors import HostError
 from envbuild.host import Host, read_host, user_namespaces_work
 from envbuild.lock.model import Lock
 from envbuild.recipe.model import Recipe
 from envbuild.run import Runner
-from envbuild.runtime import find_runtime, is_setuid
+from envbuild.runtime import find_runtime, find_squashfuse, is_setuid
 from envbuild.settings import Settings
 from envbuild.store.layout import Store
 from envbuild.tools import find_tool
@@ -37,10 +39,12 @@ class Ground:
 
     ``containers`` is None where they start, else why not; ``ids`` tells that the user has a range of ids for a root
     of his own; ``root`` that this is root, with or without all capabilities; ``fuse`` that /dev/fuse can be opened;
-    ``missing`` maps programs to why they cannot be used.
+    ``layers`` is None where images of layers can be run, else why not; ``missing`` maps programs to why they cannot be
+    used.
     """
 
     containers: str | None = None
+    layers: str | None = None
     ids: bool = True
     root: bool = False
     fuse: bool = True
@@ -64,14 +68,20 @@ def read_ground(settings: Settings, runner: Runner, host: Host | None = None) ->
     """Look at this machine; starts a user namespace that ends at once.  Raises HostError without a runtime."""
     facts = host or read_host()
     whole_root = facts.uid == 0 and not facts.crippled_root
-    containers = None
-    if not whole_root and user_namespaces_work(runner) is False:
-        runtime = find_runtime(settings, runner, facts)
-        if facts.uid == 0 or not is_setuid(runtime, runner):
+    containers = layers = None
+    runtime = find_runtime(settings, runner, facts)
+    by_kernel = whole_root or (facts.uid != 0 and is_setuid(runtime, runner))
+    if not by_kernel:
+        if user_namespaces_work(runner) is False:
             containers = f"user namespaces are off, and {runtime.name} is not setuid"
+        if not facts.fuse:
+            layers = "/dev/fuse cannot be opened"
+        elif find_squashfuse(runtime) is None:
+            layers = "squashfuse was not found"
     tools = {name: _why_missing(name, settings, runner) for name in ("mmdebstrap", "mksquashfs", "fuse-overlayfs")}
     return Ground(
         containers=containers,
+        layers=layers,
         ids=all(found is not None and found[1] >= IDS for found in (facts.subuid, facts.subgid)),
         root=facts.uid == 0,
         fuse=facts.fuse,
@@ -103,9 +113,17 @@ def choose_way(recipe: Recipe, lock: Lock, ground: Ground, *, roots: Collection[
     raise HostError(f"{recipe.name} cannot be built on this machine:{reasons}", hint=_advice(ground, passed))
 
 
+def require_way(mode: str, recipe: Recipe, lock: Lock, ground: Ground, *, roots: Collection[str]) -> None:
+    """Raise HostError where the mode that somebody asked for does not work on this machine."""
+    why = obstacle(mode, recipe, lock, ground, root_is_made=mode in roots)
+    if why is not None:
+        what = f"{recipe.name} cannot be built with --mode {mode} on this machine: {why}"
+        raise HostError(what, hint=f"leave --mode out for a way that works here, or:\n{_advice(ground, [(mode, why)])}")
+
+
 def made_roots(lock: Lock, store: Store) -> frozenset[str]:
     """Return the modes whose Debian root the store has: ``flat`` has the recipe's own packages in it."""
-    groups = {"flat": ("base", "system"), "fakeroot": ("base",), "sandbox": ("base",)}
+    groups = dict.fromkeys(BUILDERS, ("base",)) | dict.fromkeys(ASSEMBLED, ("base", "system"))
     return frozenset(mode for mode, names in groups.items() if store.base(bootstrap_of(lock, names).digest).exists())
 
 
@@ -129,11 +147,13 @@ def _obstacles(mode: str, recipe: Recipe, lock: Lock, ground: Ground, *, root_is
             yield ground.missing["mmdebstrap"]
         if not root_is_made and not may:
             yield f"{NO_IDS} to make a Debian root with"
-        if mode != "flat" and not may:
+        if mode in ("fakeroot", "sandbox") and not may:
             yield f"{NO_IDS} to unpack a Debian root with"
-    if mode == "flat" and runs_inside(recipe, lock):
+    if mode in ASSEMBLED and runs_inside(recipe, lock):
         yield from _obstacles_inside(ground)
-    if mode == "fakeroot" and "mksquashfs" in ground.missing:
+    if mode == "layered" and ground.layers is not None:
+        yield f"{ground.layers}, and an image of layers cannot be run without"
+    if mode in ("fakeroot", "docker") and "mksquashfs" in ground.missing:
         yield ground.missing["mksquashfs"]
 
 

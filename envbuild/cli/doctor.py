@@ -16,7 +16,7 @@ from envbuild.cli.findings import Finding
 from envbuild.errors import EnvbuildError, HostError
 from envbuild.host import Host, read_host, user_namespaces_work
 from envbuild.run import Command, Runner
-from envbuild.runtime import find_runtime, is_setuid
+from envbuild.runtime import find_runtime, find_squashfuse, is_setuid
 from envbuild.settings import Settings
 from envbuild.tools import find_tool
 
@@ -31,7 +31,6 @@ NAMES = (
     "mac_admin syslog wake_alarm block_suspend audit_read perfmon bpf checkpoint_restore"
 )
 """Names of capabilities by bit (linux/capability.h), without the "cap_" before each."""
-SQUASHFUSE = ("squashfuse_ll", "squashfuse")
 """What an Apptainer that is not setuid mounts images with."""
 
 
@@ -199,11 +198,9 @@ def _squashfuse(settings: Settings, runner: Runner, host: Host) -> Finding:
     name = "squashfuse"
     if (host.uid == 0 and not host.crippled_root) or is_setuid(runtime, runner):
         return Finding(name=name, verdict="fine", value="not needed: the kernel mounts images here")
-    bundled = runtime.program.resolve().parent.parent / "libexec" / runtime.name / "bin"
-    for program in SQUASHFUSE:
-        found = shutil.which(program, path=f"{settings.environment.get('PATH', '')}:{bundled}")
-        if found:
-            return Finding(name=name, verdict="fine", value=found)
+    found = find_squashfuse(runtime)
+    if found:
+        return Finding(name=name, verdict="fine", value=found)
     value = "not found: images are unpacked before each run, and overlay partitions are refused"
     mend = "on Debian or Ubuntu, as root: apt-get install squashfuse\non a login node: ask its staff for squashfuse"
     return Finding(name=name, verdict="differs", value=value, mend=mend)

@@ -151,8 +151,8 @@ def _make_here(
     source = source_in(taken, name, context)
     lock = _lock(source, context, prove=prove and not (no_check or dry_run), budget=budget, complete=complete)
     order = _order(source, lock, context, output, mode)
-    if mode == "auto" and not (taken is not None and has_image(taken)):
-        order = _by_way(order, source, context, output)
+    if mode != "auto" or not (taken is not None and has_image(taken)):
+        order = _by_way(order, source, context, output, asked=mode)
     if order.mode == "sandbox":
         from envbuild.cli.sandbox import make as make_tree
 
@@ -268,19 +268,23 @@ def _note_proof(source: Source, lock: Lock, reports: list[Report], context: Cont
         context.report.say("all direct dependencies import: the lock says so now (proof)")
 
 
-def _by_way(order: Order, source: Source, context: Context, output: Path | None) -> Order:
-    """Return the order by the way that this machine can go, and say which and why; raises HostError for none.
+def _by_way(order: Order, source: Source, context: Context, output: Path | None, *, asked: str) -> Order:
+    """Return the order by the way that this machine can go; raises HostError for none.
 
-    What the store has needs no way.
+    A way that nobody asked for is told, with the reason.  What the store has needs no way.
     """
     from envbuild.build.known import is_stored, up_to_date
 
     if up_to_date(order, context.store) or is_stored(order, context.store):
         return order
-    from envbuild.build.ways import choose_way, made_roots, read_ground
+    from envbuild.build.ways import choose_way, made_roots, read_ground, require_way
 
     ground = read_ground(context.settings, context.runner)
-    way = choose_way(order.recipe, order.lock, ground, roots=made_roots(order.lock, context.store))
+    roots = made_roots(order.lock, context.store)
+    if asked != "auto":
+        require_way(order.mode, order.recipe, order.lock, ground, roots=roots)
+        return order
+    way = choose_way(order.recipe, order.lock, ground, roots=roots)
     context.report.say(f"{order.recipe.name}: {way}")
     return order if way.mode == order.mode else _order(source, order.lock, context, output, way.mode)
 

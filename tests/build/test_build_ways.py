@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from envbuild.build.ways import AUTO, Ground, Way, choose_way, obstacle, read_ground
+from envbuild.build.ways import AUTO, Ground, Way, choose_way, obstacle, read_ground, require_way
 from envbuild.errors import HostError
 from envbuild.host import Host
 from envbuild.lock.read import read_lock
@@ -19,6 +19,8 @@ from envbuild.recipe.model import Recipe
 from envbuild.recipe.read import read_recipe
 from envbuild.run import Result
 from envbuild.settings import load_settings
+from tests.base.interpreters import interpreter
+from tests.base.ociimages import image_of, programs, push, python_tar
 from tests.hosts import RECIPE, ROOT, ROOT_ONLY, UID, Bench, Lack
 from tests.project import Project
 from tests.support import ScriptedRunner, needs
@@ -61,6 +63,7 @@ def test_what_a_recipe_asks_for_counts() -> None:
         ({"ids": False}, POST, AUTO, None),
         ({"containers": "user namespaces are off, and apptainer is not setuid"}, SHIPPED, AUTO, None),
         ({"missing": {"mmdebstrap": "mmdebstrap was not found on PATH"}}, SHIPPED, (), None),
+        ({"layers": "squashfuse was not found"}, SHIPPED, (), "flat"),
     ],
 )
 def test_what_a_machine_lacks_counts(
@@ -77,6 +80,35 @@ def test_what_a_machine_lacks_counts(
         assert f"\n  {name}: " in caught.value.what
     assert "envbuild make --on SITE" in (caught.value.hint or "")
     assert ("--add-subuids" in (caught.value.hint or "")) == (change.get("ids") is False)
+
+
+@pytest.mark.parametrize(
+    ("mode", "change", "why"),
+    [
+        (
+            "layered",
+            {"layers": "squashfuse was not found"},
+            "squashfuse was not found, and an image of layers cannot be",
+        ),
+        ("layered", {"ids": False}, "the user has no ids in /etc/subuid and /etc/subgid to make a Debian root with"),
+        ("docker", {"missing": {"mksquashfs": "mksquashfs was not found on PATH"}}, "mksquashfs was not found on PATH"),
+        ("docker", {"containers": "user namespaces are off"}, "user namespaces are off"),
+        ("sandbox", {"ids": False}, "the user has no ids"),
+        ("sandbox", {"missing": {"mksquashfs": "mksquashfs was not found on PATH"}}, None),
+        ("fakeroot", {"layers": "squashfuse was not found", "fuse": False}, None),
+    ],
+)
+def test_a_mode_that_was_asked_for_is_refused_before_it_fails(
+    mode: str, change: dict[str, object], why: str | None
+) -> None:
+    ground = dataclasses.replace(ALL, **change)  # type: ignore[arg-type]
+    if why is None:
+        require_way(mode, SHIPPED, LOCK, ground, roots=())
+        return
+    with pytest.raises(HostError) as caught:
+        require_way(mode, SHIPPED, LOCK, ground, roots=())
+    assert caught.value.what.startswith(f"torch-mnist cannot be built with --mode {mode} on this machine: {why}")
+    assert (caught.value.hint or "").startswith("leave --mode out for a way that works here, or:\n")
 
 
 def test_an_image_as_base_needs_no_ids() -> None:
@@ -154,7 +186,11 @@ def test_a_way_is_told_in_one_line() -> None:
 
 WHEEL_ONLY = RECIPE.replace('  "docopt==0.6.2",  # published as source only\n', "").replace('"six", "docopt"', '"six"')
 WITH_POST = WHEEL_ONLY.replace("[check]", '[system]\npost = ["true"]\n\n[check]')
-POSSIBLE = [pytest.mark.live, ROOT_ONLY, needs("apptainer", "mmdebstrap", "unshare", "setpriv")]
+POSSIBLE = [
+    pytest.mark.live,
+    ROOT_ONLY,
+    needs("apptainer", "docker-registry", "mmdebstrap", "unshare", "setpriv"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -200,24 +236,95 @@ FAILS = {
 }
 
 
+@dataclasses.dataclass(frozen=True)
+class Tiny:
+    """A recipe on an image of some megabytes, its lock, and the store that has all of it."""
+
+    recipe: str
+    lock: str
+    store: Path
+
+
+@pytest.fixture(scope="module")
+def tiny(registry: str, tmp_path_factory: pytest.TempPathFactory) -> Tiny:
+    python = interpreter("3.11")
+    if python is None:
+        pytest.skip("no Python 3.11 on this machine")
+    image = image_of(programs(), python_tar(python.resolve(), "/usr/local"), env=("PATH=/usr/local/bin:/usr/bin:/bin",))
+    push(image, registry, "lab/tiny", "1")
+    base = f'image = "docker://{registry.removeprefix("http://")}/lab/tiny:1"'
+    recipe = WHEEL_ONLY.replace('bootstrap = "debian:bookworm"', base)
+    project = Project(tmp_path_factory.mktemp("tiny"), tmp_path_factory.mktemp("tiny-store"))
+    project.write("recipes/small.toml", recipe)
+    for verb in (("lock",), ("make", "--no-check")):
+        done = project.run(*verb)
+        assert done.code == 0, done.stderr
+    return Tiny(recipe, (project.folder / "lockfiles/small.lock").read_text(), project.store)
+
+
 UNPACKING = ("no fuse", "no squashfuse")
 """Hosts on which each start of an image unpacks it first."""
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow) if name in UNPACKING else name for name in WORKS]
-)
+@pytest.mark.parametrize("name", WORKS)
 class TestAutoOnHostsThatLackSomething:
     pytestmark = POSSIBLE
 
-    def test_auto_finds_a_way(self, name: str, locks: dict[str, str], folder: Path) -> None:
+    def test_auto_finds_a_way(self, name: str, locks: dict[str, str], tiny: Tiny, folder: Path) -> None:
         lack = WORKS[name]
-        bench = Bench(folder, uid=0 if lack.root else UID)
-        made = make(bench, lack, locks["wheel"], WHEEL_ONLY)
+        small = name in UNPACKING
+        kept = ("artifacts", "facts") if small else ("artifacts", "bases", "facts")
+        bench = Bench(folder, kept, uid=0 if lack.root else UID, store=tiny.store if small else None)
+        made = make(bench, lack, *((tiny.lock, tiny.recipe) if small else (locks["wheel"], WHEEL_ONLY)))
         assert made.code == 0, made.stderr
         assert "small: mode flat: put together from the store, without root\n" in made.stderr
         assert (bench.folder / "small.sif").is_file()
         assert "checks passed" in made.stdout
+
+
+NO_NAMESPACES = "user namespaces are off, and apptainer is not setuid"
+NO_LAYERS = "and an image of layers cannot be run without"
+NO_PACKER = "mksquashfs was not found on PATH"
+NO_ROOM = "MB are needed, "
+FINE = {"layered": "", "fakeroot": "", "sandbox": ""}
+CELLS: dict[str, dict[str, str]] = {
+    "ordinary user": FINE,
+    "root without all capabilities": FINE,
+    "no subuid": {"layered": ""},
+    "no user namespaces": dict.fromkeys((*FINE, "flat", "docker"), NO_NAMESPACES),
+    "no fuse": {**FINE, "layered": NO_LAYERS},
+    "no squashfuse": {**FINE, "layered": NO_LAYERS},
+    "no network": FINE,
+    "small TMPDIR": {"layered": NO_ROOM, "fakeroot": NO_ROOM, "sandbox": "", "docker": NO_ROOM},
+    "no mksquashfs": {"layered": "", "fakeroot": NO_PACKER, "sandbox": "", "docker": NO_PACKER},
+}
+"""What a mode that somebody asks for says on a host; "" where it works."""
+
+
+@pytest.mark.parametrize("name", CELLS)
+class TestEveryModeOnHostsThatLackSomething:
+    pytestmark = POSSIBLE
+
+    def test_it_works_or_says_why_not(self, name: str, tiny: Tiny, folder: Path) -> None:
+        lack = WORKS[name] if name in WORKS else FAILS[name][0]
+        bench = Bench(folder, ("artifacts", "facts"), uid=0 if lack.root else UID, store=tiny.store)
+        for mode, said in CELLS[name].items():
+            target = f"small.{'sandbox' if mode == 'sandbox' else mode}"
+            made = make(bench, lack, tiny.lock, tiny.recipe, "--mode", mode, "--no-check", "-o", target)
+            code = 0 if not said else 8 if said == NO_ROOM else 7
+            assert (made.code, said in made.stderr) == (code, True), f"{mode}: {made.stderr}"
+            assert (bench.folder / target).exists() == (code == 0)
+            assert ("what to do: " in made.stderr) == (code != 0)
+
+
+@pytest.mark.parametrize("mode", ["fakeroot", "sandbox"])
+class TestDebianRootsWithoutIds:
+    pytestmark = POSSIBLE
+
+    def test_they_cannot_be_unpacked(self, mode: str, locks: dict[str, str], folder: Path) -> None:
+        made = make(Bench(folder), Lack(subuid=True), locks["wheel"], WHEEL_ONLY, "--mode", mode)
+        said = "the user has no ids in /etc/subuid and /etc/subgid to unpack a Debian root with"
+        assert (made.code, said in made.stderr) == (7, True), made.stderr
 
 
 @pytest.mark.parametrize("name", FAILS)
