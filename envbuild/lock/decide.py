@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta, timezone
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import structs
@@ -36,6 +35,7 @@ from envbuild.resolve.installer import INSTALLER, find_installer
 from envbuild.resolve.model import Found, Request, Resolution, Resolver
 from envbuild.settings import Settings
 from envbuild.toml import closest
+from envbuild.tools import installed_version
 
 if TYPE_CHECKING:
     from envbuild.base.debian import Bootstrap
@@ -301,7 +301,7 @@ def _assemble(
         system=(*recipe.system.packages, *recipe.system.build_packages),
         as_of=resolution.as_of,
         base=_locked_base(recipe, base),
-        tools={"envbuild": __version__, "uv": version(INSTALLER)},
+        tools={"envbuild": __version__, "uv": installed_version(INSTALLER)},
         packer=packing[0],
         packers=packing[1],
         notes=resolution.notes,

@@ -10,7 +10,6 @@ from envbuild.lock.model import EVERYTHING, Lock, PythonPackage
 from envbuild.lock.tools import Tools
 from envbuild.recipe.model import Source
 from envbuild.recipe.trees import TreeLine, read_source, read_tree_line
-from envbuild.resolve.session import build_python
 from envbuild.resolve.trees import Grove, Tree, bring_tree, project_folder, requirement, take_tree, tree_digest
 from envbuild.store.partial import is_whole
 
@@ -22,6 +21,10 @@ def take_trees(
 
     A commit that the old lock chose is kept, unless its package is to be upgraded.
     """
+    if all(read_tree_line(written) is None for written in source.recipe.python.dependencies):
+        return source.recipe.python.dependencies, ()
+    from envbuild.resolve.session import build_python
+
     grove = _grove(source, tools, build_python(facts, tools.settings))
     lines: list[str] = []
     trees: list[Tree] = []

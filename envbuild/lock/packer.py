@@ -6,8 +6,6 @@ that has another version packs with the locked one.
 
 from __future__ import annotations
 
-from importlib.metadata import version
-
 import msgspec
 
 from envbuild.base.model import BaseFacts
@@ -18,6 +16,7 @@ from envbuild.resolve.model import Request, Resolver
 from envbuild.settings import Settings
 from envbuild.store.atomic import write_bytes
 from envbuild.store.layout import Store
+from envbuild.tools import installed_version
 
 LEVEL = 3
 """zstd level 3 packs 219 MB in 1.1 s where gzip takes 19 s, at the same size (docs/decisions.md)."""
@@ -36,7 +35,7 @@ def find_packers(resolver: Resolver, machine: str, settings: Settings) -> tuple[
 
     Where the index has none (or none for some Python), those are left out: the lock then names the library only.
     """
-    wanted = version(LIBRARY)
+    wanted = installed_version(LIBRARY)
     path = Store(settings.store).folder("metadata") / f"{LIBRARY}-{wanted}-{machine}.json"
     try:
         return msgspec.json.decode(path.read_bytes(), type=tuple[PackerFile, ...])

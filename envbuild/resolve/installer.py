@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
-
 import msgspec
 
 from envbuild.base.model import BaseFacts
@@ -12,6 +10,7 @@ from envbuild.resolve.platform import python_minor, uv_platform
 from envbuild.settings import Settings
 from envbuild.store.atomic import write_bytes
 from envbuild.store.layout import Store
+from envbuild.tools import installed_version
 
 INSTALLER = "uv"
 OLDEST_PYTHON = (3, 8)
@@ -20,13 +19,16 @@ OLDEST_PYTHON = (3, 8)
 
 def find_installer(resolver: Resolver, facts: BaseFacts, settings: Settings) -> tuple[Found, ...]:
     """Return the installer's wheel; which file it is never changes for one version, so it is asked for once."""
-    path = Store(settings.store).folder("metadata") / f"{INSTALLER}-{version(INSTALLER)}-{uv_platform(facts)}.json"
+    path = (
+        Store(settings.store).folder("metadata")
+        / f"{INSTALLER}-{installed_version(INSTALLER)}-{uv_platform(facts)}.json"
+    )
     try:
         return msgspec.json.decode(path.read_bytes(), type=tuple[Found, ...])
     except (OSError, msgspec.DecodeError):
         pass  # asked for the first time, or cut short by a full disk
     python = facts.python if python_minor(facts) >= OLDEST_PYTHON else ".".join(map(str, OLDEST_PYTHON))
     bare = BaseFacts(image=facts.image, python=python, machine=facts.machine, glibc=facts.glibc)
-    found = resolver(Request(requirements=(f"{INSTALLER}=={version(INSTALLER)}",), facts=bare)).packages
+    found = resolver(Request(requirements=(f"{INSTALLER}=={installed_version(INSTALLER)}",), facts=bare)).packages
     write_bytes(path, msgspec.json.encode(found))
     return found

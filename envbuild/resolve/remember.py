@@ -7,7 +7,6 @@ question has the same answer until then: it is kept in the store, by everything 
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -25,6 +24,7 @@ from envbuild.settings import Settings
 from envbuild.store.atomic import write_bytes
 from envbuild.store.index import index_url
 from envbuild.store.layout import Store
+from envbuild.tools import installed_version
 
 FRESH_SECONDS = 600
 PRIVATE = 0o600
@@ -85,7 +85,7 @@ def _key(request: Request, indexes: Mapping[str, str]) -> str:
             replace(request, anew=False),
             dict(sorted(indexes.items())),
             [(stat.st_size, stat.st_mtime_ns) for stat in rules],
-            (__version__, importlib.metadata.version("uv"), sys.executable),
+            (__version__, installed_version("uv"), sys.executable),
         )
     )
     return hashlib.sha256(said).hexdigest()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import tempfile
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
@@ -38,6 +37,7 @@ from envbuild.run import Runner
 from envbuild.settings import Settings
 from envbuild.store.atomic import telling
 from envbuild.store.index import index_url
+from envbuild.tools import installed_version
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -209,7 +209,7 @@ class UvResolver:
             build=builds,
             held=search.held_back(chosen),
             notes=(*notes, *search.warnings, *unbuildable, *late, *search.notes),
-            tool=f"uv {importlib.metadata.version('uv')}",
+            tool=f"uv {installed_version('uv')}",
         )
 
     def _indexes(self, request: Request) -> Mapping[str, str]:

@@ -9,12 +9,15 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from envbuild.errors import NetworkError, UsageError
 from envbuild.run import Command, Runner
 from envbuild.settings import Settings
+from envbuild.store.atomic import write_text
+from envbuild.store.layout import Store
 from envbuild.store.simple import (
     ACCEPT,
     HTML_TYPES,
@@ -53,7 +56,7 @@ def index_url(settings: Settings, runner: Runner, name: str | None = None) -> st
         if value:
             return _checked(value, origin)
     program = _uv_program(settings)
-    return _checked(_built_in(runner, program), "uv's default index")  # type: ignore[arg-type]  # runners hash by identity
+    return _checked(_of_uv(settings, runner, program), "uv's default index")
 
 
 def config_file(settings: Settings) -> Path:
@@ -237,6 +240,23 @@ def _uv_program(settings: Settings) -> str:
         return str(find_uv_bin())
     except FileNotFoundError:
         return shutil.which("uv", path=settings.environment.get("PATH")) or "uv"
+
+
+def _of_uv(settings: Settings, runner: Runner, program: str) -> str:
+    """Return uv's own default index, which is kept as long as the program stays the same file."""
+    try:
+        stat = Path(program).stat()
+    except OSError:
+        return _built_in(runner, program)  # type: ignore[arg-type]  # runners hash by identity
+    this = f"{program} {stat.st_size} {stat.st_mtime_ns}"
+    path = Store(settings.store).folder("metadata") / "uv-default-index.txt"
+    with suppress(OSError, UnicodeDecodeError):
+        known, _, url = path.read_text("utf-8").partition("\n")
+        if known == this:
+            return url
+    url = _built_in(runner, program)  # type: ignore[arg-type]  # runners hash by identity
+    write_text(path, f"{this}\n{url}")
+    return url
 
 
 @functools.lru_cache(maxsize=4)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import secrets
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -160,7 +159,7 @@ def claimed(parent: Path, purpose: str, *, remember: Path | None = None) -> Iter
 
     ``remember`` is a path elsewhere that is to vanish with the claim.
     """
-    path = parent / f"{purpose}-{os.getpid()}-{secrets.token_hex(6)}"
+    path = parent / f"{purpose}-{os.getpid()}-{os.urandom(6).hex()}"
     note = path.with_name(f"{path.name}{HELD}")
     with telling(note):
         handle = os.open(note, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
