@@ -16,6 +16,7 @@ from envbuild.base.debian import Bootstrap, mirror
 from envbuild.base.facts import keep_facts, kept_facts, probe_text, read_probe
 from envbuild.base.mmdebstrap import mmdebstrap_arguments
 from envbuild.base.model import BaseFacts, DebianPackage
+from envbuild.base.unrun import machine_of, read_packages
 from envbuild.errors import EnvbuildError, HostError, IntegrityError, SpaceError, ToolFailedError
 from envbuild.host import read_host
 from envbuild.progress import Reporter
@@ -33,10 +34,18 @@ PROBE, FACTS = "/tmp/envbuild-probe.py", "/tmp/envbuild-facts"  # noqa: S108  (i
 def bootstrap_facts(
     bootstrap: Bootstrap, settings: Settings, runner: Runner, store: Store, report: Reporter
 ) -> BaseFacts:
-    """Return the facts of a bootstrapped base: kept ones, else those of a root made for it."""
+    """Return the facts of a bootstrapped base: kept ones, else those of a root made for it.
+
+    A root for another machine cannot run here: its facts are read from the unpacked packages.
+    """
     facts = kept_facts(bootstrap.digest, store)
     if facts is None:
         fetch_packages(bootstrap, settings, runner, store, report)
+        machine = machine_of(bootstrap)
+        if machine not in (None, read_host().architecture):
+            with report.stage(f"read Debian {bootstrap.suite} for {machine} from its packages"):
+                keep_facts(read_packages(bootstrap, machine or "", runner, store), bootstrap.digest, store)
+            return bootstrap_facts(bootstrap, settings, runner, store, report)
         make_root(bootstrap, settings, runner, store, report)
         facts = kept_facts(bootstrap.digest, store)
     if facts is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from envbuild.errors import IntegrityError
@@ -79,7 +80,25 @@ def changes(before: Lock, after: Lock) -> tuple[Change, ...]:
             for name in sorted({*old, *new})
             if old.get(name) != new.get(name)
         ]
+        found += [change for change in _files(before, after, kind) if old.get(change.name) == new.get(change.name)]
     return tuple(found)
+
+
+def _files(before: Lock, after: Lock, kind: str) -> Iterator[Change]:
+    """Yield what has the same version in both and comes in another file: a wheel in place of the source, or rebuilt."""
+    old, new = _contents(before, kind), _contents(after, kind)
+    for name in sorted(set(old) & set(new)):
+        (file, content), (other, changed) = old[name], new[name]
+        if content != changed:
+            same = file == other
+            names = (f"{file} ({content[:12]})", f"{other} ({changed[:12]})") if same else (file, other)
+            yield Change(kind=kind, name=name, before=names[0], after=names[1])
+
+
+def _contents(lock: Lock, kind: str) -> dict[str, tuple[str, str]]:
+    if kind == "debian":
+        return {item.name: (item.file, item.sha256) for item in lock.debian}
+    return {item.name: (item.file, item.sha256) for item in lock.python if item.group != "build"}
 
 
 def _versions(lock: Lock, kind: str) -> dict[str, str]:

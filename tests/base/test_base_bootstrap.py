@@ -11,13 +11,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from envbuild.base.bootstrap import bootstrap_facts, fetch_packages, make_root, write_repository
 from envbuild.base.debian import Bootstrap, resolve_bootstrap
 from envbuild.base.facts import kept_facts
 from envbuild.base.mmdebstrap import mmdebstrap_arguments
-from envbuild.base.model import DebianPackage
+from envbuild.base.model import BaseFacts, DebianPackage
+from envbuild.base.unrun import machine_of, read_packages
 from envbuild.errors import EnvbuildError, HostError, IntegrityError, SpaceError, ToolFailedError
+from envbuild.host import read_host
 from envbuild.progress import Silent
 from envbuild.run import Command, LocalRunner, Result, failure
 from envbuild.settings import Settings
@@ -230,6 +233,20 @@ def test_the_repository_is_what_apt_reads_and_others_may_enter(tmp_path: Path) -
     ]
 
 
+def test_a_root_for_another_machine_is_read_and_not_run(here: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """FakeMmdebstrap tells an x86_64 root; the packages are for a machine that this one is not."""
+    other = "arm64" if read_host().architecture == "x86_64" else "amd64"
+    foreign = dataclasses.replace(BOOTSTRAP, packages=(structs.replace(BOOTSTRAP.packages[0], architecture=other),))
+    store = Store(here.store)
+    keep(store, b"a deb")
+    facts = BaseFacts(image="debian:bookworm", python="3.11.2", machine=machine_of(foreign) or "", glibc="2.36")
+    monkeypatch.setattr("envbuild.base.bootstrap.fetch_packages", lambda *_: None)
+    monkeypatch.setattr("envbuild.base.bootstrap.read_packages", lambda *_: facts)
+    runner = FakeMmdebstrap()
+    assert bootstrap_facts(foreign, here, runner, store, Silent()) == facts
+    assert not store.base(foreign.digest).exists()
+
+
 @pytest.mark.live
 @pytest.mark.slow
 @needs("mmdebstrap", "apt-get", "dpkg-deb")
@@ -263,5 +280,7 @@ def test_two_roots_have_the_same_bytes_and_no_trace_of_this_machine(user_setting
         assert any(name.endswith("pip/__pycache__/__init__.cpython-311.pyc") for name in members)
     made = kept_facts(bootstrap.digest, store)
     assert made is not None
+    unrun = read_packages(bootstrap, "x86_64", runner, store)
+    assert structs.replace(unrun, size=made.size) == made  # as they are read for another machine
     assert made.dist("pip") is not None
     assert (made.distro, made.abi, made.glibc, made.externally_managed) == ("debian 12", "cp311", "2.36", True)

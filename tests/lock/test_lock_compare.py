@@ -30,3 +30,15 @@ def test_another_hash_under_a_known_file_name_is_refused(lock: Lock) -> None:
     assert str(caught.value) == (
         f"{first.file}: the index now offers another file of that name: sha256 {other.sha256}, locked was {first.sha256}"
     )
+
+
+@given(locks())
+def test_another_file_of_the_same_version_is_a_change_that_names_both(lock: Lock) -> None:
+    installed = [package for package in lock.python if package.group != "build"]
+    if not installed:
+        return
+    before = installed[-1]
+    after = structs.replace(before, file=f"other-{before.file}", sha256="f" * 64)
+    others = tuple(package for package in lock.python if package.name != before.name)
+    found = changes(structs.replace(lock, python=(*others, before)), structs.replace(lock, python=(*others, after)))
+    assert [str(change) for change in found] == [f"~ {before.name} {before.file} -> {after.file}"]

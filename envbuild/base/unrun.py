@@ -1,0 +1,56 @@
+"""Facts of a bootstrapped base for another machine: its packages are unpacked, and nothing of them is run."""
+
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+
+from envbuild.base.debian import Bootstrap
+from envbuild.base.facts import read_probe
+from envbuild.base.layers import Tree
+from envbuild.base.model import BaseFacts
+from envbuild.base.static import keep, read_static
+from envbuild.run import Command, Runner
+from envbuild.store.atomic import telling
+from envbuild.store.layout import Store
+
+MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
+STATUS = "Package: {name}\nStatus: install ok installed\nVersion: {version}\nArchitecture: {architecture}\n"
+SECONDS = 300.0
+
+
+def machine_of(bootstrap: Bootstrap) -> str | None:
+    """Return the machine that a bootstrap's packages are for, as uname tells it; None where all are for any."""
+    return next((MACHINES[p.architecture] for p in bootstrap.packages if p.architecture in MACHINES), None)
+
+
+def read_packages(bootstrap: Bootstrap, machine: str, runner: Runner, store: Store) -> BaseFacts:
+    """Return the facts of the root that these packages would make; they have to be in the store.
+
+    Raises HostError for a missing dpkg-deb, SpaceError for a full disk, UsageError where the packages hold no Python.
+    """
+    where = f"debian:{bootstrap.suite}"
+    tree = Tree(keep({}))
+    with store.work("unrun") as work, telling(work):
+        root = work / "root"
+        root.mkdir()
+        for package in bootstrap.packages:
+            file = str(store.artifact(package.sha256))
+            runner(Command(argv=("dpkg-deb", "--extract", file, str(root)), timeout=SECONDS))
+        for python in root.glob("usr/lib/python3.*"):
+            (root / "usr/local/lib" / python.name / "dist-packages").mkdir(parents=True)  # its postinst makes it
+        status = root / "var/lib/dpkg/status"
+        status.parent.mkdir(parents=True, exist_ok=True)
+        stanzas = (
+            STATUS.format(name=p.name, version=p.version, architecture=p.architecture) for p in bootstrap.packages
+        )
+        status.write_text("\n".join(stanzas), "utf-8")
+        _pack(root, work / "root.tar")
+        tree.add_layer(work / "root.tar", None, number=0, where=where)
+    output = read_static(tree, {}, machine=machine, where=where)
+    return read_probe(output, image=where, digest=bootstrap.digest, created=bootstrap.created)
+
+
+def _pack(root: Path, target: Path) -> None:
+    with tarfile.open(target, "w", format=tarfile.PAX_FORMAT) as tar:
+        tar.add(root, arcname=".")
