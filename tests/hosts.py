@@ -99,6 +99,9 @@ class Bench:
         store: Path | None = None,
     ) -> None:
         self.uid = uid
+        self.path = f"{Path(sys.prefix) / 'bin'}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+        self.more: dict[str, str] = {}
+        """Variables besides."""
         self.folder = folder / "work"
         self.home, self.tmpdir, self.below = folder / "home", folder / "tmp", folder / "below"
         for path in (self.folder / "recipes", self.home, self.tmpdir, self.below / "v1"):
@@ -123,7 +126,7 @@ class Bench:
         """Run the command line there."""
         places = dict.fromkeys(map(str, (ROOT, sys.prefix, sys.base_prefix, shared_store())))
         env = {
-            "PATH": f"{Path(sys.prefix) / 'bin'}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            "PATH": self.path,
             "HOME": str(self.home),
             "TMPDIR": str(self.tmpdir),
             "ENVBUILD_STORE": str(self.folder.parent / ("root-store" if lack.root else "home/store")),
@@ -134,6 +137,7 @@ class Bench:
             "HERE": str(self.folder),
             "PYTHONPATH": str(ROOT),
             "COLUMNS": "120",
+            **self.more,
             **more,
         }
         kept = {k: v for k, v in os.environ.items() if k.startswith(("PIP_", "UV_", "SSL_", "http", "no_proxy"))}
