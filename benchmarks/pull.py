@@ -2,7 +2,7 @@
 
     python benchmarks/pull.py [--small] [--repeat 3] [--work FOLDER]
 
-A registry on 127.0.0.1 serves the image that the tests build keras-bert-hub on: a Debian with its Python, and the wheels
+A registry on 127.0.0.1 serves the image that the tests build keras-bert-hub on: a Debian with its Python, and wheels
 of TensorFlow 2.15 without CUDA (700 MB in two layers); --small takes one of this machine's programs and a Python, for a
 try.  envbuild starts with an empty store, Apptainer with an empty cache; both write a .sif.  Turns alternate.  Prints
 one line a figure and, last, one JSON document with all seconds, their medians, and bytes: what the registry sent, the
