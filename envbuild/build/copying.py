@@ -74,10 +74,12 @@ def copy_extents(source: Path, target: int, at: int, extents: Sequence[Extent]) 
 
 def write_at(target: int, data: bytes | memoryview, at: int) -> None:
     """Write bytes at a place of an open file."""
-    view = memoryview(data)
-    while view:
-        written = os.pwrite(target, view, at)
-        view, at = view[written:], at + written
+    done = 0
+    with memoryview(data) as view:
+        while done < len(view):
+            # a slice that outlived an error would keep the buffer from being closed
+            with view[done:] as rest:
+                done += os.pwrite(target, rest, at + done)
 
 
 def _share(source: int, target: int, size: int, offset: int, at: int) -> int:
