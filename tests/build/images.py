@@ -36,3 +36,14 @@ def apptainer(project: Project, *arguments: str) -> Result:
 
 def line_of(text: str, key: str) -> str:
     return next(line for line in text.splitlines() if f'"{key}"' in line)
+
+
+def signed_and_verified(image: Path, folder: Path) -> None:
+    """Sign an image with a key made for it in a folder, and have the runtime verify it."""
+    project = Project(folder / "p")
+    project.env.update({"APPTAINER_KEYSDIR": str(folder / "keys"), "HOME": str(folder)})
+    made = apptainer(project, "key", "newpair", "-N", "a", "-E", "a@b.invalid", "-P", "", "--push=false")
+    assert made.code == 0, made.stderr
+    for verb in (("sign",), ("verify", "--local")):
+        done = apptainer(project, *verb, str(image))
+        assert done.code == 0, done.stderr

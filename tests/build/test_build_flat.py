@@ -17,7 +17,7 @@ import pytest
 
 from envbuild.base.siffile import read_sif
 from envbuild.build.compare import tell_difference
-from tests.build.images import TOP, apptainer, copy_of, sha256
+from tests.build.images import TOP, apptainer, copy_of, sha256, signed_and_verified
 from tests.project import Project, shared_store, small_project
 from tests.support import needs
 from tests.tiny_image import AS_READER
@@ -125,13 +125,7 @@ def test_verify_says_what_holds(first: Project, tmp_path: Path) -> None:
 def test_signing_and_verifying_work(first: Project, tmp_path: Path) -> None:
     image = tmp_path / "signed.sif"
     shutil.copyfile(first.folder / "small.sif", image)
-    env = {"APPTAINER_KEYSDIR": str(tmp_path / "keys"), "HOME": str(tmp_path)}
-    project = Project(tmp_path / "p")
-    project.env.update(env)
-    made = apptainer(project, "key", "newpair", "-N", "a", "-E", "a@b.invalid", "-P", "", "--push=false")
-    assert made.code == 0, made.stderr
-    assert apptainer(project, "sign", str(image)).code == 0
-    assert apptainer(project, "verify", "--local", str(image)).code == 0
+    signed_and_verified(image, tmp_path)
     verified = first.run("verify", str(image))
     assert verified.code == 0, verified.stdout
 

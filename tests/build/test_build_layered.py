@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
 
 from envbuild.base.siffile import read_sif
 from envbuild.run import Command, LocalRunner
-from tests.build.images import apptainer, line_of
+from tests.build.images import apptainer, line_of, signed_and_verified
 from tests.project import Project
 from tests.support import needs
 from tests.tiny_image import AS_NOBODY, as_nobody, open_folder
@@ -26,6 +27,37 @@ def test_it_has_the_same_tree_and_runs(first: Project, layered: Project) -> None
     assert listed.count("Squashfs/Overlay") == 2
     told = apptainer(layered, "inspect", "--helpfile", str(layered.folder / "small.sif")).stdout
     assert "This image is made of layers" in told
+
+
+def test_every_way_to_start_works_and_it_says_what_it_is(layered: Project) -> None:
+    image = str(layered.folder / "small.sif")
+    assert layered.run("run", "small").stdout == "the default command\n"
+    assert apptainer(layered, "--quiet", "run", "--userns", image).stdout == "the default command\n"
+    assert layered.run("exec", "small", "--", "hello").stdout == "Hello, world!\n"
+    typed = "hello; python -c 'import six, docopt; print(six.__version__)'; exit 3\n"
+    for argv in (
+        ("apptainer", "--quiet", "shell", "--userns", image),
+        (sys.executable, "-m", "envbuild", "shell", "small"),
+    ):
+        shell = LocalRunner()(
+            Command(argv=argv, cwd=layered.folder, env=layered.env, stdin=typed, timeout=120), check=False
+        )
+        assert (shell.stdout, shell.code) == ("Hello, world!\n1.16.0\n", 3), shell.stderr
+    tested = apptainer(layered, "test", "--userns", image)
+    assert tested.code == 0, tested.stderr
+    assert "envbuild.recipe: small" in apptainer(layered, "inspect", "--labels", image).stdout
+    assert "export PYTHONNOUSERSITE=1" in apptainer(layered, "inspect", "--environment", image).stdout
+    assert "the default command" in apptainer(layered, "inspect", "--runscript", image).stdout
+    assert "bootstrap: scratch" in apptainer(layered, "inspect", "--deffile", image).stdout.lower()
+
+
+def test_signing_and_verifying_work(layered: Project, tmp_path: Path) -> None:
+    image = tmp_path / "signed.sif"
+    shutil.copyfile(layered.folder / "small.sif", image)
+    signed_and_verified(image, tmp_path)
+    verified = layered.run("verify", str(image))
+    assert verified.code == 0, verified.stdout + verified.stderr
+    assert apptainer(layered, "--quiet", "exec", "--userns", str(image), "hello").stdout == "Hello, world!\n"
 
 
 MISSING = "a layer of this image is missing or damaged"
