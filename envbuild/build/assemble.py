@@ -39,14 +39,16 @@ from envbuild.store.layout import Store
 class Hall:
     """What gathering parts needs of the machine.
 
-    ``ground`` makes what packages are put on, ``build_ground`` what sdists are built in; the latter is called only
-    where the store lacks a wheel. ``build_digest`` names it.  ``post`` are lines of shell that run in the end.
+    ``ground`` makes what packages are put on, ``bare`` the same without Debian packages of the recipe, ``build_ground``
+    what sdists are built in; the latter is called only where the store lacks a wheel. ``build_digest`` names it.
+    ``post`` are lines of shell that run in the end.
     """
 
     store: Store
     runner: Runner
     runtime: Callable[[], Runtime]
     report: Reporter
+    bare: Callable[[Bench, Executor], Ground]
     ground: Callable[[Bench, Executor], Ground]
     build_ground: Callable[[Bench, Executor], Ground]
     build_digest: str
@@ -166,21 +168,27 @@ def _scheme(lock: Lock, ground: Ground, bench: Bench, hall: Hall) -> Scheme:
 def _ground_and_wheels(
     lock: Lock, bench: Bench, feeders: ThreadPoolExecutor, hall: Hall
 ) -> tuple[Ground, Scheme, list[WheelPart]]:
-    """Pack wheels while a root is made, which keeps one core busy at most; then those built from sdists."""
+    """Pack wheels while Debian packages are installed, which keeps one core busy at most; then those from sdists."""
     packages = [p for p in lock.python if p.group != "build"]
-    first = None if is_bootstrap(lock) else hall.ground(bench, feeders)
-    scheme = bootstrap_scheme(lock) if first is None else _scheme(lock, first, bench, hall)
+    bare = None if is_bootstrap(lock) else hall.bare(bench, feeders)
+    early = bootstrap_scheme(lock) if bare is None else _scheme(lock, bare, bench, hall)
 
-    def pack(file: Path, name: str, identity: str) -> Future[WheelPart]:
+    def pack(file: Path, name: str, identity: str, scheme: Scheme) -> Future[WheelPart]:
         return feeders.submit(_wheel_part, file, name, identity, scheme, bench)
 
-    # the largest first, so that no core waits for it in the end
-    futures = {
-        p.name: pack(hall.store.artifact(p.sha256), p.file, p.sha256)
-        for p in sorted(packages, key=lambda p: -p.size)
-        if not p.is_sdist
-    }
-    ground = first or hall.ground(bench, feeders)
+    def pack_wheels(scheme: Scheme) -> dict[str, Future[WheelPart]]:
+        # the largest first, so that no core waits for it in the end
+        return {
+            p.name: pack(hall.store.artifact(p.sha256), p.file, p.sha256, scheme)
+            for p in sorted(packages, key=lambda p: -p.size)
+            if not p.is_sdist
+        }
+
+    futures = pack_wheels(early)
+    ground = bare if bare is not None and not _has_system(lock) else hall.ground(bench, feeders)
+    scheme = early if bare is None else _scheme(lock, ground, bench, hall)
+    if repr(scheme) != repr(early):  # a Debian package has put a link where the base's Python installs
+        futures = pack_wheels(scheme)
     needs = BuildNeeds(
         root=hall.build_digest, packages=tuple(p for p in lock.python if p.group == "build"), epoch=lock.base.epoch
     )
@@ -194,7 +202,7 @@ def _ground_and_wheels(
         for p in packages:
             if p.is_sdist:
                 key = wheel_key(p, needs)
-                futures[p.name] = pack(hall.store.built(key), built_name(p), f"built {key}")
+                futures[p.name] = pack(hall.store.built(key), built_name(p), f"built {key}", scheme)
         return ground, scheme, [futures[p.name].result() for p in packages]
 
 
@@ -217,6 +225,10 @@ def _bytecode(
     if None in found:
         raise IntegrityError("bytecode just made is not in the store", where=str(hall.store.root))
     return tuple(part for part in found if part is not None)
+
+
+def _has_system(lock: Lock) -> bool:
+    return any(package.group == "system" for package in lock.debian)
 
 
 def is_bootstrap(lock: Lock) -> bool:

@@ -84,6 +84,7 @@ def _hall(lock: Lock, shop: Workshop, post: tuple[str, ...]) -> Hall:
         runner=shop.runner,
         runtime=lambda: shop.runtime,
         report=shop.report,
+        bare=ground_from(),
         ground=ground_from("system"),
         build_ground=ground_from("system", "build"),
         build_digest=_build_digest(lock),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from envbuild.build.ocilayer import FORMAT, fill_layer
 from envbuild.build.parts import Bench, KeptPart, kept_part, part_key, provide_part
 from envbuild.build.sifbase import sif_key, sif_part
 from envbuild.build.tarball import MOUNT_POINTS, root_contents
-from envbuild.build.tree import Entry, Tree, merge, resolve
+from envbuild.build.tree import Entry, Part, Tree, merge, merges, resolve
 from envbuild.errors import IntegrityError
 from envbuild.lock.model import Lock
 
@@ -62,23 +62,33 @@ def image_ground(lock: Lock, shop: Workshop, bench: Bench, feeders: Executor, gr
         parts: list[KeptPart] = [_of_sif(lock, shop, bench)]
     else:
         parts = _of_layers(lock, shop, bench, feeders)
-    parts.append(_mount_points(merge([part.part for part in parts]), bench))
-    ground = ground_of(parts)
+    trees = merges(_laid(parts))
+    parts.append(_mount_points(next(trees), bench))
+    tree = next(trees)
     image = stored_image(lock.base.digest, shop.store) if reference_of(lock).kind not in ("sif", "oras") else None
     if image is None:
-        inherited = of_tree(ground.tree, parts, compressor=bench.codec.compressor)
+        inherited = of_tree(tree, parts, compressor=bench.codec.compressor)
     else:
         inherited = of_config(stored_config(image, shop.store))
-    system: tuple[KeptPart, ...] = ()
+    own = len(parts)
     means = Means(runtime=shop.runtime, runner=shop.runner, bench=bench)
     for group in groups:
         packages = [p for p in lock.debian if p.group == group]
         if packages:
             act = debian_act(packages, means, lock.base.epoch)
             sums = {p.file: p.sha256 for p in packages}
-            system = (*system, captured(act, (*parts, *system), lock.base, means, sums))
-    tree = merge([part.part for part in (*parts, *system)]) if system else ground.tree
-    return Ground(parts=ground.parts, tree=tree, inherited=inherited, system=system)
+            parts.append(captured(act, parts, lock.base, means, sums))
+            tree = next(trees)
+    return Ground(parts=tuple(parts[:own]), tree=tree, inherited=inherited, system=tuple(parts[own:]))
+
+
+def _laid(parts: Sequence[KeptPart]) -> Iterator[list[Part]]:
+    """Yield what has come to a list that grows since the last time."""
+    done = 0
+    while True:
+        fresh = [kept.part for kept in parts[done:]]
+        done += len(fresh)
+        yield fresh
 
 
 def _of_sif(lock: Lock, shop: Workshop, bench: Bench) -> KeptPart:
