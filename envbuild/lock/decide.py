@@ -304,7 +304,7 @@ def _assemble(
         tools={"envbuild": __version__, "uv": installed_version(INSTALLER)},
         packer=packing[0],
         packers=packing[1],
-        notes=resolution.notes,
+        notes=tuple(dict.fromkeys((*(base.framework.notes if base.framework else ()), *resolution.notes))),
         debian=base.debian,
         python=tuple(sorted(python, key=lambda p: (p.group, p.name))),
         provided=_provided(resolution, framework),

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from packaging.tags import Tag
 
 ANCIENT_DAYS = 730
+CUDA_NAMES = ("nvidia-", "cuda-")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -180,11 +181,29 @@ def _notes(parts: Parts, packages: tuple[Found, ...]) -> Iterable[str]:
         about = parts.abouts[package.file.sha256]
         if about.read_from == "none":
             yield f"{package.name} {package.version} is an sdist that declares no requirements: check its imports"
+    yield from _without_cuda(parts, packages)
     yield from _compiled_elsewhere(parts, packages)
     present = {*versions, *(name for name, stub in parts.context.stubs.by_name.items() if not stub.alias_of)}
     for group, members in doubled(present):
         if any(member in versions for member in members):
             yield f"{' and '.join(members)} both hold the module {group}: one overwrites the other's files"
+
+
+def _without_cuda(parts: Parts, packages: tuple[Found, ...]) -> Iterable[str]:
+    """Yield what brings CUDA libraries on x86_64 alone: its wheel for another machine computes on the CPU.
+
+    So it is with the published torch for aarch64 up to 2.10.
+    """
+    here = {**markers(parts.facts), "extra": ""}
+    there = {**here, "platform_machine": "x86_64"}
+    for package in packages:
+        asked = [r for r in parsed(package.requires) if r.name.startswith(CUDA_NAMES) and r.marker is not None]
+        mine, theirs = ([r for r in asked if r.marker and r.marker.evaluate(env)] for env in (here, there))
+        if theirs and not mine and not package.is_sdist:
+            yield (
+                f"{package.name} {package.version} has CUDA on x86_64 only: what is published for "
+                f"{parts.facts.machine} computes on the CPU"
+            )
 
 
 def _compiled_elsewhere(parts: Parts, packages: tuple[Found, ...]) -> Iterable[str]:

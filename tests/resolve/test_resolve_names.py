@@ -73,3 +73,14 @@ def test_group_that_another_release_brings_again_is_merged_again(index: Syntheti
     answer = resolve(base(), "reader")
     assert versions(answer) == {"opencv-contrib-python": "4.10", "reader": "2.0"}
     assert {one.name: one.alias_of for one in answer.provided} == {"opencv-python-headless": "opencv-contrib-python"}
+
+
+def test_framework_whose_wheel_for_the_machine_has_no_cuda_is_told(index: SyntheticIndex, resolve: Resolve) -> None:
+    """torch up to 2.10 for aarch64; the newer ones bring CUDA there too."""
+    index.wheel("nvidia-cudnn-cu12", "9.1", "9.2")
+    index.wheel("torch", "2.5.1", requires=("nvidia-cudnn-cu12==9.1 ; platform_machine == 'x86_64'",))
+    index.wheel("torch", "2.15.0", requires=("nvidia-cudnn-cu12==9.2 ; platform_system == 'Linux'",))
+    told = "torch 2.5.1 has CUDA on x86_64 only: what is published for aarch64 computes on the CPU"
+    assert told in resolve(base(machine="aarch64"), "torch==2.5.1").notes
+    assert resolve(base(machine="aarch64"), "torch==2.15.0").notes == ()
+    assert resolve(base(), "torch==2.5.1").notes == ()
