@@ -333,6 +333,11 @@ KNOWN_FAILURES = (
         hint="root can add a line for the user to /etc/subuid and /etc/subgid, then fakeroot is not needed",
     ),
     KnownFailure(
+        pattern=r"stat /bin/sh: no such file or directory",
+        what="the image has no shell (/bin/sh), and a build from a definition runs in one",
+        hint="envbuild make --mode flat needs none; or take another base",
+    ),
+    KnownFailure(
         pattern=r"could not open image (?P<value>.+?): failed to retrieve path",
         what="there is no image {value}",
         hint="check the path, or build it: envbuild make",

@@ -324,6 +324,14 @@ FAILURES: Mapping[str, tuple[str, type[EnvbuildError], str]] = {
         ToolFailedError,
         "the host's fakeroot does not run in this image (another C library)",
     ),
+    "no shell": (
+        (
+            "FATAL:   stat /bin/sh: no such file or directory\n"
+            "FATAL:   While performing build: while running engine: while running %post section: exit status 255\n"
+        ),
+        ToolFailedError,
+        "the image has no shell (/bin/sh), and a build from a definition runs in one",
+    ),
     "no image": (
         (
             "FATAL:   While checking container encryption: could not open image /x.sif: failed to retrieve path for "

@@ -216,7 +216,8 @@ def _json(data: bytes, where: str) -> dict[str, Any]:
         body = msgspec.json.decode(data)
     except msgspec.DecodeError as error:
         said = data[:80].decode("utf-8", "replace").strip()
-        raise IntegrityError(f"is not JSON; it begins {said!r}", where=where) from error
+        hint = "a login page, a proxy or a damaged file stands in its place: look at the address in a browser"
+        raise IntegrityError(f"is not JSON; it begins {said!r}", where=where, hint=hint) from error
     if not isinstance(body, dict):
         raise IntegrityError("is no JSON object", where=where)
     return body

@@ -266,8 +266,10 @@ def _unknown(place: Place, name: ImageName, reference: str) -> GoneError:
     if not tags:
         return GoneError("the registry has no such image", where=where, hint="check the spelling of the name")
     if reference.startswith("sha256:"):
-        hint = "take what the tag means today: envbuild lock NAME"
-        return GoneError("the registry does not hold this image any more", where=where, hint=hint)
+        hint = (
+            "of a lock: take what the tag means today, envbuild lock NAME; of a recipe: check the digest, or name a tag"
+        )
+        return GoneError("the registry does not hold this image (any more)", where=where, hint=hint)
     near = difflib.get_close_matches(reference, tags, n=5, cutoff=0.5) or sorted(tags)[-5:]
     return GoneError("the image has no such tag", where=where, hint=f"nearest of {len(tags)} tags: {', '.join(near)}")
 

@@ -92,7 +92,7 @@ def _receive(job: Job, partial: Partial, client: httpx.Client, transfer: Transfe
     except PassingError as error:
         partial.continued = partial.have > 0
         progressed = partial.have - begun >= PROGRESS
-        raise PassingError(error.reason, wait=error.wait, progressed=progressed) from error
+        raise PassingError(error.reason, wait=error.wait, progressed=progressed, hint=error.hint) from error
 
 
 def _append_all(job: Job, partial: Partial, client: httpx.Client, transfer: Transfer, stop: threading.Event) -> None:

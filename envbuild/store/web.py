@@ -33,14 +33,20 @@ LONGEST_WAIT = 60.0
 NETWORK_HINT = "check the network and the proxy variables, then start again: what has arrived is kept"
 
 
+SERVER_HINT = "the fault is the server's: try again later, or name another mirror or index in the settings"
+
+
 class PassingError(Exception):
-    """A failure that may pass: ``reason`` for people, ``wait`` the seconds a server asked for.
+    """A failure that may pass: ``reason`` for people, ``wait`` the seconds a server asked for, ``hint`` what to do.
 
     ``progressed`` tells that bytes arrived, so that patience starts anew.
     """
 
-    def __init__(self, reason: str, *, wait: float | None = None, progressed: bool = False) -> None:
+    def __init__(
+        self, reason: str, *, wait: float | None = None, progressed: bool = False, hint: str = NETWORK_HINT
+    ) -> None:
         super().__init__(reason)
+        self.hint = hint
         self.reason = reason
         self.wait = wait
         self.progressed = progressed
@@ -195,7 +201,9 @@ def _refuse(response: httpx.Response, url: str) -> None:
         hint = "give user and password in ~/.netrc, or ask who runs this server; a proxy may refuse it too"
         raise NetworkError(f"refuses access (HTTP {status})", where=where, hint=hint)
     if status in (408, 425, 429) or (status >= 500 and status != 501):
-        raise PassingError(f"answers with HTTP {status}", wait=_retry_after(response.headers.get("Retry-After", "")))
+        wait = _retry_after(response.headers.get("Retry-After", ""))
+        hint = SERVER_HINT if status >= 500 else NETWORK_HINT
+        raise PassingError(f"answers with HTTP {status}", wait=wait, hint=hint)
     raise NetworkError(f"answers with HTTP {status}, which is of no use here", where=where)
 
 
@@ -243,9 +251,8 @@ def patiently(action: Callable[[], T], *, url: str, stop: threading.Event | None
                 reason = f"{error.reason} and asks to wait {error.wait:.0f} s"
                 raise NetworkError(reason, where=redact(url), hint="try again later") from error
             if failures >= TRIES:
-                raise NetworkError(
-                    f"{error.reason} ({failures} attempts)", where=redact(url), hint=NETWORK_HINT
-                ) from error
+                what = f"{error.reason} ({failures} attempts)"
+                raise NetworkError(what, where=redact(url), hint=error.hint) from error
             pause = error.wait if error.wait is not None else FIRST_PAUSE * 2 ** (failures - 1)
         if halt.wait(pause):
             raise StoppedError
