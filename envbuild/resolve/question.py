@@ -63,7 +63,7 @@ def arguments(question: Question, place: Path, facts: BaseFacts, python: str) ->
         "--constraints", "constraints.txt", "--output-file", "pylock.toml",
     ]  # fmt: skip
     if question.soft:
-        options += ["--find-links", str(place.parent / "soft")]
+        options += ["--find-links", str((place.parent / "soft").resolve())]
     if not question.deps:
         options.append("--no-deps")
     if question.lowest:

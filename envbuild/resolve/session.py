@@ -19,7 +19,7 @@ from envbuild.resolve.explain import NO_RELEASE, ConflictError, name_of, transla
 from envbuild.resolve.platform import python_minor
 from envbuild.resolve.pylock import Chosen, read_pylock
 from envbuild.resolve.question import Question, arguments, read_origins, uv_environment, write_question
-from envbuild.resolve.stubs import Stubs, write_stubs
+from envbuild.resolve.stubs import Stubs, kept_stubs, write_stubs
 from envbuild.run import Command, Result, Runner
 from envbuild.settings import Settings
 from envbuild.store.atomic import telling, write_bytes
@@ -58,7 +58,12 @@ class Session:
         self._memory = Unbuildable(Store(self.settings.store), self.python)
         self._static: dict[Pin, About] = self._memory.load()
         with telling(self.folder):
-            write_stubs(self.stubs, self.folder)
+            if self.archives:
+                write_stubs(self.stubs, self.folder)
+            else:
+                kept = kept_stubs(self.stubs, Store(self.settings.store))
+                for kind in ("hard", "soft"):
+                    (self.folder / kind).symlink_to(kept / kind)
             for name, archive in self.archives:
                 (self.folder / "hard" / name).symlink_to(archive)
             lines = [f"{stub.name}!={stub.version}\n" for stub in self.stubs.by_name.values()]
@@ -131,7 +136,7 @@ class Session:
             write_question(
                 place,
                 question,
-                hard=self.folder / "hard",
+                hard=(self.folder / "hard").resolve(),
                 indexes=self.indexes,
                 static=static,
                 from_source=self.from_source,

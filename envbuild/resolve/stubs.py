@@ -12,15 +12,20 @@ from __future__ import annotations
 
 import fnmatch
 import functools
+import hashlib
+import os
 import re
+import time
 import zipfile
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envbuild.base.model import BaseFacts, Dist
 from envbuild.resolve.platform import markers
+from envbuild.store.layout import Store, remove_tree
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -28,6 +33,8 @@ if TYPE_CHECKING:
 MARK = "base"
 NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?", re.ASCII)
 EXTRA = re.compile(r"""extra\s*==\s*['"]([A-Za-z0-9._-]+)['"]""")
+STUBS_SECONDS = 30 * 86400
+"""How long the stubs of a base are kept."""
 EARLIEST = (1980, 1, 1, 0, 0, 0)
 """The time of every archive member, so that the same facts give the same bytes."""
 
@@ -229,6 +236,32 @@ def write_stubs(stubs: Stubs, folder: Path) -> None:
         (folder / kind).mkdir()
     for stub in stubs.by_name.values():
         write_wheel(folder / ("hard" if stub.hard else "soft"), stub.name, stub.version, stub.requires)
+
+
+def kept_stubs(stubs: Stubs, store: Store) -> Path:
+    """Return a folder of the store that holds the stub wheels, written where it lacks them.
+
+    The same stubs are in the same place every time, so that uv knows what it has read of them.
+    """
+    said = repr(sorted((s.name, s.version, s.requires, s.hard) for s in stubs.by_name.values()))
+    final = store.folder("stubs") / hashlib.sha256(said.encode()).hexdigest()[:32]
+    if final.is_dir():
+        with suppress(OSError):  # another user's
+            os.utime(final)
+        return final
+    with suppress(OSError):
+        for old in final.parent.iterdir():
+            if time.time() - old.stat().st_mtime > STUBS_SECONDS:
+                remove_tree(old)
+    with store.work("stubs") as work:
+        made = work / "made"
+        made.mkdir()
+        write_stubs(stubs, made)
+        for path in (made, *made.rglob("*")):
+            path.chmod(0o755 if path.is_dir() else 0o644)  # a lab's store is read by others, whatever the umask
+        with suppress(OSError):  # another process was quicker
+            made.rename(final)
+    return final
 
 
 def write_wheel(folder: Path, name: str, version: str, requires: tuple[str, ...]) -> Path:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import zipfile
 from pathlib import Path
 
@@ -10,7 +11,8 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
-from envbuild.resolve.stubs import is_stub, lenient, plan_stubs, write_stubs, write_wheel
+from envbuild.resolve.stubs import is_stub, kept_stubs, lenient, plan_stubs, write_stubs, write_wheel
+from envbuild.store.layout import Store
 from tests.resolve.conftest import base
 
 RELEASES = st.lists(st.integers(0, 3000), min_size=1, max_size=4).map(lambda numbers: ".".join(map(str, numbers)))
@@ -137,3 +139,35 @@ def test_stub_metadata(tmp_path: Path) -> None:
             "Metadata-Version: 2.1\nName: jax\nVersion: 0.4.31+base\nProvides-Extra: cuda12\n"
             'Requires-Dist: jaxlib\nRequires-Dist: jax-cuda12-plugin; extra == "cuda12"\n'
         )
+
+
+def test_the_same_stubs_are_kept_in_the_same_place_for_everybody(tmp_path: Path) -> None:
+    facts = base("torch==2.4.0", "six==1.16.0")
+    stubs = plan_stubs(facts, protected={"torch"}, aliases={})
+    store = Store(tmp_path / "store")
+    before = os.umask(0o077)
+    try:
+        first = kept_stubs(stubs, store)
+    finally:
+        os.umask(before)
+    files = {path.relative_to(first): path.stat() for path in first.rglob("*") if path.is_file()}
+    assert {str(path) for path in files} == {
+        "hard/torch-2.4.0+base-py3-none-any.whl",
+        "soft/six-1.16.0+base-py3-none-any.whl",
+    }
+    assert {oct(stat.st_mode & 0o777) for stat in files.values()} == {"0o644"}
+    assert first.stat().st_mode & 0o777 == 0o755
+    assert kept_stubs(stubs, store) == first
+    assert {path.relative_to(first): path.stat().st_mtime_ns for path in first.rglob("*") if path.is_file()} == {
+        path: stat.st_mtime_ns for path, stat in files.items()
+    }
+    other = kept_stubs(plan_stubs(facts, protected={"six"}, aliases={}), store)
+    assert other != first
+
+
+def test_stubs_that_nobody_used_for_long_go_away(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    old = kept_stubs(plan_stubs(base("six==1.16.0"), protected=set(), aliases={}), store)
+    os.utime(old, (0, 0))
+    kept_stubs(plan_stubs(base("six==1.17.0"), protected=set(), aliases={}), store)
+    assert not old.exists()
