@@ -118,6 +118,8 @@ def hints(
     wanted |= dict.fromkeys(d.text for d in pins if context.stubs.hard(d.name))
     lacking = {name_of(package) for package, _ in NO_WHEELS.findall(conflict.text)}
     bases = _bases(conflict, context, (*wanted, *(d.text for d in pins if d.name in lacking)))
+    if context.facts.machine != "x86_64" and any("platform" in tag for _, tag in NO_WHEELS.findall(conflict.text)):
+        bases = ""  # those of the catalogue are for x86_64, most of them for nothing else
     if wanted:
         found.append(f"take a base that holds {', '.join(wanted)}" + (f": {bases}" if bases else ""))
     elif bases:

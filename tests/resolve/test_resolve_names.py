@@ -84,3 +84,12 @@ def test_framework_whose_wheel_for_the_machine_has_no_cuda_is_told(index: Synthe
     assert told in resolve(base(machine="aarch64"), "torch==2.5.1").notes
     assert resolve(base(machine="aarch64"), "torch==2.15.0").notes == ()
     assert resolve(base(), "torch==2.5.1").notes == ()
+
+
+def test_no_image_for_x86_64_is_recommended_for_another_machine(index: SyntheticIndex, resolve: Resolve) -> None:
+    index.wheel("tensorflow", "2.15.1", tag="py3-none-manylinux2014_x86_64")
+    with pytest.raises(NoSolutionError) as caught:
+        resolve(base(machine="aarch64"), "tensorflow==2.15.*")
+    hint = caught.value.hint or ""
+    assert "docker://" not in hint
+    assert hint.endswith("leave out tensorflow, or take a base for another machine than aarch64")
