@@ -14,6 +14,8 @@ CLEAN = (
     "/etc/resolv.conf",
 )
 """Files that mmdebstrap fills from the building machine; they are left empty, with modes of their own."""
+PARTIAL = ("/var/lib/apt/lists/partial", "/var/cache/apt/archives/partial")
+"""Folders that apt gives to its user _apt, but only where that user may enter the folder the root is made in."""
 
 
 def mmdebstrap_arguments(
@@ -49,6 +51,7 @@ def mmdebstrap_arguments(
         # device nodes cannot be unpacked without root, and every runtime mounts its own
         "--skip=output/dev",
         *(f"--customize-hook={hook}" for hook in hooks),
+        f'--customize-hook=chroot "$1" chown _apt:root {" ".join(PARTIAL)}',
         *(f'--customize-hook=rm -f "$1"{path} && : > "$1"{path} && chmod 644 "$1"{path}' for path in CLEAN),
         "",  # no suite: all that the folder has, and nothing else
         target,

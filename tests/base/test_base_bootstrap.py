@@ -259,8 +259,12 @@ def test_two_roots_have_the_same_bytes_and_no_trace_of_this_machine(user_setting
     facts = store.facts(bootstrap.digest).read_bytes()
     first.unlink()
     store.facts(bootstrap.digest).unlink()
+    private = tmp_path / "private"
+    private.mkdir(0o700)
     odd = dataclasses.replace(
         user_settings,
+        # nobody else may enter it, which another user's half of a user namespace would have to
+        tmpdir=private if os.getuid() == 0 else user_settings.tmpdir,
         environment={**user_settings.environment, "TZ": "Asia/Tokyo", "LC_ALL": "C", "PYTHONHASHSEED": "7"},
     )
     before = os.umask(0o077)
