@@ -79,6 +79,7 @@ def build_by_hand(folder: Path, store: Path, recipe: str) -> dict[str, float]:
     env = {**os.environ, "TMPDIR": str(folder), "APPTAINER_TMPDIR": str(folder), "APPTAINER_NO_MOUNT": "tmp"}
     seconds = {}
     for name in ("base", "by-hand"):
+        (folder / f"{name}.sif").unlink(missing_ok=True)  # of the run before
         started = time.monotonic()
         RUN(Command(argv=("apptainer", "build", "--fakeroot", f"{name}.sif", f"{name}.def"), cwd=folder, env=env))
         seconds[name] = round(time.monotonic() - started, 1)
