@@ -2,9 +2,9 @@
 
     python benchmarks/same.py [RECIPE…] [--work FOLDER] [--artifacts STORE]
 
-The second build has another HOME, TMPDIR, store, umask, locale, time zone, hash seed and number of cores, and where the
-program faketime is installed another date.  Nothing is shared but downloads.  Prints a line for a recipe and mode, and
-where they differ the layer and its member; exit code 1 then.
+The second build has another HOME, TMPDIR (which nobody else may enter), store, umask, locale, time zone, hash seed and
+number of cores, and where the program faketime is installed another date.  Nothing is shared but downloads.  Prints a
+line for a recipe and mode, and where they differ the layer and its member; exit code 1 then.
 """
 
 from __future__ import annotations
@@ -50,10 +50,12 @@ def compare(recipe: str, work: Path, downloads: Path) -> int:
     """Build one recipe in two places; return how many modes differ."""
     folders = [work / "one", work / "der zweite"]
     failed = 0
+    work.chmod(0o755)
     for folder in folders:
         (folder / "store/v1").mkdir(parents=True)
         (folder / "store/v1/artifacts").symlink_to(downloads)
         (folder / "tmp").mkdir()
+    folders[1].chmod(0o700)  # nobody else may enter the second
     for mode in MODES:
         one, two = (build(recipe, mode, folder, otherwise=folder == folders[1]) for folder in folders)
         hashes = [sha256(one), sha256(two)]
