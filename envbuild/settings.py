@@ -113,9 +113,6 @@ def load_settings(environment: Mapping[str, str] | None = None, cwd: Path | None
         else data.get("recipes", {}).get("folders", [])
     )
     certificates = env.get("SSL_CERT_FILE") or env.get("PIP_CERT") or env.get("REQUESTS_CA_BUNDLE")
-    downloads = data.get("build", {}).get("downloads", DOWNLOADS)
-    if not isinstance(downloads, int) or not 1 <= downloads <= 32:
-        raise UsageError("[build] downloads takes a whole number from 1 to 32", where=str(config))
     return Settings(
         store=_absolute(store or "", home, here),
         recipe_folders=tuple(_absolute(str(folder), home, here) for folder in folders if folder),
@@ -128,13 +125,20 @@ def load_settings(environment: Mapping[str, str] | None = None, cwd: Path | None
         ubuntu_mirror=pick("ubuntu_mirror", "ENVBUILD_UBUNTU_MIRROR", "mirrors", "ubuntu", None),
         debian_mirror=pick("debian_mirror", "ENVBUILD_DEBIAN_MIRROR", "mirrors", "debian", None),
         certificates=Path(certificates) if certificates else None,
-        downloads=downloads,
+        downloads=_downloads(data, config),
         runtime=pick("runtime", "ENVBUILD_RUNTIME", "runtime", "program", None),
         environment=env,
         origin=origin,
         stores_below=tuple(_absolute(path, home, here) for path in _stores_below(env, data, config)),
         config=config,
     )
+
+
+def _downloads(data: Mapping[str, Any], config: Path) -> int:
+    downloads = data.get("build", {}).get("downloads", DOWNLOADS)
+    if not isinstance(downloads, int) or not 1 <= downloads <= 32:
+        raise UsageError("[build] downloads takes a whole number from 1 to 32", where=str(config))
+    return downloads
 
 
 def _stores_below(env: Mapping[str, str], data: Mapping[str, Any], config: Path) -> list[str]:

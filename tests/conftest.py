@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -61,31 +62,32 @@ def script(*arguments: str) -> str:
     return (result.stdout.strip().splitlines() or [""])[-1]
 
 
+@contextmanager
+def server(what: str, folder: Path, *options: str) -> Iterator[str]:
+    """Lend a server of the set-up script that keeps its files in a folder; what is lent is its address."""
+    try:
+        yield script(what, str(folder), *options)
+    finally:
+        script("stop", str(folder))
+
+
 @pytest.fixture(scope="session")
 def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of a plain registry on 127.0.0.1."""
-    folder = tmp_path_factory.mktemp("registry")
-    try:
-        yield script("registry", str(folder))
-    finally:
-        script("stop", str(folder))
+    with server("registry", tmp_path_factory.mktemp("registry")) as url:
+        yield url
 
 
 @pytest.fixture(scope="session")
 def private_registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
     """The URL of a registry with TLS and a password (ci, ci-secret), and its certificate."""
     folder = tmp_path_factory.mktemp("private")
-    try:
-        yield script("registry", str(folder), "tls"), folder / "tls.crt"
-    finally:
-        script("stop", str(folder))
+    with server("registry", folder, "tls") as url:
+        yield url, folder / "tls.crt"
 
 
 @pytest.fixture(scope="session")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """DOCKER_HOST of a real engine."""
-    folder = tmp_path_factory.mktemp("engine")
-    try:
-        yield script("engine", str(folder))
-    finally:
-        script("stop", str(folder))
+    with server("engine", tmp_path_factory.mktemp("engine")) as host:
+        yield host

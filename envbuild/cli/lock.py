@@ -95,12 +95,7 @@ def command(
         lock = carried(old, lock)
     if prove:
         lock = _proved(source, lock, wish, context, seconds=budget or PROOF_SECONDS)
-    if as_json:
-        from envbuild.lock.report import lock_json
-
-        click.echo(lock_json(lock))
-    if explain:
-        _explain(lock)
+    _print(lock, as_json=as_json, explain=explain)
     if facts is not None or dry_run:
         _tell(old, lock, None)
         return
@@ -110,6 +105,15 @@ def command(
 
     write_text(target, write_lock(lock))
     _tell(old, lock, target)
+
+
+def _print(lock: Lock, *, as_json: bool, explain: bool) -> None:
+    if as_json:
+        from envbuild.lock.report import lock_json
+
+        click.echo(lock_json(lock))
+    if explain:
+        _explain(lock)
 
 
 def _require_sense(*, prove: bool, budget: float | None, facts: Path | None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -80,13 +80,8 @@ def command(
     if on is not None or every:
         if as_json or dry_run or from_sandbox or budget is not None:
             raise UsageError("--json, --dry-run, --from-sandbox and --budget do not go with --on", where="--on")
-        options = ("--mode", mode, *(("-o", str(output)) if output else ()))
-        options += tuple(
-            flag
-            for flag, given in (("--no-proof", not prove), ("--no-check", no_check), ("--require-gpu", require_gpu))
-            if given
-        )
-        _make_elsewhere(on, name, context, options, account=account, every=every)
+        flags = {"--no-proof": not prove, "--no-check": no_check, "--require-gpu": require_gpu}
+        _make_elsewhere(on, name, context, _handed_on(mode, output, flags), account=account, every=every)
     elif from_sandbox is not None:
         from envbuild.cli.sandbox import pack
 
@@ -124,6 +119,12 @@ def command(
             as_json=as_json,
             dry_run=dry_run,
         )
+
+
+def _handed_on(mode: str, output: Path | None, flags: Mapping[str, bool]) -> tuple[str, ...]:
+    """Return the options with which the job calls this verb again."""
+    target = ("-o", str(output)) if output else ()
+    return ("--mode", mode, *target, *(flag for flag, given in flags.items() if given))
 
 
 def _make_here(
