@@ -34,13 +34,15 @@ class Base(_Section, frozen=True):
     """[base]: an image that exists, or a Linux made from packages plus a framework made from wheels.
 
     Exactly one of ``image`` (a reference or the path of a ``.sif``) and ``bootstrap`` ("debian:bookworm") is given;
-    ``framework`` is one requirement ("tensorflow[and-cuda]==2.15.*") and goes with ``bootstrap``.
+    ``framework`` is one requirement ("tensorflow[and-cuda]==2.15.*") and goes with ``bootstrap``; ``cpu`` tells that
+    an image without CUDA is meant.
     """
 
     image: OneLine | None = None
     bootstrap: OneLine | None = None
     framework: OneLine | None = None
     platform: Literal["linux/amd64", "linux/arm64"] = "linux/amd64"
+    cpu: bool = False
 
 
 Distribution = Annotated[

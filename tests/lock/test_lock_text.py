@@ -113,6 +113,7 @@ STALE = {
     '  "pydot",\n': ("", 'requirement "pydot" was removed'),
     '  "matplotlib",\n': ('  "matplotlib>=3.8",\n', 'requirement "matplotlib>=3.8" was added'),
     'packages = ["graphviz"]': ('packages = ["graphviz", "git"]', 'system package "git" was added'),
+    "[base]\n": ("[base]\ncpu = true\n", "another line of [base], [python] or [system] was changed"),
     "debian:bookworm": ("debian:trixie", 'the base was changed from "debian:bookworm" to "debian:trixie"'),
 }
 
