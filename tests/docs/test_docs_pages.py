@@ -64,7 +64,8 @@ def _type(key: dict[str, Any]) -> str:
     plain = next((item for item in key.get("anyOf", []) if item.get("type") != "null"), key)
     if "enum" in plain:
         return "text"
-    return {"string": "text", "array": "texts", "object": "table", "integer": "number"}[plain["type"]]
+    names = {"string": "text", "array": "texts", "object": "table", "integer": "number", "boolean": "true or false"}
+    return names[plain["type"]]
 
 
 def _default(key: dict[str, Any], *, required: bool) -> str:
