@@ -5,56 +5,95 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
 from envbuild import __version__
 from envbuild.errors import INTERRUPTED, OWN_FAILURE, EnvbuildError, UsageError
 
-VERBS: dict[str, tuple[str, str, str]] = {
-    "init": ("envbuild.cli.init", "command", "Write a recipe for a project from its lists, definitions and imports."),
-    "make": ("envbuild.cli.make", "command", "Build the image of a recipe from its lock, and check it."),
-    "lock": ("envbuild.cli.lock", "command", "Resolve a recipe against its base and write the lock."),
-    "why": ("envbuild.cli.why", "command", "Say why a package is in a lock, and what would change it."),
-    "diff": ("envbuild.cli.diff", "command", "Compare two locks, or a lock and an image."),
-    "outdated": ("envbuild.cli.outdated", "command", "List what is newer on the index than in a lock."),
-    "def": ("envbuild.cli.definition", "command", "Print the container definition of a recipe's lock."),
-    "export": (
-        "envbuild.cli.export",
-        "command",
-        "Print a lock as another tool reads it: PEP 751, pip, SBOM, and more.",
-    ),
-    "bundle": ("envbuild.cli.bundle", "command", "Write everything that an image is made of into one file."),
-    "check": ("envbuild.cli.check", "command", "Check an image: framework, libraries, imports, GPU."),
-    "explain": ("envbuild.cli.explain", "command", "Explain the log of a job: cause and command."),
-    "watch": ("envbuild.cli.watch", "command", "Tell whether a command or process is on the GPU now."),
-    "exec": ("envbuild.cli.enter", "exec_command", "Run a command inside the image."),
-    "shell": ("envbuild.cli.enter", "shell_command", "Open a shell inside the image."),
-    "run": ("envbuild.cli.enter", "run_command", "Run the recipe's own command, or another one, inside the image."),
-    "job": ("envbuild.cli.job", "command", "Print the job script of a command in the image, for a cluster."),
-    "submit": ("envbuild.cli.submit", "command", "Submit a job, wait for it, or open a shell on a node."),
-    "status": ("envbuild.cli.status", "command", "Tell what became of jobs submitted from this folder."),
-    "logs": ("envbuild.cli.logs", "command", "Print what a job has written."),
-    "attach": ("envbuild.cli.attach", "command", "Sit down beside a running job, on its node."),
-    "cancel": ("envbuild.cli.cancel", "command", "End a job."),
-    "site": ("envbuild.cli.site", "command", "Look at clusters that jobs can go to, or describe a new one."),
-    "list": ("envbuild.cli.listing", "command", "List recipes, locks and images with their last verdict."),
-    "show": ("envbuild.cli.tell", "command", "Show a recipe, or what its build would run as root."),
-    "base": ("envbuild.cli.base", "command", "Look at base images."),
-    "verify": ("envbuild.cli.verify", "command", "Compare an image with its lock, file by file."),
-    "rebuild": (
-        "envbuild.cli.rebuild",
-        "command",
-        "Make an image again from its lock, and say whether it is the same.",
-    ),
-    "flatten": ("envbuild.cli.flatten", "command", "Make one partition of a layered image."),
-    "shelf": ("envbuild.cli.shelf", "command", "Share locked recipes, verdicts and images with the lab."),
-    "store": ("envbuild.cli.store", "command", "Look at the store, clear it, or hash it again."),
-    "doctor": ("envbuild.cli.doctor", "command", "Say what this machine can do, and how to mend what it cannot."),
-    "schema": ("envbuild.cli.schema", "command", "Print the JSON Schema of recipes or reports."),
-    "completion": ("envbuild.cli.completion", "command", "Print the completion script of a shell."),
+
+class Verb(NamedTuple):
+    """Where a verb's command is found, and what it does in one line."""
+
+    module: str
+    attribute: str
+    text: str
+
+
+GROUPS: dict[str, dict[str, Verb]] = {
+    "Every day": {
+        "init": Verb(
+            "envbuild.cli.init", "command", "Write a recipe for a project from its lists, definitions and imports."
+        ),
+        "lock": Verb("envbuild.cli.lock", "command", "Resolve a recipe against its base and write the lock."),
+        "make": Verb("envbuild.cli.make", "command", "Build the image of a recipe from its lock, and check it."),
+        "check": Verb("envbuild.cli.check", "command", "Check an image: framework, libraries, imports, GPU."),
+        "exec": Verb("envbuild.cli.enter", "exec_command", "Run a command inside the image."),
+        "shell": Verb("envbuild.cli.enter", "shell_command", "Open a shell inside the image."),
+        "submit": Verb("envbuild.cli.submit", "command", "Submit a job, wait for it, or open a shell on a node."),
+        "status": Verb("envbuild.cli.status", "command", "Tell what became of jobs submitted from this folder."),
+        "logs": Verb("envbuild.cli.logs", "command", "Print what a job has written."),
+        "list": Verb("envbuild.cli.listing", "command", "List recipes, locks and images with their last verdict."),
+    },
+    "Start": {
+        "doctor": Verb(
+            "envbuild.cli.doctor", "command", "Say what this machine can do, and how to mend what it cannot."
+        ),
+        "base": Verb("envbuild.cli.base", "command", "Look at base images."),
+        "completion": Verb("envbuild.cli.completion", "command", "Print the completion script of a shell."),
+    },
+    "Build": {
+        "why": Verb("envbuild.cli.why", "command", "Say why a package is in a lock, and what would change it."),
+        "diff": Verb("envbuild.cli.diff", "command", "Compare two locks, or a lock and an image."),
+        "outdated": Verb("envbuild.cli.outdated", "command", "List what is newer on the index than in a lock."),
+        "def": Verb("envbuild.cli.definition", "command", "Print the container definition of a recipe's lock."),
+        "rebuild": Verb(
+            "envbuild.cli.rebuild", "command", "Make an image again from its lock, and say whether it is the same."
+        ),
+        "flatten": Verb("envbuild.cli.flatten", "command", "Make one partition of a layered image."),
+    },
+    "Check": {
+        "verify": Verb("envbuild.cli.verify", "command", "Compare an image with its lock, file by file."),
+        "explain": Verb("envbuild.cli.explain", "command", "Explain the log of a job: cause and command."),
+        "watch": Verb("envbuild.cli.watch", "command", "Tell whether a command or process is on the GPU now."),
+    },
+    "Run": {
+        "run": Verb(
+            "envbuild.cli.enter", "run_command", "Run the recipe's own command, or another one, inside the image."
+        ),
+    },
+    "Jobs": {
+        "job": Verb("envbuild.cli.job", "command", "Print the job script of a command in the image, for a cluster."),
+        "attach": Verb("envbuild.cli.attach", "command", "Open a shell or run a command on the node of a running job."),
+        "cancel": Verb("envbuild.cli.cancel", "command", "End a job."),
+        "site": Verb("envbuild.cli.site", "command", "Look at clusters that jobs can go to, or describe a new one."),
+    },
+    "Share": {
+        "shelf": Verb("envbuild.cli.shelf", "command", "Share locked recipes, verdicts and images with the lab."),
+        "bundle": Verb("envbuild.cli.bundle", "command", "Write everything that an image is made of into one file."),
+        "export": Verb(
+            "envbuild.cli.export", "command", "Print a lock as another tool reads it: PEP 751, pip, SBOM, and more."
+        ),
+    },
+    "Look": {
+        "show": Verb("envbuild.cli.tell", "command", "Show a recipe, or what its build would run as root."),
+        "store": Verb("envbuild.cli.store", "command", "Look at the store, clear it, or hash it again."),
+        "schema": Verb("envbuild.cli.schema", "command", "Print the JSON Schema of recipes or reports."),
+    },
 }
+"""The verbs in the order of the help: the daily ones first, then by what a reader wants to do."""
+VERBS: dict[str, Verb] = {name: verb for verbs in GROUPS.values() for name, verb in verbs.items()}
+ALIASES = {
+    "build": "make",
+    "images": "list",
+    "kill": "cancel",
+    "ls": "list",
+    "ps": "status",
+    "resolve": "lock",
+    "test": "check",
+}
+"""What people type out of habit with other tools, and the verb that is meant."""
 COMMAND_VERBS = ("exec", "shell", "run", "watch")
 """Verbs that return the exit code of the user's own command, so that envbuild's failures have one of their own."""
 WORD_VERBS = (*COMMAND_VERBS, "job", "submit")
@@ -67,27 +106,30 @@ class Verbs(click.Group):
     """A group that knows its verbs by name and imports the module of the one that is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        """Return the verbs in the order of the table."""
+        """Return the verbs in the order of the help."""
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """Import a verb's module and return its command."""
-        if cmd_name not in VERBS:
+        """Import the module of a verb, or of the one that an alias means, and return its command."""
+        verb = VERBS.get(ALIASES.get(cmd_name, cmd_name))
+        if verb is None:
             return None
-        module, attribute, _ = VERBS[cmd_name]
-        command: click.Command = getattr(importlib.import_module(module), attribute)
+        command: click.Command = getattr(importlib.import_module(verb.module), verb.attribute)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """List the verbs without importing any of them."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, _, text) in VERBS.items()])
+        """List the verbs in groups without importing any of them."""
+        widest = max(map(len, VERBS))
+        for title, verbs in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(widest), verb.text) for name, verb in verbs.items()])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the verb; an unknown one gets the nearest names."""
-        if args and args[0] not in VERBS and not args[0].startswith("-"):
+        known = (*VERBS, *ALIASES)
+        if args and args[0] not in known and not args[0].startswith("-"):
             from envbuild.toml import closest
 
             raise click.UsageError(f'there is no command "{args[0]}"{closest(args[0], VERBS)}', ctx)
@@ -104,8 +146,9 @@ def main_group(ctx: click.Context, verbose: int, quiet: bool, color: str) -> Non
     """Build GPU containers that can be made again, and prove that they use the GPU.
 
     \b
-    envbuild make keras-bert      build keras-bert.sif from its shipped lock, and check it
-    envbuild run keras-bert -- python train.py
+    envbuild make keras-bert                      build and check a shipped image
+    envbuild exec keras-bert -- python train.py   run your program inside it
+    envbuild init                                 start with your own project
     """
     from envbuild.cli.context import make_context
 
@@ -116,7 +159,7 @@ def run_cli(arguments: Sequence[str]) -> int:
     """Run the command line and return its exit code; the only place where errors become messages."""
     _end_as_by_keyboard()
     try:
-        result: Any = main_group.main(args=hoisted(arguments), prog_name="envbuild", standalone_mode=False)
+        result: Any = main_group.main(args=hoisted(_as_option(arguments)), prog_name="envbuild", standalone_mode=False)
     except click.exceptions.Exit as error:
         return error.exit_code
     except BrokenPipeError:
@@ -162,6 +205,11 @@ def hoisted(arguments: Sequence[str]) -> list[str]:
         else:
             index += 1
     return own + rest
+
+
+def _as_option(arguments: Sequence[str]) -> Sequence[str]:
+    """Turn ``help`` and ``help VERB…``, which people type out of habit, into ``VERB… --help``."""
+    return [*arguments[1:], "--help"] if arguments[:1] == ["help"] else arguments
 
 
 def _tell(error: click.ClickException | EnvbuildError | OSError) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from envbuild.cli.complete import complete_job
 from envbuild.cli.context import Context
 from envbuild.cli.enter import CommandAfterDashes
 from envbuild.errors import UsageError
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @click.command("attach", cls=CommandAfterDashes)
-@click.argument("job_id", metavar="ID")
+@click.argument("job_id", metavar="ID", shell_complete=complete_job)
 @click.argument("argv", metavar="-- CMD…", nargs=-1, type=click.UNPROCESSED)
 @click.pass_obj
 def command(context: Context, *, job_id: str, argv: tuple[str, ...]) -> None:

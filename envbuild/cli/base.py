@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from envbuild.cli.complete import complete_site
 from envbuild.cli.context import Context
+from envbuild.cli.tables import print_table
 
 if TYPE_CHECKING:
     from envbuild.base.catalogue import Entry
@@ -43,7 +45,12 @@ def inspect_command(context: Context, *, reference: str, as_json: bool) -> None:
 @click.option("--gpu", metavar="NAME", help="The GPU: A100, V100, or a compute capability such as 8.0.")
 @click.option("--driver", metavar="VERSION", help="The oldest NVIDIA driver that it must run on: 450.80.02.")
 @click.option("--glibc", metavar="VERSION", help="The oldest C library that will do: 2.28.")
-@click.option("--site", metavar="SITE[:PARTITION]", help="Take GPU and driver from a cluster's site file.")
+@click.option(
+    "--site",
+    metavar="SITE[:PARTITION]",
+    shell_complete=complete_site,
+    help="Take GPU and driver from a cluster's site file.",
+)
 @click.option("--all", "everything", is_flag=True, help="Show all that fit, not only the first five.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 @click.pass_obj
@@ -117,10 +124,7 @@ def list_command(*, framework: str | None, as_json: bool) -> None:
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(found), indent=1).decode())
         return
-    rows = [_entry_row(entry) for entry in found]
-    widths = [max(len(row[index]) for row in (ENTRY_COLUMNS, *rows)) for index in range(len(ENTRY_COLUMNS))]
-    for row in (ENTRY_COLUMNS, *rows):
-        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    print_table(ENTRY_COLUMNS, [_entry_row(entry) for entry in found])
 
 
 SHOWN = 5

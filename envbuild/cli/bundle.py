@@ -6,12 +6,13 @@ from pathlib import Path
 
 import click
 
+from envbuild.cli.complete import complete_recipe
 from envbuild.cli.context import Context
 from envbuild.errors import UsageError
 
 
 @click.command("bundle")
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=complete_recipe)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The file (default ./NAME.bundle.tar).")
 @click.option("--no-tool", is_flag=True, help="Leave out envbuild itself.")
 @click.pass_obj

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import click
 
+from envbuild.cli.complete import complete_job
 from envbuild.cli.context import Context
 from envbuild.errors import HostError
 
 
 @click.command("cancel")
-@click.argument("jobs", metavar="ID…", nargs=-1, required=True)
+@click.argument("jobs", metavar="ID…", shell_complete=complete_job, nargs=-1, required=True)
 @click.pass_obj
 def command(context: Context, *, jobs: tuple[str, ...]) -> None:
     """End jobs that were submitted from this folder; one that has ended already is left as it is."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from envbuild.cli.complete import complete_image, complete_site
 from envbuild.cli.context import Context
 from envbuild.errors import CheckFailedError, UsageError
 
@@ -19,16 +20,22 @@ COLOURS = {"passed": "green", "failed": "red", "skipped": "yellow"}
 
 
 @click.command("check")
-@click.argument("target", metavar="[IMAGE|NAME]", required=False)
+@click.argument("target", metavar="[IMAGE|NAME]", required=False, shell_complete=complete_image)
 @click.option("--level", type=click.Choice(["quick", "full", "soak"]), default="quick", help="How deep to look.")
 @click.option("--require-gpu", is_flag=True, help="Fail where no GPU can be checked, instead of skipping that part.")
 @click.option("--gpu", metavar="CARD", help="Judge for this GPU (A100, or a compute capability: 8.0).")
 @click.option("--driver", metavar="VERSION", help="Judge for this NVIDIA driver (450.80.02).")
 @click.option("--glibc", metavar="VERSION", help="Judge for a node with this C library (2.28).")
 @click.option(
-    "--for", "site", metavar="SITE[:PARTITION]", help="Judge for the nodes of a cluster (envbuild site list)."
+    "--for",
+    "site",
+    metavar="SITE[:PARTITION]",
+    shell_complete=complete_site,
+    help="Judge for the nodes of a cluster (envbuild site list).",
 )
-@click.option("--on", metavar="SITE[:PARTITION]", help="Check on a GPU node of a cluster, by a job.")
+@click.option(
+    "--on", metavar="SITE[:PARTITION]", shell_complete=complete_site, help="Check on a GPU node of a cluster, by a job."
+)
 @click.option("--account", help="With --on: account, project or group that pays.")
 @click.option("--html", type=click.Path(path_type=Path), metavar="FILE", help="Write the report as a page too.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON (envbuild schema --of report).")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from envbuild.cli.complete import complete_recipe
 from envbuild.cli.context import Context
 from envbuild.errors import UsageError
 from envbuild.lock.model import Lock
@@ -13,7 +14,7 @@ from envbuild.recipe.model import Recipe
 
 
 @click.command("def")
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=complete_recipe)
 @click.option("--format", "syntax", type=click.Choice(["apptainer", "docker"]), default="apptainer")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write it to a file instead.")
 @click.pass_obj

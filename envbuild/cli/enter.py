@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from envbuild.cli.complete import complete_image
 from envbuild.cli.context import Context
 from envbuild.errors import UsageError
 from envbuild.host import read_driver
@@ -61,7 +62,7 @@ _dry_run = click.option("--dry-run", is_flag=True, help="Print the command line 
 
 
 @click.command(cls=CommandAfterDashes)
-@click.argument("image", metavar="[NAME|IMAGE]")
+@click.argument("image", metavar="[NAME|IMAGE]", shell_complete=complete_image)
 @click.argument("argv", metavar="-- CMD…", nargs=-1, required=True, type=click.UNPROCESSED)
 @_binds
 @_variables
@@ -86,7 +87,7 @@ def exec_command(
 
 
 @click.command()
-@click.argument("image", metavar="[NAME|IMAGE]", required=False)
+@click.argument("image", metavar="[NAME|IMAGE]", shell_complete=complete_image, required=False)
 @_binds
 @_variables
 @_dry_run
@@ -99,7 +100,7 @@ def shell_command(
 
 
 @click.command(cls=CommandAfterDashes)
-@click.argument("image", metavar="[NAME|IMAGE]", required=False)
+@click.argument("image", metavar="[NAME|IMAGE]", shell_complete=complete_image, required=False)
 @click.argument("argv", metavar="[-- CMD…]", nargs=-1, type=click.UNPROCESSED)
 @_binds
 @_variables

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from envbuild.cli.complete import complete_recipe
 from envbuild.cli.context import Context
 from envbuild.errors import UsageError
 
@@ -18,7 +19,7 @@ FORMATS = ("pylock", "requirements", "dockerfile", "def", "sbom")
 
 
 @click.command("export")
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=complete_recipe)
 @click.option("--format", "form", type=click.Choice(FORMATS), required=True, help="What to write.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write it to a file instead.")
 @click.pass_obj

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import click
 
+from envbuild.cli.complete import complete_image
 from envbuild.cli.context import Context
 
 
 @click.command("flatten")
-@click.argument("image", metavar="NAME|IMAGE")
+@click.argument("image", metavar="NAME|IMAGE", shell_complete=complete_image)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write it there (default: in its place).")
 @click.pass_obj
 def command(context: Context, *, image: str, output: Path | None) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from envbuild.cli.complete import complete_image, complete_site
 from envbuild.cli.context import Context
 from envbuild.cli.enter import CommandAfterDashes
 from envbuild.errors import UsageError
@@ -20,7 +21,14 @@ if TYPE_CHECKING:
     from envbuild.recipe.model import Source
 
 _OPTIONS = (
-    click.option("--on", "--for", "site", metavar="SITE[:PARTITION]", help="The cluster (envbuild site list)."),
+    click.option(
+        "--on",
+        "--for",
+        "site",
+        metavar="SITE[:PARTITION]",
+        shell_complete=complete_site,
+        help="The cluster (envbuild site list).",
+    ),
     click.option("--gpus", metavar="[TYPE:]N", help="GPUs in all."),
     click.option("--nodes", type=click.IntRange(min=1), help="Nodes; left out: as few as hold the GPUs."),
     click.option("--tasks", type=click.IntRange(min=1), help="Processes in all."),
@@ -85,7 +93,7 @@ _FLAGS = (
 
 
 @click.command("job", cls=CommandAfterDashes)
-@click.argument("name", metavar="[NAME|IMAGE]")
+@click.argument("name", metavar="[NAME|IMAGE]", shell_complete=complete_image)
 @click.argument("argv", metavar="-- CMD…", nargs=-1, type=click.UNPROCESSED)
 @job_options
 @click.pass_obj

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from envbuild.cli.context import Context
+from envbuild.cli.tables import print_table
 from envbuild.errors import EnvbuildError
 
 COLUMNS = ("recipe", "lock", "image", "last verdict", "summary")
@@ -28,10 +29,7 @@ def command(context: Context, *, as_json: bool) -> None:
     if not rows:
         click.echo("no recipes: write recipes/NAME.toml (docs/recipe.md shows how)")
         return
-    widths = {column: max(len(column), *(len(str(row[column])) for row in rows)) for column in COLUMNS}
-    click.echo("  ".join(column.ljust(widths[column]) for column in COLUMNS).rstrip())
-    for row in rows:
-        click.echo("  ".join(str(row[column]).ljust(widths[column]) for column in COLUMNS).rstrip())
+    print_table(COLUMNS, [tuple(row.values()) for row in rows])
 
 
 def recipe_row(path: Path, context: Context) -> dict[str, Any]:

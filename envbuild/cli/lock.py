@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from envbuild.cli.complete import complete_recipe
 from envbuild.cli.context import Context
 from envbuild.errors import StaleLockError, UsageError
 from envbuild.lock.model import EVERYTHING, PROOF_SECONDS, Lock
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @click.command("lock")
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=complete_recipe)
 @click.option("--check", is_flag=True, help="Only say whether the lock fits the recipe (exit code 4 when it does not).")
 @click.option(
     "--upgrade",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import click
 
+from envbuild.cli.complete import complete_job
 from envbuild.cli.context import Context
 from envbuild.errors import UsageError
 
 
 @click.command("logs")
-@click.argument("job", metavar="ID")
+@click.argument("job", metavar="ID", shell_complete=complete_job)
 @click.option("-f", "--follow", "go_on", is_flag=True, help="Go on until the job ends; exit code: the job's.")
 @click.pass_obj
 def command(context: Context, *, job: str, go_on: bool) -> int:

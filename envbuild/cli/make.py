@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from envbuild.cli.complete import complete_recipe, complete_site
 from envbuild.cli.context import Context
 from envbuild.cli.order import order_of, workshop
 from envbuild.errors import CheckFailedError, UsageError
@@ -26,7 +27,7 @@ MODES = ("auto", "flat", "layered", "fakeroot", "sandbox", "docker")
 
 
 @click.command("make")
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=complete_recipe)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The image file (default ./NAME.sif).")
 @click.option("--mode", type=click.Choice(MODES), default="auto", help="How to build; auto is flat where it can be.")
 @click.option("--from-sandbox", type=click.Path(path_type=Path), help="Pack a sandbox, and say what was done in it.")
@@ -44,7 +45,12 @@ MODES = ("auto", "flat", "layered", "fakeroot", "sandbox", "docker")
 )
 @click.option("--no-check", is_flag=True, help="Do not check the image.")
 @click.option("--require-gpu", is_flag=True, help="Fail when the GPU checks cannot run here.")
-@click.option("--on", metavar="SITE[:PARTITION]", help="Build on a node of a cluster, by a job (envbuild site list).")
+@click.option(
+    "--on",
+    metavar="SITE[:PARTITION]",
+    shell_complete=complete_site,
+    help="Build on a node of a cluster, by a job (envbuild site list).",
+)
 @click.option("--account", help="With --on: account, project or group that pays.")
 @click.option("--all", "every", is_flag=True, help="With --on: every recipe of ./recipes, one task each.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was built and proved as JSON.")

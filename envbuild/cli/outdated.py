@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from envbuild.cli.complete import complete_recipe
 from envbuild.cli.context import Context
+from envbuild.cli.tables import print_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command("outdated")
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=complete_recipe)
 @click.option("--all", "everything", is_flag=True, help="Also packages that only others require.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 @click.pass_obj
@@ -37,9 +39,7 @@ def command(context: Context, *, name: str | None, everything: bool, as_json: bo
     if not rows:
         click.echo("nothing is outdated")
         return
-    widths = [max(len(row[index]) for row in (COLUMNS, *rows)) for index in range(len(COLUMNS))]
-    for row in (COLUMNS, *rows):
-        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    print_table(COLUMNS, rows)
 
 
 COLUMNS = ("package", "locked", "newest", "why")

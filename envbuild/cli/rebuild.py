@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from envbuild.cli.complete import complete_recipe
 from envbuild.cli.context import Context
 from envbuild.errors import UsageError
 
@@ -22,7 +23,7 @@ SAME = {
 
 
 @click.command("rebuild")
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=complete_recipe)
 @click.option("--verify", is_flag=True, help="Compare with the image that is there; exit code 1 where files differ.")
 @click.option("--image", type=click.Path(path_type=Path), help="The image to compare with (default ./NAME.sif).")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Keep the image made again under this name.")

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from envbuild.cli.complete import complete_recipe, complete_shelf
 from envbuild.cli.context import Context
+from envbuild.cli.tables import print_table
 from envbuild.errors import UsageError
 
 if TYPE_CHECKING:
@@ -105,10 +107,12 @@ def list_command(context: Context, *, as_json: bool) -> None:
 
 
 @command.command("publish")
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=complete_recipe)
 @click.option("--image", "with_image", is_flag=True, help="Put the image's bytes there too (./NAME.sif).")
 @click.option("--sign", "key", type=click.Path(path_type=Path), metavar="KEY", help="Sign with this ssh key.")
-@click.option("--to", "shelf", metavar="SHELF", help="Which shelf, where you have several.")
+@click.option(
+    "--to", "shelf", metavar="SHELF", shell_complete=complete_shelf, help="Which shelf, where you have several."
+)
 @click.pass_obj
 def publish_command(
     context: Context, *, name: str | None, with_image: bool, key: Path | None, shelf: str | None
@@ -240,7 +244,4 @@ def _card(taken: Taken, history: list[tuple[str, str, str]]) -> None:
 
 
 def _table(rows: list[dict[str, str]]) -> None:
-    columns = list(rows[0])
-    widths = {column: max(len(column), *(len(row[column]) for row in rows)) for column in columns}
-    for row in ({column: column for column in columns}, *rows):
-        click.echo("  ".join(row[column].ljust(widths[column]) for column in columns).rstrip())
+    print_table(list(rows[0]), [tuple(row.values()) for row in rows])

@@ -6,7 +6,9 @@ import json
 
 import click
 
+from envbuild.cli.complete import complete_site
 from envbuild.cli.context import Context
+from envbuild.cli.tables import print_table
 from envbuild.errors import CheckFailedError, UsageError
 
 COLUMNS = ("site", "scheduler", "where", "summary")
@@ -33,13 +35,11 @@ def list_command(context: Context, *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(rows, indent=1))
         return
-    widths = {column: max(len(column), *(len(row[column]) for row in rows)) for column in COLUMNS}
-    for row in ({column: column for column in COLUMNS}, *rows):
-        click.echo("  ".join(row[column].ljust(widths[column]) for column in COLUMNS).rstrip())
+    print_table(COLUMNS, [tuple(row.values()) for row in rows])
 
 
 @command.command("show")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_site)
 @click.pass_obj
 def show_command(context: Context, *, name: str) -> None:
     """Print a site file: copy it to sites/NAME.toml to change it."""
@@ -81,7 +81,9 @@ def init_command(context: Context, *, name: str, only_print: bool, scheduler: st
 
 
 @command.command("probe")
-@click.option("--on", "name", required=True, metavar="SITE", help="A site whose file is yours.")
+@click.option(
+    "--on", "name", required=True, metavar="SITE", shell_complete=complete_site, help="A site whose file is yours."
+)
 @click.option("--gpus", default="1", help="GPUs of the probing job.")
 @click.option("--account", help="Account, project or group that pays.")
 @click.option("--partition", help="Partition or queue.")

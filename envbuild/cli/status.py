@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from envbuild.cli.complete import complete_job
 from envbuild.cli.context import Context
+from envbuild.cli.tables import print_table
 from envbuild.errors import EnvbuildError
 
 if TYPE_CHECKING:
@@ -18,7 +20,7 @@ LAST = 20
 
 
 @click.command("status")
-@click.argument("job", metavar="[ID]", required=False)
+@click.argument("job", metavar="[ID]", required=False, shell_complete=complete_job)
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 @click.pass_obj
 def command(context: Context, *, job: str | None, as_json: bool) -> None:
@@ -38,9 +40,7 @@ def command(context: Context, *, job: str | None, as_json: bool) -> None:
     if not rows:
         click.echo("no job was submitted from this folder")
         return
-    widths = {column: max(len(column), *(len(str(item[column])) for item in rows)) for column in COLUMNS}
-    for item in ({column: column for column in COLUMNS}, *rows):
-        click.echo("  ".join(str(item[column]).ljust(widths[column]) for column in COLUMNS).rstrip())
+    print_table(COLUMNS, [tuple(item.values()) for item in rows])
 
 
 def row(record: Record, context: Context) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from envbuild.cli.complete import complete_image
 from envbuild.cli.context import Context
 from envbuild.cli.enter import CommandAfterDashes
 from envbuild.cli.job import job_options, plan_job
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @click.command("submit", cls=CommandAfterDashes)
-@click.argument("name", metavar="[NAME|IMAGE]")
+@click.argument("name", metavar="[NAME|IMAGE]", shell_complete=complete_image)
 @click.argument("argv", metavar="-- CMD…", nargs=-1, type=click.UNPROCESSED)
 @job_options
 @click.option("--wait", is_flag=True, help="Follow the log, and end with the job's exit code.")

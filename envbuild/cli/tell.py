@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from envbuild.cli.complete import complete_recipe
 from envbuild.cli.context import Context
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command("show")
-@click.argument("name", metavar="[NAME|SHELF/NAME]", required=False)
+@click.argument("name", metavar="[NAME|SHELF/NAME]", required=False, shell_complete=complete_recipe)
 @click.option("--script", is_flag=True, help="Print what would run as root in its build, and as you in its check.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 @click.pass_obj

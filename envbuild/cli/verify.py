@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from envbuild.cli.complete import complete_image
 from envbuild.cli.context import Context
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ HOLDS = {
 
 
 @click.command("verify")
-@click.argument("image", metavar="NAME|IMAGE")
+@click.argument("image", metavar="NAME|IMAGE", shell_complete=complete_image)
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 @click.pass_obj
 def command(context: Context, *, image: str, as_json: bool) -> int:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from envbuild.cli.complete import complete_package, complete_recipe
 from envbuild.cli.context import Context
 
 if TYPE_CHECKING:
@@ -14,8 +15,8 @@ if TYPE_CHECKING:
 
 
 @click.command("why")
-@click.argument("package")
-@click.argument("name", required=False)
+@click.argument("package", shell_complete=complete_package)
+@click.argument("name", required=False, shell_complete=complete_recipe)
 @click.option("--offline", is_flag=True, help="Only say what the lock itself knows; ask no index.")
 @click.pass_obj
 def command(context: Context, *, package: str, name: str | None, offline: bool) -> None:

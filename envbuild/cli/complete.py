@@ -1,0 +1,73 @@
+"""What the shell completes: names of recipes, images, sites, shelves and locked packages.
+
+Each function is called by click with what was typed so far.  A broken settings file or recipe completes to nothing:
+an error message would destroy the line that the user types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import click
+
+from envbuild.errors import EnvbuildError
+from envbuild.settings import Settings, load_settings
+
+Completer = Callable[[click.Context, click.Parameter, str], list[str]]
+
+
+def _completer(names: Callable[[Settings, click.Context], Iterable[str]]) -> Completer:
+    """Turn a function that lists all names into one that completes what was typed."""
+
+    def complete(ctx: click.Context, _: click.Parameter, typed: str) -> list[str]:
+        try:
+            return sorted(name for name in names(load_settings(), ctx) if name.startswith(typed))
+        except (EnvbuildError, OSError):
+            return []
+
+    return complete
+
+
+def _recipe_names(settings: Settings, _: click.Context) -> Iterable[str]:
+    from envbuild.recipe.find import recipe_files
+
+    return recipe_files(settings)
+
+
+def _image_names(settings: Settings, ctx: click.Context) -> Iterable[str]:
+    files = (path.name for path in settings.cwd.glob("*.sif"))
+    return {*_recipe_names(settings, ctx), *files}
+
+
+def _site_names(settings: Settings, _: click.Context) -> Iterable[str]:
+    from envbuild.job.sites import site_files
+
+    return site_files(settings)
+
+
+def _shelf_names(settings: Settings, _: click.Context) -> Iterable[str]:
+    from envbuild.shelf.configured import shelves
+
+    return shelves(settings)
+
+
+def _package_names(settings: Settings, ctx: click.Context) -> Iterable[str]:
+    from envbuild.lock.read import read_lock
+    from envbuild.recipe.find import find_recipe
+
+    lock = read_lock(find_recipe(ctx.params.get("name"), settings).lock)
+    return {package.name for package in lock.python} | {package.name for package in lock.provided}
+
+
+def _job_ids(settings: Settings, _: click.Context) -> Iterable[str]:
+    from envbuild.job.records import load_records, plain_id
+
+    return (plain_id(record.id) for record in load_records(settings.cwd))
+
+
+complete_recipe = _completer(_recipe_names)
+complete_image = _completer(_image_names)
+complete_site = _completer(_site_names)
+complete_shelf = _completer(_shelf_names)
+complete_package = _completer(_package_names)
+complete_job = _completer(_job_ids)

@@ -1,0 +1,103 @@
+"""What a user sees first: the help in groups, other tools' names, tables and completion."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envbuild.cli import ALIASES, GROUPS, VERBS, run_cli
+from envbuild.cli.tables import GAP, NARROWEST, cell_width, table_lines
+
+CELLS = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z", "M")), max_size=40)
+
+
+def test_the_help_names_every_verb_once_and_the_daily_ones_first(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_cli(["help"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    names = [line.split()[0] for line in lines if line.startswith("  ") and line.split()[0] in VERBS]
+    assert names == list(VERBS)
+    assert len(GROUPS["Every day"]) == 10
+    titles = [line[:-1] for line in lines if line.endswith(":") and not line.startswith(" ")]
+    assert titles == ["Options", *GROUPS]
+
+
+def test_every_line_of_the_help_fits_a_terminal_of_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    run_cli(["--help"])
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(("alias", "verb"), ALIASES.items())
+def test_names_of_other_tools_are_understood(alias: str, verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert alias not in VERBS
+    run_cli([verb, "--help"])
+    expected = capsys.readouterr().out
+    run_cli(["help", alias])
+    assert capsys.readouterr().out.replace(f"envbuild {alias}", f"envbuild {verb}") == expected
+
+
+def test_an_unknown_verb_is_told_the_nearest_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_cli(["mak"]) == 2
+    assert 'there is no command "mak"; did you mean "make"?' in capsys.readouterr().err
+
+
+def test_a_table_is_as_wide_as_its_cells_where_nothing_limits_it() -> None:
+    assert table_lines(("a", "long name"), [("1", "x"), (22, "")]) == ["a   long name", "1   x", "22"]
+
+
+def test_the_longest_column_is_cut_on_a_narrow_terminal() -> None:
+    lines = table_lines(("name", "summary"), [("keras-bert", "BERT in Keras on TensorFlow 2.15")], 30)
+    assert lines == ["name        summary", "keras-bert  BERT in Keras on …"]
+
+
+def test_japanese_takes_two_cells_a_character() -> None:
+    assert cell_width("画像") == 4
+    lines = table_lines(("name", "summary"), [("a", "画像を作る研究室のレシピ"), ("b", "x")], 20)
+    assert all(cell_width(line) <= 20 for line in lines)
+    assert lines[1].endswith("…")
+
+
+@given(st.lists(st.tuples(CELLS, CELLS, CELLS), min_size=1, max_size=5), st.integers(45, 120))
+def test_no_line_is_wider_than_the_terminal(rows: list[tuple[str, str, str]], terminal: int) -> None:
+    lines = table_lines(("one", "two", "three"), rows, terminal)
+    assert len(lines) == len(rows) + 1
+    assert terminal >= 3 * NARROWEST + 2 * len(GAP)
+    assert all(cell_width(line) <= terminal for line in lines)
+
+
+def _complete(words: str, folder: Path) -> list[str]:
+    variables = {
+        "_ENVBUILD_COMPLETE": "bash_complete",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(len(words.split(" ")) - 1),
+        "HOME": str(folder),
+        "PATH": str(Path(sys.executable).parent),
+    }
+    program = Path(sys.executable).parent / "envbuild"
+    found = subprocess.run([program], env=variables, cwd=folder, capture_output=True, text=True, check=True).stdout
+    return [line.partition(",")[2] for line in found.split()]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("envbuild make keras", ["keras-bert", "keras-bert-hub"]),
+        ("envbuild submit --on am", ["amane"]),
+        ("envbuild exec min", ["mine.sif"]),
+        ("envbuild logs 1", []),
+    ],
+)
+def test_the_shell_completes_names(words: str, expected: list[str], tmp_path: Path) -> None:
+    (tmp_path / "mine.sif").touch()
+    assert _complete(words, tmp_path) == expected
+
+
+def test_completion_is_silent_about_broken_settings(tmp_path: Path) -> None:
+    settings = tmp_path / ".config/envbuild/config.toml"
+    settings.parent.mkdir(parents=True)
+    settings.write_text("[", encoding="utf-8")
+    assert _complete("envbuild make keras", tmp_path) == []
