@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import shutil
 import tempfile
@@ -16,8 +15,9 @@ from envbuild.base.debian import Bootstrap, mirror
 from envbuild.base.facts import keep_facts, kept_facts, probe_text, read_probe
 from envbuild.base.mmdebstrap import mmdebstrap_arguments
 from envbuild.base.model import BaseFacts, DebianPackage
+from envbuild.base.rootfailure import explain_failure
 from envbuild.base.unrun import machine_of, read_packages
-from envbuild.errors import EnvbuildError, HostError, IntegrityError, SpaceError, ToolFailedError
+from envbuild.errors import HostError, IntegrityError, ToolFailedError
 from envbuild.host import read_host
 from envbuild.progress import Reporter
 from envbuild.run import Command, Runner
@@ -133,7 +133,7 @@ def _run(bootstrap: Bootstrap, target: Path, settings: Settings, runner: Runner,
         try:
             runner(command)
         except ToolFailedError as error:
-            raise _explain(error, settings, store) from error
+            raise explain_failure(error, settings, store) from error
         return facts.read_text("utf-8", "replace")
 
 
@@ -201,32 +201,3 @@ def _require_same(bootstrap: Bootstrap, facts: BaseFacts) -> None:
     if locked != found:
         names = sorted({name for name, _, _ in locked ^ found})
         raise IntegrityError(f"the root does not hold the locked packages: {', '.join(names[:8])}")
-
-
-def _explain(error: ToolFailedError, settings: Settings, store: Store) -> EnvbuildError:
-    text = error.stderr + error.stdout
-    if re.search(r"newuidmap|subuid|unshare\(\) failed|invalid mapping", text):
-        # the kernel says "No space left on device" to one namespace too many, so this comes before the disk
-        what = "mmdebstrap cannot make a user namespace, which it needs to make a Debian base without root"
-        hint = (
-            "root can mend it: apt-get install uidmap; usermod --add-subuids 100000-165535 --add-subgids 100000-165535 "
-            "USER; sysctl user.max_user_namespaces=10000\nor make the image on another machine and copy the .sif here"
-        )
-    elif "No space left on device" in text or "Disk quota exceeded" in text:
-        hint = "1 GB is needed in each: point TMPDIR or ENVBUILD_STORE to a larger file system"
-        return SpaceError("the disk is full", where=f"{settings.tmpdir} or {store.root}", hint=hint)
-    else:
-        what = "mmdebstrap could not make the Debian base"
-        hint = f"it worked in {settings.tmpdir}, which every user must be able to enter (TMPDIR names another)"
-    return ToolFailedError(
-        f"{what}\n{_last(error)}",
-        argv=error.argv,
-        exit_code=error.exit_code,
-        stdout=error.stdout,
-        stderr=error.stderr,
-        hint=hint,
-    )
-
-
-def _last(error: ToolFailedError) -> str:
-    return "\n".join(line for line in error.stderr.splitlines() if line.startswith("E: ")) or error.what

@@ -154,7 +154,8 @@ class Bootstrap:
         own = bootstrap_digest(self.suite, self.created, self.packages)
         if self.over is None:
             return own
-        return "sha256:" + hashlib.sha256(f"{self.over.digest}\n{own}\n".encode()).hexdigest()
+        # "/dev": roots that stores keep from before were made without it, so scripts in them may have failed unseen
+        return "sha256:" + hashlib.sha256(f"{self.over.digest}\n{own}\n/dev\n".encode()).hexdigest()
 
     @property
     def added(self) -> tuple[DebianPackage, ...]:

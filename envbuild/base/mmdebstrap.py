@@ -40,7 +40,9 @@ def mmdebstrap_arguments(
         listed = f'printf "%s\\n" {shlex.quote(source)} > "$1"/etc/apt/sources.list'  # the tar has an empty one
         # mmdebstrap's own tar-in sends 4 kB at a time and waits for an answer to each
         unpack = f'tar --numeric-owner --xattrs --xattrs-include="*" -C "$1" -xf {shlex.quote(str(over))}'
-        begin = (f"--setup-hook={unpack}", f"--setup-hook={listed}")
+        # the tar has no /dev; without the folder mmdebstrap gives maintainer scripts no /dev/null in mode unshare
+        devices = 'mkdir -p "$1"/dev'
+        begin = tuple(f"--setup-hook={hook}" for hook in (unpack, listed, devices))
     return (
         "mmdebstrap",
         f"--mode={mode}",

@@ -178,6 +178,30 @@ FAILURES: list[tuple[str, type[EnvbuildError], str]] = [
 ]
 
 
+def test_a_package_that_dpkg_refuses_is_told_in_dpkgs_own_words(here: Settings) -> None:
+    printed = (Path(__file__).parents[1] / "recorded/mmdebstrap/no-dev.txt").read_text()
+    with pytest.raises(ToolFailedError) as caught:
+        make(here, FakeMmdebstrap(fails=printed))
+    assert caught.value.what.splitlines() == [
+        "dpkg could not install dbus, x11-common",
+        "/var/lib/dpkg/info/dbus.postinst: 67: cannot create /dev/null: Directory nonexistent",
+        "dpkg: error processing package dbus (--install):",
+        " installed dbus package post-installation script subprocess returned error exit status 2",
+        "/var/lib/dpkg/info/x11-common.postinst: 13: cannot create /dev/null: Directory nonexistent",
+        "dpkg: error processing package x11-common (--install):",
+        " installed x11-common package post-installation script subprocess returned error exit status 2",
+    ]
+    remedy, log = (caught.value.hint or "").split("\nthe whole log: ")
+    assert remedy == "leave out of [system] what brings a package that cannot be installed"
+    assert Path(log).read_text() == printed
+
+
+def test_a_long_command_line_is_cut(here: Settings) -> None:
+    with pytest.raises(ToolFailedError) as caught:
+        make(here, FakeMmdebstrap(fails=f"E: apt-get {'package ' * 400} failed\n"))
+    assert len(caught.value.what) < 300
+
+
 @pytest.mark.parametrize(("text", "kind", "what"), FAILURES)
 def test_a_failure_is_told_and_leaves_nothing(here: Settings, text: str, kind: type[EnvbuildError], what: str) -> None:
     with pytest.raises(kind) as caught:

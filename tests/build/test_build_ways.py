@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from envbuild.base.siffile import image_digest
 from envbuild.build.ways import AUTO, Ground, Way, choose_way, obstacle, read_ground, require_way
 from envbuild.errors import HostError
 from envbuild.host import Host
@@ -19,6 +20,7 @@ from envbuild.recipe.model import Recipe
 from envbuild.recipe.read import read_recipe
 from envbuild.run import Result
 from envbuild.settings import load_settings
+from envbuild.store.layout import Store
 from tests.base.interpreters import interpreter
 from tests.base.ociimages import image_of, programs, push, python_tar
 from tests.hosts import RECIPE, ROOT, ROOT_ONLY, UID, Bench, Lack
@@ -280,6 +282,28 @@ class TestAutoOnHostsThatLackSomething:
         assert "small: mode flat: put together from the store, without root\n" in made.stderr
         assert (bench.folder / "small.sif").is_file()
         assert "checks passed" in made.stdout
+
+
+class TestPackagesWithScripts:
+    """Both packages' scripts write to /dev/null: without it that of x11-common fails, the other one goes on unseen."""
+
+    pytestmark = POSSIBLE
+
+    def test_an_ordinary_user_makes_the_same_bytes_as_root(self, folder: Path, tmp_path: Path) -> None:
+        recipe = WHEEL_ONLY.replace("[check]", '[system]\npackages = ["openssh-client", "x11-common"]\n\n[check]')
+        project = Project(tmp_path / "root")
+        project.write("recipes/small.toml", recipe)
+        for verb in (("lock",), ("make", "--no-check")):
+            done = project.run(*verb)
+            assert done.code == 0, done.stderr
+        bench, base = Bench(folder, ("artifacts",)), read_lock(project.folder / "lockfiles/small.lock").base
+        for kept in (Store(project.store).base(base.digest), Store(project.store).facts(base.digest)):
+            # not the root over it, which is the one to be made
+            (bench.below / "v1" / kept.parent.name).mkdir()
+            (bench.below / "v1" / kept.parent.name / kept.name).hardlink_to(kept)
+        made = make(bench, Lack(), (project.folder / "lockfiles/small.lock").read_text(), recipe, "--no-check")
+        assert made.code == 0, made.stderr
+        assert image_digest(bench.folder / "small.sif") == image_digest(project.folder / "small.sif")
 
 
 NO_NAMESPACES = "user namespaces are off, and apptainer is not setuid"

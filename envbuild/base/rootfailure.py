@@ -1,0 +1,83 @@
+"""What a failure of mmdebstrap means, in the words of the tool that found it, and where its whole output is kept."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from pathlib import Path
+
+from envbuild.errors import EnvbuildError, SpaceError, ToolFailedError
+from envbuild.settings import Settings
+from envbuild.store.atomic import telling
+from envbuild.store.layout import Store
+
+DPKG_ERROR = re.compile(r"dpkg: error processing (?:package|archive) (\S+)")
+MOST_PACKAGES = 3
+"""Of how many failed packages the error shows the lines."""
+LONGEST_LINE = 240
+"""mmdebstrap repeats dpkg's command line, which names every package."""
+
+
+def explain_failure(error: ToolFailedError, settings: Settings, store: Store) -> EnvbuildError:
+    """Return the error to show for a failed mmdebstrap; all that it printed goes into a log of the store."""
+    text = error.stderr + error.stdout
+    log = _keep_log(text, store)
+    packages = _failed_packages(text)
+    if re.search(r"newuidmap|subuid|unshare\(\) failed|invalid mapping", text):
+        # the kernel says "No space left on device" to one namespace too many, so this comes before the disk
+        what = "mmdebstrap cannot make a user namespace, which it needs to make a Debian base without root"
+        hint = (
+            "root can mend it: apt-get install uidmap; usermod --add-subuids 100000-165535 --add-subgids 100000-165535 "
+            "USER; sysctl user.max_user_namespaces=10000\nor make the image on another machine and copy the .sif here"
+        )
+    elif "No space left on device" in text or "Disk quota exceeded" in text:
+        hint = "1 GB is needed in each: point TMPDIR or ENVBUILD_STORE to a larger file system"
+        return SpaceError("the disk is full", where=f"{settings.tmpdir} or {store.root}", hint=hint)
+    elif packages:
+        what = f"dpkg could not install {', '.join(packages)}"
+        hint = "leave out of [system] what brings a package that cannot be installed"
+    elif "Permission denied" in text:
+        what = "mmdebstrap could not make the Debian base"
+        hint = f"it worked in {settings.tmpdir}, which every user must be able to enter (TMPDIR names another)"
+    else:
+        what, hint = "mmdebstrap could not make the Debian base", ""
+    lines = _dpkg_lines(text) if packages else _error_lines(error)
+    return ToolFailedError(
+        "\n".join([what, *lines]),
+        argv=error.argv,
+        exit_code=error.exit_code,
+        stdout=error.stdout,
+        stderr=error.stderr,
+        hint="\n".join(filter(None, (hint, f"the whole log: {log}"))),
+    )
+
+
+def _keep_log(text: str, store: Store) -> Path:
+    log = store.folder("logs") / f"debian-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
+    with telling(log):
+        log.write_text(text, encoding="utf-8")
+    return log
+
+
+def _failed_packages(text: str) -> list[str]:
+    return list(dict.fromkeys(DPKG_ERROR.findall(text)))
+
+
+def _dpkg_lines(text: str) -> list[str]:
+    """Return each of dpkg's errors with the line before it, which is the failed script's own, and the one after."""
+    lines = text.splitlines()
+    places = [number for number, line in enumerate(lines) if DPKG_ERROR.match(line)]
+    shown: list[str] = []
+    for place in places[:MOST_PACKAGES]:
+        shown += lines[max(place - 1, 0) : place + 2]
+    return [_cut(line) for line in shown]
+
+
+def _error_lines(error: ToolFailedError) -> list[str]:
+    found = [line for line in error.stderr.splitlines() if line.startswith("E: ")]
+    return [_cut(line) for line in found or error.what.splitlines()]
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]} …"
