@@ -8,7 +8,7 @@ import click
 
 from envbuild.cli.complete import complete_site
 from envbuild.cli.context import Context
-from envbuild.cli.tables import print_table
+from envbuild.cli.output import json_option, print_json, print_table
 
 if TYPE_CHECKING:
     from envbuild.base.catalogue import Entry
@@ -52,7 +52,7 @@ def inspect_command(context: Context, *, reference: str, as_json: bool) -> None:
     help="Take GPU and driver from a cluster's site file.",
 )
 @click.option("--all", "everything", is_flag=True, help="Show all that fit, not only the first five.")
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@json_option
 @click.pass_obj
 def suggest_command(
     context: Context,
@@ -108,11 +108,9 @@ def _at_site(wish: Wish, site: str, context: Context) -> Wish:
 
 @command.command("list")
 @click.option("--framework", metavar="NAME", help="Only the bases with this framework: torch, tensorflow, jax.")
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@json_option
 def list_command(*, framework: str | None, as_json: bool) -> None:
     """List the bases of the catalogue."""
-    import msgspec
-
     from envbuild.base.catalogue import entries
     from envbuild.base.suggest import framework_name
     from envbuild.errors import UsageError
@@ -122,7 +120,7 @@ def list_command(*, framework: str | None, as_json: bool) -> None:
         raise UsageError(f"the catalogue knows no framework {framework!r}", hint="known: tensorflow, torch, jax")
     found = [entry for entry in entries() if wanted in (None, entry.framework)]
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(found), indent=1).decode())
+        print_json(found)
         return
     print_table(ENTRY_COLUMNS, [_entry_row(entry) for entry in found])
 

@@ -8,6 +8,7 @@ import click
 
 from envbuild.cli.complete import complete_recipe
 from envbuild.cli.context import Context
+from envbuild.cli.output import json_option, print_json
 from envbuild.errors import UsageError
 
 
@@ -15,8 +16,9 @@ from envbuild.errors import UsageError
 @click.argument("name", required=False, shell_complete=complete_recipe)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The file (default ./NAME.bundle.tar).")
 @click.option("--no-tool", is_flag=True, help="Leave out envbuild itself.")
+@json_option
 @click.pass_obj
-def command(context: Context, *, name: str | None, output: Path | None, no_tool: bool) -> None:
+def command(context: Context, *, name: str | None, output: Path | None, no_tool: bool, as_json: bool) -> None:
     """Write a recipe with base, packages, lock, definition and envbuild itself into one file.
 
     On a machine without a network: envbuild make --from-bundle FILE gives the same image, and the file unpacked
@@ -40,6 +42,9 @@ def command(context: Context, *, name: str | None, output: Path | None, no_tool:
     with context.store.work("own") as folder:
         own = () if no_tool else own_wheels(folder, context.settings, context.store, context.runner, context.report)
         size = write_bundle(source, order, workshop(context), own, target)
+    if as_json:
+        print_json({"bundle": str(target), "size": size, "lock": str(source.lock)})
+        return
     click.echo(
         f"{target.name}: {human_bytes(size)}; where there is no network: envbuild make --from-bundle {target.name}"
     )

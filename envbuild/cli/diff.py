@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from envbuild.cli.context import Context
+from envbuild.cli.output import json_option, print_json
 
 if TYPE_CHECKING:
     from envbuild.lock.compare import Change
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 @click.command("diff")
 @click.argument("before", metavar="A")
 @click.argument("after", metavar="B")
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@json_option
 @click.pass_obj
 def command(context: Context, *, before: str, after: str, as_json: bool) -> None:
     """Say what differs between A and B: lock files, names of recipes, SHELF/NAME, facts files, or images.
@@ -30,7 +31,10 @@ def command(context: Context, *, before: str, after: str, as_json: bool) -> None
     from envbuild.lock.difference import difference
 
     found = difference(_side(before, context), _side(after, context))
-    click.echo(_json(found) if as_json else _text(found), nl=False)
+    if as_json:
+        print_json(_rows(found))
+        return
+    click.echo(_text(found), nl=False)
 
 
 def _side(text: str, context: Context) -> Side:
@@ -68,10 +72,8 @@ def _told(change: Change) -> str:
     return f"{change} (Debian)" if change.kind == "debian" else str(change)
 
 
-def _json(found: Difference) -> str:
-    import json
-
+def _rows(found: Difference) -> dict[str, object]:
     rows = [
         {"kind": c.kind, "name": c.name, "before": c.before, "after": c.after} for c in (*found.about, *found.packages)
     ]
-    return json.dumps({"changes": rows, "not_compared": found.unknown}, indent=1) + "\n"
+    return {"changes": rows, "not-compared": found.unknown}

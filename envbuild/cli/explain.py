@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
+from envbuild.cli.output import json_option, print_json
+
 if TYPE_CHECKING:
     from envbuild.check.explain import Explanation
 
@@ -15,7 +17,7 @@ PIECE = 1 << 20
 
 @click.command("explain")
 @click.argument("log", metavar="FILE|-", type=click.File("rb"))
-@click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON.")
+@json_option
 def command(log: BinaryIO, *, as_json: bool) -> None:
     """Explain the log of a job: known messages come out as cause and command.
 
@@ -23,13 +25,11 @@ def command(log: BinaryIO, *, as_json: bool) -> None:
     envbuild explain slurm-1234.out
     python train.py 2>&1 | envbuild explain -
     """
-    import msgspec
-
     from envbuild.check.explain import explain
 
     found = explain(_pieces(log))
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
+        print_json(found)
     else:
         click.echo("\n".join(_told(found)))
 

@@ -8,13 +8,15 @@ import click
 
 from envbuild.cli.complete import complete_image
 from envbuild.cli.context import Context
+from envbuild.cli.output import json_option, print_json
 
 
 @click.command("flatten")
 @click.argument("image", metavar="NAME|IMAGE", shell_complete=complete_image)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write it there (default: in its place).")
+@json_option
 @click.pass_obj
-def command(context: Context, *, image: str, output: Path | None) -> None:
+def command(context: Context, *, image: str, output: Path | None, as_json: bool) -> None:
     """Make one partition of a layered image, from the image alone: the same files, and nothing that can be dropped.
 
     Signatures do not survive: sign it again.
@@ -32,4 +34,8 @@ def command(context: Context, *, image: str, output: Path | None) -> None:
             partial.chmod(0o755)
             partial.replace(target)
             sync_folder(target.parent)
-    click.echo(f"{target}: {human_bytes(target.stat().st_size)}, one partition, tree {digest}")
+    size = target.stat().st_size
+    if as_json:
+        print_json({"image": str(target), "size": size, "tree": digest})
+        return
+    click.echo(f"{target}: {human_bytes(size)}, one partition, tree {digest}")

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from envbuild.cli.context import Context
-from envbuild.cli.tables import print_table
+from envbuild.cli.output import print_table
 from envbuild.errors import EnvbuildError
 
 COLUMNS = ("recipe", "lock", "image", "last verdict", "summary")

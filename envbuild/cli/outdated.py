@@ -8,7 +8,7 @@ import click
 
 from envbuild.cli.complete import complete_recipe
 from envbuild.cli.context import Context
-from envbuild.cli.tables import print_table
+from envbuild.cli.output import json_option, print_json, print_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,22 +19,20 @@ if TYPE_CHECKING:
 @click.command("outdated")
 @click.argument("name", required=False, shell_complete=complete_recipe)
 @click.option("--all", "everything", is_flag=True, help="Also packages that only others require.")
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@json_option
 @click.pass_obj
 def command(context: Context, *, name: str | None, everything: bool, as_json: bool) -> None:
     """List packages of the lock that have a newer release for its Python, and what holds them.
 
     Newer is not better: a lock of an old base keeps to packages of its time on purpose.
     """
-    import json
-
     from envbuild.cli.lock import require_lock
     from envbuild.recipe.find import find_recipe
 
     lock = require_lock(find_recipe(name, context.settings))
     rows = _rows(lock, _newest(lock, context), everything=everything)
     if as_json:
-        click.echo(json.dumps([dict(zip(COLUMNS, row, strict=True)) for row in rows], indent=1))
+        print_json([dict(zip(COLUMNS, row, strict=True)) for row in rows])
         return
     if not rows:
         click.echo("nothing is outdated")

@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 from envbuild.cli.context import Context
 
 if TYPE_CHECKING:
@@ -17,8 +15,8 @@ if TYPE_CHECKING:
 SUBMIT = {"slurm": "sbatch job.sh", "gridengine": "qsub job.sh", "pbs": "qsub job.sh", "local": "bash job.sh"}
 
 
-def write_pages(context: Context, folder: Path, shelf: str | None) -> None:
-    """Write the pages of one shelf and say how many, and which names are refused."""
+def write_pages(context: Context, folder: Path, shelf: str | None) -> int:
+    """Write the pages of one shelf, say which names are refused, and return how many pages there are."""
     from envbuild.cli.publishing import one_library
     from envbuild.shelf.site.gather import leaves
     from envbuild.shelf.site.write import write_site
@@ -31,7 +29,7 @@ def write_pages(context: Context, folder: Path, shelf: str | None) -> None:
     for leaf in found:
         if leaf.refused:
             context.report.say(f"{leaf.name} is shown as not to be used: {leaf.refused}")
-    click.echo(f"{folder / 'index.html'}: {count} pages")
+    return count
 
 
 def commands_for(shelf: str, context: Context) -> Callable[[Entry], Sequence[Command]]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from envbuild.cli.context import Context
+from envbuild.cli.output import print_json
 from envbuild.cli.shelved import libraries
 from envbuild.errors import IntegrityError, UsageError
 
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
     from envbuild.shelf.model import Entry, Weight
 
 
-def publish(context: Context, name: str | None, *, with_image: bool, key: Path | None, shelf: str | None) -> None:
+def publish(
+    context: Context, name: str | None, *, with_image: bool, key: Path | None, shelf: str | None, as_json: bool = False
+) -> None:
     """Publish a recipe and say what was added."""
     from msgspec.structs import replace
 
@@ -56,6 +59,9 @@ def publish(context: Context, name: str | None, *, with_image: bool, key: Path |
     new += library.missing(objects)
     notary, signing = library.notary, context.settings.cwd / key if key else None
     stored, added = library.append(entry, objects, (lambda data: notary.sign(data, signing)) if signing else None)
+    if as_json:
+        print_json({"shelf": library.name, "name": entry.name, "digest": stored.digest, "new": added, "bytes": new})
+        return
     if not added:
         context.report.say(f"{library.name}/{entry.name}@{stored.digest[7:19]} says this already")
         return

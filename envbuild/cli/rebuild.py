@@ -9,6 +9,7 @@ import click
 
 from envbuild.cli.complete import complete_recipe
 from envbuild.cli.context import Context
+from envbuild.cli.output import json_option, print_json
 from envbuild.errors import UsageError
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ SAME = {
 @click.option("--verify", is_flag=True, help="Compare with the image that is there; exit code 1 where files differ.")
 @click.option("--image", type=click.Path(path_type=Path), help="The image to compare with (default ./NAME.sif).")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Keep the image made again under this name.")
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@json_option
 @click.pass_obj
 def command(
     context: Context, *, name: str | None, verify: bool, image: Path | None, output: Path | None, as_json: bool
@@ -63,9 +64,7 @@ def command(
             return 0
         found = compare(first, order, second, clean)
     if as_json:
-        import msgspec
-
-        click.echo(msgspec.json.format(msgspec.json.encode(found), indent=1).decode())
+        print_json(found)
     else:
         _show(found)
     return 1 if found.same == "nothing" else 0

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from envbuild.cli.complete import complete_recipe, complete_shelf
 from envbuild.cli.context import Context
-from envbuild.cli.tables import print_table
+from envbuild.cli.output import json_option, print_json, print_table
 from envbuild.errors import UsageError
 
 if TYPE_CHECKING:
@@ -36,8 +37,11 @@ def command() -> None:
     help="Pin who may sign (ssh-keygen's allowed_signers format); a copy is kept.",
 )
 @click.option("--require-signed", is_flag=True, help="Take nothing from there that no pinned key has signed.")
+@json_option
 @click.pass_obj
-def add_command(context: Context, *, name: str, url: str, signers: Path | None, require_signed: bool) -> None:
+def add_command(
+    context: Context, *, name: str, url: str, signers: Path | None, require_signed: bool, as_json: bool
+) -> None:
     """Use a shelf under a name of your own; an empty folder or repository becomes one.
 
     URL is a folder, or a bare git repository: git+file:///PATH, git+ssh://HOST/PATH, ssh://HOST/PATH, USER@HOST:PATH.
@@ -62,6 +66,8 @@ def add_command(context: Context, *, name: str, url: str, signers: Path | None, 
     made = backend_of(place, settings, context.runner).create()
     shelf = Shelf(url=place, pinned=signers is not None, require_signed=require_signed)
     add(name, shelf, settings.cwd / signers if signers else None, settings)
+    if as_json:
+        print_json({"shelf": name, "new": made, **msgspec.to_builtins(shelf)})
     context.report.say(f"{name}: {place}{' (made just now, empty)' if made else ''}")
     if signers is None:
         context.report.say("no signers are pinned: what is on it is taken as whoever can write there put it")
@@ -70,8 +76,9 @@ def add_command(context: Context, *, name: str, url: str, signers: Path | None, 
 @command.command("remove")
 @click.argument("name")
 @click.option("--forget", is_flag=True, help="Forget what was verified there too: it may start anew.")
+@json_option
 @click.pass_obj
-def remove_command(context: Context, *, name: str, forget: bool) -> None:
+def remove_command(context: Context, *, name: str, forget: bool, as_json: bool) -> None:
     """Use a shelf no longer; the shelf itself stays as it is."""
     from envbuild.shelf.configured import remove
     from envbuild.shelf.seen import seen_of
@@ -79,11 +86,13 @@ def remove_command(context: Context, *, name: str, forget: bool) -> None:
     shelf = remove(name, context.settings)
     if forget:
         seen_of(shelf.url, context.settings).forget()
+    if as_json:
+        print_json({"shelf": name, "url": shelf.url, "forgotten": forget})
     context.report.say(f"{name} is no longer used; {shelf.url} is untouched")
 
 
 @command.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@json_option
 @click.pass_obj
 def list_command(context: Context, *, as_json: bool) -> None:
     """List your shelves, how many names each holds, and whether signatures are required."""
@@ -93,13 +102,13 @@ def list_command(context: Context, *, as_json: bool) -> None:
     rows = []
     for name, shelf in shelves(context.settings).items():
         try:
-            held = str(len(open_shelf(name, context.settings, context.runner).numbers))
+            held: int | str = len(open_shelf(name, context.settings, context.runner).numbers)
         except EnvbuildError as error:
             held = f"not there: {error.what}"
         trust = "signed only" if shelf.require_signed else "signatures checked" if shelf.pinned else "unsigned"
         rows.append({"shelf": name, "names": held, "trust": trust, "url": shelf.url})
     if as_json:
-        click.echo(json.dumps(rows, indent=1))
+        print_json(rows)
     elif not rows:
         click.echo("no shelves: envbuild shelf add NAME URL")
     else:
@@ -113,9 +122,10 @@ def list_command(context: Context, *, as_json: bool) -> None:
 @click.option(
     "--to", "shelf", metavar="SHELF", shell_complete=complete_shelf, help="Which shelf, where you have several."
 )
+@json_option
 @click.pass_obj
 def publish_command(
-    context: Context, *, name: str | None, with_image: bool, key: Path | None, shelf: str | None
+    context: Context, *, name: str | None, with_image: bool, key: Path | None, shelf: str | None, as_json: bool
 ) -> None:
     """Put a recipe with its lock, definition, image digest and verdict on a shelf, behind what is there of its name.
 
@@ -123,7 +133,7 @@ def publish_command(
     """
     from envbuild.cli.publishing import publish
 
-    publish(context, name, with_image=with_image, key=key, shelf=shelf)
+    publish(context, name, with_image=with_image, key=key, shelf=shelf, as_json=as_json)
 
 
 @command.command("search")
@@ -131,7 +141,7 @@ def publish_command(
 @click.option("--framework", metavar="NAME[==VERSION]", help="Only with this framework: torch, tensorflow==2.15.")
 @click.option("--gpu", metavar="CARD", help="Only what passed its check on such a GPU: A100.")
 @click.option("--cuda", metavar="VERSION", help="Only with this CUDA: 12, 12.4.")
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@json_option
 @click.pass_obj
 def search_command(
     context: Context, *, words: tuple[str, ...], framework: str | None, gpu: str | None, cuda: str | None, as_json: bool
@@ -146,9 +156,7 @@ def search_command(
 
     rows = search(reachable(context), words, framework=framework, gpu=gpu, cuda=cuda)
     if as_json:
-        import msgspec
-
-        click.echo(msgspec.json.format(msgspec.json.encode(rows), indent=1).decode())
+        print_json(rows)
     elif not rows:
         context.report.say("nothing on your shelves fits")
     else:
@@ -181,11 +189,9 @@ def show_command(context: Context, *, name: str, as_json: bool) -> None:
     library, bare, digest = find_library(context, name)
     taken = take(library, bare, digest)
     if as_json:
-        import msgspec
-
         entry = msgspec.json.decode(taken.stored.data)
         signer = taken.signer.principal or taken.signer.key if taken.signer else None
-        click.echo(json.dumps({"digest": taken.stored.digest, "signer": signer, "entry": entry}, indent=1))
+        print_json({"digest": taken.stored.digest, "signer": signer, "entry": entry})
         return
     _card(taken, [(stored.digest, stored.entry.when, stored.entry.who) for stored in library.history(bare)])
 
@@ -194,26 +200,38 @@ def show_command(context: Context, *, name: str, as_json: bool) -> None:
 @click.argument("name", metavar="NAME[@DIGEST]")
 @click.option("--image", "with_image", is_flag=True, help="Bring the image too, as ./NAME.sif.")
 @click.option("--force", is_flag=True, help="Replace files of these names that hold something else.")
+@json_option
 @click.pass_obj
-def get_command(context: Context, *, name: str, with_image: bool, force: bool) -> None:
+def get_command(context: Context, *, name: str, with_image: bool, force: bool, as_json: bool) -> None:
     """Write a published recipe, its lock and its check script into ./recipes and ./lockfiles, to build on it."""
     from envbuild.cli.shelved import get
 
-    get(context, name, with_image=with_image, force=force)
+    written = get(context, name, with_image=with_image, force=force)
+    if as_json:
+        print_json({"name": name, "files": written})
+        return
+    for path in written:
+        click.echo(path)
 
 
 @command.command("site")
 @click.argument("folder", metavar="OUT", type=click.Path(path_type=Path, file_okay=False))
 @click.option("--shelf", metavar="SHELF", help="Which shelf, where you have several.")
+@json_option
 @click.pass_obj
-def site_command(context: Context, *, folder: Path, shelf: str | None) -> None:
+def site_command(context: Context, *, folder: Path, shelf: str | None, as_json: bool) -> None:
     """Write static pages of a shelf for the lab's web space: a card and a page a recipe, search, sizes, changes.
 
     Nothing on them asks another server, and they read without JavaScript.
     """
     from envbuild.cli.pages import write_pages
 
-    write_pages(context, context.settings.cwd / folder, shelf)
+    index = context.settings.cwd / folder / "index.html"
+    count = write_pages(context, index.parent, shelf)
+    if as_json:
+        print_json({"index": str(index), "pages": count})
+        return
+    click.echo(f"{index}: {count} pages")
 
 
 def _card(taken: Taken, history: list[tuple[str, str, str]]) -> None:
@@ -243,5 +261,5 @@ def _card(taken: Taken, history: list[tuple[str, str, str]]) -> None:
     click.echo(f"  take it    envbuild make {taken.shelf}/{entry.name}")
 
 
-def _table(rows: list[dict[str, str]]) -> None:
+def _table(rows: Sequence[Mapping[str, object]]) -> None:
     print_table(list(rows[0]), [tuple(row.values()) for row in rows])

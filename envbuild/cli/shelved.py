@@ -6,8 +6,6 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 from envbuild.cli.context import Context
 from envbuild.errors import UsageError
 
@@ -124,8 +122,8 @@ def signed_by(taken: Taken) -> str:
     return f"signed by {shown(who)}" if who else f"signed by {taken.signer.key}, which no pinned file names"
 
 
-def get(context: Context, name: str, *, with_image: bool, force: bool) -> None:
-    """Write an entry's files into the project folder and say what was written."""
+def get(context: Context, name: str, *, with_image: bool, force: bool) -> list[str]:
+    """Write an entry's files into the project folder and return their paths, relative to it."""
     from envbuild.shelf.take import files_of, take
     from envbuild.store.atomic import write_bytes
 
@@ -142,14 +140,13 @@ def get(context: Context, name: str, *, with_image: bool, force: bool) -> None:
     context.report.say(f"{taken.title}: {signed_by(taken)}")
     for path, data in files.items():
         write_bytes(cwd / path, data)
-        click.echo(path)
     adopt(taken, context)
     if with_image:
         target = cwd / f"{bare}.sif"
         with context.store.beside(target) as partial:
             bring(taken, library, partial, context)
             put_in_place(partial, target)
-        click.echo(target.name)
+    return [*files, f"{bare}.sif"] if with_image else [*files]
 
 
 def bring(taken: Taken, library: Library, target: Path, context: Context) -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
 from envbuild.cli.complete import complete_site
 from envbuild.cli.context import Context
-from envbuild.cli.tables import print_table
+from envbuild.cli.output import json_option, print_json, print_table
 from envbuild.errors import CheckFailedError, UsageError
 
 COLUMNS = ("site", "scheduler", "where", "summary")
@@ -20,7 +18,7 @@ def command() -> None:
 
 
 @command.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@json_option
 @click.pass_obj
 def list_command(context: Context, *, as_json: bool) -> None:
     """List the sites: your own, and those shipped."""
@@ -33,19 +31,23 @@ def list_command(context: Context, *, as_json: bool) -> None:
         where = str(path) if path else "shipped"
         rows.append(dict(zip(COLUMNS, (name, about.scheduler, where, about.summary + closed), strict=True)))
     if as_json:
-        click.echo(json.dumps(rows, indent=1))
+        print_json(rows)
         return
     print_table(COLUMNS, [tuple(row.values()) for row in rows])
 
 
 @command.command("show")
 @click.argument("name", shell_complete=complete_site)
+@json_option
 @click.pass_obj
-def show_command(context: Context, *, name: str) -> None:
+def show_command(context: Context, *, name: str, as_json: bool) -> None:
     """Print a site file: copy it to sites/NAME.toml to change it."""
     from envbuild.job.sites import load_site, site_text
 
-    load_site(name, context.settings)
+    site = load_site(name, context.settings)
+    if as_json:
+        print_json(site)
+        return
     click.echo(site_text(name, context.settings), nl=False)
 
 
@@ -55,8 +57,9 @@ def show_command(context: Context, *, name: str) -> None:
 @click.option(
     "--scheduler", type=click.Choice(["slurm", "gridengine", "pbs"]), help="The one that is meant where several answer."
 )
+@json_option
 @click.pass_obj
-def init_command(context: Context, *, name: str, only_print: bool, scheduler: str | None) -> None:
+def init_command(context: Context, *, name: str, only_print: bool, scheduler: str | None, as_json: bool) -> None:
     """Write sites/NAME.toml from what the scheduler of this machine says about itself."""
     import re
 
@@ -75,7 +78,9 @@ def init_command(context: Context, *, name: str, only_print: bool, scheduler: st
         click.echo(text, nl=False)
         return
     write_text(path, text)
-    load_site(name, context.settings)
+    site = load_site(name, context.settings)
+    if as_json:
+        print_json({"file": str(path), "site": site})
     context.report.say(f"{found.program} says {found.version}; wrote {path}")
     context.report.say("look through it: what has to be known, such as accounts, stands there as a comment")
 

@@ -9,7 +9,7 @@ import click
 
 from envbuild.cli.complete import complete_job
 from envbuild.cli.context import Context
-from envbuild.cli.tables import print_table
+from envbuild.cli.output import print_table
 from envbuild.errors import EnvbuildError
 
 if TYPE_CHECKING:

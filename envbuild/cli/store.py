@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
 from envbuild.cli.context import Context
+from envbuild.cli.output import json_option, print_json
 
 KEPT = {
     "artifacts": "downloads: wheels, source archives, Debian packages",
@@ -24,15 +23,19 @@ def command() -> None:
 
 
 @command.command("path")
+@json_option
 @click.pass_obj
-def path_command(context: Context) -> None:
+def path_command(context: Context, *, as_json: bool) -> None:
     """Print the store's folder, and below it those of the stores that are looked into."""
+    if as_json:
+        print_json({"path": str(context.store.root), "below": [str(root) for root in context.store.below]})
+        return
     for root in (context.store.root, *context.store.below):
         click.echo(str(root))
 
 
 @command.command("du")
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON, in bytes.")
+@json_option
 @click.pass_obj
 def du_command(context: Context, *, as_json: bool) -> None:
     """Say how much room the store takes, and for what."""
@@ -44,9 +47,7 @@ def du_command(context: Context, *, as_json: bool) -> None:
     names = sorted(path.name for path in top.iterdir() if path.is_dir()) if top.is_dir() else []
     sizes = {name: tree_size(top / name) for name in names}
     if as_json:
-        click.echo(
-            json.dumps({"path": str(context.store.root), "bytes": sizes, "total": sum(sizes.values())}, indent=1)
-        )
+        print_json({"path": str(context.store.root), "bytes": sizes, "total": sum(sizes.values())})
         return
     for name, size in sorted(sizes.items(), key=lambda pair: -pair[1]):
         click.echo(f"{human_bytes(size):>10}  {name:<10}  {KEPT.get(name, '')}".rstrip())
@@ -58,7 +59,7 @@ def du_command(context: Context, *, as_json: bool) -> None:
     "--keep", "days", type=click.FloatRange(min=0), metavar="DAYS", help="Also remove what was not used so long."
 )
 @click.option("--dry-run", is_flag=True, help="Say what would be removed, and stop.")
-@click.option("--json", "as_json", is_flag=True, help="Print what is removed as JSON.")
+@json_option
 @click.pass_obj
 def gc_command(context: Context, *, days: float | None, dry_run: bool, as_json: bool) -> None:
     """Remove what killed processes left and, with --keep, what nobody used for so many days.
@@ -71,8 +72,7 @@ def gc_command(context: Context, *, days: float | None, dry_run: bool, as_json: 
     found = list(collect(context.store, keep_days=days))
     gone = [removal for removal in found if dry_run or remove(removal)]
     if as_json:
-        rows = [{"path": str(item.path), "bytes": item.size, "reason": item.reason} for item in gone]
-        click.echo(json.dumps(rows, indent=1))
+        print_json([{"path": str(item.path), "bytes": item.size, "reason": item.reason} for item in gone])
         return
     for item in gone:
         context.report.detail(f"{item.path}: {item.reason}")
@@ -85,7 +85,7 @@ def gc_command(context: Context, *, days: float | None, dry_run: bool, as_json: 
 
 
 @command.command("verify")
-@click.option("--json", "as_json", is_flag=True, help="Print what is damaged as JSON.")
+@json_option
 @click.pass_obj
 def verify_command(context: Context, *, as_json: bool) -> int:
     """Hash every file of the store again; damaged ones are removed, and brought or made again when needed."""
@@ -101,9 +101,7 @@ def verify_command(context: Context, *, as_json: bool) -> int:
         for path in item.parts:
             path.unlink(missing_ok=True)
     if as_json:
-        click.echo(
-            json.dumps({"files": len(items), "bytes": size, "damaged": [str(i.path) for i in damaged]}, indent=1)
-        )
+        print_json({"files": len(items), "bytes": size, "damaged": [str(i.path) for i in damaged]})
     else:
         for item in damaged:
             click.echo(f"damaged, removed: {item.path}")

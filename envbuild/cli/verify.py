@@ -9,6 +9,7 @@ import click
 
 from envbuild.cli.complete import complete_image
 from envbuild.cli.context import Context
+from envbuild.cli.output import json_option, print_json
 
 if TYPE_CHECKING:
     from envbuild.build.model import Order
@@ -25,7 +26,7 @@ HOLDS = {
 
 @click.command("verify")
 @click.argument("image", metavar="NAME|IMAGE", shell_complete=complete_image)
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@json_option
 @click.pass_obj
 def command(context: Context, *, image: str, as_json: bool) -> int:
     """Compare an image with its lock, file by file; say what is missing, changed or extra.
@@ -44,9 +45,7 @@ def command(context: Context, *, image: str, as_json: bool) -> int:
     ready_packer(lock, shop)
     found = verify_image(path, lock, order, shop)
     if as_json:
-        import msgspec
-
-        click.echo(msgspec.json.format(msgspec.json.encode(found), indent=1).decode())
+        print_json(found)
     else:
         _show(found)
     return 1 if found.holds == "differs" else 0

@@ -8,6 +8,7 @@ import click
 
 from envbuild.cli.complete import complete_package, complete_recipe
 from envbuild.cli.context import Context
+from envbuild.cli.output import json_option, print_json
 
 if TYPE_CHECKING:
     from envbuild.lock.model import Lock
@@ -18,8 +19,9 @@ if TYPE_CHECKING:
 @click.argument("package", shell_complete=complete_package)
 @click.argument("name", required=False, shell_complete=complete_recipe)
 @click.option("--offline", is_flag=True, help="Only say what the lock itself knows; ask no index.")
+@json_option
 @click.pass_obj
-def command(context: Context, *, package: str, name: str | None, offline: bool) -> None:
+def command(context: Context, *, package: str, name: str | None, offline: bool, as_json: bool) -> None:
     """Say why PACKAGE is in the lock of the recipe NAME: who wants it, what holds it back, what would change it."""
     from packaging.utils import canonicalize_name
 
@@ -36,10 +38,14 @@ def command(context: Context, *, package: str, name: str | None, offline: bool) 
     if not lines:
         known = [*(p.name for p in lock.python), *(p.name for p in lock.provided)]
         raise UsageError(f'"{package}" is not in the lock{closest(wanted, known)}', where=str(source.lock))
+    outlook = None if offline else _outlook(source, lock, wanted, context)
+    if as_json:
+        print_json({"package": wanted, "reasons": lines, "would-change": outlook})
+        return
     for line in lines:
         click.echo(line)
-    if not offline:
-        click.echo(f"would change: {_outlook(source, lock, wanted, context)}")
+    if outlook is not None:
+        click.echo(f"would change: {outlook}")
 
 
 def _outlook(source: Source, lock: Lock, package: str, context: Context) -> str:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envbuild.cli import ALIASES, GROUPS, VERBS, run_cli
-from envbuild.cli.tables import GAP, NARROWEST, cell_width, table_lines
+from envbuild.cli.output import GAP, NARROWEST, cell_width, table_lines
 
 CELLS = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z", "M")), max_size=40)
 

@@ -1,4 +1,4 @@
-"""Tables of columns on standard output, as wide as the terminal at most."""
+"""What verbs print on standard output: tables as wide as the terminal at most, and JSON."""
 
 from __future__ import annotations
 
@@ -6,12 +6,25 @@ import shutil
 import sys
 import unicodedata
 from collections.abc import Sequence
+from typing import Any
 
 import click
+import msgspec
 
+json_option = click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+"""The option of every verb that prints values; those that print a document (a lock, a script) have none."""
 GAP = "  "
 NARROWEST = 12
 """Columns to which a long column is cut at most; below it a value says nothing any more."""
+
+
+def print_json(value: Any) -> None:
+    """Print a record, list or dictionary as JSON, indented by one blank a level.
+
+    Keys are written as in recipes and locks: small letters, words joined by hyphens.  Sizes are bytes, durations
+    seconds, times UTC in ISO 8601.
+    """
+    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=1).decode())
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
