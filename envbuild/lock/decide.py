@@ -70,13 +70,18 @@ class Wish:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Base:
-    """The base, described: its facts (framework included), its Debian packages, and what the framework brought."""
+    """The base, described: its facts (framework included), its Debian packages, and what the framework brought.
+
+    ``bare`` are the facts with the framework and its CUDA wheels alone, whose names ``protect`` has.
+    """
 
     facts: BaseFacts
     digest: str
     epoch: int
     debian: tuple[DebianPackage, ...] = ()
     framework: Resolution | None = None
+    bare: BaseFacts | None = None
+    protect: tuple[str, ...] = ()
 
 
 def decide_lock(source: Source, wish: Wish, tools: Tools, today: date, *, facts: BaseFacts | None = None) -> Lock:
@@ -99,14 +104,15 @@ def decide_lock(source: Source, wish: Wish, tools: Tools, today: date, *, facts:
             Request(
                 requirements=lines,
                 archives=tuple((tree.file, str(tree.path)) for tree in trees),
-                facts=base.facts,
+                facts=base.bare or base.facts,
                 as_of=as_of,
                 latest=today.isoformat() if chosen is None else None,
                 indexes=recipe.python.indexes,
-                keep=_keep(wish),
+                keep=(*_brought(base, lines), *_keep(wish)),
                 upgrade=wish.upgrade,
                 anew=wish.anew,
-                protect=_names(base.framework),
+                protect=base.protect,
+                framework=recipe.base.framework if base.framework else None,
                 bounds=wish.bounds,
                 from_source=recipe.python.from_source,
             )
@@ -178,13 +184,14 @@ def _framed(base: _Base, recipe: Recipe, wish: Wish, tools: Tools, today: date) 
     if recipe.base.framework is None:
         return base
     from envbuild.lock.framework import resolve_framework
-    from envbuild.resolve.framework import with_framework
+    from envbuild.resolve.framework import bare_framework, with_framework
 
     named = recipe.base.framework
     request = Request(requirements=(named,), facts=base.facts, keep=_keep(wish), upgrade=wish.upgrade, anew=wish.anew)
     with tools.report.stage(f"resolve the framework {named}"):
         framework = resolve_framework(request, recipe, wish.as_of or recipe.python.as_of, _resolver(tools), today)
-    return replace(base, facts=with_framework(base.facts, framework), framework=framework)
+    bare, protect = bare_framework(base.facts, framework)
+    return replace(base, facts=with_framework(base.facts, framework), framework=framework, bare=bare, protect=protect)
 
 
 def _described_image(recipe: Recipe, wish: Wish, tools: Tools) -> _Base:
@@ -265,8 +272,18 @@ def _keep(wish: Wish) -> tuple[tuple[str, str], ...]:
     return tuple((p.name, p.version) for p in wish.old.python if p.group != "build")
 
 
-def _names(resolution: Resolution | None) -> tuple[str, ...]:
-    return tuple(p.name for p in resolution.packages) if resolution else ()
+def _brought(base: _Base, lines: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """Return what the framework brings when it is alone: preferred, so that its layer is the same in many images.
+
+    A direct requirement is left out: of that one the newest release is wanted.
+    """
+    from packaging.utils import canonicalize_name
+
+    from envbuild.resolve.stubs import parsed
+
+    direct = {canonicalize_name(requirement.name) for requirement in parsed(lines)}
+    packages = base.framework.packages if base.framework else ()
+    return tuple((p.name, p.version) for p in packages if p.name not in {*base.protect, *direct})
 
 
 def _packing(wish: Wish, resolver: Resolver, machine: str, settings: Settings) -> tuple[Packer, tuple[PackerFile, ...]]:
@@ -285,11 +302,11 @@ def _assemble(
     packing: tuple[Packer, tuple[PackerFile, ...]],
 ) -> Lock:
     recipe = source.recipe
-    moved = {move.name for move in resolution.moved}
-    framework = base.framework.packages if base.framework else ()
+    framework = _framework_packages(base, resolution)
+    own = {p.name for p in framework}
     build = {p.name: p for p in (*(base.framework.build if base.framework else ()), *resolution.build, *installer)}
-    python = [_locked(p, "framework") for p in framework if p.name not in moved]
-    python += [_locked(p, "project") for p in resolution.packages]
+    python = [_locked(p, "framework") for p in framework]
+    python += [_locked(p, "project") for p in resolution.packages if p.name not in own]
     python += [_locked(p, "build") for p in build.values()]
     return Lock(
         schema=SCHEMA,
@@ -313,6 +330,13 @@ def _assemble(
             LockedHold(name=h.name, version=h.version, newest=h.newest, reason=h.reason) for h in resolution.held_back
         ),
     )
+
+
+def _framework_packages(base: _Base, resolution: Resolution) -> tuple[Found, ...]:
+    """Return what the framework brings and the project has left as it is."""
+    chosen = {p.name: p.file.sha256 for p in resolution.packages}
+    packages = base.framework.packages if base.framework else ()
+    return tuple(p for p in packages if p.name in base.protect or chosen.get(p.name) == p.file.sha256)
 
 
 def _provided(resolution: Resolution, framework: tuple[Found, ...]) -> tuple[LockedProvided, ...]:

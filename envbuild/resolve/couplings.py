@@ -96,7 +96,8 @@ class Lossy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class Protected(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"but": "except"}):
     """Patterns of distributions that are never replaced.
 
-    ``lesser`` frameworks are such only in a base that none of ``greater`` is in.
+    ``lesser`` frameworks are such only in a base that none of ``greater`` is in; ``plugins`` are companions that run
+    on the GPU themselves.
     """
 
     frameworks: tuple[str, ...]
@@ -104,6 +105,7 @@ class Protected(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     lesser: tuple[str, ...]
     companions: tuple[str, ...]
     cuda: tuple[str, ...]
+    plugins: tuple[str, ...] = ()
     but: tuple[str, ...] = ()
 
 
@@ -186,6 +188,12 @@ def is_framework(name: str) -> bool:
     """Whether a canonical name is one of the distributions that compute on the GPU."""
     patterns = load_aliases().protected
     return _matches(name, patterns.frameworks, patterns.but)
+
+
+def computes(name: str) -> bool:
+    """Whether a canonical name is a framework's, or of what it runs on a GPU with: CUDA libraries, triton, plugins."""
+    patterns = load_aliases().protected
+    return _matches(name, (*patterns.frameworks, *patterns.cuda, *patterns.plugins), patterns.but)
 
 
 def _matches(name: str, patterns: Collection[str], but: Collection[str]) -> bool:

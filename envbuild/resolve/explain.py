@@ -36,7 +36,12 @@ HEADING = "the requirements have no solution on this base"
 
 
 class ConflictError(Exception):
-    """uv found no solution; ``text`` is its derivation in one line, ``filtered`` are names that the date cut."""
+    """uv found no solution; ``text`` is its derivation in one line, ``filtered`` are names that the date cut.
+
+    ``couplings`` are rows about what is new that were constraints, beside those of the base.
+    """
+
+    couplings: tuple[Coupling, ...] = ()
 
     def __init__(self, output: str) -> None:
         body, *hints = re.split(r"^hint: ", output, flags=re.MULTILINE)

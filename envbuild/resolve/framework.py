@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from msgspec import structs
 from packaging.utils import canonicalize_name
 
 from envbuild.base.model import BaseFacts, Dist
 from envbuild.errors import UsageError
+from envbuild.resolve.couplings import computes
 from envbuild.resolve.graph import DIRECT
 from envbuild.resolve.model import Found, Resolution
 
@@ -27,12 +29,21 @@ def with_framework(facts: BaseFacts, resolution: Resolution) -> BaseFacts:
     return _replace(facts, dists=(*kept, *new.values()), framework=framework, created=created)
 
 
-def _replace(facts: BaseFacts, *, dists: tuple[Dist, ...], framework: Found, created: str | None) -> BaseFacts:
-    import msgspec
+def bare_framework(facts: BaseFacts, resolution: Resolution) -> tuple[BaseFacts, tuple[str, ...]]:
+    """Return the facts of the base with a framework and its CUDA wheels alone, and the names of these.
 
-    return msgspec.structs.replace(
-        facts, dists=dists, framework=f"{framework.name} {framework.version}", created=created
-    )
+    What else the framework requires (numpy, fsspec) is nobody's choice yet: it is resolved together with the project.
+    """
+    whole = with_framework(facts, resolution)
+    kept = {found.name for found in resolution.packages if DIRECT in found.via or computes(found.name)}
+    new = {canonicalize_name(found.name) for found in resolution.packages}
+    base = tuple(dist for dist in facts.dists if canonicalize_name(dist.name) not in kept)
+    own = tuple(dist for dist in whole.dists if canonicalize_name(dist.name) in new & kept)
+    return structs.replace(whole, dists=(*base, *own)), tuple(sorted(kept))
+
+
+def _replace(facts: BaseFacts, *, dists: tuple[Dist, ...], framework: Found, created: str | None) -> BaseFacts:
+    return structs.replace(facts, dists=dists, framework=f"{framework.name} {framework.version}", created=created)
 
 
 def _dist(found: Found) -> Dist:

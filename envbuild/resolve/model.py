@@ -18,7 +18,9 @@ class Request:
     prefer (an old lock);
     ``upgrade`` are names that ``keep`` does not hold; ``bounds`` are constraints that are no requirements
     ("keras<=2.3.1"); ``protect`` are names in the facts that must not be replaced,
-    on top of those that data says; ``from_source`` are names whose wheels are left alone, so that they are built;
+    on top of those that data says; ``framework`` is the requirement of one that was chosen for the facts and is not
+    installed yet: what it requires and the facts do not hold is resolved here; ``from_source`` are names whose wheels
+    are left alone, so that they are built;
     ``anew`` asks the index even where the answer is still fresh;
     ``archives`` are file names of sdists and where they lie on this machine: their packages are taken from there alone.
     """
@@ -31,6 +33,7 @@ class Request:
     keep: tuple[tuple[str, str], ...] = ()
     upgrade: tuple[str, ...] = ()
     protect: tuple[str, ...] = ()
+    framework: str | None = None
     bounds: tuple[str, ...] = ()
     from_source: tuple[str, ...] = ()
     anew: bool = False

@@ -119,11 +119,17 @@ def is_stub(version: str) -> bool:
     return local == MARK or local.endswith(f".{MARK}")
 
 
-def plan_stubs(facts: BaseFacts, *, protected: Collection[str], aliases: Mapping[str, tuple[str, ...]]) -> Stubs:
+def plan_stubs(
+    facts: BaseFacts,
+    *,
+    protected: Collection[str],
+    aliases: Mapping[str, tuple[str, ...]],
+    whole: Collection[str] = (),
+) -> Stubs:
     """Decide the stubs of a base: one for each distribution, one for each alias that the base can stand for.
 
     ``protected`` are canonical names that must not be replaced; ``aliases`` maps a wanted name to patterns (fnmatch) of
-    distributions that provide the same modules, best first.
+    distributions that provide the same modules, best first; what is ``whole`` keeps all that it requires.
     """
     notes: list[str] = []
     versions: dict[str, str] = {}
@@ -148,7 +154,7 @@ def plan_stubs(facts: BaseFacts, *, protected: Collection[str], aliases: Mapping
             version=versions[name],
             real=dist.version,
             requires=_requires(dist, known, environment, own_cuda=facts.cuda is not None)
-            if name in hard
+            if name in hard and name not in whole
             else _all(dist),
             hard=name in hard,
         )

@@ -8,7 +8,6 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from msgspec.structs import replace as replaced
 from packaging.utils import canonicalize_name
 
 from envbuild.errors import NoSolutionError, UsageError
@@ -16,7 +15,7 @@ from envbuild.progress import Reporter
 from envbuild.resolve.answer import Parts, compose, pick
 from envbuild.resolve.artifacts import describe
 from envbuild.resolve.builds import resolve_builds
-from envbuild.resolve.couplings import built_for, couplings, extras_for, protected_names
+from envbuild.resolve.couplings import Coupling, built_for, couplings, extras_for, protected_names
 from envbuild.resolve.dates import read_date
 from envbuild.resolve.evidence import gather, with_others
 from envbuild.resolve.explain import ConflictError, Context, clashes_of, name_of, no_solution
@@ -38,6 +37,9 @@ from envbuild.settings import Settings
 from envbuild.store.atomic import telling
 from envbuild.store.index import index_url
 from envbuild.tools import installed_version
+
+MOST_ROUNDS = 4
+"""How often couplings of what is new may ask for another answer."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,6 +99,7 @@ class UvResolver:
 
     def _later(self, request: Request, session: Session, task: Task, conflict: ConflictError) -> Later:
         """Return the date to put the request at instead.  Raises NoSolutionError where none would help."""
+        task = _bound_by(task, conflict.couplings)
         try:
             later = postponed(session, conflict, task.context, request.latest) if request.latest else None
         except ConflictError as deeper:
@@ -145,21 +148,25 @@ class UvResolver:
         return answer if cost else other
 
     def _coupled(self, session: Session, task: Task) -> _Answer:
-        """Search, and once more where what is new breaks couplings among itself."""
-        search = Search(session, task)
-        answer = _Answer(session=session, task=task, search=search, chosen=search.run())
-        rows = broken_couplings(_new(answer.chosen), task.context.stubs, {d.name for d in task.context.directs})
-        if not rows:
-            return answer
-        context = replace(task.context, couplings=(*task.context.couplings, *rows))
-        constraints = (*task.constraints, *(row.constraint for row in rows))
-        search = Search(session, replace(task, context=context, constraints=constraints))
-        try:
-            return _Answer(session=session, task=search.task, search=search, chosen=search.run())
-        except ConflictError:
-            doubts = tuple(replaced(row, binding=False) for row in rows)  # told by compose, as notes
-            context = replace(task.context, couplings=(*task.context.couplings, *doubts))
-            return replace(answer, task=replace(task, context=context))
+        """Search, and again while what is new breaks couplings among itself.  Raises ConflictError.
+
+        A coupling that cannot be kept is a conflict: what breaks it installs and then fails to import.
+        """
+        more: tuple[Coupling, ...] = ()
+        for _ in range(MOST_ROUNDS):
+            search = Search(session, task)
+            try:
+                answer = _Answer(session=session, task=task, search=search, chosen=search.run())
+            except ConflictError as conflict:
+                conflict.couplings = more
+                raise
+            asked = {d.name for d in task.context.directs}
+            rows = broken_couplings(_new(answer.chosen), task.context.stubs, asked)
+            if not rows:
+                break
+            more = (*more, *rows)
+            task = _bound_by(task, rows)
+        return answer
 
     def _merged(self, request: Request, answer: _Answer, folder: Path) -> _Answer:
         """Search again where several new packages hold the same module, with one of them in place of the others."""
@@ -187,7 +194,7 @@ class UvResolver:
         builds = resolve_builds(session, answer=chosen, files=files, abouts=abouts, as_of=request.as_of)
         parts = Parts(
             context=answer.task.context,
-            wanted=answer.task.wanted,
+            wanted=(*answer.task.wanted, *filter(None, (request.framework,))),
             facts=request.facts,
             answer=chosen,
             files=files,
@@ -220,6 +227,12 @@ class UvResolver:
         return named | {"default": index_url(self.settings, self.runner)}
 
 
+def _bound_by(task: Task, rows: tuple[Coupling, ...]) -> Task:
+    """Return a task that keeps to more couplings."""
+    context = replace(task.context, couplings=(*task.context.couplings, *rows))
+    return replace(task, context=context, constraints=(*task.constraints, *(row.constraint for row in rows)))
+
+
 def _refused(session: Session, task: Task, conflict: ConflictError) -> NoSolutionError:
     """Return the error that tells a conflict: who wants what, and what would help."""
     context = task.context
@@ -244,7 +257,12 @@ def _task(request: Request, *, built: bool = True) -> tuple[Task, tuple[str, ...
     With ``built`` a source-only package is asked for under the name of its wheels for the base's CUDA.
     """
     facts = request.facts
-    stubs = plan_stubs(facts, protected=protected_names(facts, request.protect), aliases=stand_ins())
+    stubs = plan_stubs(
+        facts,
+        protected=protected_names(facts, request.protect),
+        aliases=stand_ins(),
+        whole=request.protect if request.framework else (),
+    )
     directs, notes = read_directs(request.requirements, environment=markers(facts), stubs=stubs)
     if built:
         wheels = built_for({direct.name for direct in directs if not direct.extras}, facts, stubs)
@@ -262,7 +280,7 @@ def _task(request: Request, *, built: bool = True) -> tuple[Task, tuple[str, ...
     also = tuple(row.also for row in rows if row.also and row.package in names and row.also not in stubs.by_name)
     task = Task(
         context=context,
-        roots=stubs.roots,
+        roots=(*stubs.roots, *filter(None, (request.framework,))),
         wanted=(*also, *(direct.text for direct in directs)),
         constraints=(*request.bounds, *(row.constraint for row in rows if row.binding)),
         keep=tuple((name, version) for name, version in request.keep if name not in request.upgrade),

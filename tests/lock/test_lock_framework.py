@@ -63,17 +63,40 @@ def _versions(lock: Lock, group: str) -> dict[str, str]:
     return {package.name: package.version for package in lock.python if package.group == group}
 
 
-def test_a_bound_of_the_recipe_decides_what_the_framework_brings(lock: Callable[[str], Lock]) -> None:
+def test_what_the_framework_requires_is_resolved_with_the_project(lock: Callable[[str], Lock]) -> None:
     base = f'{BASE}framework = "cupy-cuda12x==13.*"\n[python]\n'
-    free = lock(f'{base}dependencies = ["chainer"]\n')
-    assert _versions(free, "framework") == {"cupy-cuda12x": "13.6.0", "numpy": "2.4.6"}
+    alone = lock(f"{base}dependencies = []\n")
+    assert _versions(alone, "framework") == {"cupy-cuda12x": "13.6.0", "numpy": "2.4.6"}
+    coupled = lock(f'{base}dependencies = ["chainer"]\n')
+    assert _versions(coupled, "framework") == {"cupy-cuda12x": "13.6.0"}
+    assert _versions(coupled, "project") == {"chainer": "7.8.1", "numpy": "1.23.5"}, "chainer ends at numpy 1.23"
     bounded = lock(f'{base}dependencies = ["chainer", "numpy<1.24"]\n')
     assert _versions(bounded, "framework") == {"cupy-cuda12x": "13.6.0", "numpy": "1.23.5"}
-    assert _versions(bounded, "project") == {"chainer": "7.8.1"}
 
 
-def test_a_bound_that_the_framework_excludes_is_told_with_what_the_base_holds(lock: Callable[[str], Lock]) -> None:
-    with pytest.raises(NoSolutionError, match=r"you ask for numpy<1.22; the base holds numpy 2.4.6"):
+def test_a_package_of_the_framework_moves_for_a_newer_direct_one(
+    lock: Callable[[str], Lock], index: SyntheticIndex
+) -> None:
+    """As fsspec of torch for datasets: the newest of both would take a datasets of years before."""
+    index.wheel("torch", "2.5.1", requires=("fsspec", "triton==3.1.0", "nvidia-cudnn-cu12==9.1.0.70", "sympy"))
+    index.wheel("fsspec", "2024.9.0", "2024.12.0")
+    index.wheel("triton", "3.1.0")
+    index.wheel("nvidia-cudnn-cu12", "9.1.0.70", "9.5.0.50")
+    index.wheel("sympy", "1.13.1")
+    index.wheel("datasets", "2.14.4", requires=("fsspec",))
+    index.wheel("datasets", "3.2.0", requires=("fsspec<=2024.9.0",))
+    found = lock(f'{BASE}framework = "torch==2.5.*"\n[python]\ndependencies = ["datasets"]\n')
+    held = {"torch": "2.5.1", "triton": "3.1.0", "nvidia-cudnn-cu12": "9.1.0.70", "sympy": "1.13.1"}
+    assert _versions(found, "framework") == held
+    assert _versions(found, "project") == {"datasets": "3.2.0", "fsspec": "2024.9.0"}
+    assert found.held_back == ()
+    assert {p.name: p.via for p in found.python if p.name == "fsspec"} == {"fsspec": ("datasets", "torch")}
+    assert found.moved == ()
+    assert found.provided == ()
+
+
+def test_a_bound_that_the_framework_excludes_is_told(lock: Callable[[str], Lock]) -> None:
+    with pytest.raises(NoSolutionError, match=r"cupy-cuda12x needs numpy>=1.22,<2.6; you ask for numpy<1.22"):
         lock(f'{BASE}framework = "cupy-cuda12x==13.*"\n[python]\ndependencies = ["numpy<1.22"]\n')
 
 

@@ -448,14 +448,22 @@ def test_companion_of_a_framework_that_is_new_itself(index: SyntheticIndex, reso
     assert versions(resolve(base(), "jax==0.4.26", "dm-haiku"))["jaxlib"] == "0.4.26"
 
 
-def test_companion_of_a_new_framework_that_cannot_be_had_is_told(index: SyntheticIndex, resolve: Resolve) -> None:
+def test_companion_of_a_new_framework_that_cannot_be_had_is_refused(index: SyntheticIndex, resolve: Resolve) -> None:
     index.wheel("jax", "0.4.26")
     index.wheel("jaxlib", "0.4.38")
-    answer = resolve(base(), "jax==0.4.26", "jaxlib==0.4.38")
-    assert versions(answer) == {"jax": "0.4.26", "jaxlib": "0.4.38"}
-    assert answer.notes[0].startswith(
-        "jaxlib 0.4.38 may not fit: as far as is known jaxlib<=0.4.26 goes with jax 0.4.26 (META extra [cpu]"
-    )
+    error = error_of(resolve, base(), "jax==0.4.26", "jaxlib==0.4.38")
+    assert "jaxlib<=0.4.26 goes with jax 0.4.26 (META extra [cpu]" in error.what
+
+
+def test_couplings_are_followed_to_the_end(index: SyntheticIndex, resolve: Resolve) -> None:
+    """What one coupling brings may be coupled itself: torch holds numpy below 2, that holds nothing; keras holds back."""
+    index.wheel("tensorflow-cpu", "2.15.1", requires=("numpy",))
+    index.wheel("numpy", "1.26.4", "2.2.0")
+    index.wheel("keras", "2.15.0", requires=("h5py",))
+    index.wheel("keras", "3.5.0", requires=("h5py",))
+    index.wheel("h5py", "3.10.0", "3.12.0", requires=("numpy",))
+    found = versions(resolve(base(), "tensorflow-cpu", "keras"))
+    assert (found["keras"], found["numpy"]) == ("2.15.0", "1.26.4")
 
 
 def test_companion_of_a_new_framework_under_another_name(index: SyntheticIndex, resolve: Resolve) -> None:
