@@ -1,4 +1,4 @@
-"""Digests of images that need not be computed again: noted in the store, believed while a file keeps size and time."""
+"""Digests of images that need not be computed again: noted in the store, believed while a file stays as it is."""
 
 from __future__ import annotations
 
@@ -16,12 +16,20 @@ from envbuild.store.layout import Store
 
 
 class Note(msgspec.Struct, frozen=True):
-    """The image digest of a file, with the file's size in bytes, time in nanoseconds, and number on its disk."""
+    """The image digest of a file, with its size in bytes, times in nanoseconds, and number on its disk.
+
+    ``changed`` is the time that no program can set back (st_ctime), which a renaming or signing moves too.
+    """
 
     digest: str
     size: int
     time: int
     inode: int
+    changed: int = 0
+
+
+def _state(found: os.stat_result) -> tuple[int, int, int, int]:
+    return found.st_size, found.st_mtime_ns, found.st_ino, found.st_ctime_ns
 
 
 def known_digest(image: Path, store: Store) -> str:
@@ -29,7 +37,7 @@ def known_digest(image: Path, store: Store) -> str:
     found = image.stat()
     with contextlib.suppress(OSError, msgspec.MsgspecError):
         note = msgspec.json.decode(_path(image, store).read_bytes(), type=Note)
-        if (note.size, note.time, note.inode) == (found.st_size, found.st_mtime_ns, found.st_ino):
+        if (note.size, note.time, note.inode, note.changed) == _state(found):
             return note.digest
     digest = siffile.image_digest(image)
     with contextlib.suppress(OSError, EnvbuildError):  # a store that cannot be written costs time, nothing else
@@ -43,7 +51,8 @@ def note_digest(image: Path, digest: str, store: Store) -> None:
 
 
 def _note(image: Path, digest: str, found: os.stat_result, store: Store) -> None:
-    note = Note(digest=digest, size=found.st_size, time=found.st_mtime_ns, inode=found.st_ino)
+    size, time, inode, changed = _state(found)
+    note = Note(digest=digest, size=size, time=time, inode=inode, changed=changed)
     write_bytes(_path(image, store), msgspec.json.encode(note))
 
 

@@ -16,7 +16,8 @@ from envbuild.base.siffile import PARTITION, SIGNATURE, SifFile, SifObject, read
 from envbuild.build.copying import copy_into
 from envbuild.build.dotfiles import LAYERED_HELP
 from envbuild.build.image import METADATA
-from envbuild.build.objects import NOTE, ImageNote
+from envbuild.build.objects import ImageNote
+from envbuild.build.origin import NOTE
 from envbuild.build.sifwrite import CYCLONEDX_JSON, OVERLAY, SBOM, SifPart, data, partition, write_sif
 from envbuild.build.squashfs import Copy, write_squashfs
 from envbuild.build.tree import merge, tree_digest

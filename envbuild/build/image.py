@@ -14,7 +14,8 @@ from envbuild.build.extents import squeeze
 from envbuild.build.guard import guarded, mark
 from envbuild.build.inherited import HOME
 from envbuild.build.model import Order
-from envbuild.build.objects import NOTE, about, locked_text, sbom
+from envbuild.build.objects import about, locked_text, sbom
+from envbuild.build.origin import NOTE
 from envbuild.build.parts import KeptPart
 from envbuild.build.reading import read_file
 from envbuild.build.sifwrite import CYCLONEDX_JSON, DEFINITION, GENERIC, JSON, SBOM, SifPart, data, partition, write_sif

@@ -12,8 +12,6 @@ from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Lock, PythonPackage
 from envbuild.lock.write import write_lock
 
-NOTE = "envbuild.json"
-
 
 class ImageNote(msgspec.Struct, frozen=True, kw_only=True):
     """The object ``envbuild.json`` of an image: what made it, and the digest of its tree."""

@@ -20,7 +20,8 @@ from envbuild.build.guard import is_guard
 from envbuild.build.image import write_image
 from envbuild.build.known import key_of, read_record
 from envbuild.build.model import Order, Workshop
-from envbuild.build.objects import NOTE, ImageNote
+from envbuild.build.objects import ImageNote
+from envbuild.build.origin import NOTE
 from envbuild.build.sifwrite import OVERLAY
 from envbuild.build.tree import WHITEOUT, Entry, Part, differences, merge, tree_digest
 from envbuild.build.unsquash import SquashImage, read_tree

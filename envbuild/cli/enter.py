@@ -83,7 +83,7 @@ def exec_command(
     --bind, the GPUs where there is a driver, and the network. HOME is a folder of its own that vanishes. The exit
     code is the command's; 125 when envbuild itself failed.
     """
-    _enter(context, find_image(image, context), argv, binds, variables, dry_run=dry_run)
+    _enter(context, image, argv, binds, variables, dry_run=dry_run)
 
 
 @click.command()
@@ -96,7 +96,7 @@ def shell_command(
     context: Context, *, image: str | None, binds: tuple[str, ...], variables: tuple[str, ...], dry_run: bool
 ) -> None:
     """Open a shell inside the image, in the current folder."""
-    _enter(context, find_image(image, context), (), binds, variables, dry_run=dry_run)
+    _enter(context, image, (), binds, variables, dry_run=dry_run)
 
 
 @click.command(cls=CommandAfterDashes)
@@ -116,8 +116,7 @@ def run_command(
     dry_run: bool,
 ) -> None:
     """Run the recipe's [run] command inside the image, or another one behind --."""
-    command = argv or _recipe_command(image, context)
-    _enter(context, find_image(image, context), command, binds, variables, dry_run=dry_run)
+    _enter(context, image, argv or _recipe_command(image, context), binds, variables, dry_run=dry_run)
 
 
 def find_image(name: str | None, context: Context) -> Path:
@@ -171,7 +170,7 @@ def parse_variables(texts: tuple[str, ...], environment: Mapping[str, str]) -> d
 
 def _enter(
     context: Context,
-    image: Path,
+    name: str | None,
     argv: tuple[str, ...],
     binds: tuple[str, ...],
     variables: tuple[str, ...],
@@ -179,7 +178,11 @@ def _enter(
     dry_run: bool,
 ) -> None:
     """Replace this process by the runtime; an empty ``argv`` opens a shell."""
+    from envbuild.cli.current import recipe_of, tell_old
+
     settings = context.settings
+    image = find_image(name, context)
+    tell_old(image, recipe_of(name, context), context)
     handed_on = tuple(name for name in HANDED_ON if name in settings.environment)
     given = tuple(parse_bind(text, settings.cwd) for text in binds)
     env = parse_variables((*handed_on, *variables), settings.environment)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import shlex
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from envbuild.cli.enter import CommandAfterDashes
 from envbuild.errors import UsageError
 
 if TYPE_CHECKING:
-    from envbuild.job.model import Image, Job
+    from envbuild.job.model import Image, Intent, Job
     from envbuild.job.site import Site
     from envbuild.recipe.model import Source
 
@@ -113,11 +114,11 @@ def plan_job(
     context: Context, name: str, argv: tuple[str, ...], given: dict[str, Any], *, interactive: bool = False
 ) -> tuple[Job, Site]:
     """Put the job together from recipe, flags and site; its handed-on variables are left to ``submit``."""
-    from envbuild.cli.enter import parse_bind
+    from envbuild.cli.current import recipe_of, tell_old
+    from envbuild.cli.enter import find_image, parse_bind
     from envbuild.job.compose import check_visible, compose, git_commit
-    from envbuild.job.intent import Flags, make_intent, read_each
+    from envbuild.job.intent import read_each
     from envbuild.job.submit import check_project
-    from envbuild.recipe.model import Job as Wanted
 
     settings = context.settings
     check_project(settings.cwd)
@@ -127,7 +128,9 @@ def plan_job(
     flags = {key: given[key] for key in _FLAGS}
     if partition and flags["partition"] is None:
         flags["partition"] = partition
-    intent = make_intent(source.recipe.job if source else Wanted(), Flags(**flags))
+    image = find_image(name, context)
+    tell_old(image, source, context)
+    intent = _intent(flags, site, image, source, context)
     words = argv or (("bash",) if interactive else _own_command(source, name))
     binds = tuple(parse_bind(text, settings.cwd) for text in given["binds"])
     job = compose(
@@ -136,7 +139,7 @@ def plan_job(
         intent,
         site,
         settings,
-        image=_image(name, source, context),
+        image=_image(image, context),
         rows=read_each(settings.cwd / given["each"], words) if given["each"] else (),
         binds=binds,
         commit=git_commit(settings.cwd, context.runner),
@@ -169,38 +172,45 @@ def find_site(text: str | None, context: Context) -> Site:
     )
 
 
-def recipe_of(name: str, context: Context) -> Source | None:
-    """Return the recipe that a name stands for, None for an image on its own."""
-    from envbuild.recipe.find import find_recipe, recipe_files
-
-    if "/" in name or name.endswith(".sif"):
-        return None
-    if name not in recipe_files(context.settings) and (context.settings.cwd / f"{name}.sif").exists():
-        return None
-    return find_recipe(name, context.settings)
-
-
 def _own_command(source: Source | None, name: str) -> tuple[str, ...]:
     if source is None or not source.recipe.run.command:
         raise UsageError("which command?", where=name, hint=f"envbuild submit {shlex.quote(name)} -- python train.py")
     return source.recipe.run.command
 
 
-def _image(name: str, source: Source | None, context: Context) -> Image:
+def _intent(flags: dict[str, Any], site: Site, image: Path, source: Source | None, context: Context) -> Intent:
+    """Join recipe and flags; where neither says how many GPUs, an image with CUDA gets one for each node."""
+    from envbuild.cli.current import cuda_in
+    from envbuild.job.intent import Flags, make_intent
+    from envbuild.recipe.model import Job as Wanted
+
+    wanted = source.recipe.job if source else Wanted()
+    intent = make_intent(wanted, Flags(**flags))
+    if flags["gpus"] is not None or wanted.gpus is not None:
+        return intent
+    cuda = cuda_in(image, source)
+    if cuda is None:
+        return intent
+    if not site.has_gpus:
+        context.report.say(f"note: {image.name} has CUDA {cuda}, and {site.name} has no GPUs: the job gets none")
+        return intent
+    gpus = intent.nodes or 1
+    count = "one GPU" if gpus == 1 else f"{gpus} GPUs"
+    context.report.say(f"the job gets {count}, as {image.name} has CUDA {cuda} (--gpus N, or gpus in [job])")
+    return replace(intent, gpus=gpus)
+
+
+def _image(path: Path, context: Context) -> Image:
     """Return the image as the job sees it: a path below the project stays relative."""
     from envbuild.base.digests import known_digest
-    from envbuild.cli.enter import find_image
+    from envbuild.build.origin import locked_by
     from envbuild.job.model import Image
-    from envbuild.lock.digest import lock_digest
-    from envbuild.lock.read import read_lock
 
-    path = find_image(name, context)
     if path.is_dir():
         raise UsageError("a job needs an image file, not a sandbox", where=str(path), hint="envbuild make")
     below = path.is_relative_to(context.settings.cwd)
-    lock = lock_digest(read_lock(source.lock)) if source and source.lock.is_file() else None
     return Image(
         path=str(path.relative_to(context.settings.cwd) if below else path),
         digest=known_digest(path, context.store),
-        lock=lock,
+        lock=locked_by(path),
     )

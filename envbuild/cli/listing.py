@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from envbuild.cli.context import Context
 from envbuild.cli.output import print_table
 from envbuild.errors import EnvbuildError
+
+if TYPE_CHECKING:
+    from envbuild.recipe.model import Source
 
 COLUMNS = ("recipe", "lock", "image", "last verdict", "summary")
 
@@ -45,7 +48,7 @@ def recipe_row(path: Path, context: Context) -> dict[str, Any]:
     return dict(
         zip(
             COLUMNS,
-            (source.recipe.name, lock, _image(image), _verdict(image, context), source.recipe.recipe.summary),
+            (source.recipe.name, lock, _image(image, source), _verdict(image, context), source.recipe.recipe.summary),
             strict=True,
         )
     )
@@ -63,21 +66,25 @@ def _lock_state(path: Path, recipe: Any) -> str:
         return "broken"
 
 
-def _image(image: Path) -> str:
+def _image(image: Path, source: Source) -> str:
+    from envbuild.cli.current import find_old
     from envbuild.store.units import human_bytes
 
-    return human_bytes(image.stat().st_size) if image.is_file() else "none"
+    if not image.is_file():
+        return "none"
+    state = "old" if find_old(image, source) else "current"
+    return f"{human_bytes(image.stat().st_size)}, {state}"
 
 
 def _verdict(image: Path, context: Context) -> str:
     """Return the last verdict about the image that lies here."""
-    from envbuild.base.siffile import image_digest
+    from envbuild.base.digests import known_digest
     from envbuild.check.report import last
 
     if not image.is_file():
         return "-"
     try:
-        report = last(image_digest(image), context.store)
+        report = last(known_digest(image, context.store), context.store)
     except EnvbuildError:
         return "no image file"
     return f"{report.verdict} {report.when[:10]}" if report else "not checked"

@@ -158,7 +158,7 @@ def _fetch(name: str, context: Context) -> None:
 
 def _flags(site_text: str, target: str | None, context: Context, *, account: str | None, walltime: str) -> Intent:
     """Return the intent of a check: one GPU where the site has any, and the recipe's own account and partition."""
-    from envbuild.cli.job import recipe_of
+    from envbuild.cli.current import recipe_of
     from envbuild.job.intent import Flags, make_intent
     from envbuild.job.sites import load_site
     from envbuild.recipe.model import Job as Wanted

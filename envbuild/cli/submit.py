@@ -10,7 +10,7 @@ import click
 
 from envbuild.cli.complete import complete_image
 from envbuild.cli.context import Context
-from envbuild.cli.enter import CommandAfterDashes
+from envbuild.cli.enter import CommandAfterDashes, find_image
 from envbuild.cli.job import job_options, plan_job
 from envbuild.errors import INTERRUPTED, UsageError
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 @job_options
 @click.option("--wait", is_flag=True, help="Follow the log, and end with the job's exit code.")
 @click.option("--interactive", is_flag=True, help="Open a shell (or CMD) in the image on a node, with this terminal.")
+@click.option("--stale", is_flag=True, help="Submit an image that is not of the recipe's lock of today.")
 @click.option("--dry-run", is_flag=True, help="Print what would be run, and the script; submit nothing.")
 @click.pass_obj
 def command(
@@ -38,6 +39,7 @@ def command(
     given: dict[str, Any],
     wait: bool,
     interactive: bool,
+    stale: bool,
     dry_run: bool,
 ) -> int:
     """Submit a job that runs CMD in the image on a cluster.
@@ -45,10 +47,13 @@ def command(
     The log folder is made first; the job writes its log and, at its end, a receipt beside it. With --wait the exit
     code is the job's, 125 when envbuild itself failed; Ctrl-C leaves the job alone.
     """
+    from envbuild.cli.current import recipe_of, refuse_old
     from envbuild.job.before import check_client, check_predecessors
 
     if wait and interactive:
         raise UsageError("--wait and --interactive exclude each other", where="--interactive")
+    if not stale:
+        refuse_old(find_image(name, context), recipe_of(name, context))
     job, site = plan_job(context, name, argv, given, interactive=interactive)
     if dry_run:
         _show(job, site)

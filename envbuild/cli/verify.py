@@ -10,11 +10,13 @@ import click
 from envbuild.cli.complete import complete_image
 from envbuild.cli.context import Context
 from envbuild.cli.output import json_option, print_json
+from envbuild.errors import StaleLockError
 
 if TYPE_CHECKING:
     from envbuild.build.model import Order
     from envbuild.build.verify import Verification
     from envbuild.lock.model import Lock
+    from envbuild.recipe.model import Source
 
 SHOWN = 20
 HOLDS = {
@@ -31,15 +33,17 @@ HOLDS = {
 def command(context: Context, *, image: str, as_json: bool) -> int:
     """Compare an image with its lock, file by file; say what is missing, changed or extra.
 
-    The lock is the recipe's where there is one, else the one inside the image. What the store lacks of it is
-    downloaded and packed first. Exit code 1 when they differ.
+    NAME is compared with the recipe's lock: exit code 4 where the image is of another one. IMAGE, a path, is compared
+    with the lock inside it. What the store lacks of it is downloaded and packed first. Exit code 1 when they differ.
     """
     from envbuild.build.packer import ready_packer
     from envbuild.build.verify import verify_image
+    from envbuild.cli.current import recipe_of
     from envbuild.cli.enter import find_image
     from envbuild.cli.order import workshop
 
     path = find_image(image, context)
+    _refuse_old(path, recipe_of(image, context))
     lock, order = _lock_of(path, image, context)
     shop = workshop(context)
     ready_packer(lock, shop)
@@ -49,6 +53,16 @@ def command(context: Context, *, image: str, as_json: bool) -> int:
     else:
         _show(found)
     return 1 if found.holds == "differs" else 0
+
+
+def _refuse_old(path: Path, source: Source | None) -> None:
+    """Raise StaleLockError where an image is not of its recipe's lock of today, which a name asks about."""
+    from envbuild.cli.current import find_old
+
+    old = find_old(path, source)
+    if old is not None:
+        hint = f"{old.remedy}\nto compare it with the lock inside it: envbuild verify ./{path.name}"
+        raise StaleLockError(f"the image is old: {old.reason}", where=path.name, hint=hint)
 
 
 def _lock_of(path: Path, image: str, context: Context) -> tuple[Lock, Order | None]:

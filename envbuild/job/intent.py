@@ -45,7 +45,7 @@ class Flags:
 
 def make_intent(wanted: Wanted, flags: Flags, *, where: str = "[job]") -> Intent:
     """Join a recipe's [job] with the flags, which win; raises UsageError naming the flag or the key at fault."""
-    gpus, kind = _gpus(flags.gpus) if flags.gpus is not None else (wanted.gpus, wanted.gpu_type)
+    gpus, kind = _gpus(flags.gpus) if flags.gpus is not None else (wanted.gpus or 0, wanted.gpu_type)
     launcher = flags.launcher or wanted.launcher
     if launcher not in get_args(Launcher):
         raise UsageError(

@@ -199,6 +199,11 @@ class Site(_Section, frozen=True):
         """The site's name."""
         return self.site.name
 
+    @property
+    def has_gpus(self) -> bool:
+        """Whether a job can ask for a GPU here; the local machine hands out what it has."""
+        return self.site.scheduler == "local" or self.resources.gpu != "none"
+
     def queue(self, name: str | None) -> Partition | None:
         """Return the partition that a job goes to, None where the site lists none of that name."""
         wanted = name or self.fields.partition

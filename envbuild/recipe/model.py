@@ -104,12 +104,13 @@ Count = Annotated[int, Meta(ge=1, le=100_000)]
 class Job(_Section, frozen=True):
     """[job]: what a job of this project needs on a cluster; flags of ``submit`` and ``job`` win (docs/job.md).
 
-    ``gpus`` and ``tasks`` are in all, ``cpus`` per task, ``memory`` per node ("32GiB"), ``walltime`` "24h";
+    ``gpus`` and ``tasks`` are in all (``gpus`` None: one for each node where the image has CUDA), ``cpus`` per task,
+    ``memory`` per node ("32GiB"), ``walltime`` "24h";
     ``environment`` are names of variables to hand on; ``inputs`` are paths that must be readable inside, ``stage``
     those that are copied (archives: unpacked) to the node's own disk first.
     """
 
-    gpus: Annotated[int, Meta(ge=0, le=100_000)] = 0
+    gpus: Annotated[int, Meta(ge=0, le=100_000)] | None = None
     gpu_type: OneLine | None = None
     nodes: Count | None = None
     tasks: Count | None = None

@@ -135,6 +135,7 @@ def test_the_last_verdict_is_listed_by_what_the_image_holds(context: Context, mo
         run(context, "broken")
     assert listed(context)["broken"]["last verdict"].startswith("failed 20")
     monkeypatch.setattr("envbuild.base.siffile.image_digest", lambda _: DIGEST[:-1] + "1")
+    write_sif(context.settings.cwd / "thing.sif", [partition(b"hsqs another root")])
     assert listed(context)["thing"]["last verdict"] == "not checked"
     (context.settings.cwd / "thing.sif").unlink()
     assert listed(context)["thing"]["image"] == "none"
