@@ -14,7 +14,8 @@ import pytest
 
 from envbuild.base.siffile import image_digest
 from envbuild.build.codec import codec_of
-from envbuild.build.origin import NOTE, about, locked_text
+from envbuild.build.objects import about, locked_text
+from envbuild.build.origin import NOTE
 from envbuild.build.parts import KeptPart
 from envbuild.build.sifwrite import GENERIC, JSON, data, partition, write_sif
 from envbuild.build.squashfs import write_squashfs
