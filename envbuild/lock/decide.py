@@ -72,7 +72,8 @@ class Wish:
 class _Base:
     """The base, described: its facts (framework included), its Debian packages, and what the framework brought.
 
-    ``bare`` are the facts with the framework and its CUDA wheels alone, whose names ``protect`` has.
+    ``under`` are the facts without the framework, ``bare`` those with the framework and its CUDA wheels alone, whose
+    names ``protect`` has.
     """
 
     facts: BaseFacts
@@ -80,6 +81,7 @@ class _Base:
     epoch: int
     debian: tuple[DebianPackage, ...] = ()
     framework: Resolution | None = None
+    under: BaseFacts | None = None
     bare: BaseFacts | None = None
     protect: tuple[str, ...] = ()
 
@@ -92,6 +94,7 @@ def decide_lock(source: Source, wish: Wish, tools: Tools, today: date, *, facts:
     from envbuild.lock.files import take_files
     from envbuild.lock.framework import require_framework
     from envbuild.lock.inputs import take_trees, with_sources
+    from envbuild.lock.libraries import require_cuda
 
     recipe = source.recipe
     resolver = _resolver(tools)
@@ -119,8 +122,11 @@ def decide_lock(source: Source, wish: Wish, tools: Tools, today: date, *, facts:
         )
         _refuse_unused(source, resolution)
         require_framework(recipe, base.facts, [found.name for found in resolution.packages])
+        brought = (*_framework_packages(base, resolution), *resolution.packages)
+        cuda_notes = require_cuda(recipe, base.under or base.facts, brought)
         installer = find_installer(resolver, base.facts, tools.settings)
         packing = _packing(wish, resolver, base.facts.machine, tools.settings)
+    resolution = replace(resolution, notes=(*resolution.notes, *cuda_notes))
     lock = with_sources(_assemble(source, base, resolution, installer, packing), trees)
     if recipe.files:
         lock = structs.replace(lock, files=take_files(source, tools))

@@ -25,7 +25,7 @@ from envbuild.settings import load_settings
 from envbuild.store.layout import Store
 from tests.resolve.conftest import SyntheticIndex
 
-BASE = '[recipe]\nname = "x"\n[base]\nbootstrap = "debian:bookworm"\n'
+BASE = '[recipe]\nname = "x"\n[base]\nbootstrap = "debian:bookworm"\ncpu = true\n'
 FACTS = BaseFacts(image="debian:bookworm", python="3.11.2", machine="x86_64", glibc="2.36")
 
 

@@ -1,0 +1,176 @@
+"""Refuse a framework without its CUDA libraries: it installs, imports, and computes on the CPU."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from fnmatch import filter as matching
+from fnmatch import fnmatchcase
+
+import msgspec
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from envbuild.base.model import BaseFacts
+from envbuild.base.suggest import Wish, framework_name, suggest
+from envbuild.errors import NoSolutionError
+from envbuild.recipe.model import Recipe
+from envbuild.resolve.couplings import data_path
+from envbuild.resolve.graph import DIRECT
+from envbuild.resolve.model import Found
+from envbuild.resolve.platform import python_minor
+from envbuild.resolve.stubs import EXTRA
+from envbuild.toml import convert, parse_toml
+
+MOST_IMAGES = 2
+SPOKEN = {"cublas": "cuBLAS", "cudnn": "cuDNN", "cuda-nvrtc": "NVRTC", "cuda-runtime": "the CUDA runtime"}
+
+
+class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where the CUDA libraries of a framework's wheels come from; the keys are told in data/gpu.toml."""
+
+    dists: tuple[str, ...]
+    source: str
+    libraries: tuple[str, ...] = ()
+    within: str | None = None
+    plugin: str | None = None
+    never: bool = False
+    instead: str | None = None
+    extras: tuple[str, ...] = ()
+    wheels: bool = False
+    cuda: str = "12"
+
+
+class Sources(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The whole of data/gpu.toml."""
+
+    schema: int
+    framework: tuple[Source, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Lack:
+    """A framework of the lock that would compute on the CPU: what it misses, in words."""
+
+    found: Found
+    source: Source
+    missing: str
+
+    def __str__(self) -> str:
+        """Say it for people."""
+        return f"{self.found.name} {self.found.version} would compute on the CPU: {self.missing}"
+
+
+def require_cuda(recipe: Recipe, facts: BaseFacts, packages: Collection[Found]) -> tuple[str, ...]:
+    """Return notes about frameworks without CUDA that nobody asked for by name.
+
+    ``facts`` are those of the base without what the lock brings, ``packages`` all that it brings.
+    Raises NoSolutionError for one that is asked for, unless the recipe means the CPU or the base has a GPU framework.
+    """
+    if recipe.base.cpu:
+        return ()
+    held = frozenset(canonicalize_name(dist.name) for dist in facts.dists)
+    names = held | {found.name for found in packages}
+    lacks = [lack for found in packages if (lack := _lack(found, names, facts)) is not None]
+    others = [found for found in packages if _source(found.name) and found not in [lack.found for lack in lacks]]
+    alone = not others and facts.cuda is None
+    for lack in lacks:
+        if alone and DIRECT in lack.found.via:
+            raise NoSolutionError(str(lack), where=_where(recipe, lack), hint="\nor ".join(_hints(lack, facts)))
+    return tuple(str(lack) for lack in lacks)
+
+
+@functools.cache
+def load_sources() -> Sources:
+    """Read data/gpu.toml."""
+    path = data_path("gpu.toml")
+    text = path.read_text("utf-8")
+    return convert(parse_toml(text, str(path)), Sources, text=text, where=str(path))
+
+
+def _source(name: str) -> Source | None:
+    rows = (row for row in load_sources().framework if any(fnmatchcase(name, dist) for dist in row.dists))
+    return next(rows, None)
+
+
+def _lack(found: Found, names: Collection[str], facts: BaseFacts) -> Lack | None:
+    """Return what a framework of the lock misses for a GPU, None where nothing is missing or it is no framework."""
+    source = _source(found.name)
+    missing = _missing(found, source, names, facts) if source else None
+    return Lack(found=found, source=source, missing=missing) if source and missing else None
+
+
+def _missing(found: Found, source: Source, names: Collection[str], facts: BaseFacts) -> str | None:
+    version = Version(found.version)
+    local = version.local or ""
+    if source.never:
+        return "its wheels are for the CPU alone"
+    if local.split(".")[0] == "cpu":
+        return f"+{local} is a build for the CPU"
+    within = source.within is not None and facts.machine == "x86_64" and version in SpecifierSet(source.within)
+    if within or re.match(r"cu(da)?\d", local):
+        return None
+    if source.plugin and not matching(names, source.plugin):
+        return f"there is no {source.plugin} with it"
+    gone = [library for library in source.libraries if not matching(names, f"nvidia-{library}*")]
+    if not gone or facts.cuda is not None:
+        return None
+    spoken = ", ".join(SPOKEN.get(library, library) for library in gone)
+    return f"its wheel holds no CUDA libraries ({spoken}), nor does the base"
+
+
+def _where(recipe: Recipe, lack: Lack) -> str:
+    own = recipe.base.framework
+    named = own is not None and canonicalize_name(re.split(r"[^\w.-]", own)[0]) == lack.found.name
+    return f'[base] framework = "{own}"' if named else "[python] dependencies"
+
+
+def _hints(lack: Lack, facts: BaseFacts) -> Iterable[str]:
+    """Yield what would bring the libraries, the nearest first: only what is known to be there."""
+    found, source = lack.found, lack.source
+    declared = {extra for text in found.requires for extra in EXTRA.findall(text)}
+    extras = [extra for extra in source.extras if extra in declared]
+    if extras:
+        asked = extras if found.name.startswith("onnxruntime") else extras[:1]
+        yield f"write {found.name}[{','.join(asked)}], which brings them"
+    if source.instead:
+        yield f"take {source.instead} with CUDA libraries, or another framework"
+    bases = _bases(found, facts)
+    if bases:
+        yield f"take a base that has them: {bases}"
+    if source.wheels and not extras:
+        yield (
+            f"name the wheels nvidia-*-cu{_major(found, source)} under [python] dependencies, and their folders in "
+            "LD_LIBRARY_PATH, as the recipe chainer-mnist does (envbuild show chainer-mnist)"
+        )
+    yield "write cpu = true under [base], if the CPU is meant"
+
+
+def _bases(found: Found, facts: BaseFacts) -> str:
+    """Return bases of the catalogue that hold this release line with its CUDA, else the nearest newer ones."""
+    name = framework_name(found.name)
+    if name is None:
+        return ""
+    line = ".".join(found.version.split("+")[0].split(".")[:2])
+    own = ".".join(map(str, python_minor(facts)))
+    for bounds, python in ((f"=={line}.*", own), (f"=={line}.*", None), (f">={line}", own)):
+        choices = suggest(Wish(framework=f"{name}{bounds}", python=python))[0]
+        fitting = [choice.entry for choice in choices if choice.entry.defect is None]
+        told = [
+            f'bootstrap = "{entry.reference}" with framework = "{entry.requirement}"'
+            if entry.is_bootstrap
+            else f"{entry.reference} ({entry.holds}, Python {entry.python})"
+            for entry in fitting
+        ]
+        if told:
+            return " or ".join(told[:MOST_IMAGES])
+    return ""
+
+
+def _major(found: Found, source: Source) -> str:
+    """Return the CUDA major that a distribution's name carries (cupy-cuda11x, mxnet-cu112), else what the data says."""
+    number = re.search(r"-cu(?:da)?(\d\d)", found.name)
+    return number[1] if number else source.cuda
