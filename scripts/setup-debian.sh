@@ -121,6 +121,7 @@ while [ $# -gt 0 ]; do
   case $1 in
     --system-only) system_only=yes; shift ;;
     --with) packages+=("${2:?--with takes the name of a package}"); shift 2 ;;
+    --with=?*) packages+=("${1#--with=}"); shift ;;
     -h | --help) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"; exit 0 ;;
     -*) fail "unknown option $1" ;;
     *) break ;;

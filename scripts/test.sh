@@ -8,7 +8,10 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 if command -v apt-get >/dev/null && { [ "$(id -u)" = 0 ] || sudo -n true 2>/dev/null; }; then
-  bash scripts/setup-debian.sh --system-only --with git --with shellcheck --with faketime --with openmpi-bin --with python3-mpi4py --with chromium --with chromium-driver
+  needed=(
+    git gcc libc6-dev shellcheck faketime openmpi-bin python3-mpi4py chromium chromium-driver
+  )
+  bash scripts/setup-debian.sh --system-only "${needed[@]/#/--with=}"
   bash scripts/setup-registry.sh install
   # only root can give the schedulers a network of their own, so only root installs them
   [ "$(id -u)" != 0 ] || bash scripts/setup-schedulers.sh install

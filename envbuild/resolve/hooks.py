@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tarfile
 import tempfile
-import zipfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -18,12 +16,13 @@ from typing import Any
 
 import msgspec
 
-from envbuild.errors import EnvbuildError, UsageError
+from envbuild.errors import EnvbuildError, IntegrityError, UsageError
 from envbuild.resolve.pylock import Candidate, Chosen
 from envbuild.resolve.session import Session
 from envbuild.resolve.stubs import parsed
+from envbuild.resolve.unpack import unpack_archive
 from envbuild.run import Command
-from envbuild.store.atomic import telling, write_bytes
+from envbuild.store.atomic import write_bytes
 from envbuild.store.layout import Store
 from envbuild.toml import read_toml
 
@@ -66,13 +65,14 @@ def asked(session: Session, archives: Mapping[str, Path], tools: Mapping[str, Ch
         place, installed = Path(name), False
         for package, archive in sorted(archives.items()):
             key = hashlib.sha256("\n".join([archive.name, session.python, *pins]).encode()).hexdigest()
-            texts = _kept(memory / f"hook-{key}.json")
+            remembered = memory / f"asked-{key}.json"
+            texts = _kept(remembered)
             if texts is None:
                 if not installed:
                     installed = _install(session, pins, place / "tools")
                 texts = _ask(session, archive, place) if installed else []
                 with suppress(EnvbuildError):
-                    write_bytes(memory / f"hook-{key}.json", msgspec.json.encode(texts))
+                    write_bytes(remembered, msgspec.json.encode(texts))
             found += [(package, str(requirement)) for requirement in parsed(tuple(texts))]
     return tuple(found)
 
@@ -95,11 +95,13 @@ def _install(session: Session, pins: Sequence[str], folder: Path) -> bool:
 
 
 def _ask(session: Session, archive: Path, place: Path) -> list[str]:
-    source = place / archive.name
-    with telling(place):
-        top = _unpack(archive, source)
-    backend = None if top is None else _backend(top)
-    if top is None or backend is None:
+    try:
+        top = unpack_archive(archive, place / archive.name)
+    except IntegrityError as error:
+        session.report.detail(str(error))
+        return []
+    backend = _backend(top)
+    if backend is None:
         return []
     kept = session.settings.environment
     env = {
@@ -119,23 +121,6 @@ def _ask(session: Session, archive: Path, place: Path) -> list[str]:
     with suppress(msgspec.DecodeError):
         return msgspec.json.decode(said[-1].removeprefix(MARK), type=list[str])
     return []
-
-
-def _unpack(archive: Path, folder: Path) -> Path | None:
-    """Unpack an archive; None where that cannot be done, or not safely (a Python without filters)."""
-    try:
-        if zipfile.is_zipfile(archive):
-            with zipfile.ZipFile(archive) as zipped:
-                zipped.extractall(folder)  # noqa: S202  (zipfile drops what leads out)
-        elif hasattr(tarfile, "data_filter"):
-            with tarfile.open(archive) as tar:
-                tar.extractall(folder, filter="data")
-        else:
-            return None
-    except (tarfile.TarError, zipfile.BadZipFile, EOFError, ValueError, NotImplementedError):
-        return None
-    inner = list(folder.iterdir())
-    return inner[0] if len(inner) == 1 and inner[0].is_dir() else folder
 
 
 def _backend(top: Path) -> tuple[str, list[str]] | None:

@@ -31,6 +31,12 @@ PROGRAMS = (
     "sh", "bash", "cat", "chmod", "cp", "cut", "dd", "env", "false", "grep", "head", "id", "ls", "mkdir", "mktemp", "mv", "rm", "sed",
     "sha256sum", "sort", "stat", "tail", "tar", "touch", "tr", "true", "uname", "unshare", "xargs",
 )  # fmt: skip
+DEBIANS_LAYOUT = b"prefix_scheme = 'posix_local'"
+"""What Debian changed in the module sysconfig of its Python; its module site is changed too, and frozen."""
+USUAL_SITE = """\
+import site, sys
+site.addsitedir("%s/lib/python%d.%d/site-packages" % (sys.prefix, *sys.version_info[:2]))
+"""
 LEFT_OUT = re.compile(r"__pycache__|/(test|tests|idlelib|tkinter|turtledemo|ensurepip|lib2to3|config-[^/]*)(/|$)|\.a$")
 
 
@@ -216,7 +222,17 @@ def python_tar(python: Path, prefix: str, *, managed: bool = False, whole: bool 
     else:
         files.pop(f"{base}/lib/{name}/EXTERNALLY-MANAGED", None)
     files[f"{base}/lib/{name}/site-packages/README"] = "x"
+    _undo_debian(f"{base}/lib/{name}", files)
     return tar_of(files)
+
+
+def _undo_debian(stdlib: str, files: dict[str, bytes | str | Link | None]) -> None:
+    """Let a Python of Debian's keep its packages where every other one does."""
+    for name in (f"{stdlib}/sysconfig.py", f"{stdlib}/sysconfig/__init__.py"):
+        text = files.get(name, b"")
+        if isinstance(text, bytes) and DEBIANS_LAYOUT in text:
+            files[name] = text.replace(DEBIANS_LAYOUT, DEBIANS_LAYOUT.replace(b"posix_local", b"posix_prefix"))
+            files[f"{stdlib}/sitecustomize.py"] = USUAL_SITE
 
 
 def dist(site: str, name: str, version: str, requires: tuple[str, ...] = ()) -> dict[str, bytes | str | Link | None]:

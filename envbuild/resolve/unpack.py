@@ -1,0 +1,72 @@
+"""Unpack a source archive from an index into a folder, the same way with every Python, and never outside it."""
+
+from __future__ import annotations
+
+import errno
+import lzma
+import shutil
+import tarfile
+import zipfile
+import zlib
+from pathlib import Path, PurePosixPath
+
+from envbuild.errors import IntegrityError
+from envbuild.store.atomic import os_error
+
+DAMAGED = (
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    EOFError,
+    OSError,
+    ValueError,
+    NotImplementedError,
+    RecursionError,  # links in a circle
+)
+
+
+def unpack_archive(archive: Path, folder: Path) -> Path:
+    """Unpack a tar or zip archive and return its one top folder, or ``folder`` where it has several.
+
+    Python's own filters for tar archives came with 3.11.4 and are missing before, so nothing of a tar but its bytes
+    and whether a file can be run is taken over.  Raises IntegrityError for an archive that is damaged or leads
+    outside, SpaceError for a full disk.
+    """
+    try:
+        if zipfile.is_zipfile(archive):
+            with zipfile.ZipFile(archive) as zipped:
+                zipped.extractall(folder)  # noqa: S202  (zipfile drops what leads out, and makes no links)
+        else:
+            with tarfile.open(archive) as tar:
+                for member in tar:
+                    _unpack_member(tar, member, folder)
+    except DAMAGED as error:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise os_error(error, folder) from error
+        raise IntegrityError(f"this source archive cannot be unpacked: {error}", where=archive.name) from error
+    inner = list(folder.iterdir())
+    return inner[0] if len(inner) == 1 and inner[0].is_dir() else folder
+
+
+def _unpack_member(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
+    """Write a folder or file; a link to another member becomes a copy, so that no link can lead anywhere."""
+    path = PurePosixPath(member.name)
+    if path.is_absolute() or ".." in path.parts:
+        raise ValueError(f"{member.name} leads out of it")
+    target = folder / path
+    if member.isdir():
+        target.mkdir(parents=True, exist_ok=True)
+        return
+    if not (member.isreg() or member.islnk() or member.issym()):
+        raise ValueError(f"{member.name} is a device or a pipe")
+    try:
+        source = tar.extractfile(member)
+    except KeyError:
+        return  # a link to what the archive does not hold
+    if source is None:
+        return  # a link to a folder
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with source, target.open("wb") as out:
+        shutil.copyfileobj(source, out)
+    target.chmod(0o755 if member.mode & 0o100 else 0o644)
