@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -34,27 +35,43 @@ def _state(found: os.stat_result) -> tuple[int, int, int, int]:
 
 def known_digest(image: Path, store: Store) -> str:
     """Return an image's digest (``sha256:…``); it is read as a whole only where it has changed since the last time."""
-    found = image.stat()
+    return _known(image, store, "", siffile.image_digest)
+
+
+def known_sha256(file: Path, store: Store) -> str:
+    """Return the sha256 (``sha256:…``) of a file's bytes, read only where it has changed since the last time."""
+    return _known(file, store, "sha256", _sha256)
+
+
+def _known(file: Path, store: Store, kind: str, compute: Callable[[Path], str]) -> str:
+    found = file.stat()
     with contextlib.suppress(OSError, msgspec.MsgspecError):
-        note = msgspec.json.decode(_path(image, store).read_bytes(), type=Note)
+        note = msgspec.json.decode(_path(file, store, kind).read_bytes(), type=Note)
         if (note.size, note.time, note.inode, note.changed) == _state(found):
             return note.digest
-    digest = siffile.image_digest(image)
+    digest = compute(file)
     with contextlib.suppress(OSError, EnvbuildError):  # a store that cannot be written costs time, nothing else
-        _note(image, digest, found, store)
+        _note(_path(file, store, kind), digest, found)
     return digest
+
+
+def _sha256(file: Path) -> str:
+    digest = hashlib.sha256()
+    with file.open("rb") as stream:
+        while chunk := stream.read(siffile.CHUNK):
+            digest.update(chunk)
+    return "sha256:" + digest.hexdigest()
 
 
 def note_digest(image: Path, digest: str, store: Store) -> None:
     """Remember the digest (``sha256:…``) of an image by whoever wrote the file and knows it."""
-    _note(image, digest, image.stat(), store)
+    _note(_path(image, store, ""), digest, image.stat())
 
 
-def _note(image: Path, digest: str, found: os.stat_result, store: Store) -> None:
+def _note(path: Path, digest: str, found: os.stat_result) -> None:
     size, time, inode, changed = _state(found)
-    note = Note(digest=digest, size=size, time=time, inode=inode, changed=changed)
-    write_bytes(_path(image, store), msgspec.json.encode(note))
+    write_bytes(path, msgspec.json.encode(Note(digest=digest, size=size, time=time, inode=inode, changed=changed)))
 
 
-def _path(image: Path, store: Store) -> Path:
-    return store.digest(hashlib.sha256(os.fsencode(image.resolve())).hexdigest())
+def _path(file: Path, store: Store, kind: str) -> Path:
+    return store.digest(hashlib.sha256(os.fsencode(file.resolve()) + kind.encode()).hexdigest())

@@ -61,6 +61,8 @@ def _summary(report: Report) -> str:
     aim = f" for {report.target}" if report.target else ""
     if report.verdict == "failed":
         return f"Not fit for use{where}{aim}: see what failed below."
+    if report.verdict == "skipped":
+        return "No verdict: a GPU was to be checked, and this machine has none."
     skipped = [finding.title for finding in report.findings if finding.outcome == "skipped"]
     rest = f" Not looked at: {', '.join(skipped)}." if skipped else ""
     return f"All that was checked{where}{aim} is as it should be.{rest}"

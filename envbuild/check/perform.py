@@ -66,12 +66,12 @@ def check_image(
         plainly = pool.submit(inside.ask_plainly, plain, Plain)
         evidence = replace(gather(expected, inside, report), plain=plainly.result())
         digest = known.result()
-    findings = judge_all(evidence, require_gpu=require_gpu)
+    findings = judge_all(evidence)
     driver = evidence.driver.data if evidence.driver else None
     return Report(
         image=str(image),
         digest=digest,
-        verdict=verdict_of(findings),
+        verdict=verdict_of(findings, unseen=require_gpu and not present),
         findings=findings,
         when=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         level=level,
@@ -115,9 +115,14 @@ def gpu_present(root: Path = Path("/")) -> bool:
     return (root / "dev/nvidiactl").exists() or (root / "proc/driver/nvidia/version").exists()
 
 
-def verdict_of(findings: tuple[Finding, ...]) -> Outcome:
-    """Return "failed" when any finding failed, else "passed"."""
-    return "failed" if any(finding.outcome == "failed" for finding in findings) else "passed"
+def verdict_of(findings: tuple[Finding, ...], *, unseen: bool = False) -> Outcome:
+    """Return "failed" when any finding failed, "skipped" where a required GPU is not here (``unseen``), else "passed".
+
+    So a login node without a GPU tells nothing against an image.
+    """
+    if any(finding.outcome == "failed" for finding in findings):
+        return "failed"
+    return "skipped" if unseen else "passed"
 
 
 def gather(expected: plan.Expected, inside: Inside, report: Reporter) -> Evidence:

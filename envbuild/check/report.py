@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import textwrap
 from collections.abc import Callable
 from typing import Any
@@ -9,6 +11,7 @@ from typing import Any
 import msgspec
 
 from envbuild.check.model import Finding, Outcome, Report
+from envbuild.errors import CheckFailedError
 from envbuild.store.atomic import write_bytes
 from envbuild.store.layout import Store
 
@@ -41,16 +44,40 @@ def report_schema() -> dict[str, Any]:
 
 
 def save(report: Report, store: Store) -> None:
-    """Keep a report as the last verdict on its image.  Raises SpaceError or HostError."""
-    write_bytes(store.verdict(report.digest), msgspec.json.encode(report))
+    """Keep a report as the last one on its image of that level, on such GPUs, for that node.
+
+    One that has seen no GPU though it was to is no verdict, and not kept.  Raises SpaceError or HostError.
+    """
+    if report.verdict == "skipped":
+        return
+    of = msgspec.json.encode([report.level, report.target, report.gpu, report.driver])
+    name = hashlib.sha256(of).hexdigest()[:16]
+    write_bytes(store.verdicts(report.digest) / f"{name}.json", msgspec.json.encode(report))
+
+
+def kept_reports(digest: str, store: Store) -> tuple[Report, ...]:
+    """Return the reports on an image, oldest first, without those that this envbuild cannot read."""
+    found = []
+    for path in store.verdicts(digest).glob("*.json"):
+        with contextlib.suppress(OSError, msgspec.DecodeError):
+            found.append(msgspec.json.decode(path.read_bytes(), type=Report))
+    return tuple(sorted(found, key=lambda report: report.when))
 
 
 def last(digest: str, store: Store) -> Report | None:
-    """Return the last verdict on an image; None where there is none, or none that this envbuild can read."""
-    try:
-        return msgspec.json.decode(store.verdict(digest).read_bytes(), type=Report)
-    except (OSError, msgspec.DecodeError):
-        return None
+    """Return the last verdict on an image itself, else the last one for a kind of node; None where there is none."""
+    reports = kept_reports(digest, store)
+    return next((report for report in reversed(reports) if report.target is None), reports[-1] if reports else None)
+
+
+def require_verdict(report: Report) -> None:
+    """Raise CheckFailedError for a report of a machine without the GPU that was to be checked."""
+    if report.verdict == "skipped":
+        raise CheckFailedError(
+            "no GPU was checked: this machine has no NVIDIA driver (all else passed, and no verdict is kept)",
+            where=report.image,
+            hint="check it on a node with a GPU: envbuild check NAME --require-gpu --on SITE",
+        )
 
 
 def _count(report: Report, outcome: str) -> int:

@@ -141,14 +141,14 @@ NO_GPU = "this machine has no NVIDIA driver"
 NO_GPU_HINT = "check on a node with a GPU: envbuild check IMAGE --require-gpu"
 
 
-def judge_all(evidence: Evidence, *, require_gpu: bool) -> tuple[Finding, ...]:
+def judge_all(evidence: Evidence) -> tuple[Finding, ...]:
     """Judge every check that the expectations ask for; the time of a probe is told at the first check that used it."""
     told: set[str] = set()
     findings = []
     for check in CHECKS:
         if not check.asked(evidence.expected):
             continue
-        verdict = _kept_back(check, evidence, require_gpu=require_gpu) or check.judge(evidence)
+        verdict = _kept_back(check, evidence) or check.judge(evidence)
         answers = {need: getattr(evidence, need) for need in check.needs if need not in told}
         told |= set(answers)
         findings.append(
@@ -165,10 +165,10 @@ def judge_all(evidence: Evidence, *, require_gpu: bool) -> tuple[Finding, ...]:
     return tuple(findings)
 
 
-def _kept_back(check: Check, evidence: Evidence, *, require_gpu: bool) -> Verdict | None:
+def _kept_back(check: Check, evidence: Evidence) -> Verdict | None:
     """Return what is said instead of a judgement: no GPU, no started image, or a probe without an answer."""
     if check.gpu and not evidence.gpu:
-        return Verdict(outcome="failed" if require_gpu else "skipped", reason=NO_GPU, hint=NO_GPU_HINT)
+        return Verdict(outcome="skipped", reason=NO_GPU, hint=NO_GPU_HINT)
     started = evidence.static is not None and evidence.static.data is not None
     if check.name != "start" and not started:
         return Verdict(outcome="skipped", reason="the image did not start")

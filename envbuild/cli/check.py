@@ -61,7 +61,7 @@ def command(
     for the kind of node where it will run, on any machine; --for takes these from a cluster's site file, and --on
     checks it there.
     """
-    from envbuild.check.report import save, table, to_json
+    from envbuild.check.report import require_verdict, save, table, to_json
     from envbuild.check.target import read_target
     from envbuild.cli.remote import check_on, target_of_site
 
@@ -83,6 +83,7 @@ def command(
     if report.verdict == "failed":
         names = ", ".join(finding.check for finding in report.findings if finding.outcome == "failed")
         raise CheckFailedError(f"the check failed: {names}", where=report.image)
+    require_verdict(report)
 
 
 def _write_page(report: Report, target: Path) -> None:

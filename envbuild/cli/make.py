@@ -312,7 +312,7 @@ def _check(
 ) -> Report:
     """Check an image and keep the report; raises CheckFailedError when it failed."""
     from envbuild.check.perform import check_image
-    from envbuild.check.report import save, table
+    from envbuild.check.report import require_verdict, save, table
 
     script = source.recipe.check.script
     with shop.report.stage("check"):
@@ -332,10 +332,9 @@ def _check(
     if report.verdict == "failed":
         click.echo(table(report), err=True)
         failed = ", ".join(finding.check for finding in report.findings if finding.outcome == "failed")
-        raise CheckFailedError(
-            f"{order.recipe.name}: the image was built, but its check failed: {failed}",
-            hint=_cure(order.recipe.name, failed),
-        )
+        what = f"{order.recipe.name}: the image was built, but its check failed: {failed}"
+        raise CheckFailedError(what, hint=_cure(order.recipe.name, failed))
+    require_verdict(report)
     return report
 
 
@@ -346,11 +345,11 @@ def _cure(name: str, failed: str) -> str:
 
 def _known_verdict(image: Path, digest: str | None, source: Source, store: Store, reports: list[Report]) -> bool:
     """Use the report of an image that was checked before: where it passed, and the recipe asks the same of it."""
-    from envbuild.base.siffile import image_digest
+    from envbuild.base.digests import known_digest
     from envbuild.check.plan import asked_digest
     from envbuild.check.report import last
 
-    report = last(digest or image_digest(image), store)
+    report = last(digest or known_digest(image, store), store)
     script = source.recipe.check.script
     asked = asked_digest(source.recipe, source.path.parent / script if script else None)
     if report is None or report.verdict != "passed" or report.asked != asked:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ import click
 from envbuild.cli.context import Context
 from envbuild.cli.output import print_json
 from envbuild.cli.shelved import libraries
-from envbuild.errors import IntegrityError, UsageError
+from envbuild.errors import CheckFailedError, IntegrityError, UsageError
 
 if TYPE_CHECKING:
     from envbuild.check.model import Report
@@ -20,9 +21,17 @@ if TYPE_CHECKING:
     from envbuild.shelf.model import Entry, Weight
 
 
-def publish(
-    context: Context, name: str | None, *, with_image: bool, key: Path | None, shelf: str | None, as_json: bool = False
-) -> None:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wish:
+    """How to publish: with the image's bytes, signed with a key, on which shelf, and although its check failed."""
+
+    with_image: bool = False
+    key: Path | None = None
+    shelf: str | None = None
+    failed: bool = False
+
+
+def publish(context: Context, name: str | None, wish: Wish, *, as_json: bool = False) -> None:
     """Publish a recipe and say what was added."""
     from msgspec.structs import replace
 
@@ -32,22 +41,24 @@ def publish(
     from envbuild.shelf.publish import draft, with_earlier
     from envbuild.store.units import human_bytes
 
-    library = one_library(context, shelf)
-    if with_image and library.backend.pieces is None:
+    library = one_library(context, wish.shelf)
+    if wish.with_image and library.backend.pieces is None:
         raise UsageError(
             f"the shelf {library.name} takes no images", hint="publish without --image: its digest is published anyway"
         )
-    if library.require_signed and key is None:
+    if library.require_signed and wish.key is None:
         raise UsageError(f"the shelf {library.name} takes signed entries only", where="publish", hint="--sign KEY")
     source = find_recipe(name, context.settings)
     lock = require_lock(source)
     require_fresh(source, lock)
     library.backend.refresh()
-    image, weight, reports = _image(source, lock, context, needed=with_image)
+    image, weight, reports = _image(source, lock, context, needed=wish.with_image)
+    if not wish.failed:
+        _ask_about_failed(reports)
     made = draft(source, lock, who=_who(context), image=weight, reports=reports)
     entry, objects, new = made.entry, dict(made.objects), 0
-    head = _vouched(library, entry.name, signed=key is not None)
-    if weight is not None and with_image and library.backend.pieces is not None:
+    head = _vouched(library, entry.name, signed=wish.key is not None)
+    if weight is not None and wish.with_image and library.backend.pieces is not None:
         from envbuild.shelf.pieces import keep_image
 
         listed, new = keep_image(image, weight, library.backend.pieces, context.report)
@@ -57,7 +68,7 @@ def publish(
         weight = replace(weight, pieces=head.image.pieces)  # the bytes are there already
     entry = with_earlier(replace(entry, image=weight), head)
     new += library.missing(objects)
-    notary, signing = library.notary, context.settings.cwd / key if key else None
+    notary, signing = library.notary, context.settings.cwd / wish.key if wish.key else None
     stored, added = library.append(entry, objects, (lambda data: notary.sign(data, signing)) if signing else None)
     if as_json:
         print_json({"shelf": library.name, "name": entry.name, "digest": stored.digest, "new": added, "bytes": new})
@@ -100,8 +111,8 @@ def one_library(context: Context, shelf: str | None) -> Library:
 def _image(
     source: Source, lock: Lock, context: Context, *, needed: bool
 ) -> tuple[Path, Weight | None, tuple[Report, ...]]:
-    """Return ./NAME.sif with what an entry says of it and its last verdict, where it is the image of this lock."""
-    from envbuild.check.report import last
+    """Return ./NAME.sif with what an entry says of it and its verdicts, where it is the image of this lock."""
+    from envbuild.check.report import kept_reports
     from envbuild.lock.digest import lock_digest
     from envbuild.shelf.pieces import weigh
 
@@ -117,9 +128,22 @@ def _image(
         context.report.say(f"{path.name} is no image of this lock: published without it")
         return path, None, ()
     with context.report.stage(f"hash {path.name}"):
-        weight = weigh(path, lock_digest(lock))
-    report = last(weight.digest, context.store)
-    return path, weight, (report,) if report else ()
+        weight = weigh(path, lock_digest(lock), context.store)
+    return path, weight, kept_reports(weight.digest, context.store)
+
+
+def _ask_about_failed(reports: tuple[Report, ...]) -> None:
+    """Ask before a failed check is published; raises CheckFailedError where nobody can answer, or says no."""
+    import sys
+
+    failed = [report for report in reports if report.verdict == "failed"]
+    if not failed:
+        return
+    told = "; ".join(f"level {one.level}{f' for {one.target}' if one.target else ''}" for one in failed)
+    if sys.stdin.isatty() and click.confirm(f"its check failed ({told}). Publish all the same?", err=True):
+        return
+    hint = "mend it and check again; --failed publishes it as it is"
+    raise CheckFailedError(f"its check failed ({told})", where="publish", hint=hint)
 
 
 def _is_of_lock(path: Path, source: Source, lock: Lock, context: Context) -> bool:

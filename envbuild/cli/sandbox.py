@@ -81,7 +81,7 @@ def _check(image: Path, name: str, shop: Workshop, *, require_gpu: bool) -> list
     Raises CheckFailedError.
     """
     from envbuild.check.perform import check_image
-    from envbuild.check.report import save, table
+    from envbuild.check.report import require_verdict, save, table
     from envbuild.recipe.find import find_recipe, recipe_files
 
     source = find_recipe(name, shop.settings) if name in recipe_files(shop.settings) else None
@@ -106,6 +106,7 @@ def _check(image: Path, name: str, shop: Workshop, *, require_gpu: bool) -> list
             f"the sandbox was packed, but its check failed: {failed}",
             hint="mend it in the sandbox and pack again; --no-check keeps the image as it is",
         )
+    require_verdict(found)
     return [finding.check for finding in found.findings if finding.outcome == "passed"]
 
 

@@ -122,18 +122,26 @@ def list_command(context: Context, *, as_json: bool) -> None:
 @click.option(
     "--to", "shelf", metavar="SHELF", shell_complete=complete_shelf, help="Which shelf, where you have several."
 )
+@click.option("--failed", is_flag=True, help="Publish it although its check failed, without being asked.")
 @json_option
 @click.pass_obj
 def publish_command(
-    context: Context, *, name: str | None, with_image: bool, key: Path | None, shelf: str | None, as_json: bool
+    context: Context,
+    *,
+    name: str | None,
+    with_image: bool,
+    key: Path | None,
+    shelf: str | None,
+    failed: bool,
+    as_json: bool,
 ) -> None:
     """Put a recipe with its lock, definition, image digest and verdict on a shelf, behind what is there of its name.
 
     Nothing is overwritten: the name points to the new entry, the older ones stay.
     """
-    from envbuild.cli.publishing import publish
+    from envbuild.cli.publishing import Wish, publish
 
-    publish(context, name, with_image=with_image, key=key, shelf=shelf, as_json=as_json)
+    publish(context, name, Wish(with_image=with_image, key=key, shelf=shelf, failed=failed), as_json=as_json)
 
 
 @command.command("search")

@@ -184,13 +184,14 @@ def has_image(taken: Taken) -> bool:
 
 
 def adopt(taken: Taken, context: Context) -> None:
-    """Keep the last published verdict as if it had been made here: where a pinned key signed it, and there is none."""
-    from envbuild.check.report import last, save
+    """Keep the published verdicts as if they had been made here: where a pinned key signed them, and there are none."""
+    from envbuild.check.report import kept_reports, save
 
     if taken.signer is None or taken.signer.principal is None or not taken.reports:
         return
-    if last(taken.reports[-1].digest, context.store) is None:
-        save(taken.reports[-1], context.store)
+    if not kept_reports(taken.reports[-1].digest, context.store):
+        for report in taken.reports:
+            save(report, context.store)
 
 
 def make_from_shelf(taken: Taken, order: Order, context: Context, check: Check) -> bool:
@@ -220,11 +221,11 @@ def make_from_shelf(taken: Taken, order: Order, context: Context, check: Check) 
 
 def compare_built(taken: Taken, order: Order, context: Context) -> None:
     """Say whether the image that was built here is the one that was published."""
-    from envbuild.base.siffile import image_digest
+    from envbuild.base.digests import known_digest
 
     weight = taken.stored.entry.image
     if weight is None:
         return
-    same = image_digest(order.target) == weight.digest
+    same = known_digest(order.target, context.store) == weight.digest
     what = "the same bytes as published" if same else "the same lock, but other bytes than were published"
     context.report.say(f"{order.target.name}: {what} ({weight.digest[7:19]})")

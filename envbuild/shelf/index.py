@@ -65,7 +65,7 @@ def search(
 def row(shelf: str, stored: Stored, state: str = "") -> Row:
     """Return the row of an entry."""
     entry, about = stored.entry, stored.entry.about
-    last = entry.verdicts[-1] if entry.verdicts else None
+    last = max(entry.verdicts, key=lambda one: (one.target is None, one.when), default=None)
     return Row(
         shelf=shelf,
         name=entry.name,

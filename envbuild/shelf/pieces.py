@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from envbuild.base.digests import known_digest, known_sha256
 from envbuild.base.siffile import image_digest, read_sif
 from envbuild.build.unsquash import SquashImage
 from envbuild.build.verify import read_carried, root_partitions
@@ -24,6 +25,7 @@ from envbuild.progress import Reporter
 from envbuild.shelf.backend import Pieces
 from envbuild.shelf.model import Bytes, Weight
 from envbuild.store.atomic import telling
+from envbuild.store.layout import Store
 from envbuild.store.units import human_bytes
 
 LEAST, MOST = 1 << 20, 1 << 26
@@ -42,23 +44,19 @@ class PieceList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pieces: tuple[tuple[Digest, Bytes], ...]
 
 
-def weigh(image: Path, locked: str, known: str | None = None) -> Weight:
+def weigh(image: Path, locked: str, store: Store) -> Weight:
     """Return what an entry says of an image; ``locked`` is the digest of the lock it must be made from.
 
-    ``known`` is the image digest where it was computed before.  Raises UsageError for an image that may not be shared:
-    layered, or of another lock.
+    ``store`` remembers the digests of a file that has not changed.  Raises UsageError for an image that may not be
+    shared: layered, or of another lock.
     """
     require_flat(image)
     carried = read_carried(image)
     if carried.lock is not None and lock_digest(carried.lock) != locked:
         hint = "make it again, or publish without it"
         raise UsageError("was made from another lock than the one to publish", where=str(image), hint=hint)
-    sha256 = hashlib.sha256()
-    with image.open("rb") as file:
-        while chunk := file.read(CHUNK):
-            sha256.update(chunk)
-        size = file.tell()
-    return Weight(digest=known or image_digest(image), sha256=f"sha256:{sha256.hexdigest()}", size=size)
+    size = image.stat().st_size
+    return Weight(digest=known_digest(image, store), sha256=known_sha256(image, store), size=size)
 
 
 def require_flat(image: Path) -> None:

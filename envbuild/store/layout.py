@@ -26,7 +26,7 @@ class Store:
 
     ``artifacts/SHA[:2]/SHA`` downloaded files · ``bases/DIGEST.tar`` bootstrapped roots · ``facts/DIGEST.json`` ·
     ``layers/KEY.index`` and ``.blob`` packed trees · ``built/KEY.whl`` wheels of sdists · ``images/KEY.sif`` or, for an
-    image that is put together from layers, ``KEY.json`` · ``verdicts/DIGEST.json`` · ``logs/`` · ``tmp/``.
+    image that is put together from layers, ``KEY.json`` · ``verdicts/DIGEST/`` · ``logs/`` · ``tmp/``.
 
     ``below`` are roots of other stores, such as the lab's, that are looked into and never written to.
     """
@@ -89,9 +89,9 @@ class Store:
             return own
         return next((path for top in self.below if (path := top / LAYOUT / relative).exists()), own)
 
-    def verdict(self, digest: str) -> Path:
-        """Return where the last check report of an image is kept."""
-        return self.root / LAYOUT / "verdicts" / f"{plain(digest)}.json"
+    def verdicts(self, digest: str) -> Path:
+        """Return the folder of an image's check reports, which may not be there."""
+        return self.root / LAYOUT / "verdicts" / plain(digest)
 
     def folder(self, name: str) -> Path:
         """Return (and make) a named working folder of the store, such as "logs"."""

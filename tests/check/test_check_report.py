@@ -10,12 +10,13 @@ from pathlib import Path
 import jsonschema
 import msgspec
 import pytest
+from msgspec import structs
 
 from envbuild.check.model import Finding, Outcome, Report
 from envbuild.check.page import page
 from envbuild.check.perform import check_image, verdict_of
-from envbuild.check.report import last, report_schema, save, table, to_json
-from envbuild.errors import UsageError
+from envbuild.check.report import kept_reports, last, report_schema, require_verdict, save, table, to_json
+from envbuild.errors import CheckFailedError, UsageError
 from envbuild.progress import Silent
 from envbuild.run import LocalRunner
 from envbuild.store.layout import Store
@@ -70,8 +71,50 @@ def test_the_last_verdict_is_kept_by_image_digest(tmp_path: Path) -> None:
     assert last(DIGEST, store) is None
     save(REPORT, store)
     assert last(DIGEST, store) == REPORT
-    store.verdict(DIGEST).write_text("{half")
+    [path] = store.verdicts(DIGEST).iterdir()
+    path.write_text("{half")
     assert last(DIGEST, store) is None
+
+
+def test_verdicts_are_kept_per_level_node_and_gpu(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    older = structs.replace(REPORT, when="2026-01-01T00:00:00+00:00", target=None)
+    others = (
+        structs.replace(older, level="full", when="2026-01-02T00:00:00+00:00", verdict="passed"),
+        structs.replace(older, target="driver 450", when="2026-01-03T00:00:00+00:00", verdict="failed"),
+        structs.replace(older, gpu=("A100",), driver="550.54", when="2026-01-04T00:00:00+00:00"),
+    )
+    for report in (older, *others):
+        save(report, store)
+    assert kept_reports(DIGEST, store) == (older, *others)
+    save(structs.replace(older, when="2026-01-05T00:00:00+00:00"), store)
+    assert [report.when[:10] for report in kept_reports(DIGEST, store)] == [
+        "2026-01-02",
+        "2026-01-03",
+        "2026-01-04",
+        "2026-01-05",
+    ]
+
+
+def test_a_verdict_for_a_kind_of_node_is_not_that_of_the_image(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    own = structs.replace(REPORT, when="2026-01-01T00:00:00+00:00", target=None, verdict="passed")
+    elsewhere = structs.replace(own, when="2026-01-02T00:00:00+00:00", target="driver 450", verdict="failed")
+    save(elsewhere, store)
+    assert last(DIGEST, store) == elsewhere
+    save(own, store)
+    assert last(DIGEST, store) == own
+
+
+def test_what_saw_no_gpu_is_no_verdict(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    save(REPORT, store)
+    unseen = structs.replace(REPORT, verdict="skipped")
+    save(unseen, store)
+    assert kept_reports(DIGEST, store) == (REPORT,)
+    with pytest.raises(CheckFailedError, match="no GPU was checked: this machine has no NVIDIA driver"):
+        require_verdict(unseen)
+    require_verdict(REPORT)
 
 
 @pytest.mark.parametrize(
@@ -81,6 +124,7 @@ def test_the_last_verdict_is_kept_by_image_digest(tmp_path: Path) -> None:
 def test_one_failure_makes_the_verdict(outcomes: list[Outcome], verdict: str) -> None:
     findings = tuple(Finding(check="x", title="x", outcome=outcome, reason="") for outcome in outcomes)
     assert verdict_of(findings) == verdict
+    assert verdict_of(findings, unseen=True) == ("failed" if verdict == "failed" else "skipped")
 
 
 def test_findings_come_in_the_order_of_the_table(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from envbuild.cli import run_cli
 from envbuild.cli.context import Context
-from envbuild.cli.publishing import publish
+from envbuild.cli.publishing import Wish, publish
 from envbuild.lock.digest import recipe_digest
 from envbuild.lock.model import Lock, LockedBase, Packer, PythonPackage
 from envbuild.lock.write import write_lock
@@ -160,7 +160,7 @@ class Member:
         return write_recipe(self.folder, name, summary=summary, text=text)
 
     def publish(self, name: str = "small", *, key: Path | None = None, image: bool = False) -> None:
-        publish(self.context, name, with_image=image, key=key, shelf="lab")
+        publish(self.context, name, Wish(with_image=image, key=key, shelf="lab"))
 
     def take(self, name: str = "small", digest: str | None = None) -> Taken:
         return take(self.library, name, digest)

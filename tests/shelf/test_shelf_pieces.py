@@ -23,7 +23,8 @@ from envbuild.build.tree import merge
 from envbuild.check.model import Report
 from envbuild.check.plan import asked_digest
 from envbuild.check.report import save
-from envbuild.errors import IntegrityError, SpaceError, UsageError
+from envbuild.cli.publishing import Wish, publish
+from envbuild.errors import CheckFailedError, IntegrityError, SpaceError, UsageError
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Lock
 from envbuild.lock.read import read_lock
@@ -107,15 +108,15 @@ class TestPieces:
         first = write(tmp_path / "first.sif", [base, own], lock_of(ann))
         second = write(tmp_path / "second.sif", [other, base] if shifted else [base, other], lock_of(ann))
         locked = lock_digest(lock_of(ann))
-        keep_image(first, weigh(first, locked), folder, Silent())
-        listed, new = keep_image(second, weigh(second, locked), folder, Silent())
+        keep_image(first, weigh(first, locked, ann.context.store), folder, Silent())
+        listed, new = keep_image(second, weigh(second, locked, ann.context.store), folder, Silent())
         assert sum(size for _, size in msgspec.json.decode(listed, type=PieceList).pieces) == second.stat().st_size
         assert new < 3 * MIB + 6 * LEAST, "its own part, and a few pieces where the two meet"
 
     def test_the_same_image_adds_nothing(self, ann: Member, tmp_path: Path) -> None:
         image = publish_image(ann, tmp_path)
         folder = Folder(tmp_path / "shelf")
-        assert keep_image(image, weigh(image, lock_digest(lock_of(ann))), folder, Silent())[1] == 0
+        assert keep_image(image, weigh(image, lock_digest(lock_of(ann)), ann.context.store), folder, Silent())[1] == 0
 
     def test_pieces_have_sensible_sizes(self, ann: Member, tmp_path: Path) -> None:
         image = write(tmp_path / "x.sif", [part(tmp_path / "parts", "base", 40)], lock_of(ann))
@@ -164,7 +165,7 @@ class TestRefused:
     def test_an_image_that_is_not_the_published_one(self, field: str, ann: Member, tmp_path: Path) -> None:
         image = publish_image(ann, tmp_path)
         folder = Folder(tmp_path / "shelf")
-        weight = weigh(image, lock_digest(lock_of(ann)))
+        weight = weigh(image, lock_digest(lock_of(ann)), ann.context.store)
         listed, _ = keep_image(image, weight, folder, Silent())
         wrong = msgspec.structs.replace(weight, **{field: weight.size + 1 if field == "size" else f"sha256:{'9' * 64}"})
         with pytest.raises(IntegrityError, match=r"another one than was published|not as long as"):
@@ -176,7 +177,7 @@ class TestRefused:
         folder = Folder(tmp_path / "shelf")
         other = msgspec.structs.replace(lock_of(ann), notes=("another lock",))
         image = write(tmp_path / "evil.sif", [part(tmp_path / "parts", "evil", 2)], other)
-        weight = weigh(image, lock_digest(other))
+        weight = weigh(image, lock_digest(other), ann.context.store)
         listed, _ = keep_image(image, weight, folder, Silent())
         folder._put(object_path(digest_of(listed)), listed)
         entry = next((tmp_path / "shelf/names").iterdir())
@@ -250,6 +251,25 @@ def claim(who: Member, image: Path, gpu: str) -> None:
 
 @needs("ssh-keygen")
 class TestVerdicts:
+    def test_a_failed_check_is_published_only_when_told_and_hides_none(self, ann: Member, tmp_path: Path) -> None:
+        image = publish_image(ann, tmp_path)
+        day = "2026-01-0%dT00:00:00+00:00"
+        own = Report(image="x", digest=image_digest(image), verdict="passed", findings=(), when=day % 1)
+        deeper = msgspec.structs.replace(own, level="full", verdict="failed", when=day % 2)
+        elsewhere = msgspec.structs.replace(own, target="driver 450", verdict="failed", when=day % 3)
+        for report in (own, deeper, elsewhere):
+            save(report, ann.context.store)
+        with pytest.raises(CheckFailedError) as told:
+            ann.publish()
+        assert str(told.value) == "publish: its check failed (level full; level quick for driver 450)"
+        publish(ann.context, "small", Wish(shelf="lab", failed=True))
+        entry = ann.take().stored.entry
+        assert [(one.outcome, one.level, one.target) for one in entry.verdicts] == [
+            ("passed", "quick", None),
+            ("failed", "full", None),
+            ("failed", "quick", "driver 450"),
+        ]
+
     def test_reports_about_one_image_add_up(self, ann: Member, tmp_path: Path) -> None:
         image = publish_image(ann, tmp_path)
         bob = member(tmp_path / "bob", str(tmp_path / "shelf"))

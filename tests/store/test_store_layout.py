@@ -18,7 +18,7 @@ def test_every_kind_has_its_place(store: Store) -> None:
     assert store.base("sha256:ff") == root / "bases" / "sha256-ff.tar"
     assert store.facts("sha256:ff") == root / "facts" / "sha256-ff.json"
     assert store.image("sha256:ff") == root / "images" / "sha256-ff.sif"
-    assert store.verdict("sha256:ff") == root / "verdicts" / "sha256-ff.json"
+    assert store.verdicts("sha256:ff") == root / "verdicts" / "sha256-ff"
     assert not store.root.exists(), "asking for a place creates nothing"
     assert store.folder("logs").is_dir()
 

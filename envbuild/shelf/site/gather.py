@@ -73,12 +73,12 @@ def leaf_of(taken: Taken, history: Sequence[Stored], library: Library, commands:
 
 
 def proofs(history: Sequence[Stored]) -> tuple[Proof, ...]:
-    """Return the verdicts of the newest lock, one for each GPU, driver and target, the newest first."""
+    """Return the verdicts of the newest lock, one for each GPU, driver, target and level, newest first."""
     locked = history[-1].entry.locked
-    found: dict[tuple[str, str, str], Proof] = {}
+    found: dict[tuple[str, str, str, str], Proof] = {}
     for stored in history:
         for one in stored.entry.verdicts if stored.entry.locked == locked else ():
-            key = (", ".join(one.gpu), one.driver or "", one.target or "")
+            key = (", ".join(one.gpu), one.driver or "", one.target or "", one.level)
             found[key] = Proof(
                 outcome=one.outcome, level=one.level, day=one.when[:10], gpu=key[0], driver=key[1], target=key[2]
             )

@@ -101,5 +101,5 @@ class Leaf:
 
     @property
     def verdict(self) -> Proof | None:
-        """The newest verdict."""
-        return max(self.proofs, key=lambda proof: proof.day) if self.proofs else None
+        """The newest verdict on the image itself; one for a kind of node only where there is no other."""
+        return max(self.proofs, key=lambda proof: (not proof.target, proof.day)) if self.proofs else None
