@@ -95,15 +95,28 @@ open_namespaces() {
   unshare -U true 2>/dev/null || say "user namespaces: still refused; envbuild doctor says what follows from it"
 }
 
+# Whether a program starts for every user, where root asks; for others whether it starts.
+runs_for_all() {
+  local somebody=()
+  if [ "$(id -u)" = 0 ]; then somebody=(setpriv --reuid=65534 --regid=65534 --clear-groups); fi
+  env HOME=/ "${somebody[@]}" "$1" --version >/dev/null 2>&1
+}
+
 install_envbuild() {
   local python
   python=$(bash "$here/scripts/find-python.sh")
   say "envbuild: into $venv, with $python"
-  [ -x "$venv/bin/pip" ] || "$python" -m venv "$venv"
+  if ! [ -x "$venv/bin/pip" ]; then
+    "$python" -m venv "$venv"
+  elif ! runs_for_all "$(readlink -f "$venv/bin/python")" && runs_for_all "$python"; then
+    say "envbuild: other users cannot start the Python that it was installed with: installing it anew"
+    "$python" -m venv --clear "$venv"
+  fi
   "$venv/bin/pip" install --quiet --disable-pip-version-check "$here"
   mkdir -p "$programs"
   ln -sfn "$venv/bin/envbuild" "$programs/envbuild"
   say "envbuild: $("$venv/bin/envbuild" --version), as $programs/envbuild"
+  runs_for_all "$programs/envbuild" || say "envbuild: only root can run it; another Python may help (PYTHON=/usr/bin/python3)"
   case ":$PATH:" in
     *":$programs:"*) ;;
     *) say "envbuild: put it on PATH with: export PATH=\"$programs:\$PATH\"" ;;
@@ -129,6 +142,7 @@ while [ $# -gt 0 ]; do
 done
 
 if [ "$(id -u)" = 0 ]; then
+  umask 022 # what root installs is for every user
   venv=${ENVBUILD_VENV:-/opt/envbuild} programs=/usr/local/bin
 else
   venv=${ENVBUILD_VENV:-$HOME/.local/share/envbuild/venv} programs=$HOME/.local/bin
