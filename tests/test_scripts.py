@@ -73,6 +73,27 @@ def test_find_python_passes_over_one_that_is_too_old_or_missing(tmp_path: Path) 
     assert result.stderr.startswith("no Python 3.10 or newer with its venv module was found")
 
 
+@root_only
+@needs("setpriv")
+def test_root_takes_a_python_that_every_user_can_start(tmp_path: Path) -> None:
+    private = tmp_path / "private/python3"
+    private.parent.mkdir(mode=0o700)
+    private.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    private.chmod(0o755)
+    script, system = str(ROOT / "scripts/find-python.sh"), "/usr/bin/python3"
+    assert bash(script, PYTHON=f"{private} {system}").stdout == f"{system}\n"
+    alone = bash(script, PYTHON=str(private))
+    assert (alone.code, alone.stdout) == (0, f"{private}\n")
+    assert alone.stderr.startswith(f"other users cannot start {private}")
+
+
+def test_fresh_knows_the_commands_of_readme() -> None:
+    text = bash(str(ROOT / "scripts/fresh.sh"), "--help").stdout
+    assert text.startswith("Run README's commands as new users do")
+    commands = [line for line in (ROOT / "README.md").read_text().splitlines() if line.startswith("bash scripts/")]
+    assert commands == ["bash scripts/setup-debian.sh make keras-bert", "bash scripts/test.sh"]
+
+
 @pytest.mark.live
 @needs("apptainer", "apt-get", "mmdebstrap", "newuidmap", "unshare")
 @root_only

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 
 from envbuild.base.debian import mirror
 from envbuild.base.imagename import HUB
 from envbuild.base.registry import addresses
 from envbuild.cli.findings import Finding
-from envbuild.run import Runner
+from envbuild.errors import NetworkError
+from envbuild.resolve.explain import translate_failure
+from envbuild.resolve.question import uv_environment
+from envbuild.resolve.session import uv_program
+from envbuild.run import Command, Runner
 from envbuild.settings import Settings
 from envbuild.store.index import config_file, index_url
-from envbuild.store.web import make_client, redact
+from envbuild.store.web import CERTIFICATE_HINT, make_client, redact
 
 SECONDS = 1.5
 """How long an answer is waited for."""
+UV_SECONDS = 10.0
+MEND = "check the network and the proxy variables (https_proxy, no_proxy); without a network only the store is used"
 
 
 def probes(settings: Settings, runner: Runner) -> list[tuple[str, Callable[[], Iterable[Finding]]]]:
@@ -22,27 +29,40 @@ def probes(settings: Settings, runner: Runner) -> list[tuple[str, Callable[[], I
     extra = sorted(name for name in settings.indexes if name != "default")
 
     def index(name: str) -> Callable[[], Iterable[Finding]]:
-        return lambda: [reach(f"index {name}", index_url(settings, runner, name), settings)]
+        return lambda: [reach_index(f"index {name}", index_url(settings, runner, name), settings, runner)]
 
     return [
-        ("package index", lambda: [reach("package index", index_url(settings, runner), settings)]),
+        ("package index", lambda: [reach_index("package index", index_url(settings, runner), settings, runner)]),
         *((f"index {name}", index(name)) for name in extra),
         ("Debian mirror", lambda: [reach("Debian mirror", mirror(settings, runner), settings)]),
         ("registries", lambda: registries(settings)),
     ]
 
 
+def reach_index(name: str, url: str, settings: Settings, runner: Runner) -> Finding:
+    """Ask an index both ways in which it is asked later: by envbuild, and by uv as ``envbuild lock`` runs it."""
+    found = reach(name, url, settings)
+    if found.verdict != "fine" or url.startswith("file:"):
+        return found
+    try:
+        _ask_with_uv(url, settings, runner)
+    except NetworkError as error:
+        value = f"{found.value} does not answer uv: {error.what}"
+        return Finding(name=name, verdict="broken", value=value, mend=error.hint or "")
+    return found
+
+
 def reach(name: str, url: str, settings: Settings) -> Finding:
     """Ask a server for the head of its front page; any answer that is no refusal and no server error will do."""
     shown = redact(url)
-    mend = "check the network and the proxy variables (https_proxy, no_proxy); without a network only the store is used"
     if url.startswith("file:"):
         return Finding(name=name, verdict="fine", value=shown)
     answer = _ask(url, settings)
     if isinstance(answer, str):
+        mend = CERTIFICATE_HINT if "CERTIFICATE_VERIFY_FAILED" in answer else MEND
         return Finding(name=name, verdict="broken", value=f"{shown} cannot be reached: {answer}", mend=mend)
     if answer in (401, 403, 407) or answer >= 500:
-        return Finding(name=name, verdict="broken", value=f"{shown} answers with HTTP {answer}", mend=mend)
+        return Finding(name=name, verdict="broken", value=f"{shown} answers with HTTP {answer}", mend=MEND)
     return Finding(name=name, verdict="fine", value=shown)
 
 
@@ -65,6 +85,20 @@ def registries(settings: Settings) -> Iterable[Finding]:
             )
         value = f"{registry}: {shown} cannot be reached: {reason}"
         yield Finding(name="registry", verdict="differs", value=value, mend=mend)
+
+
+def _ask_with_uv(url: str, settings: Settings, runner: Runner) -> None:
+    """Let uv read one page of an index; raises NetworkError where it cannot, and leaves all else to ``lock``."""
+    # the address goes by the environment: it may hold a password
+    own = {"UV_DEFAULT_INDEX": url, "UV_NO_CACHE": "1", "UV_HTTP_RETRIES": "0"}
+    argv = (uv_program(settings), "pip", "compile", "--no-config", "--no-deps", "--python", sys.executable, "-")
+    command = Command(argv=argv, env=uv_environment(settings) | own, stdin="pip\n", timeout=UV_SECONDS)
+    result = runner(command, check=False)
+    if result.timed_out:
+        raise NetworkError(f"no answer within {UV_SECONDS:.0f} s", hint=MEND)
+    failure = translate_failure(result.stderr) if result.code else None
+    if isinstance(failure, NetworkError):
+        raise failure
 
 
 def _ask(url: str, settings: Settings) -> int | str:

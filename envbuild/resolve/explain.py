@@ -11,7 +11,7 @@ from envbuild.errors import HostError, NetworkError, NoSolutionError, SpaceError
 from envbuild.resolve.couplings import Coupling
 from envbuild.resolve.requirements import Direct
 from envbuild.resolve.stubs import Stub, Stubs, is_stub
-from envbuild.store.web import redact
+from envbuild.store.web import CERTIFICATE_HINT, UNTRUSTED, redact
 
 NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
 TERM = rf"{NAME}(?:\[[^\]]*\])?(?:[=<>!~]=?=?[^\s]*)?"
@@ -28,6 +28,9 @@ FILTERED = re.compile(r"`([^`]+)` was filtered by `exclude-newer`")
 NETWORK = re.compile(
     r"failed to fetch|request failed|error sending request|timed out|dns error|connection|certificate|http status",
     re.IGNORECASE,
+)
+UNTRUSTED_ISSUER = re.compile(
+    r"UnknownIssuer|invalid peer certificate|CERTIFICATE_VERIFY_FAILED|SelfSigned", re.IGNORECASE
 )
 URL = re.compile(r"https?://[^\s`)]+")
 LONGEST_REASON = 400
@@ -76,6 +79,9 @@ def translate_failure(output: str) -> Exception:
     text = "\n".join(lines[:12])
     if "No space left on device" in output or "Disk quota exceeded" in output:
         return SpaceError(f"uv could not write: {text}", hint="free space in uv's cache and in TMPDIR")
+    if UNTRUSTED_ISSUER.search(output):
+        where = next((redact(found[0]) for found in URL.finditer(output)), None)
+        return NetworkError(UNTRUSTED, where=where, hint=CERTIFICATE_HINT)
     if NETWORK.search(output):
         causes = [line.removeprefix("cause:").strip() for line in lines if line.startswith("cause:")]
         where = next((redact(found[0]) for found in URL.finditer(output)), None)

@@ -123,11 +123,9 @@ def find_compiler(
             uv, "pip", "install", "--quiet", "--no-config", "--target", str(tools), "--python-version", minor,
             "--only-binary", ":all:", "--default-index", index, *TOOLS,
         )  # fmt: skip
-        runner(Command(argv=argv, env=uv_environment(settings.environment)))
+        runner(Command(argv=argv, env=uv_environment(settings)))
     if on_host:
-        return OnHost(
-            python=python, tools=tools, folder=folder, environment=uv_environment(settings.environment), runner=runner
-        )
+        return OnHost(python=python, tools=tools, folder=folder, environment=uv_environment(settings), runner=runner)
     return InBase(image=image, python=facts.python_path or "python3", folder=folder, runtime=runtime, runner=runner)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from envbuild.base.model import BaseFacts
 from envbuild.resolve.platform import uv_platform
 from envbuild.resolve.pylock import write_seed
+from envbuild.settings import Settings
 from envbuild.toml import quote, write_value
 
 KEPT_VARIABLES = re.compile(
@@ -43,15 +44,30 @@ class Question:
     seconds: float | None = None
 
 
-def uv_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return uv's environment: what would change an answer is taken away (UV_CONSTRAINT, PIP_FIND_LINKS and so on)."""
+def uv_environment(settings: Settings) -> dict[str, str]:
+    """Return uv's environment: what would change an answer is taken away (UV_CONSTRAINT, PIP_FIND_LINKS and so on).
+
+    uv trusts the certificates that envbuild itself trusts: those of the settings, else the system's.
+    """
     kept = {
         name: value
-        for name, value in environment.items()
+        for name, value in settings.environment.items()
         if not name.startswith(("UV_", "PIP_", "VIRTUAL_ENV", "CONDA_PREFIX", "PYTHON"))
         or KEPT_VARIABLES.fullmatch(name)
     }
-    return kept | {"UV_NO_PROGRESS": "1", "NO_COLOR": "1"}
+    return trust(settings.certificates) | kept | {"UV_NO_PROGRESS": "1", "NO_COLOR": "1"}
+
+
+def trust(certificates: Path | None) -> dict[str, str]:
+    """Return the variables that make uv, and pip below it, trust a bundle; None stands for the system's certificates.
+
+    uv takes its own bundled ones else (uv's documentation, "TLS certificates").
+    """
+    if certificates is None:
+        return {"UV_SYSTEM_CERTS": "1"}
+    if certificates.is_dir():
+        return {"SSL_CERT_DIR": str(certificates)}
+    return {"SSL_CERT_FILE": str(certificates), "PIP_CERT": str(certificates)}
 
 
 def arguments(question: Question, place: Path, facts: BaseFacts, python: str) -> tuple[str, ...]:

@@ -144,7 +144,7 @@ class Session:
         return place
 
     def _call(self, question: Question, place: Path, given: tuple[str, ...]) -> Result:
-        environment = uv_environment(self.settings.environment)
+        environment = uv_environment(self.settings)
         command = Command(argv=(self._uv, *given), cwd=place, env=environment, timeout=question.seconds)
         result = self.runner(command, check=False)
         if result.timed_out:

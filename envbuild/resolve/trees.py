@@ -263,7 +263,7 @@ def _built(folder: Path, line: TreeLine, grove: Grove) -> tuple[str, str]:
 
     uv = uv_program(grove.settings)
     with _folder(grove.settings) as out:
-        environment = uv_environment(grove.settings.environment)
+        environment = uv_environment(grove.settings)
         environment["UV_DEFAULT_INDEX"] = index_url(grove.settings, grove.runner)
         argv = (uv, "build", "--sdist", "--no-config", "--python", grove.python, "--out-dir", out, str(folder))
         result = grove.runner(Command(argv=argv, env=environment, timeout=BUILD_SECONDS), check=False)

@@ -32,7 +32,12 @@ LONGEST_WAIT = 60.0
 """Seconds that a server may ask for with Retry-After."""
 NETWORK_HINT = "check the network and the proxy variables, then start again: what has arrived is kept"
 
-
+UNTRUSTED = "shows a certificate that is not trusted"
+CERTIFICATE_HINT = (
+    "this network or this server has a certificate authority of its own, whose certificate is missing here\n"
+    "for the whole machine, as root: put it into /usr/local/share/ca-certificates/NAME.crt; update-ca-certificates\n"
+    "for you alone: export SSL_CERT_FILE=BUNDLE, a file that holds it and all others that are needed"
+)
 SERVER_HINT = "the fault is the server's: try again later, or name another mirror or index in the settings"
 
 
@@ -225,8 +230,7 @@ def _explain(error: Exception, url: str) -> None:
 
     text = str(error).strip() or type(error).__name__
     if "CERTIFICATE_VERIFY_FAILED" in text:
-        hint = "behind an inspecting proxy, set SSL_CERT_FILE to a bundle that holds the proxy's certificate"
-        raise NetworkError("shows a certificate that is not trusted", where=redact(url), hint=hint) from error
+        raise NetworkError(UNTRUSTED, where=redact(url), hint=CERTIFICATE_HINT) from error
     if isinstance(error, httpx.TimeoutException):
         raise PassingError("did not answer in time") from error
     if isinstance(error, httpx.ConnectError):

@@ -277,6 +277,9 @@ class _Server(http.server.BaseHTTPRequestHandler):
         self.send_response(int(self.path.strip("/") or 200))
         self.end_headers()
 
+    def do_GET(self) -> None:
+        self.send_error(404)  # an index that lacks the page which uv asks for
+
     def log_message(self, *_: object) -> None:
         pass
 

@@ -2,7 +2,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from envbuild.resolve.question import Question, arguments, read_origins, uv_environment, write_question
+from envbuild.settings import load_settings
 from tests.resolve.conftest import base
 
 
@@ -66,7 +69,25 @@ def test_nothing_of_the_environment_leaks_but_cache_trust_and_credentials() -> N
         "PYTHONPATH": "/lib",
         "PYTHONHOME": "/lib",
     }
-    assert uv_environment(kept | dropped) == kept | {"UV_NO_PROGRESS": "1", "NO_COLOR": "1"}
+    own = {"UV_NO_PROGRESS": "1", "NO_COLOR": "1", "PIP_CERT": "/etc/ca.crt"}
+    assert uv_environment(load_settings(kept | dropped | {"HOME": "/nonexistent"})) == kept | own | {
+        "HOME": "/nonexistent"
+    }
+
+
+@pytest.mark.parametrize("variable", ["SSL_CERT_FILE", "PIP_CERT", "REQUESTS_CA_BUNDLE"])
+def test_uv_trusts_what_envbuild_trusts(variable: str, tmp_path: Path) -> None:
+    def environment(**given: str) -> dict[str, str]:
+        found = uv_environment(load_settings({"HOME": str(tmp_path), **given}))
+        return {name: value for name, value in found.items() if "CERT" in name}
+
+    assert environment() == {"UV_SYSTEM_CERTS": "1"}
+    assert environment(UV_SYSTEM_CERTS="0") == {"UV_SYSTEM_CERTS": "0"}
+    bundle = tmp_path / "campus.crt"
+    found = environment(**{variable: str(bundle)})
+    assert found["SSL_CERT_FILE"] == found["PIP_CERT"] == str(bundle)
+    bundle.mkdir()
+    assert environment(**{variable: str(bundle)}).get("SSL_CERT_DIR") == str(bundle)
 
 
 def test_index_annotations() -> None:
