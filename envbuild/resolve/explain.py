@@ -41,10 +41,12 @@ HEADING = "the requirements have no solution on this base"
 class ConflictError(Exception):
     """uv found no solution; ``text`` is its derivation in one line, ``filtered`` are names that the date cut.
 
-    ``couplings`` are rows about what is new that were constraints, beside those of the base.
+    ``couplings`` are rows about what is new that were constraints, beside those of the base; ``told`` are sentences
+    that come before all other reasons.
     """
 
     couplings: tuple[Coupling, ...] = ()
+    told: tuple[str, ...] = ()
 
     def __init__(self, output: str) -> None:
         body, *hints = re.split(r"^hint: ", output, flags=re.MULTILINE)
@@ -56,6 +58,7 @@ class ConflictError(Exception):
     def joined(self, other: ConflictError) -> ConflictError:
         """Return one that tells both."""
         both = ConflictError(f"{self.text} {other.text}")
+        both.told = self.told
         both.filtered = (*self.filtered, *(name for name in other.filtered if name not in self.filtered))
         return both
 
@@ -113,7 +116,7 @@ def no_solution(
 ) -> NoSolutionError:
     """Return the error that tells a conflict in the user's words; ``hints`` are what would help."""
     once = {(name_of(clash.subject), clash.wanted): clash for clash in reversed(tuple(clashes))}
-    reasons = dict.fromkeys((*map(str, reversed(once.values())), *_reasons(conflict, context)))
+    reasons = dict.fromkeys((*conflict.told, *map(str, reversed(once.values())), *_reasons(conflict, context)))
     lines = [HEADING, *(f"- {reason}" for reason in reasons)]
     reasoning = plain(conflict.text, context.stubs)
     cut = reasoning if len(reasoning) <= LONGEST_REASONING else f"{reasoning[:LONGEST_REASONING]} … (cut)"

@@ -53,7 +53,7 @@ class Task:
 
 
 class Search:
-    """One search; ``notes`` and ``warnings`` (of the last pass) are for the user."""
+    """One search; ``notes`` and ``warnings`` (about its answer) are for the user, ``said`` is what uv warned of."""
 
     def __init__(self, session: Session, task: Task) -> None:
         self.session = session
@@ -61,12 +61,19 @@ class Search:
         self.stubs = task.context.stubs
         self.as_of = task.context.as_of
         self.notes: list[str] = []
-        self.warnings: tuple[str, ...] = ()
+        self.said: tuple[str, ...] = ()
         self.newest: dict[str, str] = {}
         self.best: dict[str, str] = {}
         self._caps: dict[str, str] = {}
         self._fresh: tuple[str, ...] = BUILD_TOOLS if self.as_of else ()
         self._last = Question(requirements=(), as_of=self.as_of)
+        self._warned: dict[frozenset[tuple[str, str]], tuple[str, ...]] = {}
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What uv warned of, in the user's words."""
+        quiet = {f"{direct.name}[{direct.added}]" for direct in self.task.context.directs if direct.added}
+        return tuple(filter(None, (told(warning, self.stubs, quiet=quiet) for warning in self.said)))
 
     def run(self) -> dict[str, Chosen]:
         """Return the answer.  Raises ConflictError when there is none."""
@@ -81,7 +88,9 @@ class Search:
             self._fresh = tuple(name for name in self._fresh if name in self._caps or name not in late)
             answer = self._passes()
         fixed = {*self.stubs.by_name, *(direct.name for direct in self.task.context.directs)}
-        return self._unbroken(modern(answer, self._last, fixed, self._put_whole))
+        answer = self._unbroken(modern(answer, self._last, fixed, self._put_whole))
+        self.said = self._warned.get(_pins(answer), ())
+        return answer
 
     def _ask_newest(self) -> dict[str, str]:
         """Return the newest version of each direct requirement that the index, Python and date allow, by itself."""
@@ -156,13 +165,13 @@ class Search:
         """Return the answer with the newer direct requirements; the other one is not asked for where all are newest."""
         if not self._behind(one):
             return one
-        before = self._last, self.warnings
+        before = self._last
         other = ask_other()
         ahead = sum(older(one, name, other[name].version) for name in self.best if name in other)
         behind = sum(older(other, name, one[name].version) for name in self.best if name in one)
         if ahead > behind:
             return other
-        self._last, self.warnings = before
+        self._last = before
         return one
 
     def _climbed(self, answer: dict[str, Chosen], held: dict[str, str], keep: Mapping[str, str]) -> dict[str, Chosen]:
@@ -176,13 +185,13 @@ class Search:
                 continue
             others = {other: version for other, version in held.items() if other != name}
             above = f"{name}>{Version(held[name]).public}{self._ceiling(name)}"
-            before = self._last, self.warnings
+            before = self._last
             try:
                 found = self._over_base(others, keep, above=(above,), seconds=left)
             except (ConflictError, HostError):
                 continue
             if not previews(found) <= previews(answer):
-                self._last, self.warnings = before
+                self._last = before
                 continue
             answer = found
             held = {other: answer[other].version for other in held if other in answer}
@@ -254,9 +263,7 @@ class Search:
         put = replace(question, requirements=requirements)
         answer = self.session.ask(put)
         self._last = replace(put, seconds=None)
-        quiet = {f"{direct.name}[{direct.added}]" for direct in self.task.context.directs if direct.added}
-        told_of = (told(warning, self.stubs, quiet=quiet) for warning in self.session.warnings)
-        self.warnings = tuple(filter(None, told_of))
+        self._warned[_pins(answer)] = self.session.warnings
         return answer
 
     def held_back(self, answer: Mapping[str, Chosen]) -> tuple[HeldBack, ...]:
@@ -309,3 +316,7 @@ class Search:
         except EnvbuildError as error:
             return f"the reason could not be found: {error.what}"
         return None
+
+
+def _pins(answer: Mapping[str, Chosen]) -> frozenset[tuple[str, str]]:
+    return frozenset((name, chosen.version) for name, chosen in answer.items())

@@ -19,6 +19,7 @@ from envbuild.resolve.couplings import Coupling, built_for, couplings, extras_fo
 from envbuild.resolve.dates import read_date
 from envbuild.resolve.evidence import gather, with_others
 from envbuild.resolve.explain import ConflictError, Context, clashes_of, name_of, no_solution
+from envbuild.resolve.extras import bound_for, find_lack
 from envbuild.resolve.model import Request, Resolution
 from envbuild.resolve.newcomers import broken_couplings
 from envbuild.resolve.platform import markers, tag_order
@@ -92,7 +93,7 @@ class UvResolver:
                 folder = Path(stack.enter_context(temporary))
             session = self._session(request, task, folder / "first")
             try:
-                answer = self._merged(request, self._search(session, task), folder)
+                answer = self._merged(request, self._equipped(session, task), folder)
                 return self._resolution(request, answer, notes)
             except ConflictError as conflict:
                 return self._later(request, session, task, conflict)
@@ -124,6 +125,17 @@ class UvResolver:
             report=self.report,
             from_source=request.from_source,
         )
+
+    def _equipped(self, session: Session, task: Task) -> _Answer:
+        """Search, and again under a bound where a release lacks an extra that is asked for.  Raises ConflictError."""
+        answer = self._search(session, task)
+        for _ in range(MOST_ROUNDS):
+            lack = find_lack(task, answer.search.said, answer.chosen)
+            if lack is None:
+                break
+            task = _bound_by(task, (bound_for(session, task, lack),))
+            answer = self._search(session, task)
+        return answer
 
     def _search(self, session: Session, task: Task) -> _Answer:
         """Search, and once more where something would have to be compiled that has wheels in an older release.
