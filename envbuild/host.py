@@ -99,6 +99,12 @@ def user_namespaces_work(runner: Runner) -> bool | None:
         return None
 
 
+def network_namespaces_work(root: Path = Path("/")) -> bool:
+    """Tell whether the kernel gives networks of their own; one that does not say is taken to."""
+    limit = _number(root / "proc/sys/user/max_net_namespaces")
+    return limit is None or limit > 0
+
+
 def read_space(
     folder: Path,
     *,

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from envbuild.errors import EnvbuildError, HostError, SpaceError, ToolFailedError, UsageError
-from envbuild.host import Host, read_host
-from envbuild.run import Command, Result, Runner, failure
+from envbuild.errors import HostError, UsageError
+from envbuild.host import Host, network_namespaces_work, read_host
+from envbuild.run import Command, Runner
 from envbuild.settings import Settings
 
 MINIMUM = {"apptainer": (1, 1), "singularity": (3, 10)}
@@ -20,6 +20,15 @@ HOME = "/tmp"  # noqa: S108  (inside the container, where it is an empty tmpfs o
 """HOME in a sealed container: the one folder that is writable in every image and holds nothing of the user's."""
 KEPT = ("CACHEDIR", "TMPDIR", "CONFIGDIR", "KEYSDIR", "DISABLE_CACHE", "DOCKER_USERNAME", "DOCKER_PASSWORD")
 """Settings of the runtime that are the user's to make; all others (BIND, NV, HOME, …) would change what runs."""
+
+HANDED_ON = re.compile(
+    r"PATH|HOME|USER|LOGNAME|TERM|TMPDIR|LANG|LC_ALL|LD_LIBRARY_PATH|SSL_CERT_(?:FILE|DIR)|(?:https?|ftp|all|no)_proxy"
+    r"|(?:APPTAINER|SINGULARITY)_(?:CACHEDIR|TMPDIR|CONFIGDIR|DISABLE_CACHE)",
+    re.IGNORECASE,
+)
+"""The caller's variables that the runtime's own processes get: what runs inside may be able to read theirs."""
+APART = ("--pid", "--ipc", "--no-mount", "tmp")
+OFFLINE = ("--net", "--network", "none")
 
 Bind = tuple[Path, str, bool]
 """Source on this machine, absolute target in the container, whether it may be written."""
@@ -31,7 +40,8 @@ SQUASHFUSE = ("squashfuse_ll", "squashfuse")
 class Runtime:
     """An Apptainer or Singularity and how it has to be called here; its methods build commands and start nothing.
 
-    ``flags`` are what every ``exec`` needs on this host; ``environment`` is that of its processes.
+    ``flags`` are what every ``exec`` needs on this host; ``environment`` is that of its processes.  ``offline`` tells
+    that a run can be kept from the network.
     """
 
     program: Path
@@ -39,6 +49,7 @@ class Runtime:
     version: tuple[int, ...]
     flags: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
+    offline: bool = True
 
     @property
     def version_text(self) -> str:
@@ -58,19 +69,26 @@ class Runtime:
         timeout: float | None = None,
         cwd: str | None = None,
         verb: str = "exec",
+        network: bool = True,
     ) -> Command:
         """Build the command that runs ``argv`` in an image.
 
         Sealed: nothing of the caller's environment, home, processes or temporary files; HOME is /tmp, an own tmpfs
         (of half the memory; 64 MB under a setuid installation: bind a folder to /tmp where a program writes more).
         ``cwd`` is a path in the container (sealed and None: /tmp). ``verb`` may be "shell" with an empty ``argv``.
+        Not sealed: as an ordinary exec, but with no process, temporary file or memory of others to be seen.
+        Without ``network`` only the container itself can be reached, where this machine can do that (``offline``).
         Raises UsageError for a bind that the runtime cannot express.
         """
         line = [str(self.program), "--quiet", verb, *self.flags]
         if sealed:
             line += [*SEALED, "--home", HOME]
+        else:
+            line += APART
         if cwd or sealed:
             line += ["--pwd", cwd or HOME]
+        if not network:
+            line += self._without_network()
         if gpu:
             line.append("--nv")
         for bind in binds:
@@ -94,9 +112,9 @@ class Runtime:
     ) -> Command:
         """Build the command that runs ``argv`` as root of a user namespace; what it changes goes to a folder.
 
-        Without ``overlay`` the image is read-only.
+        Without ``overlay`` the image is read-only.  It has no network.
         """
-        line = [str(self.program), "--quiet", "exec", "--fakeroot", *SEALED, "--pwd", "/"]
+        line = [str(self.program), "--quiet", "exec", "--fakeroot", *SEALED, "--pwd", "/", *self._without_network()]
         if overlay is not None:
             line += ["--overlay", str(overlay)]
         for bind in binds:
@@ -142,11 +160,14 @@ class Runtime:
             timeout=timeout,
         )
 
+    def _without_network(self) -> tuple[str, ...]:
+        return OFFLINE if self.offline else ()
+
     def _child_environment(
         self, *, inside: Mapping[str, str] | None = None, tmpdir: Path | None = None
     ) -> dict[str, str]:
         prefix = self.name.upper()
-        env = dict(self.environment)
+        env = {key: value for key, value in self.environment.items() if HANDED_ON.fullmatch(key)}
         # in the environment, not in --env: that splits at commas and shows secrets to everybody who lists processes
         env.update({f"{prefix}ENV_{key}": value for key, value in (inside or {}).items()})
         env[f"{prefix}_NO_EVAL"] = "1"
@@ -194,6 +215,7 @@ def find_runtime(settings: Settings, runner: Runner, host: Host | None = None) -
         version=version,
         flags=_flags(program, name, environment, host or read_host(), runner),
         environment=environment,
+        offline=network_namespaces_work(),
     )
 
 
@@ -256,124 +278,3 @@ def _clean(environment: Mapping[str, str]) -> dict[str, str]:
     """Leave out the caller's settings of the runtime, but for those in KEPT."""
     found = ((key, re.fullmatch(r"(?:APPTAINER|SINGULARITY)(?:ENV)?_(.*)", key)) for key in environment)
     return {key: environment[key] for key, match in found if match is None or (match[1] in KEPT and "ENV_" not in key)}
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class KnownFailure:
-    """A text of the runtime, what it means and what to do about it."""
-
-    pattern: str
-    what: str
-    hint: str
-    error: type[EnvbuildError] = HostError
-
-
-KNOWN_FAILURES = (
-    KnownFailure(
-        pattern=r"Requesting capability set",
-        what="root here lacks capabilities that the container runtime asks for",
-        hint="run as an ordinary user, or in a namespace of its own: apptainer exec --userns …",
-    ),
-    KnownFailure(
-        pattern=r"maximum number of user namespaces exceeded|user\.max_user_namespaces",
-        what="user namespaces are switched off or used up on this machine",
-        hint="ask its administrator for user.max_user_namespaces > 0 (or the package apptainer-suid);\n"
-        "meanwhile build on another machine and copy the .sif: envbuild def writes what it needs",
-    ),
-    KnownFailure(
-        pattern=r"requires either a suid installation or unprivileged user namespaces|no user namespace available|"
-        r"used without sandbox image or user namespaces",
-        what="images cannot be built here: no user namespaces and no setuid installation",
-        hint="build on another machine (envbuild def writes the definition) and copy the .sif here",
-    ),
-    KnownFailure(
-        pattern=r"failed to open /dev/fuse|fuse: device not found|fuse: mount failed",
-        what="/dev/fuse cannot be used, so the image cannot be mounted",
-        hint="root can mend it: modprobe fuse; chmod 666 /dev/fuse\nwithout root: apptainer exec --unsquash …",
-    ),
-    KnownFailure(
-        pattern=r"buildx component is missing",
-        what="this docker cannot build: it has no BuildKit",
-        hint="install its plugin buildx (package docker-buildx or docker-buildx-plugin), or podman;\n"
-        "or build without an engine: envbuild make --mode fakeroot",
-    ),
-    KnownFailure(
-        pattern=r"[Cc]annot connect to the Docker daemon|permission denied while trying to connect to the Docker",
-        what="no Docker engine answers",
-        hint="start one (systemctl start docker), or name it: DOCKER_HOST=unix:///path/docker.sock;\n"
-        "or build without an engine: envbuild make --mode fakeroot",
-    ),
-    KnownFailure(
-        pattern=r"[Nn]o space left on device|[Dd]isk quota exceeded",
-        what="a file system is full",
-        hint="free some space, or point TMPDIR and ENVBUILD_STORE at a larger disk (envbuild doctor shows both)",
-        error=SpaceError,
-    ),
-    KnownFailure(
-        pattern=r"destination (?P<value>\S+) doesn't exist in container",
-        what="the image has no {value} to bind to",
-        hint="bind to a folder that every Debian and Ubuntu image has: /mnt",
-    ),
-    KnownFailure(
-        pattern=r"mount source (?P<value>.+?) doesn't exist",
-        what="{value} is to be bound but does not exist",
-        hint="check the path",
-        error=UsageError,
-    ),
-    KnownFailure(
-        pattern=r"newuidmap|newgidmap|not found in /etc/sub[ug]id|no mapping entry found in /etc/sub[ug]id|"
-        r"sub[ug]id.*(?:invalid|overlap)",
-        what="the user's lines in /etc/subuid and /etc/subgid, or the programs that use them, do not work",
-        hint="root can mend it: apt-get install uidmap; usermod --add-subuids 100000-165535 --add-subgids "
-        "100000-165535 USER",
-    ),
-    KnownFailure(
-        pattern=r"fakeroot: error while starting the `faked' daemon|GLIBC_\S+' not found.*fakeroot",
-        what="the host's fakeroot does not run in this image (another C library)",
-        hint="root can add a line for the user to /etc/subuid and /etc/subgid, then fakeroot is not needed",
-    ),
-    KnownFailure(
-        pattern=r"stat /bin/sh: no such file or directory",
-        what="the image has no shell (/bin/sh), and a build from a definition runs in one",
-        hint="envbuild make --mode flat needs none; or take another base",
-    ),
-    KnownFailure(
-        pattern=r"could not open image (?P<value>.+?): failed to retrieve path",
-        what="there is no image {value}",
-        hint="check the path, or build it: envbuild make",
-        error=UsageError,
-    ),
-    KnownFailure(
-        pattern=r"image format not recognized|trying to read the squashfs image|"
-        r"while checking container encryption: could not open image",
-        what="the image is damaged, or no image at all",
-        hint="copy or build it again",
-    ),
-    KnownFailure(
-        pattern=r'"(?P<value>[^"]+)": executable file not found',
-        what="the image has no program {value}",
-        hint="check the spelling; what the image runs is looked up on its own PATH",
-        error=UsageError,
-    ),
-)
-
-
-def explain_failure(result: Result) -> EnvbuildError:
-    """Turn a failed run of the runtime into the error that says what to do; unknown texts keep their last lines."""
-    text = re.sub(r"\x1b\[[0-9;]*m", "", f"{result.stderr}\n{result.stdout}")
-    for known in KNOWN_FAILURES:
-        found = re.search(known.pattern, text)
-        if found is None:
-            continue
-        what = known.what.format(**found.groupdict())
-        if issubclass(known.error, HostError):
-            return ToolFailedError(
-                what,
-                argv=result.argv,
-                exit_code=result.code,
-                stdout=result.stdout,
-                stderr=result.stderr,
-                hint=known.hint,
-            )
-        return known.error(what, hint=known.hint)
-    return failure(result)

@@ -1,7 +1,7 @@
 """The rules of the house that can be counted (CONTRIBUTING.md).
 
 A stage imports only those before it: recipe, base, resolve, project, lock, plan, build, bundle, check, shelf, job.
-Foundations (errors, run, progress, settings, toml, runtime, host, quota, tools, data, store) are for everybody and
+Foundations (errors, failures, run, progress, settings, toml, runtime, host, quota, tools, data, store) are for everybody and
 know no stage; cli knows all.
 """
 
@@ -19,7 +19,20 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "envbuild"
 STAGES = ("recipe", "base", "resolve", "project", "lock", "plan", "build", "bundle", "check", "shelf", "job")
-FOUNDATIONS = ("data", "errors", "host", "progress", "quota", "run", "runtime", "settings", "store", "toml", "tools")
+FOUNDATIONS = (
+    "data",
+    "errors",
+    "failures",
+    "host",
+    "progress",
+    "quota",
+    "run",
+    "runtime",
+    "settings",
+    "store",
+    "toml",
+    "tools",
+)
 INSIDE = ("check/probes/", "base/probe.py", "build/inside/")
 """Scripts that run inside images, with nothing but the standard library: rules about our own process are not theirs."""
 STARTERS = {"system", "popen", "fork", "forkpty", "posix_spawn", "posix_spawnp", "startfile"}

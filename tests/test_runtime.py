@@ -14,9 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envbuild.errors import EnvbuildError, HostError, SpaceError, ToolFailedError, UsageError
+from envbuild.failures import KNOWN_FAILURES, explain_failure
 from envbuild.host import Host
 from envbuild.run import Command, LocalRunner, Result
-from envbuild.runtime import KNOWN_FAILURES, Runtime, bind_flags, explain_failure, find_runtime, parse_version
+from envbuild.runtime import Runtime, bind_flags, find_runtime, parse_version
 from envbuild.settings import Settings, load_settings
 from tests.support import ScriptedRunner, needs
 from tests.tiny_image import AS_NOBODY, as_nobody, definition, open_folder, runtime, tiny_image
@@ -171,7 +172,36 @@ def test_the_sealed_command() -> None:
 
 def test_the_open_command_has_no_seal() -> None:
     command = plain().exec_command(Path("x.sif"), ("id",), sealed=False)
-    assert command.argv == ("/usr/bin/apptainer", "--quiet", "exec", "x.sif", "id")
+    assert command.argv == (
+        *("/usr/bin/apptainer", "--quiet", "exec", "--pid", "--ipc", "--no-mount", "tmp", "x.sif", "id"),
+    )
+
+
+def test_nothing_of_the_callers_own_reaches_the_runtime() -> None:
+    kept = {"PATH": "/bin", "HOME": "/h", "https_proxy": "p", "APPTAINER_CACHEDIR": "/c"}
+    secret = {"WANDB_API_KEY": "s", "SSH_AUTH_SOCK": "/s", "APPTAINER_DOCKER_PASSWORD": "s", "PATHS": "x"}
+    mine = plain(environment={**kept, **secret})
+    commands = (
+        mine.exec_command(Path("x.sif"), ("id",)),
+        mine.exec_command(Path("x.sif"), ("id",), sealed=False),
+        mine.root_command(Path("x.sif"), ("id",), overlay=None),
+        mine.build_command(Path("x"), Path("x.def"), tmpdir=Path("/t")),
+    )
+    for command in commands:
+        assert command.env is not None
+        assert kept.items() <= command.env.items()
+        assert not secret.keys() & command.env.keys()
+
+
+@pytest.mark.parametrize("offline", [True, False])
+def test_a_run_without_a_network_says_so_where_it_can(offline: bool) -> None:
+    mine = plain(offline=offline)
+    for command in (
+        mine.exec_command(Path("x.sif"), ("id",), network=False),
+        mine.root_command(Path("x.sif"), ("id",), overlay=None),
+    ):
+        assert ("--net --network none" in str(command)) is offline
+    assert "--net" not in mine.exec_command(Path("x.sif"), ("id",)).argv
 
 
 def test_singularity_gets_its_own_prefix() -> None:

@@ -12,9 +12,10 @@ from envbuild.base.facts import day, keep_facts, kept_facts, probe_text, read_pr
 from envbuild.base.model import BaseFacts, BaseReference, Header
 from envbuild.base.siffile import SifFile, image_digest, read_sif, require_base
 from envbuild.errors import EnvbuildError, IntegrityError, UsageError
+from envbuild.failures import explain_failure
 from envbuild.progress import Reporter
 from envbuild.run import Result, Runner
-from envbuild.runtime import Runtime, explain_failure, find_runtime
+from envbuild.runtime import Runtime, find_runtime
 from envbuild.settings import Settings
 from envbuild.store.layout import Store
 

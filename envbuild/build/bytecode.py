@@ -7,19 +7,26 @@ import json
 import os
 import re
 import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
-from envbuild.build.container import INSIDE, Container, lay_file
+from envbuild.build.container import Container
+from envbuild.build.exchange import GIVEN, INSIDE, Exchange, exchange, make_open, result_file, result_names
 from envbuild.build.pack import PartWriter
 from envbuild.build.parts import Bench, KeptPart, kept_part, part_key, provide_part
 from envbuild.build.scheme import Scheme
 from envbuild.build.tree import Entry
+from envbuild.errors import IntegrityError
+from envbuild.store.atomic import telling
 
 ENVIRONMENT = {"PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
 """The order of a set's members in bytecode depends on the hash seed."""
+BYTECODE_LIMIT = 1 << 26
+"""Bytes of one compiled module at most; the largest of TensorFlow and PyTorch have some megabytes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,31 +68,60 @@ def sources(wheel: WheelPart, scheme: Scheme) -> list[tuple[str, str]]:
 def compile_wheels(
     wheels: Sequence[tuple[WheelPart, str]], inside: Container, bench: Bench, scheme: Scheme, epoch: int
 ) -> None:
-    """Compile wheels (each with the key of its bytecode) in one run, and keep what came out."""
-    jobs = []
-    for wheel, key in wheels:
-        lay_file(wheel.file, inside.folder / key / "wheel")
-        (inside.folder / key / "out").mkdir()
-        folder = f"{INSIDE}/{key}"
-        jobs.append({"wheel": f"{folder}/wheel", "out": f"{folder}/out", "members": sources(wheel, scheme)})
-    workers = len(os.sched_getaffinity(0))
-    order = {"jobs": jobs, "mtime": epoch, "workers": workers}
-    (inside.folder / "compile.json").write_text(json.dumps(order), "utf-8")
-    inside.run("compile.py", f"{INSIDE}/compile.json", env=ENVIRONMENT)
-    for _, key in wheels:
-        provide_part(key, bench, lambda writer, key=key: _fill(writer, inside.folder / key / "out"))  # type: ignore[misc]
+    """Compile wheels (each with the key of its bytecode) in one run, and keep what came out.
+
+    Raises IntegrityError for results that are no bytecode of these wheels.
+    """
+    with exchange(inside.folder) as between:
+        jobs = []
+        for wheel, key in wheels:
+            members = sources(wheel, scheme)
+            _give_sources(wheel, between, key, members)
+            make_open(between.out / key)
+            jobs.append({"wheel": f"{GIVEN}/{key}.zip", "out": f"{INSIDE}/{key}", "members": members})
+        order = {"jobs": jobs, "mtime": epoch, "workers": len(os.sched_getaffinity(0))}
+        between.write("compile.json", json.dumps(order).encode())
+        inside.run("compile.py", f"{GIVEN}/compile.json", between=between, env=ENVIRONMENT)
+        for wheel, key in wheels:
+            folders = {f"{path.rpartition('/')[0]}/__pycache__" for _, path in sources(wheel, scheme)}
+            _keep(key, bench, between, folders)
 
 
-def _fill(writer: PartWriter, folder: Path) -> None:
-    for path, data in _compiled(folder):
+def _give_sources(wheel: WheelPart, between: Exchange, key: str, members: Sequence[tuple[str, str]]) -> None:
+    """Give only the modules of a wheel: its libraries may be gigabytes."""
+    path = between.given / f"{key}.zip"
+    with telling(path), zipfile.ZipFile(wheel.file) as archive, zipfile.ZipFile(path, "x") as given:
+        for member, _ in members:
+            given.writestr(zipfile.ZipInfo(member), archive.read(member))
+        path.chmod(0o644)
+
+
+def _keep(key: str, bench: Bench, between: Exchange, folders: set[str]) -> None:
+    provide_part(key, bench, lambda writer: _fill(writer, between.out, key, folders))
+
+
+def _fill(writer: PartWriter, folder: Path, key: str, folders: set[str]) -> None:
+    for path, data in _compiled(folder, key):
+        if path.rpartition("/")[0] not in folders or not path.endswith(".pyc"):
+            raise IntegrityError("the base's Python left what is no bytecode of these packages", where=path)
         writer.add(Entry(path.lstrip("/"), "f", 0o644), data)
 
 
-def _compiled(folder: Path) -> Iterator[tuple[str, bytes]]:
-    for file in sorted(folder.iterdir()):
-        with zipfile.ZipFile(file) as archive:
-            for name in archive.namelist():
-                yield name, archive.read(name)
+def _compiled(folder: Path, key: str) -> Iterator[tuple[str, bytes]]:
+    for name in result_names(folder, key):
+        with result_file(folder, f"{key}/{name}") as file, _reading(name), zipfile.ZipFile(file) as archive:
+            for entry in archive.infolist():
+                if entry.file_size > BYTECODE_LIMIT:
+                    raise IntegrityError(f"is larger than {BYTECODE_LIMIT} bytes", where=entry.filename)
+                yield entry.filename, archive.read(entry)
+
+
+@contextmanager
+def _reading(name: str) -> Iterator[None]:
+    try:
+        yield
+    except (zipfile.BadZipFile, EOFError, zlib.error, NotImplementedError, RuntimeError) as error:
+        raise IntegrityError(f"the base's Python left bytecode that cannot be read: {error}", where=name) from error
 
 
 def without_bytecode(

@@ -15,15 +15,16 @@ from pathlib import Path
 
 from envbuild.base.model import DebianPackage
 from envbuild.build.codec import Codec
-from envbuild.build.container import INSIDE, lay_file, write_root
+from envbuild.build.container import write_root
+from envbuild.build.exchange import GIVEN, INSIDE, Exchange, exchange, give_file, make_open, take_file
 from envbuild.build.ocilayer import FORMAT, fill_layer
 from envbuild.build.parts import Bench, KeptPart, kept_part, part_key, provide_part
 from envbuild.errors import ToolFailedError
+from envbuild.failures import explain_failure
 from envbuild.lock.model import LockedBase
 from envbuild.plan import shell
-from envbuild.plan.quoting import literal
 from envbuild.run import Command, Result, Runner
-from envbuild.runtime import Runtime, explain_failure
+from envbuild.runtime import Runtime
 from envbuild.store.atomic import telling
 
 SECONDS = 7200.0
@@ -48,11 +49,11 @@ class Means:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Act:
-    """What is run: a shell script, the files that it sees below /mnt/files by name, and its variables."""
+    """What is run: a shell script, files that it sees below /mnt/in/files (name, place, sha256), its variables."""
 
     name: str
     script: tuple[str, ...]
-    files: tuple[tuple[str, Path], ...] = ()
+    files: tuple[tuple[str, Path, str], ...] = ()
     environment: tuple[tuple[str, str], ...] = ()
     hint: str = ""
 
@@ -66,15 +67,15 @@ def debian_act(packages: Iterable[DebianPackage], means: Means, epoch: int) -> A
         script=(
             "set -eu",
             "umask 022",
-            f"files={INSIDE}/files",
-            'mkdir -p "$files/debian" /usr/sbin',
+            f"files={GIVEN}/files",
+            "mkdir -p /usr/sbin",
             "policy=/usr/sbin/policy-rc.d",
             "had=; if [ -e $policy ]; then had=yes; fi",
             "if [ -z \"$had\" ]; then printf '#!/bin/sh\\nexit 101\\n' >$policy; chmod 755 $policy; fi",
             *shell.install_debian(chosen),
             'if [ -z "$had" ]; then rm -f $policy; fi',
         ),
-        files=tuple((f"debian/{p.file}", store.artifact(p.sha256)) for p in chosen),
+        files=tuple((f"debian/{p.file}", store.artifact(p.sha256), p.sha256) for p in chosen),
         environment=(
             ("SOURCE_DATE_EPOCH", str(epoch)),
             ("DEBIAN_FRONTEND", "noninteractive"),
@@ -132,54 +133,75 @@ def captured(
         return found
     store = means.bench.store
     with means.bench.report.stage(act.name), store.work("capture") as work:
-        folder = work / "mnt"
-        (folder / "overlay").mkdir(parents=True)
-        for name, kept in act.files:
-            lay_file(kept, folder / "files" / name)
-        with telling(folder):
-            (folder / "act.sh").write_text("\n".join(act.script) + "\n", "utf-8")
-            (folder / "capture.py").write_text(text, "utf-8")
-        _run(act, below, base, means, folder)
+        overlay = work / "overlay"
+        make_open(overlay)
+        _run(act, below, base, means, overlay)
         return provide_part(
-            key, means.bench, lambda writer: fill_layer(writer, folder / "layer.tar", None, where=act.name), layer=True
+            key, means.bench, lambda writer: fill_layer(writer, work / "layer.tar", None, where=act.name), layer=True
         )
 
 
-def _run(act: Act, below: Sequence[KeptPart], base: LockedBase, means: Means, folder: Path) -> None:
-    image, done = folder.parent / "root.sif", False
+def _run(act: Act, below: Sequence[KeptPart], base: LockedBase, means: Means, overlay: Path) -> None:
+    """Run an act over a root and leave what it changed as ``layer.tar`` beside the overlay."""
+    image, done = overlay.with_name("root.sif"), False
     codec: Codec = means.bench.codec
     write_root(image, below, machine=base.machine, codec=codec)
     order = {"epoch": base.epoch, "started": time.time_ns() - SLACK}
-    (folder / "order.json").write_text(json.dumps(order), "utf-8")
-    script = f"exec /bin/sh {literal(f'{INSIDE}/act.sh')}"
     try:
-        result = means.runner(_command(means, image, ("/bin/sh", "-c", script), folder, act, overlay=True), check=False)
+        with exchange(overlay.parent) as between:
+            for name, kept, sha256 in act.files:
+                give_file(kept, between.given / "files" / name, sha256)
+            between.write("act.sh", ("\n".join(act.script) + "\n").encode())
+            argv = ("/bin/sh", f"{GIVEN}/act.sh")
+            result = means.runner(_command(means, image, argv, between, act, overlay=overlay), check=False)
         if result.code != 0:
             raise _failure(act, result)
-        _gather(means, image, base, folder, act)
+        _gather(means, base, order, overlay, act)
         done = True
     finally:
         if not done:
-            order["only-remove"] = 1
-            (folder / "order.json").write_text(json.dumps(order), "utf-8")
-            _gather(means, image, base, folder, act, check=False)
+            _gather(means, base, {**order, "only-remove": 1}, overlay, act)
 
 
-def _gather(means: Means, image: Path, base: LockedBase, folder: Path, act: Act, *, check: bool = True) -> None:
-    """Read the overlay in the namespace that wrote it, and remove it there."""
-    names = ("overlay/upper", "layer.tar", "order.json")
-    argv = (base.python_path, "-s", "-B", f"{INSIDE}/capture.py", *(f"{INSIDE}/{name}" for name in names))
-    result = means.runner(_command(means, image, argv, folder, act, overlay=False), check=False)
-    if check and result.code != 0:
-        raise _failure(act, result)
+def _gather(means: Means, base: LockedBase, order: Mapping[str, int], overlay: Path, act: Act) -> None:
+    """Read the overlay in a namespace like the one that wrote it, and remove it there: by scripts laid anew."""
+    removes = "only-remove" in order
+    image = overlay.with_name("root.sif")
+    text = resources.files("envbuild.build.inside").joinpath("capture.py").read_bytes()
+    with exchange(overlay.parent) as between:
+        between.write("capture.py", text)
+        between.write("order.json", json.dumps(order).encode())
+        names = (f"{INSIDE}/overlay/upper", f"{INSIDE}/layer.tar", f"{GIVEN}/order.json")
+        argv = (base.python_path, "-s", "-B", f"{GIVEN}/capture.py", *names)
+        result = means.runner(_command(means, image, argv, between, act, read=overlay), check=False)
+        if removes:
+            return
+        if result.code != 0:
+            raise _failure(act, result)
+        take_file(between.out, "layer.tar", overlay.with_name("layer.tar"))
 
 
-def _command(means: Means, image: Path, argv: tuple[str, ...], folder: Path, act: Act, *, overlay: bool) -> Command:
+def _command(
+    means: Means,
+    image: Path,
+    argv: tuple[str, ...],
+    between: Exchange,
+    act: Act,
+    *,
+    overlay: Path | None = None,
+    read: Path | None = None,
+) -> Command:
+    """Return the command of one run: over an ``overlay``, or beside one to ``read`` and remove."""
+    binds = between.binds()
+    if read is not None:
+        with telling(between.out):
+            (between.out / "overlay").mkdir()
+        binds = (*binds, (read, f"{INSIDE}/overlay", True))
     return means.runtime.root_command(
         image,
         argv,
-        overlay=folder / "overlay" if overlay else None,
-        binds=((folder, INSIDE, True),),
+        overlay=overlay,
+        binds=binds,
         # dpkg need not sync every file: a run that is cut off leaves nothing, and what it leaves else is packed
         env={**dict(act.environment), "DPKG_FORCE": "unsafe-io"},
         timeout=SECONDS,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,19 +10,19 @@ from importlib import resources
 from pathlib import Path
 
 from envbuild.build.codec import Codec
+from envbuild.build.exchange import GIVEN, Exchange
 from envbuild.build.extents import squeeze
 from envbuild.build.parts import KeptPart
 from envbuild.build.sifwrite import partition, write_sif
 from envbuild.build.squashfs import write_squashfs
 from envbuild.build.tree import merge
 from envbuild.errors import ToolFailedError
+from envbuild.failures import explain_failure
 from envbuild.run import Result, Runner
-from envbuild.runtime import Runtime, explain_failure
+from envbuild.runtime import Runtime
 from envbuild.store.atomic import telling
 from envbuild.store.layout import Store
 
-INSIDE = "/mnt"
-"""Where the working folder is seen inside: Debian's and Ubuntu's images have it."""
 SECONDS = 3600.0
 LARGE = re.compile(r"/(?:site|dist)-packages/|(?:^|/)(?:cuda-[0-9.]+|conda/pkgs|nvidia|share/(?:doc|man|locale))/")
 """What compiling needs nothing of, and would only be copied."""
@@ -31,7 +30,7 @@ LARGE = re.compile(r"/(?:site|dist)-packages/|(?:^|/)(?:cuda-[0-9.]+|conda/pkgs|
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Container:
-    """A root that can run, with a working folder that it sees as /mnt."""
+    """A root that can run; ``folder`` is a working folder that no run sees."""
 
     image: Path
     folder: Path
@@ -39,17 +38,23 @@ class Container:
     runtime: Runtime
     runner: Runner
 
-    def run(self, script: str, *arguments: str, env: Mapping[str, str]) -> Result:
+    def run(
+        self,
+        script: str,
+        *arguments: str,
+        between: Exchange,
+        env: Mapping[str, str],
+        more: Sequence[tuple[Path, str]] = (),
+    ) -> Result:
         """Run one of the scripts of envbuild.build.inside and return what it said.
 
+        ``between`` are its folders, ``more`` others that it may read, by their names below /mnt.
         Raises ToolFailedError with its last lines when it fails.
         """
-        text = resources.files("envbuild.build.inside").joinpath(script).read_text("utf-8")
-        with telling(self.folder):
-            (self.folder / script).write_text(text, "utf-8")
-        argv = (self.python, "-s", "-B", f"{INSIDE}/{script}", *arguments)
+        between.write(script, resources.files("envbuild.build.inside").joinpath(script).read_bytes())
+        argv = (self.python, "-s", "-B", f"{GIVEN}/{script}", *arguments)
         command = self.runtime.exec_command(
-            self.image, argv, binds=((self.folder, INSIDE, True),), env=env, timeout=SECONDS
+            self.image, argv, binds=between.binds(*more), env=env, timeout=SECONDS, network=False
         )
         result = self.runner(command, check=False)
         if result.code != 0:
@@ -82,7 +87,7 @@ def container(
     A ``lean`` one lacks packages, CUDA and the like: it starts a Python with its standard library and no more.
     """
     with store.work("inside") as work:
-        image, folder = work / "root.sif", work / "mnt"
+        image, folder = work / "root.sif", work / "runs"
         folder.mkdir()
         write_root(image, root, machine=machine, codec=codec, lean=lean)
         yield Container(image=image, folder=folder, python=python, runtime=runtime, runner=runner)
@@ -99,13 +104,3 @@ def write_root(path: Path, root: Sequence[KeptPart], *, machine: str, codec: Cod
             lambda file: write_squashfs(file, tree, parts, epoch=0, compressor=codec.compressor), machine=machine
         )
         write_sif(out, [object_], machine=machine, epoch=0, identity=" ".join(part.part.key for part in root))
-
-
-def lay_file(kept: Path, target: Path) -> None:
-    """Put a stored file into a working folder under another name."""
-    with telling(target):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            target.hardlink_to(kept)
-        except OSError:
-            shutil.copyfile(kept, target)

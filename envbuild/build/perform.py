@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from envbuild.build.builder import BUILDERS
+from envbuild.build.exchange import give_file
 from envbuild.build.model import BuildRequest
 from envbuild.errors import IntegrityError, SpaceError, ToolFailedError, UsageError
+from envbuild.failures import explain_failure
 from envbuild.lock.model import Lock
 from envbuild.progress import Reporter
 from envbuild.run import Command, Result, Runner
-from envbuild.runtime import Runtime, explain_failure
-from envbuild.store.atomic import telling
+from envbuild.runtime import Runtime
 from envbuild.store.layout import Store
 
 KEEP_LOGS = 20
@@ -27,7 +27,8 @@ KEEP_LOGS = 20
 def supplied_files(lock: Lock, store: Store) -> Iterator[Path]:
     """Lend a folder that holds every locked file but the base's, under its own name.
 
-    Raises IntegrityError where the store has lost or changed one meanwhile (size differs).
+    They are copies: what runs as root in a build could make a link to the store writable.  Raises IntegrityError
+    where the store has lost or changed one meanwhile.
     """
     with store.work("files") as work:
         top = work / "envbuild"
@@ -40,17 +41,8 @@ def supplied_files(lock: Lock, store: Store) -> Iterator[Path]:
             kept = store.artifact(sha256)
             if not kept.is_file() or kept.stat().st_size != size:
                 raise IntegrityError(f"{name} is not whole in the store", where=str(kept), hint="run the command again")
-            _link(kept, top / folder / name)
+            give_file(kept, top / folder / name, sha256)
         yield top
-
-
-def _link(kept: Path, name: Path) -> None:
-    """Give a stored file a second name for the time of a build; a copy where the file system has no links."""
-    try:
-        os.link(kept, name)
-    except OSError:
-        with telling(name):
-            shutil.copyfile(kept, name)
 
 
 def perform(request: BuildRequest, *, mode: str, runtime: Runtime, runner: Runner, report: Reporter) -> None:

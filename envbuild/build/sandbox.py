@@ -19,12 +19,13 @@ from envbuild.build.make import requested
 from envbuild.build.model import Order, Workshop
 from envbuild.build.perform import perform
 from envbuild.errors import UsageError
+from envbuild.failures import explain_failure
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Packer
 from envbuild.quota import quotas_of
 from envbuild.resolve.trees import SANDBOX_NOTE
 from envbuild.run import Runner
-from envbuild.runtime import Runtime, explain_failure
+from envbuild.runtime import Runtime
 from envbuild.store.atomic import telling, write_bytes, write_text
 from envbuild.store.collect import tree_size
 from envbuild.store.layout import remove_tree

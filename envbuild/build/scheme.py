@@ -7,7 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from envbuild.build.container import INSIDE, Container
+from envbuild.build.container import Container
+from envbuild.build.exchange import INSIDE, exchange, result_bytes
 from envbuild.build.tree import Tree, resolve
 from envbuild.errors import HostError
 from envbuild.lock.model import Lock, LockedBase
@@ -69,8 +70,9 @@ def bootstrap_scheme(lock: Lock) -> Scheme:
 
 def ask_scheme(inside: Container) -> bytes:
     """Let the Python of a container tell where it installs packages."""
-    inside.run("scheme.py", f"{INSIDE}/scheme.json", env={"LC_ALL": "C.UTF-8"})
-    return (inside.folder / "scheme.json").read_bytes()
+    with exchange(inside.folder) as between:
+        inside.run("scheme.py", f"{INSIDE}/scheme.json", between=between, env={"LC_ALL": "C.UTF-8"})
+        return result_bytes(between.out, "scheme.json")
 
 
 def keep_scheme(told: bytes, path: Path) -> None:

@@ -13,7 +13,8 @@ from graphlib import CycleError, TopologicalSorter
 from importlib import resources
 from pathlib import Path
 
-from envbuild.build.container import INSIDE, Container, lay_file
+from envbuild.build.container import Container
+from envbuild.build.exchange import GIVEN, INSIDE, exchange, give_file, make_open, result_names, take_file
 from envbuild.build.parts import part_key
 from envbuild.errors import IntegrityError, ToolFailedError, UsageError
 from envbuild.lock.model import PythonPackage
@@ -23,6 +24,8 @@ from envbuild.toml import parse_toml
 
 INSTALLER = "uv"
 """Locked as a tool of the written definition; building needs none of it."""
+WHEEL_LIMIT = 1 << 34
+"""Bytes of a wheel that was built, at most: four times what a zip without its 64-bit extension can hold."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,16 +53,22 @@ def wheel_key(package: PythonPackage, needs: BuildNeeds) -> str:
 def build_wheels(packages: Sequence[PythonPackage], needs: BuildNeeds, inside: Container, store: Store) -> None:
     """Build the wheels of source archives and keep them under their keys.
 
-    What building needs and is there as source only is built first.  Raises ToolFailedError with the backend's last
-    lines, IntegrityError when another version came out, UsageError where archives need each other.
+    What building needs and is there as source only is built first.  Each is built in a run of its own, so that none
+    can change what another one gives.  Raises ToolFailedError with the backend's last lines, IntegrityError when
+    another version came out, UsageError where archives need each other.
     """
-    _lay_tools([(p.file, store.artifact(p.sha256)) for p in needs.packages if _is_tool(p) and not p.is_sdist], inside)
+    tools = inside.folder / "tools"
+    make_open(tools / "lib")
+    for tool in needs.packages:
+        if _is_tool(tool) and not tool.is_sdist:
+            _lay_tool(tool.file, store.artifact(tool.sha256), tool.sha256, tools, inside)
     for tool in _in_order([p for p in needs.packages if _is_tool(p) and p.is_sdist], store):
         kept = store.built(wheel_key(tool, needs))
         if not kept.is_file():
-            _build([tool], needs, inside, store)
-        _lay_tools([(built_name(tool), store.built(wheel_key(tool, needs)))], inside)
-    _build(packages, needs, inside, store)
+            _build(tool, needs, inside, store)
+        _lay_tool(built_name(tool), store.built(wheel_key(tool, needs)), None, tools, inside)
+    for package in packages:
+        _build(package, needs, inside, store)
 
 
 def _is_tool(package: PythonPackage) -> bool:
@@ -86,36 +95,31 @@ def _in_order(tools: Sequence[PythonPackage], store: Store) -> list[PythonPackag
         ) from error
 
 
-def _build(packages: Sequence[PythonPackage], needs: BuildNeeds, inside: Container, store: Store) -> None:
-    jobs = []
-    for package in packages:
-        archive = store.artifact(package.sha256)
-        lay_file(archive, inside.folder / "archives" / package.file)
-        (inside.folder / "out" / package.name).mkdir(parents=True)
-        jobs.append(
-            {
-                "name": package.file,
-                "archive": f"{INSIDE}/archives/{package.file}",
-                "out": f"{INSIDE}/out/{package.name}",
-                **_backend(archive, package.file),
-                "environment": {package.version_variable: package.version} if package.version_variable else {},
-            }
-        )
-    (inside.folder / "build.json").write_text(json.dumps(jobs), "utf-8")
-    try:
-        inside.run("build_wheel.py", f"{INSIDE}/build.json", env=_environment(needs))
-    except ToolFailedError as error:
-        named = [line[9:] for line in error.stdout.splitlines() if line.startswith("building ")]
-        raise ToolFailedError(
-            f"{named[-1] if named else 'a source package'} could not be built: {error.what}",
-            argv=error.argv,
-            exit_code=error.exit_code,
-            stdout=error.stdout,
-            stderr=error.stderr,
-            hint=error.hint or "compilers and headers that it needs belong into [system] build-packages",
-        ) from error
-    for package in packages:
-        _keep(package, wheel_key(package, needs), inside.folder / "out" / package.name, store)
+def _build(package: PythonPackage, needs: BuildNeeds, inside: Container, store: Store) -> None:
+    with exchange(inside.folder) as between:
+        archive = between.given / "archives" / package.file
+        give_file(store.artifact(package.sha256), archive, package.sha256)
+        job = {
+            "name": package.file,
+            "archive": f"{GIVEN}/archives/{package.file}",
+            "out": f"{INSIDE}/out",
+            **_backend(archive, package.file),
+            "environment": {package.version_variable: package.version} if package.version_variable else {},
+        }
+        between.write("build.json", json.dumps(job).encode())
+        tools = ((inside.folder / "tools", "tools"),)
+        try:
+            inside.run("build_wheel.py", f"{GIVEN}/build.json", between=between, env=_environment(needs), more=tools)
+        except ToolFailedError as error:
+            raise ToolFailedError(
+                f"{package.file} could not be built: {error.what}",
+                argv=error.argv,
+                exit_code=error.exit_code,
+                stdout=error.stdout,
+                stderr=error.stderr,
+                hint=error.hint or "compilers and headers that it needs belong into [system] build-packages",
+            ) from error
+        _keep(package, wheel_key(package, needs), between.out, store)
 
 
 def _environment(needs: BuildNeeds) -> dict[str, str]:
@@ -130,22 +134,22 @@ def _environment(needs: BuildNeeds) -> dict[str, str]:
     }
 
 
-def _lay_tools(wheels: Sequence[tuple[str, Path]], inside: Container) -> None:
-    """Install wheels (file name and where it is) that building needs into a folder of their own."""
+def _lay_tool(name: str, kept: Path, sha256: str | None, tools: Path, inside: Container) -> None:
+    """Install a wheel (its file name and where it is) that building needs into a folder that no run may write to."""
     from installer import install
     from installer.destinations import SchemeDictionaryDestination
     from installer.sources import WheelFile
 
-    tools = inside.folder / "tools"
     folders = {"purelib": "lib", "platlib": "lib", "scripts": "bin", "headers": "include", "data": "."}
     destination = SchemeDictionaryDestination(
         {scheme: str(tools / folder) for scheme, folder in folders.items()}, inside.python, "posix"
     )
-    (tools / "lib").mkdir(parents=True, exist_ok=True)
-    for name, file in wheels:
-        with telling(tools), zipfile.ZipFile(file) as archive:
-            archive.filename = name
-            install(WheelFile(archive), destination, {})
+    file = tools.parent / "tool.whl"
+    give_file(kept, file, sha256)
+    with telling(tools), zipfile.ZipFile(file) as archive:
+        archive.filename = name
+        install(WheelFile(archive), destination, {})
+    file.unlink()
 
 
 def _backend(archive: Path, name: str) -> dict[str, object]:
@@ -177,17 +181,22 @@ def _read_top(archive: Path, name: str, file: str) -> str | None:
     return None
 
 
-def _keep(package: PythonPackage, key: str, folder: Path, store: Store) -> None:
-    from packaging.utils import canonicalize_name, parse_wheel_filename
+def _keep(package: PythonPackage, key: str, out: Path, store: Store) -> None:
+    from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
     from packaging.version import Version
 
-    built = sorted(folder.glob("*.whl"))
+    built = [name for name in result_names(out, "out") if name.endswith(".whl")]
     if len(built) != 1:
         raise IntegrityError("its build gave no wheel", where=package.file)
-    name, version, _, _ = parse_wheel_filename(built[0].name)
+    try:
+        name, version, _, _ = parse_wheel_filename(built[0])
+    except InvalidWheelFilename as error:
+        raise IntegrityError(f"its build gave no proper wheel: {error}", where=package.file) from error
     if name != canonicalize_name(package.name) or version != Version(package.version):
-        raise IntegrityError(f"its build gave {built[0].name}, not version {package.version}", where=package.file)
-    commit(built[0], store.built(key))
+        raise IntegrityError(f"its build gave {built[0]}, not version {package.version}", where=package.file)
+    with store.work("built") as work:
+        take_file(out, f"out/{built[0]}", work / "wheel", limit=WHEEL_LIMIT)
+        commit(work / "wheel", store.built(key))
 
 
 def built_name(package: PythonPackage) -> str:

@@ -10,7 +10,7 @@ from importlib import resources
 import msgspec
 
 from envbuild.check.libraries import provide
-from envbuild.runtime import KNOWN_FAILURES
+from envbuild.failures import KNOWN_FAILURES
 from envbuild.toml import convert, parse_toml
 
 BLOCK = 1 << 20

@@ -16,8 +16,8 @@ import msgspec
 from envbuild.check.answers import Answer, ScriptRun, killed_by
 from envbuild.check.plan import ProbeRequest
 from envbuild.check.poison import poisoned
+from envbuild.failures import explain_failure
 from envbuild.run import Command, Result, Runner
-from envbuild.runtime import explain_failure
 
 T = TypeVar("T")
 BEGIN = "=====envbuild-answer-begin====="
@@ -26,8 +26,11 @@ SCRIPT_LIMIT = 1800.0
 """Seconds that a recipe's own check script may take."""
 HANDED_ON = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "SLURM_GPUS_ON_NODE", "SLURM_JOB_GPUS")
 """Variables that say which GPUs are ours; a sealed container would use all of them without."""
+PLAIN = ("PATH", "LANG", "LC_ALL", "TERM")
+"""Variables of the caller that the unsealed probe gets: an image may be a stranger's."""
 NOISE_LINES = 12
 PYTHON = "python3"
+TEMPORARY = ("/tmp", "/var/tmp")  # noqa: S108  (in the image)
 START_LIMIT = 120.0
 """Seconds that a container may take to start and end, beside its probes."""
 PART = re.compile(r"=====envbuild-part (\w+) ([+.]) (.*)")
@@ -53,10 +56,12 @@ class Container(Protocol):
         argv: tuple[str, ...],
         *,
         sealed: bool = True,
+        binds: Sequence[tuple[Path, str, bool]] = (),
         env: Mapping[str, str] | None = None,
         gpu: bool = False,
         stdin: str | None = None,
         timeout: float | None = None,
+        network: bool = True,
     ) -> Command:
         """Build the command that runs ``argv`` in the image, sealed from the caller or as a plain exec has it."""
         ...  # pragma: no cover
@@ -72,7 +77,10 @@ def _text(name: str) -> str:
 
 
 class Inside:
-    """An image with the means to run something in it; ``gpu`` hands the host's driver in (--nv)."""
+    """An image with the means to run something in it.
+
+    ``gpu`` hands the host's driver in (--nv), ``network`` the network; the unsealed probe never has one.
+    """
 
     def __init__(
         self,
@@ -82,11 +90,13 @@ class Inside:
         *,
         gpu: bool,
         environment: Mapping[str, str] | None = None,
+        network: bool = False,
     ) -> None:
         self.image = image
         self.container = container
         self.runner = runner
         self.gpu = gpu
+        self.network = network
         self.env = {key: value for key, value in (environment or {}).items() if gpu and key in HANDED_ON}
 
     def ask(self, *lanes: Sequence[ProbeRequest], heard: Callable[[str], None] | None = None) -> Visit:
@@ -109,24 +119,30 @@ class Inside:
             gpu=self.gpu,
             stdin=msgspec.json.encode({"lanes": jobs}).decode(),
             timeout=limit,
+            network=self.network,
         )
         if heard is not None:
             command = replace(command, on_line=_listener(heard))
         return Visit(self.runner(command, check=False), limit)
 
     def ask_plainly(self, request: ProbeRequest, kind: type[T]) -> Answer[T]:
-        """Run one probe unsealed, as a user with a poisoned home folder."""
+        """Run one probe unsealed, as a user with a poisoned home folder, and with nothing of the caller's own."""
         parameters = msgspec.json.encode(request.parameters).decode()
         with tempfile.TemporaryDirectory(prefix="envbuild-home-") as folder:
+            home, temporary = Path(folder) / "home", Path(folder) / "tmp"
+            home.mkdir()
+            temporary.mkdir()
             command = self.container.exec_command(
                 self.image,
                 (PYTHON, "-", parameters),
                 sealed=False,
+                binds=tuple((temporary, place, True) for place in TEMPORARY),
                 stdin=probe_source(request),
                 timeout=request.limit,
+                network=False,
             )
-            environment = {**(command.env or {}), **poisoned(Path(folder))}
-            result = self.runner(replace(command, env=environment, cwd=Path(folder)), check=False)
+            environment = {**_plain_environment(command.env or {}), **poisoned(home)}
+            result = self.runner(replace(command, env=environment, cwd=home), check=False)
         return read_answer(result, request, kind)
 
     def run_script(self, script: Path) -> Answer[ScriptRun]:
@@ -138,6 +154,7 @@ class Inside:
             gpu=self.gpu,
             stdin=script.read_text("utf-8"),
             timeout=SCRIPT_LIMIT,
+            network=self.network,
         )
         result = self.runner(command, check=False)
         noise = last_lines(result)
@@ -148,6 +165,14 @@ class Inside:
         last = printed[-1][:300] if printed else (noise[-1] if noise else "nothing")
         run = ScriptRun(code=result.code, last_line=last, last_lines=noise)
         return Answer(data=run, seconds=result.seconds, noise=noise)
+
+
+def _plain_environment(given: Mapping[str, str]) -> dict[str, str]:
+    """Return what of a command's environment an unsealed probe gets: the runtime's settings, and PLAIN."""
+    kept = {key: value for key, value in given.items() if key in PLAIN or key.startswith(("APPTAINER", "SINGULARITY"))}
+    if "TMPDIR" in given:  # where the runtime itself unpacks, which the image need not know
+        kept.update({f"{name}_TMPDIR": given["TMPDIR"] for name in ("APPTAINER", "SINGULARITY")})
+    return kept
 
 
 class Visit:

@@ -22,6 +22,7 @@ from envbuild.check.source import survey
 from envbuild.check.table import judge_all
 from envbuild.check.target import Target
 from envbuild.errors import UsageError
+from envbuild.host import network_namespaces_work
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Lock
 from envbuild.progress import Reporter
@@ -60,7 +61,10 @@ def check_image(
     """
     expected = plan.expect(recipe, lock, script=script, records=records, target=target, project=project, level=level)
     present = gpu_present() if gpu is None else gpu
-    inside = Inside(image, runtime, runner, gpu=present, environment=environment)
+    network = recipe is not None and recipe.check.network
+    inside = Inside(image, runtime, runner, gpu=present, environment=environment, network=network)
+    if not (network or network_namespaces_work()):
+        report.say("this machine gives no network of its own: what the check runs can reach the real one")
     plain = plan.plain_request()
     with _digest_beside(image, digest, digest_of) as known, ThreadPoolExecutor(1, "plain-exec") as pool:
         plainly = pool.submit(inside.ask_plainly, plain, Plain)

@@ -93,7 +93,8 @@ class _Lab:
 
         expected = plan.expect(self.source.recipe, lock)
         request = plan.imports_request(expected)
-        inside = Inside(image, self.shop.runtime, self.shop.runner, gpu=False)
+        network = self.source.recipe.check.network
+        inside = Inside(image, self.shop.runtime, self.shop.runner, gpu=False, network=network)
         answer = inside.ask((request,)).answer(request, Imports)
         if answer.data is None:
             raise HostError(f"the imports could not be tried: {answer.fault}", hint=answer.hint)

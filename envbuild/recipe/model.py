@@ -82,11 +82,15 @@ class System(_Section, frozen=True):
 
 
 class Check(_Section, frozen=True):
-    """[check]: modules to import, a script (path beside the recipe) to run, the framework the check must find."""
+    """[check]: modules to import, a script (path beside the recipe) to run, the framework the check must find.
+
+    ``network`` lets imports and script reach the network, which they otherwise cannot.
+    """
 
     imports: tuple[Annotated[str, Meta(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$")], ...] = ()
     script: OneLine | None = None
     framework: OneLine | None = None
+    network: bool = False
 
 
 class Run(_Section, frozen=True):

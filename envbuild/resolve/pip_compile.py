@@ -10,11 +10,12 @@ from typing import Protocol
 from envbuild.base.lend import runnable
 from envbuild.base.model import BaseFacts
 from envbuild.errors import HostError, UsageError
+from envbuild.failures import explain_failure
 from envbuild.progress import Reporter
 from envbuild.resolve.platform import python_minor
 from envbuild.resolve.question import uv_environment
 from envbuild.run import Command, Result, Runner
-from envbuild.runtime import Runtime, explain_failure, find_runtime
+from envbuild.runtime import Runtime, find_runtime
 from envbuild.settings import Settings
 from envbuild.store.atomic import telling
 from envbuild.store.layout import Store

@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -185,8 +186,9 @@ def remove_tree(path: Path) -> None:
     def writable(_function: object, name: str, _error: object) -> None:
         with contextlib.suppress(OSError):
             Path(name).parent.chmod(0o700)
-            Path(name).chmod(0o700)
-            if Path(name).is_dir() and not Path(name).is_symlink():
+            # a link would hand the mode on to what it names, which may be anybody's
+            if stat.S_ISDIR(Path(name).lstat().st_mode):
+                Path(name).chmod(0o700)
                 shutil.rmtree(name, ignore_errors=True)
             else:
                 Path(name).unlink(missing_ok=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import tarfile
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -13,6 +14,7 @@ from typing import Literal
 import pytest
 
 from envbuild.build.container import Container
+from envbuild.build.exchange import Exchange
 from envbuild.build.sdists import BuildNeeds, build_wheels, wheel_key
 from envbuild.errors import UsageError
 from envbuild.lock.model import PythonPackage
@@ -24,16 +26,21 @@ from envbuild.store.layout import Store
 class Pretended(Container):
     """A container that "builds" by writing empty wheels, and remembers what was there for it."""
 
-    def run(self, script: str, *arguments: str, env: Mapping[str, str]) -> Result:
-        import json
-
-        jobs = json.loads((self.folder / "build.json").read_text())
-        for job in jobs:
-            name = job["name"].removesuffix(".tar.gz")
-            tools = sorted(path.name for path in (self.folder / "tools/lib").glob("*.py"))
-            SEEN.append((name, tools))
-            out = self.folder / job["out"].removeprefix("/mnt/") / f"{name}-py3-none-any.whl"
-            write_wheel(out, name)
+    def run(
+        self,
+        script: str,
+        *arguments: str,
+        between: Exchange,
+        env: Mapping[str, str],
+        more: Sequence[tuple[Path, str]] = (),
+    ) -> Result:
+        job = json.loads((between.given / "build.json").read_text())
+        name = job["name"].removesuffix(".tar.gz")
+        (tools,) = (folder for folder, inside in more if inside == "tools")
+        SEEN.append((name, sorted(path.name for path in (tools / "lib").glob("*.py"))))
+        out = between.out / job["out"].removeprefix("/mnt/")
+        out.mkdir()
+        write_wheel(out / f"{name}-py3-none-any.whl", name)
         return LocalRunner()(Command(argv=("true",)))
 
 

@@ -94,8 +94,9 @@ class Instead:
     def __init__(self, *argv: str) -> None:
         self.argv = argv
 
-    def exec_command(self, image: Path, argv: tuple[str, ...], *, sealed: bool = True, env: object = None, gpu: bool = False,
-                     stdin: str | None = None, timeout: float | None = None) -> Command:  # fmt: skip
+    def exec_command(self, image: Path, argv: tuple[str, ...], *, sealed: bool = True, binds: object = (),
+                     env: object = None, gpu: bool = False, stdin: str | None = None, timeout: float | None = None,
+                     network: bool = True) -> Command:  # fmt: skip
         return Command(argv=self.argv, env={"PATH": "/usr/bin:/bin"}, stdin=stdin, timeout=timeout)
 
 

@@ -87,10 +87,12 @@ class Tree:
         argv: tuple[str, ...],
         *,
         sealed: bool = True,
+        binds: Sequence[tuple[Path, str, bool]] = (),
         env: Mapping[str, str] | None = None,
         gpu: bool = False,
         stdin: str | None = None,
         timeout: float | None = None,
+        network: bool = True,
     ) -> Command:
         program = str(self.root / "bin/python3") if argv[0] == "python3" else argv[0]
         return Command(

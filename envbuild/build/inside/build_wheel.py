@@ -1,10 +1,9 @@
-"""Build wheels from source archives by PEP 517: argv is a JSON file; no network, always the same paths."""
+"""Build the wheel of a source archive by PEP 517: argv is a JSON file; no network, always the same paths."""
 
 import ctypes
 import importlib
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tarfile
@@ -37,7 +36,7 @@ def unpack(archive, folder):
 
 
 def build(job):
-    """Run one backend in this process: a fresh one for each source archive."""
+    """Run the backend in this process, a fresh one."""
     sys.path[:0] = [os.path.normpath(os.path.join(job["source"], path)) for path in job["backend-path"]]
     os.chdir(job["source"])
     os.environ.update(job.get("environment", {}))
@@ -50,20 +49,20 @@ def build(job):
 
 def main():
     with open(sys.argv[1]) as file:
-        order = json.load(file)
-    if len(sys.argv) > 2:
-        build(order[int(sys.argv[2])])
+        job = json.load(file)
+    job["source"] = os.environ.get("ENVBUILD_SOURCE")
+    if job["source"]:
+        del os.environ["ENVBUILD_SOURCE"]
+        build(job)
         return
     leave_network()
-    for number, job in enumerate(order):
-        # one path for all: a compiler writes it into what it makes
-        shutil.rmtree("/mnt/source", ignore_errors=True)
-        job["source"] = unpack(job["archive"], "/mnt/source")
-        with open(sys.argv[1], "w") as file:
-            json.dump(order, file)
-        print("building " + job["name"])
-        sys.stdout.flush()
-        subprocess.check_call([sys.executable, "-s", __file__, sys.argv[1], str(number)])
+    os.mkdir(job["out"])
+    # one path for all: a compiler writes it into what it makes
+    source = unpack(job["archive"], "/mnt/source")
+    print("building " + job["name"])
+    sys.stdout.flush()
+    environment = dict(os.environ, ENVBUILD_SOURCE=source)
+    subprocess.check_call([sys.executable, "-s", __file__, sys.argv[1]], env=environment)
 
 
 main()

@@ -1,0 +1,1 @@
+"""Attacks, each with what it must not reach."""
