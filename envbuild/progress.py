@@ -8,6 +8,14 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 
+class Stage(Protocol):
+    """One running stage."""
+
+    def advance(self, count: int = 1) -> None:
+        """Count what is done of the stage's total."""
+        ...  # pragma: no cover
+
+
 class Transfer(Protocol):
     """One running download of known size."""
 
@@ -31,8 +39,8 @@ class Reporter(Protocol):
         """Show one line only to those who asked for more (-v)."""
         ...  # pragma: no cover
 
-    def stage(self, title: str) -> AbstractContextManager[None]:
-        """Show that a stage runs and, at its end, how long it took."""
+    def stage(self, title: str, *, total: int | None = None) -> AbstractContextManager[Stage]:
+        """Show that a stage runs and, at its end, how long it took; ``total`` is what there is to count."""
         ...  # pragma: no cover
 
     def transfer(self, title: str, *, files: int, size: int) -> AbstractContextManager[Transfer]:
@@ -41,7 +49,7 @@ class Reporter(Protocol):
 
 
 class _SilentTransfer:
-    def advance(self, count: int) -> None:
+    def advance(self, count: int = 1) -> None:
         pass
 
     def finish_file(self, name: str) -> None:
@@ -58,9 +66,9 @@ class Silent:
         """Show nothing."""
 
     @contextlib.contextmanager
-    def stage(self, title: str) -> Iterator[None]:  # noqa: ARG002
+    def stage(self, title: str, *, total: int | None = None) -> Iterator[Stage]:  # noqa: ARG002
         """Show nothing."""
-        yield
+        yield _SilentTransfer()
 
     @contextlib.contextmanager
     def transfer(self, title: str, *, files: int, size: int) -> Iterator[Transfer]:  # noqa: ARG002

@@ -33,6 +33,7 @@ from envbuild.progress import Reporter
 from envbuild.run import Runner
 from envbuild.runtime import Runtime
 from envbuild.store.layout import Store
+from envbuild.store.units import counted
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -195,14 +196,16 @@ def _ground_and_wheels(
     lacking = [p for p in packages if p.is_sdist and not hall.store.built(wheel_key(p, needs)).is_file()]
     if lacking:
         where = hall.build_ground(bench, feeders)
-        stage = hall.report.stage(f"build {len(lacking)} source packages")
+        stage = hall.report.stage(f"build {counted(len(lacking), 'source package')}")
         with stage, _inside(where, lock, bench, hall) as inside:
             build_wheels(lacking, needs, inside, hall.store)
-    with hall.report.stage(f"pack {len(packages)} packages"):
+    with hall.report.stage(f"pack {counted(len(packages), 'package')}", total=len(packages)) as packing:
         for p in packages:
             if p.is_sdist:
                 key = wheel_key(p, needs)
                 futures[p.name] = pack(hall.store.built(key), built_name(p), f"built {key}", scheme)
+        for future in futures.values():
+            future.add_done_callback(lambda _: packing.advance())
         return ground, scheme, [futures[p.name].result() for p in packages]
 
 
@@ -219,7 +222,7 @@ def _bytecode(
     lacking = without_bytecode(wheels, bench, python=python, epoch=epoch)
     if lacking:
         lean = _inside(where[0], lock, bench, hall, lean=not is_bootstrap(lock))
-        with hall.report.stage(f"compile {len(lacking)} packages"), lean as inside:
+        with hall.report.stage(f"compile {counted(len(lacking), 'package')}"), lean as inside:
             compile_wheels(lacking, inside, bench, where[1], epoch)
     found = [kept_part(bytecode_key(wheel, python=python, epoch=epoch), hall.store) for wheel in wheels]
     if None in found:

@@ -21,6 +21,7 @@ from envbuild.build.tarball import MOUNT_POINTS, root_contents
 from envbuild.build.tree import Entry, Part, Tree, merge, merges, resolve
 from envbuild.errors import IntegrityError
 from envbuild.lock.model import Lock
+from envbuild.store.units import counted
 
 EMPTY_FILES = ("etc/hosts", "etc/resolv.conf")
 """Files that a runtime binds over."""
@@ -125,7 +126,7 @@ def _of_layers(lock: Lock, shop: Workshop, bench: Bench, feeders: Executor) -> l
         )
 
     lacking = sum(part is None for part in found)
-    with shop.report.stage(f"pack {lacking} layers of {lock.base.reference}"):
+    with shop.report.stage(f"pack {counted(lacking, 'layer')} of {lock.base.reference}"):
         # the largest first, so that no core waits for it in the end; a layer may be there twice
         rows = {key: (layer, diff) for key, layer, diff in zip(keys, layers, diff_ids, strict=True)}
         order = sorted(rows, key=lambda key: -rows[key][0].size)

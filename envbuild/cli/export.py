@@ -10,6 +10,7 @@ import click
 from envbuild.cli.complete import complete_recipe
 from envbuild.cli.context import Context
 from envbuild.errors import UsageError
+from envbuild.store.units import counted
 
 if TYPE_CHECKING:
     from envbuild.lock.model import Lock
@@ -74,7 +75,7 @@ def _pylock(lock: Lock, context: Context) -> str:
 
     kept = {package.sha256 for package in installed(lock)}
     wanted = [item for item in wanted_files(lock) if item.sha256 in kept]
-    with context.report.stage(f"look up where {len(wanted)} files are"):
+    with context.report.stage(f"look up where {counted(len(wanted), 'file is', 'files are')}"):
         located = locate(wanted, settings=context.settings, runner=context.runner)
     return pylock_text(lock, located)
 

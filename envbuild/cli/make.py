@@ -15,6 +15,7 @@ from envbuild.cli.context import Context
 from envbuild.cli.order import order_of, workshop
 from envbuild.errors import CheckFailedError, UsageError
 from envbuild.lock.model import PROOF_SECONDS
+from envbuild.store.units import counted
 
 if TYPE_CHECKING:
     from envbuild.build.model import Order, Workshop
@@ -394,6 +395,6 @@ def _proved(reports: list[Report]) -> list[str]:
     for finding in report.findings:
         if finding.outcome == "skipped":
             skipped.setdefault(finding.reason, []).append(finding.check)
-    lines = [f"proved   {len(passed)} checks passed: {', '.join(passed)}"]
+    lines = [f"proved   {counted(len(passed), 'check')} passed: {', '.join(passed)}"]
     lines += [f"skipped  {', '.join(names)}: {reason}" for reason, names in skipped.items()]
     return lines

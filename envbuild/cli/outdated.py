@@ -9,6 +9,7 @@ import click
 from envbuild.cli.complete import complete_recipe
 from envbuild.cli.context import Context
 from envbuild.cli.output import json_option, print_json, print_table
+from envbuild.store.units import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,7 +53,7 @@ def _newest(lock: Lock, context: Context) -> Mapping[str, str]:
     facts = BaseFacts(image=base.reference, python=base.python, machine=base.machine, glibc=base.glibc)
     packages = [p for p in lock.python if p.group != "build"]
     named = dict.fromkeys(p.index for p in packages if p.index)
-    with context.report.stage(f"ask for the newest releases of {len(packages)} packages"):
+    with context.report.stage(f"ask for the newest releases of {counted(len(packages), 'package')}"):
         return newest_releases(
             [p.name for p in packages],
             facts,

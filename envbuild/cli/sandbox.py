@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from envbuild.errors import CheckFailedError, UsageError
+from envbuild.store.units import counted
 
 if TYPE_CHECKING:
     from envbuild.build.model import Order, Workshop
@@ -71,7 +72,9 @@ def pack(
         click.echo(report(done))
         if not dry_run:
             click.echo(f"\n{target.name}: packed as it is; no lock describes what was done by hand")
-            told = f"{len(proved)} checks passed: {', '.join(proved)}" if proved else "nothing: it was left out"
+            told = (
+                f"{counted(len(proved), 'check')} passed: {', '.join(proved)}" if proved else "nothing: it was left out"
+            )
             click.echo(f"  proved   {told}")
 
 

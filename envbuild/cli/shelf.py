@@ -13,6 +13,7 @@ from envbuild.cli.complete import complete_recipe, complete_shelf
 from envbuild.cli.context import Context
 from envbuild.cli.output import json_option, print_json, print_table
 from envbuild.errors import UsageError
+from envbuild.store.units import counted
 
 if TYPE_CHECKING:
     from envbuild.shelf.take import Taken
@@ -239,7 +240,7 @@ def site_command(context: Context, *, folder: Path, shelf: str | None, as_json: 
     if as_json:
         print_json({"index": str(index), "pages": count})
         return
-    click.echo(f"{index}: {count} pages")
+    click.echo(f"{index}: {counted(count, 'page')}")
 
 
 def _card(taken: Taken, history: list[tuple[str, str, str]]) -> None:

@@ -12,8 +12,8 @@ from typing import TextIO
 import click
 
 from envbuild.errors import EnvbuildError
-from envbuild.progress import Transfer
-from envbuild.store.units import human_bytes
+from envbuild.progress import Stage, Transfer
+from envbuild.store.units import counted, human_bytes
 
 EVERY = 5.0
 """Seconds between two plain progress lines of one download."""
@@ -57,22 +57,49 @@ class Lines:
             self.say(f"  {text}")
 
     @contextlib.contextmanager
-    def stage(self, title: str) -> Iterator[None]:
-        """Print the stage's name, and its seconds when it ended well."""
-        self.say(f"{title} …")
+    def stage(self, title: str, *, total: int | None = None) -> Iterator[Stage]:
+        """Print the stage's name with its seconds when it ended well, and how far it is every few seconds before."""
         started = time.monotonic()
-        yield
+        count = _Count(total)
+        ended = threading.Event()
+        beat = threading.Thread(target=self._beat, args=(title, started, count, ended), daemon=True)
+        beat.start()
+        try:
+            yield count
+        finally:
+            ended.set()
+            beat.join()
         self.say(f"{title}: {human_seconds(time.monotonic() - started)}")
+
+    def _beat(self, title: str, started: float, count: _Count, ended: threading.Event) -> None:
+        """Say how far a stage is, again and again, until it has ended."""
+        while not ended.wait(EVERY):
+            self.say(f"  {title}: {count}{human_seconds(time.monotonic() - started)} so far")
 
     @contextlib.contextmanager
     def transfer(self, title: str, *, files: int, size: int) -> Iterator[Transfer]:
         """Print a line every few seconds with files, bytes and rate."""
         meter = _Meter(self, title, files, size)
-        self.say(f"{title}: {files} files, {human_bytes(size)}")
+        self.say(f"{title}: {counted(files, 'file')}, {human_bytes(size)}")
         yield meter
         took = max(time.monotonic() - meter.started, 1e-6)
         rate = human_bytes(round(meter.done / took))
         self.say(f"{title}: {human_bytes(meter.done)} in {human_seconds(took)} ({rate}/s)")
+
+
+class _Count:
+    """How much of a stage is done: "12 of 54, " where the total is known, else nothing."""
+
+    def __init__(self, total: int | None) -> None:
+        self.total, self.done = total, 0
+        self.lock = threading.Lock()
+
+    def advance(self, count: int = 1) -> None:
+        with self.lock:
+            self.done += count
+
+    def __str__(self) -> str:
+        return f"{self.done} of {self.total}, " if self.total else ""
 
 
 class _Meter:
@@ -105,16 +132,22 @@ class Pretty(Lines):
     """A live line on a terminal (rich, imported when the first stage starts)."""
 
     @contextlib.contextmanager
-    def stage(self, title: str) -> Iterator[None]:
-        """Show a spinner with the running seconds, then one finished line."""
+    def stage(self, title: str, *, total: int | None = None) -> Iterator[Stage]:
+        """Show a spinner with the count and the running seconds, then one finished line."""
         from rich.console import Console
-        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
         started = time.monotonic()
-        columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+        counted = (MofNCompleteColumn(),) if total else ()
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), *counted, TimeElapsedColumn())
         with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-            progress.add_task(title)
-            yield
+            task = progress.add_task(title, total=total)
+
+            class Count:
+                def advance(self, count: int = 1) -> None:
+                    progress.advance(task, count)
+
+            yield Count()
         self.say(f"{click.style('✓', fg='green')} {title}: {human_seconds(time.monotonic() - started)}")
 
     @contextlib.contextmanager
@@ -151,4 +184,4 @@ class Pretty(Lines):
             yield Bar()
         took = max(time.monotonic() - started, 1e-6)
         rate = f"{human_bytes(size)} in {human_seconds(took)} ({human_bytes(round(size / took))}/s)"
-        self.say(f"{click.style('✓', fg='green')} {title}: {files} files, {rate}")
+        self.say(f"{click.style('✓', fg='green')} {title}: {counted(files, 'file')}, {rate}")

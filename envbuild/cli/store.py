@@ -67,7 +67,7 @@ def gc_command(context: Context, *, days: float | None, dry_run: bool, as_json: 
     Everything in the store can be downloaded or made again, as long as indexes and mirrors still have the files.
     """
     from envbuild.store.collect import collect, remove
-    from envbuild.store.units import human_bytes
+    from envbuild.store.units import counted, human_bytes
 
     found = list(collect(context.store, keep_days=days))
     gone = [removal for removal in found if dry_run or remove(removal)]
@@ -77,7 +77,8 @@ def gc_command(context: Context, *, days: float | None, dry_run: bool, as_json: 
     for item in gone:
         context.report.detail(f"{item.path}: {item.reason}")
     verb = "would be removed" if dry_run else "removed"
-    click.echo(f"{len(gone)} files and folders {verb}, {human_bytes(sum(item.size for item in gone))}")
+    removed = counted(len(gone), "file or folder", "files and folders")
+    click.echo(f"{removed} {verb}, {human_bytes(sum(item.size for item in gone))}")
     if len(gone) < len(found):
         click.echo(
             f"{len(found) - len(gone)} could not be removed: they belong to somebody else, or a process still uses them"
@@ -91,7 +92,7 @@ def verify_command(context: Context, *, as_json: bool) -> int:
     """Hash every file of the store again; damaged ones are removed, and brought or made again when needed."""
     from envbuild.build.parts import layer_items
     from envbuild.store.audit import artifacts, is_sound
-    from envbuild.store.units import human_bytes
+    from envbuild.store.units import counted, human_bytes
 
     items = [*artifacts(context.store), *layer_items(context.store)]
     size = sum(item.size for item in items)
@@ -105,5 +106,5 @@ def verify_command(context: Context, *, as_json: bool) -> int:
     else:
         for item in damaged:
             click.echo(f"damaged, removed: {item.path}")
-        click.echo(f"{len(items)} files, {human_bytes(size)}: {len(damaged) or 'none'} damaged")
+        click.echo(f"{counted(len(items), 'file')}, {human_bytes(size)}: {len(damaged) or 'none'} damaged")
     return 6 if damaged else 0

@@ -13,3 +13,8 @@ def human_bytes(count: int) -> str:
     while abs(value) >= 999.95 and unit < len(UNITS) - 1:  # 999.95 would be written as 1000.0
         value, unit = value / 1000, unit + 1
     return f"{value:.1f} {UNITS[unit]}"
+
+
+def counted(count: int, noun: str, plural: str = "") -> str:
+    """Return a count with its noun: "1 package", "2 packages"; ``plural`` is for nouns that do not just take an s."""
+    return f"{count} {noun if count == 1 else plural or noun + 's'}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from hypothesis import strategies as st
 
 from envbuild.cli import ALIASES, GROUPS, VERBS, run_cli
 from envbuild.cli.output import GAP, NARROWEST, cell_width, table_lines
+from envbuild.cli.show import Lines
+from envbuild.store.units import counted
 
 CELLS = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z", "M")), max_size=40)
 
@@ -101,3 +104,25 @@ def test_completion_is_silent_about_broken_settings(tmp_path: Path) -> None:
     settings.parent.mkdir(parents=True)
     settings.write_text("[", encoding="utf-8")
     assert _complete("envbuild make keras", tmp_path) == []
+
+
+def test_a_stage_is_named_once_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
+    with Lines().stage("pack 3 packages", total=3) as stage:
+        stage.advance()
+    assert [line.split(":")[0] for line in capsys.readouterr().err.splitlines()] == ["pack 3 packages"]
+
+
+def test_a_long_stage_says_how_far_it_is(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("envbuild.cli.show.EVERY", 0.01)
+    with Lines().stage("pack 3 packages", total=3) as stage:
+        stage.advance(2)
+        time.sleep(0.1)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("  pack 3 packages: 2 of 3, ")
+    assert lines[0].endswith(" so far")
+    assert lines[-1].startswith("pack 3 packages: 0.")
+
+
+@pytest.mark.parametrize(("count", "text"), [(0, "0 files"), (1, "1 file"), (2, "2 files")])
+def test_one_of_a_kind_is_no_plural(count: int, text: str) -> None:
+    assert counted(count, "file") == text

@@ -92,7 +92,7 @@ def test_the_image_steps_show_what_the_code_prints() -> None:
         "make Debian ",
         " Debian packages",
         "an image of about",
-        "checks passed: ",
+        " passed: ",
         "  where    ",
         "  built    ",
     ):

@@ -151,7 +151,7 @@ def test_what_was_tampered_with_is_shown_as_refused(tmp_path: Path) -> None:
 
 def test_an_empty_shelf_has_an_empty_page(tmp_path: Path) -> None:
     ann = user(tmp_path / "ann", str(tmp_path / "shelf"))
-    assert "1 pages" in ann.ok("shelf", "site", "pages")
+    assert "1 page" in ann.ok("shelf", "site", "pages")
     assert "0 locked recipes" in (ann.folder / "pages/index.html").read_text()
     ann.refused(2, "shelf", "site", "pages/index.html")
 
