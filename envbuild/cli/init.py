@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 import click
 
 from envbuild.cli.context import Context
+from envbuild.cli.show import short_path
 from envbuild.errors import EnvbuildError, UsageError
+from envbuild.store.units import counted
 
 if TYPE_CHECKING:
     from envbuild.project.model import Draft, Need, Proposal
@@ -123,7 +125,8 @@ def _tell(made: Draft, target: Path) -> None:
         recipe.base.image
         or f"{recipe.base.bootstrap}{f' with {recipe.base.framework}' if recipe.base.framework else ''}"
     )
-    click.echo(f"{target}: {len(recipe.python.dependencies)} direct dependencies on {base}", err=True)
+    direct = counted(len(recipe.python.dependencies), "direct dependency", "direct dependencies")
+    click.echo(short_path(f"{target}: {direct} on {base}"), err=True)
     for line in (*made.head[2:], *(line for lines in made.below.values() for line in lines)):
         click.echo(f"  {line}", err=True)
     click.echo(f"next: look it over, then: envbuild lock {target.stem}", err=True)

@@ -10,6 +10,7 @@ import click
 
 from envbuild.cli.complete import complete_recipe
 from envbuild.cli.context import Context
+from envbuild.cli.show import short_path
 from envbuild.errors import StaleLockError, UsageError
 from envbuild.lock.model import EVERYTHING, PROOF_SECONDS, Lock
 from envbuild.recipe.model import Source
@@ -180,7 +181,7 @@ def _check(source: Source, context: Context) -> None:
     lock = require_lock(source)
     require_fresh(source, lock)
     require_sources(source, lock, context)
-    click.echo(f"{source.lock} fits {source.path}")
+    click.echo(short_path(f"{source.lock} fits {source.path}"))
 
 
 def require_lock(source: Source) -> Lock:
@@ -248,7 +249,7 @@ def _tell(old: Lock | None, lock: Lock, target: Path | None) -> None:
     from envbuild.lock.report import told
 
     first, *others = told(lock)
-    click.echo(f"{target or 'not written'}: {first}", err=True)
+    click.echo(short_path(f"{target or 'not written'}: {first}"), err=True)
     for line in others:
         click.echo(f"  {line}", err=True)
     how = "" if lock.proof == "imported" else " (envbuild lock --prove, or the check of envbuild make)"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,6 +12,7 @@ import click
 from envbuild.cli.complete import complete_recipe, complete_site
 from envbuild.cli.context import Context
 from envbuild.cli.order import order_of, workshop
+from envbuild.cli.output import print_json
 from envbuild.errors import CheckFailedError, UsageError
 from envbuild.lock.model import PROOF_SECONDS
 from envbuild.store.units import counted
@@ -361,17 +361,15 @@ def _known_verdict(image: Path, digest: str | None, source: Source, store: Store
 
 def _conclude(order: Order, reports: list[Report], seconds: float, *, as_json: bool) -> None:
     """Say what was built, what was proved, where it is and how to run it."""
-    from envbuild.check.report import to_json
-    from envbuild.cli.show import human_seconds
+    from envbuild.cli.show import human_seconds, short_path
     from envbuild.lock.digest import lock_digest
     from envbuild.store.units import human_bytes
 
     target, lock = order.target, order.lock
     size = target.stat().st_size
     if as_json:
-        report = json.loads(to_json(reports[0])) if reports else None
         built = {"image": str(target), "size": size, "lock": lock_digest(lock), "seconds": round(seconds, 1)}
-        click.echo(json.dumps({**built, "report": report}, indent=1))
+        print_json({**built, "report": reports[0] if reports else None})
         return
     name = order.recipe.name
     base = f"{lock.base.framework or 'no framework'}, Python {lock.base.python}, {lock.base.reference}"
@@ -381,7 +379,7 @@ def _conclude(order: Order, reports: list[Report], seconds: float, *, as_json: b
         click.echo(f"  {line}")
     if order.mode == "layered":
         click.echo("  layered  for turns on this machine; to hand it on: envbuild flatten " + target.name)
-    click.echo(f"  where    {target}")
+    click.echo(f"  where    {short_path(str(target))}")
     click.echo(f"  run      envbuild exec {name} -- python train.py")
     click.echo(f"           apptainer exec --nv {target.name} python train.py")
 

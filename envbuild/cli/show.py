@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TextIO
 
 import click
@@ -17,16 +19,27 @@ from envbuild.store.units import counted, human_bytes
 
 EVERY = 5.0
 """Seconds between two plain progress lines of one download."""
+SELDOM = 60.0
+"""Seconds between two plain progress lines of one long stage at most; the first come more often."""
 
 
 def show_error(error: EnvbuildError, stream: TextIO | None = None) -> None:
     """Print an error: what happened, to which value, what to do."""
     out = stream or sys.stderr
     head = click.style("envbuild: error:", fg="red", bold=True)
-    click.echo(f"{head} {error}", file=out)
+    click.echo(f"{head} {short_path(str(error))}", file=out)
     if error.hint:
-        for number, line in enumerate(error.hint.splitlines()):
+        for number, line in enumerate(short_path(error.hint).splitlines()):
             click.echo(f"  {click.style('what to do:', bold=True) if number == 0 else '           '} {line}", file=out)
+
+
+def short_path(text: str) -> str:
+    """Return a text in which paths below the current folder are written as a user would type them."""
+    try:
+        here = Path.cwd()
+    except FileNotFoundError:  # the folder was removed while we run
+        return text
+    return text if here == Path("/") else re.sub(rf"(?<![\w.@:/-]){re.escape(str(here))}/(?=[\w.])", "", text)
 
 
 def human_seconds(seconds: float) -> str:
@@ -49,7 +62,7 @@ class Lines:
     def say(self, text: str) -> None:
         """Print one line."""
         with self.lock:
-            click.echo(text, err=True)
+            click.echo(short_path(text), err=True)
 
     def detail(self, text: str) -> None:
         """Print one line when -v was given."""
@@ -73,8 +86,10 @@ class Lines:
 
     def _beat(self, title: str, started: float, count: _Count, ended: threading.Event) -> None:
         """Say how far a stage is, again and again, until it has ended."""
-        while not ended.wait(EVERY):
+        pause = EVERY
+        while not ended.wait(pause):
             self.say(f"  {title}: {count}{human_seconds(time.monotonic() - started)} so far")
+            pause = min(2 * pause, SELDOM)
 
     @contextlib.contextmanager
     def transfer(self, title: str, *, files: int, size: int) -> Iterator[Transfer]:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from envbuild.cli import ALIASES, GROUPS, VERBS, run_cli
 from envbuild.cli.output import GAP, NARROWEST, cell_width, table_lines
-from envbuild.cli.show import Lines
+from envbuild.cli.show import Lines, short_path
 from envbuild.store.units import counted
 
 CELLS = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z", "M")), max_size=40)
@@ -126,3 +126,11 @@ def test_a_long_stage_says_how_far_it_is(capsys: pytest.CaptureFixture[str], mon
 @pytest.mark.parametrize(("count", "text"), [(0, "0 files"), (1, "1 file"), (2, "2 files")])
 def test_one_of_a_kind_is_no_plural(count: int, text: str) -> None:
     assert counted(count, "file") == text
+
+
+def test_paths_below_the_folder_are_written_as_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert short_path(f"{tmp_path}/recipes/a.toml:3: no") == "recipes/a.toml:3: no"
+    assert short_path(f"{tmp_path}-other/a.toml: no") == f"{tmp_path}-other/a.toml: no"
+    assert short_path(f"file://{tmp_path}/wheels") == f"file://{tmp_path}/wheels"
+    assert short_path(f"the folder {tmp_path} is full") == f"the folder {tmp_path} is full"
