@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import tarfile
 import threading
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -27,11 +30,35 @@ from envbuild.store.web import GoneError, opened, patiently
 
 LARGEST_EXTENSION = 1_200_000
 """Compressed bytes of an extension module that is still fetched."""
+SMALL = 25_000_000
+"""Bytes of a wheel that is fetched in one piece when many of its files are read."""
+MOST_OPENED = 16
+"""Archives that are kept open, as several questions about one follow each other."""
 MOST_EXTENSIONS = 12
 NUMPY = re.compile(rb"numpy\._core")
 ANY_NUMPY = re.compile(rb"numpy\.core|numpy\._core")
 PREFERRED = ("cp312", "abi3", "cp311", "cp310", "py3-none", "cp39", "cp38", "cp37")
 """Which of a release's wheels for Linux on x86_64 is looked at."""
+
+
+@dataclass
+class Opened:
+    """An opened wheel or source archive."""
+
+    entries: Mapping[str, Callable[[], bytes]]
+    sizes: dict[str, int]
+
+    def names(self) -> list[str]:
+        """Return the files' names, without what an archive has above them."""
+        return sorted(self.entries)
+
+    def data(self, path: str) -> bytes:
+        """Return a file's bytes; none where it is not there."""
+        return self.entries[path]() if path in self.entries else b""
+
+    def text(self, path: str) -> str:
+        """Return a file's text."""
+        return self.data(path).decode("utf-8", "replace")
 
 
 class Published:
@@ -43,6 +70,7 @@ class Published:
         self._pages: dict[str, dict[Version, Link]] = {}
         self._locks: dict[object, threading.Lock] = {}
         self._guard = threading.Lock()
+        self._opened: dict[str | None, Opened] = {}
 
     def releases(self, name: str) -> list[Version]:
         """Return the final releases of a project that have a file for Linux on x86_64, in order."""
@@ -84,6 +112,19 @@ class Published:
 
         return set(cast("list[str]", self._kept(link, "top folders", read)))
 
+    def learn(self, name: str, version: Version, question: str, answer: Callable[[Opened], Any]) -> Any:
+        """Return what ``answer`` reads in a release's opened archive (as JSON); it is asked once for each file."""
+        link = self._files(name)[version]
+
+        def read() -> Any:
+            if link.sha256 not in self._opened:
+                while len(self._opened) >= MOST_OPENED:
+                    self._opened.pop(next(iter(self._opened)), None)
+                self._opened[link.sha256] = opened_archive(self._archive(link, whole=SMALL), link.file)
+            return answer(self._opened[link.sha256])
+
+        return self._kept(link, question, read)
+
     def knows_numpy_2(self, name: str, version: Version, member: str | None = None) -> bool | None:
         """Whether a small extension module, or a named one, knows numpy._core: all compiled against numpy 2 do."""
         link = self._files(name)[version]
@@ -96,7 +137,8 @@ class Published:
                 self._pages[name] = _best(_links(self.index, name, self.client))
             return self._pages[name]
 
-    def _archive(self, link: Link) -> BinaryIO:
+    def _archive(self, link: Link, *, whole: int = 0) -> BinaryIO:
+        """Open a file; a wheel by its parts, unless it has no more than ``whole`` bytes."""
         if not link.file.endswith(".whl"):
             path = stored_file(_candidate(link), self.client, Store(self.settings.store), threading.Event())
             return path.open("rb")
@@ -105,7 +147,7 @@ class Published:
         def part(first: int, last: int) -> bytes:
             return patiently(lambda: _part(link, f"bytes={first}-{last}", self.client)[0], url=link.url)
 
-        return cast("BinaryIO", Remote(size, part, tail))
+        return io.BytesIO(part(0, size - 1)) if size <= whole else cast("BinaryIO", Remote(size, part, tail))
 
     def _kept(self, link: Link, question: str, answer: Callable[[], Any]) -> Any:
         path = Store(self.settings.store).folder("metadata") / f"{link.sha256}-rows.json"
@@ -119,6 +161,24 @@ class Published:
     def _lock(self, key: object) -> threading.Lock:
         with self._guard:
             return self._locks.setdefault(key, threading.Lock())
+
+
+def opened_archive(file: BinaryIO, name: str) -> Opened:
+    """Open a wheel or a source archive; it is read as long as ``file`` is open."""
+    if name.endswith((".whl", ".zip")):
+        archive = zipfile.ZipFile(file)
+        found = {info.filename: info for info in archive.infolist() if not info.is_dir()}
+        entries = {path: partial(archive.read, info) for path, info in found.items()}
+        return Opened(entries, {path: info.compress_size for path, info in found.items()})
+    tar = tarfile.open(fileobj=file)  # noqa: SIM115  open as long as it is read
+    inside = {member.name.partition("/")[2].removeprefix("src/"): member for member in tar if member.isfile()}
+    members = {path: partial(_member, tar, member) for path, member in inside.items()}
+    return Opened(members, {path: member.size for path, member in inside.items()})
+
+
+def _member(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+    file = tar.extractfile(member)
+    return file.read() if file else b""
 
 
 def _links(index: str, name: str, client: httpx.Client) -> tuple[Link, ...]:

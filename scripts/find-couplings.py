@@ -1,0 +1,378 @@
+"""Find couplings between packages that metadata does not declare, by reading published wheels.
+
+    python scripts/find-couplings.py [--releases 8] [--against torchvision] [PACKAGE ...]
+
+Without names: every package of scripts/gpu-packages.toml.  Of each package the newest release of its last minor
+versions is read, by ranges of the wheel where it is large, and compared with releases of what it needs: is the module
+still there that it imports, the name that it looks up, the symbol that it links; which CUDA and cuDNN does it open;
+which releases of torch do names of its files carry.  What metadata declares already is left out.  Prints rules in the
+form of envbuild/data/companions.toml, each with its source, and as comments what could not be decided.  Nothing of a
+package is run.  What was read is kept in the store, so that a second run is quick.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tarfile
+import zipfile
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from wheelneeds import (  # noqa: E402  beside this file
+    TORCH_SYMBOL,
+    Need,
+    bound_names,
+    constants,
+    imported_files,
+    library_needs,
+    module_of,
+    named_needs,
+    python_needs,
+    symbols,
+)
+
+from envbuild.errors import EnvbuildError  # noqa: E402
+from envbuild.settings import load_settings  # noqa: E402
+from envbuild.store.web import make_client  # noqa: E402
+from tests.resolve.published import Opened, Published  # noqa: E402
+
+FRAMEWORKS = ("torch", "torchvision", "torchaudio", "torchtext", "torchdata", "tensorflow", "keras", "jax", "jaxlib")
+"""What a base holds: the package gives way to it."""
+LIBRARIES = (
+    "pyarrow",
+    "scipy",
+    "huggingface-hub",
+    "torchmetrics",
+    "transformers",
+    "pytorch-lightning",
+    "flax",
+    "pillow",
+)
+"""What is resolved with the package: it gives way to the package."""
+MODULES = {
+    "huggingface-hub": "huggingface_hub",
+    "pytorch-lightning": "pytorch_lightning",
+    "pillow": "PIL",
+}
+LARGEST_LIBRARY = 40_000_000
+"""Compressed bytes of a shared object that is still read."""
+FIRST = {"torch": "1.13", "tensorflow": "2.8", "jax": "0.4", "jaxlib": "0.4", "pillow": "8", "scipy": "1.7"}
+"""Releases of targets before these are not compared with: no Python of a base that is in use has wheels of them."""
+C10 = ("torch/lib/libc10.so", "torch/lib/libc10_cuda.so")
+CUDNNS = ("8", "9")
+WORKERS = 8
+GOOD, BAD, DECLARED, UNTOLD = "good", "bad", "declared", "untold"
+
+
+@dataclass
+class Table:
+    """Whether releases of a package and of a target fit, and why not."""
+
+    package: str
+    target: str
+    releases: list[Version]
+    others: list[str]
+    states: dict[tuple[Version, str], str] = field(default_factory=dict)
+    needs: dict[tuple[Version, str], Need] = field(default_factory=dict)
+
+
+def main() -> None:
+    """Read the packages and print the rules."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("package", nargs="*")
+    parser.add_argument(
+        "--releases", type=int, default=16, help="how many minor versions of each, from the newest back"
+    )
+    parser.add_argument("--against", action="append", help="only these targets")
+    options = parser.parse_args()
+    named = msgspec.toml.decode((ROOT / "scripts" / "gpu-packages.toml").read_text("utf-8"))["packages"]
+    names = options.package or sorted({name for names in named.values() for name in names})
+    settings = load_settings()
+    with make_client(settings) as client:
+        finder = Finder(Published(settings, client), options.releases, options.against)
+        with ThreadPoolExecutor(WORKERS) as pool:
+            for text in pool.map(finder.report, names):
+                print(text, end="", flush=True)
+
+
+class Finder:
+    """Compares packages with targets; what a target's releases hold is read once."""
+
+    def __init__(self, published: Published, count: int, against: Sequence[str] | None) -> None:
+        self.published, self.count = published, count
+        self.targets = tuple(against or (*FRAMEWORKS, *LIBRARIES))
+        self.builds: set[str] = set()
+        self.modules = {MODULES.get(name, name): name for name in self.targets}
+
+    def report(self, package: str) -> str:
+        """Return the rules of a package, and as comments what could not be read."""
+        try:
+            releases = minor_releases(self.published.releases(package))[-self.count :]
+            needs = {release: self.needs(package, release) for release in releases}
+        except (EnvbuildError, OSError, ValueError, KeyError, zipfile.BadZipFile, tarfile.TarError) as error:
+            return f"# {package}: not read: {type(error).__name__} {error}\n"
+        if not releases:
+            return f"# {package}: no release for Linux on x86_64\n"
+        return "".join(rule for table in self.tables(package, needs) for rule in rules_of(table))
+
+    def needs(self, package: str, release: Version) -> list[Need]:
+        """Return what a release needs, from the store where it was read before."""
+        modules = sorted(MODULES.get(name, name) for name in (*FRAMEWORKS, *LIBRARIES))
+        kept = self.published.learn(package, release, "needs 2", lambda opened: read_needs(opened, modules))
+        return [Need(*one) for one in kept]
+
+    def tables(self, package: str, needs: dict[Version, list[Need]]) -> Iterator[Table]:
+        """Yield a table for each target that a need is not met by."""
+        for target in (*self.targets, "cudnn"):
+            if target == package:
+                continue
+            wanted = {release: [one for one in found if self.is_about(one, target)] for release, found in needs.items()}
+            if not any(wanted.values()):
+                continue
+            exact = any(one.kind == "built" for found in wanted.values() for one in found)
+            self.builds |= {package} if exact else set()
+            others = self.others(target, exact=exact)
+            table = Table(package, target, sorted(needs), others)
+            for release, found in wanted.items():
+                for other in others:
+                    self.judge(table, release, other, found)
+            if BAD in table.states.values():
+                yield table
+
+    def is_about(self, need: Need, target: str) -> bool:
+        """Whether a target can meet a need, or not."""
+        if need.kind in ("module", "attribute"):
+            return self.modules.get(need.what.split(".")[0]) == target
+        return {"built": "torch", "symbol": "torch", "cudnn": "cudnn", "least": "tensorflow"}.get(need.kind) == target
+
+    def others(self, target: str, *, exact: bool) -> list[str]:
+        """Return the releases of a target that are compared with."""
+        if target == "cudnn":
+            return list(CUDNNS)
+        releases = [one for one in self.published.releases(target) if one >= Version(FIRST.get(target, "0"))]
+        return [str(one) for one in (releases if exact else minor_releases(releases))]
+
+    def judge(self, table: Table, release: Version, other: str, needs: list[Need]) -> None:
+        """Note whether two releases fit."""
+        key = (release, other)
+        if table.target != "cudnn" and not self.admits(table.package, release, table.target, other):
+            table.states[key] = DECLARED
+            return
+        built = {need.what: need for need in needs if need.kind == "built"}
+        if built and other not in built:
+            table.states[key], table.needs[key] = BAD, built[max(built, key=Version)]
+            return
+        for need in needs:
+            if need.kind not in ("built", "symbol" if built else "") and not self.meets(table.target, other, need):
+                table.states[key], table.needs[key] = BAD, need
+                return
+        table.states[key] = GOOD if built or not self.names_builds(table.package) else UNTOLD
+
+    def names_builds(self, package: str) -> bool:
+        """Whether files of the package's releases carry versions of torch: of one without, nothing is known."""
+        return package in self.builds
+
+    def admits(self, package: str, release: Version, target: str, other: str) -> bool:
+        """Whether metadata of either admits the other one."""
+        for text in self.published.requires(package, release):
+            try:
+                wanted = Requirement(text)
+            except InvalidRequirement:
+                continue
+            plain = wanted.marker is None or "extra" not in str(wanted.marker)
+            if plain and canonicalize_name(wanted.name) == target and not wanted.specifier.contains(other):
+                return False
+        return True
+
+    def meets(self, target: str, other: str, need: Need) -> bool:
+        """Whether a release of a target has what is needed; what cannot be told counts as there."""
+        if need.kind == "cudnn":
+            return need.what == other
+        if need.kind == "least":
+            return Version(other) >= Version(need.what)
+        version = Version(other)
+        if need.kind == "symbol":
+            known = self.exported(version)
+            return need.what in known or not self.is_torchs(need.what)
+        paths = self.paths(target, version)
+        if need.kind == "module":
+            return is_module(need.what, paths)
+        parts = need.what.split(".")
+        for count in range(len(parts), 0, -1):
+            module = ".".join(parts[:count])
+            if is_module(module, paths):
+                return count == len(parts) or self.binds(target, version, module, parts[count])
+        return True
+
+    def paths(self, target: str, version: Version) -> frozenset[str]:
+        """Return the names of a release's files."""
+        return frozenset(self.published.learn(target, version, "names", lambda opened: opened.names()))
+
+    def binds(self, target: str, version: Version, module: str, name: str) -> bool:
+        """Whether a module of a release binds a name."""
+
+        def find(opened: Opened) -> list[str] | None:
+            def read(wanted: str) -> tuple[str, str] | None:
+                path = file_of(wanted, set(opened.names()))
+                return (path, opened.text(path)) if path else None
+
+            names = bound_names(module, read)
+            return None if names is None else sorted(names)
+
+        names = self.published.learn(target, version, f"binds {module}", find)
+        return names is None or name in names
+
+    def exported(self, version: Version) -> frozenset[str]:
+        """Return the symbols that a torch release's base libraries define."""
+
+        def find(opened: Opened) -> list[str]:
+            return sorted({one for path in C10 for one in symbols(opened.data(path), defined=True) if "c10" in one})
+
+        return frozenset(self.published.learn("torch", version, "c10 symbols", find))
+
+    def is_torchs(self, symbol: str) -> bool:
+        """Whether any release of torch defines a symbol in its base libraries, so that its lack means something."""
+        return any(symbol in self.exported(Version(other)) for other in self.others("torch", exact=False))
+
+
+def read_needs(opened: Opened, modules: list[str]) -> list[tuple[str, str, str]]:
+    """Return what an archive's files need, as plain tuples."""
+    names = opened.names()
+    found = set(named_needs(names))
+    for top in top_packages(names):
+        for path, tree in imported_files(top, names, opened.text).items():
+            found |= set(python_needs(path, tree, modules))
+            found |= set(constants(opened.text(path), path))
+    for path in names:
+        if ".so" in path and opened.sizes[path] <= LARGEST_LIBRARY:
+            data = opened.data(path)
+            found |= set(library_needs(path, data, names))
+            wanted = {one for one in symbols(data, defined=False) if TORCH_SYMBOL.match(one)}
+            found |= {Need("symbol", one, path) for one in wanted}
+    return [(need.kind, need.what, need.where) for need in sorted(found)]
+
+
+def top_packages(names: Iterable[str]) -> list[str]:
+    """Return the packages that lie in no other one, tests and examples left out."""
+    folders = sorted({name.rpartition("/")[0] for name in names if name.endswith("/__init__.py")})
+    tops = [one for one in folders if not any(one.startswith(f"{other}/") for other in folders)]
+    skipped = ("test", "example", "doc", "benchmark", "build")
+    return [module_of(f"{top}/__init__.py") for top in tops if not top.startswith(skipped)]
+
+
+def is_module(module: str, paths: frozenset[str]) -> bool:
+    """Whether a release has a module or a folder of that name."""
+    return file_of(module, paths) is not None or any(one.startswith(f"{module.replace('.', '/')}/") for one in paths)
+
+
+def file_of(module: str, paths: Iterable[str]) -> str | None:
+    """Return a module's file: Python's, else a compiled one."""
+    stem = module.replace(".", "/")
+    for path in (f"{stem}/__init__.py", f"{stem}.py"):
+        if path in paths:
+            return path
+    return next((path for path in paths if path.startswith(f"{stem}.") and path.endswith((".so", ".pyi"))), None)
+
+
+def minor_releases(releases: Sequence[Version]) -> list[Version]:
+    """Return the newest release of each minor version, in order."""
+    return sorted({one.release[:2]: one for one in sorted(releases)}.values())
+
+
+def rules_of(table: Table) -> Iterator[str]:
+    """Yield a table's rule, or a comment where its bounds are not two."""
+    forward = table.target in (*FRAMEWORKS, "cudnn")
+    rows: list[tuple[list[Any], str, Need]] = []
+    unclear = []
+    lines: Sequence[Any] = table.others if forward else table.releases
+    for line in lines:
+        cells = [(release, line) for release in table.releases] if forward else [(line, one) for one in table.others]
+        states = [table.states[cell] for cell in cells]
+        if BAD not in states:
+            rows.append(([], "", Need("", "")))
+            continue
+        bound = bounds([minor_of(cell[0 if forward else 1]) for cell in cells], states)
+        need = next(table.needs[cell] for cell in cells if table.states[cell] == BAD)
+        if bound is None:
+            unclear.append(str(line))
+            rows.append(([], "", need))
+        elif rows and rows[-1][1] == bound:
+            rows[-1][0].append(line)
+        else:
+            rows.append(([line], bound, need))
+    package, framework = (table.package, table.target) if forward else (table.target, table.package)
+    every = [str(line) for line in lines]
+    told = [
+        (_when(framework, [str(one) for one in found], every), f"{package}{bound}", need)
+        for found, bound, need in rows
+        if bound
+    ]
+    if told:
+        yield _rule(package, framework, told)
+    if unclear:
+        yield f"# {package} and {framework} {', '.join(unclear)}: good and bad releases take turns\n"
+
+
+def minor_of(version: Version | str) -> str:
+    """Return a release's first two numbers, as its minor versions stand for one another."""
+    return ".".join(map(str, Version(str(version)).release[:2]))
+
+
+def bounds(versions: list[str], states: list[str]) -> str | None:
+    """Return the bound that leaves the bad releases out and every good one in; None where there is none."""
+    bad = [number for number, state in enumerate(states) if state == BAD]
+    good = [number for number, state in enumerate(states) if state == GOOD]
+    if not good:
+        return "<0"
+    low = [number for number in bad if number < good[0]]
+    high = [number for number in bad if number > good[-1]]
+    if len(low) + len(high) != len(bad):
+        return None
+    parts = [f">={versions[good[0]]}"] if low else []
+    parts += [f"<{versions[high[0]]}"] if high else []
+    return ",".join(parts)
+
+
+def _when(name: str, found: list[str], every: list[str]) -> str:
+    first, last = every.index(found[0]), every.index(found[-1])
+    shown = every if len({minor_of(one) for one in every}) < len(every) else [minor_of(one) for one in every]
+    parts = [f">={shown[first]}"] if first else []
+    parts += [f"<{shown[last + 1]}"] if last + 1 < len(every) else []
+    return f"{name}{','.join(parts)}" if parts else f"{name}>=0"
+
+
+def _rule(package: str, framework: str, rows: list[tuple[str, str, Need]]) -> str:
+    """Return a rule as TOML."""
+    causes: dict[str, None] = defaultdict()
+    for _, _, need in rows:
+        causes[f"{need.kind} {need.what} in {need.where}"] = None
+    lines = [
+        "",
+        "[[rule]]",
+        f'package = "{package}"',
+        f'framework = "{framework}"',
+        'declared = "no"',
+        'sure = "verified"',
+    ]
+    lines.append(f'source = "CODE {"; ".join(causes)}"')
+    lines.append('check = "code"')
+    lines.append("rows = [")
+    lines += [f'  {{ when = "{when}", constrain = "{bound}" }},' for when, bound, _ in rows]
+    return "\n".join([*lines, "]", ""])
+
+
+if __name__ == "__main__":
+    main()
