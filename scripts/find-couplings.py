@@ -293,10 +293,9 @@ def minor_releases(releases: Sequence[Version]) -> list[Version]:
 
 
 def rules_of(table: Table) -> Iterator[str]:
-    """Yield a table's rule, or a comment where its bounds are not two."""
+    """Yield a table's rule."""
     forward = table.target in (*FRAMEWORKS, "cudnn")
     rows: list[tuple[list[Any], str, Need]] = []
-    unclear = []
     lines: Sequence[Any] = table.others if forward else table.releases
     for line in lines:
         cells = [(release, line) for release in table.releases] if forward else [(line, one) for one in table.others]
@@ -306,10 +305,7 @@ def rules_of(table: Table) -> Iterator[str]:
             continue
         bound = bounds([minor_of(cell[0 if forward else 1]) for cell in cells], states)
         need = next(table.needs[cell] for cell in cells if table.states[cell] == BAD)
-        if bound is None:
-            unclear.append(str(line))
-            rows.append(([], "", need))
-        elif rows and rows[-1][1] == bound:
+        if rows and rows[-1][1] == bound:
             rows[-1][0].append(line)
         else:
             rows.append(([line], bound, need))
@@ -322,8 +318,6 @@ def rules_of(table: Table) -> Iterator[str]:
     ]
     if told:
         yield _rule(package, framework, told)
-    if unclear:
-        yield f"# {package} and {framework} {', '.join(unclear)}: good and bad releases take turns\n"
 
 
 def minor_of(version: Version | str) -> str:
@@ -331,18 +325,16 @@ def minor_of(version: Version | str) -> str:
     return ".".join(map(str, Version(str(version)).release[:2]))
 
 
-def bounds(versions: list[str], states: list[str]) -> str | None:
-    """Return the bound that leaves the bad releases out and every good one in; None where there is none."""
-    bad = [number for number, state in enumerate(states) if state == BAD]
+def bounds(versions: list[str], states: list[str]) -> str:
+    """Return the bound that leaves bad releases out and the newest good ones in, with the older ones that join them."""
     good = [number for number, state in enumerate(states) if state == GOOD]
     if not good:
         return "<0"
-    low = [number for number in bad if number < good[0]]
-    high = [number for number in bad if number > good[-1]]
-    if len(low) + len(high) != len(bad):
-        return None
-    parts = [f">={versions[good[0]]}"] if low else []
-    parts += [f"<{versions[high[0]]}"] if high else []
+    bad = [number for number, state in enumerate(states) if state == BAD]
+    below = max((number for number in bad if number < good[-1]), default=None)
+    above = next((number for number in bad if number > good[-1]), None)
+    parts = [f">={versions[below + 1]}"] if below is not None else []
+    parts += [f"<{versions[above]}"] if above is not None else []
     return ",".join(parts)
 
 

@@ -160,7 +160,8 @@ class Code(_Record, frozen=True):
 class Imported(_Record, frozen=True):
     """One import: ``error`` is the traceback's last line, or how the process ended.
 
-    ``blame`` are the distributions (canonical) that the traceback goes through, innermost first.
+    ``blame`` are the distributions (canonical) that the traceback goes through, innermost first.  ``used`` tells that
+    only the project's source asks for what failed.
     """
 
     ok: bool
@@ -171,6 +172,7 @@ class Imported(_Record, frozen=True):
     kind: str = ""
     noise: tuple[str, ...] = ()
     blame: tuple[str, ...] = ()
+    used: bool = False
 
 
 class Imports(_Record, frozen=True):

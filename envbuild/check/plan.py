@@ -206,18 +206,25 @@ def libraries_request(expected: Expected) -> ProbeRequest:
     return ProbeRequest(name="libraries_probe", parameters=parameters, limit=300.0)
 
 
-def imports_request(expected: Expected, limit: int = 180) -> ProbeRequest:
-    """Ask whether the framework, the direct requirements and the recipe's own list import; ``limit`` is for each."""
+def imports_request(
+    expected: Expected, limit: int = 180, uses: Mapping[str, tuple[str, ...]] | None = None
+) -> ProbeRequest:
+    """Ask whether the framework, the direct requirements and the recipe's own list import; ``limit`` is for each.
+
+    ``uses`` are further modules with names of each: they are tried where a distribution in the image has them.
+    """
+    used = dict(uses or {})
     return ProbeRequest(
         name="import_probe",
         parameters={
             "frameworks": [item.module for item in _candidates(expected)],
             "direct": expected.direct,
             "modules": expected.imports,
+            "uses": used,
             "limit": limit,
         },
         parts=("preamble", "distributions"),
-        limit=limit * (len(expected.direct) + len(expected.imports) + 2) + 30.0,
+        limit=limit * (len(expected.direct) + len(expected.imports) + len(used) + 2) + 30.0,
     )
 
 

@@ -90,9 +90,11 @@ class _Lab:
         from envbuild.check.answers import Imports
         from envbuild.check.inside import Inside
         from envbuild.check.packages import lacks_driver
+        from envbuild.check.uses import uses
 
         expected = plan.expect(self.source.recipe, lock)
-        request = plan.imports_request(expected)
+        used = {} if self.source.shipped else uses(self.context.settings.cwd)
+        request = plan.imports_request(expected, uses=used)
         network = self.source.recipe.check.network
         inside = Inside(image, self.shop.runtime, self.shop.runner, gpu=False, network=network)
         answer = inside.ask((request,)).answer(request, Imports)
@@ -102,7 +104,10 @@ class _Lab:
         failed = {name: one for name, one in modules.items() if not one.ok and not lacks_driver(one)}
         if failed:
             raise _ImportsFailedError(
-                tuple(Failure(module=name, error=one.error, blame=one.blame) for name, one in failed.items())
+                tuple(
+                    Failure(module=name, error=one.error, blame=one.blame, used=one.used)
+                    for name, one in sorted(failed.items(), key=lambda item: item[1].used)
+                )
             )
 
     def releases(self, package: PythonPackage) -> tuple[str, ...]:

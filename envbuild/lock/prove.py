@@ -25,12 +25,14 @@ class Failure:
     """An import that failed.
 
     ``error`` is its traceback's last line, ``blame`` the distributions (canonical) that the traceback goes through,
-    innermost first, the imported one last.
+    innermost first, the imported one last.  ``used`` tells that only the project's source asks for it: a script may be
+    older than the recipe, so that is mended where it can be, and else told.
     """
 
     module: str
     error: str
     blame: tuple[str, ...] = ()
+    used: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -100,14 +102,33 @@ class Search:
         self.started = self.clock()
         failures = self._try(Bounds(), lock)
         bounds = Bounds()
+        left: list[Failure] = []
         while failures:
-            found = self._mended(bounds, lock, failures)
+            found = self._mended_if_it_can(bounds, lock, failures)
             if found is None:
-                raise self._given_up(failures)
-            bounds, lock, failures = found
+                left.append(failures[0])
+                failures = failures[1:]
+            else:
+                bounds, lock, failures = found
+                failures = tuple(one for one in failures if not any(_fails(known, (one,)) for known in left))
         for culprit, failure in self.reasons:
             lock = explained(lock, culprit, failure)
-        return msgspec.structs.replace(lock, proof="imported")
+        notes = tuple(f"the project's source imports {one.module}, which fails: {one.error}" for one in left)
+        return msgspec.structs.replace(lock, proof="imported", notes=(*lock.notes, *notes))
+
+    def _mended_if_it_can(
+        self, bounds: Bounds, lock: Lock, failures: tuple[Failure, ...]
+    ) -> tuple[Bounds, Lock, tuple[Failure, ...]] | None:
+        """Return a lock in which the first failure is gone, None for one that may stay.  Raises NoSolutionError."""
+        try:
+            found = self._mended(bounds, lock, failures)
+        except NoSolutionError:
+            if not failures[0].used:
+                raise
+            return None
+        if found is None and not failures[0].used:
+            raise self._given_up(failures)
+        return found
 
     def _mended(
         self, bounds: Bounds, lock: Lock, failures: tuple[Failure, ...]

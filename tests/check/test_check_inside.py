@@ -229,6 +229,25 @@ def test_one_bad_import_does_not_touch_the_others(tmp_path: Path) -> None:
     assert found["fine"].version is None
 
 
+def test_names_that_the_source_takes_are_taken(tmp_path: Path) -> None:
+    tree = Tree(tmp_path / "image")
+    tree.write("parts/__init__.py", "def __getattr__(name):\n    raise AttributeError('no %s here' % name)\n")
+    tree.write("parts/wheel.py", "")
+    tree.write("parts/gear.py", "import tooth\n")
+    request = imports_request(Expected(imports=("parts",)), uses={"parts": ("wheel",)})
+    gear = imports_request(Expected(imports=("parts",)), uses={"parts": ("wheel", "gear")})
+    axle = imports_request(Expected(imports=("parts",)), uses={"parts": ("axle",)})
+    answers = [
+        Inside(tree.root, tree, LocalRunner(), gpu=False).ask((one,)).answer(one, Imports)
+        for one in (request, gear, axle)
+    ]
+    fine, broken, missing = [answer.data.modules["parts"] for answer in answers if answer.data is not None]
+    assert fine.ok
+    assert (broken.ok, broken.used, broken.error) == (False, True, "ModuleNotFoundError: No module named 'tooth'")
+    assert (missing.ok, missing.used) == (False, True)
+    assert missing.error in ("AttributeError: no axle here", "ImportError: cannot import name 'axle' from 'parts'")
+
+
 def test_the_first_module_is_imported_once_for_all(tmp_path: Path) -> None:
     tree = Tree(tmp_path / "image")
     count = tmp_path / "count"

@@ -325,3 +325,32 @@ def test_tiny_wheels_that_fail_to_import(tmp_path: Path) -> None:
     again = project.run("lock", "story")
     assert again.code == 0, again.stderr
     assert lock.read_text() == text, "a lock that is proved stays proved"
+
+
+def test_what_only_the_source_imports_is_mended_where_it_can_be() -> None:
+    used = Failure(module="engine.parts", error="ImportError: cannot import name 'gear'", blame=("engine",), used=True)
+    story = Story(
+        {"engine": minors(10), "course": ("1.0",)},
+        lambda versions: (used,) if number(versions["engine"])[1] >= 7 else (),
+    )
+    lock = search(story).run(lock_of(course="1.0", engine="1.9"))
+    assert {p.name: p.version for p in lock.python}["engine"] == "1.6"
+    assert lock.proof == "imported"
+
+
+def test_what_only_the_source_imports_is_told_where_nothing_mends_it() -> None:
+    used = Failure(module="engine.parts", error="ImportError: no gear", blame=("engine",), used=True)
+    story = Story({"engine": minors(4), "course": ("1.0",)}, lambda _: (used,))
+    lock = search(story).run(lock_of(course="1.0", engine="1.3"))
+    assert {p.name: p.version for p in lock.python} == {"course": "1.0", "engine": "1.3"}
+    assert lock.notes == ("the project's source imports engine.parts, which fails: ImportError: no gear",)
+    story.ticks = 10_000.0
+    assert search(story).run(lock_of(course="1.0", engine="1.3")).notes == lock.notes
+
+
+def test_a_failure_of_a_dependency_is_not_hidden_by_one_of_the_source() -> None:
+    hard = Failure(module="course", error="ImportError: no engine", blame=("course",))
+    used = Failure(module="engine.parts", error="ImportError: no gear", blame=("engine",), used=True)
+    story = Story({"engine": minors(2), "course": ("1.0",)}, lambda _: (hard, used))
+    with pytest.raises(NoSolutionError, match="no engine"):
+        search(story).run(lock_of(course="1.0", engine="1.1"))

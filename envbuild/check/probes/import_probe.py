@@ -2,7 +2,8 @@
 
 Parameters: ``frameworks`` (modules of which the first that is installed is imported once and then shared by the
 processes of the others, because several of them need it and it is slow), ``direct`` (distributions whose modules are
-imported), ``modules`` (further import names), ``limit`` (seconds for each).
+imported), ``modules`` (further import names), ``uses`` (module -> names in it that the project takes; tried where a
+distribution has that module or what it lies in), ``limit`` (seconds for each).
 A process that crashes, hangs or prints without end is an answer, not an accident.
 """
 
@@ -36,16 +37,20 @@ def blamed(records, paths, name):
     for item, _ in records:
         for path in item["paths"]:
             owner.setdefault(os.path.join(item["folder"], path), item["name"])
-    names = [owner[path] for path in paths if path in owner] + [item["name"] for item in owners(records, name)]
+    names = [owner[path] for path in paths if path in owner]
+    names += [item["name"] for item in owners(records, name) or owners(records, name.split(".")[0])]
     return [item for number, item in enumerate(names) if item not in names[:number]]
 
 
 def attempt(name, say):
     """Import one module and say how it went."""
     started = time.time()
+    imported = False
     try:
         __import__(name)
         module = sys.modules.get(name)
+        imported = True
+        take(module, name, PARAMETERS["uses"].get(name, ()))
         version = getattr(module, "__version__", None)
         document = {
             "ok": True,
@@ -54,9 +59,23 @@ def attempt(name, say):
         }
     except BaseException as error:  # a module may even call sys.exit()
         document = {"ok": False, "error": last_line(error), "kind": type(error).__name__, "blame": frames(error)}
+        document["used"] = imported
     document["seconds"] = round(time.time() - started, 3)
     say(document)
     return document["ok"]
+
+
+def take(module, name, wanted):
+    """Take names from a module as "from module import name" does: attributes, else modules below it."""
+    for one in wanted:
+        if not hasattr(module, one):
+            try:
+                __import__(name + "." + one)
+            except ImportError as error:
+                if getattr(error, "name", None) != name + "." + one:
+                    raise
+                getattr(module, one)  # says why: a module that loads its parts late raises its own error here
+                raise ImportError("cannot import name %r from %r" % (one, name))
 
 
 def in_child(work, limit):
@@ -181,7 +200,7 @@ def with_first(first, names, limit):
 
 
 def wanted_modules(records):
-    """The framework's module (None: there is none), and all to be imported, each once."""
+    """The framework's module (None: there is none), all to be imported, each once, and which the recipe asks for."""
     candidates = PARAMETERS["frameworks"]
     found = [name for name in candidates if owners(records, name)]
     if len(candidates) == 1 and module_file(candidates[0]):
@@ -189,15 +208,17 @@ def wanted_modules(records):
     named = direct_imports(records, PARAMETERS["direct"])
     names = [module for name in PARAMETERS["direct"] for module in named.get(name, ())]
     every = []
-    for name in found[:1] + names + PARAMETERS["modules"]:
+    used = [name for name in PARAMETERS["uses"] if owners(records, name.split(".")[0])]
+    for name in found[:1] + names + PARAMETERS["modules"] + used:
         if name not in every:
             every.append(name)
-    return (found[0] if found else None), every
+    asked = set(found[:1] + names + PARAMETERS["modules"])
+    return (found[0] if found else None), every, asked
 
 
 def main():
     records = all_records()
-    framework, names = wanted_modules(records)
+    framework, names, asked = wanted_modules(records)
     limit = PARAMETERS["limit"]
     first = framework if len(names) > 1 else None
     rest = [name for name in names if name != first]
@@ -206,6 +227,7 @@ def main():
     answers.update(import_all(left, limit))
     for name, document in answers.items():
         if not document["ok"]:
+            document["used"] = document.get("used", False) or name not in asked
             document["blame"] = blamed(records, document.get("blame", ()), name)
     answer({"modules": answers})
 

@@ -1,0 +1,44 @@
+"""What a project's own source imports."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from envbuild.check.uses import uses
+
+TRAIN = """\
+from __future__ import annotations
+import torch.nn as nn, numpy
+from transformers import AutoModel, Trainer
+from .local import helper
+if True:
+    import optional_one
+try:
+    import apex
+except ImportError:
+    apex = None
+
+def late():
+    from datasets import load_dataset
+    return load_dataset
+"""
+
+
+def test_unconditional_imports_of_scripts_and_notebooks(tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "train.py").write_text(TRAIN)
+    cells = [{"cell_type": "code", "source": ["%pip install x\n", "from transformers import pipeline\n"]}]
+    (tmp_path / "look.ipynb").write_text(json.dumps({"cells": cells}))
+    (tmp_path / "old.py").write_text("print 'Python 2'\n")
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_train.py").write_text("import nose\n")
+    found = uses(tmp_path)
+    assert set(found) == {"__future__", "torch.nn", "numpy", "transformers", "datasets"}
+    assert set(found["transformers"]) == {"AutoModel", "Trainer", "pipeline"}
+    assert found["datasets"] == ("load_dataset",)
+    assert found["torch.nn"] == ()
+
+
+def test_a_folder_without_python_uses_nothing(tmp_path: Path) -> None:
+    assert uses(tmp_path) == {}
