@@ -23,24 +23,20 @@ class Verb(NamedTuple):
 
 GROUPS: dict[str, dict[str, Verb]] = {
     "Every day": {
-        "init": Verb(
-            "envbuild.cli.init", "command", "Write a recipe for a project from its lists, definitions and imports."
-        ),
+        "init": Verb("envbuild.cli.init", "command", "Write a recipe from a project's own files and imports."),
         "lock": Verb("envbuild.cli.lock", "command", "Resolve a recipe against its base and write the lock."),
         "make": Verb("envbuild.cli.make", "command", "Build the image of a recipe from its lock, and check it."),
         "check": Verb("envbuild.cli.check", "command", "Check an image: framework, libraries, imports, GPU."),
         "exec": Verb("envbuild.cli.enter", "exec_command", "Run a command inside the image."),
         "shell": Verb("envbuild.cli.enter", "shell_command", "Open a shell inside the image."),
         "submit": Verb("envbuild.cli.submit", "command", "Submit a job, wait for it, or open a shell on a node."),
-        "status": Verb("envbuild.cli.status", "command", "Tell what became of jobs submitted from this folder."),
+        "status": Verb("envbuild.cli.status", "command", "Show the state of the jobs submitted from this folder."),
         "logs": Verb("envbuild.cli.logs", "command", "Print what a job has written."),
         "list": Verb("envbuild.cli.listing", "command", "List recipes, locks and images with their last verdict."),
     },
     "Start": {
-        "doctor": Verb(
-            "envbuild.cli.doctor", "command", "Say what this machine can do, and how to mend what it cannot."
-        ),
-        "base": Verb("envbuild.cli.base", "command", "Look at base images."),
+        "doctor": Verb("envbuild.cli.doctor", "command", "Say what works on this machine, and how to repair the rest."),
+        "base": Verb("envbuild.cli.base", "command", "Inspect, list or suggest base images."),
         "completion": Verb("envbuild.cli.completion", "command", "Print the completion script of a shell."),
     },
     "Build": {
@@ -48,15 +44,15 @@ GROUPS: dict[str, dict[str, Verb]] = {
         "diff": Verb("envbuild.cli.diff", "command", "Compare two locks, or a lock and an image."),
         "outdated": Verb("envbuild.cli.outdated", "command", "List what is newer on the index than in a lock."),
         "def": Verb("envbuild.cli.definition", "command", "Print the container definition of a recipe's lock."),
-        "rebuild": Verb(
-            "envbuild.cli.rebuild", "command", "Make an image again from its lock, and say whether it is the same."
-        ),
-        "flatten": Verb("envbuild.cli.flatten", "command", "Make one partition of a layered image."),
+        "rebuild": Verb("envbuild.cli.rebuild", "command", "Make an image again from its lock, and compare the two."),
+        "flatten": Verb("envbuild.cli.flatten", "command", "Write a layered image as one partition."),
     },
     "Check": {
         "verify": Verb("envbuild.cli.verify", "command", "Compare an image with its lock, file by file."),
-        "explain": Verb("envbuild.cli.explain", "command", "Explain the log of a job: cause and command."),
-        "watch": Verb("envbuild.cli.watch", "command", "Tell whether a command or process is on the GPU now."),
+        "explain": Verb(
+            "envbuild.cli.explain", "command", "Explain the log of a job: the cause, and a command to run."
+        ),
+        "watch": Verb("envbuild.cli.watch", "command", "Say whether a command or process uses the GPU now."),
     },
     "Run": {
         "run": Verb(
@@ -67,7 +63,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
         "job": Verb("envbuild.cli.job", "command", "Print the job script of a command in the image, for a cluster."),
         "attach": Verb("envbuild.cli.attach", "command", "Open a shell or run a command on the node of a running job."),
         "cancel": Verb("envbuild.cli.cancel", "command", "End a job."),
-        "site": Verb("envbuild.cli.site", "command", "Look at clusters that jobs can go to, or describe a new one."),
+        "site": Verb("envbuild.cli.site", "command", "List the clusters (sites) for jobs, or describe a new one."),
     },
     "Share": {
         "shelf": Verb("envbuild.cli.shelf", "command", "Share locked recipes, verdicts and images with the lab."),
@@ -78,7 +74,9 @@ GROUPS: dict[str, dict[str, Verb]] = {
     },
     "Look": {
         "show": Verb("envbuild.cli.tell", "command", "Show a recipe, or what its build would run as root."),
-        "store": Verb("envbuild.cli.store", "command", "Look at the store, clear it, or hash it again."),
+        "store": Verb(
+            "envbuild.cli.store", "command", "Show the store's size, remove old files, or verify its hashes."
+        ),
         "schema": Verb("envbuild.cli.schema", "command", "Print the JSON Schema of recipes or reports."),
     },
 }

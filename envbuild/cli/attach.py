@@ -28,7 +28,7 @@ def command(context: Context, *, job_id: str, argv: tuple[str, ...]) -> None:
     envbuild attach 1234
     envbuild attach 1234 -- nvidia-smi
 
-    Slurm lets one in (and local); Grid Engine and PBS do not.
+    This works with Slurm and on site local; Grid Engine and PBS do not allow it.
     """
     from envbuild.job.follow import status_of
     from envbuild.job.records import find_record, plain_id

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.group("base")
 def command() -> None:
-    """Look at base images."""
+    """Inspect, list or suggest base images."""
 
 
 @command.command("inspect")
@@ -74,7 +74,7 @@ def suggest_command(
     envbuild base suggest --framework tensorflow==2.1.0
     envbuild base suggest --framework torch --site amane
 
-    What a site file tells counts where --gpu or --driver is not given.
+    Without --gpu or --driver, the site file's values count.
     """
     from envbuild.base.suggest import Wish, suggest
     from envbuild.errors import NoSolutionError

@@ -13,7 +13,7 @@ from envbuild.errors import HostError
 @click.argument("jobs", metavar="ID…", shell_complete=complete_job, nargs=-1, required=True)
 @click.pass_obj
 def command(context: Context, *, jobs: tuple[str, ...]) -> None:
-    """End jobs that were submitted from this folder; one that has ended already is left as it is."""
+    """End jobs that were submitted from this folder; a job that has ended already stays as it is."""
     from envbuild.job.follow import stopped
     from envbuild.job.records import find_record, plain_id, read_receipts
     from envbuild.job.schedulers import scheduler_of

@@ -38,9 +38,9 @@ NAMES = (
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 @click.pass_obj
 def command(context: Context, *, as_json: bool) -> int:
-    """Say what this machine can do, and how to mend what it cannot.
+    """Say what works on this machine, and how to repair the rest.
 
-    Each line is fine, works differently (and how), or broken with what mends it. Exit code 7 when something is
+    Each line says that something is fine, works in another way, or is broken and how to repair it. Exit code 7 when something is
     broken that `envbuild make` needs.
     """
     findings = examine(context.settings, context.runner)

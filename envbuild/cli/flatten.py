@@ -17,9 +17,9 @@ from envbuild.cli.output import json_option, print_json
 @json_option
 @click.pass_obj
 def command(context: Context, *, image: str, output: Path | None, as_json: bool) -> None:
-    """Make one partition of a layered image, from the image alone: the same files, and nothing that can be dropped.
+    """Write a layered image as one partition, from the image alone.
 
-    Signatures do not survive: sign it again.
+    The files stay the same, and no layer can be lost any more. Signatures are lost: sign the image again.
     """
     from envbuild.build.flatten import flatten
     from envbuild.cli.enter import find_image

@@ -23,13 +23,15 @@ if TYPE_CHECKING:
 @click.option("--name", help="What the recipe is called (default: the folder's name).")
 @click.option("--yes", "-y", is_flag=True, help="Take all proposals without asking.")
 @click.option("--force", is_flag=True, help="Replace the recipe that is there.")
-@click.option("--offline", is_flag=True, help="Do not ask the package index about the packages of a dump.")
+@click.option(
+    "--offline", is_flag=True, help="Do not ask the index which packages of a pip freeze list others require."
+)
 @click.option("--dry-run", is_flag=True, help="Print the recipe and write nothing.")
 @click.pass_obj
 def command(
     context: Context, *, place: str, name: str | None, yes: bool, force: bool, offline: bool, dry_run: bool
 ) -> None:
-    """Write a recipe for a project from what is there.
+    """Write a recipe from a project's own files.
 
     Reads pyproject.toml, requirements*.txt, setup.cfg, setup.py (it is not run), Pipfile, environment.yml, a
     Dockerfile or Apptainer definition, and the imports of code and notebooks.  Writes ./recipes/NAME.toml.

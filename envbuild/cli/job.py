@@ -30,16 +30,18 @@ _OPTIONS = (
         shell_complete=complete_site,
         help="The cluster (envbuild site list).",
     ),
-    click.option("--gpus", metavar="[TYPE:]N", help="GPUs in all."),
+    click.option("--gpus", metavar="[TYPE:]N", help="GPUs in total."),
     click.option("--nodes", type=click.IntRange(min=1), help="Nodes; left out: as few as hold the GPUs."),
-    click.option("--tasks", type=click.IntRange(min=1), help="Processes in all."),
+    click.option("--tasks", type=click.IntRange(min=1), help="Processes in total."),
     click.option("--cpus", type=click.IntRange(min=1), help="Cores per process."),
     click.option("--memory", metavar="SIZE", help="Memory per node, with its unit: 32GiB."),
     click.option("--walltime", metavar="TIME", help="With its unit: 24h, 90m, or HH:MM:SS."),
     click.option("--partition", help="Partition or queue."),
     click.option("--account", help="Account, project or group that pays."),
     click.option("--trial", is_flag=True, help="A trial run without an account, where the site has them."),
-    click.option("--array", metavar="FIRST-LAST[%AT-ONCE]", help="One task per number; {task} of the site's variable."),
+    click.option(
+        "--array", metavar="FIRST-LAST[%AT-ONCE]", help="One task per number, which is in the scheduler's own variable."
+    ),
     click.option(
         "--each", type=click.Path(path_type=Path), help="One task per row of a CSV file; {column} in CMD is its value."
     ),
@@ -49,10 +51,14 @@ _OPTIONS = (
     click.option("--env", "variables", multiple=True, metavar="KEY[=VALUE]", help="Set a variable, or hand on yours."),
     click.option("--env-file", type=click.Path(path_type=Path), help="Hand on the KEY=VALUE lines of a 0600 file."),
     click.option("--output", metavar="FILE", help="Log file, with {name}, {id}, {task}."),
-    click.option("--input", "inputs", multiple=True, metavar="PATH", help="Must be readable inside the container."),
+    click.option(
+        "--input", "inputs", multiple=True, metavar="PATH", help="Check first that the container can read it."
+    ),
     click.option("--stage", multiple=True, metavar="PATH", help="Copy (unpack) it to the node's own disk first."),
     click.option("--bind", "-B", "binds", multiple=True, metavar="SRC[:DEST][:ro]", help="Bind a file or folder."),
-    click.option("--option", "options", multiple=True, metavar="TEXT", help="Hand one option to the scheduler as is."),
+    click.option(
+        "--option", "options", multiple=True, metavar="TEXT", help="Give one option to the scheduler as it is."
+    ),
     click.option("--name", "job_name", help="Name of the job; left out: the recipe's."),
 )
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 @click.option("--as-of", metavar="DATE|none", help="Resolve as the index was on that day (YYYY-MM-DD).")
 @click.option("--facts", type=click.Path(path_type=Path), help="Resolve against a facts file, without an image.")
 @click.option("--json", "as_json", is_flag=True, help="Print the lock as JSON.")
-@click.option("--explain", is_flag=True, help="Say of every package who requires it.")
+@click.option("--explain", is_flag=True, help="Print, for every package, who requires it.")
 @click.option("--resolver", type=click.Choice(("uv", "pip-tools")), default="uv", help="Who chooses the versions.")
 @click.option(
     "--prove/--no-proof",

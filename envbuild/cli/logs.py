@@ -11,7 +11,9 @@ from envbuild.errors import UsageError
 
 @click.command("logs")
 @click.argument("job", metavar="ID", shell_complete=complete_job)
-@click.option("-f", "--follow", "go_on", is_flag=True, help="Go on until the job ends; exit code: the job's.")
+@click.option(
+    "-f", "--follow", "go_on", is_flag=True, help="Follow the log until the job ends; the exit code is the job's."
+)
 @click.pass_obj
 def command(context: Context, *, job: str, go_on: bool) -> int:
     """Print the log of a job that was submitted from this folder."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def command(context: Context, *, name: str | None, everything: bool, as_json: bool) -> None:
     """List packages of the lock that have a newer release for its Python, and what holds them.
 
-    Newer is not better: a lock of an old base keeps to packages of its time on purpose.
+    Newer is not always better: a lock for an old base keeps to packages of the same time on purpose.
     """
     from envbuild.cli.lock import require_lock
     from envbuild.recipe.find import find_recipe

@@ -25,9 +25,9 @@ SAME = {
 
 @click.command("rebuild")
 @click.argument("name", required=False, shell_complete=complete_recipe)
-@click.option("--verify", is_flag=True, help="Compare with the image that is there; exit code 1 where files differ.")
+@click.option("--verify", is_flag=True, help="Compare it with the existing image; exit code 1 where files differ.")
 @click.option("--image", type=click.Path(path_type=Path), help="The image to compare with (default ./NAME.sif).")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Keep the image made again under this name.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Keep the new image under this name.")
 @json_option
 @click.pass_obj
 def command(
@@ -35,8 +35,8 @@ def command(
 ) -> int:
     """Make an image again from its lock, with nothing but the locked files.
 
-    No root, layer, wheel or bytecode of the store is used again. With --verify it says whether the bytes are equal, or
-    only the files, and else which file of which layer differs.
+    The store's Debian roots, layers, built wheels and bytecode are not used again. With --verify it says whether the
+    bytes are equal, or only the files, or which file of which layer differs.
     """
     from envbuild.build.rebuild import compare, made_again
     from envbuild.build.verify import read_carried

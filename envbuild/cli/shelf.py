@@ -76,7 +76,7 @@ def add_command(
 
 @command.command("remove")
 @click.argument("name")
-@click.option("--forget", is_flag=True, help="Forget what was verified there too: it may start anew.")
+@click.option("--forget", is_flag=True, help="Also forget which entries were verified there.")
 @json_option
 @click.pass_obj
 def remove_command(context: Context, *, name: str, forget: bool, as_json: bool) -> None:
@@ -136,9 +136,9 @@ def publish_command(
     failed: bool,
     as_json: bool,
 ) -> None:
-    """Put a recipe with its lock, definition, image digest and verdict on a shelf, behind what is there of its name.
+    """Put a recipe with its lock, definition, image digest and verdict on a shelf.
 
-    Nothing is overwritten: the name points to the new entry, the older ones stay.
+    Nothing is overwritten: the name points to the new entry, and the older entries stay.
     """
     from envbuild.cli.publishing import Wish, publish
 

@@ -14,7 +14,7 @@ COLUMNS = ("site", "scheduler", "where", "summary")
 
 @click.group("site")
 def command() -> None:
-    """Look at site files, or write one for the machine this runs on."""
+    """List and show site files, or write one for this cluster."""
 
 
 @command.command("list")
@@ -55,12 +55,14 @@ def show_command(context: Context, *, name: str, as_json: bool) -> None:
 @click.argument("name")
 @click.option("--print", "only_print", is_flag=True, help="Print it instead of writing sites/NAME.toml.")
 @click.option(
-    "--scheduler", type=click.Choice(["slurm", "gridengine", "pbs"]), help="The one that is meant where several answer."
+    "--scheduler",
+    type=click.Choice(["slurm", "gridengine", "pbs"]),
+    help="Which scheduler, where this machine has several.",
 )
 @json_option
 @click.pass_obj
 def init_command(context: Context, *, name: str, only_print: bool, scheduler: str | None, as_json: bool) -> None:
-    """Write sites/NAME.toml from what the scheduler of this machine says about itself."""
+    """Write sites/NAME.toml from what this machine's scheduler says about itself."""
     import re
 
     from envbuild.job.detect import detect, site_text
@@ -87,7 +89,7 @@ def init_command(context: Context, *, name: str, only_print: bool, scheduler: st
 
 @command.command("probe")
 @click.option(
-    "--on", "name", required=True, metavar="SITE", shell_complete=complete_site, help="A site whose file is yours."
+    "--on", "name", required=True, metavar="SITE", shell_complete=complete_site, help="A site with a file of your own."
 )
 @click.option("--gpus", default="1", help="GPUs of the probing job.")
 @click.option("--account", help="Account, project or group that pays.")

@@ -26,8 +26,8 @@ LAST = 20
 def command(context: Context, *, job: str | None, as_json: bool) -> None:
     """Tell the state of one job, or of the last ones submitted from this folder.
 
-    A job that has left its receipt has ended, whatever the scheduler says; one that the scheduler does not know and
-    that left none is unknown, not finished.
+    A job that has left its receipt has ended, whatever the scheduler says. A job without a receipt that the scheduler
+    does not know is shown as unknown, not as finished.
     """
     from envbuild.job.records import find_record, load_records
 

@@ -19,14 +19,14 @@ KEPT = {
 
 @click.group("store")
 def command() -> None:
-    """Look at the store, clear it, or hash it again."""
+    """Show the store's size, remove old files, or verify its hashes."""
 
 
 @command.command("path")
 @json_option
 @click.pass_obj
 def path_command(context: Context, *, as_json: bool) -> None:
-    """Print the store's folder, and below it those of the stores that are looked into."""
+    """Print the store's folder, then the folders of the read-only stores below it."""
     if as_json:
         print_json({"path": str(context.store.root), "below": [str(root) for root in context.store.below]})
         return
@@ -38,7 +38,7 @@ def path_command(context: Context, *, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def du_command(context: Context, *, as_json: bool) -> None:
-    """Say how much room the store takes, and for what."""
+    """Say how much space the store takes, and for what."""
     from envbuild.store.collect import tree_size
     from envbuild.store.layout import LAYOUT
     from envbuild.store.units import human_bytes
@@ -56,13 +56,17 @@ def du_command(context: Context, *, as_json: bool) -> None:
 
 @command.command("gc")
 @click.option(
-    "--keep", "days", type=click.FloatRange(min=0), metavar="DAYS", help="Also remove what was not used so long."
+    "--keep",
+    "days",
+    type=click.FloatRange(min=0),
+    metavar="DAYS",
+    help="Also remove what was not used for so many days.",
 )
 @click.option("--dry-run", is_flag=True, help="Say what would be removed, and stop.")
 @json_option
 @click.pass_obj
 def gc_command(context: Context, *, days: float | None, dry_run: bool, as_json: bool) -> None:
-    """Remove what killed processes left and, with --keep, what nobody used for so many days.
+    """Remove what killed processes left and, with --keep, what nobody used for that many days.
 
     Everything in the store can be downloaded or made again, as long as indexes and mirrors still have the files.
     """
@@ -89,7 +93,7 @@ def gc_command(context: Context, *, days: float | None, dry_run: bool, as_json: 
 @json_option
 @click.pass_obj
 def verify_command(context: Context, *, as_json: bool) -> int:
-    """Hash every file of the store again; damaged ones are removed, and brought or made again when needed."""
+    """Hash every file of the store again, and remove damaged ones; they are downloaded or made again when needed."""
     from envbuild.build.parts import layer_items
     from envbuild.store.audit import artifacts, is_sound
     from envbuild.store.units import counted, human_bytes

@@ -18,18 +18,20 @@ if TYPE_CHECKING:
 
 @click.command("watch")
 @click.option("--pid", type=click.IntRange(min=1), metavar="PID", help="Watch a process that runs already.")
-@click.option("--every", type=click.FloatRange(min=0.1), default=5.0, show_default=True, help="Seconds between looks.")
-@click.option("--once", is_flag=True, help="Look once; exit code 1 when it is not on the GPU.")
+@click.option(
+    "--every", type=click.FloatRange(min=0.1), default=5.0, show_default=True, help="Seconds between two lines."
+)
+@click.option("--once", is_flag=True, help="Look once; exit code 1 when it does not use the GPU.")
 @click.argument("argv", metavar="[-- CMD…]", nargs=-1, type=click.UNPROCESSED)
 @click.pass_obj
 def command(context: Context, *, pid: int | None, every: float, once: bool, argv: tuple[str, ...]) -> int:
-    """Tell whether a command, or a process and its children, is on the GPU: memory and use, look by look.
+    """Say every few seconds whether a command, or a process and its children, uses the GPU.
 
     \b
     envbuild watch -- envbuild run NAME -- python train.py
     envbuild watch --pid 4242
 
-    The exit code is the command's.  Looks go to standard error.
+    The exit code is the command's. The lines go to standard error.
     """
     from envbuild.check.nvml import Nvml
     from envbuild.check.watch import Course
