@@ -40,8 +40,8 @@ NAMES = (
 def command(context: Context, *, as_json: bool) -> int:
     """Say what works on this machine, and how to repair the rest.
 
-    Each line says that something is fine, works in another way, or is broken and how to repair it. Exit code 7 when something is
-    broken that `envbuild make` needs.
+    Each line says that something is fine, works in another way, or is broken and how to repair it. The exit code is 7
+    when something is broken that `envbuild make` needs.
     """
     findings = examine(context.settings, context.runner)
     broken = any(finding.verdict == "broken" for finding in findings)
