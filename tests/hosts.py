@@ -124,6 +124,10 @@ class Bench:
 
     def run(self, lack: Lack, *arguments: str, timeout: float = 300, **more: str) -> Result:
         """Run the command line there."""
+        return self.start(lack, sys.executable, "-m", "envbuild", *arguments, timeout=timeout, **more)
+
+    def start(self, lack: Lack, *program: str, timeout: float = 300, **more: str) -> Result:
+        """Run any program there."""
         places = dict.fromkeys(map(str, (ROOT, sys.prefix, sys.base_prefix, shared_store())))
         env = {
             "PATH": self.path,
@@ -142,5 +146,5 @@ class Bench:
         }
         kept = {k: v for k, v in os.environ.items() if k.startswith(("PIP_", "UV_", "SSL_", "http", "no_proxy"))}
         unshare = ("unshare", "-m", *(("-n",) if lack.network else ()), "bash", "-c")
-        argv = (*unshare, _script(lack, self.tmpdir), "bash", sys.executable, "-m", "envbuild", *arguments)
+        argv = (*unshare, _script(lack, self.tmpdir), "bash", *program)
         return LocalRunner()(Command(argv=argv, cwd=Path("/"), env={**kept, **env}, timeout=timeout), check=False)

@@ -207,15 +207,9 @@ def _write_config(folder: Path, source: str, settings: Settings, runner: Runner,
     for name in ("state/lists/partial", "cache/archives/partial"):
         with telling(folder):
             (folder / name).mkdir(parents=True, exist_ok=True)
-    dump = runner(Command(argv=("apt-config", "dump"), env=_environment(settings), timeout=60)).stdout
-    kept = re.findall(
-        r'^Acquire::(?:http|https|ftp|Retries|Check-Valid-Until|Check-Date|ForceIPv4|ForceIPv6)\b.* "[^"\n]+";$',
-        dump,
-        re.MULTILINE,
-    )
     certificates = [f'Acquire::https::CAInfo "{settings.certificates}";'] if settings.certificates else []
     lines = [
-        *kept,
+        *apt_network(settings, runner),
         *certificates,
         f'Dir::State "{folder}/state";',
         f'Dir::State::status "{folder}/status";',
@@ -237,6 +231,16 @@ def _write_config(folder: Path, source: str, settings: Settings, runner: Runner,
     write_text(folder / "status", "")
     write_text(folder / "apt.conf", "\n".join(lines) + "\n")
     return folder / "apt.conf"
+
+
+def apt_network(settings: Settings, runner: Runner) -> list[str]:
+    """Return the lines of this machine's apt configuration that say how to reach the network."""
+    dump = runner(Command(argv=("apt-config", "dump"), env=_environment(settings), timeout=60)).stdout
+    return re.findall(
+        r'^Acquire::(?:http|https|ftp|Retries|Check-Valid-Until|Check-Date|ForceIPv4|ForceIPv6)\b.* "[^"\n]+";$',
+        dump,
+        re.MULTILINE,
+    )
 
 
 def _only(lists: Path, pattern: str, suite: str) -> Path:

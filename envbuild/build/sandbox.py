@@ -18,6 +18,7 @@ from envbuild.build.fakeroot import packer_arguments
 from envbuild.build.make import requested
 from envbuild.build.model import Order, Workshop
 from envbuild.build.perform import perform
+from envbuild.build.sandboxnetwork import OURS, write_network
 from envbuild.errors import UsageError
 from envbuild.failures import explain_failure
 from envbuild.lock.digest import lock_digest
@@ -35,7 +36,7 @@ NOTE = SANDBOX_NOTE
 PROBE_SECONDS = 600.0
 PASSING = re.compile(
     r"^/(dev|proc|sys|tmp|run|mnt|root/\.cache|\.singularity\.d|var/(tmp|cache|log|lib/(apt|dpkg)))(/|$)"
-    r"|/__pycache__(/|$)|^/etc/(ld\.so\.cache|resolv\.conf|hosts|hostname|mtab)$|^/\.envbuild-sandbox\.json$"
+    r"|/__pycache__(/|$)|^/etc/(ld\.so\.cache|resolv\.conf|hosts|hostname|mtab)$|^/\.envbuild-sandbox(\.json|/|$)"
 )
 """What changes by itself, or is kept account of elsewhere."""
 
@@ -90,6 +91,7 @@ def make_sandbox(order: Order, shop: Workshop) -> None:
             files=dict(_files(partial)),
         )
         write_bytes(partial / NOTE, msgspec.json.encode(note))
+        write_network(partial, order, shop)
         with telling(folder):
             partial.rename(folder)
     finally:
@@ -125,7 +127,8 @@ def compare(folder: Path, note: SandboxNote, facts: BaseFacts) -> ByHand:
     now = dict(_files(folder))
     sites = tuple(f"{site}/" for site in facts.site)
     known = _debian_files(folder, [name for name, _, version in apt if version])
-    programs = (f"{Path(note.python).parent}/",) if dists else ()  # scripts of new distributions
+    # scripts of new distributions; Debian's Python puts them into /usr/local
+    programs = (f"{Path(note.python).parent}/", "/usr/local/bin/") if dists else ()
     files = tuple(
         path
         for path in sorted({*note.files, *now})
@@ -153,7 +156,7 @@ def recipe_lines(done: ByHand) -> tuple[str, ...]:
 def pack_sandbox(folder: Path, target: Path, note: SandboxNote, shop: Workshop, check: Callable[[Path], None]) -> None:
     """Pack a sandbox as an image, which gets its name once ``check`` has seen it.
 
-    Its own note is left out; the tree stays as it is.  Raises SpaceError before anything is written.
+    What envbuild keeps in it is left out; the tree stays as it is.  Raises SpaceError before anything is written.
     """
     size = tree_size(folder)
     check_space(
@@ -172,7 +175,7 @@ def pack_sandbox(folder: Path, target: Path, note: SandboxNote, shop: Workshop, 
             test=False,
         )
         try:
-            with _without_note(folder), shop.report.stage(f"pack {folder.name}"):
+            with _without_ours(folder), shop.report.stage(f"pack {folder.name}"):
                 result = shop.runner(command, check=False)
             if result.code != 0 or not partial.is_file():
                 raise explain_failure(result)
@@ -184,14 +187,22 @@ def pack_sandbox(folder: Path, target: Path, note: SandboxNote, shop: Workshop, 
 
 
 @contextmanager
-def _without_note(folder: Path) -> Iterator[None]:
+def _without_ours(folder: Path) -> Iterator[None]:
+    """Keep what envbuild wrote into a tree beside it for a while: none of it is packed."""
     aside = folder.with_name(f".{folder.name[:64]}{NOTE}")
+    moved: list[tuple[Path, Path]] = []
     with telling(folder):
-        (folder / NOTE).rename(aside)
+        aside.mkdir(mode=0o700)
     try:
+        for number, name in enumerate((NOTE, *OURS)):
+            if (folder / name).exists():
+                with telling(folder):
+                    moved.append((folder / name, (folder / name).rename(aside / str(number))))
         yield
     finally:
-        aside.rename(folder / NOTE)
+        for own, away in moved:
+            away.rename(own)
+        aside.rmdir()
 
 
 def _files(folder: Path) -> Iterator[tuple[str, tuple[int, int]]]:

@@ -292,8 +292,9 @@ def test_what_is_done_in_a_sandbox_comes_back_as_recipe_lines(registry: str, tmp
         'in the recipe this would be:\n  [python]\n  dependencies = [\n    "colour==2.0",\n  ]\n'
     )
     assert inside(tmp_path / "try.sif", "cat", "/opt/data") == "data\n"
-    assert inside(tmp_path / "try.sif", "ls", "-A", "/").find("envbuild-sandbox") < 0
-    assert (tmp_path / "try.sandbox/.envbuild-sandbox.json").is_file()
+    assert "envbuild-sandbox" not in inside(tmp_path / "try.sif", "ls", "-A", "/", "/.singularity.d/env")
+    for name in (".envbuild-sandbox.json", ".envbuild-sandbox/pip.conf", ".singularity.d/env/93-envbuild-sandbox.sh"):
+        assert (tmp_path / "try.sandbox" / name).is_file()
 
 
 def test_a_sif_in_a_registry_is_a_base_and_its_facts_are_those_of_its_layers(

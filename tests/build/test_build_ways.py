@@ -306,6 +306,29 @@ class TestPackagesWithScripts:
         assert image_digest(bench.folder / "small.sif") == image_digest(project.folder / "small.sif")
 
 
+class TestASandbox:
+    pytestmark = POSSIBLE
+
+    def test_an_ordinary_user_installs_in_it_with_both_programs(self, locks: dict[str, str], folder: Path) -> None:
+        """The lines of docs/howto-sandbox.md."""
+        bench = Bench(folder)
+        made = make(bench, Lack(), locks["wheel"], WHEEL_ONLY, "--mode", "sandbox")
+        assert made.code == 0, made.stderr
+        enter = ("apptainer", "--quiet", "exec", "--fakeroot", "--writable", "--no-home", "small.sandbox", "sh", "-euc")
+        tried = bench.start(
+            Lack(), *enter, "apt-get update; apt-get install -y hello; pip install pygments==2.18.0; hello"
+        )
+        assert tried.code == 0, tried.stderr
+        assert tried.stdout.endswith("Hello, world!\n")
+        told = bench.run(Lack(), "make", "--from-sandbox", "small.sandbox", "--dry-run")
+        assert told.code == 0, told.stderr
+        assert "files (" not in told.stdout
+        assert told.stdout.endswith(
+            'in the recipe this would be:\n  [python]\n  dependencies = [\n    "Pygments==2.18.0",\n  ]\n'
+            '  [system]\n  packages = ["hello"]\n'
+        )
+
+
 NO_NAMESPACES = "user namespaces are off, and apptainer is not setuid"
 NO_LAYERS = "and an image of layers cannot be run without"
 NO_PACKER = "mksquashfs was not found on PATH"
