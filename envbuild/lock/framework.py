@@ -70,14 +70,13 @@ def _fits(version: str, wanted: Requirement) -> bool:
 
 
 def bounds(recipe: Recipe) -> tuple[str, ...]:
-    """Return the direct requirements that bound something other than the framework itself, without their extras."""
-    named = canonicalize_name(Requirement(recipe.base.framework or "").name)
+    """Return the direct requirements that bound something, without their extras; the framework itself may be one."""
     found = []
     for line in recipe.python.dependencies:
         if read_tree_line(line) is not None:
             continue
         requirement = Requirement(line)
-        if requirement.specifier and canonicalize_name(requirement.name) != named:
+        if requirement.specifier:
             marker = f" ; {requirement.marker}" if requirement.marker else ""
             found.append(f"{requirement.name}{requirement.specifier}{marker}")
     return tuple(found)

@@ -14,6 +14,7 @@ from envbuild.resolve.dates import read_date
 from envbuild.resolve.explain import Context
 from envbuild.resolve.graph import DIRECT, Edge, sources, walk
 from envbuild.resolve.model import Found, FoundFile, HeldBack, Moved, Provided, Resolution
+from envbuild.resolve.overlap import second_stack
 from envbuild.resolve.platform import best_wheel, markers
 from envbuild.resolve.pylock import Candidate, Chosen
 from envbuild.resolve.standins import caution, doubled
@@ -181,6 +182,7 @@ def _notes(parts: Parts, packages: tuple[Found, ...]) -> Iterable[str]:
         about = parts.abouts[package.file.sha256]
         if about.read_from == "none":
             yield f"{package.name} {package.version} is an sdist that declares no requirements: check its imports"
+    yield from filter(None, (second_stack(packages, parts.context.stubs, parts.facts),))
     yield from _without_cuda(parts, packages)
     yield from _compiled_elsewhere(parts, packages)
     present = {*versions, *(name for name, stub in parts.context.stubs.by_name.items() if not stub.alias_of)}

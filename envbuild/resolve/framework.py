@@ -7,9 +7,10 @@ from packaging.utils import canonicalize_name
 
 from envbuild.base.model import BaseFacts, Dist
 from envbuild.errors import UsageError
-from envbuild.resolve.couplings import computes
+from envbuild.resolve.couplings import computes, is_framework
 from envbuild.resolve.graph import DIRECT
 from envbuild.resolve.model import Found, Resolution
+from envbuild.resolve.stubs import parsed
 
 
 def with_framework(facts: BaseFacts, resolution: Resolution) -> BaseFacts:
@@ -30,16 +31,28 @@ def with_framework(facts: BaseFacts, resolution: Resolution) -> BaseFacts:
 
 
 def bare_framework(facts: BaseFacts, resolution: Resolution) -> tuple[BaseFacts, tuple[str, ...]]:
-    """Return the facts of the base with a framework and its CUDA wheels alone, and the names of these.
+    """Return the facts of the base with a framework and the CUDA wheels that it pins, and the names of these.
 
-    What else the framework requires (numpy, fsspec) is nobody's choice yet: it is resolved together with the project.
+    What else the framework requires (numpy, fsspec; for jax also CUDA wheels, of which it takes a range) is nobody's
+    choice yet: it is resolved together with the project.
     """
     whole = with_framework(facts, resolution)
-    kept = {found.name for found in resolution.packages if DIRECT in found.via or computes(found.name)}
+    kept = {found.name for found in resolution.packages if DIRECT in found.via or is_framework(found.name)}
+    pinned = {name for found in resolution.packages if found.name in kept for name in _pinned(found)}
+    kept |= {found.name for found in resolution.packages if found.name in pinned and computes(found.name)}
     new = {canonicalize_name(found.name) for found in resolution.packages}
     base = tuple(dist for dist in facts.dists if canonicalize_name(dist.name) not in kept)
     own = tuple(dist for dist in whole.dists if canonicalize_name(dist.name) in new & kept)
     return structs.replace(whole, dists=(*base, *own)), tuple(sorted(kept))
+
+
+def _pinned(found: Found) -> set[str]:
+    """Return the names that a package requires in one exact release."""
+    return {
+        canonicalize_name(requirement.name)
+        for requirement in parsed(found.requires)
+        if any(one.operator == "==" and "*" not in one.version for one in requirement.specifier)
+    }
 
 
 def _replace(facts: BaseFacts, *, dists: tuple[Dist, ...], framework: Found, created: str | None) -> BaseFacts:

@@ -18,10 +18,11 @@ from envbuild.resolve.builds import resolve_builds
 from envbuild.resolve.couplings import Coupling, built_for, couplings, extras_for, protected_names
 from envbuild.resolve.dates import read_date
 from envbuild.resolve.evidence import gather, with_others
-from envbuild.resolve.explain import ConflictError, Context, clashes_of, name_of, no_solution
+from envbuild.resolve.explain import HEADING, ConflictError, Context, clashes_of, name_of, no_solution
 from envbuild.resolve.extras import bound_for, find_lack
 from envbuild.resolve.model import Request, Resolution
 from envbuild.resolve.newcomers import broken_couplings
+from envbuild.resolve.overlap import overlaps, told
 from envbuild.resolve.platform import markers, tag_order
 from envbuild.resolve.postpone import Later, postponed
 from envbuild.resolve.pylock import Chosen
@@ -93,7 +94,7 @@ class UvResolver:
                 folder = Path(stack.enter_context(temporary))
             session = self._session(request, task, folder / "first")
             try:
-                answer = self._merged(request, self._equipped(session, task), folder)
+                answer = self._merged(request, self._apart(session, task), folder)
                 return self._resolution(request, answer, notes)
             except ConflictError as conflict:
                 return self._later(request, session, task, conflict)
@@ -124,6 +125,31 @@ class UvResolver:
             runner=self.runner,
             report=self.report,
             from_source=request.from_source,
+        )
+
+    def _apart(self, session: Session, task: Task) -> _Answer:
+        """Search, and again without what would write over protected files.  Raises ConflictError.
+
+        An older release of what is asked for is not taken for that: it mostly declares no bounds.
+        """
+        answer = self._equipped(session, task)
+        context = task.context
+        found = overlaps(_new(answer.chosen), context.stubs)
+        if not found:
+            return answer
+        try:
+            other = self._apart(session, _bound_by(task, tuple(overlap.row for overlap in found)))
+        except ConflictError as conflict:
+            conflict.told = (told(found), *conflict.told)
+            raise
+        names = [d.name for d in context.directs if d.name in answer.chosen]
+        back = [name for name in names if older(other.chosen, name, answer.chosen[name].version)]
+        if not back:
+            return other
+        fits = " ".join(f"{name}=={other.chosen[name].version}" for name in back)
+        raise NoSolutionError(
+            f"{HEADING}\n- {told(found)}",
+            hint=f"ask for {fits}, which has no such files\nor make an image of its own for {', '.join(back)}",
         )
 
     def _equipped(self, session: Session, task: Task) -> _Answer:

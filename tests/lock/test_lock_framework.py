@@ -95,6 +95,30 @@ def test_a_package_of_the_framework_moves_for_a_newer_direct_one(
     assert found.provided == ()
 
 
+def test_cuda_wheels_of_which_the_framework_takes_a_range_are_free(
+    lock: Callable[[str], Lock], index: SyntheticIndex
+) -> None:
+    """As jax, whose cuDNN 9 may be any: torch, which pins one, is then possible beside it."""
+    plugin = ("nvidia-cudnn-cu12>=9.1,<10 ; extra == 'with-cuda'",)
+    index.wheel("jax", "0.4.35", requires=("jax-cuda12-plugin[with-cuda]==0.4.35 ; extra == 'cuda12'",))
+    index.wheel("jax-cuda12-plugin", "0.4.35", requires=plugin)
+    index.wheel("nvidia-cudnn-cu12", "9.1.0.70", "9.6.0.74")
+    index.wheel("torch", "2.5.1", requires=("nvidia-cudnn-cu12==9.1.0.70",))
+    alone = lock(f'{BASE}framework = "jax[cuda12]"\n')
+    assert _versions(alone, "framework")["nvidia-cudnn-cu12"] == "9.6.0.74"
+    both = lock(f'{BASE}framework = "jax[cuda12]"\n[python]\ndependencies = ["torch"]\n')
+    assert _versions(both, "framework") == {"jax": "0.4.35", "jax-cuda12-plugin": "0.4.35"}
+    assert _versions(both, "project") == {"nvidia-cudnn-cu12": "9.1.0.70", "torch": "2.5.1"}
+
+
+def test_a_direct_bound_chooses_the_release_of_the_framework(
+    lock: Callable[[str], Lock], index: SyntheticIndex
+) -> None:
+    index.wheel("torch", "2.2.0", "2.2.2")
+    found = lock(f'{BASE}framework = "torch==2.2.*"\n[python]\ndependencies = ["torch==2.2.0"]\n')
+    assert _versions(found, "framework") == {"torch": "2.2.0"}
+
+
 def test_a_bound_that_the_framework_excludes_is_told(lock: Callable[[str], Lock]) -> None:
     with pytest.raises(NoSolutionError, match=r"cupy-cuda12x needs numpy>=1.22,<2.6; you ask for numpy<1.22"):
         lock(f'{BASE}framework = "cupy-cuda12x==13.*"\n[python]\ndependencies = ["numpy<1.22"]\n')

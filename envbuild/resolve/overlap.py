@@ -1,0 +1,100 @@
+"""Keep new packages from lying over the files of others: above all over the CUDA libraries that the base protects."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from envbuild.base.model import BaseFacts
+from envbuild.resolve.couplings import Coupling, is_framework
+from envbuild.resolve.model import Found
+from envbuild.resolve.standins import doubled
+from envbuild.resolve.stubs import Stubs
+from envbuild.store.units import human_bytes
+
+CUDA_WHEEL = re.compile(r"(nvidia-[a-z0-9-]+)-cu\d+")
+"""nvidia-cusolver-cu11 and -cu12 share 8 of 8 files, nvidia-curand 18 of 18, nvidia-cudnn-cu12 and -cu13 22 of 22, and
+every nvidia-nccl holds libnccl.so.2 (file lists of the wheels, 2026-11-22).  Names without an ending lie apart."""
+LARGE_BYTES = 200_000_000
+"""Below that, CUDA wheels are parts that a base lacks (nvidia-cuda-nvcc-cu12), no second stack."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Overlap:
+    """A new package whose files would lie over those of another one, that the base protects or that is new as well."""
+
+    name: str
+    version: str
+    other: str
+    other_version: str
+    protected: bool
+
+    @property
+    def row(self) -> Coupling:
+        """The constraint that leaves the new package out."""
+        whose = " of the base" if self.protected else ""
+        reason = f"{self.other} {self.other_version}{whose}, whose files it would write over"
+        return Coupling(package=self.name, constraint=f"{self.name}<0", reason=reason)
+
+
+def overlaps(new: Mapping[str, str], stubs: Stubs) -> tuple[Overlap, ...]:
+    """Return the overlaps of new packages (name to version) that would break what computes.
+
+    These are all with what is protected, and among CUDA wheels.  Others are only told: doubled.
+    """
+    real = {name: stub.real for name, stub in stubs.by_name.items() if stub.hard and not stub.alias_of}
+    found: dict[str, Overlap] = {}
+    for group, cuda in _groups({*new, *real}):
+        held = next((name for name in group if name in real), None)
+        against = held or (group[-1] if cuda else None)
+        for name in group:
+            if against is not None and name not in real and name != against:
+                found[name] = Overlap(
+                    name=name,
+                    version=new[name],
+                    other=against,
+                    other_version=real.get(against) or new[against],
+                    protected=held is not None,
+                )
+    return tuple(found.values())
+
+
+def told(found: Collection[Overlap]) -> str:
+    """Return overlaps in one sentence, of which cuDNN's says most."""
+    first, *rest = sorted(found, key=lambda one: "cudnn" not in one.name)
+    more = f" (and {len(rest)} more like it)" if rest else ""
+    whose = "the base's " if first.protected else ""
+    return (
+        f"{first.name} {first.version} would write over files of {whose}{first.other} {first.other_version}{more}: "
+        "libraries of the same names for another CUDA or cuDNN"
+    )
+
+
+def _groups(names: Collection[str]) -> Iterable[tuple[tuple[str, ...], bool]]:
+    """Yield groups of names that share files, and whether they are CUDA wheels (the newest CUDA last)."""
+    stems: dict[str, list[str]] = {}
+    for name in sorted(names):
+        if wheel := CUDA_WHEEL.fullmatch(name):
+            stems.setdefault(wheel[1], []).append(name)
+    yield from ((tuple(members), True) for members in stems.values() if len(members) > 1)
+    for _, members in doubled(names):
+        if members[0] not in {name for group in stems.values() for name in group}:
+            yield members, False
+
+
+def second_stack(packages: Collection[Found], stubs: Stubs, facts: BaseFacts) -> str | None:
+    """Return what to say where a base that computes already gets gigabytes of CUDA libraries beside its own."""
+    computes = any(stub.hard and is_framework(stub.name) for stub in stubs.by_name.values())
+    own = facts.cuda is not None or any(CUDA_WHEEL.fullmatch(name) for name in stubs.by_name)
+    if not (computes and own):
+        return None
+    brought = [p for p in packages if p.name.startswith(("nvidia-", "cuda-")) or is_framework(p.name)]
+    size = sum(p.file.size for p in brought)
+    if size < LARGE_BYTES:
+        return None
+    largest = sorted(brought, key=lambda p: -p.file.size)
+    named = ", ".join(f"{p.name} {p.version}" for p in largest[:3])
+    more = f" and {len(largest) - 3} more" if len(largest) > 3 else ""
+    cuda = f"CUDA {facts.cuda}" if facts.cuda else "CUDA libraries"
+    return f"{human_bytes(size)} of GPU libraries come beside the {cuda} that the base has already: {named}{more}"
