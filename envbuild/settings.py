@@ -50,7 +50,8 @@ class Settings:
     ``debian_mirror`` and ``ubuntu_mirror`` are URLs (None: ask apt); ``certificates`` is a CA
     bundle file (None: the system's);
     ``environment`` is the process environment that children get; ``origin`` tells where each value came from;
-    ``config`` is the user's settings file, whether it exists or not.
+    ``config`` is the user's settings file, whether it exists or not; ``host_builds`` tells that the user lets source
+    archives of an index run on this machine, which no variable and no file says for him.
     """
 
     store: Path
@@ -70,6 +71,7 @@ class Settings:
     origin: Mapping[str, str] = field(default_factory=dict)
     stores_below: tuple[Path, ...] = ()
     config: Path = Path("/nonexistent/config.toml")
+    host_builds: bool = False
 
 
 def load_settings(environment: Mapping[str, str] | None = None, cwd: Path | None = None) -> Settings:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from envbuild.cli.complete import complete_recipe
-from envbuild.cli.context import Context
+from envbuild.cli.context import Context, host_builds
 from envbuild.cli.show import short_path
 from envbuild.errors import StaleLockError, UsageError
 from envbuild.lock.model import EVERYTHING, PROOF_SECONDS, Lock
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     help=f"How long --prove may look ({PROOF_SECONDS:.0f}).",
 )
 @click.option("--dry-run", is_flag=True, help="Say what would change and write nothing.")
+@host_builds
 @click.pass_obj
 def command(
     context: Context,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from envbuild.cli.complete import complete_recipe, complete_site
-from envbuild.cli.context import Context
+from envbuild.cli.context import Context, host_builds
 from envbuild.cli.order import order_of, workshop
 from envbuild.cli.output import print_json
 from envbuild.errors import CheckFailedError, UsageError
@@ -56,6 +56,7 @@ MODES = ("auto", "flat", "layered", "fakeroot", "sandbox", "docker")
 @click.option("--all", "every", is_flag=True, help="With --on: every recipe of ./recipes, one task each.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was built and proved as JSON.")
 @click.option("--dry-run", is_flag=True, help="Say what would be downloaded and built, and stop.")
+@host_builds
 @click.pass_obj
 def command(
     context: Context,
@@ -92,10 +93,8 @@ def command(
     elif from_sandbox is not None:
         from envbuild.cli.sandbox import pack
 
-        shop = workshop(context)
-        pack(
-            from_sandbox, output, shop, checked=not no_check, require_gpu=require_gpu, as_json=as_json, dry_run=dry_run
-        )
+        told = {"require_gpu": require_gpu, "as_json": as_json, "dry_run": dry_run}
+        pack(from_sandbox, output, workshop(context), checked=not no_check, **told)
     elif from_bundle is not None:
         from envbuild.cli.unbundle import unbundled
 

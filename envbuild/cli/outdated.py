@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from envbuild.cli.complete import complete_recipe
-from envbuild.cli.context import Context
+from envbuild.cli.context import Context, host_builds
 from envbuild.cli.output import json_option, print_json, print_table
 from envbuild.store.units import counted
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 @click.argument("name", required=False, shell_complete=complete_recipe)
 @click.option("--all", "everything", is_flag=True, help="Also packages that only others require.")
 @json_option
+@host_builds
 @click.pass_obj
 def command(context: Context, *, name: str | None, everything: bool, as_json: bool) -> None:
     """List packages of the lock that have a newer release for its Python, and what holds them.

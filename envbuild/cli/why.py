@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from envbuild.cli.complete import complete_package, complete_recipe
-from envbuild.cli.context import Context
+from envbuild.cli.context import Context, host_builds
 from envbuild.cli.output import json_option, print_json
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 @click.argument("name", required=False, shell_complete=complete_recipe)
 @click.option("--offline", is_flag=True, help="Only say what the lock itself knows; ask no index.")
 @json_option
+@host_builds
 @click.pass_obj
 def command(context: Context, *, package: str, name: str | None, offline: bool, as_json: bool) -> None:
     """Say why PACKAGE is in the lock of the recipe NAME: who wants it, what holds it back, what would change it."""

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
+FORM = 2
+"""Changes whenever more is read from a file than before, so that what was kept earlier is read anew."""
 LARGEST_WHOLE = 64 * 1024 * 1024
 """Bytes of a wheel that is read whole where the server knows no ranges."""
 
@@ -40,7 +42,7 @@ LARGEST_WHOLE = 64 * 1024 * 1024
 class About(msgspec.Struct, frozen=True, kw_only=True):
     """What one file says: ``size`` in bytes; ``requires`` and ``build`` (of an sdist) are PEP 508 strings.
 
-    ``read_from`` tells where the requirements stand: "wheel", or as in sdists.Declared.
+    ``read_from`` tells where the requirements stand: "wheel", or as in sdists.Declared, which tells the rest.
     """
 
     size: int
@@ -48,6 +50,8 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     requires_python: str | None = None
     build: tuple[str, ...] = ()
     read_from: str = "wheel"
+    backend: str = ""
+    stub: str | None = None
 
 
 def describe(files: Iterable[Candidate], *, settings: Settings, report: Reporter) -> dict[str, About]:
@@ -62,7 +66,7 @@ def describe(files: Iterable[Candidate], *, settings: Settings, report: Reporter
             raise IntegrityError(f"the index gives no sha256 for {candidate.file}", hint=hint)
     store = Store(settings.store)
     folder = store.folder("metadata")
-    known = {sha: about for sha in wanted if (about := _kept(folder / f"{sha}.json")) is not None}
+    known = {sha: about for sha in wanted if (about := _kept(folder / f"{sha}-{FORM}.json")) is not None}
     missing = [candidate for sha, candidate in wanted.items() if sha not in known]
     if not missing:
         return known
@@ -72,7 +76,7 @@ def describe(files: Iterable[Candidate], *, settings: Settings, report: Reporter
         def one(candidate: Candidate, stop: threading.Event) -> None:
             about = _ask(candidate, client, store, stop)
             with telling(folder):
-                (folder / f"{candidate.sha256}.json").write_bytes(msgspec.json.encode(about))
+                (folder / f"{candidate.sha256}-{FORM}.json").write_bytes(msgspec.json.encode(about))
             known[candidate.sha256] = about
 
         each(missing, one, workers=settings.downloads + 4)
@@ -126,6 +130,8 @@ def _ask(candidate: Candidate, client: httpx.Client, store: Store, stop: threadi
         requires_python=said.requires_python,
         build=said.build,
         read_from=said.read_from,
+        backend=said.backend,
+        stub=said.stub,
     )
 
 

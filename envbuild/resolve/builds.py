@@ -39,7 +39,8 @@ def resolve_builds(
     seed = {name: chosen.version for name, chosen in answer.items() if not chosen.from_base}
     seed |= {n: stub.real for n, stub in session.stubs.by_name.items() if n not in seed and not stub.hard}
     found = _ask(session, wanted, tuple(seed.items()), as_of)
-    more = _beyond(session, asked(session, archives, found), wanted)
+    said_by = {name: abouts[files[name].sha256] for name in archives}
+    more = _beyond(session, asked(session, archives, said_by, found), wanted)
     if more:
         wanted = (*wanted, *more)
         found = _ask(session, wanted, tuple(seed.items()), as_of)

@@ -1,11 +1,12 @@
-"""Ask source archives what else their building needs (PEP 517, get_requires_for_build_wheel).
+"""What else the building of source archives needs than they declare (PEP 517, get_requires_for_build_wheel).
 
-mpi4py wants Cython where its archive holds no generated C, scikit-build-core wants cmake where there is none: no file
-says so, only the build backend itself.  It runs on this host, as uv runs it for metadata.
+scikit-build-core wants cmake where there is none, old setuptools want wheel: no file of an archive says so, only the
+build backend.  Which backend asks for what is data; one is run only where the user lets archives run on this machine.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import tempfile
@@ -17,18 +18,20 @@ from typing import Any
 import msgspec
 
 from envbuild.errors import EnvbuildError, IntegrityError, UsageError
+from envbuild.resolve.artifacts import About
+from envbuild.resolve.couplings import data_path
+from envbuild.resolve.platform import python_minor
 from envbuild.resolve.pylock import Candidate, Chosen
+from envbuild.resolve.sdists import LEGACY_BACKEND
 from envbuild.resolve.session import Session
 from envbuild.resolve.stubs import parsed
 from envbuild.resolve.unpack import unpack_archive
 from envbuild.run import Command
 from envbuild.store.atomic import write_bytes
 from envbuild.store.layout import Store
-from envbuild.toml import read_toml
+from envbuild.store.limits import BUILD_SECONDS
+from envbuild.toml import convert, parse_toml, read_toml
 
-BACKEND = "setuptools.build_meta:__legacy__"
-"""What PEP 517 prescribes for a source archive that names none."""
-SECONDS = 60.0
 MARK = "build requirements: "
 SCRIPT = f"""\
 import importlib, json, sys
@@ -43,21 +46,74 @@ print({MARK!r} + json.dumps([str(text) for text in (ask({{}}) if ask else [])]))
 """
 
 
+class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What one backend asks for; ``of`` is a source package, ``where`` a bound on a chosen build tool."""
+
+    name: str
+    asks: tuple[str, ...]
+    source: str
+    of: str | None = None
+    where: str | None = None
+
+
+class Backends(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The whole of data/backends.toml."""
+
+    schema: int
+    backend: tuple[Row, ...]
+
+
+@functools.cache
+def load_backends() -> Backends:
+    """Read data/backends.toml."""
+    path = data_path("backends.toml")
+    text = path.read_text("utf-8")
+    return convert(parse_toml(text, str(path)), Backends, text=text, where=str(path))
+
+
 def backend_of(project: Mapping[str, Any]) -> tuple[str, list[str]] | None:
     """Return the backend that a pyproject.toml names and where it lies; None where it names none properly."""
     system = project.get("build-system", {})
-    backend, path = system.get("build-backend", BACKEND), system.get("backend-path", [])
+    backend, path = system.get("build-backend", LEGACY_BACKEND), system.get("backend-path", [])
     if not isinstance(backend, str) or not isinstance(path, list):
         return None
     return backend, [str(item) for item in path]
 
 
-def asked(session: Session, archives: Mapping[str, Path], tools: Mapping[str, Chosen]) -> tuple[tuple[str, str], ...]:
+def known_asks(name: str, backend: str, tools: Mapping[str, Chosen]) -> tuple[str, ...]:
+    """Return what the table says that a source package's backend asks for, with these build tools."""
+    rows = (row for row in load_backends().backend if row.name == backend)
+    return tuple(text for row in rows if _applies(row, name, tools) for text in row.asks)
+
+
+def _applies(row: Row, name: str, tools: Mapping[str, Chosen]) -> bool:
+    from packaging.requirements import Requirement
+
+    if row.of not in (None, name):
+        return False
+    if row.where is None:
+        return True
+    bound = Requirement(row.where)
+    chosen = tools.get(bound.name)
+    return chosen is not None and bound.specifier.contains(chosen.version.partition("+")[0], prereleases=True)
+
+
+def asked(
+    session: Session, archives: Mapping[str, Path], abouts: Mapping[str, About], tools: Mapping[str, Chosen]
+) -> tuple[tuple[str, str], ...]:
     """Return (sdist, build requirement) beyond what the archives declare, with the chosen ``tools`` at hand.
 
-    ``archives`` are by package name.  An archive whose backend fails on this host adds nothing: its own words come when
-    it is built in the base.
+    ``archives`` and ``abouts`` are by package name.  An archive whose backend fails where it may run adds nothing: its
+    own words come when it is built in the base.
     """
+    known = [(name, text) for name in sorted(archives) for text in known_asks(name, abouts[name].backend, tools)]
+    if not session.settings.host_builds or session.python_minor != python_minor(session.facts):
+        return tuple(known)
+    return (*known, *_asked_here(session, archives, tools))
+
+
+def _asked_here(session: Session, archives: Mapping[str, Path], tools: Mapping[str, Chosen]) -> list[tuple[str, str]]:
+    """Run the backends on this machine, which the user has allowed."""
     pins = [f"{name}=={chosen.version}" for name, chosen in sorted(tools.items()) if not chosen.from_base]
     memory = Store(session.settings.store).folder("metadata")
     found: list[tuple[str, str]] = []
@@ -68,13 +124,14 @@ def asked(session: Session, archives: Mapping[str, Path], tools: Mapping[str, Ch
             remembered = memory / f"asked-{key}.json"
             texts = _kept(remembered)
             if texts is None:
+                session.report.say(f"{package}: its build backend is asked on this machine (--allow-host-builds)")
                 if not installed:
                     installed = _install(session, pins, place / "tools")
                 texts = _ask(session, archive, place) if installed else []
                 with suppress(EnvbuildError):
                     write_bytes(remembered, msgspec.json.encode(texts))
             found += [(package, str(requirement)) for requirement in parsed(tuple(texts))]
-    return tuple(found)
+    return found
 
 
 def _kept(path: Path) -> list[str] | None:
@@ -85,7 +142,7 @@ def _kept(path: Path) -> list[str] | None:
 
 
 def _install(session: Session, pins: Sequence[str], folder: Path) -> bool:
-    """Put the build tools into a folder, for this host's Python; tell whether that was possible."""
+    """Put the wheels of the build tools into a folder; tell whether that was possible."""
     if not pins:
         return True
     result = session.install(pins, folder)
@@ -103,9 +160,8 @@ def _ask(session: Session, archive: Path, place: Path) -> list[str]:
     backend = _backend(top)
     if backend is None:
         return []
-    kept = session.settings.environment
     env = {
-        "PATH": f"{place / 'tools' / 'bin'}:{kept.get('PATH', '')}",
+        "PATH": f"{place / 'tools' / 'bin'}:/usr/local/bin:/usr/bin:/bin",
         "PYTHONPATH": str(place / "tools"),
         "PYTHONNOUSERSITE": "1",
         "HOME": str(place),
@@ -113,7 +169,7 @@ def _ask(session: Session, archive: Path, place: Path) -> list[str]:
         "LC_ALL": "C.UTF-8",
     }
     argv = (session.python, "-c", SCRIPT, json.dumps(backend))
-    result = session.runner(Command(argv=argv, cwd=top, env=env, timeout=SECONDS), check=False)
+    result = session.runner(Command(argv=argv, cwd=top, env=env, timeout=BUILD_SECONDS), check=False)
     said = [line for line in result.stdout.splitlines() if line.startswith(MARK)]
     if result.code or not said:
         session.report.detail(f"the build backend gave no answer on this host: {result.last_lines()}")

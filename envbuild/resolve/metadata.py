@@ -21,10 +21,18 @@ METADATA = re.compile(r"^[^/]+\.dist-info/METADATA$")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Headers:
-    """The fields of core metadata that a resolution needs; ``requires`` are PEP 508 strings."""
+    """The fields of core metadata that a resolution needs; ``requires`` are PEP 508 strings.
+
+    ``name`` and ``release`` are the package's, "" where they are missing; ``version`` is that of the metadata's form;
+    ``dynamic`` are the fields, in small letters, that a build may fill otherwise.
+    """
 
     requires: tuple[str, ...] = ()
     requires_python: str | None = None
+    name: str = ""
+    release: str = ""
+    version: tuple[int, ...] = ()
+    dynamic: tuple[str, ...] = ()
 
 
 def headers(text: str) -> Headers:
@@ -35,6 +43,10 @@ def headers(text: str) -> Headers:
     return Headers(
         requires=tuple(str(requirement) for requirement in requires),
         requires_python=re.sub(r"[^\x20-\x7e]", "", str(python)).strip() or None if python else None,
+        name=str(message.get("Name", "")).strip(),
+        release=str(message.get("Version", "")).strip(),
+        version=tuple(map(int, re.findall(r"[0-9]{1,4}", str(message.get("Metadata-Version", "")))[:2])),
+        dynamic=tuple(str(value).strip().lower() for value in message.get_all("Dynamic") or ()),
     )
 
 

@@ -18,6 +18,12 @@ KEPT_VARIABLES = re.compile(
     r"|REQUEST_TIMEOUT|INDEX_\w+_(USERNAME|PASSWORD))"
 )
 """What uv may still take from the environment: cache, trust, credentials, limits.  Everything else would leak in."""
+PASSED_ON = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
+QUIET = {"UV_NO_PROGRESS": "1", "NO_COLOR": "1"}
+BUILDS = "uv_client=debug,uv_distribution=debug"
+"""As REQUESTS, and the names of what is built."""
+REQUESTS = "uv_client=debug"
+"""Makes uv name the addresses that it asks: known when it is ended because one of them is slow."""
 FAR_FUTURE = "2099-01-01"
 CACHE_CONTROL = '{ api = "max-age=600", files = "max-age=31536000, immutable" }'
 """Mirrors without validators would else be asked again for every page at every question."""
@@ -55,7 +61,7 @@ def uv_environment(settings: Settings) -> dict[str, str]:
         if not name.startswith(("UV_", "PIP_", "VIRTUAL_ENV", "CONDA_PREFIX", "PYTHON"))
         or KEPT_VARIABLES.fullmatch(name)
     }
-    return trust(settings.certificates) | kept | {"UV_NO_PROGRESS": "1", "NO_COLOR": "1"}
+    return trust(settings.certificates) | kept | QUIET | {"RUST_LOG": REQUESTS}
 
 
 def trust(certificates: Path | None) -> dict[str, str]:
@@ -70,14 +76,45 @@ def trust(certificates: Path | None) -> dict[str, str]:
     return {"SSL_CERT_FILE": str(certificates), "PIP_CERT": str(certificates)}
 
 
-def arguments(question: Question, place: Path, facts: BaseFacts, python: str) -> tuple[str, ...]:
-    """Return uv's arguments for a question whose files lie in ``place``."""
+def building_environment(settings: Settings, home: Path) -> dict[str, str]:
+    """Return uv's environment where it may build: made from nothing, with an empty home.
+
+    What uv itself needs of the user's home is named: its cache, and the file of passwords.
+    """
+    kept = {
+        name: value
+        for name, value in settings.environment.items()
+        if KEPT_VARIABLES.fullmatch(name) or name.lower() in PASSED_ON
+    }
+    cache = Path(settings.environment.get("XDG_CACHE_HOME") or settings.home / ".cache") / "uv"
+    own = {"HOME": str(home), "TMPDIR": str(home), "PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
+    netrc = settings.environment.get("NETRC") or str(settings.home / ".netrc")
+    return {
+        **trust(settings.certificates),
+        "UV_CACHE_DIR": str(cache),
+        **kept,
+        **own,
+        "NETRC": netrc,
+        **QUIET,
+        "RUST_LOG": BUILDS,
+    }
+
+
+def arguments(
+    question: Question, place: Path, facts: BaseFacts, python: str, *, builds: bool = False
+) -> tuple[str, ...]:
+    """Return uv's arguments for a question whose files lie in ``place``.
+
+    Without ``builds``, ``python`` runs nothing (interpreter.py), and nothing is fetched for a build.
+    """
     options = [
         "pip", "compile", "--color", "never", "--no-header", "--no-python-downloads",
         "--config-file", "uv.toml", "--python", python, "--python-version", facts.python,
-        "--python-platform", uv_platform(facts), "--build-constraints", "../build.txt",
+        "--python-platform", uv_platform(facts),
         "--constraints", "constraints.txt", "--output-file", "pylock.toml",
     ]  # fmt: skip
+    if not builds:
+        options.append("--no-build-isolation")
     if question.soft:
         options += ["--find-links", str((place.parent / "soft").resolve())]
     if not question.deps:

@@ -2,7 +2,8 @@
 
 pip knows no dates, takes a project's files from any index, and reads whole wheels where a mirror has no metadata
 files.  What answers it here leaves out files that came later, asks the indexes in their order and stays with the first
-that has a project, and reads metadata from the end of a wheel.  pip itself needs no network, proxy or password then.
+that has a project, and reads metadata from the end of a wheel.  Source archives are shown as wheels without content
+that require what is read from them: pip builds nothing.  pip itself needs no network, proxy or password then.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import html
 import io
 import secrets
 import shutil
+import tempfile
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -21,8 +23,10 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from envbuild.errors import EnvbuildError
-from envbuild.resolve.artifacts import SHA256, stored_file, wheel_metadata
+from envbuild.progress import Silent
+from envbuild.resolve.artifacts import SHA256, describe, stored_file, wheel_metadata
 from envbuild.resolve.pylock import Candidate
+from envbuild.resolve.stubs import write_wheel
 from envbuild.settings import Settings
 from envbuild.store.atomic import write_text
 from envbuild.store.index import normalize, read_links
@@ -109,6 +113,8 @@ class Relay:
         shown = [link for link in links if day is None or (link.uploaded or "9")[:10] <= day]
         if project in self._from_source:
             shown = [link for link in shown if not link.file.endswith(".whl")]
+        pure = {_release(link.file) for link in shown if link.file.endswith("-none-any.whl")}
+        shown = [link for link in shown if link.file.endswith(".whl") or _release(link.file) not in pure]
         lines = map(self._anchor, shown)
         return "text/html; charset=utf-8", f"<!DOCTYPE html><html><body>{''.join(lines)}</body></html>".encode()
 
@@ -127,24 +133,42 @@ class Relay:
         if link.sha256 is None or not SHA256.fullmatch(link.sha256):
             return ""
         key = hashlib.sha256(link.url.encode()).hexdigest()[:24]
+        release = _release(link.file)
         self._files[key] = Candidate(file=link.file, url=link.url, sha256=link.sha256, size=link.size)
+        is_wheel = link.file.endswith(".whl")
+        if not is_wheel and release is None:
+            return ""
+        file = link.file if is_wheel or release is None else stub_file(*release)
         said = {
-            "href": f"../../file/{key}/{link.file}#sha256={link.sha256}",
+            "href": f"../../file/{key}/{file}" + (f"#sha256={link.sha256}" if is_wheel else ""),
             "data-requires-python": link.requires_python,
             "data-yanked": "" if link.yanked else None,
-            "data-core-metadata": "true" if link.file.endswith(".whl") else None,
-            "data-dist-info-metadata": "true" if link.file.endswith(".whl") else None,
+            "data-core-metadata": "true" if is_wheel else None,
+            "data-dist-info-metadata": "true" if is_wheel else None,
         }
         given = " ".join(f'{name}="{html.escape(value)}"' for name, value in said.items() if value is not None)
-        return f"<a {given}>{html.escape(link.file)}</a>\n"
+        return f"<a {given}>{html.escape(file)}</a>\n"
 
     def _file(self, key: str, name: str, client: httpx.Client) -> Answer | None:
         candidate = self._files.get(key)
+        release = _release(candidate.file) if candidate is not None else None
+        if candidate is not None and release is not None and name == stub_file(*release):
+            return "application/octet-stream", self._stub(candidate, release)
         if candidate is None or name not in (candidate.file, f"{candidate.file}.metadata"):
             return None
         if name.endswith(".metadata"):
             return "application/octet-stream", self._metadata(candidate, client).encode()
         return "application/octet-stream", stored_file(candidate, client, self._store, self._stop)
+
+    def _stub(self, candidate: Candidate, release: tuple[str, str]) -> bytes:
+        """Return a wheel without content that requires what a source archive says.
+
+        A placeholder requires what is nowhere, so that it is no answer.
+        """
+        about = describe([candidate], settings=self._settings, report=Silent())[candidate.sha256]
+        requires = about.requires if about.stub is None else (*about.requires, f"{release[0]}==0+placeholder")
+        with tempfile.TemporaryDirectory(prefix="envbuild-relay-", dir=self._settings.tmpdir) as folder:
+            return write_wheel(Path(folder), *release, requires).read_bytes()
 
     def _metadata(self, candidate: Candidate, client: httpx.Client) -> str:
         """Return a wheel's METADATA, kept in the store by the wheel's sha256."""
@@ -155,6 +179,27 @@ class Relay:
             text = wheel_metadata(candidate, client)
             write_text(kept, text)
             return text
+
+
+def _release(file: str) -> tuple[str, str] | None:
+    """Return name and version of a file of an index, None for one that is no file of a package."""
+    from packaging.utils import (
+        InvalidSdistFilename,
+        InvalidWheelFilename,
+        parse_sdist_filename,
+        parse_wheel_filename,
+    )
+
+    try:
+        found = parse_wheel_filename(file)[:2] if file.endswith(".whl") else parse_sdist_filename(file)
+    except (InvalidSdistFilename, InvalidWheelFilename):
+        return None
+    return found[0], str(found[1])
+
+
+def stub_file(name: str, version: str) -> str:
+    """Return the file name of the wheel that stands for a source archive."""
+    return f"{name.replace('-', '_')}-{version}-py3-none-any.whl"
 
 
 def _handler(answer: Callable[[str], Answer | None], note: Callable[[EnvbuildError], None]) -> type:

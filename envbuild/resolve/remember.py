@@ -56,7 +56,10 @@ class Remembering:
         indexes = {name: index_url(self.settings, self.runner, name) for name in (*request.indexes, "default")}
         if not all(url.startswith("http") for url in indexes.values()):
             return self.make()(request)
-        path = Store(self.settings.store).folder("answers") / f"{_key(request, indexes)}.json"
+        path = (
+            Store(self.settings.store).folder("answers")
+            / f"{_key(request, indexes, host_builds=self.settings.host_builds)}.json"
+        )
         kept = None if request.anew else _read(path)
         if kept is None:
             kept = self._asked(request)
@@ -74,7 +77,7 @@ class Remembering:
             return Kept(at=at, what=refusal.what, hint=refusal.hint)
 
 
-def _key(request: Request, indexes: Mapping[str, str]) -> str:
+def _key(request: Request, indexes: Mapping[str, str], *, host_builds: bool) -> str:
     """Return the digest of all that an answer depends on but the index's pages: also envbuild's own rules and data."""
     own = Path(__file__).parent
     rules = [
@@ -85,7 +88,7 @@ def _key(request: Request, indexes: Mapping[str, str]) -> str:
             replace(request, anew=False),
             dict(sorted(indexes.items())),
             [(stat.st_size, stat.st_mtime_ns) for stat in rules],
-            (__version__, installed_version("uv"), sys.executable),
+            (__version__, installed_version("uv"), sys.executable, host_builds),
         )
     )
     return hashlib.sha256(said).hexdigest()

@@ -6,37 +6,54 @@ import contextlib
 import re
 import tarfile
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from envbuild.errors import IntegrityError, UsageError
-from envbuild.resolve.metadata import headers
+from envbuild.resolve.computed import read_setup
+from envbuild.resolve.handed import Handed
+from envbuild.resolve.metadata import Headers, headers
 from envbuild.resolve.stubs import parsed
+from envbuild.resolve.written import cfg_requires, egg_requires, poetry_requires, project_requires
 from envbuild.toml import parse_toml
 
 LEGACY_BUILD = ("setuptools", "wheel")
 """What is needed to build an sdist that has no build-system table (PEP 518)."""
+LEGACY_BACKEND = "setuptools.build_meta:__legacy__"
+"""What PEP 517 prescribes for a source archive that names none."""
 BIGGEST_MEMBER = 8 * 1024 * 1024
 MOST_MEMBERS = 500_000
+MOST_READ = 400
+"""Members that are read; only metadata and texts at the top are."""
 WANTED = re.compile(
-    r"^(?:\./)?[^/]+/(PKG-INFO|pyproject\.toml|(?:[^/]+/){0,2}[^/]+\.egg-info/(?:PKG-INFO|requires\.txt))$"
+    r"(?:\./)?[^/]+/(PKG-INFO|pyproject\.toml|setup\.(?:py|cfg)|[^/]+\.(?:txt|in|rst|md|py)|VERSION"
+    r"|requirements/[^/]+\.(?:txt|in)"
+    r"|(?:[^/]+/){0,2}[^/]+\.egg-info/(?:PKG-INFO|requires\.txt))\Z"
 )
-SECTION = re.compile(r"^\[([^\]:]*):?(.*)\]$")
+STATIC_SINCE = (2, 2)
+"""From this metadata version on, a field of PKG-INFO that is not called dynamic holds for every build (PEP 643)."""
+STUB_BACKENDS = ("nvidia_stub", "wheel_stub")
+"""Backends of archives that hold nothing: their build downloads from somewhere else, or fails with an explanation."""
 
 
 class Declared(msgspec.Struct, frozen=True, kw_only=True):
     """What an sdist says: PEP 508 strings to run it and to build it.
 
-    ``read_from`` tells where the former stand: "pkg-info", "egg-info", "pyproject", or "none" where nothing is said.
+    ``read_from`` tells where the former stand: "pkg-info", "egg-info", "pyproject", "poetry", "setup.cfg" and
+    "setup.py" hold for every build; "packed" is what a setup.py computed on its author's machine; "none" where nothing
+    is said.
+    ``backend`` is what builds it; ``stub`` is the reason why it is no release, where it is none.
     """
 
     requires: tuple[str, ...]
     build: tuple[str, ...]
     read_from: str
     requires_python: str | None = None
+    backend: str = LEGACY_BACKEND
+    stub: str | None = None
 
 
 def read_sdist(path: Path, name: str) -> Declared:
@@ -52,44 +69,101 @@ def declared(members: Mapping[str, str], where: str) -> Declared:
     """Decide from an sdist's own files (path inside its top folder to text) what it declares."""
     information = headers(members.get("PKG-INFO", ""))
     project = _pyproject(members.get("pyproject.toml"), where)
-    egg = {path.rsplit("/", 1)[1]: text for path, text in sorted(members.items()) if ".egg-info/" in path}
-    table = project.get("project", {})
-    listed = table.get("dependencies") if isinstance(table, dict) else None
-    if information.requires:
-        requires, read_from = information.requires, "pkg-info"
-    elif egg:
-        requires, read_from = _clean(egg_requires(egg.get("requires.txt", ""))), "egg-info"
-    elif isinstance(listed, list):
-        requires, read_from = _clean(listed), "pyproject"
-    else:
-        requires, read_from = (), "none"
+    handed = read_setup(members["setup.py"], members) if "setup.py" in members else None
+    requires, read_from = _requires(members, information, project, handed)
+    backend = _backend(project)
     return Declared(
-        requires=requires, build=_build(project), read_from=read_from, requires_python=information.requires_python
+        requires=_clean(requires),
+        build=_build(project, handed),
+        read_from=read_from,
+        requires_python=information.requires_python,
+        backend=backend,
+        stub=_stub(backend, handed),
     )
 
 
-def egg_requires(text: str) -> list[str]:
-    """Turn an egg-info/requires.txt, with its ``[extra:marker]`` sections, into PEP 508 strings."""
-    found: list[str] = []
-    marker = ""
-    for line in map(str.strip, text.splitlines()):
-        section = SECTION.match(line)
-        if section:
-            extra = f'extra == "{section[1]}"' if section[1] else ""
-            condition = f"({section[2]})" if section[2] else ""
-            marker = " and ".join(filter(None, (condition, extra)))
-        elif line:
-            found.append(f"{line} ; {marker}" if marker else line)
-    return found
+def _requires(
+    members: Mapping[str, str], information: Headers, project: Mapping[str, Any], handed: Handed | None
+) -> tuple[Iterable[str], str]:
+    """Return the requirements and where they stand: what holds for every build comes before what was packed."""
+    if information.version >= STATIC_SINCE and "requires-dist" not in information.dynamic:
+        return information.requires, "pkg-info"
+    listed = project_requires(project)
+    if listed is not None:
+        return listed, "pyproject"
+    poetry = poetry_requires(project)
+    if poetry is not None:
+        return (information.requires, "pkg-info") if information.requires else (poetry, "poetry")
+    return _computed(members, information, handed)
 
 
-def _build(project: Mapping[str, Any]) -> tuple[str, ...]:
+def _computed(members: Mapping[str, str], information: Headers, handed: Handed | None) -> tuple[Iterable[str], str]:
+    """Return what setup.py says to who reads it, else what came out of it on its author's machine."""
+    packed = _packed(members, information)
+    plain = _of_setup(members, handed)
+    if plain is not None and _covers(plain[0], packed or ()):
+        extras = [line for line in packed or () if "extra ==" in line]
+        return [*(line for line in plain[0] if not extras or "extra ==" not in line), *extras], plain[1]
+    if packed is None:
+        return (), "none"
+    setup = members.get("setup.py", "")
+    if "install_requires" in setup or "**" in setup:
+        return packed, "packed"
+    return packed, "pkg-info" if information.requires else "egg-info"
+
+
+def _packed(members: Mapping[str, str], information: Headers) -> tuple[str, ...] | None:
+    """Return what building gave on its author's machine, None where the archive does not say."""
+    if information.requires:
+        return information.requires
+    egg = {path.rsplit("/", 1)[1]: text for path, text in sorted(members.items()) if ".egg-info/" in path}
+    return _clean(egg_requires(egg.get("requires.txt", ""))) if egg else None
+
+
+def _of_setup(members: Mapping[str, str], handed: Handed | None) -> tuple[tuple[str, ...], str] | None:
+    """Return what setup.py or setup.cfg say to whoever reads them, None where running would be needed."""
+    if handed is not None and not handed.ends and "install_requires" in handed.keywords:
+        needs = handed.lines("install_requires")
+        return None if needs is None else ((*needs, *(handed.extras() or ())), "setup.py")
+    if handed is None and "setup.py" in members:
+        return None
+    said = cfg_requires(members.get("setup.cfg", ""), members)
+    if said is not None:
+        return tuple(said), "setup.cfg"
+    told = any(".egg-info/" in path for path in members)
+    return ((), "setup.py") if handed is not None and not handed.ends and told else None
+
+
+def _covers(plain: Iterable[str], packed: Iterable[str]) -> bool:
+    """Whether what was read holds all that came out on the author's machine: else something was not understood."""
+    read = {requirement.name.lower() for requirement in parsed(tuple(plain))}
+    return all(r.name.lower() in read for r in parsed(tuple(packed)) if "extra ==" not in str(r))
+
+
+def _stub(backend: str, handed: Handed | None) -> str | None:
+    """Return why an archive is no release of anything."""
+    if backend.partition(".")[0] in STUB_BACKENDS:
+        return f"a placeholder without files of its own (built by {backend.partition('.')[0].replace('_', '-')})"
+    if handed is not None and handed.ends:
+        return "a placeholder whose setup.py only raises an error"
+    return None
+
+
+def _backend(project: Mapping[str, Any]) -> str:
+    system = project.get("build-system")
+    named = system.get("build-backend") if isinstance(system, dict) else None
+    return named if isinstance(named, str) else LEGACY_BACKEND
+
+
+def _build(project: Mapping[str, Any], handed: Handed | None) -> tuple[str, ...]:
     system = project.get("build-system")
     listed = system.get("requires") if isinstance(system, dict) else None
-    return _clean(listed) if isinstance(listed, list) else LEGACY_BUILD
+    first = _clean(listed) if isinstance(listed, list) else LEGACY_BUILD
+    more = handed.lines("setup_requires") if handed is not None else ()
+    return tuple(dict.fromkeys((*first, *_clean(more or ()))))
 
 
-def _clean(texts: list[Any]) -> tuple[str, ...]:
+def _clean(texts: Iterable[Any]) -> tuple[str, ...]:
     return tuple(str(requirement) for requirement in parsed(tuple(text for text in texts if isinstance(text, str))))
 
 
@@ -104,10 +178,12 @@ def _pyproject(text: str | None, where: str) -> dict[str, Any]:
 def _members(path: Path, name: str) -> Iterator[tuple[str, str]]:
     """Yield (path inside the top folder, text) of the few files that are read."""
     reader = _zip_members if name.endswith(".zip") else _tar_members
+    read = 0
     for count, (member, data) in enumerate(reader(path)):
-        if count > MOST_MEMBERS:
-            raise ValueError(f"more than {MOST_MEMBERS} members")
+        if count > MOST_MEMBERS or read > MOST_READ:
+            raise ValueError(f"more than {MOST_MEMBERS if count > MOST_MEMBERS else MOST_READ} members")
         if data is not None:
+            read += 1
             yield member, data.decode("utf-8", "replace")
 
 

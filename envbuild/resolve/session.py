@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
 
 from envbuild.base.model import BaseFacts
-from envbuild.errors import HostError
+from envbuild.errors import HostError, IntegrityError, NetworkError
 from envbuild.progress import Reporter
-from envbuild.resolve.artifacts import About, describe
+from envbuild.resolve.artifacts import FORM, About, describe
 from envbuild.resolve.explain import NO_RELEASE, ConflictError, name_of, translate_failure
-from envbuild.resolve.platform import python_minor
+from envbuild.resolve.interpreter import write_mute
+from envbuild.resolve.limit import Limit
+from envbuild.resolve.platform import python_minor, uv_platform
 from envbuild.resolve.pylock import Chosen, read_pylock
-from envbuild.resolve.question import Question, arguments, read_origins, uv_environment, write_question
+from envbuild.resolve.question import (
+    Question,
+    arguments,
+    building_environment,
+    read_origins,
+    redacted,
+    uv_environment,
+    write_question,
+)
 from envbuild.resolve.stubs import Stubs, kept_stubs, write_stubs
 from envbuild.run import Command, Result, Runner
 from envbuild.settings import Settings
@@ -26,9 +37,13 @@ from envbuild.store.atomic import telling, write_bytes
 from envbuild.store.layout import Store
 
 WARNING = re.compile(r"^warning: (.+)$", re.MULTILINE)
+ASKED = re.compile(r"^DEBUG Sending \w+ (?:GET )?request for: (\S+)$", re.MULTILINE)
+BUILDING = re.compile(r"DEBUG Preparing metadata for: (\S+)")
+SPOKEN = re.compile(r"^(?:DEBUG|TRACE|INFO) .*\n?", re.MULTILINE)
 BUILD_FAILED = re.compile(r"Failed to (?:\w+ and )?build `([A-Za-z0-9._-]+)==([^`\s]+)`")
-MOST_STATIC = 60
-"""How many sdists may need static metadata before giving up: more means that something else is wrong."""
+MOST_STATIC = 200
+"""How many sdists may be read one after the other for one question: more means that something else is wrong."""
+NOTHING = About(size=0)
 Pin = tuple[str, str]
 
 
@@ -48,6 +63,7 @@ class Session:
     report: Reporter
     from_source: tuple[str, ...] = ()
     archives: tuple[tuple[str, str], ...] = ()
+    limit: Limit = field(default_factory=Limit)
 
     def __post_init__(self) -> None:
         self.warnings: tuple[str, ...] = ()
@@ -55,8 +71,14 @@ class Session:
         self._count = 0
         self._uv = uv_program(self.settings)
         self.python = build_python(self.facts, self.settings)
-        self._memory = Unbuildable(Store(self.settings.store), self.python)
-        self._static: dict[Pin, About] = self._memory.load()
+        self.barred: dict[Pin, str] = {}
+        self._told: set[str] = set()
+        self._memory = Readings(Store(self.settings.store), self.facts, self.indexes)
+        self._static: dict[Pin, About] = {}
+        for pin, about in self._memory.load().items():
+            self._learn(pin, about)
+        self._may_build = self.settings.host_builds and self.python_minor == python_minor(self.facts)
+        self._builder = self.python if self._may_build else str(write_mute(self.folder, sys.executable))
         with telling(self.folder):
             if self.archives:
                 write_stubs(self.stubs, self.folder)
@@ -66,11 +88,9 @@ class Session:
                     (self.folder / kind).symlink_to(kept / kind)
             for name, archive in self.archives:
                 (self.folder / "hard" / name).symlink_to(archive)
-            lines = [f"{stub.name}!={stub.version}\n" for stub in self.stubs.by_name.values()]
-            (self.folder / "build.txt").write_text("".join(lines))
 
     def ask(self, question: Question) -> dict[str, Chosen]:
-        """Put one question; sdists whose metadata cannot be built on this host are read instead.
+        """Put one question; of sdists nothing is run: what they require is read from them.
 
         What others require and has no release at all before the date is taken from after it: it was deleted then, and
         uploaded again.  ``warnings`` are then what uv said beside its answer.  Raises ConflictError when there is no
@@ -92,28 +112,61 @@ class Session:
 
     def _ask(self, question: Question) -> dict[str, Chosen]:
         for _ in range(MOST_STATIC):
-            static = {pin: about.requires for pin, about in self._static.items()}
-            place = self._place(question, static)
-            result = self._call(question, place, arguments(question, place, self.facts, self.python))
+            place = self._place(question, self._static)
+            result = self._call(question, place, self._arguments(question, place))
             if result.code == 0:
                 self.warnings = tuple(WARNING.findall(result.stderr))
-                return read_pylock((place / "pylock.toml").read_text("utf-8"))
+                answer = read_pylock((place / "pylock.toml").read_text("utf-8"))
+                self._refuse_local(answer)
+                if not self._find_placeholders(answer):
+                    return answer
+                continue
             failed = BUILD_FAILED.search(result.stderr)
-            if not failed or (failed[1], failed[2]) in static:
+            if not failed or (failed[1], failed[2]) in self._static:
                 raise translate_failure(result.stderr)
             self._read_statically((failed[1], failed[2]), question.as_of)
-        raise HostError(f"more than {MOST_STATIC} source packages cannot be built on this host")
+        raise HostError(f"more than {MOST_STATIC} source packages have to be read for one question")
+
+    def _find_placeholders(self, answer: Mapping[str, Chosen]) -> bool:
+        """Bar the chosen archives that are no release of anything; tell whether there were any."""
+        sources = {(one.name, one.version): one.sdist for one in answer.values() if one.sdist and not one.wheels}
+        unread = {pin: sdist for pin, sdist in sources.items() if pin not in self._static}
+        abouts = describe(unread.values(), settings=self.settings, report=self.report) if unread else {}
+        found = {pin: about.stub for pin, sdist in unread.items() if (about := abouts[sdist.sha256]).stub}
+        self.barred |= {pin: reason for pin, reason in found.items() if reason is not None}
+        return bool(found)
+
+    def _refuse_local(self, answer: Mapping[str, Chosen]) -> None:
+        """Raise IntegrityError for a file of this machine that an index elsewhere names."""
+        if not all(url.startswith("http") for url in self.indexes.values()):
+            return
+        own = {Path(archive).name for _, archive in self.archives} | {name for name, _ in self.archives}
+        for one in answer.values():
+            for file in () if one.from_base else (*one.wheels, *filter(None, (one.sdist,))):
+                if not file.url.startswith("http") and file.file not in own:
+                    raise IntegrityError(
+                        f"the index offers {one.name} as a file of this machine: {file.url[:200]}",
+                        hint="a damaged or hostile index or mirror does this, so find out before you go on",
+                    )
+
+    @property
+    def python_minor(self) -> tuple[int, int]:
+        """The version of the interpreter in which backends may run here; (0, 0) where it cannot be told."""
+        if self.python == sys.executable:
+            return sys.version_info[:2]
+        found = re.search(r"python(\d+)\.(\d+)$", self.python)
+        return (int(found[1]), int(found[2])) if found else (0, 0)
 
     def read_from(self, name: str, version: str) -> str | None:
-        """Return where the requirements of an sdist were read that cannot be built here; None for any other."""
+        """Return where the requirements of an sdist were read, None for what uv could read itself."""
         about = self._static.get((name, version))
         return about.read_from if about else None
 
     def origins(self, pins: Mapping[str, str]) -> dict[str, str]:
         """Return by package the name of the extra index that it comes from; the default index is left out."""
         question = Question(requirements=tuple(f"{name}=={version}" for name, version in pins.items()), deps=False)
-        place = self._place(question, {pin: about.requires for pin, about in self._static.items()})
-        given = [*arguments(question, place, self.facts, self.python), "--emit-index-annotation"]
+        place = self._place(question, self._static)
+        given = [*self._arguments(question, place), "--emit-index-annotation"]
         given[given.index("pylock.toml")] = "origins.txt"
         result = self._call(question, place, tuple(given))
         if result.code:
@@ -121,14 +174,17 @@ class Session:
         return read_origins((place / "origins.txt").read_text("utf-8"), self.indexes)
 
     def install(self, pins: Sequence[str], folder: Path) -> Result:
-        """Put exactly these packages into a folder, for this host's Python and from the same indexes."""
+        """Put the wheels of exactly these packages into a folder, for this host's Python, from the same indexes."""
         place = self._place(Question(requirements=()), {})
-        options = ("--quiet", "--no-deps", "--no-python-downloads", "--config-file", "uv.toml", "--target", str(folder))
+        quiet = ("--quiet", "--no-deps", "--no-python-downloads", "--only-binary", ":all:")
+        options = (*quiet, "--config-file", "uv.toml", "--target", str(folder))
         return self._call(
             Question(requirements=()), place, ("pip", "install", "--python", self.python, *options, *pins)
         )
 
-    def _place(self, question: Question, static: Mapping[Pin, tuple[str, ...]]) -> Path:
+    def _place(self, question: Question, static: Mapping[Pin, About]) -> Path:
+        barred = tuple(f"{name}!={version}" for name, version in self.barred)
+        question = replace(question, constraints=(*question.constraints, *barred))
         self._count += 1
         place = self.folder / f"question-{self._count}"
         with telling(place):
@@ -138,18 +194,39 @@ class Session:
                 question,
                 hard=(self.folder / "hard").resolve(),
                 indexes=self.indexes,
-                static=static,
+                static={pin: about.requires for pin, about in static.items()},
                 from_source=self.from_source,
             )
         return place
 
+    def _arguments(self, question: Question, place: Path) -> tuple[str, ...]:
+        return arguments(question, place, self.facts, self._builder, builds=self._may_build)
+
     def _call(self, question: Question, place: Path, given: tuple[str, ...]) -> Result:
         environment = uv_environment(self.settings)
-        command = Command(argv=(self._uv, *given), cwd=place, env=environment, timeout=question.seconds)
+        if self._may_build:
+            environment = building_environment(self.settings, self.folder)
+        seconds, whole = self.limit.seconds(question.seconds)
+        command = Command(
+            argv=(self._uv, *given), cwd=place, env=environment, timeout=seconds, on_line=self._tell_build
+        )
         result = self.runner(command, check=False)
+        if result.timed_out and whole:
+            self.limit.exceeded(ASKED.findall(result.stderr), self.settings)
         if result.timed_out:
-            raise HostError(f"uv did not finish within {question.seconds:.0f} s")
-        return result
+            raise HostError(f"uv did not finish within {seconds:.0f} s")
+        return replace(result, stderr=SPOKEN.sub("", result.stderr))
+
+    def _tell_build(self, line: str) -> None:
+        found = BUILDING.match(line)
+        if found and found[1] not in self._told:
+            self._told.add(found[1])
+            self.report.say(f"{found[1]}: its build runs on this machine, to know what it requires")
+
+    def _learn(self, pin: Pin, about: About) -> None:
+        if about.stub is not None:
+            self.barred[pin] = about.stub
+        self._static[pin] = about
 
     def _read_statically(self, pin: Pin, as_of: str | None) -> None:
         """Read an sdist's requirements from the sdist itself, to tell uv from now on.
@@ -158,24 +235,26 @@ class Session:
         """
         name, version = pin
         question = Question(requirements=(f"{name}=={version}",), deps=False, soft=False, as_of=as_of)
-        place = self._place(question, {pin: ()})
-        result = self._call(question, place, arguments(question, place, self.facts, self.python))
+        place = self._place(question, {pin: NOTHING})
+        result = self._call(question, place, self._arguments(question, place))
         if result.code:
             raise translate_failure(result.stderr)
         found = read_pylock((place / "pylock.toml").read_text("utf-8")).get(name)
         if found is None or found.sdist is None:
-            raise HostError(f"{name} {version} cannot be built on this host, and its sdist was not found")
+            raise NetworkError(f"{name} {version} is source only, and its archive was not found on the index")
         about = describe([found.sdist], settings=self.settings, report=self.report)[found.sdist.sha256]
-        self.report.detail(f"{name} {version} cannot be built on this host: its requirements are read from its sdist")
-        self._static[pin] = about
+        self.report.detail(f"{name} {version}: its requirements are read from its source archive ({about.read_from})")
+        self._learn(pin, about)
         self._memory.keep(pin, about)
 
 
-class Unbuildable:
-    """What could not be built with one interpreter of this host, so that it is not tried at every resolution."""
+class Readings:
+    """What source archives of some indexes say, so that uv need not meet each of them again at every resolution."""
 
-    def __init__(self, store: Store, python: str) -> None:
-        self.path = store.folder("metadata") / f"unbuildable-{Path(python).resolve().name}.json"
+    def __init__(self, store: Store, facts: BaseFacts, indexes: Mapping[str, str]) -> None:
+        said = "\n".join((str(FORM), uv_platform(facts), str(python_minor(facts)), *map(redacted, indexes.values())))
+        key = hashlib.sha256(said.encode()).hexdigest()[:16]
+        self.path = store.folder("metadata") / f"sources-{key}.json"
 
     def load(self) -> dict[Pin, About]:
         """Return what is known."""
@@ -210,7 +289,7 @@ def uv_program(settings: Settings) -> str:
 
 
 def build_python(facts: BaseFacts, settings: Settings) -> str:
-    """Return the host's interpreter nearest to the base's, in which uv builds metadata of sdists.
+    """Return the host's interpreter nearest to the base's, for what the user lets run here.
 
     A version manager's shim is passed over: it costs 0.4 s a call and may point to nothing.
     """

@@ -9,25 +9,25 @@ import re
 import stat
 import tempfile
 import zipfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild.errors import HostError, StaleLockError, UsageError
 from envbuild.recipe.trees import TreeLine, read_source
 from envbuild.resolve.gitsource import checkout, is_repository, listed_files
+from envbuild.resolve.projectname import name_and_version
 from envbuild.run import Command, Runner
 from envbuild.settings import Settings
 from envbuild.store.atomic import commit, telling
 from envbuild.store.layout import Store
+from envbuild.store.limits import QUESTION_SECONDS
 from envbuild.store.units import human_bytes
-from envbuild.toml import parse_toml
 
 TIME = (1980, 1, 1, 0, 0, 0)
 """The earliest time that a zip can say; every member has it."""
 LARGEST = 256 * 1024 * 1024
 """Bytes of a tree: more is data that somebody left beside the code."""
-BUILD_SECONDS = 300.0
 CACHES = frozenset({"__pycache__", ".tox", ".nox", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".git"})
 PASSED_OVER = CACHES | {"build", "dist", "node_modules", "venv", ".venv"}
 """Folders of a project without git that hold nothing written by people."""
@@ -218,8 +218,8 @@ def _too_large(folder: Path, files: Iterable[str]) -> UsageError:
 
 
 def _name_and_version(folder: Path, line: TreeLine, grove: Grove) -> tuple[str, str]:
-    """Read name and version where they stand as plain text; else build the metadata on this machine."""
-    known = _static(folder)
+    """Read name and version where they stand as text; else build the metadata, where the user lets it run here."""
+    known = name_and_version(folder)
     if known is None:
         raise UsageError(
             "is no Python project: it has no pyproject.toml and no setup.py",
@@ -230,43 +230,24 @@ def _name_and_version(folder: Path, line: TreeLine, grove: Grove) -> tuple[str, 
     return (name, version) if name and version else _built(folder, line, grove)
 
 
-def _static(folder: Path) -> tuple[str, str] | None:
-    """Return what pyproject.toml and setup.cfg say ("" for what they do not), None where there is no project."""
-    pyproject, setup = folder / "pyproject.toml", folder / "setup.cfg"
-    if not any((folder / name).is_file() for name in ("pyproject.toml", "setup.cfg", "setup.py")):
-        return None
-    data = parse_toml(pyproject.read_text("utf-8"), str(pyproject)) if pyproject.is_file() else {}
-    tools = data.get("tool")
-    for table in (data.get("project"), tools.get("poetry") if isinstance(tools, dict) else None):
-        if isinstance(table, dict) and isinstance(table.get("name"), str) and isinstance(table.get("version"), str):
-            return str(table["name"]), str(table["version"])
-    return _setup_cfg(setup.read_text("utf-8", "replace")) if setup.is_file() and not data.get("project") else ("", "")
-
-
-def _setup_cfg(text: str) -> tuple[str, str]:
-    import configparser
-
-    parser = configparser.RawConfigParser()
-    try:
-        parser.read_string(text)
-    except configparser.Error:
-        return "", ""
-    found: Mapping[str, str] = dict(parser["metadata"]) if parser.has_section("metadata") else {}
-    version = found.get("version", "")
-    return found.get("name", ""), "" if ":" in version else version
-
-
 def _built(folder: Path, line: TreeLine, grove: Grove) -> tuple[str, str]:
-    from envbuild.resolve.question import uv_environment
+    from envbuild.resolve.question import building_environment
     from envbuild.resolve.session import uv_program
     from envbuild.store.index import index_url
 
+    if not grove.settings.host_builds:
+        raise UsageError(
+            "its name or version is not written down, and nothing of it is run on this machine to know them",
+            where=repr(line.written),
+            hint="write name and version into [project] of its pyproject.toml\n"
+            "or let its build run here, with what it needs from the index: --allow-host-builds",
+        )
     uv = uv_program(grove.settings)
-    with _folder(grove.settings) as out:
-        environment = uv_environment(grove.settings)
+    with _folder(grove.settings) as out, _folder(grove.settings) as home:
+        environment = building_environment(grove.settings, Path(home))
         environment["UV_DEFAULT_INDEX"] = index_url(grove.settings, grove.runner)
         argv = (uv, "build", "--sdist", "--no-config", "--python", grove.python, "--out-dir", out, str(folder))
-        result = grove.runner(Command(argv=argv, env=environment, timeout=BUILD_SECONDS), check=False)
+        result = grove.runner(Command(argv=argv, env=environment, timeout=QUESTION_SECONDS), check=False)
         archives = sorted(Path(out).glob("*.tar.gz"))
         if result.code != 0 or len(archives) != 1:
             raise HostError(

@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 from envbuild.errors import NoSolutionError, UsageError
 from envbuild.progress import Reporter
 from envbuild.resolve.answer import Parts, compose, pick
-from envbuild.resolve.artifacts import describe
+from envbuild.resolve.artifacts import About, describe
 from envbuild.resolve.builds import resolve_builds
 from envbuild.resolve.couplings import Coupling, built_for, couplings, extras_for, protected_names
 from envbuild.resolve.dates import read_date
@@ -239,11 +239,7 @@ class UvResolver:
             abouts=abouts,
             origins=origins,
         )
-        unbuildable = [
-            f"{name} {version} cannot be built on this host: requirements read from its sdist ({read_from})"
-            for name, version in sorted((name, chosen[name].version) for name in files)
-            if (read_from := session.read_from(name, version)) is not None
-        ]
+        computed = [_computed(chosen[name], abouts[file.sha256]) for name, file in sorted(files.items())]
         late = [
             f"{name} {chosen[name].version}: there is none from before the date"
             for name in session.late
@@ -253,7 +249,7 @@ class UvResolver:
             parts,
             build=builds,
             held=search.held_back(chosen),
-            notes=(*notes, *search.warnings, *unbuildable, *late, *search.notes),
+            notes=(*notes, *search.warnings, *filter(None, computed), *late, *search.notes),
             tool=f"uv {installed_version('uv')}",
         )
 
@@ -281,6 +277,16 @@ def _refused(session: Session, task: Task, conflict: ConflictError) -> NoSolutio
     clashes = tuple(dict.fromkeys((*read, *also)))
     return no_solution(
         conflict, context, clashes, hints(conflict, context, clashes, what_fits(session, task, conflict))
+    )
+
+
+def _computed(chosen: Chosen, about: About) -> str | None:
+    """Return the note about an archive whose requirements only a build would tell for this base."""
+    if about.read_from != "packed":
+        return None
+    return (
+        f"{chosen.name} {chosen.version} computes its requirements in setup.py, which is not run: taken are those of "
+        "its author's machine"
     )
 
 

@@ -18,6 +18,7 @@ from envbuild.run import Command, Runner
 from envbuild.settings import Settings
 from envbuild.store.atomic import write_text
 from envbuild.store.layout import Store
+from envbuild.store.limits import BIGGEST_PAGE, PAGE_SECONDS
 from envbuild.store.simple import (
     ACCEPT,
     HTML_TYPES,
@@ -35,11 +36,6 @@ if TYPE_CHECKING:
     import httpx
 
 __all__ = ["Link", "config_file", "index_url", "make_client", "normalize", "read_links", "redact", "without_user"]
-
-BIGGEST_PAGE = 64 * 1024 * 1024
-"""Bytes, after decompression; the largest project pages have a few million."""
-LONGEST_PAGE = 180.0
-"""Seconds that one page may take to arrive."""
 
 
 def index_url(settings: Settings, runner: Runner, name: str | None = None) -> str:
@@ -89,7 +85,7 @@ def read_links(
 
 
 def _read_page(page: str, client: httpx.Client) -> tuple[Link, ...]:
-    deadline = time.monotonic() + LONGEST_PAGE
+    deadline = time.monotonic() + PAGE_SECONDS
     with opened(client, page, headers={"Accept": ACCEPT}) as response:
         content_type = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
         if content_type != JSON_TYPE and content_type not in HTML_TYPES:
@@ -100,7 +96,7 @@ def _read_page(page: str, client: httpx.Client) -> tuple[Link, ...]:
             if len(data) > BIGGEST_PAGE:
                 raise PageError(f"is larger than {BIGGEST_PAGE // 2**20} MiB, which no index page is")
             if time.monotonic() > deadline:
-                raise PageError(f"took longer than {LONGEST_PAGE:.0f} s to send one page")
+                raise PageError(f"took longer than {PAGE_SECONDS:.0f} s to send one page")
         base = str(response.url)
         if content_type == JSON_TYPE:
             return links_of_json(bytes(data), base)

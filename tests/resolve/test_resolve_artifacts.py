@@ -60,7 +60,7 @@ def test_what_is_known_is_not_asked_again(server: Server, settings: Settings, tm
     first = describe([candidate, candidate], settings=settings, report=Silent())
     assert describe([candidate], settings=settings, report=Silent()) == first
     assert len(server.requests) == 1
-    kept = next((settings.store / "v1/metadata").glob(f"{candidate.sha256}.json"))
+    kept = next((settings.store / "v1/metadata").glob(f"{candidate.sha256}-*.json"))
     kept.write_text('{"size": 1')
     assert describe([candidate], settings=settings, report=Silent()) == first
     assert len(server.requests) == 2
@@ -83,7 +83,12 @@ def test_sdist_is_fetched_into_the_store_once(server: Server, settings: Settings
     candidate = server.put("a-1.0.tar.gz", data)
     about = describe([candidate], settings=settings, report=Silent())[candidate.sha256]
     assert about == About(
-        size=len(data), requires=("six",), requires_python=">=3.8", build=("flit-core",), read_from="pkg-info"
+        size=len(data),
+        requires=("six",),
+        requires_python=">=3.8",
+        build=("flit-core",),
+        read_from="pkg-info",
+        backend="setuptools.build_meta:__legacy__",
     )
     assert sdist_path(candidate, settings).read_bytes() == data
     assert [request[0] for request in server.requests] == ["HEAD", "GET"]

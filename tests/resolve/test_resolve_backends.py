@@ -155,22 +155,14 @@ def test_the_first_index_that_has_a_project_is_the_only_one_asked(
     assert {found.name: found.file.index for found in answer.packages} == {"tool": "lab", "lib": None}
 
 
-BACKEND = """
-import pathlib
-
-def prepare_metadata_for_build_wheel(folder, settings=None):
-    info = pathlib.Path(folder, "old-1.0.dist-info")
-    info.mkdir()
-    info.joinpath("METADATA").write_text("Metadata-Version: 2.1\\nName: old\\nVersion: 1.0\\nRequires-Dist: lib\\n")
-    info.joinpath("WHEEL").write_text("Wheel-Version: 1.0\\n")
-    return info.name
-"""
+RUNS = "import os; open(os.environ['HOME'] + '/ran', 'w')\n"
 
 
-def test_an_sdist_is_built_to_know_what_it_requires(ask: Ask, index: SyntheticIndex) -> None:
+def test_what_an_sdist_requires_is_read_and_nothing_of_it_runs(ask: Ask, index: SyntheticIndex, tmp_path: Path) -> None:
     index.wheel("lib", "1.0")
     files = {
-        "backend.py": BACKEND,
+        "backend.py": RUNS,
+        "setup.py": f"{RUNS}import setuptools\nsetuptools.setup(install_requires=['lib'])\n",
         "pyproject.toml": '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n',
     }
     index.sdist("old", "1.0", files=files)
@@ -178,6 +170,7 @@ def test_an_sdist_is_built_to_know_what_it_requires(ask: Ask, index: SyntheticIn
     index.wheel("old", "1.0", requires=("lib",))
     answer = ask("old", from_source=("old",))
     assert {found.name: found.is_sdist for found in answer.packages} == {"lib": False, "old": True}
+    assert not list(tmp_path.rglob("ran"))
 
 
 def test_pip_tools_needs_the_bases_python(settings: Settings, index: SyntheticIndex) -> None:

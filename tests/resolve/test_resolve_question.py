@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.resolve.question import Question, arguments, read_origins, uv_environment, write_question
+from envbuild.resolve.question import QUIET, REQUESTS, Question, arguments, read_origins, uv_environment, write_question
 from envbuild.settings import load_settings
 from tests.resolve.conftest import base
 
@@ -15,8 +15,8 @@ def test_arguments_of_a_question(tmp_path: Path) -> None:
     assert arguments(question, tmp_path / "question-1", facts, "/usr/bin/python3") == (
         *("pip", "compile", "--color", "never", "--no-header", "--no-python-downloads"),
         *("--config-file", "uv.toml", "--python", "/usr/bin/python3", "--python-version", "3.6.9"),
-        *("--python-platform", "x86_64-manylinux_2_17", "--build-constraints", "../build.txt"),
-        *("--constraints", "constraints.txt", "--output-file", "pylock.toml"),
+        *("--python-platform", "x86_64-manylinux_2_17"),
+        *("--constraints", "constraints.txt", "--output-file", "pylock.toml", "--no-build-isolation"),
         *("--find-links", str(tmp_path / "soft"), "--exclude-newer", "2020-04-08"),
         *("--exclude-newer-package", "setuptools=2099-01-01", "requirements.in"),
     )
@@ -69,7 +69,7 @@ def test_nothing_of_the_environment_leaks_but_cache_trust_and_credentials() -> N
         "PYTHONPATH": "/lib",
         "PYTHONHOME": "/lib",
     }
-    own = {"UV_NO_PROGRESS": "1", "NO_COLOR": "1", "PIP_CERT": "/etc/ca.crt"}
+    own = {**QUIET, "RUST_LOG": REQUESTS, "PIP_CERT": "/etc/ca.crt"}
     assert uv_environment(load_settings(kept | dropped | {"HOME": "/nonexistent"})) == kept | own | {
         "HOME": "/nonexistent"
     }

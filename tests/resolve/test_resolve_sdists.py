@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from envbuild.errors import IntegrityError
-from envbuild.resolve.sdists import Declared, declared, egg_requires, read_sdist
+from envbuild.resolve.sdists import Declared, declared, read_sdist
+from envbuild.resolve.written import egg_requires
 from tests.resolve.conftest import sdist_bytes
 
 EGG = "six>=1.10\n\n[:python_version < '3.8']\nimportlib-metadata\n\n[gpu]\ncupy>=9\n\n[docs:os_name == 'posix']\nsphinx\n"
@@ -88,7 +89,7 @@ def test_links_and_paths_upwards_are_not_followed(tmp_path: Path) -> None:
         up = tarfile.TarInfo("../PKG-INFO")
         up.size = 19
         archive.addfile(up, io.BytesIO(b"Requires-Dist: evil"))
-    assert read_sdist(path, path.name).read_from in ("none", "pkg-info")
+    assert read_sdist(path, path.name).read_from in ("none", "pkg-info", "packed")
     assert not (tmp_path.parent / "PKG-INFO").exists()
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from envbuild.base.model import BaseFacts
@@ -503,7 +505,7 @@ def test_unreachable_index(index: SyntheticIndex, settings: Settings) -> None:
 
 # ------------------------------------------------------------------ source packages
 
-SETUP = "import setuptools\nraise SystemExit('not on this host')\n"
+SETUP = "import setuptools, somewhere\nsetuptools.setup(**somewhere.told())\n"
 
 
 def test_sdist_that_does_not_build_here_is_read(index: SyntheticIndex, resolve: Resolve, tmp_path: Path) -> None:
@@ -520,7 +522,9 @@ def test_sdist_that_does_not_build_here_is_read(index: SyntheticIndex, resolve: 
         ("setuptools", "70.0", ("old",)),
         ("wheel", "0.43.0", ("old",)),
     ]
-    assert answer.notes == ("old 0.9.0 cannot be built on this host: requirements read from its sdist (egg-info)",)
+    assert answer.notes == (
+        ("old 0.9.0 computes its requirements in setup.py, which is not run: taken are those of its author's machine"),
+    )
     assert (tmp_path / "store/v1/artifacts").is_dir()
     assert resolve(base(), "old") == answer
 
@@ -549,26 +553,46 @@ def get_requires_for_build_wheel(settings):
 """
 
 
-def test_a_build_backend_is_asked_what_else_it_needs(index: SyntheticIndex, resolve: Resolve) -> None:
-    """As mpi4py asks for Cython: its own backend, beside its sources, says so when it is run."""
-    pyproject = '[build-system]\nrequires = ["tool"]\nbuild-backend = "own"\nbackend-path = ["conf"]\n'
-    files = {"pyproject.toml": pyproject, "PKG-INFO": "Metadata-Version: 2.2\nName: ext\nVersion: 1.0\n"}
-    index.sdist("ext", "1.0", files={**files, "conf/own.py": BACKEND})
+EXT = {
+    "pyproject.toml": '[build-system]\nrequires = ["tool"]\nbuild-backend = "own"\nbackend-path = ["conf"]\n',
+    "PKG-INFO": "Metadata-Version: 2.2\nName: ext\nVersion: 1.0\n",
+}
+
+
+def test_a_build_backend_is_asked_what_else_it_needs_where_the_user_allows_it(
+    index: SyntheticIndex, settings: Settings
+) -> None:
+    index.sdist("ext", "1.0", files={**EXT, "conf/own.py": BACKEND})
     index.wheel("tool", "3.0")
     index.wheel("cython", "3.0.11")
     index.wheel("torch", "2.5.1")
-    expected = [("cython", "3.0.11", ("ext",)), ("tool", "3.0", ("ext",))]
+    here = f"{sys.version_info.major}.{sys.version_info.minor}.1"
+    facts = msgspec.structs.replace(NGC, python=here)
     for _ in range(2):  # the second answer is remembered
-        answer = resolve(NGC, "ext")
-        assert [(item.name, item.version, item.via) for item in answer.build] == expected
+        allowed = dataclasses.replace(settings, host_builds=True)
+        answer = UvResolver(allowed, LocalRunner(), Silent())(Request(facts=facts, requirements=("ext",)))
+        assert [(item.name, item.version, item.via) for item in answer.build] == [
+            ("cython", "3.0.11", ("ext",)),
+            ("tool", "3.0", ("ext",)),
+        ]
+    answer = UvResolver(settings, LocalRunner(), Silent())(Request(facts=facts, requirements=("ext",)))
+    assert [item.name for item in answer.build] == ["tool"]
 
 
-def test_a_backend_that_fails_here_adds_nothing(index: SyntheticIndex, resolve: Resolve) -> None:
-    pyproject = '[build-system]\nrequires = []\nbuild-backend = "own"\nbackend-path = ["."]\n'
-    files = {"pyproject.toml": pyproject, "PKG-INFO": "Metadata-Version: 2.2\nName: ext\nVersion: 1.0\n"}
-    index.sdist("ext", "1.0", files={**files, "own.py": "raise OSError('only on the cluster')\n"})
-    answer = resolve(base(), "ext")
-    assert (answer.packages[0].name, answer.build) == ("ext", ())
+def test_a_backend_that_fails_here_adds_nothing(index: SyntheticIndex, settings: Settings) -> None:
+    index.sdist("ext", "1.0", files={**EXT, "conf/own.py": "raise OSError('only on the cluster')\n"})
+    index.wheel("tool", "3.0")
+    resolver = UvResolver(dataclasses.replace(settings, host_builds=True), LocalRunner(), Silent())
+    answer = resolver(Request(facts=base(), requirements=("ext",)))
+    assert [item.name for item in (*answer.packages, *answer.build)] == ["ext", "tool"]
+
+
+def test_what_known_backends_ask_for_is_data(index: SyntheticIndex, resolve: Resolve) -> None:
+    pyproject = '[build-system]\nrequires = ["scikit-build-core"]\nbuild-backend = "scikit_build_core.build"\n'
+    index.sdist("ext", "1.0", files={**EXT, "pyproject.toml": pyproject})
+    for name in ("scikit-build-core", "cmake", "ninja"):
+        index.wheel(name, "3.30")
+    assert [item.name for item in resolve(base(), "ext").build] == ["cmake", "ninja", "scikit-build-core"]
 
 
 def test_a_package_is_built_where_that_is_asked_for(index: SyntheticIndex, resolve: Resolve) -> None:

@@ -224,7 +224,7 @@ def test_redirects_are_followed_and_links_are_relative_to_the_last_page(server: 
 @pytest.fixture
 def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index_module, "BIGGEST_PAGE", 4096)
-    monkeypatch.setattr(index_module, "LONGEST_PAGE", 1.0)  # a busy machine takes its time over the other pages
+    monkeypatch.setattr(index_module, "PAGE_SECONDS", 1.0)  # a busy machine takes its time over the other pages
 
 
 BAD_PAGES = [

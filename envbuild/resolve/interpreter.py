@@ -1,0 +1,48 @@
+"""An interpreter that tells uv what it is, and runs nothing.
+
+uv takes metadata of a source archive from a build wherever the archive does not say it statically, and has no switch
+that stops there and says so: with ``--no-build`` such releases do not exist.  With this one the build ends before any
+code of a package ran, and uv names the archive.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+
+from envbuild.errors import HostError
+from envbuild.store.atomic import telling
+
+REFUSAL = "envbuild: no code of a package runs on this machine"
+BEGINNING = "-I -B -c import sys; sys.path = ["
+END = "] + sys.path; from python.get_interpreter_info import main; main()"
+"""How uv asks an interpreter about itself (crates/uv-python/src/interpreter.rs); builds are started with -c alone."""
+
+
+def write_mute(folder: Path, python: str) -> Path:
+    """Write the interpreter into a folder: it answers uv's one question as ``python`` would, with its own path.
+
+    Raises HostError where no program may be started from that folder.
+    """
+    path = folder / "python"
+    answer = f"import sys; sys.executable = sys._base_executable = {str(path)!r}; exec(sys.argv[1])"
+    script = (
+        "#!/bin/sh\n"
+        'case "$1 $2 $3 $4" in\n'
+        f"{shlex.quote(BEGINNING)}*{shlex.quote(END)})\n"
+        f'    exec {shlex.quote(python)} -I -B -c {shlex.quote(answer)} "$4" ;;\n'
+        "esac\n"
+        f"echo {shlex.quote(REFUSAL)} >&2\n"
+        "exit 1\n"
+    )
+    with telling(folder):
+        if os.statvfs(folder).f_flag & os.ST_NOEXEC:
+            raise HostError(
+                "no program can be started from this folder (noexec)",
+                where=str(folder),
+                hint="set TMPDIR to a folder where programs may run",
+            )
+        path.write_text(script, "utf-8")
+        path.chmod(0o700)
+    return path

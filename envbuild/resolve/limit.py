@@ -1,0 +1,62 @@
+"""How long resolving may take in all: an index that sends a byte a second never breaks off by itself."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable
+from typing import NoReturn
+
+from envbuild.errors import EnvbuildError, NetworkError
+from envbuild.settings import Settings
+from envbuild.store.limits import PROBE_SECONDS, QUESTION_SECONDS, RESOLUTION_SECONDS
+from envbuild.store.parallel import each
+from envbuild.store.web import PassingError, make_client, opened, redact
+
+MOST_PROBED = 40
+MOST_TOLD = 3
+
+
+class Limit:
+    """The time that one resolution has: it begins when this is made."""
+
+    def __init__(self) -> None:
+        self._started = time.monotonic()
+
+    def seconds(self, wished: float | None) -> tuple[float, bool]:
+        """Return how long one question may take, and whether that is our limit and not the one ``wished`` for."""
+        left = max(1.0, RESOLUTION_SECONDS - (time.monotonic() - self._started))
+        ours = min(QUESTION_SECONDS, left)
+        return (wished, False) if wished is not None and wished < ours else (ours, True)
+
+    def exceeded(self, asked: Iterable[str], settings: Settings) -> NoReturn:
+        """Raise NetworkError that names what is slow among the addresses that were ``asked``, the last ones first."""
+        took = time.monotonic() - self._started
+        slow = _slow(list(dict.fromkeys(reversed(list(asked))))[:MOST_PROBED], settings)
+        names = ", ".join(redact(url) for url in slow[:MOST_TOLD])
+        raise NetworkError(
+            f"resolving was ended after {took:.0f} s" + (f": {names} did not answer whole in time" if slow else ""),
+            hint="what has arrived is kept, so that starting again goes on from there; "
+            "another index is named under [indexes] in the settings",
+        )
+
+
+def _slow(urls: list[str], settings: Settings) -> list[str]:
+    """Return the addresses that do not answer whole within PROBE_SECONDS now."""
+    found: set[str] = set()
+    with make_client(settings) as client:
+
+        def probe(url: str, stop: threading.Event) -> None:
+            end = time.monotonic() + PROBE_SECONDS
+            try:
+                with opened(client, url) as response:
+                    for _ in response.iter_raw():
+                        if stop.is_set() or time.monotonic() > end:
+                            found.add(url)
+                            return
+            except (EnvbuildError, PassingError):
+                if time.monotonic() > end:
+                    found.add(url)
+
+        each(urls, probe, workers=8)
+    return [url for url in urls if url in found]

@@ -1,0 +1,151 @@
+"""Read requirements where they are written down: pyproject.toml, setup.cfg, egg-info."""
+
+from __future__ import annotations
+
+import configparser
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+SECTION = re.compile(r"\[([^\]:]*):?(.*)\]\Z")
+ELSEWHERE = {"git", "path", "url", "file"}
+"""Keys of a Poetry dependency that no index has."""
+
+
+def egg_requires(text: str) -> list[str]:
+    """Turn an egg-info/requires.txt, with its ``[extra:marker]`` sections, into PEP 508 strings."""
+    found: list[str] = []
+    marker = ""
+    for line in map(str.strip, text.splitlines()):
+        section = SECTION.match(line)
+        if section:
+            extra = f'extra == "{section[1]}"' if section[1] else ""
+            condition = f"({section[2]})" if section[2] else ""
+            marker = " and ".join(filter(None, (condition, extra)))
+        elif line:
+            found.append(f"{line} ; {marker}" if marker else line)
+    return found
+
+
+def project_requires(data: Mapping[str, Any]) -> list[str] | None:
+    """Return what [project] of a pyproject.toml requires, extras too; None where it leaves that to the build."""
+    project = data.get("project")
+    if not isinstance(project, dict) or "dependencies" in _texts(project.get("dynamic")):
+        return None
+    found = _texts(project.get("dependencies"))
+    groups = project.get("optional-dependencies")
+    for extra, lines in groups.items() if isinstance(groups, dict) else ():
+        found += [with_extra(line, str(extra)) for line in _texts(lines)]
+    return found
+
+
+def poetry_requires(data: Mapping[str, Any]) -> list[str] | None:
+    """Return what [tool.poetry] requires, in the form of PEP 508; None where there is no such table."""
+    poetry = _table(data, "tool", "poetry")
+    if not poetry:
+        return None
+    extras = {str(name): _texts(members) for name, members in _table(poetry, "extras").items()}
+    found: list[str] = []
+    for name, wish in _table(poetry, "dependencies").items():
+        if name.lower() == "python":
+            continue
+        for wanted in wish if isinstance(wish, list) else [wish]:
+            table = wanted if isinstance(wanted, dict) else {"version": wanted}
+            if ELSEWHERE & set(table):
+                continue
+            line = _poetry_line(name, table)
+            if not table.get("optional"):
+                found.append(line)
+            found += [with_extra(line, extra) for extra, members in extras.items() if name in members]
+    return found
+
+
+def _poetry_line(name: str, table: Mapping[str, Any]) -> str:
+    extras = f"[{','.join(map(str, table.get('extras', ())))}]" if table.get("extras") else ""
+    return f"{name}{extras}{poetry_bounds(str(table.get('version', '*')))}{poetry_marker(table)}"
+
+
+def poetry_marker(table: Mapping[str, Any]) -> str:
+    """Return the marker of one wish of Poetry's: its own, and its Python versions as one."""
+    bounds = poetry_bounds(str(table.get("python", "*")))
+    python = [re.sub(r"^([<>=!~]+)(.*)$", r"python_version \1 '\2'", bound) for bound in bounds.split(",") if bound]
+    markers = [f"({table['markers']})"] if table.get("markers") else []
+    return f" ; {' and '.join([*markers, *python])}" if markers or python else ""
+
+
+def poetry_bounds(text: str) -> str:
+    """Return Poetry's version wishes as PEP 440 has them: "^1.2" is ">=1.2,<2"."""
+    first = text.split("||", maxsplit=1)[0]
+    parts = [part.strip() for part in re.split(r"[, ](?=\s*[<>=!~^\d*])", first) if part.strip()]
+    return ",".join(filter(None, map(_poetry_bound, parts)))
+
+
+def _poetry_bound(part: str) -> str:
+    caret = re.fullmatch(r"\^\s*(\d+(?:\.\d+)*)(.*)", part)
+    tilde = re.fullmatch(r"~\s*(\d+(?:\.\d+)*)(.*)", part)
+    if part == "*":
+        return ""
+    if caret:
+        numbers = [int(number) for number in caret[1].split(".")]
+        kept = next((index for index, number in enumerate(numbers) if number), len(numbers) - 1)
+        upper = [*numbers[:kept], numbers[kept] + 1]
+        return f">={caret[1]}{caret[2]},<{'.'.join(map(str, upper))}"
+    if tilde:
+        numbers = [int(number) for number in tilde[1].split(".")]
+        upper = [numbers[0] + 1] if len(numbers) == 1 else [numbers[0], numbers[1] + 1]
+        return f">={tilde[1]}{tilde[2]},<{'.'.join(map(str, upper))}"
+    return f"=={part}" if part[:1].isdigit() else part.replace(" ", "")
+
+
+def cfg_requires(text: str, files: Mapping[str, str]) -> list[str] | None:
+    """Return what [options] of a setup.cfg requires, extras too; None where it says nothing or is no INI file.
+
+    ``files`` are the texts that it may name, by their path inside the archive's top folder.
+    """
+    parser = configparser.RawConfigParser(strict=False)
+    try:
+        parser.read_string(text)
+    except configparser.Error:
+        return None
+    if not parser.has_option("options", "install_requires"):
+        return None
+    needs = parser.get("options", "install_requires").strip()
+    if needs.startswith("file:"):
+        named = [files.get(name.strip()) for name in needs.removeprefix("file:").split(",")]
+        if None in named:
+            return None
+        needs = "\n".join(name or "" for name in named)
+    found = list(_lines(needs.splitlines()))
+    section = "options.extras_require"
+    for extra in parser.options(section) if parser.has_section(section) else ():
+        lines = re.split(r"[\n;]" if "\n" not in parser.get(section, extra) else r"\n", parser.get(section, extra))
+        found += [with_extra(line, extra) for line in _lines(lines)]
+    return found
+
+
+def with_extra(line: str, extra: str) -> str:
+    """Return a requirement that an extra alone brings."""
+    name, condition, marker = extra.partition(":")
+    wanted, _, own = line.partition(";")
+    parts = [f"({text.strip()})" for text in (own, marker if condition else "") if text.strip()]
+    parts += [f'extra == "{name}"'] if name else []
+    return f"{wanted.strip()} ; {' and '.join(parts)}"
+
+
+def _lines(lines: Iterable[str]) -> Iterable[str]:
+    for line in lines:
+        text = line.partition(" #")[0].strip()
+        if text and text[0] not in "#-":
+            yield text
+
+
+def _table(data: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
+    """Return a table inside tables; empty where it is missing or is none."""
+    here: Any = data
+    for key in keys:
+        here = here.get(key) if isinstance(here, dict) else None
+    return here if isinstance(here, dict) else {}
+
+
+def _texts(value: object) -> list[str]:
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
