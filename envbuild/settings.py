@@ -23,6 +23,7 @@ SECTIONS: dict[str, tuple[str, ...] | None] = {
     "registries": None,  # names are hosts
     "build": ("tmpdir", "downloads"),
     "runtime": ("program",),
+    "run": ("caches",),
 }
 DOWNLOADS = 6
 """Files fetched at the same time unless [build] downloads says otherwise."""
@@ -51,7 +52,8 @@ class Settings:
     bundle file (None: the system's);
     ``environment`` is the process environment that children get; ``origin`` tells where each value came from;
     ``config`` is the user's settings file, whether it exists or not; ``host_builds`` tells that the user lets source
-    archives of an index run on this machine, which no variable and no file says for him.
+    archives of an index run on this machine, which no variable and no file says for him; ``caches`` is the folder in
+    which programs inside images keep downloads and compiled code (None: nowhere).
     """
 
     store: Path
@@ -72,6 +74,7 @@ class Settings:
     stores_below: tuple[Path, ...] = ()
     config: Path = Path("/nonexistent/config.toml")
     host_builds: bool = False
+    caches: Path | None = None
 
 
 def load_settings(environment: Mapping[str, str] | None = None, cwd: Path | None = None) -> Settings:
@@ -79,7 +82,8 @@ def load_settings(environment: Mapping[str, str] | None = None, cwd: Path | None
 
     Variables: ENVBUILD_STORE, ENVBUILD_STORE_BELOW (folders, separated by ":"),
     ENVBUILD_CONFIG, ENVBUILD_RECIPES (folders, separated by ":"), ENVBUILD_INDEX,
-    ENVBUILD_DEBIAN_MIRROR, ENVBUILD_RUNTIME, TMPDIR, XDG_CACHE_HOME, XDG_CONFIG_HOME.
+    ENVBUILD_DEBIAN_MIRROR, ENVBUILD_RUNTIME, ENVBUILD_CACHES (a folder, or "none"), TMPDIR, XDG_CACHE_HOME,
+    XDG_CONFIG_HOME.
     Raises UsageError for a settings file that does not parse or has unknown keys.
     """
     env = dict(os.environ if environment is None else environment)
@@ -104,6 +108,7 @@ def load_settings(environment: Mapping[str, str] | None = None, cwd: Path | None
 
     cache = Path(env.get("XDG_CACHE_HOME") or home / ".cache")
     store = pick("store", "ENVBUILD_STORE", "store", "path", str(cache / "envbuild"))
+    caches = pick("caches", "ENVBUILD_CACHES", "run", "caches", str(cache / "envbuild-caches"))
     tmpdir = pick("tmpdir", "TMPDIR", "build", "tmpdir", "/tmp")  # noqa: S108  (the documented default)
     indexes = dict(data.get("indexes", {}))
     default_index = pick("index", "ENVBUILD_INDEX", "indexes", "default", None)
@@ -133,6 +138,7 @@ def load_settings(environment: Mapping[str, str] | None = None, cwd: Path | None
         origin=origin,
         stores_below=tuple(_absolute(path, home, here) for path in _stores_below(env, data, config)),
         config=config,
+        caches=None if caches in (None, "none") else _absolute(str(caches), home, here),
     )
 
 

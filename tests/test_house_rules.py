@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "envbuild"
 STAGES = ("recipe", "base", "resolve", "project", "lock", "plan", "build", "bundle", "check", "shelf", "job")
 FOUNDATIONS = (
+    "caches",
     "data",
     "errors",
     "failures",

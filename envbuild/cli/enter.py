@@ -14,9 +14,9 @@ from envbuild.cli.context import Context
 from envbuild.errors import UsageError
 from envbuild.host import read_driver
 from envbuild.recipe.find import find_recipe
-from envbuild.recipe.model import Source
+from envbuild.recipe.model import Run, Source
 from envbuild.run import hand_over
-from envbuild.runtime import Bind, find_runtime
+from envbuild.runtime import HOME, Bind, find_runtime
 
 SIF_MAGIC = (32, b"SIF_MAGIC")
 """Offset and bytes that every SIF has (SIF specification: behind the 32 bytes of its launch line)."""
@@ -80,8 +80,9 @@ def exec_command(
     """Run a command inside the image.
 
     Nothing of this machine is seen inside but the current folder (at the same path, writable), the folders bound with
-    --bind, the GPUs where there is a driver, and the network. HOME is a folder of its own that vanishes. The exit
-    code is the command's; 125 when envbuild itself failed.
+    --bind, the GPUs where there is a driver, and the network. HOME is a folder of its own that vanishes, but for
+    downloads of models and data sets and for compiled code, which are kept (docs/howto-data.md). The exit code is the
+    command's; 125 when envbuild itself failed.
     """
     _enter(context, image, argv, binds, variables, dry_run=dry_run)
 
@@ -181,21 +182,22 @@ def _enter(
     from envbuild.cli.current import recipe_of, tell_old
 
     settings = context.settings
-    image = find_image(name, context)
-    tell_old(image, recipe_of(name, context), context)
+    image, source = find_image(name, context), recipe_of(name, context)
+    tell_old(image, source, context)
     handed_on = tuple(name for name in HANDED_ON if name in settings.environment)
     given = tuple(parse_bind(text, settings.cwd) for text in binds)
     env = parse_variables((*handed_on, *variables), settings.environment)
     project = _project_bind(settings.cwd)
     if project is None:
         context.report.say(f"{settings.cwd} is a folder of the image too, so it is not bound")
+    kept, kept_env = _keep(image, source, env, context, make=not dry_run)
     runtime = find_runtime(settings, context.runner)
     command = runtime.exec_command(
         image,
         argv,
         verb="exec" if argv else "shell",
-        binds=(*((project,) if project else ()), *given),
-        env=env,
+        binds=(*((project,) if project else ()), *kept, *given),
+        env={**kept_env, **env},
         gpu=read_driver() is not None,
         cwd=str(settings.cwd) if project else None,
     )
@@ -205,6 +207,26 @@ def _enter(
         click.echo(shlex.join(("env", *added, *command.argv)))
         return
     hand_over(command.argv, child)
+
+
+def _keep(
+    image: Path, source: Source | None, taken: Mapping[str, str], context: Context, *, make: bool
+) -> tuple[tuple[Bind, ...], dict[str, str]]:
+    """Return what to bind and to set so that downloads and compiled code outlive the container."""
+    from envbuild.caches import make_folders, plan_caches
+
+    run = source.recipe.run if source else Run()
+    caches = plan_caches(image, context.settings, wanted=run.caches, taken={*taken, *run.environment})
+    try:
+        if make:
+            make_folders(caches)
+    except OSError as error:
+        context.report.say(f"note: downloads are not kept: {error.filename}: {error.strerror} (ENVBUILD_CACHES=FOLDER)")
+        return (), {}
+    binds = [(Path(folder), f"{HOME}/{below}", True) for folder, below in caches.folders]
+    binds += [(Path(folder), folder, True) for _, folder in caches.given]
+    env = {name: f"{HOME}/{below}" for name, below in caches.variables}
+    return tuple(dict.fromkeys(binds)), {**env, **dict(caches.given)}
 
 
 def _project_bind(cwd: Path) -> Bind | None:

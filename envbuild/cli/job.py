@@ -17,6 +17,7 @@ from envbuild.cli.enter import CommandAfterDashes
 from envbuild.errors import UsageError
 
 if TYPE_CHECKING:
+    from envbuild.caches import Caches
     from envbuild.job.model import Image, Intent, Job
     from envbuild.job.site import Site
     from envbuild.recipe.model import Source
@@ -151,6 +152,7 @@ def plan_job(
         commit=git_commit(settings.cwd, context.runner),
         interactive=interactive,
     )
+    job = replace(job, caches=_caches(job, image, source, given, context))
     for warning in check_visible(job, site, settings, binds):
         context.report.say(f"note: {warning} (--bind shows it)")
     if job.intent.array or job.intent.launcher != "single":
@@ -204,6 +206,17 @@ def _intent(flags: dict[str, Any], site: Site, image: Path, source: Source | Non
     count = "one GPU" if gpus == 1 else f"{gpus} GPUs"
     context.report.say(f"the job gets {count}, as {image.name} has CUDA {cuda} (--gpus N, or gpus in [job])")
     return replace(intent, gpus=gpus)
+
+
+def _caches(job: Job, image: Path, source: Source | None, given: dict[str, Any], context: Context) -> Caches:
+    """Return what outlives the job of its HOME; variables that anybody sets are left alone."""
+    from envbuild.caches import plan_caches
+    from envbuild.recipe.model import Run
+
+    run = source.recipe.run if source else Run()
+    named = {text.partition("=")[0] for text in given["variables"]}
+    taken = {*named, *run.environment, *job.intent.environment}
+    return plan_caches(image, context.settings, wanted=run.caches, taken=taken)
 
 
 def _image(path: Path, context: Context) -> Image:

@@ -76,11 +76,12 @@ def enter_function(job: Job, site: Site, scheduler: Scheduler) -> str:
     missing = "neither apptainer nor singularity is" if program == "any" else f"{program} is not"
     return "".join(
         (
-            fill(PREAMBLE, more=" binds=()" if job.intent.stage else ""),
+            fill(PREAMBLE, more=_arrays(job)),
             fill(FLAGS, find=find, missing=f"{missing} on PATH on this node"),
             _rank_lines(job, scheduler),
             _environment(job, site, scheduler),
             fill(SCRATCH, image=image),
+            _cache_lines(job, site),
             _stage_lines(job),
             f"  {_exec_line(job, site, image)}\n",
             '  code=$?\n  rm -rf -- "$scratch"\n',
@@ -88,6 +89,10 @@ def enter_function(job: Job, site: Site, scheduler: Scheduler) -> str:
             '  return "$code"\n}\n',
         )
     )
+
+
+def _arrays(job: Job) -> str:
+    return (" binds=()" if job.intent.stage else "") + (" kept=()" if job.caches else "")
 
 
 def _rank_lines(job: Job, scheduler: Scheduler) -> str:
@@ -143,6 +148,50 @@ def _stage_lines(job: Job) -> str:
     return f'  if [ "$0" != world ]; then\n    stage\n    binds=({" ".join(stage_binds(job))})\n  fi\n'
 
 
+def _cache_lines(job: Job, site: Site) -> str:
+    """Return the lines that keep downloads and compiled code in folders of the user's, where this node can."""
+    caches = job.caches
+    if caches is None or not caches.folders:
+        return ""
+    home = '"$scratch"' if several_containers(job) else HOME
+    named = {*site.folders.caches, *site.runtime.environment}  # the site knows its disks better
+    variables = [f"{name}={below}" for name, below in caches.variables if name not in named]
+    given = {name: folder for name, folder in caches.given if name not in named}
+    points = [f'"$scratch"/{shlex.quote(below)}' for _, below in caches.folders]
+    binds = [f"{shlex.quote(folder)}:{home}/{shlex.quote(below)}:rw" for folder, below in caches.folders]
+    lines = [
+        "  # what is downloaded and compiled stays in folders of the user's (docs/howto-data.md)",
+        "  if (umask 077 && mkdir -p -- \\",
+        *_block([shlex.quote(folder) for folder in caches.made], end=") 2>/dev/null &&"),
+        f"    [ -w {shlex.quote(caches.folders[0][0])} ]; then",
+        f"    mkdir -p -- {' '.join(points)}",
+        *(f"    kept+=(--bind {bind})" for bind in binds),
+        "    for value in \\",
+        *_block(variables, end="; do"),
+        f"      name=${{value%%=*}} value={home}/${{value#*=}}",
+        '      export "APPTAINERENV_$name=$value" "SINGULARITYENV_$name=$value"',
+        "    done",
+        *(f"    {_given_line(name, folder)}" for name, folder in given.items()),
+        "  else",
+        "    printf 'envbuild: downloads are not kept: their folder cannot be written on this node\\n'",
+        "  fi",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _given_line(name: str, folder: str) -> str:
+    """Return the line that hands in a variable with its folder, where this node has it."""
+    place = shlex.quote(folder)
+    bind = shlex.quote(f"{folder}:{folder}:rw")
+    return f"[ ! -d {place} ] || {{ kept+=(--bind {bind}) && export {{APPTAINER,SINGULARITY}}ENV_{name}={place}; }}"
+
+
+def _block(words: list[str], *, end: str) -> list[str]:
+    """Return the lines of a list of words, each but the last with a backslash."""
+    rows = _rows(words)
+    return [*(f"      {row} \\" for row in rows[:-1]), f"      {rows[-1]}{end}"]
+
+
 def _folder(text: str) -> str:
     """Return a folder of a site file for use inside double quotes; an unset variable ends the job with a message."""
     return f"${{{text[1:]}:?is not set on this node}}" if text.startswith("$") else text
@@ -168,6 +217,7 @@ def _exec_line(job: Job, site: Site, image: str) -> str:
     for source, target, writable in job.binds:
         words += map(shlex.quote, bind_flags((Path(source), target, writable)))
     stage = job.intent.stage
+    words += ['${kept[@]+"${kept[@]}"}'] if job.caches else []
     words += ['${binds[@]+"${binds[@]}"}'] if stage else []
     # whoever holds the lock of the data after the command would keep it from being removed
     rows = [f"supervise {words[0]}", *_rows(words[1:]), f'{image} "$@"{" 9>&-" if stage else ""}']

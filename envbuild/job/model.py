@@ -8,6 +8,7 @@ from typing import Literal
 
 import msgspec
 
+from envbuild.caches import Caches
 from envbuild.recipe.model import Launcher
 
 SCHEMA = 1
@@ -93,7 +94,7 @@ class Job:
     ``image`` None runs the command on the node itself; ``rows`` are the commands of an array's tasks (empty: all run
     ``argv``); ``binds`` are (source, target, writable); ``secrets`` is the file of handed-on variables (None: there
     are none); ``checked`` are receipts that must all tell success before the command starts; ``key`` names the
-    submission's files (None: printed, not submitted).
+    submission's files (None: printed, not submitted); ``caches`` is what outlives the job of its HOME.
     """
 
     name: str
@@ -108,6 +109,7 @@ class Job:
     checked: tuple[str, ...] = ()
     interactive: bool = False
     key: str | None = None
+    caches: Caches | None = None
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):

@@ -93,11 +93,25 @@ class Check(_Section, frozen=True):
     network: bool = False
 
 
+HomeFolder = Annotated[
+    str,
+    Meta(
+        pattern=r"^(?!\.(cache|compiled)(/|$))(?!.*(^|/)\.\.?(/|$))[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*$",
+        max_length=200,
+        description="A folder below HOME, such as .insightface.",
+    ),
+]
+
+
 class Run(_Section, frozen=True):
-    """[run]: what ``envbuild run`` starts when no command is given, and variables set in the image."""
+    """[run]: what ``envbuild run`` starts when no command is given, and variables set in the image.
+
+    ``caches``: whether downloads and compiled code are kept for the user, or further folders of HOME to keep.
+    """
 
     command: tuple[str, ...] = ()
     environment: dict[Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], str] = {}
+    caches: bool | tuple[HomeFolder, ...] = True
 
 
 Launcher = Literal["single", "torchrun", "lightning", "mpi"]

@@ -111,7 +111,7 @@ unstage() {
   exec 9>&-
 }
 enter() {
-  local name value runtime scratch code flags=() binds=()
+  local name value runtime scratch code flags=() binds=() kept=()
   # settings of the caller would change what runs; where the runtime keeps its own files is theirs to say
   for name in "${!APPTAINER@}" "${!SINGULARITY@}"; do
     case $name in
@@ -138,6 +138,30 @@ enter() {
   export APPTAINER_NO_EVAL=1 SINGULARITY_NO_EVAL=1
   scratch=$(mktemp -d "$(node_local)/envbuild.XXXXXXXX") || fail "no node-local folder can be written"
   [ -r lightning-sweep.sif ] || fail "the image is not there on $(hostname): "lightning-sweep.sif
+  # what is downloaded and compiled stays in folders of the user's (docs/howto-data.md)
+  if (umask 077 && mkdir -p -- \
+      /tmp/pytest-of-root/pytest-112/popen-gw0/test_the_script_is_what_envbui3/.cache/envbuild-caches/downloads \
+      /tmp/pytest-of-root/pytest-112/popen-gw0/test_the_script_is_what_envbui3/.cache/envbuild-caches/compiled/6bc63e498813d213 \
+      /tmp/pytest-of-root/pytest-112/popen-gw0/test_the_script_is_what_envbui3/.cache/envbuild-caches/downloads/nltk) 2>/dev/null &&
+    [ -w /tmp/pytest-of-root/pytest-112/popen-gw0/test_the_script_is_what_envbui3/.cache/envbuild-caches/downloads ]; then
+    mkdir -p -- "$scratch"/.cache "$scratch"/.compiled
+    kept+=(--bind /tmp/pytest-of-root/pytest-112/popen-gw0/test_the_script_is_what_envbui3/.cache/envbuild-caches/downloads:"$scratch"/.cache:rw)
+    kept+=(--bind /tmp/pytest-of-root/pytest-112/popen-gw0/test_the_script_is_what_envbui3/.cache/envbuild-caches/compiled/6bc63e498813d213:"$scratch"/.compiled:rw)
+    for value in \
+      XDG_CACHE_HOME=.cache HF_HOME=.cache/huggingface TORCH_HOME=.cache/torch \
+      KERAS_HOME=.cache/keras TFHUB_CACHE_DIR=.cache/tfhub TFDS_DATA_DIR=.cache/tensorflow_datasets \
+      NLTK_DATA=.cache/nltk SCIKIT_LEARN_DATA=.cache/scikit_learn GENSIM_DATA_DIR=.cache/gensim \
+      CHAINER_DATASET_ROOT=.cache/chainer KAGGLEHUB_CACHE=.cache/kagglehub \
+      TRITON_CACHE_DIR=.compiled/triton TORCHINDUCTOR_CACHE_DIR=.compiled/inductor \
+      TORCH_EXTENSIONS_DIR=.compiled/torch_extensions CUDA_CACHE_PATH=.compiled/cuda \
+      JAX_COMPILATION_CACHE_DIR=.compiled/xla NUMBA_CACHE_DIR=.compiled/numba \
+      CUPY_CACHE_DIR=.compiled/cupy; do
+      name=${value%%=*} value="$scratch"/${value#*=}
+      export "APPTAINERENV_$name=$value" "SINGULARITYENV_$name=$value"
+    done
+  else
+    printf 'envbuild: downloads are not kept: their folder cannot be written on this node\n'
+  fi
   if [ "$0" != world ]; then
     stage
     binds=(--bind "$staged/0:$PWD/data:ro")
@@ -147,7 +171,7 @@ enter() {
     --bind "${TMPDIR:-/tmp}:${TMPDIR:-/tmp}:rw" \
     --bind "$PWD:$PWD:rw" \
     --bind "${SCRATCH:?is not set on this node}:${SCRATCH:?is not set on this node}:rw" \
-    ${binds[@]+"${binds[@]}"} \
+    ${kept[@]+"${kept[@]}"} ${binds[@]+"${binds[@]}"} \
     lightning-sweep.sif "$@" 9>&-
   code=$?
   rm -rf -- "$scratch"

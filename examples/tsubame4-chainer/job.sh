@@ -92,7 +92,7 @@ node_local() {
   printf '/tmp\n'
 }
 enter() {
-  local name value runtime scratch code flags=()
+  local name value runtime scratch code flags=() kept=()
   # settings of the caller would change what runs; where the runtime keeps its own files is theirs to say
   for name in "${!APPTAINER@}" "${!SINGULARITY@}"; do
     case $name in
@@ -120,12 +120,36 @@ enter() {
   export APPTAINER_NO_EVAL=1 SINGULARITY_NO_EVAL=1
   scratch=$(mktemp -d "$(node_local)/envbuild.XXXXXXXX") || fail "no node-local folder can be written"
   [ -r chainer-mnist.sif ] || fail "the image is not there on $(hostname): "chainer-mnist.sif
+  # what is downloaded and compiled stays in folders of the user's (docs/howto-data.md)
+  if (umask 077 && mkdir -p -- \
+      /tmp/pytest-of-root/pytest-112/popen-gw0/test_the_script_is_what_envbui4/.cache/envbuild-caches/downloads \
+      /tmp/pytest-of-root/pytest-112/popen-gw0/test_the_script_is_what_envbui4/.cache/envbuild-caches/compiled/6bc63e498813d213 \
+      /tmp/pytest-of-root/pytest-112/popen-gw0/test_the_script_is_what_envbui4/.cache/envbuild-caches/downloads/nltk) 2>/dev/null &&
+    [ -w /tmp/pytest-of-root/pytest-112/popen-gw0/test_the_script_is_what_envbui4/.cache/envbuild-caches/downloads ]; then
+    mkdir -p -- "$scratch"/.cache "$scratch"/.compiled
+    kept+=(--bind /tmp/pytest-of-root/pytest-112/popen-gw0/test_the_script_is_what_envbui4/.cache/envbuild-caches/downloads:/tmp/.cache:rw)
+    kept+=(--bind /tmp/pytest-of-root/pytest-112/popen-gw0/test_the_script_is_what_envbui4/.cache/envbuild-caches/compiled/6bc63e498813d213:/tmp/.compiled:rw)
+    for value in \
+      XDG_CACHE_HOME=.cache HF_HOME=.cache/huggingface TORCH_HOME=.cache/torch \
+      KERAS_HOME=.cache/keras TFHUB_CACHE_DIR=.cache/tfhub TFDS_DATA_DIR=.cache/tensorflow_datasets \
+      NLTK_DATA=.cache/nltk SCIKIT_LEARN_DATA=.cache/scikit_learn GENSIM_DATA_DIR=.cache/gensim \
+      CHAINER_DATASET_ROOT=.cache/chainer KAGGLEHUB_CACHE=.cache/kagglehub \
+      TRITON_CACHE_DIR=.compiled/triton TORCHINDUCTOR_CACHE_DIR=.compiled/inductor \
+      TORCH_EXTENSIONS_DIR=.compiled/torch_extensions CUDA_CACHE_PATH=.compiled/cuda \
+      JAX_COMPILATION_CACHE_DIR=.compiled/xla NUMBA_CACHE_DIR=.compiled/numba \
+      CUPY_CACHE_DIR=.compiled/cupy; do
+      name=${value%%=*} value=/tmp/${value#*=}
+      export "APPTAINERENV_$name=$value" "SINGULARITYENV_$name=$value"
+    done
+  else
+    printf 'envbuild: downloads are not kept: their folder cannot be written on this node\n'
+  fi
   supervise "$runtime" --quiet exec ${flags[@]+"${flags[@]}"} \
     --nv --cleanenv --containall --no-home --home /tmp --pwd "$PWD" \
     --bind "$scratch:/tmp:rw" \
     --bind "$PWD:$PWD:rw" \
     --bind "/gs:/gs:rw" \
-    --bind "/apps:/apps:rw" \
+    --bind "/apps:/apps:rw" ${kept[@]+"${kept[@]}"} \
     chainer-mnist.sif "$@"
   code=$?
   rm -rf -- "$scratch"

@@ -61,7 +61,11 @@ def _schema(section_name: str) -> dict[str, Any]:
 
 
 def _type(key: dict[str, Any]) -> str:
-    plain = next((item for item in key.get("anyOf", []) if item.get("type") != "null"), key)
+    choices = [item for item in key.get("anyOf", [key]) if item.get("type") != "null"]
+    return ", or ".join(_plain_type(choice) for choice in choices)
+
+
+def _plain_type(plain: dict[str, Any]) -> str:
     if "enum" in plain:
         return "text"
     names = {"string": "text", "array": "texts", "object": "table", "integer": "number", "boolean": "true or false"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from envbuild.caches import Caches
 from envbuild.job.compose import compose
 from envbuild.job.intent import Flags, make_intent
 from envbuild.job.model import Image, Intent, Job, Record
@@ -17,6 +18,18 @@ from envbuild.settings import Settings
 
 IMAGE = Image(path="keras-bert.sif", digest="sha256:" + "1" * 64, lock="sha256:" + "2" * 64)
 TRAIN = ("python", "train.py", "--data", "it's data")
+
+CACHES = Caches(
+    folders=(("/home/you/.cache/envbuild-caches/downloads", ".cache"), ("/home/you/it's/compiled/0123", ".compiled")),
+    variables=(
+        ("XDG_CACHE_HOME", ".cache"),
+        ("HF_HOME", ".cache/huggingface"),
+        ("TRITON_CACHE_DIR", ".compiled/triton"),
+        ("CUDA_CACHE_PATH", ".compiled/cuda"),
+    ),
+    given=(("TORCH_HOME", "/data/torch"),),
+    made=("/home/you/.cache/envbuild-caches/downloads", "/home/you/it's/compiled/0123"),
+)
 
 SITUATIONS: dict[str, Flags] = {
     "single": Flags(gpus="1", walltime="2h", account="my-lab"),
@@ -86,7 +99,7 @@ def plan(site_name: str, situation: str, settings: Settings, *, interactive: boo
         secrets="/project/.envbuild/jobs/key.env" if flags.environment else None,
         interactive=interactive,
     )
-    return job, site
+    return replace(job, caches=CACHES if situation in ("full", "mpi") else None), site
 
 
 def script(site_name: str, situation: str, settings: Settings) -> str:

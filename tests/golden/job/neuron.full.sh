@@ -123,7 +123,7 @@ unstage() {
   exec 9>&-
 }
 enter() {
-  local name value runtime scratch code flags=() binds=()
+  local name value runtime scratch code flags=() binds=() kept=()
   # settings of the caller would change what runs; where the runtime keeps its own files is theirs to say
   for name in "${!APPTAINER@}" "${!SINGULARITY@}"; do
     case $name in
@@ -154,6 +154,23 @@ enter() {
   . /project/.envbuild/jobs/key.env
   scratch=$(mktemp -d "$(node_local)/envbuild.XXXXXXXX") || fail "no node-local folder can be written"
   [ -r keras-bert.sif ] || fail "the image is not there on $(hostname): "keras-bert.sif
+  # what is downloaded and compiled stays in folders of the user's (docs/howto-data.md)
+  if (umask 077 && mkdir -p -- \
+      /home/you/.cache/envbuild-caches/downloads '/home/you/it'"'"'s/compiled/0123') 2>/dev/null &&
+    [ -w /home/you/.cache/envbuild-caches/downloads ]; then
+    mkdir -p -- "$scratch"/.cache "$scratch"/.compiled
+    kept+=(--bind /home/you/.cache/envbuild-caches/downloads:/tmp/.cache:rw)
+    kept+=(--bind '/home/you/it'"'"'s/compiled/0123':/tmp/.compiled:rw)
+    for value in \
+      XDG_CACHE_HOME=.cache HF_HOME=.cache/huggingface TRITON_CACHE_DIR=.compiled/triton \
+      CUDA_CACHE_PATH=.compiled/cuda; do
+      name=${value%%=*} value=/tmp/${value#*=}
+      export "APPTAINERENV_$name=$value" "SINGULARITYENV_$name=$value"
+    done
+    [ ! -d /data/torch ] || { kept+=(--bind /data/torch:/data/torch:rw) && export {APPTAINER,SINGULARITY}ENV_TORCH_HOME=/data/torch; }
+  else
+    printf 'envbuild: downloads are not kept: their folder cannot be written on this node\n'
+  fi
   if [ "$0" != world ]; then
     stage
     binds=(--bind "$staged/0:$PWD/data/images:ro" --bind "$staged/1:$PWD/data/texts:ro")
@@ -162,7 +179,7 @@ enter() {
     --nv --cleanenv --containall --no-home --home /tmp --pwd "$PWD" \
     --bind "$scratch:/tmp:rw" \
     --bind "$PWD:$PWD:rw" \
-    --bind "/scratch:/scratch:rw" ${binds[@]+"${binds[@]}"} \
+    --bind "/scratch:/scratch:rw" ${kept[@]+"${kept[@]}"} ${binds[@]+"${binds[@]}"} \
     keras-bert.sif "$@" 9>&-
   code=$?
   rm -rf -- "$scratch"

@@ -93,7 +93,7 @@ node_local() {
   printf '/tmp\n'
 }
 enter() {
-  local name value runtime scratch code flags=()
+  local name value runtime scratch code flags=() kept=()
   # settings of the caller would change what runs; where the runtime keeps its own files is theirs to say
   for name in "${!APPTAINER@}" "${!SINGULARITY@}"; do
     case $name in
@@ -120,10 +120,27 @@ enter() {
   export APPTAINER_NO_EVAL=1 SINGULARITY_NO_EVAL=1
   scratch=$(mktemp -d "$(node_local)/envbuild.XXXXXXXX") || fail "no node-local folder can be written"
   [ -r keras-bert.sif ] || fail "the image is not there on $(hostname): "keras-bert.sif
+  # what is downloaded and compiled stays in folders of the user's (docs/howto-data.md)
+  if (umask 077 && mkdir -p -- \
+      /home/you/.cache/envbuild-caches/downloads '/home/you/it'"'"'s/compiled/0123') 2>/dev/null &&
+    [ -w /home/you/.cache/envbuild-caches/downloads ]; then
+    mkdir -p -- "$scratch"/.cache "$scratch"/.compiled
+    kept+=(--bind /home/you/.cache/envbuild-caches/downloads:"$scratch"/.cache:rw)
+    kept+=(--bind '/home/you/it'"'"'s/compiled/0123':"$scratch"/.compiled:rw)
+    for value in \
+      XDG_CACHE_HOME=.cache HF_HOME=.cache/huggingface TRITON_CACHE_DIR=.compiled/triton \
+      CUDA_CACHE_PATH=.compiled/cuda; do
+      name=${value%%=*} value="$scratch"/${value#*=}
+      export "APPTAINERENV_$name=$value" "SINGULARITYENV_$name=$value"
+    done
+    [ ! -d /data/torch ] || { kept+=(--bind /data/torch:/data/torch:rw) && export {APPTAINER,SINGULARITY}ENV_TORCH_HOME=/data/torch; }
+  else
+    printf 'envbuild: downloads are not kept: their folder cannot be written on this node\n'
+  fi
   supervise "$runtime" --quiet exec ${flags[@]+"${flags[@]}"} \
     --cleanenv --no-mount cwd --home "$scratch" --pwd "$PWD" \
     --bind "${TMPDIR:-/tmp}:${TMPDIR:-/tmp}:rw" \
-    --bind "$PWD:$PWD:rw" \
+    --bind "$PWD:$PWD:rw" ${kept[@]+"${kept[@]}"} \
     keras-bert.sif "$@"
   code=$?
   rm -rf -- "$scratch"

@@ -1,0 +1,126 @@
+"""Folders of the user's in which programs inside an image keep what they download and compile (docs/howto-data.md)."""
+
+from __future__ import annotations
+
+import errno
+import functools
+import hashlib
+import os
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path, PurePosixPath
+from typing import Literal
+
+import msgspec
+
+from envbuild.errors import UsageError
+from envbuild.settings import Settings
+from envbuild.toml import convert, parse_toml
+
+DOWNLOADS = ".cache"
+COMPILED = ".compiled"
+"""Below HOME in the container: what any image may use, and what is this image's own."""
+UNBOUND = re.compile(r"[,:\"\\\x00-\x1f]")
+"""Characters that a bind of the container runtime cannot carry."""
+HEAD = 64 * 1024
+"""Bytes at the start of a SIF with its header and the table of its objects."""
+
+
+class Cache(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A row of caches.toml: a variable, and the folder that it is set to; ``made`` where its program makes none."""
+
+    variable: str
+    keep: Literal["downloads", "compiled"]
+    folder: str
+    source: str
+    made: bool = False
+
+
+class Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The whole of caches.toml."""
+
+    schema: int
+    checked: str
+    cache: tuple[Cache, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Caches:
+    """What is kept.
+
+    ``folders`` are (folder of this machine, path below HOME in the container); ``variables`` are set to paths below
+    HOME; ``given`` are variables that the user has set to a folder already, which is seen at its own path; ``made``
+    are the folders of this machine that must be there.
+    """
+
+    folders: tuple[tuple[str, str], ...] = ()
+    variables: tuple[tuple[str, str], ...] = ()
+    given: tuple[tuple[str, str], ...] = ()
+    made: tuple[str, ...] = ()
+
+
+@functools.cache
+def table() -> tuple[Cache, ...]:
+    """Return the rows of caches.toml."""
+    name = "caches.toml"
+    text = resources.files("envbuild.data").joinpath(name).read_text("utf-8")
+    return convert(parse_toml(text, name), Table, text=text, where=name).cache
+
+
+def plan_caches(
+    image: Path, settings: Settings, *, wanted: bool | tuple[str, ...] = True, taken: Collection[str] = ()
+) -> Caches:
+    """Decide what is kept for an image; ``wanted`` is [run] caches, ``taken`` are variables that others have set.
+
+    Nothing is kept where the recipe or the settings say so.  Raises UsageError for a folder that cannot be bound.
+    """
+    top = settings.caches
+    if top is None or wanted is False:
+        return Caches()
+    if UNBOUND.search(str(top)):
+        hint = "name another one: ENVBUILD_CACHES=FOLDER, or ENVBUILD_CACHES=none to keep nothing"
+        raise UsageError("a folder of such a name cannot be bound into a container", where=str(top), hint=hint)
+    kept = {"downloads": top / "downloads", "compiled": top / "compiled" / image_mark(image)}
+    inside = {"downloads": DOWNLOADS, "compiled": COMPILED}
+    given: list[tuple[str, str]] = []
+    variables: list[tuple[str, str]] = []
+    made = [str(folder) for folder in kept.values()]
+    for row in table():
+        if row.variable in taken:
+            continue
+        folder = settings.environment.get(row.variable, "")
+        if row.variable != "XDG_CACHE_HOME" and _is_own(folder):
+            given.append((row.variable, folder))
+            continue
+        variables.append((row.variable, str(PurePosixPath(inside[row.keep]) / row.folder)))
+        made += [str(kept[row.keep] / row.folder)] if row.made else []
+    folders = [(str(kept[kind]), inside[kind]) for kind in kept]
+    own = wanted if isinstance(wanted, tuple) else ()
+    folders += [(str(top / "home" / name), name) for name in own]
+    made += [str(top / "home" / name) for name in own]
+    return Caches(folders=tuple(folders), variables=tuple(variables), given=tuple(given), made=tuple(made))
+
+
+def _is_own(folder: str) -> bool:
+    return folder.startswith("/") and UNBOUND.search(folder) is None and Path(folder).is_dir()
+
+
+def make_folders(caches: Caches) -> None:
+    """Make the folders of this machine; raises OSError where that cannot be done."""
+    for folder in caches.made:
+        Path(folder).mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not os.access(folder, os.W_OK):
+            raise PermissionError(errno.EACCES, "cannot be written", folder)
+
+
+def image_mark(image: Path) -> str:
+    """Return what tells an image from all others, without reading gigabytes: a digest over the head of its file.
+
+    The head of a SIF holds its id, and name, size and time of every object; envbuild derives the id from the lock.
+    """
+    if image.is_dir():  # a sandbox
+        return hashlib.sha256(os.fsencode(image.absolute())).hexdigest()[:16]
+    with image.open("rb") as file:
+        return hashlib.sha256(file.read(HEAD)).hexdigest()[:16]
