@@ -23,7 +23,7 @@ SECTIONS: dict[str, tuple[str, ...] | None] = {
     "registries": None,  # names are hosts
     "build": ("tmpdir", "downloads"),
     "runtime": ("program",),
-    "run": ("caches",),
+    "caches": ("folder",),
 }
 DOWNLOADS = 6
 """Files fetched at the same time unless [build] downloads says otherwise."""
@@ -108,7 +108,7 @@ def load_settings(environment: Mapping[str, str] | None = None, cwd: Path | None
 
     cache = Path(env.get("XDG_CACHE_HOME") or home / ".cache")
     store = pick("store", "ENVBUILD_STORE", "store", "path", str(cache / "envbuild"))
-    caches = pick("caches", "ENVBUILD_CACHES", "run", "caches", str(cache / "envbuild-caches"))
+    caches = pick("caches", "ENVBUILD_CACHES", "caches", "folder", str(cache / "envbuild-caches"))
     tmpdir = pick("tmpdir", "TMPDIR", "build", "tmpdir", "/tmp")  # noqa: S108  (the documented default)
     indexes = dict(data.get("indexes", {}))
     default_index = pick("index", "ENVBUILD_INDEX", "indexes", "default", None)

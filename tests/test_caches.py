@@ -62,7 +62,7 @@ def test_it_can_be_switched_off_and_put_elsewhere(tmp_path: Path) -> None:
     assert plan_caches(one, settings(tmp_path, ENVBUILD_CACHES="none")) == Caches()
     assert plan_caches(one, settings(tmp_path), wanted=False) == Caches()
     assert plan_caches(one, settings(tmp_path, ENVBUILD_CACHES="/big")).folders[0] == ("/big/downloads", ".cache")
-    (tmp_path / "config.toml").write_text('[run]\ncaches = "~/kept"\n')
+    (tmp_path / "config.toml").write_text('[caches]\nfolder = "~/kept"\n')
     told = settings(tmp_path, ENVBUILD_CONFIG=str(tmp_path / "config.toml"))
     assert plan_caches(one, told).folders[0] == (str(tmp_path / "home/kept/downloads"), ".cache")
     with pytest.raises(UsageError, match="cannot be bound into a container"):
