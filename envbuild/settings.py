@@ -76,6 +76,11 @@ class Settings:
     host_builds: bool = False
     caches: Path | None = None
 
+    @property
+    def state(self) -> Path:
+        """The folder for what this user has seen and nobody else may write down."""
+        return Path(self.environment.get("XDG_STATE_HOME") or self.home / ".local/state") / "envbuild"
+
 
 def load_settings(environment: Mapping[str, str] | None = None, cwd: Path | None = None) -> Settings:
     """Read the settings of this user.

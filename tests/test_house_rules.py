@@ -1,8 +1,8 @@
 """The rules of the house that can be counted (CONTRIBUTING.md).
 
 A stage imports only those before it: recipe, base, resolve, project, lock, plan, build, bundle, check, shelf, job.
-Foundations (errors, failures, run, progress, settings, toml, runtime, host, quota, tools, data, store) are for everybody and
-know no stage; cli knows all.
+Foundations (errors, failures, limits, run, progress, settings, toml, tarread, runtime, host, quota, tools, data,
+store) are for everybody and know no stage; cli knows all.
 """
 
 from __future__ import annotations
@@ -25,12 +25,14 @@ FOUNDATIONS = (
     "errors",
     "failures",
     "host",
+    "limits",
     "progress",
     "quota",
     "run",
     "runtime",
     "settings",
     "store",
+    "tarread",
     "toml",
     "tools",
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,12 +26,14 @@ from envbuild.base.oci import (
     require_platform,
 )
 from envbuild.errors import IntegrityError, UsageError
+from envbuild.limits import reading
 from envbuild.progress import Reporter
 from envbuild.run import Runner
 from envbuild.settings import Settings
 from envbuild.store.atomic import commit, telling, write_bytes
 from envbuild.store.layout import Store
 from envbuild.store.partial import is_whole
+from envbuild.tarread import members, open_tar
 
 CONFIG_KIND = "application/vnd.oci.image.config.v1+json"
 LAYER_KIND = "application/vnd.oci.image.layer.v1.tar"
@@ -132,23 +133,23 @@ def _tag(reference: BaseReference) -> str | None:
 @contextmanager
 def _opened_tar(path: Path, reference: BaseReference) -> Iterator[Opener]:
     try:
-        with tarfile.open(path) as tar:
-            members = {member.name.removeprefix("./"): member for member in tar.getmembers()}
-
-            def from_tar(name: str) -> IO[bytes]:
-                member = members[name]
-                if member.issym():  # docker save writes a layer that is there twice as a link
-                    member = members[str(Path(name).parent / member.linkname).replace("/../", "/")]
-                file = tar.extractfile(member)
-                if file is None:
-                    raise KeyError(name)
-                return file
-
-            yield from_tar
-    except (tarfile.TarError, EOFError) as error:
-        raise IntegrityError(f"is no whole tar archive: {error}", where=reference.text) from error
+        raw = path.open("rb")
     except OSError as error:
         raise UsageError(f"cannot be read: {error.strerror or error}", where=str(path)) from error
+    size = path.stat().st_size
+    with raw, reading("is no whole tar archive", reference.text), open_tar(raw, size, mode="r:*") as tar:
+        found = {member.name.removeprefix("./"): member for member in members(tar, size)}
+
+        def from_tar(name: str) -> IO[bytes]:
+            member = found[name]
+            if member.issym():  # docker save writes a layer that is there twice as a link
+                member = found[str(Path(name).parent / member.linkname).replace("/../", "/")]
+            file = tar.extractfile(member)
+            if file is None:
+                raise KeyError(name)
+            return file
+
+        yield from_tar
 
 
 def _read_layout(opener: Opener, reference: BaseReference, store: Store) -> Image:

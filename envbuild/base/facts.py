@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from datetime import datetime, timezone
+from datetime import date, datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from envbuild.store.layout import Store
 MARK = "ENVBUILD-FACTS "
 BIGGEST = 64 * 1024 * 1024
 """Bytes; a facts file above this is refused unread."""
+LATEST = date(2200, 1, 1)
 UNKNOWN_VERSION = "0+unknown"
 
 
@@ -149,9 +149,18 @@ def _is_version(text: str) -> bool:
 def day(seconds: int | None) -> str | None:
     """Return the ISO date (UTC) of seconds since 1970; None for None and for what is no time."""
     try:
-        return None if seconds is None else datetime.fromtimestamp(seconds, tz=timezone.utc).date().isoformat()
+        told = datetime.fromtimestamp(seconds or 0, tz=timezone.utc).date().isoformat()
     except (OverflowError, ValueError, OSError):
         return None
+    return told if seconds is not None and is_day(told) else None
+
+
+def is_day(text: str) -> bool:
+    """Tell whether a text is an ISO date of this age, with which dates can be reckoned."""
+    try:
+        return len(text) == 10 and date.fromisoformat(text) < LATEST
+    except ValueError:
+        return False
 
 
 def keep_facts(facts: BaseFacts, digest: str, store: Store) -> None:
@@ -191,7 +200,7 @@ def load_facts(path: Path) -> BaseFacts:
     if facts.schema > SCHEMA:
         hint = "update envbuild, or read the facts again: envbuild base inspect REF --json"
         raise UsageError(f"was written by a newer envbuild (schema {facts.schema})", where=str(path), hint=hint)
-    if facts.created is not None and not re.fullmatch(r"\d{4}-\d{2}-\d{2}", facts.created):
+    if facts.created is not None and not is_day(facts.created):
         raise UsageError(f"created: {facts.created!r} is not a date like 2024-05-31", where=str(path))
     return facts
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
-from envbuild.base.facts import keep_facts, kept_facts, read_probe
+from envbuild.base.facts import is_day, keep_facts, kept_facts, read_probe
 from envbuild.base.layers import Tree
 from envbuild.base.model import BaseFacts, BaseReference
 from envbuild.base.oci import MACHINES, MANIFESTS, Config, Image, digest_of, read_config, read_image
@@ -61,8 +60,8 @@ def read_tree(image: Image, config: Config, store: Store, where: str) -> Tree:
 
 
 def _created(config: Config) -> str | None:
-    found = re.match(r"\d{4}-\d{2}-\d{2}", config.created or "")
-    return found[0] if found and found[0] >= OLDEST else None
+    told = (config.created or "")[:10]
+    return told if is_day(told) and told >= OLDEST else None
 
 
 def stored_image(digest: str, store: Store, *, sif: bool = False) -> Image | None:
@@ -80,7 +79,11 @@ def stored_config(image: Image, store: Store) -> Config:
     """Read the configuration of an image from the store."""
     path = store.artifact(image.manifest.config.sha256)
     with telling(path):
-        return read_config(path.read_bytes(), where=str(path))
+        data = path.read_bytes()
+    if digest_of(data) != image.manifest.config.digest:
+        what = "the store's copy of the image's configuration is damaged"
+        raise IntegrityError(what, where=str(path), hint="run: envbuild store verify")
+    return read_config(data, where=str(path))
 
 
 def missing_bytes(image: Image, store: Store) -> int:

@@ -7,16 +7,19 @@ import hashlib
 import posixpath
 import tarfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+from envbuild import limits
 from envbuild.errors import HostError, IntegrityError
+from envbuild.limits import Room, reading
+from envbuild.tarread import members, open_tar
 
 WHITEOUT, OPAQUE = ".wh.", ".wh..wh..opq"
 MOST_LINKS = 40
 """Links followed before a path counts as going in a circle, as Linux does."""
-MOST_ENTRIES = 5_000_000
 CHUNK = 1024 * 1024
 ZSTD = b"\x28\xb5\x2f\xfd"
 
@@ -40,7 +43,7 @@ class Tree:
     def __init__(self, keep: Callable[[str, int], bool]) -> None:
         self._root = Node(kind="d", layer=0)
         self._keep = keep
-        self._count = 0
+        self._room = Room(0, "its names take")
         self._last: tuple[list[str], Node] = ([], self._root)
 
     def add_layer(self, path: Path, diff_id: str | None, *, number: int, where: str) -> None:
@@ -48,31 +51,22 @@ class Tree:
 
         Raises IntegrityError for a damaged one, and for one whose content is not ``diff_id``.
         """
-        try:
-            with path.open("rb") as raw:
-                stream = Hashed(unpacked(raw))
-                with tarfile.open(fileobj=stream, mode="r|", errorlevel=0) as tar:  # type: ignore[call-overload]
-                    for entry in tar:
-                        self._add(tar, entry, number)
-                while stream.read(CHUNK):
-                    pass
-        except (tarfile.TarError, OSError, EOFError, ValueError) as error:
-            raise IntegrityError(f"layer {number + 1} is damaged: {error}", where=where) from error
-        if diff_id is not None and f"sha256:{stream.digest.hexdigest()}" != diff_id:
-            raise IntegrityError(
-                f"layer {number + 1} holds other files than the image's configuration names", where=where
-            )
+        size = path.stat().st_size
+        self._room = Room(limits.most_names(size), "its names take")
+        with reading(f"layer {number + 1} is damaged", where), opened_layer(path) as (stream, tar):
+            for entry in members(tar, size):
+                self._add(tar, entry, number)
+                tar.members = []  # type: ignore[attr-defined]  # it would keep all of them
+            finish_layer(stream, diff_id, f"layer {number + 1}", where)
 
     def _add(self, tar: tarfile.TarFile, entry: tarfile.TarInfo, number: int) -> None:
-        self._count += 1
-        if self._count > MOST_ENTRIES:
-            raise ValueError("more than five million files")
         parts = [part for part in posixpath.normpath("/" + entry.name).split("/") if part]
         if not parts:
             return
         folder = self._folder(parts[:-1], number)
         name = parts[-1]
         if name.startswith(WHITEOUT):
+            require_hidden(name)
             self._last = ([], self._root)
         if name == OPAQUE:
             folder.children = {key: node for key, node in folder.children.items() if node.layer == number}
@@ -115,6 +109,7 @@ class Tree:
                 continue
             child = node.children.get(part)
             if child is None or child.kind != "d":
+                self._room.take(limits.ENTRY + len(part))
                 child = node.children[part] = Node(kind="d", layer=number)
             node = child
         self._last = (parts, node)
@@ -184,17 +179,43 @@ class Tree:
 
 
 class Hashed:
-    """A stream that hashes what is read from it."""
+    """A stream that hashes what is read from it; it came out of a file of ``size`` bytes."""
 
-    def __init__(self, stream: IO[bytes]) -> None:
+    def __init__(self, stream: IO[bytes], size: int) -> None:
         self._stream = stream
+        self._room = Room(limits.most_content(size), "it unpacks to")
         self.digest = hashlib.sha256()
 
     def read(self, size: int = -1) -> bytes:
-        """Read at most that many bytes."""
+        """Read at most that many bytes.  Raises IntegrityError where it does not end."""
         data = self._stream.read(size)
+        self._room.take(len(data))
         self.digest.update(data)
         return data
+
+
+def require_hidden(name: str) -> None:
+    """Raise IntegrityError for a mark that hides no name of a folder, but the folder or the one above."""
+    if name.removeprefix(WHITEOUT) in ("", ".", ".."):
+        raise IntegrityError(f"holds the mark {name!r}, which hides no file")
+
+
+@contextmanager
+def opened_layer(path: Path) -> Iterator[tuple[Hashed, tarfile.TarFile]]:
+    """Lend a layer's tar (plain, gzip or zstd) for one pass, and the stream under it."""
+    with path.open("rb") as raw:
+        size = path.stat().st_size
+        stream = Hashed(unpacked(raw), size)
+        with open_tar(stream, size, mode="r|") as tar:
+            yield stream, tar
+
+
+def finish_layer(stream: Hashed, diff_id: str | None, what: str, where: str) -> None:
+    """Read to the end.  Raises IntegrityError for a layer whose content is not ``diff_id``."""
+    while stream.read(CHUNK):
+        pass
+    if diff_id is not None and f"sha256:{stream.digest.hexdigest()}" != diff_id:
+        raise IntegrityError(f"{what} holds other files than the image's configuration names", where=where)
 
 
 def unpacked(raw: IO[bytes]) -> Any:

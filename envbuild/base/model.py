@@ -9,11 +9,11 @@ import msgspec
 from msgspec import Meta
 
 SCHEMA = 1
-Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$")]
+Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 Size = Annotated[int, Meta(ge=0, lt=2**40)]
 Header = tuple[tuple[str, str], ...]
 """The first lines of a definition: what it starts from."""
-PoolPath = Annotated[str, Meta(pattern=r"^pool(/[A-Za-z0-9][A-Za-z0-9._+~%-]*)+\.deb$", max_length=400)]
+PoolPath = Annotated[str, Meta(pattern=r"^pool(/[A-Za-z0-9][A-Za-z0-9._+~%-]*)+\.deb\Z", max_length=400)]
 
 
 class BaseReference(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,9 +58,9 @@ class DebianPackage(
 ):
     """One Debian package; ``group`` tells the layer: the bootstrap's base, [system] packages, or build only."""
 
-    name: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9+.-]+$")]
-    version: Annotated[str, Meta(pattern=r"^[0-9][A-Za-z0-9.+~:-]*$", max_length=100)]
-    architecture: Annotated[str, Meta(pattern=r"^[a-z0-9-]+$")]
+    name: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9+.-]+\Z")]
+    version: Annotated[str, Meta(pattern=r"^[0-9][A-Za-z0-9.+~:-]*\Z", max_length=100)]
+    architecture: Annotated[str, Meta(pattern=r"^[a-z0-9-]+\Z")]
     group: Literal["base", "system", "build"]
     path: PoolPath
     size: Size

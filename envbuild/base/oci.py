@@ -11,7 +11,7 @@ from msgspec import Meta
 from envbuild.base.model import Size
 from envbuild.errors import IntegrityError, UsageError
 
-Digest = Annotated[str, Meta(pattern=r"^sha256:[0-9a-f]{64}$")]
+Digest = Annotated[str, Meta(pattern=r"^sha256:[0-9a-f]{64}\Z")]
 MANIFESTS = (
     "application/vnd.oci.image.manifest.v1+json",
     "application/vnd.docker.distribution.manifest.v2+json",
@@ -214,6 +214,8 @@ def _require_sif(manifest: Manifest, where: str) -> None:
 def _json(data: bytes, where: str) -> dict[str, Any]:
     try:
         body = msgspec.json.decode(data)
+    except RecursionError as error:
+        raise IntegrityError("is JSON that is nested too deeply", where=where) from error
     except msgspec.DecodeError as error:
         said = data[:80].decode("utf-8", "replace").strip()
         hint = "a login page, a proxy or a damaged file stands in its place: look at the address in a browser"

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from envbuild import limits
 from envbuild.base.credentials import find_credentials
 from envbuild.base.imagename import HUB, ImageName
 from envbuild.base.oci import (
@@ -40,7 +41,7 @@ from envbuild.store.download import Job, download
 from envbuild.store.layout import Store
 from envbuild.store.parallel import each
 from envbuild.store.partial import is_whole
-from envbuild.store.web import GoneError, PassingError, make_client, opened, patiently, redact
+from envbuild.store.web import GoneError, PassingError, make_client, opened, patiently, read_bounded, redact
 
 if TYPE_CHECKING:
     import httpx
@@ -242,16 +243,12 @@ def _get(place: Place, url: str, *, accept: str = "*/*") -> tuple[bytes, str, st
 
     def once() -> tuple[bytes, str, str]:
         with opened(place.client, url, headers={"Accept": accept}) as response:
-            body = bytearray()
-            for chunk in response.iter_bytes():
-                body += chunk
-                if len(body) > BIGGEST:
-                    raise IntegrityError(f"is larger than {BIGGEST} bytes, which no manifest is", where=redact(url))
+            body = read_bounded(response, BIGGEST)
             length = response.headers.get("Content-Length", "")
             if length.isdecimal() and "Content-Encoding" not in response.headers and len(body) < int(length):
                 raise PassingError(f"ended after {len(body)} of {length} bytes")
             kind, digest = (response.headers.get(key, "") for key in ("Content-Type", "Docker-Content-Digest"))
-            return bytes(body), kind, digest
+            return body, kind, digest
 
     return patiently(once, url=url)
 
@@ -260,7 +257,7 @@ def _unknown(place: Place, name: ImageName, reference: str) -> GoneError:
     """Tell an unknown tag with the tags that are nearest, an unknown repository as such."""
     try:
         tags = _tags(place)
-    except NetworkError:
+    except (NetworkError, IntegrityError, PassingError):
         tags = ()
     where = f"{name.short}:{reference}" if not reference.startswith("sha256:") else name.at(reference)
     if not tags:
@@ -284,13 +281,15 @@ def _tags(place: Place) -> tuple[str, ...]:
         if url is None or len(found) >= MOST_TAGS:
             break
         with opened(place.client, url) as response:
-            body = response.read()
-            link = re.search(r'<([^>]+)>;\s*rel="?next', response.headers.get("Link", ""))
-            url = str(response.url.join(link[1])) if link else None
+            body = read_bounded(response, limits.LIST)
+            link = re.search(r'<([^<>]{1,2000})>;\s*rel="?next', response.headers.get("Link", "")[: limits.CHALLENGE])
+            following = str(response.url.join(link[1])) if link else ""
+            # whoever may ask here need not be known elsewhere
+            url = following if following.startswith(f"{place.url}/") else None
         try:
             told = msgspec.json.decode(body)
             found += [tag for tag in told.get("tags") or () if isinstance(tag, str) and tag.isprintable()]
-        except (msgspec.DecodeError, AttributeError, TypeError):
+        except (msgspec.DecodeError, AttributeError, TypeError, RecursionError):
             break
     return tuple(found)
 
@@ -301,8 +300,12 @@ def _tell(error: NetworkError, place: Place, name: ImageName) -> NetworkError:
     if place.auth.refused is not None:
         login = "docker.io" if host == HUB_HOST else host
         what = f"the registry refuses access (HTTP {place.auth.refused})"
-        hint = f"the image does not exist, or it is private: apptainer registry login -u USER docker://{login}"
-        return NetworkError(what, where=name.short, hint=f"{hint}\n(docker login {login} does as well)")
+        hint = (
+            f"the image does not exist, or it is private: apptainer registry login -u USER docker://{login}\n"
+            f"(docker login {login} does as well; the variables ..._DOCKER_USERNAME and ..._PASSWORD are given to "
+            "docker.io and to registries that your settings file names)"
+        )
+        return NetworkError(what, where=name.short, hint=hint)
     if "HTTP 429" in error.what:
         hint = (
             f"registries limit how much anybody pulls: log in (docker login {name.registry}), wait, or name a mirror:\n"

@@ -8,8 +8,11 @@ import threading
 from collections.abc import Generator
 
 import httpx
+import msgspec
 
+from envbuild import limits
 from envbuild.base.credentials import Credentials
+from envbuild.store.web import read_bounded
 
 CLIENT = "envbuild"
 
@@ -46,32 +49,45 @@ class RegistryAuth(httpx.Auth):
             self.refused = response.status_code
 
     def _learn(self, response: httpx.Response) -> str | None:
-        challenge = response.headers.get("WWW-Authenticate", "")
+        challenge = response.headers.get("WWW-Authenticate", "")[: limits.CHALLENGE]
         scheme, _, rest = challenge.partition(" ")
         told = dict(re.findall(r'(\w+)="([^"]*)"', rest))
         known = self._credentials
         if scheme.lower() == "basic" and known and _is_safe(response.request.url):
             return _basic(known)
         if scheme.lower() == "bearer" and re.match(r"https?://", told.get("realm", "")):
-            return self._token(httpx.URL(told["realm"]), told.get("service", ""), told.get("scope") or self._scope)
+            return self._token(told["realm"], told.get("service", ""))
         return None
 
-    def _token(self, realm: httpx.URL, service: str, scope: str) -> str | None:
-        """Fetch a token (distribution's token and OAuth 2 specifications); None where it is denied."""
-        known = self._credentials if _is_safe(realm) else None
-        question = {"service": service, "scope": scope}
+    def _token(self, address: str, service: str) -> str | None:
+        """Fetch a token (distribution's token and OAuth 2 specifications); None where it is denied.
+
+        Pulling from this repository is all that is asked for, whatever the registry would have us ask.
+        """
+        question = {"service": service, "scope": self._scope}
         try:
+            realm = httpx.URL(address)
+            known = self._credentials if _is_safe(realm) else None
             if known and known.token:
                 form = {**question, "grant_type": "refresh_token", "refresh_token": known.password, "client_id": CLIENT}
-                answer = self._client.post(realm, data=form, auth=httpx.Auth())
+                request = self._client.build_request("POST", realm, data=form)
             else:
                 headers = {"Authorization": _basic(known)} if known else {}
-                answer = self._client.get(realm.copy_merge_params(question), headers=headers, auth=httpx.Auth())
-            told = answer.json() if answer.status_code == 200 else {}
-        except ValueError:
+                request = self._client.build_request("GET", realm.copy_merge_params(question), headers=headers)
+            told = msgspec.json.decode(self._ask(request))
+        except (ValueError, RecursionError, httpx.InvalidURL):
             return None
         token = told.get("token") or told.get("access_token") if isinstance(told, dict) else None
         return f"Bearer {token}" if isinstance(token, str) and token.isprintable() else None
+
+    def _ask(self, request: httpx.Request) -> bytes:
+        """Return the answer of a token service; "" where it refuses.  A form with a token in it follows no redirect."""
+        follow = request.method == "GET"
+        answer = self._client.send(request, stream=True, auth=httpx.Auth(), follow_redirects=follow)
+        try:
+            return read_bounded(answer, limits.TOKEN) if answer.status_code == 200 else b""
+        finally:
+            answer.close()
 
 
 def _basic(known: Credentials) -> str:

@@ -120,14 +120,14 @@ def _of_group(
 
 
 def _files(locked: LockedFiles, bench: Bench) -> KeptPart:
-    key = part_key("files", archive=locked.sha256, packer=bench.codec.name)
+    key = part_key("files", archive=locked.sha256, packer=bench.codec.key)
     archive = bench.store.artifact(locked.sha256)
     return provide_part(key, bench, lambda writer: writer.add_all(tar_contents(archive)))
 
 
 def _dots(definition: Definition, text: str, inherited: Inherited, bench: Bench) -> KeptPart:
     told = {} if inherited == NOTHING else {"inherited": repr(inherited)}
-    key = part_key("dots", text=text, definition=repr(definition), format=DOTS_FORMAT, packer=bench.codec.name, **told)
+    key = part_key("dots", text=text, definition=repr(definition), format=DOTS_FORMAT, packer=bench.codec.key, **told)
     return provide_part(key, bench, lambda writer: writer.add_all(dot_contents(definition, text, inherited)))
 
 
@@ -210,7 +210,7 @@ def _ground_and_wheels(
 
 
 def _wheel_part(file: Path, name: str, identity: str, scheme: Scheme, bench: Bench) -> WheelPart:
-    key = part_key("wheel", wheel=identity, scheme=repr(scheme), format=WHEEL_FORMAT, packer=bench.codec.name)
+    key = part_key("wheel", wheel=identity, scheme=repr(scheme), format=WHEEL_FORMAT, packer=bench.codec.key)
     kept = provide_part(key, bench, lambda writer: unpack_wheel(file, name, scheme, writer))
     return WheelPart(file=file, name=name, kept=kept)
 

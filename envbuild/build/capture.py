@@ -126,7 +126,7 @@ def captured(
         capture=text,
         epoch=base.epoch,
         format=FORMAT,
-        packer=means.bench.codec.name,
+        packer=means.bench.codec.key,
     )
     found = kept_part(key, means.bench.store)
     if found is not None:

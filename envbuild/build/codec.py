@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from envbuild.errors import IntegrityError
+from envbuild.limits import reading
 from envbuild.lock.library import LAYOUT, library_here
 from envbuild.lock.model import Packer
 
@@ -30,8 +31,13 @@ class Codec:
 
     @property
     def name(self) -> str:
-        """Return what decides the bytes: the layout, the library with its version, the level."""
+        """Return what decides the bytes, for people: the layout, the library with its version, the level."""
         return f"envbuild squashfs {LAYOUT}, {self.library or _installed(self.compressor)}, level {self.level}"
+
+    @property
+    def key(self) -> str:
+        """Return what decides the bytes, as it goes into the key of a kept part: the compressor too."""
+        return f"{self.compressor}: {self.name}"
 
     def pack(self, raw: bytes) -> tuple[bytes, int]:
         """Return a block's bytes in the file, and its squashfs size."""
@@ -81,19 +87,22 @@ def unpack(data: bytes, compressor: str, limit: int = BLOCK * 8) -> bytes:
 
     Raises IntegrityError for damaged data and for a compressor that is not known.
     """
-    try:
+    with reading("a block is damaged", compressor):
         if compressor == "zstd":
-            import zstandard
-
-            return zstandard.ZstdDecompressor().decompress(data, max_output_size=limit)
+            return _unpack_zstd(data, limit)
         if compressor == "gzip":
             return zlib.decompressobj().decompress(data, limit)
         if compressor == "xz":
             import lzma
 
             return lzma.LZMADecompressor(memlimit=2**28).decompress(data, limit)
-    except Exception as error:
-        if isinstance(error, MemoryError):
-            raise
-        raise IntegrityError(f"a block is damaged: {error}") from error
     raise IntegrityError(f"its file system is packed with {compressor}, which this version cannot read")
+
+
+def _unpack_zstd(data: bytes, limit: int) -> bytes:
+    import zstandard
+
+    if zstandard.frame_content_size(data) > limit:  # it would be believed, and so many bytes asked for
+        raise IntegrityError("a block says that it is larger than any")
+    unpacked: bytes = zstandard.ZstdDecompressor().decompress(data, max_output_size=limit)
+    return unpacked

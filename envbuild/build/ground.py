@@ -45,7 +45,7 @@ def ground_of(parts: Sequence[KeptPart], inherited: Inherited = NOTHING) -> Grou
 
 def root_ground(digest: str, tar: Callable[[], Path], bench: Bench) -> Ground:
     """Return the ground of a bootstrapped root; ``tar`` makes it where the store has no part of it."""
-    key = part_key("root", digest=digest, format=ROOT_FORMAT, packer=bench.codec.name)
+    key = part_key("root", digest=digest, format=ROOT_FORMAT, packer=bench.codec.key)
     found = kept_part(key, bench.store)
     if found is None:
         path = tar()
@@ -113,7 +113,7 @@ def _of_layers(lock: Lock, shop: Workshop, bench: Bench, feeders: Executor) -> l
         raise IntegrityError(
             f"has {len(layers)} layers, its configuration names {len(diff_ids)}", where=lock.base.reference
         )
-    keys = [part_key("oci", diff=diff, format=FORMAT, packer=bench.codec.name) for diff in diff_ids]
+    keys = [part_key("oci", diff=diff, format=FORMAT, packer=bench.codec.key) for diff in diff_ids]
     found = [kept_part(key, bench.store) for key in keys]
     if None not in found:
         return [part for part in found if part is not None]

@@ -7,11 +7,13 @@ import tarfile
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from envbuild.base.layers import CHUNK, Hashed, unpacked
+from envbuild.base.layers import finish_layer, opened_layer, require_hidden
 from envbuild.build.pack import PartWriter
 from envbuild.build.tarball import KINDS, device_number
 from envbuild.build.tree import OPAQUE, WHITEOUT, Entry
 from envbuild.errors import IntegrityError
+from envbuild.limits import reading
+from envbuild.tarread import members
 
 FORMAT = 1
 """Counts up whenever the same layer would be read as other entries."""
@@ -29,27 +31,20 @@ def fill_layer(writer: PartWriter, path: Path, diff_id: str | None, *, where: st
     Raises IntegrityError for a damaged layer, for one whose content is not ``diff_id``, and for a member that no
     image may hold.
     """
-    try:
-        with path.open("rb") as raw:
-            stream = Hashed(unpacked(raw))
-            with tarfile.open(fileobj=stream, mode="r|", bufsize=CHUNK, errors="surrogateescape") as tar:  # type: ignore[call-overload]
-                for member in tar:
-                    _add(writer, tar, member, where)
-                    tar.members = []  # it would keep all of them
-            while stream.read(CHUNK):
-                pass
-    except (tarfile.TarError, OSError, EOFError, ValueError) as error:
-        raise IntegrityError(f"a layer is damaged: {error}", where=f"{where}: {path.name[:12]}") from error
-    if diff_id is not None and f"sha256:{stream.digest.hexdigest()}" != diff_id:
-        raise IntegrityError(
-            "a layer holds other files than the image's configuration names", where=f"{where}: {path.name[:12]}"
-        )
+    size, title = path.stat().st_size, f"{where}: {path.name[:12]}"
+    writer.limit(size)
+    with reading("a layer is damaged", title), opened_layer(path) as (stream, tar):
+        for member in members(tar, size):
+            _add(writer, tar, member, where)
+            tar.members = []  # type: ignore[attr-defined]  # it would keep all of them
+        finish_layer(stream, diff_id, "a layer", title)
 
 
 def _add(writer: PartWriter, tar: tarfile.TarFile, member: tarfile.TarInfo, where: str) -> None:
     path, target = _inside(member.name), _inside(member.linkname)
     name = path.rpartition("/")[2]
     if name.startswith(WHITEOUT):
+        require_hidden(name)
         writer.add(Entry(path, "o" if name == OPAQUE else "w", 0))
         return
     if member.islnk():

@@ -12,8 +12,10 @@ from typing import BinaryIO
 
 import msgspec
 
+from envbuild import limits
 from envbuild.build.codec import BLOCK, Codec
 from envbuild.build.tree import NO_FRAGMENT, Entry, Part
+from envbuild.limits import Room, require_path
 
 IN_FLIGHT = 48
 """Blocks read ahead of the one being written."""
@@ -49,9 +51,19 @@ class PartWriter:
         self._small = bytearray()
         self._known: dict[str, Place] = {}
         self._entries: dict[str, tuple[Entry, Place | None]] = {}
+        self._room: Room | None = None
+        self._folders = {""}
+
+    def limit(self, size: int) -> None:
+        """Hold what is added to what a file of so many bytes can honestly hold; folders that nobody lists count."""
+        self._room = Room(limits.most_names(size), "its names take")
 
     def add(self, entry: Entry, content: BinaryIO | bytes | None = None) -> Place | None:
         """Add an entry and, for a file, read its content to the end; a later entry of the same path wins."""
+        require_path(entry.path)
+        require_path(entry.target)
+        if self._room is not None:
+            self._count(entry, self._room)
         if entry.kind != "f":
             self._entries[entry.path] = (entry, None)
             return None
@@ -61,8 +73,18 @@ class PartWriter:
         self._entries[entry.path] = (entry, place)
         return place
 
+    def _count(self, entry: Entry, room: Room) -> None:
+        """Take the entry's names out of the room, and those of folders above it that come to be by it."""
+        room.take(limits.ENTRY + len(entry.path) + len(entry.target) + sum(len(value) for _, value in entry.xattrs))
+        folder = entry.path.rpartition("/")[0]
+        while folder not in self._folders:
+            room.take(limits.ENTRY + len(folder))
+            self._folders.add(folder)
+            folder = folder.rpartition("/")[0]
+
     def add_link(self, path: str, target: str) -> bool:
         """Add another name of an entry that was added before; return whether there is one."""
+        require_path(path)
         known = self._entries.get(target)
         if known is not None:
             self._entries[path] = (msgspec.structs.replace(known[0], path=path), known[1])

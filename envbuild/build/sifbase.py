@@ -24,7 +24,7 @@ CHUNK = 1 << 22
 
 def sif_key(digest: str, bench: Bench) -> str:
     """Return the key of the part of a SIF with this image digest."""
-    return part_key("sif", digest=digest, format=FORMAT, layout=LAYOUT, packer=bench.codec.name)
+    return part_key("sif", digest=digest, format=FORMAT, layout=LAYOUT, packer=bench.codec.key)
 
 
 def sif_part(path: Path, digest: str, bench: Bench) -> KeptPart:

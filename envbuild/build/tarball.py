@@ -10,6 +10,8 @@ from pathlib import Path
 from envbuild.build.pack import Content
 from envbuild.build.tree import Entry, Kind
 from envbuild.errors import IntegrityError
+from envbuild.limits import reading
+from envbuild.tarread import members, open_tar
 
 KINDS: dict[bytes, Kind] = {
     tarfile.REGTYPE: "f",
@@ -53,12 +55,11 @@ def tar_contents(path: Path) -> Iterator[Content]:
 
     Raises IntegrityError for a damaged tar and for a name that cannot be written.
     """
-    with tarfile.open(path, "r:", errors="surrogateescape") as tar:
-        try:
-            for member in tar:
+    with reading("is damaged", str(path)), path.open("rb") as file:
+        size = path.stat().st_size
+        with open_tar(file, size) as tar:
+            for member in members(tar, size):
                 yield _member(tar, member, path)
-        except tarfile.TarError as error:
-            raise IntegrityError(f"is damaged: {error}", where=str(path)) from error
 
 
 def _member(tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> Content:

@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from envbuild import limits
 from envbuild.build.codec import STORED, unpack
 from envbuild.build.squashfs import (
     COMPRESSORS,
@@ -31,13 +32,17 @@ from envbuild.build.squashfs import (
 )
 from envbuild.build.tree import NO_FRAGMENT, Entry, Kind
 from envbuild.errors import IntegrityError
+from envbuild.limits import Room, reading, require_path
 
-MOST_INODES = 20_000_000
-DEEPEST = 200
+DAMAGED = "its file system is damaged"
 KINDS: dict[int, Kind] = {1: "d", 2: "f", 3: "l", 4: "b", 5: "c", 6: "p"}
 MOST_XATTRS = 65536
 ELSEWHERE = 0x100
 """Bit of an attribute's kind: its value stands at another place of the table."""
+ATTRIBUTE = 16
+"""Bytes that an extended attribute costs beside name and value."""
+BLOCK_ENTRY = 36
+"""Bytes that the size of one block takes in memory."""
 
 
 class SquashImage:
@@ -49,16 +54,26 @@ class SquashImage:
     def __init__(self, path: Path, offset: int, size: int) -> None:
         self.path, self.offset, self.size = path, offset, size
         self._handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            with reading(DAMAGED, str(path)):
+                self._read_tables()
+        except BaseException:
+            self.close()
+            raise
+
+    def _read_tables(self) -> None:
         fields = SUPERBLOCK.unpack(self.read(0, SUPERBLOCK.size))
         if fields[0] != MAGIC or fields[9] != 4:
             raise self.damaged("it has no squashfs 4 superblock")
-        self.inodes, self.block_size, fragments = fields[1], fields[3], fields[4]
+        self.block_size, fragments = fields[3], fields[4]
         names = {number: name for name, number in COMPRESSORS.items()}
         self.compressor = names.get(fields[5], f"compressor {fields[5]}")
         self.root, ids = fields[11], fields[8]
         self._inode_table, self._folder_table = fields[15], fields[16]
-        if self.inodes > MOST_INODES or not 4096 <= self.block_size <= 1 << 20:
+        if not 4096 <= self.block_size <= 1 << 20 or self.block_size & self.block_size - 1:
             raise self.damaged("its superblock tells nonsense")
+        self._room = Room(limits.most_names(self.size), f"{DAMAGED}: its tables take")
+        self._content = Room(limits.most_content(self.size), f"{DAMAGED}: it unpacks to")
         self.data_end = min(fields[15], fields[16], fields[17], fields[13])
         self._block = functools.lru_cache(maxsize=4096)(self._metadata_block)
         table = self._table(fields[17], fragments, 16) if fragments else b""
@@ -77,7 +92,7 @@ class SquashImage:
 
     def damaged(self, why: str) -> IntegrityError:
         """Return the error for a file system that cannot be what it says."""
-        return IntegrityError(f"its file system is damaged: {why}", where=str(self.path), hint="copy or make it again")
+        return IntegrityError(f"{DAMAGED}: {why}", where=str(self.path), hint="copy or make it again")
 
     def read(self, at: int, size: int) -> bytes:
         """Return bytes of the file system.  Raises IntegrityError where it does not have them."""
@@ -90,6 +105,8 @@ class SquashImage:
 
     def content(self, at: int, packed: int) -> bytes:
         """Return a data block's content; ``packed`` is its squashfs size."""
+        if packed & ~STORED > self.block_size:
+            raise self.damaged("a block is larger than any may be")
         data = self.read(at, packed & ~STORED)
         return data if packed & STORED else unpack(data, self.compressor, self.block_size)
 
@@ -102,6 +119,8 @@ class SquashImage:
 
     def metadata(self, at: int, offset: int, size: int) -> tuple[bytes, int, int]:
         """Return bytes of a chain of metadata blocks, and the place behind them."""
+        if size > METADATA:
+            self._room.take(size)  # it is kept in memory as a whole
         parts, left = [], size
         while True:
             data, following = self._block(at)
@@ -116,8 +135,11 @@ class SquashImage:
             at, offset = following, 0
 
     def _table(self, at: int, count: int, width: int) -> bytes:
+        self._room.take(count * limits.ENTRY)
         blocks = -(-count * width // METADATA)
         places = struct.unpack(f"<{blocks}Q", self.read(at, 8 * blocks))
+        if list(places) != sorted(set(places)):
+            raise self.damaged("a table goes back to where it was")
         data = b"".join(self._block(place)[0] for place in places)
         if len(data) < count * width:
             raise self.damaged("a table is too short")
@@ -132,41 +154,40 @@ class SquashImage:
         place, count, _ = struct.unpack_from("<QII", self._xattr_rows, number * 16)
         at, offset = self._xattr_table + (place >> 16), place & 0xFFFF
         pairs = []
-        for _ in range(min(count, MOST_XATTRS)):
+        total = Room(limits.ATTRIBUTES, "the extended attributes of one file take")
+        for _ in range(count):
             head, at, offset = self.metadata(at, offset, 4)
             kind, length = struct.unpack("<HH", head)
             name, at, offset = self.metadata(at, offset, length)
             head, at, offset = self.metadata(at, offset, 4)
             (size,) = struct.unpack("<I", head)
-            if size > MOST_XATTRS or (kind & ~ELSEWHERE) >= len(XATTR_KINDS):
+            if (kind & ~ELSEWHERE) >= len(XATTR_KINDS):
                 raise self.damaged("an extended attribute is of no known kind")
+            total.take(size + len(name) + ATTRIBUTE)
             value, at, offset = self.metadata(at, offset, size)
             if kind & ELSEWHERE:
                 (place,) = struct.unpack("<Q", value)
                 where = self._xattr_table + (place >> 16), place & 0xFFFF
                 (size,) = struct.unpack("<I", self.metadata(*where, 4)[0])
-                if size > MOST_XATTRS:
-                    raise self.damaged("an extended attribute is too large")
+                total.take(size)
                 value = self.metadata(*where, size + 4)[0][4:]
             pairs.append((XATTR_KINDS[kind & ~ELSEWHERE] + name.decode(), value))
         return tuple(sorted(pairs))
 
     def entries(self) -> Iterator[Entry]:
         """Yield the tree, without the hashes of contents.  Raises IntegrityError for whatever is damaged."""
-        try:
-            yield from self._walk("", self.root, 0, [0])
-        except (struct.error, UnicodeDecodeError, OverflowError) as error:
-            raise self.damaged(str(error)) from error
+        with reading(DAMAGED, str(self.path)):
+            yield from self._walk("", self.root)
 
-    def _walk(self, path: str, reference: int, depth: int, seen: list[int]) -> Iterator[Entry]:
+    def _walk(self, path: str, reference: int) -> Iterator[Entry]:
+        require_path(path)  # folders that lead in a circle end here, if the room does not end before
         entry, listing = self._inode(path, reference)
-        seen[0] += 1
-        if seen[0] > self.inodes * 2 + 16 or depth > DEEPEST:
-            raise self.damaged("its folders lead in a circle")
+        attributes = sum(len(value) for _, value in entry.xattrs)
+        self._room.take(limits.ENTRY + len(path) + len(entry.target) + attributes)
         yield entry
         if listing is not None:
             for name, child in self._listing(*listing):
-                yield from self._walk(f"{path}/{name}" if path else name, child, depth + 1, seen)
+                yield from self._walk(f"{path}/{name}" if path else name, child)
 
     def _inode(self, path: str, reference: int) -> tuple[Entry, tuple[int, int, int] | None]:
         at, offset = self._inode_table + (reference >> 16), reference & 0xFFFF
@@ -197,15 +218,15 @@ class SquashImage:
             else:
                 start, fragment, begin, size = take("<IIII")
             count = size // self.block_size if fragment != NONE32 else -(-size // self.block_size)
-            if count * 4 > self.size:
-                raise self.damaged(f"/{path} has no such size")
+            self._content.take(size + (self.block_size if fragment != NONE32 and count else 0))
+            self._room.take(count * BLOCK_ENTRY)
             blocks = take(f"<{count}I")
             number = NO_FRAGMENT if fragment == NONE32 else fragment
             fields = {"size": size, "start": start, "blocks": blocks, "fragment": number, "offset": begin}
             return Entry(path, "f", mode, **common, **fields), None
         if basic == "l":
             _, size = take("<II")
-            if size > 65536:
+            if size > limits.PATH:
                 raise self.damaged(f"/{path} leads nowhere")
             (target,) = take(f"<{size}s")
             common["xattrs"] = self._xattrs(take("<I")[0]) if long else ()
@@ -217,7 +238,7 @@ class SquashImage:
 
     def _listing(self, start: int, begin: int, size: int) -> Iterator[tuple[str, int]]:
         data, _, _ = self.metadata(self._folder_table + start, begin, max(size - 3, 0))
-        at = 0
+        at, before = 0, b""
         while at < len(data):
             count, block, _ = struct.unpack_from("<III", data, at)
             at += 12
@@ -227,6 +248,9 @@ class SquashImage:
                 at += 9 + length
                 if name in (b".", b"..") or b"/" in name or b"\0" in name:
                     raise self.damaged(f"it holds a file named {name!r}")
+                if name <= before:  # of two files of one name a kernel would show the other one
+                    raise self.damaged(f"a folder is not in order at {name!r}")
+                before = name
                 yield name.decode(), block << 16 | offset
 
 

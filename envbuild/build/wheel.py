@@ -13,16 +13,22 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from envbuild import limits
 from envbuild.build.pack import PartWriter
 from envbuild.build.scheme import Scheme
 from envbuild.build.tree import Entry
 from envbuild.build.zipread import open_zip
 from envbuild.errors import IntegrityError
+from envbuild.limits import Room, reading
 
 if TYPE_CHECKING:
     from installer.destinations import WheelDestination
 
 INSTALLER = b"envbuild\n"
+LINE_ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
+"""What str.splitlines takes for the end of a line, by which RECORD is read."""
+SPARE_ROWS = 1000
+"""Rows of a RECORD for what is no file of the wheel."""
 
 
 def unpack_wheel(file: Path, name: str, scheme: Scheme, writer: PartWriter) -> None:
@@ -33,14 +39,32 @@ def unpack_wheel(file: Path, name: str, scheme: Scheme, writer: PartWriter) -> N
     from installer import install
     from installer.sources import WheelFile
 
-    try:
-        with open_zip(file) as archive, warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            archive.filename = name
-            source = WheelFile(archive)
-            install(source, _destination(source.distribution, scheme, writer), {"INSTALLER": INSTALLER})
-    except (zipfile.BadZipFile, EOFError, KeyError, ValueError, AssertionError, NotImplementedError) as error:
-        raise IntegrityError(f"this wheel cannot be unpacked: {error}", where=name) from error
+    size = file.stat().st_size
+    writer.limit(size)
+    with reading("this wheel cannot be unpacked", name), open_zip(file) as archive, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        archive.filename = name
+        _require_sizes(archive, size)
+        source = WheelFile(archive)
+        install(source, _destination(source.distribution, scheme, writer), {"INSTALLER": INSTALLER})
+
+
+def _require_sizes(archive: zipfile.ZipFile, size: int) -> None:
+    """Raise IntegrityError for members that would be read into memory as a whole, or that unpack without end.
+
+    No more than a member's announced size is ever read of it.
+    """
+    content = Room(limits.most_content(size), "it unpacks to")
+    for info in archive.infolist():
+        content.take(info.file_size)
+        folder, _, name = info.filename.rpartition("/")
+        most = limits.SCRIPT if ".data/scripts/" in info.filename else limits.WHOLE.get(name)
+        if most is not None and info.file_size > most:
+            raise IntegrityError(f"{info.filename} is of {info.file_size} bytes, which no such file is")
+        if name == "RECORD" and folder.endswith(".dist-info"):
+            text = archive.read(info).decode("utf-8", "replace")
+            if sum(text.count(end) for end in LINE_ENDS) > 2 * len(archive.infolist()) + SPARE_ROWS:
+                raise IntegrityError(f"{info.filename} has many more rows than the wheel has files")
 
 
 def _destination(project: str, scheme: Scheme, writer: PartWriter) -> WheelDestination:

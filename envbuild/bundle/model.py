@@ -17,7 +17,7 @@ BIGGEST_TABLE = 32 * 1024 * 1024
 MemberPath = Annotated[
     str,
     Meta(
-        pattern=r"^(?!.*(^|/)\.\.?(/|$))[A-Za-z0-9._][A-Za-z0-9._+!~%-]*(/[A-Za-z0-9._][A-Za-z0-9._+!~%-]*)*$",
+        pattern=r"^(?!.*(^|/)\.\.?(/|$))[A-Za-z0-9._][A-Za-z0-9._+!~%-]*(/[A-Za-z0-9._][A-Za-z0-9._+!~%-]*)*\Z",
         max_length=400,
     ),
 ]

@@ -12,13 +12,16 @@ from typing import IO
 
 import msgspec
 
+from envbuild import limits
 from envbuild.bundle.model import BIGGEST_TABLE, TABLE, Member, Table
 from envbuild.errors import EnvbuildError, IntegrityError, SpaceError, UsageError
+from envbuild.limits import reading
 from envbuild.progress import Transfer
 from envbuild.store.atomic import commit, telling
 from envbuild.store.layout import Store
 from envbuild.store.partial import is_whole
 from envbuild.store.units import human_bytes
+from envbuild.tarread import members, open_tar
 
 CHUNK = 1 << 20
 BESIDE = ("SHA256SUMS",)
@@ -32,14 +35,17 @@ def opened_bundle(path: Path) -> Iterator[tuple[tarfile.TarFile, Table]]:
     Raises UsageError for what is no bundle or one of a newer envbuild, IntegrityError for a damaged table.
     """
     try:
-        with tarfile.open(path, "r:") as tar:
+        file = path.open("rb")
+    except OSError as error:
+        raise UsageError(f"cannot be read: {error.strerror}", where=str(path)) from error
+    with file, reading("is damaged", str(path)):
+        try:
+            tar = open_tar(file, path.stat().st_size)
+        except tarfile.TarError as error:
+            what = f"is no bundle: {error}"
+            raise UsageError(what, where=str(path), hint="envbuild bundle NAME writes one") from error
+        with tar:
             yield tar, _table(tar, path)
-    except tarfile.TarError as error:
-        raise UsageError(f"is no bundle: {error}", where=str(path), hint="envbuild bundle NAME writes one") from error
-    except FileNotFoundError as error:
-        raise UsageError("there is no such file", where=str(path)) from error
-    except EOFError as error:
-        raise _cut_off(path) from error
 
 
 def _table(tar: tarfile.TarFile, path: Path) -> Table:
@@ -53,7 +59,7 @@ def _table(tar: tarfile.TarFile, path: Path) -> Table:
         if newer:
             raise UsageError("is a bundle of a newer envbuild", where=str(path), hint="the one inside it: tool/")
         table = msgspec.convert(raw, Table)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise IntegrityError(f"its table of contents is damaged: {error}", where=str(path)) from error
     names = [member.path for member in table.members]
     if len(set(names)) != len(names) or first.name != f"{table.name}/{TABLE}":
@@ -70,7 +76,7 @@ def unpack(path: Path, store: Store, folder: Path, progress: Transfer | None = N
     with opened_bundle(path) as (tar, table):
         wanted = {f"{table.name}/{member.path}": member for member in table.members}
         _check_space(table, store)
-        for info in tar:
+        for info in members(tar, path.stat().st_size):
             if info.name == f"{table.name}/{TABLE}" or info.name in [f"{table.name}/{name}" for name in BESIDE]:
                 continue
             member = wanted.pop(info.name, None)
@@ -113,6 +119,9 @@ def _copy(file: IO[bytes], target: Path) -> str:
 
 
 def _check_space(table: Table, store: Store) -> None:
+    project = sum(member.size for member in table.members if member.use == "project")
+    if project > limits.PROJECT:
+        raise IntegrityError(f"its recipe and lock take {human_bytes(project)}, which none of an honest bundle do")
     lacking = {m.sha256: m.size for m in table.members if m.use == "store" and not store.artifact(m.sha256).is_file()}
     folder = store.folder("artifacts")
     with telling(folder):

@@ -23,4 +23,5 @@ def command(what: str) -> None:
     from envbuild.shelf.model import entry_schema
 
     schemas = {"recipe": recipe_schema, "report": report_schema, "entry": entry_schema}
-    click.echo(json.dumps(schemas[what](), indent=2))
+    # patterns end in \Z here, because Python's $ lets one newline through; in JSON Schema $ is the very end
+    click.echo(json.dumps(schemas[what](), indent=2).replace("\\\\Z", "$"))

@@ -7,13 +7,13 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-OneLine = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]*$", max_length=300)]
-Word = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+:@/-]*$", max_length=100)]
-Variable = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
-Folder = Annotated[str, Meta(pattern=r"^(/[^\x00-\x1f\x7f:\"$`\\]*|\$[A-Za-z_][A-Za-z0-9_]*)$")]
-Cache = Annotated[str, Meta(pattern=r"^(\{scratch\})?(/[A-Za-z0-9._+-]+)*$")]
-SourceLine = Annotated[str, Meta(pattern=r"^(source|\.) /[A-Za-z0-9._/+-]+$")]
-Option = Annotated[str, Meta(pattern=r"^-[A-Za-z-]+=?$")]
+OneLine = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]*\Z", max_length=300)]
+Word = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+:@/-]*\Z", max_length=100)]
+Variable = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\Z")]
+Folder = Annotated[str, Meta(pattern=r"^(/[^\x00-\x1f\x7f:\"$`\\]*|\$[A-Za-z_][A-Za-z0-9_]*)\Z")]
+Cache = Annotated[str, Meta(pattern=r"^(\{scratch\})?(/[A-Za-z0-9._+-]+)*\Z")]
+SourceLine = Annotated[str, Meta(pattern=r"^(source|\.) /[A-Za-z0-9._/+-]+\Z")]
+Option = Annotated[str, Meta(pattern=r"^-[A-Za-z-]+=?\Z")]
 Field = Literal["account", "partition", "walltime", "memory", "cpus"]
 
 

@@ -15,10 +15,12 @@ PROOF_SECONDS = 1800.0
 """How long a search for versions that import may take unless told otherwise."""
 EVERYTHING = "*"
 """What --upgrade without a name stands for."""
-Digest = Annotated[str, Meta(pattern=r"^sha256:[0-9a-f]{64}$")]
-FileName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+!~%-]*$", max_length=255)]
-PackageName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$")]
-Version = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9.+!_~:-]*$", max_length=100)]
+PACKED_BY = {"zstd": "zstd", "gzip": "zlib"}
+"""The library of each compressor, as a packer's ``library`` begins."""
+Digest = Annotated[str, Meta(pattern=r"^sha256:[0-9a-f]{64}\Z")]
+FileName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+!~%-]*\Z", max_length=255)]
+PackageName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?\Z")]
+Version = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9.+!_~:-]*\Z", max_length=100)]
 
 
 class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab", omit_defaults=True):
@@ -40,12 +42,14 @@ class LockedBase(_Entry, frozen=True):
     python: Version
     machine: Literal["x86_64", "aarch64"]
     glibc: Version
-    created: Annotated[str, Meta(pattern=r"^\d{4}-\d{2}-\d{2}$")]
+    created: Annotated[str, Meta(pattern=r"^\d{4}-\d{2}-\d{2}\Z")]
     epoch: Annotated[int, Meta(ge=0, lt=2**33)]
     distro: str = ""
     framework: str | None = None
     cuda: str | None = None
-    python_path: Annotated[str, Meta(pattern=r"^/[A-Za-z0-9._/+-]+$", max_length=300)] = "/usr/bin/python3"
+    python_path: Annotated[str, Meta(pattern=r"^(/(?!\.{1,2}(/|\Z))[A-Za-z0-9._+-]+)+\Z", max_length=300)] = (
+        "/usr/bin/python3"
+    )
     externally_managed: bool = False
     size: Size = 0
 
@@ -66,7 +70,7 @@ class PythonPackage(_Entry, frozen=True):
     sha256: Sha256
     index: str | None = None
     source: (
-        Annotated[str, Meta(pattern=r"^(\.(/[^\x00-\x1f]*)?|git\+[a-z]+://[^\s\x00-\x1f]+)$", max_length=400)] | None
+        Annotated[str, Meta(pattern=r"^(\.(/[^\x00-\x1f]*)?|git\+[a-z]+://[^\s\x00-\x1f]+)\Z", max_length=400)] | None
     ) = None
     via: tuple[str, ...] = ()
 
@@ -86,8 +90,8 @@ class PythonPackage(_Entry, frozen=True):
 class LockedFiles(_Entry, frozen=True):
     """One entry of [files]: what, where it will lie in the image, and the archive that envbuild packs of it."""
 
-    source: Annotated[str, Meta(min_length=1, max_length=300, pattern=r"^(?!/)(?!.*(^|/)\.\.(/|$))[^\x00-\x1f\x7f]+$")]
-    target: Annotated[str, Meta(max_length=300, pattern=r"^(/(?!\.{1,2}(/|$))[^/\x00-\x1f\x7f]+)+$")]
+    source: Annotated[str, Meta(min_length=1, max_length=300, pattern=r"^(?!/)(?!.*(^|/)\.\.(/|$))[^\x00-\x1f\x7f]+\Z")]
+    target: Annotated[str, Meta(max_length=300, pattern=r"^(/(?!\.{1,2}(/|$))[^/\x00-\x1f\x7f]+)+\Z")]
     size: Size
     sha256: Sha256
 
@@ -128,7 +132,7 @@ class Packer(_Entry, frozen=True):
     version: str
     compressor: Literal["zstd", "gzip"]
     level: Annotated[int, Meta(ge=1, le=22)]
-    library: Annotated[str, Meta(pattern=r"^[a-z]+ [0-9.]+$", max_length=40)] | None = None
+    library: Annotated[str, Meta(pattern=r"^[a-z]+ [0-9.]+\Z", max_length=40)] | None = None
 
 
 class PackerFile(_Entry, frozen=True):
@@ -157,7 +161,7 @@ class Lock(_Entry, frozen=True):
     base: LockedBase
     packer: Packer
     system: tuple[str, ...] = ()
-    as_of: Annotated[str, Meta(pattern=r"^\d{4}-\d{2}-\d{2}$")] | None = None
+    as_of: Annotated[str, Meta(pattern=r"^\d{4}-\d{2}-\d{2}\Z")] | None = None
     tools: dict[str, str] = {}
     notes: tuple[str, ...] = ()
     debian: tuple[DebianPackage, ...] = ()

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from envbuild.errors import IntegrityError, UsageError
-from envbuild.lock.model import SCHEMA, Lock
+from envbuild.lock.model import PACKED_BY, SCHEMA, Lock
 from envbuild.toml import convert, parse_toml, read_toml
 
 
@@ -37,6 +37,10 @@ def _convert(data: dict[str, Any], text: str, where: str) -> Lock:
 
 
 def _check_consistent(lock: Lock, where: str) -> None:
+    library, compressor = lock.packer.library, lock.packer.compressor
+    if library is not None and library.split()[0] != PACKED_BY[compressor]:
+        what = f"packs with {compressor}, but names the library {library}"
+        raise IntegrityError(what, where=where, hint="the lock was changed by hand; make it anew: envbuild lock NAME")
     seen: dict[str, str] = {}
     files = [(item.file, item.sha256) for item in lock.debian] + [(item.file, item.sha256) for item in lock.python]
     for file, sha256 in files:

@@ -11,12 +11,12 @@ from msgspec import Meta
 Name = Annotated[
     str,
     Meta(
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$",
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z",
         description="Letters, digits, dot, underscore and hyphen; at most 64 characters.",
     ),
 ]
-OneLine = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]*$", max_length=200, description="One line of text.")]
-Words = tuple[Annotated[str, Meta(min_length=1, max_length=300, pattern=r"^[^\x00-\x1f\x7f]*$")], ...]
+OneLine = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]*\Z", max_length=200, description="One line of text.")]
+Words = tuple[Annotated[str, Meta(min_length=1, max_length=300, pattern=r"^[^\x00-\x1f\x7f]*\Z")], ...]
 
 
 class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
@@ -48,7 +48,7 @@ class Base(_Section, frozen=True):
 Distribution = Annotated[
     str,
     Meta(
-        pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$",
+        pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?\Z",
         max_length=100,
         description="The name of a Python distribution, without a version.",
     ),
@@ -64,12 +64,12 @@ class Python(_Section, frozen=True):
     dependencies: Words = ()
     from_source: tuple[Distribution, ...] = ()
     indexes: Words = ()
-    as_of: Annotated[str, Meta(pattern=r"^(\d{4}-\d{2}-\d{2}|none)$")] | None = None
+    as_of: Annotated[str, Meta(pattern=r"^(\d{4}-\d{2}-\d{2}|none)\Z")] | None = None
 
 
 DebianName = Annotated[
     str,
-    Meta(pattern=r"^[a-z0-9][a-z0-9+.-]+$", description="A Debian package name (Debian policy 5.6.7)."),
+    Meta(pattern=r"^[a-z0-9][a-z0-9+.-]+\Z", description="A Debian package name (Debian policy 5.6.7)."),
 ]
 
 
@@ -87,7 +87,7 @@ class Check(_Section, frozen=True):
     ``network`` lets imports and script reach the network, which they otherwise cannot.
     """
 
-    imports: tuple[Annotated[str, Meta(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$")], ...] = ()
+    imports: tuple[Annotated[str, Meta(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*\Z")], ...] = ()
     script: OneLine | None = None
     framework: OneLine | None = None
     network: bool = False
@@ -96,7 +96,7 @@ class Check(_Section, frozen=True):
 HomeFolder = Annotated[
     str,
     Meta(
-        pattern=r"^(?!\.(cache|compiled)(/|$))(?!.*(^|/)\.\.?(/|$))[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*$",
+        pattern=r"^(?!\.(cache|compiled)(/|$))(?!.*(^|/)\.\.?(/|$))[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*\Z",
         max_length=200,
         description="A folder below HOME, such as .insightface.",
     ),
@@ -110,12 +110,12 @@ class Run(_Section, frozen=True):
     """
 
     command: tuple[str, ...] = ()
-    environment: dict[Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], str] = {}
+    environment: dict[Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\Z")], str] = {}
     caches: bool | tuple[HomeFolder, ...] = True
 
 
 Launcher = Literal["single", "torchrun", "lightning", "mpi"]
-VariableName = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+VariableName = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\Z")]
 Count = Annotated[int, Meta(ge=1, le=100_000)]
 
 

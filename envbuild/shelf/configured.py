@@ -30,7 +30,7 @@ HEADING = "# Written by envbuild shelf add and remove.\n"
 class Shelf(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
     """One shelf: where it is, whether allowed signers are pinned beside, and whether unsigned entries are refused."""
 
-    url: Annotated[str, Meta(min_length=1, max_length=2000, pattern=r"^[^\x00-\x1f\x7f]*$")]
+    url: Annotated[str, Meta(min_length=1, max_length=2000, pattern=r"^[^\x00-\x1f\x7f]*\Z")]
     pinned: bool = False
     require_signed: bool = False
 

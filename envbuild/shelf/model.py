@@ -15,11 +15,11 @@ from envbuild.lock.model import Digest
 from envbuild.recipe.model import Name, OneLine
 
 SCHEMA = 1
-Text = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]*$", max_length=400)]
+Text = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]*\Z", max_length=400)]
 Number = Annotated[int, Meta(ge=1, le=999_999)]
 Bytes = Annotated[int, Meta(ge=0, lt=2**43)]
 Moment = Annotated[
-    str, Meta(pattern=r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]\d{2}:\d{2})$", max_length=40)
+    str, Meta(pattern=r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]\d{2}:\d{2})\Z", max_length=40)
 ]
 SLOT = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,63})\.(\d{6})")
 """A file of ``names/``: the name and the number of one entry of its history."""

@@ -57,5 +57,4 @@ class Seen:
 
 def seen_of(url: str, settings: Settings) -> Seen:
     """Return what was seen of the shelf at a place, under whatever name it is configured."""
-    state = Path(settings.environment.get("XDG_STATE_HOME") or settings.home / ".local/state")
-    return Seen(state / "envbuild/shelves" / f"{hashlib.sha256(url.encode()).hexdigest()[:32]}.json")
+    return Seen(settings.state / "shelves" / f"{hashlib.sha256(url.encode()).hexdigest()[:32]}.json")

@@ -12,11 +12,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from envbuild import limits
 from envbuild.errors import IntegrityError, NetworkError
 from envbuild.progress import Reporter, Transfer
 from envbuild.store.partial import CHUNK, Partial, held
 from envbuild.store.units import human_bytes
-from envbuild.store.web import GoneError, PassingError, StoppedError, local_path, opened, patiently, redact
+from envbuild.store.web import (
+    SERVER_HINT,
+    GoneError,
+    PassingError,
+    StoppedError,
+    local_path,
+    opened,
+    patiently,
+    redact,
+)
 
 if TYPE_CHECKING:
     import httpx
@@ -69,7 +79,7 @@ def _complete(job: Job, partial: Partial, client: httpx.Client, transfer: Transf
     _fill(job, partial, client, transfer, stop)
     if partial.sha256() != job.sha256 and partial.continued:
         # what lay there may be another's, or holes after a power cut: only a fresh copy accuses the server
-        _restart(partial, transfer)
+        _restart(partial, transfer, job)
         _fill(job, partial, client, transfer, stop)
     if partial.sha256() != job.sha256:
         raise _wrong(job, f"expected sha256 {job.sha256}, got {partial.sha256()}")
@@ -87,7 +97,7 @@ def _receive(job: Job, partial: Partial, client: httpx.Client, transfer: Transfe
     try:
         _append_all(job, partial, client, transfer, stop)
     except _CannotContinue as error:
-        _restart(partial, transfer)
+        _restart(partial, transfer, job)
         raise PassingError(str(error)) from error
     except PassingError as error:
         partial.continued = partial.have > 0
@@ -98,7 +108,7 @@ def _receive(job: Job, partial: Partial, client: httpx.Client, transfer: Transfe
 def _append_all(job: Job, partial: Partial, client: httpx.Client, transfer: Transfer, stop: threading.Event) -> None:
     with _chunks(job, partial.have, client) as (start, chunks):
         if start != partial.have:
-            _restart(partial, transfer)
+            _restart(partial, transfer, job)
         for chunk in _watched(chunks, stop):
             if partial.have + len(chunk) > job.size:
                 raise _wrong(job, f"expected {job.size} bytes, the server sends more")
@@ -177,7 +187,11 @@ def _watched(chunks: Iterator[bytes], stop: threading.Event) -> Iterator[bytes]:
             since, brought = now, 0
 
 
-def _restart(partial: Partial, transfer: Transfer) -> None:
+def _restart(partial: Partial, transfer: Transfer, job: Job) -> None:
+    """Start from the first byte.  Raises NetworkError where that leads nowhere."""
+    if partial.restarts >= limits.RESTARTS:
+        what = f"breaks off and does not continue where it broke off ({partial.restarts} times)"
+        raise NetworkError(what, where=redact(job.url), hint=SERVER_HINT)
     transfer.advance(-partial.have)
     partial.restart()
 

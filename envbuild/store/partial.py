@@ -23,7 +23,8 @@ LOCK_PAUSE = 0.2
 class Partial:
     """What has arrived of one file: ``have`` bytes, hashed as they come.
 
-    ``continued`` tells that some of it was written by an earlier process or connection.
+    ``continued`` tells that some of it was written by an earlier process or connection, ``restarts`` how often it was
+    begun again.
     """
 
     def __init__(self, path: Path, handle: int) -> None:
@@ -31,6 +32,7 @@ class Partial:
         self.handle = handle
         self.have = 0
         self.continued = False
+        self.restarts = 0
         self._digest = hashlib.sha256()
 
     def adopt(self, limit: int) -> None:
@@ -59,6 +61,7 @@ class Partial:
             os.ftruncate(self.handle, 0)
             os.lseek(self.handle, 0, os.SEEK_SET)
         self.have = 0
+        self.restarts += 1
         self.continued = False
         self._digest = hashlib.sha256()
 

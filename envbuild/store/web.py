@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import unquote, urlsplit
 
-from envbuild import __version__
-from envbuild.errors import NetworkError, UsageError
+from envbuild import __version__, limits
+from envbuild.errors import IntegrityError, NetworkError, UsageError
 from envbuild.settings import Settings
 
 if TYPE_CHECKING:
@@ -196,6 +196,23 @@ def opened(
         raise NetworkError("redirects in a circle", where=redact(url)) from error
     except (httpx.TransportError, httpx.DecodingError) as error:
         _explain(error, url)
+
+
+def read_bounded(response: httpx.Response, most: int, *, seconds: float = limits.ANSWER_SECONDS) -> bytes:
+    """Return a streamed answer's content.
+
+    Raises IntegrityError for more than ``most`` bytes, NetworkError for one that takes longer than so many seconds.
+    """
+    deadline = time.monotonic() + seconds
+    where = redact(str(response.url))
+    body = bytearray()
+    for chunk in response.iter_bytes():
+        body += chunk
+        if len(body) > most:
+            raise IntegrityError(f"sends more than {most} bytes, which no answer of this kind has", where=where)
+        if time.monotonic() > deadline:
+            raise NetworkError(f"took longer than {seconds:.0f} s over one answer", where=where)
+    return bytes(body)
 
 
 def _refuse(response: httpx.Response, url: str) -> None:

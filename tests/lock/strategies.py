@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from envbuild.base.model import DebianPackage
 from envbuild.lock.model import (
+    PACKED_BY,
     Lock,
     LockedBase,
     LockedHold,
@@ -72,14 +73,21 @@ base = st.builds(
     framework=st.none() | text,
     cuda=st.none() | version,
 )
-packer = st.builds(
-    Packer,
-    name=name,
-    version=text,
-    compressor=st.sampled_from(["zstd", "gzip"]),
-    level=st.integers(1, 22),
-    library=st.none() | version.map("zstd {}".format).filter(lambda text: "+" not in text),
-)
+library = version.filter(lambda text: "+" not in text)
+
+
+def packers(compressor: str) -> st.SearchStrategy[Packer]:
+    return st.builds(
+        Packer,
+        name=name,
+        version=text,
+        compressor=st.just(compressor),
+        level=st.integers(1, 22),
+        library=st.none() | library.map(f"{PACKED_BY[compressor]} {{}}".format),
+    )
+
+
+packer = st.sampled_from(sorted(PACKED_BY)).flatmap(packers)
 packer_file = st.builds(
     PackerFile,
     name=name,

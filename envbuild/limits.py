@@ -1,0 +1,110 @@
+"""How much of anything is read from hostile input: every limit with its reason, and what keeps count.
+
+A small input never takes more than some 512 MB of memory or a minute. Where an honest input may be large, the limit
+grows with the size of what was sent: whoever wants much done has to send much.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from envbuild.errors import EnvbuildError, IntegrityError
+
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+PATH = 4096
+"""Bytes of a path or of a link's target: Linux opens no longer one (PATH_MAX)."""
+NAME = 255
+"""Bytes of one name of a path: no usual file system holds longer ones (NAME_MAX)."""
+DEPTH = 255
+"""Folders in each other; real trees have some 30, and every level costs each name below it."""
+HEADER = MIB
+"""Bytes of one tar header that describes a member; the largest honest ones hold an attribute of 64 KiB."""
+COMMON_HEADERS = 64 * KIB
+"""Bytes of tar headers for all members together, which each member is given a copy of; git writes 52."""
+CHAIN = 16
+"""Headers before one member; tar programs write at most three, and each is one more call within the last."""
+SCRIPT = 16 * MIB
+"""Bytes of a wheel's script, which is rewritten in memory; the largest honest ones are programs of some megabytes."""
+WHOLE = {"RECORD": 64 * MIB, "WHEEL": MIB, "METADATA": 4 * MIB, "entry_points.txt": MIB}
+"""Bytes of a wheel's files that are read as a whole; the RECORD of 300,000 files has 40 MB, the others some kB."""
+LIBRARY = 64 * MIB
+"""Bytes of the compiled library that packs; zstandard's has 6 MB."""
+LIST = 4 * MIB
+"""Bytes of a page of a registry's tags; pages of 1000 tags have 130 kB."""
+TOKEN = MIB
+"""Bytes of a registry's token; real ones have 2 to 8 kB."""
+CHALLENGE = 8 * KIB
+"""Bytes of the header in which a registry says who may give a token."""
+ANSWER_SECONDS = 180.0
+"""How long a registry may take over a manifest, a list or a token, whatever it sends meanwhile."""
+RESTARTS = 5
+"""How often a download starts from its first byte because the server does not continue."""
+ATTRIBUTES = 128 * KIB
+"""Bytes of the extended attributes of one file: Linux lists 64 KiB of names and holds values of 64 KiB."""
+PROJECT = 64 * MIB
+"""Bytes of a bundle's recipe, lock and scripts; a lock of 1000 packages has 300 kB."""
+KEY_PARTS = 32
+"""Dots in one key of TOML: the parser takes quadratic time over them; our own keys have at most three."""
+ENTRY = 200
+"""What a name costs in memory beside its own bytes."""
+
+
+def most_names(size: int) -> int:
+    """Return the bytes that names and tables of a tree may take which was sent in so many bytes.
+
+    An honest file of an image is some 300 bytes of names in some 10,000 of content.
+    """
+    return 64 * MIB + 8 * size
+
+
+def most_content(size: int) -> int:
+    """Return the bytes that may come out of a packed file of so many bytes: zeros pack a thousandfold and more."""
+    return 8 * GIB + 100 * size
+
+
+class Room:
+    """What is left of a limit; ``what`` it is of, for the error."""
+
+    def __init__(self, limit: int, what: str) -> None:
+        self._limit = self.left = limit
+        self._what = what
+
+    def take(self, amount: int) -> None:
+        """Use some of it.  Raises IntegrityError where that is more than is left."""
+        self.left -= amount
+        if self.left < 0:
+            what = f"{self._what} more than {self._limit // KIB} KiB, which no honest file of its size does"
+            raise IntegrityError(what)
+
+
+def require_path(path: str) -> None:
+    """Raise IntegrityError for a path that no file system could hold."""
+    if len(path) <= NAME // 4:  # of four bytes each at most
+        return
+    data = path.encode("utf-8", "surrogateescape")
+    parts = data.split(b"/")
+    if len(data) > PATH or len(parts) > DEPTH or max(map(len, parts)) > NAME:
+        what = f"a path of {len(data)} bytes and {len(parts)} parts"
+        raise IntegrityError(f"holds {what}, which no file system can hold", where=f"{path[:60]}…")
+
+
+@contextmanager
+def reading(what: str, where: str) -> Iterator[None]:
+    """Turn whatever a library raises over hostile bytes into IntegrityError: their errors have no class in common.
+
+    Our own errors pass, told where they were met; so do those of a full disk.
+    """
+    try:
+        yield
+    except MemoryError:
+        raise
+    except EnvbuildError as error:
+        error.where = error.where or where
+        raise
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        told = "nested too deeply" if isinstance(error, RecursionError) else str(error) or type(error).__name__
+        raise IntegrityError(f"{what}: {told[:300]}", where=where) from error

@@ -1,0 +1,83 @@
+"""Read tar archives of strangers: tarfile, with limits on what it would believe or keep in memory."""
+
+from __future__ import annotations
+
+import tarfile
+from collections.abc import Iterator
+from typing import IO, Any
+
+from envbuild import limits
+from envbuild.limits import Room, require_path
+
+DESCRIBING = (
+    tarfile.XHDTYPE,
+    tarfile.XGLTYPE,
+    tarfile.SOLARIS_XHDTYPE,
+    tarfile.GNUTYPE_LONGNAME,
+    tarfile.GNUTYPE_LONGLINK,
+)
+"""Headers that tell more of the next member, or of all: tarfile reads them as a whole."""
+
+
+def open_tar(file: IO[bytes] | Any, size: int, *, mode: str = "r:") -> tarfile.TarFile:
+    """Open a tar for reading, "r:" (any order), "r|" (one pass) or "r:*" (packed or not); ``size`` is the file's.
+
+    Raises tarfile.TarError for what is none.  Names are UTF-8 whatever the locale.
+    """
+    told: Any = {"mode": mode, "tarinfo": _member_class(size), "encoding": "utf-8", "errors": "surrogateescape"}
+    opened: tarfile.TarFile = tarfile.open(fileobj=file, **told)  # noqa: SIM115  (lent)
+    return opened
+
+
+def members(tar: tarfile.TarFile, size: int) -> Iterator[tarfile.TarInfo]:
+    """Yield the members of a tar that was sent in ``size`` bytes.
+
+    Raises IntegrityError for one that no file system could hold, tarfile.TarError for a damaged tar.
+    """
+    names = Room(limits.most_names(size), "its names take")
+    content = Room(limits.most_content(size), "it unpacks to")
+    for member in tar:
+        if member.size < 0:
+            raise tarfile.ReadError("a member of less than no bytes")
+        require_path(member.name)
+        require_path(member.linkname)
+        names.take(limits.ENTRY + len(member.name) + len(member.linkname))
+        content.take(member.size)
+        yield member
+
+
+def _member_class(size: int) -> type[tarfile.TarInfo]:
+    """Return the class of one archive's members: it refuses headers before tarfile reads what they announce."""
+    common = Room(limits.COMMON_HEADERS, "its headers for all members take")
+    describing = Room(limits.most_names(size), "its headers take")
+    chain = 0
+
+    class Member(tarfile.TarInfo):
+        @classmethod
+        def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Any:
+            nonlocal chain
+            member = super().frombuf(buf, encoding, errors)
+            if member.type == tarfile.GNUTYPE_SPARSE:
+                raise _sparse()
+            if member.type not in DESCRIBING:
+                chain = 0
+                return member
+            chain += 1
+            if not 0 <= member.size <= limits.HEADER or chain > limits.CHAIN:
+                raise tarfile.ReadError(f"a header of {member.size} bytes, number {chain} of one member")
+            describing.take(member.size)
+            if member.type == tarfile.XGLTYPE:
+                common.take(member.size)
+            return member
+
+        # tarfile calls these for the three ways in which pax headers say that a member has holes
+        def _proc_gnusparse_00(self, *_: object) -> None:
+            raise _sparse()
+
+        _proc_gnusparse_01 = _proc_gnusparse_10 = _proc_gnusparse_00
+
+    return Member
+
+
+def _sparse() -> tarfile.ReadError:
+    return tarfile.ReadError("a member with holes, which is of no size that was sent")
