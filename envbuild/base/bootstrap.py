@@ -22,9 +22,10 @@ from envbuild.host import read_host
 from envbuild.progress import Reporter
 from envbuild.run import Command, Runner
 from envbuild.settings import Settings
-from envbuild.store.atomic import commit, telling
+from envbuild.store.atomic import telling
 from envbuild.store.fetch import Wanted, fetch
 from envbuild.store.layout import Store, remove_tree
+from envbuild.store.sealed import commit_sealed, is_sealed
 from envbuild.tools import find_tool
 
 ROOT_SECONDS = 1800.0
@@ -77,11 +78,12 @@ def make_root(bootstrap: Bootstrap, settings: Settings, runner: Runner, store: S
     """
     digest = bootstrap.digest
     final = store.base(digest)
-    if bootstrap.over is not None and not final.exists():
+    if bootstrap.over is not None and not is_sealed(final):
         make_root(bootstrap.over, settings, runner, store, report)
     with store.lock(f"base-{digest}", report):
-        if final.exists() and store.facts(digest).exists():
+        if is_sealed(final) and kept_facts(digest, store) is not None:
             return final
+        final = store.own(final)
         find_tool("mmdebstrap", settings, runner)
         with store.work("base") as work, report.stage(_stage(bootstrap)):
             output = _run(bootstrap, work / "root.tar", settings, runner, store)
@@ -94,7 +96,7 @@ def make_root(bootstrap: Bootstrap, settings: Settings, runner: Runner, store: S
             )
             _require_same(bootstrap, facts)
             keep_facts(facts, digest, store)
-            commit(work / "root.tar", final)
+            commit_sealed(work / "root.tar", final)
     return final
 
 

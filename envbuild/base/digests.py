@@ -49,6 +49,16 @@ def _known(file: Path, store: Store, kind: str, compute: Callable[[Path], str]) 
         note = msgspec.json.decode(_path(file, store, kind).read_bytes(), type=Note)
         if (note.size, note.time, note.inode, note.changed) == _state(found):
             return note.digest
+    return _fresh(file, store, kind, compute)
+
+
+def fresh_digest(image: Path, store: Store) -> str:
+    """Return an image's digest, read as a whole: a disk may change a file without its time."""
+    return _fresh(image, store, "", siffile.image_digest)
+
+
+def _fresh(file: Path, store: Store, kind: str, compute: Callable[[Path], str]) -> str:
+    found = file.stat()
     digest = compute(file)
     with contextlib.suppress(OSError, EnvbuildError):  # a store that cannot be written costs time, nothing else
         _note(_path(file, store, kind), digest, found)

@@ -11,8 +11,8 @@ import msgspec
 from envbuild.base import gpu
 from envbuild.base.model import SCHEMA, AptPackage, BaseFacts, Dist
 from envbuild.errors import HostError, UsageError
-from envbuild.store.atomic import write_bytes
 from envbuild.store.layout import Store
+from envbuild.store.sealed import read_sealed, write_sealed
 
 MARK = "ENVBUILD-FACTS "
 BIGGEST = 64 * 1024 * 1024
@@ -165,14 +165,15 @@ def is_day(text: str) -> bool:
 
 def keep_facts(facts: BaseFacts, digest: str, store: Store) -> None:
     """Keep facts in the store under the image's digest."""
-    write_bytes(store.facts(digest), encode_facts(facts), mode=0o444)
+    write_sealed(store.own(store.facts(digest)), encode_facts(facts))
 
 
 def kept_facts(digest: str, store: Store) -> BaseFacts | None:
     """Return the facts kept under a digest; None where there are none, or only ones of another version of the probe."""
+    data = read_sealed(store.facts(digest))
     try:
-        facts = msgspec.json.decode(store.facts(digest).read_bytes(), type=BaseFacts)
-    except (OSError, msgspec.DecodeError):
+        facts = msgspec.json.decode(data or b"", type=BaseFacts)
+    except msgspec.DecodeError:
         return None
     return facts if facts.schema == SCHEMA else None
 

@@ -15,6 +15,7 @@ from envbuild.run import Command, Runner
 from envbuild.settings import Settings
 from envbuild.store.atomic import telling
 from envbuild.store.layout import Store
+from envbuild.store.sealed import is_sealed
 
 UNPACK_SECONDS = 600.0
 MOUNTED = ("dev", "proc", "sys", "tmp", "mnt")
@@ -40,7 +41,7 @@ def runnable(
 
 def _unpacked(facts: BaseFacts, folder: Path, runner: Runner, store: Store) -> Path:
     kept = store.base(facts.digest or "none")
-    if not kept.is_file():
+    if not is_sealed(kept):
         raise HostError(
             f"the store has no root of {facts.image}", where=str(kept), hint="envbuild base inspect makes it"
         )

@@ -41,6 +41,7 @@ from envbuild.store.download import Job, download
 from envbuild.store.layout import Store
 from envbuild.store.parallel import each
 from envbuild.store.partial import is_whole
+from envbuild.store.sealed import require_hash
 from envbuild.store.web import GoneError, PassingError, make_client, opened, patiently, read_bounded, redact
 
 if TYPE_CHECKING:
@@ -99,7 +100,10 @@ def bring_sif(
 ) -> Path:
     """Download a SIF into the store where it lacks it, and return its path there."""
     bring_layers(name, image, settings=settings, runner=runner, store=store, report=report)
-    return store.artifact(image.manifest.layers[0].sha256)
+    sha256 = image.manifest.layers[0].sha256
+    with store.artifact(sha256).open("rb") as file:
+        require_hash(file, sha256, name.short)
+    return store.artifact(sha256)
 
 
 def bring_layers(

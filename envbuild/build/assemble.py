@@ -33,6 +33,7 @@ from envbuild.progress import Reporter
 from envbuild.run import Runner
 from envbuild.runtime import Runtime
 from envbuild.store.layout import Store
+from envbuild.store.sealed import is_sealed, sealed_hash
 from envbuild.store.units import counted
 
 
@@ -122,7 +123,7 @@ def _of_group(
 def _files(locked: LockedFiles, bench: Bench) -> KeptPart:
     key = part_key("files", archive=locked.sha256, packer=bench.codec.key)
     archive = bench.store.artifact(locked.sha256)
-    return provide_part(key, bench, lambda writer: writer.add_all(tar_contents(archive)))
+    return provide_part(key, bench, lambda writer: writer.add_all(tar_contents(archive, locked.sha256)))
 
 
 def _dots(definition: Definition, text: str, inherited: Inherited, bench: Bench) -> KeptPart:
@@ -162,7 +163,7 @@ def _scheme(lock: Lock, ground: Ground, bench: Bench, hall: Hall) -> Scheme:
     if told is None:
         with _inside(ground, lock, bench, hall) as inside:
             told = ask_scheme(inside)
-        keep_scheme(told, hall.store.scheme(lock.base.digest, lock.base.python_path))
+        keep_scheme(told, hall.store.own(hall.store.scheme(lock.base.digest, lock.base.python_path)))
     return read_scheme(told, lock.base, ground.tree)
 
 
@@ -193,7 +194,7 @@ def _ground_and_wheels(
     needs = BuildNeeds(
         root=hall.build_digest, packages=tuple(p for p in lock.python if p.group == "build"), epoch=lock.base.epoch
     )
-    lacking = [p for p in packages if p.is_sdist and not hall.store.built(wheel_key(p, needs)).is_file()]
+    lacking = [p for p in packages if p.is_sdist and not is_sealed(hall.store.built(wheel_key(p, needs)))]
     if lacking:
         where = hall.build_ground(bench, feeders)
         stage = hall.report.stage(f"build {counted(len(lacking), 'source package')}")
@@ -211,7 +212,8 @@ def _ground_and_wheels(
 
 def _wheel_part(file: Path, name: str, identity: str, scheme: Scheme, bench: Bench) -> WheelPart:
     key = part_key("wheel", wheel=identity, scheme=repr(scheme), format=WHEEL_FORMAT, packer=bench.codec.key)
-    kept = provide_part(key, bench, lambda writer: unpack_wheel(file, name, scheme, writer))
+    sha256 = sealed_hash(file) if identity.startswith("built ") else identity
+    kept = provide_part(key, bench, lambda writer: unpack_wheel(file, name, scheme, writer, sha256=sha256))
     return WheelPart(file=file, name=name, kept=kept)
 
 

@@ -28,7 +28,7 @@ def tell_difference(one: Path, two: Path) -> str:
             if a.data_type == PARTITION:
                 told = _partitions((one, a), (two, b), pool)
             else:
-                told = "" if _bytes(one, a) == _bytes(two, b) else "its text differs"
+                told = "" if _same((one, a), (two, b)) else "its text differs"
             if told:
                 return f"{_title(a)}: {told}"
     return ""
@@ -42,12 +42,6 @@ def _title(item: SifObject) -> str:
     if item.data_type != PARTITION:
         return f"object {item.name}"
     return f"layer {item.name}" if item.name else "the file system"
-
-
-def _bytes(path: Path, item: SifObject) -> bytes:
-    with path.open("rb") as file:
-        file.seek(item.offset)
-        return file.read(item.size)
 
 
 def _partitions(one: tuple[Path, SifObject], two: tuple[Path, SifObject], pool: Executor) -> str:

@@ -36,12 +36,20 @@ def note_delivery(target: Path, store: Store, key: str, digest: str) -> None:
 
 def delivered(target: Path, store: Store, key: str) -> Delivery | None:
     """Return the note of the target where it is this very image already."""
+    note = last_delivery(target, store)
     try:
-        note = msgspec.json.decode(_path(target, store).read_bytes(), type=Delivery)
         found = target.stat()
+    except OSError:
+        return None
+    return note if note and (note.key, note.size, note.time) == (key, found.st_size, found.st_mtime_ns) else None
+
+
+def last_delivery(target: Path, store: Store) -> Delivery | None:
+    """Return the note of the last image that was put under a name, whatever is there now."""
+    try:
+        return msgspec.json.decode(_path(target, store).read_bytes(), type=Delivery)
     except (OSError, msgspec.DecodeError):
         return None
-    return note if (note.key, note.size, note.time) == (key, found.st_size, found.st_mtime_ns) else None
 
 
 def _path(target: Path, store: Store) -> Path:

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from envbuild.base.siffile import image_digest
+from envbuild.base.sifframe import frame_digest
 from envbuild.build.assemble import Gathered, Hall, Layer, gather, is_bootstrap
 from envbuild.build.bring import bootstrap_of, fetch_files, require_base, root_tar
 from envbuild.build.codec import codec_of
@@ -19,6 +20,7 @@ from envbuild.build.image import write_image
 from envbuild.build.known import key_of, read_record
 from envbuild.build.model import ImageRecord, Order, Workshop
 from envbuild.build.parts import Bench, kept_part
+from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Lock
 from envbuild.plan.model import Definition
 from envbuild.store.atomic import sync_folder, synced, telling, write_bytes
@@ -122,6 +124,8 @@ def _write_checked(
 def _record(path: Path, order: Order, layers: tuple[Layer, ...], tree: str) -> ImageRecord:
     return ImageRecord(
         digest=image_digest(path),
+        frame=frame_digest(path),
+        lock=lock_digest(order.lock),
         tree=tree,
         size=path.stat().st_size,
         packer=codec_of(order.lock.packer).name,

@@ -16,8 +16,9 @@ from envbuild.build.known import ASSEMBLED, key_of, stored_image
 from envbuild.build.model import BuildRequest, Estimate, Order, Workshop
 from envbuild.build.perform import new_log, perform, supplied_files
 from envbuild.quota import quotas_of
-from envbuild.store.atomic import commit, place
+from envbuild.store.atomic import place
 from envbuild.store.fetch import missing
+from envbuild.store.sealed import commit_sealed, is_sealed
 from envbuild.store.units import human_bytes
 
 MODES = (*ASSEMBLED, *BUILDERS)
@@ -62,7 +63,7 @@ def make_image(order: Order, shop: Workshop, check: Check) -> bool:
 def _make_from_definition(order: Order, shop: Workshop, check: Check) -> bool:
     kept = stored_image(order, shop.store)
     with shop.store.lock(kept.stem, shop.report):
-        built = not kept.is_file()
+        built = not is_sealed(kept)
         if built:
             _build(order, shop, check, kept)
         else:
@@ -78,7 +79,7 @@ def _build(order: Order, shop: Workshop, check: Check, kept: Path) -> None:
         with shop.report.stage("install and pack"):
             perform(request, mode=order.mode, runtime=shop.runtime, runner=shop.runner, report=shop.report)
         check(request.target, None)
-        commit(request.target, kept)
+        commit_sealed(request.target, shop.store.own(kept))
 
 
 @contextmanager

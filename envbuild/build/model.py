@@ -50,7 +50,8 @@ class Order:
 class ImageRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What the store remembers of an image that was put together from layers.
 
-    ``digest`` is the image digest, ``tree`` the tree digest, ``size`` the file's bytes;
+    ``digest`` is the image digest, ``frame`` that of all that is no object of the SIF ("" where an older envbuild made
+    it), ``tree`` the tree digest, ``lock`` the lock's, ``size`` the file's bytes;
     ``layers`` are names and the keys of their parts, lowest first; ``packer`` is what decides the bytes.
     """
 
@@ -59,6 +60,8 @@ class ImageRecord(msgspec.Struct, frozen=True, kw_only=True):
     size: int
     packer: str
     layers: tuple[tuple[str, tuple[str, ...]], ...]
+    frame: str = ""
+    lock: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -12,8 +12,8 @@ from envbuild.build.exchange import INSIDE, exchange, result_bytes
 from envbuild.build.tree import Tree, resolve
 from envbuild.errors import HostError
 from envbuild.lock.model import Lock, LockedBase
-from envbuild.store.atomic import write_bytes
 from envbuild.store.layout import Store
+from envbuild.store.sealed import read_sealed, write_sealed
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,15 +77,12 @@ def ask_scheme(inside: Container) -> bytes:
 
 def keep_scheme(told: bytes, path: Path) -> None:
     """Keep what a Python told, for everybody who starts from the same image."""
-    write_bytes(path, told, mode=0o444)
+    write_sealed(path, told)
 
 
 def kept_scheme(base: LockedBase, store: Store) -> bytes | None:
     """Return what the Python of a base told before."""
-    try:
-        return store.scheme(base.digest, base.python_path).read_bytes()
-    except OSError:
-        return None
+    return read_sealed(store.scheme(base.digest, base.python_path))
 
 
 def read_scheme(told: bytes, base: LockedBase, tree: Tree) -> Scheme:

@@ -18,8 +18,9 @@ from envbuild.build.exchange import GIVEN, INSIDE, exchange, give_file, make_ope
 from envbuild.build.parts import part_key
 from envbuild.errors import IntegrityError, ToolFailedError, UsageError
 from envbuild.lock.model import PythonPackage
-from envbuild.store.atomic import commit, telling
+from envbuild.store.atomic import telling
 from envbuild.store.layout import Store
+from envbuild.store.sealed import commit_sealed, is_sealed
 from envbuild.toml import parse_toml
 
 INSTALLER = "uv"
@@ -64,7 +65,7 @@ def build_wheels(packages: Sequence[PythonPackage], needs: BuildNeeds, inside: C
             _lay_tool(tool.file, store.artifact(tool.sha256), tool.sha256, tools, inside)
     for tool in _in_order([p for p in needs.packages if _is_tool(p) and p.is_sdist], store):
         kept = store.built(wheel_key(tool, needs))
-        if not kept.is_file():
+        if not is_sealed(kept):
             _build(tool, needs, inside, store)
         _lay_tool(built_name(tool), store.built(wheel_key(tool, needs)), None, tools, inside)
     for package in packages:
@@ -196,7 +197,7 @@ def _keep(package: PythonPackage, key: str, out: Path, store: Store) -> None:
         raise IntegrityError(f"its build gave {built[0]}, not version {package.version}", where=package.file)
     with store.work("built") as work:
         take_file(out, f"out/{built[0]}", work / "wheel", limit=WHEEL_LIMIT)
-        commit(work / "wheel", store.built(key))
+        commit_sealed(work / "wheel", store.own(store.built(key)))
 
 
 def built_name(package: PythonPackage) -> str:

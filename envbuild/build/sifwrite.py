@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from envbuild.base.siffile import ARCHITECTURES, DESCRIPTOR, HEADER, MAGIC, PARTITION, PRIMARY
+from envbuild.base.sifframe import LAUNCH
 from envbuild.errors import HostError
 
-LAUNCH = b"#!/usr/bin/env run-singularity\n"
 DESCRIPTORS = 48
 """Room in the table, as Apptainer makes it: a signature later finds a free place."""
 TABLE = 4096

@@ -11,6 +11,7 @@ from envbuild.build.pack import Content
 from envbuild.build.tree import Entry, Kind
 from envbuild.errors import IntegrityError
 from envbuild.limits import reading
+from envbuild.store.sealed import require_hash, sealed_hash
 from envbuild.tarread import members, open_tar
 
 KINDS: dict[bytes, Kind] = {
@@ -42,7 +43,7 @@ LEAVINGS = re.compile(r"var/log/.+|var/(lib/dpkg|cache/debconf)/[^/]+-old")
 def root_contents(path: Path) -> Iterator[Content]:
     """Yield the members of a root's tar, without logs, and the mount points that it lacks."""
     lacking = dict(MOUNT_POINTS)
-    for entry, content in tar_contents(path):
+    for entry, content in tar_contents(path, sealed_hash(path)):
         lacking.pop(entry.path, None)
         if entry.kind != "f" or not LEAVINGS.fullmatch(entry.path):
             yield entry, content
@@ -50,12 +51,13 @@ def root_contents(path: Path) -> Iterator[Content]:
         yield Entry(name, "d", mode), None
 
 
-def tar_contents(path: Path) -> Iterator[Content]:
-    """Yield the members of a tar in its order; hard links become files of their own.
+def tar_contents(path: Path, sha256: str | None) -> Iterator[Content]:
+    """Yield the members of a tar of the store in its order; hard links become files of their own.
 
-    Raises IntegrityError for a damaged tar and for a name that cannot be written.
+    Raises IntegrityError for a tar of another hash or a damaged one, and for a name that cannot be written.
     """
     with reading("is damaged", str(path)), path.open("rb") as file:
+        require_hash(file, sha256, path.name)
         size = path.stat().st_size
         with open_tar(file, size) as tar:
             for member in members(tar, size):

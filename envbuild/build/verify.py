@@ -12,9 +12,11 @@ from typing import Literal
 import msgspec
 
 from envbuild.base.siffile import PARTITION, SifFile, SifObject, image_digest, read_sif
+from envbuild.base.sifframe import frame_digest, strange_frame
 from envbuild.build.assemble import Gathered
 from envbuild.build.codec import codec_of
 from envbuild.build.compare import tell_difference
+from envbuild.build.delivery import last_delivery
 from envbuild.build.flat import gather_for
 from envbuild.build.guard import is_guard
 from envbuild.build.image import write_image
@@ -29,6 +31,7 @@ from envbuild.errors import IntegrityError, UsageError
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Lock
 from envbuild.lock.read import parse_lock
+from envbuild.store.layout import Store
 from envbuild.store.units import human_bytes
 
 MOST_TEXT = 64 * 1024 * 1024
@@ -43,7 +46,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
 
     ``holds`` is "bytes" (file for file and byte for byte what lock and packer give), "tree" (the same files, in bytes
     that are others or could not be compared, as ``why`` says) or "differs"; ``compared`` says what was compared,
-    ``tree`` is the image's tree digest.
+    ``tree`` is the image's tree digest; ``outside`` is what stands in the file beside its objects and should not.
     """
 
     image: str
@@ -55,6 +58,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     missing: tuple[str, ...] = ()
     changed: tuple[tuple[str, str], ...] = ()
     extra: tuple[str, ...] = ()
+    outside: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,6 +91,18 @@ def _text(sif: SifFile, item: SifObject) -> str:
         return file.read(item.size).decode("utf-8", "replace")
 
 
+def recorded_digest(image: Path, store: Store) -> str | None:
+    """Return the digest that make wrote down of the image under a name; None where another image lies there by now.
+
+    What says which image it is are the lock and the tree that its own note names.
+    """
+    delivery = last_delivery(image, store)
+    record = read_record(delivery.key, store) if delivery else None
+    told = read_carried(image).note if record else None
+    claims = record and told and (told.tree == record.tree or told.lock == record.lock)
+    return record.digest if record and claims else None
+
+
 def verify_image(path: Path, lock: Lock, order: Order | None, shop: Workshop) -> Verification:
     """Compare an image with what a lock gives; ``order`` is the recipe's, where it is at hand.
 
@@ -116,7 +132,8 @@ def verify_image(path: Path, lock: Lock, order: Order | None, shop: Workshop) ->
     else:
         compared, seen = "all files", found
     missing, changed, extra = differences(expected, seen)
-    same = not (missing or changed or extra)
+    outside = strange_frame(path)
+    same = not (missing or changed or extra or outside)
     why = _why_other_bytes(path, carried.note, order, gathered, shop) if same else ""
     return Verification(
         image=str(path),
@@ -128,6 +145,7 @@ def verify_image(path: Path, lock: Lock, order: Order | None, shop: Workshop) ->
         missing=missing,
         changed=changed,
         extra=extra,
+        outside=outside,
     )
 
 
@@ -197,9 +215,12 @@ def _why_other_bytes(
     if note.packer != packer:
         return f"it was packed by {note.packer}, here it would be {packer}"
     record = read_record(key_of(order), shop.store)
-    if record is not None and record.digest == image_digest(path):
+    found = (image_digest(path), frame_digest(path))
+    if record is not None and (record.digest, record.frame) == found:
         return ""
     with shop.store.work("verify") as work, shop.report.stage("make the same image, to compare bytes"):
         made = work / "image.sif"
         write_image(made, order, gathered.layers, key_of(order))
-        return tell_difference(made, path)
+        if (image_digest(made), frame_digest(made)) == found:
+            return ""
+        return tell_difference(made, path) or "its objects are the same, its header or table is not"

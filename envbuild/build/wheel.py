@@ -20,6 +20,7 @@ from envbuild.build.tree import Entry
 from envbuild.build.zipread import open_zip
 from envbuild.errors import IntegrityError
 from envbuild.limits import Room, reading
+from envbuild.store.sealed import require_hash
 
 if TYPE_CHECKING:
     from installer.destinations import WheelDestination
@@ -31,17 +32,24 @@ SPARE_ROWS = 1000
 """Rows of a RECORD for what is no file of the wheel."""
 
 
-def unpack_wheel(file: Path, name: str, scheme: Scheme, writer: PartWriter) -> None:
-    """Add everything that installing a wheel would write; ``name`` is the wheel's file name.
+def unpack_wheel(file: Path, name: str, scheme: Scheme, writer: PartWriter, *, sha256: str | None) -> None:
+    """Add everything that installing a wheel of the store would write; ``name`` is the wheel's file name.
 
-    Raises IntegrityError for a damaged wheel and for one that would write outside of its folders.
+    Raises IntegrityError for a wheel of another hash or a damaged one, and for one that would write outside of its
+    folders.
     """
+    size = file.stat().st_size
+    writer.limit(size)
+    with reading("this wheel cannot be unpacked", name), file.open("rb") as raw:
+        require_hash(raw, sha256, name)
+        _install(raw, name, scheme, writer, size)
+
+
+def _install(raw: BinaryIO, name: str, scheme: Scheme, writer: PartWriter, size: int) -> None:
     from installer import install
     from installer.sources import WheelFile
 
-    size = file.stat().st_size
-    writer.limit(size)
-    with reading("this wheel cannot be unpacked", name), open_zip(file) as archive, warnings.catch_warnings():
+    with open_zip(raw) as archive, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         archive.filename = name
         _require_sizes(archive, size)

@@ -21,7 +21,7 @@ MOST = 1 << 22
 """Bytes inflated at a time: a small archive must not fill the memory."""
 
 
-def open_zip(path: Path) -> zipfile.ZipFile:
+def open_zip(path: Path | BinaryIO) -> zipfile.ZipFile:
     """Open a zip archive for reading, by the fastest means that is there."""
     try:
         import isal.isal_zlib  # noqa: F401  (whether it can be loaded)

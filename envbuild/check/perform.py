@@ -40,6 +40,7 @@ def check_image(
     runner: Runner,
     report: Reporter,
     digest: str | None = None,
+    recorded: str | None = None,
     digest_of: Callable[[Path], str] | None = None,
     level: Level = "quick",
     require_gpu: bool = False,
@@ -52,7 +53,7 @@ def check_image(
     """Check an image and return all findings.
 
     ``script`` is the recipe's own check as a file; ``digest`` is the image's, where it is known already, else
-    ``digest_of`` tells it; ``gpu``
+    ``digest_of`` tells it; ``recorded`` is the digest that make wrote down of this file; ``gpu``
     overrides whether this machine has a driver; ``records`` maps canonical names of the base's distributions to the
     sha256 (hex) of their RECORD, where the base's facts are known; ``environment`` is that of the job, of which only
     the choice of GPUs is handed in; ``target`` is the kind of node that the image is meant for;
@@ -70,7 +71,7 @@ def check_image(
         plainly = pool.submit(inside.ask_plainly, plain, Plain)
         evidence = replace(gather(expected, inside, report), plain=plainly.result())
         digest = known.result()
-    findings = judge_all(evidence)
+    findings = (*judge_all(evidence), *as_built(recorded, digest))
     driver = evidence.driver.data if evidence.driver else None
     return Report(
         image=str(image),
@@ -100,6 +101,18 @@ def _digest_beside(image: Path, digest: str | None, digest_of: Callable[[Path], 
         require_runnable(image)
     with ThreadPoolExecutor(1, "image-digest") as pool:
         yield pool.submit(lambda: digest or (digest_of or image_digest)(image))
+
+
+def as_built(recorded: str | None, digest: str) -> tuple[Finding, ...]:
+    """Judge whether a file is still what make built; nothing where nobody wrote that down."""
+    if recorded is None:
+        return ()
+    title = "the file that make built"
+    if recorded == digest:
+        return (Finding(check="as-built", title=title, outcome="passed", reason=f"its digest is {digest}"),)
+    reason = f"it was changed or damaged since: its digest is {digest}, make built {recorded}"
+    hint = "make it again: remove the file, then envbuild make; envbuild verify says what is different"
+    return (Finding(check="as-built", title=title, outcome="failed", reason=reason, hint=hint),)
 
 
 def require_runnable(image: Path) -> None:

@@ -96,7 +96,8 @@ def _write_page(report: Report, target: Path) -> None:
 
 
 def _check(context: Context, target: str | None, *, level: Level, require_gpu: bool, node: Target | None) -> Report:
-    from envbuild.base.digests import known_digest
+    from envbuild.base.digests import fresh_digest
+    from envbuild.build.verify import recorded_digest
     from envbuild.check.perform import check_image
     from envbuild.cli.enter import find_image
     from envbuild.lock.read import read_lock
@@ -114,7 +115,8 @@ def _check(context: Context, target: str | None, *, level: Level, require_gpu: b
             runtime=find_runtime(context.settings, context.runner),
             runner=context.runner,
             report=context.report,
-            digest_of=lambda path: known_digest(path, context.store),
+            recorded=recorded_digest(image, context.store),
+            digest_of=lambda path: fresh_digest(path, context.store),
             level=level,
             require_gpu=require_gpu,
             environment=context.settings.environment,

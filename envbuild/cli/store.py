@@ -95,10 +95,10 @@ def gc_command(context: Context, *, days: float | None, dry_run: bool, as_json: 
 def verify_command(context: Context, *, as_json: bool) -> int:
     """Hash every file of the store again, and remove damaged ones; they are downloaded or made again when needed."""
     from envbuild.build.parts import layer_items
-    from envbuild.store.audit import artifacts, is_sound
+    from envbuild.store.audit import artifacts, is_sound, sealed_items
     from envbuild.store.units import counted, human_bytes
 
-    items = [*artifacts(context.store), *layer_items(context.store)]
+    items = [*artifacts(context.store), *sealed_items(context.store), *layer_items(context.store)]
     size = sum(item.size for item in items)
     with context.report.transfer("hash the store again", files=len(items), size=size) as transfer:
         damaged = [item for item in items if not is_sound(item, transfer.advance)]

@@ -102,6 +102,7 @@ def _show(found: Verification) -> None:
     rows = [("missing", f"/{path}") for path in found.missing]
     rows += [("changed", f"/{path}: {what}") for path, what in found.changed]
     rows += [("extra", f"/{path}") for path in found.extra]
+    rows += [("outside", text) for text in found.outside]
     for what, text in rows[:SHOWN]:
         click.echo(f"  {what:<8}  {text}")
     if len(rows) > SHOWN:

@@ -72,10 +72,36 @@ def make_folder(path: Path) -> None:
     """
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     for folder in reversed(missing):
-        folder.mkdir(exist_ok=True)
         if is_shared(folder.parent):
-            with contextlib.suppress(PermissionError):  # another member of the group was faster
-                folder.chmod(stat.S_IMODE(folder.parent.stat().st_mode))
+            _make_shared(folder)
+        else:
+            folder.mkdir(exist_ok=True)
+
+
+def _make_shared(folder: Path) -> None:
+    """Make a folder of its parent's mode at once: another member may want to write to it before it could be changed."""
+    made = Path(tempfile.mkdtemp(prefix=".", dir=folder.parent))
+    made.chmod(stat.S_IMODE(folder.parent.stat().st_mode))
+    try:
+        made.rename(folder)
+    except OSError:
+        made.rmdir()
+        if not folder.is_dir():
+            raise
+
+
+def make_empty(path: Path, mode: int) -> None:
+    """Make an empty file of a final mode at once, whatever the umask; one that is there stays as it is."""
+    if path.exists():
+        return
+    handle, name = tempfile.mkstemp(prefix=".", dir=path.parent)
+    try:
+        os.fchmod(handle, mode)
+        with contextlib.suppress(OSError):  # another was faster, or the file system has no links: it is made as usual
+            os.link(name, path)
+    finally:
+        os.close(handle)
+        Path(name).unlink(missing_ok=True)
 
 
 def is_shared(folder: Path) -> bool:

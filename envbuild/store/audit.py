@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild.store.layout import LAYOUT, Store
+from envbuild.store.sealed import SEALED, seal_path, sealed_hash
 
 CHUNK = 1 << 22
 
@@ -28,6 +29,15 @@ def artifacts(store: Store) -> Iterator[Item]:
     for path in sorted((store.root / LAYOUT / "artifacts").glob("*/*")):
         if re.fullmatch(r"[0-9a-f]{64}", path.name):
             yield Item(path=path, size=path.stat().st_size, sha256=path.name, parts=(path,))
+
+
+def sealed_items(store: Store) -> Iterator[Item]:
+    """Yield every file whose hash is written down beside it; one without a seal never fits."""
+    for pattern in SEALED:
+        for path in sorted((store.root / LAYOUT).glob(pattern)):
+            if not path.name.startswith("."):
+                seal = seal_path(path)
+                yield Item(path=path, size=path.stat().st_size, sha256=sealed_hash(path) or "", parts=(path, seal))
 
 
 def is_sound(item: Item, advance: Callable[[int], None]) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild.store.layout import HELD, LAYOUT, LEFT, Store, remove_tree
+from envbuild.store.sealed import SEAL
 
 DAY = 86400.0
 PARTIAL_DAYS = 7.0
@@ -94,9 +95,10 @@ def _orphans(store: Store, now: float) -> Iterator[Removal]:
 
 def _unused(store: Store, before: float, days: float) -> Iterator[Removal]:
     for name in AGEING:
-        for path in _files(store.root / LAYOUT / name):
-            index = path.with_suffix(".index") if path.suffix == ".blob" else path
-            if not path.name.endswith(".partial") and max(_used(index), _used(path)) < before:
+        # what makes a file count goes first, so that a killed gc leaves none that counts and is not whole
+        for path in sorted(_files(store.root / LAYOUT / name), key=lambda path: path.suffix == ".blob"):
+            main = path.with_suffix({".blob": ".index", SEAL: ""}.get(path.suffix, path.suffix))
+            if not path.name.endswith(".partial") and max(_used(main), _used(path)) < before:
                 yield Removal(path=path, size=_size(path), reason=f"not used for {days:g} days")
 
 

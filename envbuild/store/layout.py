@@ -7,14 +7,17 @@ import fcntl
 import os
 import shutil
 import stat
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild.progress import Reporter
-from envbuild.store.atomic import is_shared, make_folder, telling
+from envbuild.store.atomic import is_shared, make_empty, make_folder, telling
 
 LAYOUT = "v1"
+REFUSED_SECONDS, REFUSED_PAUSE = 5.0, 0.1
+"""How long a lock's file that may not be opened is tried again: what an older envbuild made is opened up then."""
 HELD = ".held"
 """Ending of the files that tell that a working folder's process lives."""
 LEFT = ".partial.sif"
@@ -90,6 +93,11 @@ class Store:
             return own
         return next((path for top in self.below if (path := top / LAYOUT / relative).exists()), own)
 
+    def own(self, path: Path) -> Path:
+        """Return where this store itself keeps what was found at a path: the one in a store below may be damaged."""
+        top = next((top for top in self.below if path.is_relative_to(top)), self.root)
+        return self.root / path.relative_to(top)
+
     def verdicts(self, digest: str) -> Path:
         """Return the folder of an image's check reports, which may not be there."""
         return self.root / LAYOUT / "verdicts" / plain(digest)
@@ -136,13 +144,14 @@ class Store:
         folder = self.folder("locks")
         path = folder / f"{plain(key)}.lock"
         holder = folder / f"{plain(key)}.holder"
-        lock = FileLock(path, mode=0o664 if is_shared(folder) else 0o644)
+        mode = 0o664 if is_shared(folder) else 0o644
+        lock = FileLock(path, mode=mode)
         with telling(path):
+            make_empty(path, mode)
             try:
-                lock.acquire(timeout=0)
+                _patiently(lambda: lock.acquire(timeout=0))
             except Timeout:
-                who = holder.read_text("utf-8", "replace").strip() if holder.exists() else "another process"
-                report.say(f"waiting for {who}, which makes the same thing")
+                report.say(f"waiting for {_holder(holder)}, which makes the same thing")
                 lock.acquire()
         try:
             with telling(holder):
@@ -152,6 +161,27 @@ class Store:
         finally:
             holder.unlink(missing_ok=True)
             lock.release()
+
+
+def _patiently(acquire: Callable[[], object]) -> None:
+    """Open a lock's file; one refused may be another user's whose mode is not yet what it will be."""
+    until = time.monotonic() + REFUSED_SECONDS
+    while True:
+        try:
+            acquire()
+        except PermissionError:  # noqa: PERF203  (every refusal counts)
+            if time.monotonic() > until:
+                raise
+            time.sleep(REFUSED_PAUSE)
+        else:
+            return
+
+
+def _holder(path: Path) -> str:
+    try:
+        return path.read_text("utf-8", "replace")[:200].strip() or "another process"
+    except OSError:
+        return "another process"
 
 
 @contextlib.contextmanager

@@ -179,7 +179,7 @@ def test_a_sick_registry_is_told_after_five_attempts(fake: FakeRegistry, setting
         (b'{"schemaVersion": 1, "name": "x"}', "is in Docker's old manifest format (schema 1)"),
         (b'{"config": {"mediaType": "x/y", "digest": "sha256:../../x", "size": 1}, "layers": []}', "is not the manifest of an image: "),
         (b'{"config": {"mediaType": "text/helm", "digest": "sha256:%b", "size": 1}, "layers": []}' % (b"1" * 64), "is no container image but text/helm"),
-        (b"x" * 5_000_000, "is larger than 4194304 bytes, which no manifest is"),
+        (b"x" * 5_000_000, "sends more than 4194304 bytes, which no answer of this kind has"),
     ],
 )  # fmt: skip
 def test_what_is_no_manifest_is_never_taken_for_one(

@@ -51,7 +51,7 @@ def unpacked(tmp_path: Path, wheel: Path, name: str = "demo-1.0-py3-none-any.whl
     """The part of a wheel, and the contents of its small text files."""
     with ThreadPoolExecutor(2) as pool, (tmp_path / "blob").open("wb") as out:
         writer = PartWriter(out, codec=ZSTD, pool=pool)
-        unpack_wheel(wheel, name, SCHEME, writer)
+        unpack_wheel(wheel, name, SCHEME, writer, sha256=hashlib.sha256(wheel.read_bytes()).hexdigest())
         part = writer.finish("k")
     write_file_system(tmp_path / "image", [(part, tmp_path / "blob")])
     hashes = {entry.path: entry.sha256 for entry in read_file_system(tmp_path / "image").values() if entry.kind == "f"}

@@ -1,0 +1,86 @@
+"""Stored files that no lock names by their hash (roots, built wheels, facts): it is written down beside them.
+
+A file without its seal, or of other bytes than it says, does not count: it is made again.  A seal tells damage, and
+what was half written; against who may write to the folder it is no help (docs/store.md).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+from typing import BinaryIO
+
+from envbuild.errors import IntegrityError
+from envbuild.store.atomic import commit, write_bytes
+
+SEAL = ".sha256"
+SEALED = ("bases/*.tar", "built/*.whl", "facts/*.json", "facts/*.scheme", "images/*.sif")
+"""Patterns of such files in the store."""
+CHUNK = 1 << 22
+
+
+def seal_path(path: Path) -> Path:
+    """Return where the hash of a file is written down."""
+    return path.with_name(f"{path.name}{SEAL}")
+
+
+def commit_sealed(temporary: Path, final: Path) -> None:
+    """Give a finished file its final name, and write its hash beside it.  Raises SpaceError or HostError."""
+    with temporary.open("rb") as file:
+        sha256 = hash_file(file)
+    seal_path(final).unlink(missing_ok=True)  # it would belong to another file for a moment
+    commit(temporary, final)
+    write_bytes(seal_path(final), sha256.encode(), mode=0o444)
+
+
+def write_sealed(path: Path, data: bytes) -> None:
+    """Write a small file, and its hash beside it.  Raises SpaceError or HostError."""
+    seal_path(path).unlink(missing_ok=True)
+    write_bytes(path, data, mode=0o444)
+    write_bytes(seal_path(path), hashlib.sha256(data).hexdigest().encode(), mode=0o444)
+
+
+def sealed_hash(path: Path) -> str | None:
+    """Return the sha256 (hex) that was written down of a file, None where none was."""
+    try:
+        told = seal_path(path).read_text("ascii", "replace")[:65]
+    except OSError:
+        return None
+    return told if re.fullmatch(r"[0-9a-f]{64}", told) else None
+
+
+def is_sealed(path: Path) -> bool:
+    """Tell whether a file is there and is what was written down; it is read as a whole."""
+    expected = sealed_hash(path)
+    try:
+        with path.open("rb") as file:
+            return expected is not None and hash_file(file) == expected
+    except OSError:
+        return False
+
+
+def read_sealed(path: Path) -> bytes | None:
+    """Return the content of a small file, None where it is not there or not what was written down."""
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return None
+    return data if hashlib.sha256(data).hexdigest() == sealed_hash(path) else None
+
+
+def hash_file(file: BinaryIO) -> str:
+    """Return the sha256 (hex) of an open file, which is at its start again afterwards."""
+    digest = hashlib.sha256()
+    file.seek(0)
+    while chunk := file.read(CHUNK):
+        digest.update(chunk)
+    file.seek(0)
+    return digest.hexdigest()
+
+
+def require_hash(file: BinaryIO, sha256: str | None, name: str) -> None:
+    """Raise IntegrityError unless an open file of the store holds what it should; None is no hash at all."""
+    if hash_file(file) != sha256:
+        what = f"{name} was changed in the store"
+        raise IntegrityError(what, hint="envbuild store verify finds and removes what is damaged; then start again")
