@@ -45,8 +45,6 @@ ATTRIBUTES = 128 * KIB
 """Bytes of the extended attributes of one file: Linux lists 64 KiB of names and holds values of 64 KiB."""
 PROJECT = 64 * MIB
 """Bytes of a bundle's recipe, lock and scripts; a lock of 1000 packages has 300 kB."""
-KEY_PARTS = 32
-"""Dots in one key of TOML: the parser takes quadratic time over them; our own keys have at most three."""
 ENTRY = 200
 """What a name costs in memory beside its own bytes."""
 

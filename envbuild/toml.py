@@ -38,6 +38,8 @@ def parse_toml(text: str, where: str) -> dict[str, Any]:
     """Parse TOML text; raises UsageError with line and column."""
     try:
         data: dict[str, Any] = tomli.loads(text)
+    except RecursionError as error:
+        raise UsageError(f"is nested too deeply: {error}", where=where) from error
     except tomli.TOMLDecodeError as error:
         found = re.search(r"\(at line (\d+), column (\d+)\)", str(error))
         place = f"{where}, line {found[1]}, column {found[2]}" if found else f"{where}, at its end"

@@ -37,8 +37,10 @@ def opened_bundle(path: Path) -> Iterator[tuple[tarfile.TarFile, Table]]:
     try:
         file = path.open("rb")
     except OSError as error:
-        raise UsageError(f"cannot be read: {error.strerror}", where=str(path)) from error
-    with file, reading("is damaged", str(path)):
+        what = f"cannot be read: {error.strerror}"
+        missing = isinstance(error, FileNotFoundError)
+        raise UsageError("there is no such file" if missing else what, where=str(path)) from error
+    with file, reading("is damaged, or was not copied whole", str(path)):
         try:
             tar = open_tar(file, path.stat().st_size)
         except tarfile.TarError as error:

@@ -69,17 +69,21 @@ class Folder:
     def slots(self) -> tuple[str, ...]:
         """Return the entries by their file names."""
         try:
-            return tuple(sorted(name for name in os.listdir(self.root / NAMES) if SLOT.fullmatch(name)))  # noqa: PTH208  (quick)
+            folder = _open_folder(self.root, NAMES)
         except FileNotFoundError:
             return ()
         except OSError as error:
-            raise _told(error, self.root / NAMES) from error
+            raise _refused(error, self.root / NAMES) from error
+        try:
+            return tuple(sorted(name for name in os.listdir(folder) if SLOT.fullmatch(name)))  # noqa: PTH208  (quick)
+        finally:
+            os.close(folder)
 
     def read(self, paths: Iterable[str]) -> dict[str, bytes]:
         """Return the files that are there; a link, a device or a giant is refused unread."""
         found = {}
         for path in paths:
-            data = _read(self.root / path)
+            data = _read(self.root, path)
             if data is not None:
                 found[path] = data
         return found
@@ -135,7 +139,7 @@ class Folder:
         target = self.root / path
         self._folder(target.parent)
         with contextlib.suppress(IntegrityError):
-            if _read(target) == data:
+            if _read(self.root, path) == data:
                 self._repair(target)
                 return
         with self._beside() as partial:
@@ -210,20 +214,49 @@ class Folder:
                         Path(entry.path).unlink()
 
 
-def _read(path: Path) -> bytes | None:
-    """Return a small regular file, None where there is none."""
+def _open_folder(root: Path, relative: str) -> int:
+    """Open a folder of the shelf; nothing below its top may be a link.  Raises OSError."""
+    handle = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    for part in filter(None, relative.split("/")):
+        try:
+            below = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=handle)
+        finally:
+            os.close(handle)
+        handle = below
+    return handle
+
+
+def _open_file(root: Path, relative: str) -> int:
+    parent, _, name = relative.rpartition("/")
+    folder = _open_folder(root, parent)
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    finally:
+        os.close(folder)
+
+
+def _refused(error: OSError, path: Path) -> EnvbuildError:
+    """Return the error for what cannot be opened without following a link (ELOOP; ENOTDIR for one to a folder)."""
+    if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.ENXIO):
+        return IntegrityError("is a link, which a shelf never holds", where=str(path))
+    error.filename = str(path)
+    return _told(error, path)
+
+
+def _read(root: Path, relative: str) -> bytes | None:
+    """Return a small regular file, None where there is none."""
+    path = root / relative
+    try:
+        handle = _open_file(root, relative)
     except FileNotFoundError:
         return None
     except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise IntegrityError("is a link, which a shelf never holds", where=str(path)) from error
-        raise _told(error, path) from error
+        raise _refused(error, path) from error
+    found = os.fstat(handle)
+    if not stat.S_ISREG(found.st_mode):
+        os.close(handle)
+        raise IntegrityError("is no file", where=str(path))
     with os.fdopen(handle, "rb") as file:
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode):
-            raise IntegrityError("is no file", where=str(path))
         if found.st_size > BIGGEST_TEXT:
             what = f"is larger than {BIGGEST_TEXT // 2**20} MiB, which no file of this kind is"
             raise IntegrityError(what, where=str(path))

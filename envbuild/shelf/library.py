@@ -60,7 +60,11 @@ class Library:
     def heads(self) -> dict[str, Stored | IntegrityError]:
         """Return the newest entry of every name, not verified but for its form; damage takes the entry's place."""
         slots = {name: slot_name(name, numbers[-1]) for name, numbers in self.numbers.items()}
-        data = self.backend.read([slot_path(slot) for slot in slots.values()])
+        paths = [slot_path(slot) for slot in slots.values()]
+        try:
+            data = self.backend.read(paths)
+        except IntegrityError:  # one bad file takes its own entry from the shelf, not all
+            return {name: self._read_or_error(slot) for name, slot in slots.items()}
         return {name: self._stored_or_error(slot, data.get(slot_path(slot))) for name, slot in slots.items()}
 
     def history(self, name: str) -> tuple[Stored, ...]:
@@ -198,6 +202,13 @@ class Library:
         if entry.slot != slot or not SLOT.fullmatch(slot):
             raise IntegrityError(f"is the entry {entry.slot}, put under another name", where=where)
         return Stored(entry=entry, digest=digest_of(data), data=data)
+
+    def _read_or_error(self, slot: str) -> Stored | IntegrityError:
+        try:
+            data = self.backend.read([slot_path(slot)])
+        except IntegrityError as error:
+            return error
+        return self._stored_or_error(slot, data.get(slot_path(slot)))
 
     def _stored_or_error(self, slot: str, data: bytes | None) -> Stored | IntegrityError:
         try:

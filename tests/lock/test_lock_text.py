@@ -142,7 +142,7 @@ MESSAGES: dict[str, tuple[type[EnvbuildError], str]] = {
     "newer-schema": (UsageError, "is a lock of schema 2; this envbuild reads up to 1"),
     "unknown-key": (UsageError, "line 1: unknown section 'pyton'; did you mean \"python\"?"),
     "no-base": (UsageError, "line 1: 'base' is missing"),
-    "bad-hash": (UsageError, "line 11: python.sha256: expected `str` matching regex '^[0-9a-f]{64}$'"),
+    "bad-hash": (UsageError, "line 11: python.sha256: expected `str` matching regex '^[0-9a-f]{64}\\\\Z'"),
     "path-outside": (UsageError, "line 8: debian.path: expected `str` matching regex "),
     "file-with-slash": (UsageError, "line 11: python.file: expected `str` matching regex "),
     "name-with-shell": (UsageError, "line 11: python.name: expected `str` matching regex "),

@@ -1,0 +1,320 @@
+"""Attacks on parsers as data: each writes a small file and reads it as envbuild does.
+
+``ATTACKS`` maps a name to a function of an empty folder; what it does must end in an error of envbuild's own, within
+the memory and the time that a small input may take.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+import tarfile
+import zipfile
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import msgspec
+import zstandard
+
+from envbuild.base.layers import Tree
+from envbuild.base.oci import read_config, read_document
+from envbuild.build.codec import Codec, unpack
+from envbuild.build.ocilayer import fill_layer
+from envbuild.build.pack import PartWriter
+from envbuild.build.scheme import Scheme
+from envbuild.build.tarball import tar_contents
+from envbuild.build.unsquash import SquashImage, read_tree
+from envbuild.build.wheel import unpack_wheel
+from envbuild.bundle.model import TABLE
+from envbuild.bundle.unpack import unpack as unpack_bundle
+from envbuild.lock.read import parse_lock
+from envbuild.store.layout import Store
+from tests.hostile import squash
+
+ZSTD = Codec(compressor="zstd", level=1)
+GIB, MIB = 1 << 30, 1 << 20
+SCHEME = Scheme(site="usr/lib/python3.11/site-packages", prefix="usr", version="3.11", python="usr/bin/python3")
+Attack = Callable[[Path], object]
+ATTACKS: dict[str, Attack] = {}
+
+
+def attack(function: Attack) -> Attack:
+    ATTACKS[function.__name__] = function
+    return function
+
+
+# --- layers and other tars
+
+
+def sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def header(name: str = "file", kind: bytes = tarfile.REGTYPE, size: int = 0) -> bytes:
+    info = tarfile.TarInfo(name)
+    info.type, info.size = kind, size
+    return info.tobuf(tarfile.GNU_FORMAT)
+
+
+def pax(records: dict[str, str], kind: bytes = tarfile.XHDTYPE) -> bytes:
+    body = b""
+    for key, value in records.items():
+        rest = f" {key}={value}\n".encode()
+        size = len(rest) + len(str(len(rest) + len(str(len(rest)))))
+        body += str(size).encode() + rest
+    return header("pax", kind, len(body)) + body + bytes(-len(body) % 512)
+
+
+def packed(path: Path, pieces: Iterable[bytes]) -> Path:
+    """Write a layer, packed by zstd as a stream."""
+    with path.open("wb") as file, zstandard.ZstdCompressor(level=1).stream_writer(file) as out:
+        for piece in pieces:
+            out.write(piece)
+        out.write(bytes(1024))
+    assert path.stat().st_size < 16 * MIB
+    return path
+
+
+def read_layer(path: Path) -> None:
+    """Read a layer both ways: as lock does, and as make does."""
+    try:
+        Tree(lambda _name, _size: True).add_layer(path, None, number=0, where="image")
+    finally:
+        pack_layer(path)
+
+
+def pack_layer(path: Path) -> None:
+    with ThreadPoolExecutor(1) as pool, path.with_suffix(".blob").open("wb") as out:
+        writer = PartWriter(out, codec=ZSTD, pool=pool)
+        fill_layer(writer, path, None, where="image")
+        writer.finish("k")
+
+
+def layer(*pieces: bytes) -> Attack:
+    return lambda folder: read_layer(packed(folder / "layer", pieces))
+
+
+def zeros(size: int, *, first: bytes = b"") -> Iterable[bytes]:
+    yield first
+    for _ in range(size // MIB):
+        yield bytes(MIB)
+
+
+@attack
+def layer_pax_header_of_a_gigabyte(folder: Path) -> None:
+    read_layer(packed(folder / "layer", zeros(GIB, first=header("pax", tarfile.XHDTYPE, GIB))))
+
+
+@attack
+def layer_long_name_of_a_gigabyte(folder: Path) -> None:
+    read_layer(packed(folder / "layer", zeros(GIB, first=header("././@LongLink", tarfile.GNUTYPE_LONGNAME, GIB))))
+
+
+@attack
+def layer_headers_for_all_members(folder: Path) -> None:
+    text = "x" * (MIB - 100)
+    read_layer(packed(folder / "layer", (pax({f"k{n}": text}, tarfile.XGLTYPE) + header() for n in range(700))))
+
+
+@attack
+def layer_chain_of_headers(folder: Path) -> None:
+    read_layer(packed(folder / "layer", (pax({"comment": "x"}) for _ in range(5000))))
+
+
+@attack
+def layer_deep_path(folder: Path) -> None:
+    read_layer(packed(folder / "layer", [pax({"path": "a/" * 20_000 + "x"}), header()]))
+
+
+@attack
+def layer_many_deep_paths(folder: Path) -> None:
+    names = (f"{number}/{'/'.join(['abcdefghijklmn'] * 250)}" for number in range(2000))
+    read_layer(packed(folder / "layer", (pax({"path": name}) + header() for name in names)))
+
+
+@attack
+def layer_member_with_holes(folder: Path) -> None:
+    told = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.realsize": str(20 * GIB)}
+    read_layer(packed(folder / "layer", [pax(told), header(size=512), b"1\n0\n0\n".ljust(512, b"\0")]))
+
+
+@attack
+def layer_map_of_holes(folder: Path) -> None:
+    told = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.realsize": "9"}
+    pieces = [pax(told), header(size=GIB), b"999999999\n", *(b"0\n" * (MIB // 2) for _ in range(64))]
+    read_layer(packed(folder / "layer", pieces))
+
+
+@attack
+def layer_unpacks_without_end(folder: Path) -> None:
+    read_layer(packed(folder / "layer", [header(size=(1 << 33) - 1), bytes(MIB)]))
+
+
+ATTACKS |= {
+    "layer_old_sparse": layer(header(kind=tarfile.GNUTYPE_SPARSE, size=1)),
+    "layer_time_that_is_no_number": layer(pax({"mtime": "nan"}), header()),
+    "layer_time_without_end": layer(pax({"mtime": "inf"}), header()),
+    "layer_negative_size": layer(pax({"size": "-1048576"}), header(), header("b")),
+    "layer_user_too_large": layer(pax({"uid": str(2**70)}), header()),
+    "layer_mark_that_hides_its_folder": layer(header("a/.wh..")),
+    "layer_mark_that_hides_the_folder_above": layer(header("a/.wh...")),
+    "layer_name_of_300_bytes": layer(pax({"path": "n" * 300}), header()),
+    "layer_name_that_is_no_text": layer(header().replace(b"file", b"fi\xffe", 1)),
+}
+
+
+@attack
+def layer_garbage_behind_gzip(folder: Path) -> None:
+    (folder / "layer").write_bytes(b"\x1f\x8b\x08" + b"garbage" * 100)
+    read_layer(folder / "layer")
+
+
+@attack
+def layer_garbage_behind_zstd(folder: Path) -> None:
+    (folder / "layer").write_bytes(b"\x28\xb5\x2f\xfd" + b"garbage" * 100)
+    read_layer(folder / "layer")
+
+
+@attack
+def files_with_holes(folder: Path) -> None:
+    told = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.realsize": str(20 * GIB)}
+    (folder / "tar").write_bytes(pax(told) + header(size=512) + b"1\n0\n0\n".ljust(1536, b"\0"))
+    list(tar_contents(folder / "tar", sha256(folder / "tar")))
+
+
+# --- OCI documents
+
+
+ATTACKS |= {
+    "config_nested_deep": lambda _: read_config(b'{"a":' * 100_000, where="image"),
+    "config_list_nested_deep": lambda _: read_config(b'{"a":' + b"[" * 200_000, where="image"),
+    "manifest_nested_deep": lambda _: read_document(b'{"a":' + b"[" * 200_000, "", where="image"),
+}
+
+
+# --- wheels
+
+
+def wheel(folder: Path, files: dict[str, bytes | int], *, name: str = "demo") -> None:
+    """Unpack a wheel of these files; a number stands for so many zeros."""
+    path = folder / f"{name}-1.0-py3-none-any.whl"
+    info = f"{name}-1.0.dist-info"
+    told: dict[str, bytes | int] = {
+        f"{info}/WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n".encode(),
+        f"{info}/RECORD": "".join(f"{member},,\n" for member in files).encode(),
+    }
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for member, content in (told | files).items():
+            info_of = zipfile.ZipInfo(member)
+            info_of.compress_type = zipfile.ZIP_DEFLATED
+            with archive.open(info_of, "w", force_zip64=True) as out:
+                for piece in zeros(content) if isinstance(content, int) else [content]:
+                    out.write(piece)
+    assert path.stat().st_size < 16 * MIB
+    with ThreadPoolExecutor(1) as pool, (folder / "blob").open("wb") as blob:
+        unpack_wheel(path, path.name, SCHEME, PartWriter(blob, codec=ZSTD, pool=pool), sha256=sha256(path))
+
+
+def deflated_wheel(files: dict[str, bytes | int]) -> Attack:
+    return lambda folder: wheel(folder, files)
+
+
+ATTACKS |= {
+    "wheel_script_of_a_gigabyte": deflated_wheel({"demo-1.0.data/scripts/x": GIB}),
+    "wheel_record_of_half_a_gigabyte": deflated_wheel({"demo-1.0.dist-info/RECORD": GIB // 2}),
+    "wheel_record_of_many_rows": deflated_wheel({"demo-1.0.dist-info/RECORD": b"a,,\n" * (12 * MIB)}),
+    "wheel_entry_points_of_half_a_gigabyte": deflated_wheel({"demo-1.0.dist-info/entry_points.txt": GIB // 2}),
+    "wheel_entry_points_without_number": deflated_wheel(
+        {
+            "demo-1.0.dist-info/entry_points.txt": b"[console_scripts]\n"
+            + b"".join(b"a%d=b:c\n" % n for n in range(90_000))
+            + b"!"
+        }
+    ),
+    "wheel_unknown_scheme": deflated_wheel({"demo-1.0.data/nowhere/x": b"x"}),
+    "wheel_newline_in_a_name": deflated_wheel({"demo/a\nb.py": b"x"}),
+    "wheel_name_of_300_bytes": deflated_wheel({f"demo/{'n' * 300}.py": b"x"}),
+    "wheel_deep_path": deflated_wheel({"a/" * 20_000 + "x": b"x"}),
+}
+
+
+# --- SIF partitions
+
+
+def read_system(folder: Path, data: bytes) -> None:
+    assert len(data) < 17 * MIB
+    path = folder / "image"
+    path.write_bytes(data)
+    image = SquashImage(path, 0, len(data))
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            read_tree(image, pool)
+    finally:
+        image.close()
+
+
+ATTACKS |= {
+    "sif_fragment_table_of_one_block": lambda folder: read_system(folder, squash.one_block_table(2_000_000)),
+    "sif_folders_of_folders": lambda folder: read_system(folder, squash.folders_of_folders(3, 256)),
+    "sif_file_of_holes": lambda folder: read_system(folder, squash.holes(2_000_000)),
+    "sif_huge_listing": lambda folder: read_system(folder, squash.huge_listing(3 << 30)),
+    "sif_folder_that_holds_itself": lambda folder: read_system(folder, squash.circle()),
+    "sif_two_files_of_one_name": lambda folder: read_system(folder, squash.twice()),
+    "sif_block_that_says_it_is_huge": lambda _: unpack(
+        b"\x28\xb5\x2f\xfd\xe0" + struct.pack("<Q", 1 << 40) + bytes(40), "zstd", 131072
+    ),
+}
+
+
+# --- bundles
+
+
+def bundle(folder: Path, members: list[dict[str, object]], *rest: bytes, raw: bytes | None = None) -> None:
+    told = {"schema": 1, "name": "small", "lock": "sha256:" + "0" * 64, "envbuild": "0", "python": ""}
+    table = raw if raw is not None else msgspec.json.encode({**told, "members": members})
+    path = folder / "b.tar"
+    first = header(f"small/{TABLE}", size=len(table)) + table + bytes(-len(table) % 512)
+    path.write_bytes(first + b"".join(rest) + bytes(1024))
+    unpack_bundle(path, Store(folder / "store"), folder / "project")
+
+
+@attack
+def bundle_table_nested_deep(folder: Path) -> None:
+    bundle(folder, [], raw=b"[" * 200_000)
+
+
+@attack
+def bundle_recipe_with_holes(folder: Path) -> None:
+    size = 20 * MIB
+    member = {"path": "recipes/small.toml", "size": size, "sha256": "0" * 64, "use": "project"}
+    told = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.realsize": str(size)}
+    body = b"1\n0\n0\n".ljust(512, b"\0")
+    bundle(folder, [member], pax(told), header("small/recipes/small.toml", size=512), body)
+
+
+@attack
+def bundle_recipe_of_gigabytes(folder: Path) -> None:
+    size = 200 * GIB
+    member = {"path": "recipes/small.toml", "size": size, "sha256": "0" * 64, "use": "project"}
+    bundle(folder, [member], pax({"size": str(size)}), header("small/recipes/small.toml"))
+
+
+@attack
+def bundle_header_of_gigabytes(folder: Path) -> None:
+    path = folder / "b.tar"
+    with path.open("wb") as file:
+        file.write(header("pax", tarfile.XHDTYPE, (1 << 33) - 1))
+        file.truncate(20 * GIB)  # a sparse file: it takes no room on the disk
+    unpack_bundle(path, Store(folder / "store"), folder / "project")
+
+
+# --- locks
+
+ATTACKS |= {
+    "lock_key_of_many_parts": lambda _: parse_lock(".".join("a" * 1_000_000) + " = 1\n", "lock"),
+    "lock_table_of_many_parts": lambda _: parse_lock("[" + " . ".join(['"a"'] * 300_000) + "]\n", "lock"),
+    "lock_nested_lists": lambda _: parse_lock("a = " + "[" * 100_000 + "]" * 100_000, "lock"),
+    "lock_nested_tables": lambda _: parse_lock("a = " + "{a = " * 50_000, "lock"),
+}
