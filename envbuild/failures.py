@@ -76,7 +76,7 @@ KNOWN_FAILURES = (
         r"sub[ug]id.*(?:invalid|overlap)",
         what="the user's lines in /etc/subuid and /etc/subgid, or the programs that use them, do not work",
         hint="root can mend it: apt-get install uidmap; usermod --add-subuids 100000-165535 --add-subgids "
-        "100000-165535 USER",
+        "100000-165535 USER\nafter newgrp or sg, leave that shell: it has another primary group than the login",
     ),
     KnownFailure(
         pattern=r"fakeroot: error while starting the `faked' daemon|GLIBC_\S+' not found.*fakeroot",

@@ -15,7 +15,7 @@ from typing import Literal, Protocol
 from envbuild.base.debian_index import PackageIndex
 from envbuild.base.distribution import DEBIAN, Distribution, mirror_of
 from envbuild.base.model import DebianPackage
-from envbuild.errors import EnvbuildError, HostError, NetworkError, NoSolutionError, ToolFailedError
+from envbuild.errors import EnvbuildError, HostError, NetworkError, NoSolutionError, SpaceError, ToolFailedError
 from envbuild.progress import Reporter
 from envbuild.run import Command, Runner
 from envbuild.settings import Settings
@@ -28,6 +28,8 @@ ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 BASE_PACKAGES = ("apt", "ca-certificates", "python-is-python3", "python3", "python3-pip", "tzdata")
 """What a base holds beside the packages of priority "required" and the essential ones."""
 UPDATE_SECONDS = 600.0
+FULL = re.compile(r"No space left on device|Disk quota exceeded")
+FULL_HINT = "free space there, or point ENVBUILD_STORE to a larger file system"
 INSTALL_LINE = re.compile(r"^Inst (\S+) (?:\[\S+\] )?\((\S+) [^\[\n]*\[(\S+)\]\)", re.MULTILINE)
 """Name, version and architecture of ``Inst libc6 [2.36-9] (2.36-9+deb12u14 Debian:12.15/oldstable [amd64]) []``."""
 
@@ -262,6 +264,8 @@ def _update_error(error: ToolFailedError, suite: str, url: str, distribution: Di
     from envbuild.store.web import redact
 
     text = error.stderr + error.stdout
+    if FULL.search(text):
+        return SpaceError(f"the file system is full: {error.what}", where="ENVBUILD_STORE", hint=FULL_HINT)
     if re.search(r"NO_PUBKEY|is not signed|signatures? (?:couldn't be verified|were invalid)", text):
         hint = f"install {distribution.title}'s keys, as root: apt-get install {distribution.kept_by}"
         return HostError(f"the signature of {suite} could not be verified", where=redact(url), hint=hint)
@@ -277,6 +281,8 @@ def _update_error(error: ToolFailedError, suite: str, url: str, distribution: Di
 
 def _install_error(error: ToolFailedError, wanted: list[str], suite: str) -> EnvbuildError:
     text = error.stdout + error.stderr
+    if FULL.search(text):
+        return SpaceError(f"the file system is full: {error.what}", where="ENVBUILD_STORE", hint=FULL_HINT)
     chain = re.search(r"The following packages have unmet dependencies:\n((?: .+\n)+)", text)
     if chain:
         return NoSolutionError(

@@ -19,6 +19,7 @@ from envbuild.build.dotfiles import dot_contents
 from envbuild.build.ground import Ground
 from envbuild.build.inherited import NOTHING, Inherited
 from envbuild.build.known import DOTS_FORMAT, WHEEL_FORMAT
+from envbuild.build.overlaps import overlaps
 from envbuild.build.parts import Bench, KeptPart, kept_part, part_key, provide_part
 from envbuild.build.reading import read_file
 from envbuild.build.replaced import replaced_entries
@@ -94,6 +95,10 @@ def gather(lock: Lock, definition: tuple[Definition, str] | None, hall: Hall) ->
             raise
         bytecode = _bytecode(wheels, lock, (ground, scheme), bench, hall)
         groups = [p.group for p in lock.python if p.group != "build"]
+        grouped = {wheel.name: group for wheel, group in zip(wheels, groups, strict=True)}
+        # stable: the framework's lie below the project's
+        for line in overlaps(sorted(wheels, key=lambda wheel: grouped[wheel.name] != "framework")):
+            hall.report.say(line)
         framework = _of_group(groups, "framework", wheels, bytecode)
         packages = _of_group(groups, "project", wheels, bytecode)
         hidden = _hidden(lock, ground, scheme, bench)

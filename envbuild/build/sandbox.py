@@ -158,6 +158,8 @@ def pack_sandbox(folder: Path, target: Path, note: SandboxNote, shop: Workshop, 
 
     What envbuild keeps in it is left out; the tree stays as it is.  Raises SpaceError before anything is written.
     """
+    if not str(folder).isprintable():
+        raise UsageError("its path has a character that would add lines to a definition", where=repr(str(folder)))
     size = tree_size(folder)
     check_space(
         ((shop.settings.tmpdir, size, "TMPDIR"), (target.parent, packed_size(size), "-o")),

@@ -20,7 +20,7 @@ from envbuild.errors import IntegrityError, ToolFailedError, UsageError
 from envbuild.lock.model import PythonPackage
 from envbuild.store.atomic import telling
 from envbuild.store.layout import Store
-from envbuild.store.sealed import commit_sealed, is_sealed
+from envbuild.store.sealed import commit_sealed, is_sealed, sealed_hash
 from envbuild.toml import parse_toml
 
 INSTALLER = "uv"
@@ -67,7 +67,8 @@ def build_wheels(packages: Sequence[PythonPackage], needs: BuildNeeds, inside: C
         kept = store.built(wheel_key(tool, needs))
         if not is_sealed(kept):
             _build(tool, needs, inside, store)
-        _lay_tool(built_name(tool), store.built(wheel_key(tool, needs)), None, tools, inside)
+        kept = store.built(wheel_key(tool, needs))
+        _lay_tool(built_name(tool), kept, sealed_hash(kept), tools, inside)
     for package in packages:
         _build(package, needs, inside, store)
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import click
 
 from envbuild import __version__
-from envbuild.errors import INTERRUPTED, OWN_FAILURE, EnvbuildError, UsageError
+from envbuild.errors import INTERRUPTED, OWN_FAILURE, EnvbuildError, HostError, UsageError
 
 
 class Verb(NamedTuple):
@@ -164,6 +164,9 @@ def run_cli(arguments: Sequence[str]) -> int:
         return _closed_pipe()
     except (click.Abort, KeyboardInterrupt):
         return _interrupted()
+    except MemoryError:
+        code = _tell(HostError("this machine's memory, or what is left of it to you, is not enough"))
+        return OWN_FAILURE if _runs_command(arguments) else code
     except (click.ClickException, EnvbuildError, OSError) as error:
         code = _tell(error)
         return OWN_FAILURE if _runs_command(arguments) else code

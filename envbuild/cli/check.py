@@ -96,7 +96,7 @@ def _write_page(report: Report, target: Path) -> None:
 
 
 def _check(context: Context, target: str | None, *, level: Level, require_gpu: bool, node: Target | None) -> Report:
-    from envbuild.base.digests import fresh_digest
+    from envbuild.base.digests import fresh_digest, known_digest
     from envbuild.build.verify import recorded_digest
     from envbuild.check.perform import check_image
     from envbuild.cli.enter import find_image
@@ -106,6 +106,8 @@ def _check(context: Context, target: str | None, *, level: Level, require_gpu: b
     image = find_image(target, context)
     source = _recipe(context, target)
     script = source.recipe.check.script if source else None
+    recorded = recorded_digest(image, context.store)
+    digest = known_digest if recorded is None else fresh_digest
     with context.report.stage(f"check {image.name}"):
         return check_image(
             image,
@@ -115,8 +117,8 @@ def _check(context: Context, target: str | None, *, level: Level, require_gpu: b
             runtime=find_runtime(context.settings, context.runner),
             runner=context.runner,
             report=context.report,
-            recorded=recorded_digest(image, context.store),
-            digest_of=lambda path: fresh_digest(path, context.store),
+            recorded=recorded,
+            digest_of=lambda path: digest(path, context.store),
             level=level,
             require_gpu=require_gpu,
             environment=context.settings.environment,

@@ -13,6 +13,8 @@ from envbuild.recipe.model import Recipe
 
 def staleness(recipe: Recipe, lock: Lock) -> tuple[str, ...]:
     """Return why the lock no longer fits the recipe, one line a reason; empty when it fits."""
+    if lock.name != recipe.name:
+        return (f"it is the lock of {lock.name}",)
     if recipe_digest(recipe) == lock.recipe_digest:
         return ()
     reasons = [f'requirement "{line}" was added' for line in recipe.python.dependencies if line not in lock.direct]

@@ -1,0 +1,26 @@
+"""Tell of packages that hold the same path with other bytes: the one laid last wins, in an image as in an installer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from envbuild.build.bytecode import WheelPart
+
+SHOWN = 8
+
+
+def overlaps(wheels: Iterable[WheelPart]) -> Iterator[str]:
+    """Yield a sentence for every two wheels that hold different files of one path, at most eight; lowest first."""
+    held: dict[str, tuple[str, str]] = {}
+    pairs: dict[tuple[str, str], list[str]] = {}
+    for wheel in wheels:
+        for entry in wheel.kept.part.entries:
+            before, sha256 = held.get(entry.path, ("", entry.sha256))
+            if sha256 != entry.sha256:
+                pairs.setdefault((before, wheel.name), []).append(entry.path)
+            held[entry.path] = (wheel.name, entry.sha256)
+    for (before, after), paths in list(pairs.items())[:SHOWN]:
+        more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+        yield f"{before} and {after} both hold /{paths[0]}{more}, with other content: that of {after} is in the image"
+    if len(pairs) > SHOWN:
+        yield f"{len(pairs) - SHOWN} more pairs of packages hold the same paths with other content"
