@@ -71,7 +71,7 @@ def test_a_comparison_that_fails_names_member_and_layer(layered: Project, tmp_pa
         file.seek(packages.offset)
         at = file.read(packages.size).rindex(b"docopt.py")
         file.seek(packages.offset + at)
-        file.write(b"dacopt.py")
+        file.write(b"docopt.pz")
     told = tell_difference(whole, image)
     assert told.startswith("layer packages: /usr/local/lib/")
     assert "docopt.py is only in the first" in told
