@@ -124,7 +124,7 @@ class TestHashedOnUse:
 
 class TestKeysOfParts:
     def test_they_name_the_compressor(self) -> None:
-        keys = {Codec(compressor=one, level=3, library="zstd 1.5.7").key for one in ("zstd", "gzip")}  # type: ignore[arg-type]
+        keys = {Codec(compressor=one, level=3, library="zstd 1.5.7").key for one in ("zstd", "gzip")}
         assert len(keys) == 2
 
     @pytest.mark.parametrize(("compressor", "library"), [("gzip", "zstd 1.5.7"), ("zstd", "zlib 1.3")])
