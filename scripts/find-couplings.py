@@ -13,11 +13,12 @@ package is run.  What was read is kept in the store, so that a second run is qui
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 import tarfile
 import zipfile
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +26,7 @@ from typing import Any
 
 import msgspec
 from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
@@ -73,6 +75,14 @@ FIRST = {"torch": "1.13", "tensorflow": "2.8", "jax": "0.4", "jaxlib": "0.4", "p
 """Releases of targets before these are not compared with: no Python of a base that is in use has wheels of them."""
 C10 = ("torch/lib/libc10.so", "torch/lib/libc10_cuda.so")
 CUDNNS = ("8", "9")
+SIMPLE: Mapping[str, Callable[[str, str], bool]] = {
+    "cudnn": lambda wanted, other: wanted == other,
+    "extra": lambda wanted, other: SpecifierSet(wanted).contains(other),
+    "least": lambda wanted, other: Version(other) >= Version(wanted),
+}
+"""Kinds of needs that a version alone meets."""
+MOST_OTHERS = 20
+"""Minor versions of a target that are compared with, from the newest back."""
 WORKERS = 8
 GOOD, BAD, DECLARED, UNTOLD = "good", "bad", "declared", "untold"
 
@@ -140,6 +150,9 @@ class Finder:
             if target == package:
                 continue
             wanted = {release: [one for one in found if self.is_about(one, target)] for release, found in needs.items()}
+            if target in FRAMEWORKS:
+                for release in needs:
+                    wanted[release] += [pin] if (pin := self.pinned(package, release, target)) else []
             if not any(wanted.values()):
                 continue
             exact = any(one.kind == "built" for found in wanted.values() for one in found)
@@ -163,7 +176,7 @@ class Finder:
         if target == "cudnn":
             return list(CUDNNS)
         releases = [one for one in self.published.releases(target) if one >= Version(FIRST.get(target, "0"))]
-        return [str(one) for one in (releases if exact else minor_releases(releases))]
+        return [str(one) for one in (releases if exact else minor_releases(releases)[-MOST_OTHERS:])]
 
     def judge(self, table: Table, release: Version, other: str, needs: list[Need]) -> None:
         """Note whether two releases fit."""
@@ -197,29 +210,40 @@ class Finder:
                 return False
         return True
 
+    def pinned(self, package: str, release: Version, target: str) -> Need | None:
+        """Return what an extra of a release pins a framework to, where its plain requirements do not name it."""
+        found = None
+        for text in self.published.requires(package, release):
+            wanted = Requirement(text)
+            if canonicalize_name(wanted.name) != target:
+                continue
+            if wanted.marker is None or "extra" not in str(wanted.marker):
+                return None
+            if any(one.operator in ("==", "~=") for one in wanted.specifier):
+                found = Need("extra", str(wanted.specifier), "METADATA")
+        return found
+
     def meets(self, target: str, other: str, need: Need) -> bool:
         """Whether a release of a target has what is needed; what cannot be told counts as there."""
-        if need.kind == "cudnn":
-            return need.what == other
-        if need.kind == "least":
-            return Version(other) >= Version(need.what)
+        if need.kind in SIMPLE:
+            return SIMPLE[need.kind](need.what, other)
         version = Version(other)
         if need.kind == "symbol":
-            known = self.exported(version)
-            return need.what in known or not self.is_torchs(need.what)
-        paths = self.paths(target, version)
+            return need.what in self.exported(version) or not self.is_torchs(need.what)
+        known = self.known_modules(target, version)
         if need.kind == "module":
-            return is_module(need.what, paths)
+            return need.what in known
         parts = need.what.split(".")
-        for count in range(len(parts), 0, -1):
-            module = ".".join(parts[:count])
-            if is_module(module, paths):
-                return count == len(parts) or self.binds(target, version, module, parts[count])
-        return True
+        module = next((".".join(parts[:n]) for n in range(len(parts), 0, -1) if ".".join(parts[:n]) in known), None)
+        if module is None or module == need.what:
+            return True
+        return self.binds(target, version, module, parts[module.count(".") + 1])
 
-    def paths(self, target: str, version: Version) -> frozenset[str]:
-        """Return the names of a release's files."""
-        return frozenset(self.published.learn(target, version, "names", lambda opened: opened.names()))
+    @functools.cache  # noqa: B019  a finder lives as long as the process
+    def known_modules(self, target: str, version: Version) -> frozenset[str]:
+        """Return the dotted names of a release's modules and folders."""
+        names = self.published.learn(target, version, "names", lambda opened: opened.names())
+        return frozenset(dotted for name in names for dotted in modules_of(name))
 
     def binds(self, target: str, version: Version, module: str, name: str) -> bool:
         """Whether a module of a release binds a name."""
@@ -235,6 +259,7 @@ class Finder:
         names = self.published.learn(target, version, f"binds {module}", find)
         return names is None or name in names
 
+    @functools.cache  # noqa: B019  the same
     def exported(self, version: Version) -> frozenset[str]:
         """Return the symbols that a torch release's base libraries define."""
 
@@ -273,9 +298,12 @@ def top_packages(names: Iterable[str]) -> list[str]:
     return [module_of(f"{top}/__init__.py") for top in tops if not top.startswith(skipped)]
 
 
-def is_module(module: str, paths: frozenset[str]) -> bool:
-    """Whether a release has a module or a folder of that name."""
-    return file_of(module, paths) is not None or any(one.startswith(f"{module.replace('.', '/')}/") for one in paths)
+def modules_of(path: str) -> Iterator[str]:
+    """Yield the module that a file is, and the folders that it lies in."""
+    parts = path.split("/")
+    yield from (".".join(parts[:count]) for count in range(1, len(parts)))
+    if path.endswith((".py", ".so", ".pyi")):
+        yield ".".join([*parts[:-1], parts[-1].split(".")[0]]).removesuffix(".__init__")
 
 
 def file_of(module: str, paths: Iterable[str]) -> str | None:

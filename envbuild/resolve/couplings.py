@@ -19,6 +19,11 @@ from envbuild.toml import convert, parse_toml
 T = TypeVar("T")
 TEMPLATE = re.compile(r"\{([a-z0-9-]+)\.(minor2|minor|public|nodot)(?:\+(\d+))?\}")
 UPPER = ("<", "<=", "==", "~=", "===")
+LIBRARIES = {
+    "cuda": re.compile(r"nvidia-cuda-runtime(-cu\d+)?"),
+    "cudnn": re.compile(r"nvidia-cudnn-cu\d+"),
+}
+"""NVIDIA's wheels of the libraries that rules compare with."""
 
 
 class Look(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -237,10 +242,15 @@ def built_for(names: Collection[str], facts: BaseFacts, stubs: Stubs) -> dict[st
 
 
 def framework_versions(facts: BaseFacts, stubs: Stubs) -> dict[str, str]:
-    """Return the public versions that rules compare with: every stub, and "cuda" where the base says it."""
+    """Return the public versions that rules compare with: every stub, "cuda" and "cudnn" where the base tells them.
+
+    A base that says nothing of itself has them where it holds NVIDIA's wheels.
+    """
     versions = {name: stub.public for name, stub in stubs.by_name.items()}
-    if facts.cuda and re.fullmatch(r"\d+(\.\d+)*", facts.cuda):
-        versions["cuda"] = facts.cuda
+    for library, said in (("cuda", facts.cuda), ("cudnn", facts.cudnn)):
+        found = said or next((versions[name] for name in versions if LIBRARIES[library].fullmatch(name)), "")
+        if re.fullmatch(r"\d+(\.\d+)*", found):
+            versions[library] = found
     return versions
 
 

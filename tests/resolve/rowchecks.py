@@ -16,6 +16,9 @@ from envbuild.resolve.stubs import parsed
 
 LOWER, UPPER = (">", ">=", "==", "~="), ("<", "<=", "==", "~=")
 CUDAS = tuple(map(Version, ("10.0", "10.1", "10.2", "11.0", "11.1", "11.2", "11.8", "12.0", "12.4", "12.9", "13.0")))
+CUDNNS = tuple(map(Version, ("7.6", "8.0", "8.5", "8.9", "9.0", "9.1", "9.3", "9.10", "9.24")))
+LIBRARIES = {"cuda": CUDAS, "cudnn": CUDNNS}
+"""Frameworks that are no distributions, and versions of them."""
 FIRST_BETA = "2024-03-11"
 """The day of numpy 2.0.0b1 on the index: nothing was compiled against numpy 2 before it."""
 TRACED = re.compile(r"#\d+|https?://|[a-z]\.(?:ai|com|io|org)\b")
@@ -222,7 +225,7 @@ def _fits(
     if version is None:
         return None
     said: list[bool] = []
-    own = _bounds(name, version, rule.framework, index) if rule.framework != "cuda" else []
+    own = _bounds(name, version, rule.framework, index) if rule.framework not in LIBRARIES else []
     through = look.through if look and look.through else rule.framework
     others = _bounds(through, framework, name, index) if framework in index.releases(through) else []
     if look and look.file and (look.minimum or look.maximum):
@@ -257,7 +260,7 @@ def _in_code(name: str, version: Version, look: Look, index: Index) -> list[Spec
 def _frameworks(rule: Rule, row: Row, index: Index) -> list[Version]:
     """Return the releases of the framework that a row is about, in order."""
     bounds = Requirement(row.when).specifier
-    known = CUDAS if rule.framework == "cuda" else index.releases(rule.framework)
+    known = LIBRARIES.get(rule.framework) or index.releases(rule.framework)
     return [version for version in known if bounds.contains(version)]
 
 
