@@ -180,6 +180,10 @@ def cudnn_of(evidence: Evidence) -> str | None:
     return row.cudnn if row is not None and row.cudnn else evidence.built_for.cudnn
 
 
+COMPILERS = ("gcc", "g++", "Python.h")
+"""What Triton builds its launchers with (triton/runtime/build.py), and Inductor its code for the CPU."""
+
+
 def compiler_tools(evidence: Evidence) -> Verdict:
     """Judge whether ptxas and libdevice are there for a project whose framework compiles for the GPU.
 
@@ -188,6 +192,14 @@ def compiler_tools(evidence: Evidence) -> Verdict:
     framework, tools = evidence.framework, given(evidence.libraries).tools
     if framework is None or not (framework.name == "jax" or (evidence.sources and evidence.sources.compiles)):
         return skipped("nothing here is known to compile for the GPU (XLA, torch.compile)", tools=tools)
+    without = [name for name in COMPILERS if not tools.get(name)]
+    if framework.name == "torch" and evidence.sources and evidence.sources.inductor and without:
+        return failed(
+            "the project uses torch.compile or Triton, which build code when it runs (with gcc, g++ and Python.h); the "
+            f"image lacks {listing(without)}",
+            'add to the recipe: [system] packages = ["gcc", "g++", "python3-dev"]',
+            tools=tools,
+        )
     if _without_gpu_part(evidence):
         return skipped(f"{framework.name} has no CUDA part that could compile", tools=tools)
     needed = ["ptxas"] if framework.name == "torch" else ["ptxas", "libdevice.10.bc"]

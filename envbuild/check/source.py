@@ -22,7 +22,11 @@ PROBES = {
 }
 """Functions that people ask for a GPU, and the name that must stand before them (tf.test, torch.cuda, tf.config)."""
 VARIABLE = "CUDA_VISIBLE_DEVICES"
-COMPILES = re.compile(r"torch\.compile\(|\b(?:jit_compile|experimental_compile)\s*=\s*True|\bimport (?:jax|triton)\b")
+INDUCTOR = re.compile(
+    r"^[^#\n]*\btorch\.compile\b|^\s*(?:import|from) triton\b|\bfrom torch import .*\bcompile\b", re.MULTILINE
+)
+"""What makes Triton or Inductor build code, with a compiler of the image, when the program runs."""
+COMPILES = re.compile(r"\b(?:jit_compile|experimental_compile)\s*=\s*True|\bimport jax\b")
 HIDDEN = {
     "abc", "argparse", "ast", "asyncio", "bisect", "collections", "contextlib", "copy", "csv", "ctypes", "cupy",
     "dataclasses", "datetime", "decimal", "email", "enum", "functools", "glob", "hashlib", "heapq", "http",
@@ -50,29 +54,35 @@ class Suspect(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Survey(msgspec.Struct, frozen=True, kw_only=True):
-    """What was looked through: how many files, which could not be read as Python, does any compile for the GPU."""
+    """What was looked through: how many files, which could not be read as Python, does any compile for the GPU.
+
+    ``inductor`` tells that torch.compile or Triton is used, which need a compiler in the image.
+    """
 
     files: int
     unread: tuple[str, ...]
     suspects: tuple[Suspect, ...]
     compiles: bool = False
+    inductor: bool = False
 
 
 def survey(project: Path) -> Survey:
     """Look through the scripts and notebooks below a folder; hidden folders and environments are left out."""
-    unread, suspects, files, compiles = [], [], 0, False
+    unread, suspects, files, compiles, inductor = [], [], 0, False, False
     found = list(sources(project))
     for path in found:
         name = path.relative_to(project).as_posix()
         files += 1
         try:
             text = path.read_text("utf-8", "replace")
-            compiles = compiles or COMPILES.search(text) is not None
-            suspects += look_through(cells(text) if path.suffix == ".ipynb" else text, name)
+            code = cells(text) if path.suffix == ".ipynb" else text
+            inductor = inductor or INDUCTOR.search(code) is not None
+            compiles = compiles or inductor or COMPILES.search(text) is not None
+            suspects += look_through(code, name)
         except (OSError, SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
             unread.append(name)  # Python 2, a template, a file that is no notebook: not ours to judge
     suspects += _hiding(project, found)
-    return Survey(files=files, unread=tuple(unread), suspects=tuple(suspects), compiles=compiles)
+    return Survey(files=files, unread=tuple(unread), suspects=tuple(suspects), compiles=compiles, inductor=inductor)
 
 
 def _hiding(project: Path, paths: list[Path]) -> list[Suspect]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from envbuild.base.suggest import framework_name
 from envbuild.project.clean import Cleaned, clean, companion_unpinned
 from envbuild.project.gather import Gathered
+from envbuild.project.imports import compiling
 from envbuild.project.model import Draft, Imported, Need, Proposal, Saying
 from envbuild.project.names import distribution_of, load_names
 from envbuild.project.propose import Proposed, propose_base, propose_system, takes_debian_packages
@@ -21,6 +22,8 @@ MOST_NAMED = 8
 """Names that a comment lists before it breaks off."""
 WITH_TENSORFLOW = ("keras", "tensorboard", "protobuf", "absl-py")
 """Distributions that TensorFlow itself asks for."""
+COMPILERS = ("gcc", "g++", "python3-dev")
+"""Debian packages with what torch.compile and Triton build code with when a program runs."""
 FOLDER_VARIABLES = {"PYTHONPATH", "HOME", "USER", "PWD", "CUDA_HOME"}
 """Variables of definitions that name folders of another image."""
 
@@ -276,6 +279,8 @@ def _system(making: _Making, base: Base) -> System:
     said = tuple(dict.fromkeys(name for saying in sayings for name in saying.system))
     build = tuple(dict.fromkeys(name for saying in sayings for name in saying.build))
     run, wanted = propose_system(making.needs)
+    if file := compiling(making.gathered.tree):
+        run = {**run, **dict.fromkeys(COMPILERS, f"torch.compile or Triton in {file}")}
     added = {name: why for name, why in run.items() if name not in said}
     post = tuple(line for saying in sayings for line in saying.post if line.isprintable())
     if post:

@@ -17,6 +17,7 @@ from envbuild.project.tree import Tree, is_aside, read_text
 LINE = re.compile(r"^[ \t]*(?:import|from)[ \t]+([A-Za-z_][\w.]*)([^\n]*)", re.MULTILINE)
 MEASURED = re.compile(r"(\s*%%(capture|time|timeit|prun|memit)\b[^\n]*(\n|$))+")
 """Magics over a cell that is Python all the same."""
+COMPILING = re.compile(r"^[^#\n]*\btorch\.compile\b|^\s*(?:import|from) triton\b", re.MULTILINE)
 DOTTED = ("google", "ruamel", "mpl_toolkits")
 """Modules that several distributions share: the second part of the name counts."""
 
@@ -44,6 +45,15 @@ def imported(tree: Tree) -> tuple[tuple[Imported, ...], tuple[str, ...]]:
             if certain or name not in found:
                 found[name] = Imported(module=name, where=path.as_posix(), certain=certain)
     return tuple(replace(found[name], files=files[name]) for name in sorted(found)), tuple(notes)
+
+
+def compiling(tree: Tree) -> str | None:
+    """Return the first file that uses torch.compile or Triton, which build code when the program runs."""
+    for path in (*tree.code, *tree.notebooks):
+        text = _source(tree.root / path, [], path.as_posix())
+        if text and not is_aside(path) and COMPILING.search(text):
+            return path.as_posix()
+    return None
 
 
 def _named(match: re.Match[str]) -> list[str]:

@@ -538,6 +538,27 @@ def install_compilers(tree: Tree) -> None:
     tree.write("nvidia/cuda_nvcc/nvvm/libdevice/libdevice.10.bc")
 
 
+def install_c_compilers(tree: Tree, root: Path) -> None:
+    """Install what Triton and Inductor build code with, and hide what this machine has of it."""
+    folder = root.with_name(f"{root.name}-bin")
+    folder.mkdir()
+    for name in ("gcc", "g++"):
+        (folder / name).write_text("#!/bin/sh\n")
+        (folder / name).chmod(0o755)
+    (folder / "Python.h").write_text("")
+    tree.env |= {"PATH": str(folder), "CPATH": str(folder)}
+
+
+def torch_compile_without_a_compiler(root: Path) -> Report:
+    """A decorator without brackets is a use too; a machine's own compiler is not the image's."""
+    tree = torch_tree(root)
+    tree.install("triton", "3.1.0", {"triton/__init__.py": "", "triton/backends/nvidia/bin/ptxas": ""})
+    tree.env["PATH"] = str(root / "no-programs")
+    return tree.check(
+        make_recipe(framework="torch"), project=project(root, "@torch.compile\ndef f(x):\n    return x\n")
+    )
+
+
 def project(root: Path, text: str) -> Path:
     folder = root.with_name(f"{root.name}-project")
     folder.mkdir()
@@ -720,6 +741,13 @@ SICK: list[Sick] = [
         {
             "compiler-tools": "the project lets tensorflow compile for the GPU, which needs ptxas and libdevice.10.bc, "
             "and the image has neither"
+        },
+    ),
+    (
+        torch_compile_without_a_compiler,
+        {
+            "compiler-tools": "the project uses torch.compile or Triton, which build code when it runs (with gcc, g++ and "
+            "Python.h); the image lacks gcc, g++"
         },
     ),
     (

@@ -11,6 +11,7 @@ from tests.check.elf import shared_object
 from tests.check.tree import Tree, install_cuda, make_lock, make_recipe, tensorflow_tree
 from tests.sick.faults import (
     TORCH_PARTS,
+    install_c_compilers,
     install_compilers,
     jax_tree,
     old_tensorflow_tree,
@@ -249,7 +250,15 @@ def xla_with_its_tools(root: Path) -> Report:
 def torch_compile_with_tritons_own_ptxas(root: Path) -> Report:
     tree = torch_tree(root)
     tree.install("triton", "3.1.0", {"triton/__init__.py": "", "triton/backends/nvidia/bin/ptxas": ""})
+    install_c_compilers(tree, root)
     return tree.check(make_recipe(framework="torch"), project=project(root, "model = torch.compile(model)\n"))
+
+
+def torch_compile_in_a_comment(root: Path) -> Report:
+    tree = torch_tree(root)
+    tree.env["PATH"] = str(root / "no-programs")
+    text = "import re\n# model = torch.compile(model) was slower\nre.compile('x')\n"
+    return tree.check(make_recipe(framework="torch"), project=project(root, text))
 
 
 def project_that_asks_in_the_right_way(root: Path) -> Report:
@@ -423,6 +432,7 @@ HEALTHY = [
     compat_folder_of_a_data_centre_image,
     xla_with_its_tools,
     torch_compile_with_tritons_own_ptxas,
+    torch_compile_in_a_comment,
     project_that_asks_in_the_right_way,
     project_of_python_2,
     node_with_an_older_gpu_of_the_same_major,

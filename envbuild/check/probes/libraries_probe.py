@@ -277,6 +277,23 @@ def shared_objects(folders):
     return found, tools
 
 
+def compilers():
+    """What Triton and Inductor build their own code with when a program runs: compilers on PATH, and Python's header."""
+    folders = [folder for folder in os.environ.get("PATH", "").split(":") if folder]
+
+    def first(*names):
+        places = [os.path.join(folder, name) for name in names for folder in folders]
+        return [place for place in places if os.path.isfile(place) and os.access(place, os.X_OK)][:1]
+
+    includes = [sysconfig.get_paths()["include"]] + [place for place in os.environ.get("CPATH", "").split(":") if place]
+    headers = [os.path.join(place, "Python.h") for place in includes]
+    return {
+        "gcc": first("gcc", "clang", "cc"),
+        "g++": first("g++", "clang++", "c++"),
+        "Python.h": [header for header in headers if os.path.isfile(header)],
+    }
+
+
 def other_tools(tools):
     """The same tools on PATH and in the toolkit's own folder, where XLA looks too."""
     roots = sorted(root for pattern in PARAMETERS["toolkits"] for root in glob.glob(pattern))
@@ -392,7 +409,7 @@ def main():
                 for framework, names in sorted(PARAMETERS["wanted"].items())
             },
             "copies": copies(search, objects, PARAMETERS["families"]),
-            "tools": other_tools(tools),
+            "tools": dict(other_tools(tools), **compilers()),
             "library_path": search.library_path,
             "cached": len(search.cache),
             "seconds": round(time.time() - started, 3),
