@@ -12,6 +12,7 @@ import click
 from envbuild.cli.context import Context
 from envbuild.cli.show import short_path
 from envbuild.errors import EnvbuildError, UsageError
+from envbuild.recipe.model import Job
 from envbuild.store.units import counted
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ def command(
     made = draft(gathered, _reducer(context, offline=offline))
     refused = [proposal for proposal in made.proposals if asks and not _agreed(proposal)]
     made = without(made, refused)
+    if any(proposal.kind == "base" for proposal in refused):
+        made = _ask_for_cpu(made)
     text = _text(made, target.stem)
     if dry_run:
         click.echo(text, nl=False)
@@ -88,6 +91,18 @@ def _may_write(target: Path, *, force: bool, asks: bool) -> None:
 def _agreed(proposal: Proposal) -> bool:
     click.echo(f"  {proposal.reason}", err=True)
     return click.confirm(proposal.question, default=True, err=True)
+
+
+def _ask_for_cpu(made: Draft) -> Draft:
+    """Ask whether an image without a GPU is meant, where the base with one was refused."""
+    from dataclasses import replace
+
+    from msgspec import structs
+
+    if made.recipe.job.gpus is None or not click.confirm("Is an image for the CPU meant?", default=False, err=True):
+        return made
+    recipe = structs.replace(made.recipe, base=structs.replace(made.recipe.base, cpu=True), job=Job())
+    return replace(made, recipe=recipe)
 
 
 def _reducer(

@@ -13,7 +13,7 @@ from envbuild.project.imports import compiling
 from envbuild.project.model import Draft, Imported, Need, Proposal, Saying
 from envbuild.project.names import distribution_of, load_names
 from envbuild.project.propose import Proposed, propose_base, propose_system, takes_debian_packages
-from envbuild.recipe.model import About, Base, Python, Recipe, Run, System
+from envbuild.recipe.model import About, Base, Job, Python, Recipe, Run, System
 from envbuild.resolve.couplings import load_aliases
 
 Reduce = Callable[[tuple[Need, ...], frozenset[str]], tuple[tuple[Need, ...], str]]
@@ -52,6 +52,9 @@ def draft(gathered: Gathered, reduce: Reduce) -> Draft:
     used = frozenset(name for name in modules.values() if name)
     needs = _declared(making, used, reduce)
     cleaned = clean([*needs, *_undeclared(making, needs, modules)])
+    if not cleaned.frameworks and any(need.name == "keras" for need in cleaned.needs):
+        # Keras computes nothing by itself, and TensorFlow is the backend that it takes where nobody says another
+        cleaned.frameworks.append(Need(text="tensorflow", name="tensorflow", where="imported by keras as its backend"))
     _tell(making, cleaned)
     base = _base(making, cleaned)
     making.needs = cleaned.needs if base.exact else [companion_unpinned(need) for need in cleaned.needs]
@@ -67,6 +70,7 @@ def draft(gathered: Gathered, reduce: Reduce) -> Draft:
         python=Python(dependencies=tuple(dict.fromkeys(need.text for need in making.needs))),
         system=system,
         run=_run(gathered),
+        job=Job(gpus=1) if cleaned.frameworks and not base.base.cpu else Job(),
     )
     return Draft(
         recipe=recipe,
@@ -82,7 +86,7 @@ def without(made: Draft, refused: Sequence[Proposal]) -> Draft:
     """Return the draft without the proposals that were refused."""
     import msgspec
 
-    recipe = made.recipe
+    recipe, below = made.recipe, made.below
     for proposal in refused:
         gone = set(proposal.values)
         if proposal.kind == "import":
@@ -96,15 +100,35 @@ def without(made: Draft, refused: Sequence[Proposal]) -> Draft:
             )
             recipe = msgspec.structs.replace(recipe, system=system)
         else:
-            recipe = msgspec.structs.replace(recipe, base=Base(bootstrap="debian:bookworm"))
+            recipe, below = _without_base(recipe, proposal, below)
     return Draft(
         recipe=recipe,
         head=made.head,
         beside=made.beside,
-        below=made.below,
+        below=below,
         proposals=tuple(proposal for proposal in made.proposals if proposal not in refused),
         sources=made.sources,
     )
+
+
+def _without_base(
+    recipe: Recipe, proposal: Proposal, below: dict[str, tuple[str, ...]]
+) -> tuple[Recipe, dict[str, tuple[str, ...]]]:
+    """Return a recipe on a bare Debian that still asks for its framework: no image is for the CPU by accident."""
+    import msgspec
+
+    shown, *frameworks = proposal.values
+    names = tuple(sorted({*recipe.python.dependencies, *frameworks}))
+    recipe = msgspec.structs.replace(
+        recipe,
+        base=Base(bootstrap="debian:bookworm"),
+        python=msgspec.structs.replace(recipe.python, dependencies=names),
+    )
+    if not frameworks:
+        return recipe, below
+    word = framework_name(frameworks[0])
+    note = f"not taken: {shown}. For another one: envbuild base suggest --framework {word}; for the CPU: cpu = true"
+    return recipe, {**below, "base": (*below.get("base", ()), note)}
 
 
 def _declared(making: _Making, used: frozenset[str], reduce: Reduce) -> list[Need]:
@@ -244,7 +268,13 @@ def _base(making: _Making, cleaned: Cleaned) -> Proposed:
     base = proposed.base
     shown = f"{base.image or base.bootstrap}{f' with {base.framework}' if base.framework else ''}"
     making.proposals.insert(
-        0, Proposal(kind="base", question=f"start from {shown}?", values=(shown,), reason=proposed.reason)
+        0,
+        Proposal(
+            kind="base",
+            question=f"start from {shown}?",
+            values=(shown, *(framework.text for framework in cleaned.frameworks[:1])),
+            reason=proposed.reason,
+        ),
     )
     return proposed
 

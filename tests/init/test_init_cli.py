@@ -64,14 +64,19 @@ def test_asks_only_on_a_terminal(project: Path, monkeypatch: pytest.MonkeyPatch)
     (project / "pyproject.toml").unlink()
     (project / "train.py").unlink()
     monkeypatch.setattr("envbuild.cli.init._is_terminal", lambda: True)
-    result = run(answers="n\nn\n")
+    result = run(answers="n\nn\nn\n")
     assert "start from debian:bookworm with torch==2.5.*? [Y/n]: n" in result.output
     assert (
         "add what the code imports and no list names: opencv-python-headless, pillow, pyyaml? [Y/n]: n" in result.output
     )
-    recipe, _ = read_recipe(project / "recipes/course.toml")
-    assert recipe.base.framework is None
+    recipe, text = read_recipe(project / "recipes/course.toml")
+    assert (recipe.base.framework, recipe.base.cpu) == (None, False)
+    assert "torch<2.6,>=2.4" in recipe.python.dependencies, "refused by lock, not silently for the CPU"
+    assert "base suggest --framework torch; for the CPU: cpu = true" in text
     assert "pillow" not in recipe.python.dependencies
+    assert run("--force", answers="n\nn\ny\n").exit_code == 0
+    recipe, _ = read_recipe(project / "recipes/course.toml")
+    assert (recipe.base.cpu, recipe.job.gpus) == (True, None)
     assert run("--yes", "--force").exit_code == 0
     recipe, _ = read_recipe(project / "recipes/course.toml")
     assert recipe.base.framework == "torch==2.5.*"
@@ -97,3 +102,23 @@ def test_a_place_that_is_not_there(project: Path) -> None:
 def test_a_name_that_leaves_the_folder(project: Path) -> None:
     result = run("--name", "../x")
     assert isinstance(result.exception, UsageError)
+
+
+def test_keras_alone_gets_a_backend_and_compiled_code_its_compiler(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write(tmp_path / "course", {"requirements.txt": "keras\n", "train.py": "import keras\n"})
+    monkeypatch.chdir(folder)
+    assert run("--yes").exit_code == 0
+    recipe, _ = read_recipe(folder / "recipes/course.toml")
+    assert (recipe.base.framework or "").startswith("tensorflow[and-cuda]==")
+    assert recipe.job.gpus == 1
+    assert recipe.system.packages == ()
+    write(folder, {"requirements.txt": "torch\n", "train.py": "import torch\n\n@torch.compile\ndef f(x): ...\n"})
+    assert run("--yes", "--force").exit_code == 0
+    recipe, _ = read_recipe(folder / "recipes/course.toml")
+    assert recipe.system.packages == ("gcc", "g++", "python3-dev")
+    write(folder, {"requirements.txt": "numpy\n", "train.py": "# torch.compile\nimport numpy\n"})
+    assert run("--yes", "--force").exit_code == 0
+    recipe, _ = read_recipe(folder / "recipes/course.toml")
+    assert (recipe.job.gpus, recipe.system.packages) == (None, ())
