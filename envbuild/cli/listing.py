@@ -2,24 +2,54 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from envbuild.cli.context import Context
-from envbuild.cli.output import print_table
+from envbuild.cli.output import json_option, print_json, print_table
 from envbuild.errors import EnvbuildError
+from envbuild.store.units import human_bytes
 
 if TYPE_CHECKING:
+    from envbuild.check.model import Report
     from envbuild.recipe.model import Source
 
 COLUMNS = ("recipe", "lock", "image", "last verdict", "summary")
 
 
+class RecipeRow(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
+    """What a recipe is at.
+
+    ``lock`` is fits, stale, none or broken; ``image`` is current, old, none or "no image file"; ``image_bytes`` is the
+    size of ./NAME.sif; ``verdict`` and ``checked`` (UTC, ISO 8601) are those of its last check.
+    """
+
+    recipe: str
+    lock: str = "-"
+    image: str = "none"
+    image_bytes: int | None = None
+    verdict: str | None = None
+    checked: str | None = None
+    summary: str = ""
+
+    @property
+    def image_text(self) -> str:
+        """Size and state of the image, for people."""
+        return self.image if self.image_bytes is None else f"{human_bytes(self.image_bytes)}, {self.image}"
+
+    @property
+    def verdict_text(self) -> str:
+        """The last verdict and its day, for people."""
+        if self.verdict is not None:
+            return f"{self.verdict} {(self.checked or '')[:10]}"
+        return "-" if self.image_bytes is None else "not checked"
+
+
 @click.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@json_option
 @click.pass_obj
 def command(context: Context, *, as_json: bool) -> None:
     """List the recipes that can be made here, with their locks, images and last verdicts."""
@@ -27,31 +57,40 @@ def command(context: Context, *, as_json: bool) -> None:
 
     rows = [recipe_row(path, context) for path in recipe_files(context.settings).values()]
     if as_json:
-        click.echo(json.dumps(rows, indent=1))
+        print_json(rows)
         return
     if not rows:
         click.echo("no recipes: write recipes/NAME.toml (docs/recipe.md shows how)")
         return
-    print_table(COLUMNS, [tuple(row.values()) for row in rows])
+    cells = [(row.recipe, row.lock, row.image_text, row.verdict_text, row.summary) for row in rows]
+    print_table(COLUMNS, cells)
 
 
-def recipe_row(path: Path, context: Context) -> dict[str, Any]:
-    """Return what a recipe file is at: its lock, image and last verdict; a broken one says so."""
+def recipe_row(path: Path, context: Context) -> RecipeRow:
+    """Return what a recipe file is at; a broken one says so in its summary."""
     from envbuild.recipe.find import find_recipe
 
     try:
         source = find_recipe(str(path), context.settings)
     except EnvbuildError as error:
-        return dict(zip(COLUMNS, (path.stem, "-", "-", "-", f"broken: {error}"), strict=True))
-    image = context.settings.cwd / f"{source.recipe.name}.sif"
-    lock = _lock_state(source.lock, source.recipe)
-    return dict(
-        zip(
-            COLUMNS,
-            (source.recipe.name, lock, _image(image, source), _verdict(image, context), source.recipe.recipe.summary),
-            strict=True,
-        )
-    )
+        return RecipeRow(recipe=path.stem, image="-", summary=f"broken: {error}")
+    recipe = source.recipe
+    row = RecipeRow(recipe=recipe.name, lock=_lock_state(source.lock, recipe), summary=recipe.recipe.summary)
+    image = context.settings.cwd / f"{recipe.name}.sif"
+    return _with_image(row, image, source, context) if image.is_file() else row
+
+
+def _with_image(row: RecipeRow, image: Path, source: Source, context: Context) -> RecipeRow:
+    from envbuild.cli.current import find_old
+
+    size = image.stat().st_size
+    state = "old" if find_old(image, source) else "current"
+    try:
+        report = _last_report(image, context)
+    except EnvbuildError:
+        return msgspec.structs.replace(row, image="no image file", image_bytes=size)
+    row = msgspec.structs.replace(row, image=state, image_bytes=size)
+    return row if report is None else msgspec.structs.replace(row, verdict=report.verdict, checked=report.when)
 
 
 def _lock_state(path: Path, recipe: Any) -> str:
@@ -66,25 +105,8 @@ def _lock_state(path: Path, recipe: Any) -> str:
         return "broken"
 
 
-def _image(image: Path, source: Source) -> str:
-    from envbuild.cli.current import find_old
-    from envbuild.store.units import human_bytes
-
-    if not image.is_file():
-        return "none"
-    state = "old" if find_old(image, source) else "current"
-    return f"{human_bytes(image.stat().st_size)}, {state}"
-
-
-def _verdict(image: Path, context: Context) -> str:
-    """Return the last verdict about the image that lies here."""
+def _last_report(image: Path, context: Context) -> Report | None:
     from envbuild.base.digests import known_digest
     from envbuild.check.report import last
 
-    if not image.is_file():
-        return "-"
-    try:
-        report = last(known_digest(image, context.store), context.store)
-    except EnvbuildError:
-        return "no image file"
-    return f"{report.verdict} {report.when[:10]}" if report else "not checked"
+    return last(known_digest(image, context.store), context.store)

@@ -12,6 +12,7 @@ from envbuild.cli.complete import complete_image
 from envbuild.cli.context import Context
 from envbuild.cli.enter import CommandAfterDashes, find_image
 from envbuild.cli.job import job_options, plan_job
+from envbuild.cli.output import print_json
 from envbuild.errors import INTERRUPTED, UsageError
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 @click.option("--interactive", is_flag=True, help="Open a shell (or CMD) in the image on a node, with this terminal.")
 @click.option("--stale", is_flag=True, help="Submit an image that is not of the recipe's lock of today.")
 @click.option("--dry-run", is_flag=True, help="Print what would be run, and the script; submit nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print the submitted job as JSON.")
 @click.pass_obj
 def command(
     context: Context,
@@ -41,6 +43,7 @@ def command(
     interactive: bool,
     stale: bool,
     dry_run: bool,
+    as_json: bool,
 ) -> int:
     """Submit a job that runs CMD in the image on a cluster.
 
@@ -52,6 +55,8 @@ def command(
 
     if wait and interactive:
         raise UsageError("--wait and --interactive exclude each other", where="--interactive")
+    if as_json and (wait or interactive or dry_run):
+        raise UsageError("--json prints the job's id and files; it does not go with --wait, --interactive or --dry-run")
     if not stale:
         refuse_old(find_image(name, context), recipe_of(name, context))
     job, site = plan_job(context, name, argv, given, interactive=interactive)
@@ -63,21 +68,33 @@ def command(
     job, key = _with_variables(job, context, given)
     if interactive:
         _sit_down(job, site, context, key)
-    return hand_in(context, job, site, key=key, wait=wait)
+    return hand_in(context, job, site, key=key, wait=wait, as_json=as_json)
 
 
 def hand_in(
-    context: Context, job: Job, site: Site, *, key: str, wait: bool, purpose: str = "command", subject: str = ""
+    context: Context,
+    job: Job,
+    site: Site,
+    *,
+    key: str,
+    wait: bool,
+    purpose: str = "command",
+    subject: str = "",
+    as_json: bool = False,
 ) -> int:
     """Submit a job, say how to follow it, and with ``wait`` return its exit code."""
-    from envbuild.job.records import plain_id
+    from envbuild.job.records import log_files, plain_id
     from envbuild.job.submit import log_sizes, submit
 
     before = log_sizes(job, context.settings)
     record = submit(job, site, context.settings, context.runner, key=key, purpose=purpose, subject=subject)
     number = plain_id(record.id)
     if not wait:
-        click.echo(f"{number}")
+        if as_json:
+            logs = [str(path) for path in log_files(record, context.settings.cwd)]
+            print_json({"job": number, "site": site.name, "name": record.name, "logs": logs})
+        else:
+            click.echo(f"{number}")
         context.report.say(
             f"submitted job {number} to {site.name}: envbuild logs {number} -f, envbuild cancel {number}"
         )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from envbuild.cli.complete import complete_recipe
 from envbuild.cli.context import Context
+from envbuild.cli.listing import RecipeRow, recipe_row
+from envbuild.cli.output import json_option, print_json
 
 if TYPE_CHECKING:
     from envbuild.lock.model import Lock
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 @click.command("show")
 @click.argument("name", metavar="[NAME|SHELF/NAME]", required=False, shell_complete=complete_recipe)
 @click.option("--script", is_flag=True, help="Print what would run as root in its build, and as you in its check.")
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@json_option
 @click.pass_obj
 def command(context: Context, *, name: str | None, script: bool, as_json: bool) -> None:
     """Show a recipe: its base, direct requirements, lock and image; with --script what its build runs as root.
@@ -34,32 +36,37 @@ def command(context: Context, *, name: str | None, script: bool, as_json: bool) 
         text = script_text(source, require_lock(source))
         click.echo("".join(f"{shown(line)}\n" for line in text.splitlines()), nl=False)
         return
-    rows = _rows(source, context)
-    if as_json:
-        click.echo(json.dumps({key.replace(" ", "-"): value for key, value in rows}, indent=1))
-        return
-    for key, value in rows:
-        text = "; ".join(value) if isinstance(value, list) else value
-        click.echo(f"{key:<13}  {shown(text or '-')}")
-
-
-def _rows(source: Source, context: Context) -> list[tuple[str, str | list[str]]]:
-    from envbuild.cli.listing import recipe_row
-
-    recipe = source.recipe
     about = recipe_row(source.path, context)
-    return [
-        ("recipe", recipe.name),
-        ("summary", recipe.recipe.summary),
-        ("file", str(source.path)),
-        ("base", " + ".join(filter(None, (recipe.base.image or recipe.base.bootstrap, recipe.base.framework)))),
-        ("requirements", list(recipe.python.dependencies)),
-        ("system", list(recipe.system.packages)),
-        ("root runs", list(recipe.system.post)),
-        ("lock", f"{about['lock']} ({source.lock})" if source.lock.is_file() else "none"),
-        ("image", about["image"]),
-        ("last verdict", about["last verdict"]),
-    ]
+    if as_json:
+        print_json({**_facts(source), **msgspec.to_builtins(about)})
+        return
+    for key, value in {**_facts(source), **_state(source, about)}.items():
+        text = "; ".join(value) if isinstance(value, list) else value
+        click.echo(f"{key.replace('-', ' '):<13}  {shown(text or '-')}")
+
+
+def _facts(source: Source) -> dict[str, str | list[str]]:
+    """Return what the recipe itself says, by key."""
+    recipe = source.recipe
+    base = filter(None, (recipe.base.image or recipe.base.bootstrap, recipe.base.framework))
+    return {
+        "recipe": recipe.name,
+        "summary": recipe.recipe.summary,
+        "file": str(source.path),
+        "base": " + ".join(base),
+        "requirements": list(recipe.python.dependencies),
+        "system": list(recipe.system.packages),
+        "root-runs": list(recipe.system.post),
+    }
+
+
+def _state(source: Source, about: RecipeRow) -> dict[str, str | list[str]]:
+    """Return what there is of the recipe, for people."""
+    return {
+        "lock": f"{about.lock} ({source.lock})" if source.lock.is_file() else "none",
+        "image": about.image_text,
+        "last-verdict": about.verdict_text,
+    }
 
 
 def script_text(source: Source, lock: Lock) -> str:

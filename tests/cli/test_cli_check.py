@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -124,23 +125,23 @@ def test_a_file_that_is_no_image(context: Context) -> None:
         run(context, "./odd.sif")
 
 
-def listed(context: Context) -> dict[str, dict[str, str]]:
+def listed(context: Context) -> dict[str, dict[str, Any]]:
     result = CliRunner().invoke(list_command, ["--json"], obj=context, catch_exceptions=False)
     return {row["recipe"]: row for row in json.loads(result.stdout)}
 
 
 def test_the_last_verdict_is_listed_by_what_the_image_holds(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     """The verdict belongs to the image digest: another file under the name has none, the same one elsewhere has it."""
-    assert listed(context)["thing"]["last verdict"] == "not checked"
+    assert listed(context)["thing"]["verdict"] is None
     assert listed(context)["thing"]["lock"] == "none"
     run(context, "thing")
-    assert listed(context)["thing"]["last verdict"].startswith("passed 20")
+    assert listed(context)["thing"]["verdict"] == "passed"
     with pytest.raises(CheckFailedError):
         run(context, "broken")
-    assert listed(context)["broken"]["last verdict"].startswith("failed 20")
+    assert listed(context)["broken"]["verdict"] == "failed"
     monkeypatch.setattr("envbuild.base.siffile.image_digest", lambda _: DIGEST[:-1] + "1")
     write_sif(context.settings.cwd / "thing.sif", [partition(b"hsqs another root")])
-    assert listed(context)["thing"]["last verdict"] == "not checked"
+    assert listed(context)["thing"]["verdict"] is None
     (context.settings.cwd / "thing.sif").unlink()
     assert listed(context)["thing"]["image"] == "none"
-    assert listed(context)["thing"]["last verdict"] == "-"
+    assert listed(context)["thing"]["image-bytes"] is None

@@ -5,13 +5,15 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envbuild.cli import ALIASES, GROUPS, VERBS, run_cli
+from envbuild.cli import ALIASES, GROUPS, VERBS, main_group, run_cli
 from envbuild.cli.output import GAP, NARROWEST, cell_width, table_lines
 from envbuild.cli.show import Lines, short_path
 from envbuild.store.units import counted
@@ -134,3 +136,48 @@ def test_paths_below_the_folder_are_written_as_typed(tmp_path: Path, monkeypatch
     assert short_path(f"{tmp_path}-other/a.toml: no") == f"{tmp_path}-other/a.toml: no"
     assert short_path(f"file://{tmp_path}/wheels") == f"file://{tmp_path}/wheels"
     assert short_path(f"the folder {tmp_path} is full") == f"the folder {tmp_path} is full"
+
+
+DOCUMENTS = {
+    "attach",
+    "completion",
+    "def",
+    "exec",
+    "export",
+    "init",
+    "job",
+    "logs",
+    "run",
+    "schema",
+    "shell",
+    "site probe",
+    "watch",
+}
+"""Verbs that print or write a document, or print what the user's own command prints."""
+
+
+def _leaves(name: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
+    if isinstance(command, click.Group):
+        for sub in command.commands.values():
+            yield from _leaves(f"{name} {sub.name}", sub)
+    else:
+        yield name, command
+
+
+def _commands() -> dict[str, click.Command]:
+    context = click.Context(main_group)
+    found: dict[str, click.Command] = {}
+    for name in VERBS:
+        command = main_group.get_command(context, name)
+        assert command is not None
+        found |= dict(_leaves(name, command))
+    return found
+
+
+def test_every_verb_that_prints_values_prints_them_as_json() -> None:
+    without = {
+        name
+        for name, command in _commands().items()
+        if not any("--json" in parameter.opts for parameter in command.params)
+    }
+    assert without == DOCUMENTS
