@@ -47,12 +47,12 @@ def lab() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-def as_user(user: int, code: str, folder: Path) -> subprocess.Popen[str]:
+def as_user(user: int, code: str, folder: Path, *arguments: str) -> subprocess.Popen[str]:
     # this checkout may lie where only root may read
     rights = ("--inh-caps=-all,+dac_read_search", "--ambient-caps=+dac_read_search")
     argv = ["setpriv", f"--reuid={user}", f"--regid={user}", f"--groups={LAB}", *rights, "--"]
     return subprocess.Popen(
-        [*argv, sys.executable, "-c", PRELUDE + code, str(folder)], stdout=subprocess.PIPE, text=True
+        [*argv, sys.executable, "-c", PRELUDE + code, str(folder), *arguments], stdout=subprocess.PIPE, text=True
     )
 
 
