@@ -1,106 +1,151 @@
-"""Run ``envbuild init`` on the public projects of init.toml and compare with what was judged by hand.
+"""Run ``envbuild init`` on the public projects of init.toml and judge each draft by what was expected of it.
 
-    python benchmarks/init.py FOLDER [--index] [--update]
+    python benchmarks/init.py FOLDER [--offline] [--update] [--only TEXT]
 
-FOLDER holds one checkout of each, called OWNER+NAME, at its commit.  ``--index`` asks the package index about
-dumps.  Prints a line for each project and the sums; ``--update`` writes bases, counts and seconds into init.toml.  A
-project's right dependencies are the row's ``missed`` and what init found without the row's ``extra``.
+FOLDER holds the files of each project, called OWNER+NAME, at the commit of its row.  ``--offline`` asks no package
+index.  Prints a line for each project and the sums; ``--update`` writes what was found into init.toml.
+
+A row's expectations were written from the project's files and README, before any draft was looked at.  ``base`` is the
+framework and the releases that a careful person would take, ``image`` an image that will do as well, ``python`` the
+Python versions, ``names`` the direct dependencies without the framework, ``may`` names that do no harm, ``never`` names
+that would be another project's package, or this project itself.  All opencv's count as one.
+
+good: no name is missing or too many, and the base fits.  partly: at most a quarter of the names is missing or too many,
+or only the base does not fit.  wrong: more than that, a name of ``never``, another framework, or a secret.
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
+import re
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import tomli
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 
-from envbuild.progress import Silent
+from envbuild.base.catalogue import entries
+from envbuild.base.suggest import framework_name
+from envbuild.cli.context import make_context
+from envbuild.cli.init import asker
 from envbuild.project.draft import draft
-from envbuild.project.freeze import guessed, requirements_of, roots
 from envbuild.project.gather import gather
-from envbuild.project.model import Draft, Need
+from envbuild.project.model import Draft
 from envbuild.project.names import canonical
-from envbuild.project.requirements import need
-from envbuild.run import LocalRunner
-from envbuild.settings import load_settings
+from envbuild.recipe.model import Base
+from envbuild.recipe.write import write_recipe
 from envbuild.toml import quote, write_value
 
 TABLE = Path(__file__).with_suffix(".toml")
-KEYS = ("repository", "commit", "verdict", "base", "right", "missed", "extra", "seconds", "note")
-HEAD = TABLE.read_text("utf-8").partition("\n[[project]]")[0] if TABLE.exists() else ""
+KEYS = ("repository", "commit", "base", "image", "python", "names", "may", "never",
+        "verdict", "found", "missed", "extra", "seconds", "note")  # fmt: skip
+SECRET = re.compile(
+    r"(sk-|ghp_|hf_|AKIA)[A-Za-z0-9]{16,}|://[^/\s\"]+@|LD_PRELOAD *=|[A-Z_]*(TOKEN|SECRET|PASSW|API_KEY)[A-Z_]* *="
+)
 
 
-def reduce(needs: tuple[Need, ...], imported: frozenset[str]) -> tuple[tuple[Need, ...], str]:
-    """Reduce a dump as ``envbuild init`` does, with the index or without."""
-    if "--index" not in sys.argv:
-        return guessed(needs, imported), "a list"
-    requires = requirements_of(needs, load_settings(), LocalRunner(), Silent())
-    return roots(needs, requires, imported), "metadata"
+def names(made: Draft) -> set[str]:
+    """Return the canonical names of a draft's dependencies; every opencv is "opencv"."""
+    found = {canonical(Requirement(line).name) for line in made.recipe.python.dependencies}
+    return {"opencv" if name.startswith("opencv-") else name for name in found}
 
 
-def names(made: Draft) -> list[str]:
-    """Return the canonical names of a draft's dependencies."""
-    found = [need(line, "draft") for line in made.recipe.python.dependencies]
-    return [canonical(one.name) for one in found if one]
+def held(base: Base) -> tuple[str | None, str, str]:
+    """Return the framework that a base holds, its version and its Python; empty where nobody knows."""
+    named = framework_name(base.framework) if base.framework else None
+    for entry in entries():
+        if base.image is None and entry.reference == base.bootstrap and named == entry.framework:
+            asked = Requirement(base.framework or "x").specifier
+            version = f"{entry.version}.0"
+            if any(asked.contains(f"{entry.version}.{patch}") for patch in range(10)):
+                exact = next((one.version for one in asked if "*" not in one.version), version)
+                return named, exact, entry.python or ""
+        elif base.image == entry.reference:
+            return entry.framework, entry.version or "", entry.python or ""
+    return named, "", ""
 
 
-def judge(row: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Draft one project and count."""
+def fits(row: dict[str, Any], base: Base) -> bool:
+    """Whether a base is one that the row expects."""
+    if base.image is not None and base.image == row.get("image"):
+        return True
+    wanted = Requirement(row["base"])
+    framework, version, python = held(base)
+    minor = re.match(r"\d+\.\d+", python)
+    good = framework == framework_name(wanted.name) and bool(version) and wanted.specifier.contains(version)
+    pythons = SpecifierSet(row.get("python", ""))
+    return good and (not row.get("python") or bool(minor and pythons.contains(f"{minor[0]}.9")))
+
+
+def judge(row: dict[str, Any], made: Draft) -> dict[str, Any]:
+    """Compare one draft with its row."""
+    found, base = names(made), made.recipe.base
+    text = write_recipe(made.recipe, head=made.head, beside=made.beside, below=made.below)
+    wanted, never = set(row["names"]), set(row.get("never", []))
+    missed = sorted(wanted - found)
+    extra = sorted(found - wanted - set(row.get("may", [])))
+    framework, _, _ = held(base)
+    lost = framework not in (None, framework_name(row["base"])) or (framework is None and base.image is None)
+    wrong = bool(never & found) or bool(SECRET.search(text)) or lost
+    share = len(missed) + len(extra)
+    if wrong or share > max(1, len(wanted) / 4):
+        verdict = "wrong"
+    else:
+        verdict = "partly" if share or not fits(row, base) else "good"
+    shown = base.image or f"{base.bootstrap}, {base.framework or 'no framework'}"
+    return {**row, "verdict": verdict, "found": shown, "missed": missed, "extra": extra}
+
+
+def drafted(folder: Path, *, offline: bool) -> tuple[Draft, float]:
+    """Draft one project; also return the seconds it took."""
+    context = make_context(verbose=0, quiet=True, color="never")
     started = time.monotonic()
-    made = draft(gather(folder), reduce)
-    seconds = time.monotonic() - started
-    found = names(made)
-    extra = [name for name in row.get("extra", []) if name in found]
-    missed = [name for name in row.get("missed", []) if name not in found]
-    base = made.recipe.base
-    return {
-        **row,
-        "base": base.image or f"{base.bootstrap}, {base.framework or 'no framework'}",
-        "right": len(found) - len(extra),
-        "missed": missed,
-        "extra": extra,
-        "seconds": f"{seconds:.2f}",
-    }
+    made = draft(gather(folder), asker(context, offline=offline))
+    return made, time.monotonic() - started
+
+
+def write(rows: list[dict[str, Any]]) -> None:
+    """Write the rows back, below the comment at the top."""
+    head = TABLE.read_text("utf-8").partition("\n[[project]]")[0]
+    blocks = ["\n[[project]]\n" + "".join(_line(key, row[key]) for key in KEYS if row.get(key)) for row in rows]
+    TABLE.write_text(head + "".join(blocks), "utf-8")
+
+
+def _line(key: str, value: Any) -> str:
+    return f"{key} = {quote(value) if isinstance(value, str) else write_value(value)}\n"
 
 
 def main() -> None:
     """Judge all projects."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--index", action="store_true")
+    parser.add_argument("--offline", action="store_true")
     parser.add_argument("--update", action="store_true")
+    parser.add_argument("--only", default="")
     given = parser.parse_args()
     rows = []
     for row in tomli.loads(TABLE.read_text("utf-8"))["project"]:
         folder = given.folder / row["repository"].replace("/", "+")
-        if not folder.is_dir():
-            print(f"{row['repository']}: no checkout, left as it is")
+        if given.only not in row["repository"] or not folder.is_dir():
             rows.append(row)
             continue
-        rows.append(judge(row, folder))
+        made, seconds = drafted(folder, offline=given.offline)
+        rows.append(judge(row, made) | {"seconds": f"{seconds:.1f}"})
         new = rows[-1]
-        print(
-            f"{new['repository']:<45} {new['right']:>3} right {len(new['missed']):>3} missed "
-            f"{len(new['extra']):>3} too many  {new['seconds']:>6} s  {new['base']}"
-        )
-    right, missed, extra = (
-        sum(len(r[k]) if k != "right" else r[k] for r in rows) for k in ("right", "missed", "extra")
-    )
-    print(f"{len(rows)} projects: {right} right, {missed} missed, {extra} too many")
+        print(f"{new['verdict']:<7} {new['repository']:<40} {new['seconds']:>5} s  {new['found']}")
+        for key in ("missed", "extra"):
+            if new[key]:
+                print(f"          {key}: {' '.join(new[key])}")
+    verdicts = Counter(row.get("verdict", "not run") for row in rows)
+    right = sum(len(row["names"]) - len(row.get("missed", [])) for row in rows)
+    missed = sum(len(row.get("missed", [])) for row in rows)
+    extra = sum(len(row.get("extra", [])) for row in rows)
+    print(f"{len(rows)} projects: {dict(verdicts)}; names: {right} right, {missed} missed, {extra} too many")
     if given.update:
-        blocks = [
-            "\n[[project]]\n"
-            + "".join(
-                f"{key} = {quote(row[key]) if isinstance(row[key], str) else write_value(row[key])}\n"
-                for key in KEYS
-                if key in row
-            )
-            for row in rows
-        ]
-        TABLE.write_text(HEAD + "".join(blocks), "utf-8")
+        write(rows)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import functools
 from importlib import resources
 from typing import Any, Literal, TypeVar
@@ -91,6 +92,16 @@ class Build(msgspec.Struct, frozen=True, kw_only=True):
     cudnn: str | None = None
     sass: tuple[int, ...] = ()
     ptx: tuple[int, ...] = ()
+
+
+class Releases(_Row, frozen=True):
+    """When each release line of a framework came out."""
+
+    schema: int
+    source: str
+    torch: dict[str, dt.date]
+    tensorflow: dict[str, dt.date]
+    jax: dict[str, dt.date]
 
 
 class _Frameworks(msgspec.Struct, frozen=True, kw_only=True):
@@ -189,6 +200,18 @@ def _image(image: Image, catalogue: Catalogue) -> Entry:
         defect=image.defect,
         note=image.note,
     )
+
+
+def released(framework: str | None, version: str | None) -> dt.date | None:
+    """Return the day on which the release line of a version came out; None for one that nobody knows."""
+    line = ".".join((version or "").split(".")[:2])
+    table: dict[str, dt.date] = getattr(_read_releases(), framework or "", {})
+    return table.get(line)
+
+
+@functools.cache
+def _read_releases() -> Releases:
+    return _read("releases.toml", Releases)
 
 
 @functools.cache

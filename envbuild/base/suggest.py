@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from envbuild.base.card import capability_of
-from envbuild.base.catalogue import Entry, entries, load_cuda
+from envbuild.base.catalogue import Entry, entries, load_cuda, released
 from envbuild.errors import UsageError
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     ``framework`` is a name with bounds ("torch>=2.1,<2.5"); ``python`` a version or bounds ("3.9", ">=3.8,<3.11");
     ``cuda`` a version or a part of one ("11", "12.1"); ``gpu`` a card ("A100") or a capability ("8.0"); ``driver`` the
     version of the oldest driver that it must run on; ``glibc`` the oldest C library that will do; ``node_glibc`` the
-    C library of the node, which refuses nothing: an image brings its own.
+    C library of the node, which refuses nothing: an image brings its own.  ``pythons`` are the Python series of which
+    one must be held ("3.9"); ``until`` is the day after which the framework's release line must not have come out.
     """
 
     framework: str | None = None
@@ -46,6 +48,8 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     driver: str | None = None
     glibc: str | None = None
     node_glibc: str | None = None
+    pythons: tuple[str, ...] = ()
+    until: dt.date | None = None
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,7 +138,14 @@ class _Asked:
             return f"holds another version than {self.wish.framework}"
         if self.python is not None and not _holds_python(self.python, entry.python):
             return f"its Python is not {self.wish.python}"
-        return self._refused_by_cuda(entry) or self._refused_by_glibc(entry)
+        return self._refused_by_age(entry) or self._refused_by_cuda(entry) or self._refused_by_glibc(entry)
+
+    def _refused_by_age(self, entry: Entry) -> str | None:
+        series = ".".join(map(str, numbers(entry.python or "")[:2]))
+        if self.wish.pythons and series not in self.wish.pythons:
+            return f"its Python is none of {', '.join(self.wish.pythons)}"
+        day = released(entry.framework, entry.version)
+        return f"came out after {self.wish.until}" if self.wish.until and day and day > self.wish.until else None
 
     def _refused_by_glibc(self, entry: Entry) -> str | None:
         wanted = self.wish.glibc

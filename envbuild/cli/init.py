@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,12 +10,12 @@ import click
 
 from envbuild.cli.context import Context
 from envbuild.cli.show import short_path
-from envbuild.errors import EnvbuildError, UsageError
+from envbuild.errors import UsageError
 from envbuild.recipe.model import Job
 from envbuild.store.units import counted
 
 if TYPE_CHECKING:
-    from envbuild.project.model import Draft, Need, Proposal
+    from envbuild.project.model import Draft, Index, Proposal
 
 
 @click.command("init")
@@ -24,9 +23,7 @@ if TYPE_CHECKING:
 @click.option("--name", help="What the recipe is called (default: the folder's name).")
 @click.option("--yes", "-y", is_flag=True, help="Take all proposals without asking.")
 @click.option("--force", is_flag=True, help="Replace the recipe that is there.")
-@click.option(
-    "--offline", is_flag=True, help="Do not ask the index which packages of a pip freeze list others require."
-)
+@click.option("--offline", is_flag=True, help="Do not ask the package index.")
 @click.option("--dry-run", is_flag=True, help="Print the recipe and write nothing.")
 @click.pass_obj
 def command(
@@ -46,7 +43,7 @@ def command(
     asks = _is_terminal() and not yes and not dry_run
     if not dry_run:
         _may_write(target, force=force, asks=asks)
-    made = draft(gathered, _reducer(context, offline=offline))
+    made = draft(gathered, asker(context, offline=offline))
     refused = [proposal for proposal in made.proposals if asks and not _agreed(proposal)]
     made = without(made, refused)
     if any(proposal.kind == "base" for proposal in refused):
@@ -105,23 +102,13 @@ def _ask_for_cpu(made: Draft) -> Draft:
     return replace(made, recipe=recipe)
 
 
-def _reducer(
-    context: Context, *, offline: bool
-) -> Callable[[tuple[Need, ...], frozenset[str]], tuple[tuple[Need, ...], str]]:
-    """Return how dumps are reduced: by what the packages themselves require, or by a list of usual ones."""
-    from envbuild.project.freeze import guessed, requirements_of, roots
+def asker(context: Context, *, offline: bool) -> Index:
+    """Return what a draft asks the package index by, or what knows nothing of it."""
+    from envbuild.project.asking import Offline, Online
 
-    def reduce(needs: tuple[Need, ...], imported: frozenset[str]) -> tuple[tuple[Need, ...], str]:
-        if not offline:
-            try:
-                with context.report.stage(f"ask the index what {len(needs)} packages require"):
-                    requires = requirements_of(needs, context.settings, context.runner, context.report)
-                return roots(needs, requires, imported), "the packages' own metadata"
-            except EnvbuildError as error:
-                context.report.say(f"the index cannot be asked: {error}")
-        return guessed(needs, imported), "by a list of packages that others usually bring; look it over"
-
-    return reduce
+    if offline:
+        return Offline()
+    return Online(settings=context.settings, runner=context.runner, report=context.report)
 
 
 def _text(made: Draft, name: str) -> str:
@@ -137,6 +124,8 @@ def _text(made: Draft, name: str) -> str:
 
 def _tell(made: Draft, target: Path) -> None:
     """Say what was taken, what is not certain, and what to do next."""
+    from envbuild.project.private import printable
+
     recipe = made.recipe
     base = (
         recipe.base.image
@@ -145,5 +134,5 @@ def _tell(made: Draft, target: Path) -> None:
     direct = counted(len(recipe.python.dependencies), "direct dependency", "direct dependencies")
     click.echo(short_path(f"{target}: {direct} on {base}"), err=True)
     for line in (*made.head[2:], *(line for lines in made.below.values() for line in lines)):
-        click.echo(f"  {line}", err=True)
+        click.echo(f"  {printable(line)}", err=True)
     click.echo(f"next: look it over, then: envbuild lock {target.stem}", err=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from envbuild.base.suggest import framework_name
+from envbuild.project.cuda import cuda_of
 from envbuild.project.model import Need
 from envbuild.project.names import canonical, load_names
 from envbuild.resolve.couplings import load_aliases
@@ -24,12 +25,17 @@ COMPANIONS = {"torchvision", "torchaudio", "torchtext", "torchdata"}
 
 @dataclass(slots=True)
 class Cleaned:
-    """The needs of a recipe; ``frameworks`` are those asked for, in order; ``dropped`` and ``notes`` are told."""
+    """The needs of a recipe; ``frameworks`` are those asked for, in order; ``dropped`` and ``notes`` are told.
+
+    ``system`` are Debian packages that stand for needs; ``cuda`` is the CUDA version that a framework's pin names.
+    """
 
     needs: list[Need] = field(default_factory=list)
     frameworks: list[Need] = field(default_factory=list)
     dropped: list[tuple[Need, str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    system: list[str] = field(default_factory=list)
+    cuda: str | None = None
 
 
 def clean(needs: Iterable[Need]) -> Cleaned:
@@ -56,8 +62,9 @@ def _named(need: Need, found: Cleaned) -> Need:
     wrong = load_names().wrong.get(need.name)
     if wrong is None:
         return need
-    if not wrong.use:
+    if not wrong.use or wrong.use.startswith("system:"):
         found.dropped.append((need, wrong.why))
+        found.system += [wrong.use.removeprefix("system:")] if wrong.use else []
         return Need(text="", name="", where=need.where)
     found.notes.append(f"{need.where}: {need.name} is written as {wrong.use}: {wrong.why}")
     # the bounds are about the wrong one's releases, unless only the spelling was wrong
@@ -104,7 +111,13 @@ def _without_build(need: Need, found: Cleaned) -> Need:
     """Take the local part off a version (+cu117): such builds are on their makers' own servers."""
     text = re.sub(r"(==[\w.]+)\+[\w.*]+", r"\1", need.text)
     if text != need.text:
-        found.notes.append(f"{need.where}: {need.text} is written as {text}: the index has no builds with a local part")
+        cuda = cuda_of(need.text)
+        if cuda and (framework_name(need.name) or found.cuda is None):
+            found.cuda = cuda
+        said = f" (CUDA {cuda})" if cuda else ""
+        found.notes.append(
+            f"{need.where}: {need.text}{said} is written as {text}: the index has no builds with a local part"
+        )
     return Need(text=text, name=need.name, where=need.where)
 
 
@@ -137,3 +150,23 @@ def companion_unpinned(need: Need) -> Need:
     if need.name not in COMPANIONS:
         return need
     return Need(text=re.sub(r"[=<>!~].*$", "", need.text).strip(), name=need.name, where=need.where)
+
+
+def without_others(needs: Iterable[Need], python: str | None, found: Cleaned) -> list[Need]:
+    """Drop needs whose marker does not hold on the base: Linux on x86_64, a Python series where it is known."""
+    from packaging.requirements import Requirement
+
+    there = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix", "platform_machine": "x86_64"}
+    kept: list[Need] = []
+    for need in needs:
+        marker = Requirement(need.text).marker
+        about_python = marker is not None and ("python" in str(marker) or "implementation" in str(marker))
+        if marker is None or (about_python and python is None):
+            kept.append(need)
+            continue
+        series = {"python_version": python or "3.11", "python_full_version": f"{python or '3.11'}.9", "extra": ""}
+        if marker.evaluate({**there, **series}):
+            kept.append(need)
+        else:
+            found.dropped.append((need, f"its marker does not hold on this base ({marker})"))
+    return merged(kept, found)

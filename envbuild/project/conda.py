@@ -9,11 +9,12 @@ from typing import Any
 import yaml
 
 from envbuild.errors import UsageError
+from envbuild.project.cuda import cuda_of
 from envbuild.project.declared import gathered
 from envbuild.project.model import Need, Saying
-from envbuild.project.names import conda_name
-from envbuild.project.requirements import logical_lines, read_requirements
-from envbuild.project.tree import read_text
+from envbuild.project.names import conda_name, load_names
+from envbuild.project.requirements import read_pip_lines
+from envbuild.project.tree import read_text, shown
 
 NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
@@ -23,7 +24,7 @@ def read_conda(path: Path, root: Path) -> Saying | None:
 
     Raises UsageError for text that is no YAML.
     """
-    file = path.relative_to(root).as_posix()
+    file = shown(path, root)
     try:
         data: Any = yaml.safe_load(read_text(path) or "")
     except (yaml.YAMLError, RecursionError, ValueError) as error:
@@ -39,6 +40,8 @@ def read_conda(path: Path, root: Path) -> Saying | None:
         reader.entry(entry)
     if not isinstance(entries, list) or not entries:
         reader.notes.append(f"{file} lists no packages")
+    name = data.get("name")
+    reader.title = name if isinstance(name, str) and name not in ("", "base") else None
     variables = data.get("variables")
     reader.environment = tuple((str(k), str(v)) for k, v in variables.items()) if isinstance(variables, dict) else ()
     return reader.saying()
@@ -57,37 +60,33 @@ class _Reader:
         self.python: str | None = None
         self.builds = 0
         self.count = 0
+        self.cuda: str | None = None
+        self.unknown: list[str] = []
+        self.title: str | None = None
         self.environment: tuple[tuple[str, str], ...] = ()
 
     def entry(self, entry: object) -> None:
         """Read one item of the list of dependencies."""
         if isinstance(entry, dict):
-            for line in entry.get("pip") or ():
-                self._pip(str(line))
+            section = entry.get("pip") or ()
+            lines = section.splitlines() if isinstance(section, str) else section
+            self._pip([str(line) for line in lines] if isinstance(lines, list) else [])
         elif isinstance(entry, str):
             self.count += 1
             self._package(entry)
 
-    def _pip(self, line: str) -> None:
-        included = re.match(r"-r\s*(\S+)", line.strip())
-        if included:
-            found = read_requirements(self.path.parent / included[1], self.root)
-            self.needs += found.needs
-            self.aside += found.aside
-            self.notes += found.notes
-            return
-        for _, text in logical_lines(line):
-            if not text.startswith("-"):
-                needs, aside = gathered([re.sub(r"\s--.*$", "", text)], self.file)
-                self.needs += needs
-                self.direct |= {need.name for need in needs}
-                self.aside += aside
-            elif not text.startswith("-e ."):
-                self.notes.append(f"{self.file}: pip's option {text.split()[0]} is left out")
+    def _pip(self, lines: list[str]) -> None:
+        """Read the pip section: lines as a list of requirements has them."""
+        found = read_pip_lines(lines, self.path, self.root, self.file)
+        self.needs += found.needs
+        self.direct |= {need.name for need in found.needs}
+        self.aside += found.aside
+        self.notes += found.notes
+        self.cuda = self.cuda or found.cuda
 
     def _package(self, entry: str) -> None:
         """Read one conda package: [channel::]name[ bounds | =version[=build]]."""
-        text = entry.split("#", maxsplit=1)[0].strip().rpartition("::")[2]
+        text = re.sub(r"^[\w./-]+::?(?=[A-Za-z])", "", entry.split("#", maxsplit=1)[0].strip())
         match = re.match(r"([A-Za-z0-9_][\w.-]*)\s*(.*)$", text)
         if not match:
             return
@@ -97,11 +96,10 @@ class _Reader:
         if name == "python":
             self.python = bounds or None
             return
+        self.cuda = self.cuda or conda_cuda(name, wish)
         known = conda_name(name)
         if known is None:
-            self.aside.append(
-                (f"{name}{bounds}", f"{self.file}: a conda package that nothing is known of outside of conda")
-            )
+            self.unknown.append(f"{name}{bounds}")
         elif known.startswith("system:"):
             self.system.append(known.removeprefix("system:"))
         elif known:
@@ -112,16 +110,37 @@ class _Reader:
     def saying(self) -> Saying:
         """Return what the file says; one with builds is a dump of a whole environment."""
         frozen = self.count >= 10 and self.builds >= 0.5 * self.count
+        reason = f"{self.file}: a conda package that nothing is known of outside of conda"
+        unknown = () if frozen else tuple((name, reason) for name in self.unknown)
+        if frozen and self.unknown:
+            names = ", ".join(re.sub(r"[=<>!~].*", "", name) for name in self.unknown)
+            self.notes.append(f"{self.file}: of these conda packages nothing is known outside of conda: {names}")
         return Saying(
             file=self.file,
             needs=tuple(self.needs),
-            aside=() if frozen else tuple(self.aside),
+            aside=(*self.aside, *unknown),
             system=() if frozen else tuple(dict.fromkeys(self.system)),
             python=self.python,
             environment=tuple((k, v) for k, v in self.environment if NAME.fullmatch(k) and v.isprintable()),
             frozen=frozen,
+            direct=self._direct() if frozen else frozenset(),
             notes=tuple(self.notes),
+            cuda=self.cuda,
+            title=self.title,
         )
+
+    def _direct(self) -> frozenset[str]:
+        """Return the pip section of a dump where people wrote it: with next to nothing that others bring."""
+        brought = self.direct & set(load_names().transitive.names)
+        return frozenset(self.direct) if len(brought) <= 0.1 * len(self.direct) else frozenset()
+
+
+def conda_cuda(name: str, wish: str) -> str | None:
+    """Return the CUDA version that a conda package pins: cudatoolkit=11.3, pytorch-cuda=12.1, a build of cuda113."""
+    if re.fullmatch(r"cudatoolkit(-dev)?|pytorch-cuda|cuda|cuda-(toolkit|runtime|version|nvcc|cudart)", name):
+        version = re.search(r"(\d+\.\d+)", wish)
+        return version[1] if version else None
+    return cuda_of(name) or cuda_of(wish.rpartition("=")[2])
 
 
 def conda_bounds(wish: str) -> str:

@@ -1,30 +1,35 @@
-"""Read an Apptainer definition or a Dockerfile (which spython takes apart)."""
+"""Read an Apptainer definition or a Dockerfile."""
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from envbuild.base.catalogue import entries
 from envbuild.errors import UsageError
 from envbuild.project.conda import read_conda
+from envbuild.project.cuda import cuda_of
 from envbuild.project.definition import read_stages
+from envbuild.project.dockerfile import Stage, read_dockerfile
 from envbuild.project.model import Saying
+from envbuild.project.private import has_secret, is_loader, is_secret_name, printable
 from envbuild.project.requirements import read_requirements
 from envbuild.project.shellwords import Installed, read_lines
-from envbuild.project.tree import LARGEST, read_text
+from envbuild.project.tree import LARGEST, is_inside, read_text, shown
 
-PLAIN = re.compile(r"(docker\.io/)?(library/)?(ubuntu|debian|python|centos|rockylinux|almalinux|fedora|alpine)(:|$|@)")
-"""Images that bring no framework: a bootstrap does the same."""
+PLAIN = re.compile(
+    r"(docker\.io/)?((library/)?(ubuntu|debian|python|pypy|centos|rockylinux|almalinux|fedora|alpine|busybox)|continuumio/\w+"
+    r"|condaforge/\w+|mambaorg/\w+|mcr\.microsoft\.com/devcontainers/\S+|jupyter/(base|minimal|scipy)-notebook"
+    r"|ghcr\.io/astral-sh/uv|gcr\.io/google-appengine/\w+)(:|$|@)"
+)
+"""Images that bring no framework, or conda alone: a bootstrap does the same."""
 ASIDE = ("setup", "startscript", "test")
 """Sections that are named and not taken."""
 NEEDLESS_SYSTEM = re.compile(
-    r"(python3?(\.\d+)?(-(dev|pip|venv|distutils|setuptools|wheel|tk|minimal|apt))?|apt-utils|apt-transport-https|ca-certificates"
+    r"(python[23]?(\.\d+)?(-(pip|venv|distutils|setuptools|wheel|minimal|apt|virtualenv))?|python3?\.\d+-(dev|tk)|apt-utils|apt-transport-https|ca-certificates"
     r"|software-properties-common|gnupg2?|sudo|locales|tzdata|dialog|cuda-.*|lib(cu[a-z]+|npp|nvjpeg)(-dev)?-\d+-\d+|libcudnn\d.*|libnccl.*|nvidia-.*)"
 )
 """Debian packages that a definition installs for its own building, or that the base brings."""
@@ -34,45 +39,51 @@ BUILD_SYSTEM = re.compile(r"(build-essential|gcc(-\d+)?|g\+\+(-\d+)?|cmake|make|
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Parts:
-    """A definition taken apart: ``image`` is what it starts from, if that can be a base.
+    """A definition taken apart: ``start`` is what it starts from, ``image`` the same if that can be a base.
 
-    ``apart`` tells that each line is a shell of its own.
+    ``apart`` tells that each line is a shell of its own; ``copies`` are (source, destination).
     """
 
     lines: list[str]
+    start: str
     image: str | None
     command: tuple[str, ...]
-    variables: list[str]
-    copies: tuple[str, ...]
-    notes: list[str]
+    variables: tuple[tuple[str, str], ...]
+    copies: tuple[tuple[str, str], ...]
+    notes: list[str] = field(default_factory=list)
     apart: bool = False
 
 
 def read_container(path: Path, root: Path) -> Saying:
     """Read a definition.  Raises UsageError for a file that is none."""
-    file = _shown(path, root)
+    file = shown(path, root)
     text = read_text(path)
     if text is None:
-        raise UsageError(f"cannot be read, or is larger than {LARGEST // 1024 // 1024} MB", where=file)
-    parts = _docker(path, file) if is_dockerfile(path, text) else _definition(text, path, file)
+        raise UsageError(f"cannot be read as text, or is larger than {LARGEST // 1024 // 1024} MB", where=file)
+    parts = _docker(text, file) if is_dockerfile(path, text) else _definition(text, path, file)
     found = read_lines(parts.lines, file, apart=parts.apart)
-    saying = _with_lists(found, path, root, file)
+    found.system += _listed_packages(found, parts, path, root)
+    saying = _with_lists(found, parts, path, root)
     system = tuple(dict.fromkeys(found.system))
-    copies = ", ".join(parts.copies[:3]) + (" …" if len(parts.copies) > 3 else "")
+    environment, left = _environment(parts.variables)
+    sources = [" ".join(one) for one in parts.copies]
+    copies = ", ".join(sources[:3]) + (" …" if len(sources) > 3 else "")
     copied = (f"{file} copies files into the image: {copies}; the project's folder is bound instead",) if copies else ()
     return Saying(
         file=file,
         needs=saying.needs,
         aside=saying.aside,
         system=tuple(name for name in system if not _is_needless(name) and not BUILD_SYSTEM.fullmatch(name)),
-        build=tuple(name for name in system if BUILD_SYSTEM.fullmatch(name)),
+        build=tuple(name for name in system if BUILD_SYSTEM.fullmatch(name) and not _is_needless(name)),
         post=tuple(found.post),
         image=parts.image,
-        python=found.python or saying.python,
+        python=found.python or saying.python or _python_of(parts.start),
         command=parts.command,
-        environment=_environment(parts.variables),
+        environment=environment,
         frozen=saying.frozen,
         notes=(*copied, *parts.notes, *found.notes, *saying.notes),
+        cuda=found.cuda or saying.cuda or cuda_of(parts.start),
+        refused=(*left, *found.refused),
     )
 
 
@@ -85,59 +96,47 @@ def is_dockerfile(path: Path, text: str) -> bool:
     )
 
 
-def _docker(path: Path, file: str) -> _Parts:
-    """Let spython take a Dockerfile apart; its last stage counts.
-
-    It prints, raises anything, and ends the process where it cannot go on: all become an error that names the file.
-    """
-    from spython.logger import bot
-    from spython.main.parse.parsers import get_parser
-
-    level, bot.level = bot.level, 0
-    try:
-        stages: dict[str, Any] = get_parser("docker")(str(path)).recipe
-    except (Exception, SystemExit) as error:
-        raise UsageError("is not a Dockerfile that can be read", where=file, hint="name another file") from error
-    finally:
-        bot.level = level
+def _docker(text: str, file: str) -> _Parts:
+    """Take a Dockerfile apart; its last stage counts, with those that it starts from."""
+    stages = read_dockerfile(text)
+    if not stages or not stages[-1].start:
+        raise UsageError("is not a Dockerfile that can be read", where=file, hint="name another file")
     chain = _chain(stages)
+    start, last = chain[0].start, chain[-1]
     notes = [f"{file} has {len(stages)} stages; the last one is taken"] if len(stages) > len(chain) else []
-    start = _start(chain[0])
     if "$" in start:
-        notes.append(f"{file} starts from {start}, which is only known when it is built")
-    last = chain[-1]
+        notes.append(f"{file} starts from {printable(start)}, which is only known when it is built")
     return _Parts(
-        lines=_docker_lines([line for stage in chain for line in stage.install]),
+        lines=[line for stage in chain for line in stage.lines],
+        start=start,
         image=_image(start),
-        command=_command((*_words(last.entrypoint), *_words(last.cmd))),
-        variables=[str(line) for stage in chain for line in stage.environ or ()],
-        copies=tuple(" ".join(map(str, one)) if isinstance(one, list) else str(one) for one in last.files),
+        command=_command((*last.entrypoint, *last.command)),
+        variables=tuple(pair for stage in chain for pair in stage.variables.items()),
+        copies=tuple(pair for stage in chain for pair in stage.copies),
         notes=notes,
         apart=True,
     )
 
 
-def _chain(stages: Mapping[str, Any]) -> list[Any]:
+def _chain(stages: list[Stage]) -> list[Stage]:
     """Return the last stage after those that it starts from by their names (``FROM image AS name``)."""
-    names = [name.lower() for name in stages]
-    every = list(stages.values())
-    index = len(every) - 1
-    chain = [every[index]]
-    while (start := _start(chain[0]).lower()) in names[:index]:
-        index = names.index(start)
-        chain.insert(0, every[index])
+    chain = [stages[-1]]
+    index = len(stages) - 1
+    while (before := _parent(stages[:index], chain[0].start)) is not None:
+        index = before
+        chain.insert(0, stages[index])
     return chain
 
 
-def _start(stage: Any) -> str:
-    """Return what a stage starts from, as written."""
-    return re.sub(r"^--platform=\S+\s+", "", str(stage.fromHeader or "").strip()).split(" ")[0]
+def _parent(stages: list[Stage], start: str) -> int | None:
+    return next((number for number, stage in enumerate(stages) if stage.name and stage.name == start.lower()), None)
 
 
 def _definition(text: str, path: Path, file: str) -> _Parts:
     stages = read_stages(text)
     stage = stages[-1]
-    agent, start = stage.header.get("bootstrap", "").lower(), stage.header.get("from", "")
+    agent = stage.header.get("bootstrap", "").lower()
+    start = re.sub(r"\s+#.*$", "", stage.header.get("from", ""))
     if not agent or not (start or stage.sections):
         raise UsageError("is no Apptainer definition: it has no Bootstrap:", where=file)
     notes = [f"{file} has {len(stages)} stages; the last one is taken"] if len(stages) > 1 else []
@@ -153,14 +152,34 @@ def _definition(text: str, path: Path, file: str) -> _Parts:
     starts = [line for line in stage.lines("runscript") if line.strip() and not line.strip().startswith("#")]
     return _Parts(
         lines=stage.lines("post"),
+        start=start,
         image=image,
         command=_command(_words(starts[0])) if len(starts) == 1 else (),
-        variables=[line.strip().removeprefix("export ") for line in stage.lines("environment")],
-        copies=tuple(
-            line.strip() for line in stage.lines("files") if line.strip() and not line.strip().startswith("#")
-        ),
+        variables=tuple(_assignments(stage.lines("environment"))),
+        copies=tuple(_copies(stage.lines("files"))),
         notes=notes,
     )
+
+
+def _assignments(lines: Iterable[str]) -> Iterable[tuple[str, str]]:
+    """Read the lines of %environment: export NAME=value, several on one line, joined by ; or &&."""
+    for line in re.split(r"\n|;|&&", "\n".join(lines)):
+        try:
+            words = shlex.split(line, comments=True)
+        except ValueError:
+            continue
+        yield from (tuple(word.split("=", 1)) for word in words if re.match(r"[A-Za-z_]\w*=", word))  # type: ignore[misc]
+
+
+def _copies(lines: Iterable[str]) -> Iterable[tuple[str, str]]:
+    """Read the lines of %files: a source, and where it goes if that is another place."""
+    for line in lines:
+        try:
+            words = shlex.split(line, comments=True)
+        except ValueError:
+            continue
+        if words:
+            yield words[0], words[-1]
 
 
 def _local_image(start: str, path: Path) -> tuple[str | None, str]:
@@ -177,54 +196,60 @@ def _local_image(start: str, path: Path) -> tuple[str | None, str]:
     return image, f"starts from the file {start}, which is not here; apptainer pull calls {image} so"
 
 
-def _docker_lines(lines: list[object]) -> list[str]:
-    """Return the shell lines of RUN: without variables, Docker's own options and the marks of here-documents.
-
-    spython puts ENV and ARG among them as NAME=value, and cuts continued lines apart.
-    """
-    found: list[str] = []
-    until = ""
-    for line in map(str, lines):
-        text = re.sub(r"^(--(mount|network|security)=\S+\s+)+", "", line.strip())
-        here = re.fullmatch(r"<<-?['\"]?(\w+)['\"]?", text)
-        continued = bool(found) and found[-1].endswith("\\")
-        if here or (until and text == until):
-            until = here[1] if here else ""
-        elif continued or not re.match(r"[A-Za-z_]\w*=(?!=)", text) or "&&" in text:
-            found.append(_words_joined(text))
-    return found
+def _listed_packages(found: Installed, parts: _Parts, path: Path, root: Path) -> list[str]:
+    """Return the names in the files that apt installs from ($(cat packages.txt))."""
+    names: list[str] = []
+    for name in found.debian_lists:
+        other = _in_project(name, parts, path, root)
+        text = read_text(other) if other is not None else None
+        if text is None:
+            found.notes.append(f"{shown(path, root)} installs Debian packages from {name}, which is not in the project")
+        else:
+            words = re.sub(r"#.*", "", text).split()
+            names += [word for word in words if re.fullmatch(r"[a-z0-9][a-z0-9+.-]+", word)]
+    return names
 
 
-def _words_joined(text: str) -> str:
-    """Return RUN ["program", "word"] as a line of shell."""
-    if not text.startswith("["):
-        return text
+def _in_project(name: str, parts: _Parts, path: Path, root: Path) -> Path | None:
+    """Find a file that a definition names inside the image: by what was copied there, else by its name."""
+    wanted = Path(name).name
+    copied = [source for source, target in parts.copies if Path(target).name == wanted or Path(source).name == wanted]
+    tries = [base / source for source in copied if "*" not in source for base in (path.parent, root)]
+    tries += [path.parent / wanted, root / name.lstrip("/"), root / wanted]
     try:
-        words = json.loads(text)
-    except ValueError:
-        return text
-    return shlex.join(map(str, words)) if isinstance(words, list) else text
+        return next((one for one in tries if one.is_file() and is_inside(one, root)), None)
+    except OSError:
+        return None
 
 
-def _with_lists(found: Installed, path: Path, root: Path, file: str) -> Saying:
+def _with_lists(found: Installed, parts: _Parts, path: Path, root: Path) -> Saying:
     """Add the lists that a definition installs from, found by their names beside it or in the project."""
+    file = shown(path, root)
     needs, aside, notes = list(found.needs), list(found.aside), list[str]()
-    python = None
+    python = cuda = None
     frozen = False
-    for name in (*found.lists, *found.environments):
-        tries = (path.parent / Path(name).name, root / name.lstrip("/"), root / Path(name).name)
-        other = next((one for one in tries if one.is_file() and one.resolve().is_relative_to(root.resolve())), None)
+    for name in dict.fromkeys((*found.lists, *found.environments)):
+        other = _in_project(name, parts, path, root)
         if other is None:
-            notes.append(f"{file} installs from {name}, which is not in the project")
+            notes.append(f"{file} installs from {printable(name)}, which is not in the project")
             continue
         saying = read_conda(other, root) if name in found.environments else read_requirements(other, root)
         if saying is not None:
             needs += saying.needs
             aside += saying.aside
             notes += saying.notes
-            python = python or saying.python
+            found.system += saying.system
+            python, cuda = python or saying.python, cuda or saying.cuda
             frozen = frozen or saying.frozen
-    return Saying(file=file, needs=tuple(needs), aside=tuple(aside), notes=tuple(notes), python=python, frozen=frozen)
+    return Saying(
+        file=file, needs=tuple(needs), aside=tuple(aside), notes=tuple(notes), python=python, frozen=frozen, cuda=cuda
+    )
+
+
+def _python_of(start: str) -> str | None:
+    """Return the Python of an image that is nothing but a Python."""
+    plain = re.match(r"(docker\.io/)?(library/)?python:(3\.\d+)", start)
+    return f"=={plain[3]}.*" if plain else None
 
 
 def _image(name: str) -> str | None:
@@ -253,30 +278,27 @@ def _words(value: object) -> tuple[str, ...]:
         return ()
 
 
-def _environment(lines: list[str]) -> tuple[tuple[str, str], ...]:
-    """Return plain variables; those built from others and those of the image's own housekeeping are left out."""
+HOUSE = ("PATH", "LD_LIBRARY_PATH", "DEBIAN_FRONTEND", "LANG", "LC_ALL", "LANGUAGE", "CONDA_PREFIX", "VIRTUAL_ENV")
+"""Variables of the image's own housekeeping."""
+
+
+def _environment(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
+    """Return plain variables, and those left out with the reason.
+
+    Those built from others and those of the image's own housekeeping are left out without a word.
+    """
     found: dict[str, str] = {}
-    for line in lines or ():
-        name, equals, value = str(line).partition("=")
-        value = value.strip().strip("\"'")
-        ours = re.fullmatch(r"[A-Za-z_]\w*", name) and name not in (
-            "PATH",
-            "LD_LIBRARY_PATH",
-            "DEBIAN_FRONTEND",
-            "LANG",
-            "LC_ALL",
-        )
-        if equals and ours and "$" not in value and value.isprintable():
+    left: dict[str, str] = {}
+    for name, given in pairs:
+        value = given.strip().strip("\"'")
+        if is_secret_name(name) or has_secret(value):
+            left[name] = "its name or value is a secret's; hand it on from your own environment"
+        elif is_loader(name):
+            left[name] = "it loads a library into every program"
+        elif re.fullmatch(r"[A-Za-z_]\w*", name) and name not in HOUSE and "$" not in value and value.isprintable():
             found[name] = value
-    return tuple(found.items())
+    return tuple(found.items()), tuple((f"variable {name}", why) for name, why in left.items())
 
 
 def _is_needless(name: str) -> bool:
     return bool(NEEDLESS_SYSTEM.fullmatch(name))
-
-
-def _shown(path: Path, root: Path) -> str:
-    try:
-        return path.resolve().relative_to(root.resolve()).as_posix()
-    except ValueError:
-        return path.name

@@ -10,8 +10,9 @@ from typing import Any
 
 from envbuild.project.model import Need, Saying
 from envbuild.project.names import canonical
-from envbuild.project.requirements import NO_ADDRESS, need, read_requirements
-from envbuild.project.tree import read_text
+from envbuild.project.private import without_secrets
+from envbuild.project.requirements import NO_ADDRESS, need, read_requirements, wheel_need
+from envbuild.project.tree import read_text, shown
 from envbuild.toml import parse_toml
 
 MOST_MEMBERS = 100
@@ -26,12 +27,12 @@ def gathered(lines: Iterable[object], where: str) -> tuple[tuple[Need, ...], tup
         text = str(line).strip()
         if not text:
             continue
-        found = need(text, where)
+        found = need(text, where) or wheel_need(text, where)
         if found is not None:
             needs.append(found)
         else:
             reason = NO_ADDRESS if "@" in text or "://" in text else "not a requirement as PEP 508 has it"
-            aside.append((re.sub(r"//[^/@\s]*@", "//", text)[:200], f"{where}: {reason}"))
+            aside.append((without_secrets(text)[:200], f"{where}: {reason}"))
     return tuple(needs), tuple(aside)
 
 
@@ -40,7 +41,7 @@ def read_pyproject(path: Path, root: Path) -> Saying | None:
 
     Raises UsageError for one that is no TOML.
     """
-    file = path.relative_to(root).as_posix()
+    file = shown(path, root)
     data = parse_toml(read_text(path) or "", file)
     project, poetry = _table(data, "project"), _table(data, "tool", "poetry")
     if not project and not poetry:
@@ -67,6 +68,7 @@ def read_pyproject(path: Path, root: Path) -> Saying | None:
         python=_text(project.get("requires-python")),
         notes=tuple(notes),
         project=canonical(str(project.get("name", ""))) or None,
+        complete=bool(needs),
     )
 
 
@@ -119,7 +121,15 @@ def _poetry(poetry: Mapping[str, Any], file: str) -> Saying:
     if groups:
         notes.append(f"{file}: its groups are not taken: {', '.join(dict.fromkeys(groups))}")
     needs, odd = gathered(lines, file)
-    return Saying(file=file, needs=needs, aside=(*aside, *odd), python=python, notes=tuple(notes))
+    return Saying(
+        file=file,
+        needs=needs,
+        aside=(*aside, *odd),
+        python=python,
+        notes=tuple(notes),
+        project=canonical(str(poetry.get("name", ""))) or None,
+        complete=True,
+    )
 
 
 def _poetry_marker(table: Mapping[str, Any]) -> str:
@@ -157,7 +167,7 @@ def _poetry_bound(part: str) -> str:
 def read_setup_cfg(path: Path, root: Path) -> Saying | None:
     """Read [options] of a setup.cfg; None where it has none or is no INI file."""
     parser = configparser.ConfigParser(interpolation=None, strict=False)
-    file = path.relative_to(root).as_posix()
+    file = shown(path, root)
     try:
         parser.read_string(read_text(path) or "")
     except configparser.Error as error:
@@ -175,7 +185,7 @@ def read_setup_cfg(path: Path, root: Path) -> Saying | None:
 
 def read_pipfile(path: Path, root: Path) -> Saying:
     """Read [packages] of a Pipfile.  Raises UsageError for one that is no TOML."""
-    file = path.relative_to(root).as_posix()
+    file = shown(path, root)
     data = parse_toml(read_text(path) or "", file)
     lines: list[str] = []
     aside: list[tuple[str, str]] = []

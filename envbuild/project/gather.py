@@ -7,30 +7,39 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from envbuild.base.suggest import framework_name
 from envbuild.errors import EnvbuildError, UsageError
 from envbuild.project.conda import read_conda
 from envbuild.project.container import read_container
 from envbuild.project.declared import read_pipfile, read_pyproject, read_setup_cfg
 from envbuild.project.imports import imported
 from envbuild.project.model import Imported, Saying
+from envbuild.project.names import canonical
 from envbuild.project.notebook import read_notebook
+from envbuild.project.private import printable
 from envbuild.project.requirements import read_requirements
 from envbuild.project.setup_py import read_setup_py
-from envbuild.project.tree import Tree, scan
+from envbuild.project.tree import Tree, is_inside, read_text, scan, shown
 
 PLAIN_LISTS = ("requirements.in", "requirements.txt", "requirement.txt", "pip_requirements.txt", "pip-requirements.txt")
 """Lists that are taken alone where there are others beside them (requirements-gpu.txt and so on)."""
+MOST_PARTS = 100
+"""Projects inside a project whose names are read."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Gathered:
-    """What a project's files say, the code's imports, and what was left out; ``name`` is what a recipe is called."""
+    """What a project's files say, the code's imports, and what was left out; ``name`` is what a recipe is called.
+
+    ``own`` are the (canonical) names of projects inside this one.
+    """
 
     name: str
     sayings: tuple[Saying, ...]
     imports: tuple[Imported, ...]
     tree: Tree
     notes: tuple[str, ...] = ()
+    own: frozenset[str] = frozenset()
 
 
 def gather(place: Path) -> Gathered:
@@ -41,39 +50,74 @@ def gather(place: Path) -> Gathered:
     if place.is_dir():
         return _folder(place)
     if not place.exists():
-        raise UsageError("there is no such file or folder", where=str(place))
+        raise UsageError("there is no such file or folder", where=printable(str(place)))
     return _file(place)
 
 
 def _folder(root: Path) -> Gathered:
     tree = scan(root)
     notes = [f"only the first {len(tree.code)} Python files were looked at"] if tree.cut else []
+    notes += [f"{_name(path)} is a link that leads out of the project: not read" for path in tree.outside]
     chosen, left = choose(tree.lists)
-    sayings: list[Saying] = []
-    for path in chosen:
-        try:
-            saying = read(root / path, root)
-        except EnvbuildError as error:
-            notes.append(f"not read: {error}")
-            continue
-        if saying is not None:
-            sayings.append(saying)
+    sayings = _read_all(chosen, root, notes)
+    for path in _framework_lists(left, sayings):
+        sayings += _read_all((path,), root, notes)
+        left = tuple(one for one in left if one != path)
     if not any(saying.needs for saying in sayings):
         said = (read_notebook(root / path, root) for path in tree.notebooks)
         sayings += [saying for saying in said if saying is not None]
     aside = (*left, *tree.aside)
     if aside:
-        names = ", ".join(path.as_posix() for path in aside[:6]) + (" …" if len(aside) > 6 else "")
+        names = ", ".join(_name(path) for path in aside[:6]) + (" …" if len(aside) > 6 else "")
         notes.append(f"lists that are not taken: {names}")
     found, told = imported(tree)
     if not sayings and not tree.code and not tree.notebooks:
         raise UsageError(
             "nothing here says what the project needs: no list of requirements, no definition, no Python code",
-            where=str(root),
+            where=printable(str(root)),
             hint="name the project's folder or one of its files: envbuild init path/to/project",
         )
     return Gathered(name=recipe_name(root.resolve().name), sayings=tuple(sayings), imports=found, tree=tree,
-                    notes=(*notes, *told))  # fmt: skip
+                    notes=(*notes, *told), own=_own_names(tree))  # fmt: skip
+
+
+def _own_names(tree: Tree) -> frozenset[str]:
+    """Return what the projects inside this one call themselves in their setup.py or pyproject.toml."""
+    found: set[str] = set()
+    for folder in sorted(tree.parts)[:MOST_PARTS]:
+        for file in ("setup.py", "pyproject.toml"):
+            path = tree.root / folder / file
+            text = read_text(path) if is_inside(path, tree.root) else None
+            name = re.search(r"^\s*(?:setup\()?\s*name\s*=\s*['\"]([A-Za-z0-9][\w.-]*)['\"]", text or "", re.MULTILINE)
+            found |= {canonical(name[1])} if name else set()
+    return frozenset(found)
+
+
+def _name(path: Path) -> str:
+    return printable(path.as_posix())
+
+
+def _read_all(paths: tuple[Path, ...], root: Path, notes: list[str]) -> list[Saying]:
+    """Read lists; one that cannot be read is noted."""
+    found: list[Saying] = []
+    for path in paths:
+        try:
+            saying = read(root / path, root)
+        except EnvbuildError as error:
+            notes.append(f"not read: {printable(str(error))}")
+            continue
+        found += [saying] if saying is not None else []
+    return found
+
+
+def _framework_lists(left: tuple[Path, ...], sayings: list[Saying]) -> tuple[Path, ...]:
+    """Return the list beside the others that is about the framework, where these name none (requirements-jax.txt)."""
+    if any(framework_name(need.name) for saying in sayings for need in saying.needs):
+        return ()
+    about = (
+        path for path in left if re.search(r"[-_.](torch|pytorch|tensorflow|tf|jax|cuda|gpu)\b", path.name.lower())
+    )
+    return tuple(path for path in about if _is_requirements(path))[:1]
 
 
 def _file(path: Path) -> Gathered:
@@ -90,13 +134,13 @@ def _file(path: Path) -> Gathered:
     if code or notebooks:
         found, notes = imported(tree)
         if notes:
-            raise UsageError("is not a notebook as Jupyter writes it", where=str(path))
+            raise UsageError("is not a notebook as Jupyter writes it", where=printable(str(path)))
         installs = read_notebook(path, root) if notebooks else None
         return Gathered(name=name, sayings=(installs,) if installs else (), imports=found, tree=tree)
     saying = read(path, root)
     if saying is None:
-        raise UsageError("says nothing of what a project needs", where=str(path))
-    return Gathered(name=name, sayings=(saying,), imports=(), tree=tree)
+        raise UsageError("says nothing of what a project needs", where=printable(str(path)))
+    return Gathered(name=recipe_name(saying.title or name), sayings=(saying,), imports=(), tree=tree)
 
 
 def recipe_name(text: str) -> str:
@@ -115,12 +159,14 @@ READERS: dict[str, Callable[[Path, Path], Saying | None]] = {
 
 
 def read(path: Path, root: Path) -> Saying | None:
-    """Read one list by its kind.  Raises UsageError for one that cannot be read."""
+    """Read one list by its kind.  Raises UsageError for one that cannot be read, or that links out of the project."""
+    if not is_inside(path, root):
+        raise UsageError("is a link that leads out of the project, or nowhere", where=shown(path, root))
     if path.name in READERS:
         return READERS[path.name](path, root)
     if path.suffix in (".yml", ".yaml"):
         return read_conda(path, root)
-    if path.suffix == ".def" or re.match(r"Dockerfile|Containerfile|Singularity|.*Dockerfile$", path.name):
+    if path.suffix == ".def" or re.match(r"Dockerfile|Containerfile|Singularity|.*[Dd]ockerfile$", path.name):
         return read_container(path, root)
     return read_requirements(path, root)
 
@@ -128,8 +174,9 @@ def read(path: Path, root: Path) -> Saying | None:
 def choose(lists: tuple[Path, ...]) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
     """Return the lists to read and those to leave: the root's before folders', one of a kind before its variants."""
     chosen: list[Path] = []
+    at_root = any(len(path.parts) == 1 for path in lists)
     for kind in (_is_table, _is_requirements, _is_conda, _is_container):
-        of_kind = [path for path in lists if kind(path)]
+        of_kind = [path for path in lists if kind(path) and (not at_root or _is_near(path))]
         level = min((len(path.parts) for path in of_kind), default=0)
         nearest = [path for path in of_kind if len(path.parts) == level]
         if kind is _is_table:
@@ -137,8 +184,27 @@ def choose(lists: tuple[Path, ...]) -> tuple[tuple[Path, ...], tuple[Path, ...]]
         elif kind is _is_requirements:
             chosen += _plain(nearest)
         elif nearest:
-            chosen.append(min(nearest, key=lambda path: (_variant(path), len(path.name), path.name)))
-    return tuple(chosen), tuple(path for path in lists if path not in chosen and len(path.parts) == 1)
+            chosen.append(min(nearest, key=lambda path: (_variant(path), _is_docker(path), len(path.name), path.name)))
+    left = [path for path in lists if path not in chosen]
+    return tuple(chosen), tuple(path for path in left if len(path.parts) == 1 or not _is_near(path))
+
+
+NEAR = re.compile(r"$|req|env|conda|docker|container|singularity|apptainer|install|setup|config|build|deploy")
+"""Folders that are there for lists."""
+
+
+def _is_near(path: Path) -> bool:
+    """Whether a list is at the root, or in a folder that is there for lists."""
+    folder = path.parts[0].lower() if len(path.parts) > 1 else ""
+    return (
+        re.match(r"$|req|env|conda|docker|container|singularity|apptainer|install|setup|config|build|deploy", folder)
+        is not None
+    )
+
+
+def _is_docker(path: Path) -> bool:
+    """Whether a definition is Docker's: an Apptainer definition beside it is nearer to what is made here."""
+    return "ockerfile" in path.name or path.name == "Containerfile"
 
 
 def _plain(lists: list[Path]) -> list[Path]:

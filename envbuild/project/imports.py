@@ -12,12 +12,19 @@ from pathlib import Path
 
 from envbuild.project.model import Imported
 from envbuild.project.names import is_standard
+from envbuild.project.private import printable
+from envbuild.project.reach import loaded
 from envbuild.project.tree import Tree, is_aside, read_text
 
-LINE = re.compile(r"^[ \t]*(?:import|from)[ \t]+([A-Za-z_][\w.]*)([^\n]*)", re.MULTILINE)
+LINE = re.compile(r"^[ \t]*(?:import|from)[ \t]+(\.*[A-Za-z_][\w.]*)([^\n]*)", re.MULTILINE)
 MEASURED = re.compile(r"(\s*%%(capture|time|timeit|prun|memit)\b[^\n]*(\n|$))+")
 """Magics over a cell that is Python all the same."""
 COMPILING = re.compile(r"^[^#\n]*\btorch\.compile\b|^\s*(?:import|from) triton\b", re.MULTILINE)
+OLD = re.compile(
+    r"\btf\.(placeholder|Session|InteractiveSession|contrib|flags|app\.run|get_variable|layers|variable_scope|ConfigProto)\b"
+    r"|tensorflow\.contrib\b"
+)
+"""What TensorFlow 1 has and TensorFlow 2 has not, under the name tf."""
 DOTTED = ("google", "ruamel", "mpl_toolkits")
 """Modules that several distributions share: the second part of the name counts."""
 
@@ -25,25 +32,29 @@ DOTTED = ("google", "ruamel", "mpl_toolkits")
 def imported(tree: Tree) -> tuple[tuple[Imported, ...], tuple[str, ...]]:
     """Return the modules that are neither Python's nor the project's own, sorted, and notes on files left out.
 
+    What only files import that the project's own programs do not load, or notebooks beside code, is not certain.
     A file is taken apart only when it has a name that is not known yet, so that thousands of files take seconds.
     """
+    notes: list[str] = []
+    named: dict[Path, frozenset[str]] = {}
+    for path in (*tree.code, *tree.notebooks):
+        text = _source(tree.root / path, notes, printable(path.as_posix()))
+        named[path] = frozenset(one for match in LINE.finditer(text or "") for one in _named(match))
+    own = loaded(tree, named)
     found: dict[str, Imported] = {}
     files: Counter[str] = Counter()
-    notes: list[str] = []
-    for path in (*tree.code, *tree.notebooks):
-        text = _source(tree.root / path, notes, path.as_posix())
-        if not text:
-            continue
-        names = {one for match in LINE.finditer(text) for one in _named(match)}
+    for path in sorted(named, key=lambda path: path not in own):
+        names = {top(name) for name in named[path] if not name.startswith(".")}
         files.update(names)
         new = {name for name in names if not _own(name, tree) and not (name in found and found[name].certain)}
         if not new:
             continue
-        at_top = _at_top(text)
+        at_top = _at_top(_source(tree.root / path, [], "") or "")
         for name in new:
-            certain = not is_aside(path) and (at_top is None or name in at_top)
+            counts = path in own or (path.suffix == ".ipynb" and _is_program(path, tree))
+            certain = counts and (at_top is None or name in at_top)
             if certain or name not in found:
-                found[name] = Imported(module=name, where=path.as_posix(), certain=certain)
+                found[name] = Imported(module=name, where=printable(path.as_posix()), certain=certain)
     return tuple(replace(found[name], files=files[name]) for name in sorted(found)), tuple(notes)
 
 
@@ -52,15 +63,32 @@ def compiling(tree: Tree) -> str | None:
     for path in (*tree.code, *tree.notebooks):
         text = _source(tree.root / path, [], path.as_posix())
         if text and not is_aside(path) and COMPILING.search(text):
-            return path.as_posix()
+            return printable(path.as_posix())
+    return None
+
+
+def _is_program(notebook: Path, tree: Tree) -> bool:
+    """Whether a notebook is what the project is run by: no list says what it needs, and it is not beside code."""
+    return not tree.lists and (not tree.code or len(notebook.parts) == 1)
+
+
+def old_tensorflow(tree: Tree) -> str | None:
+    """Return the first of the project's files that calls what TensorFlow 2 has no more, None where none does."""
+    for path in tree.code:
+        text = read_text(tree.root / path) or ""
+        if "tensorflow" in text and OLD.search(text) and not re.search(r"compat\.v1|compat import v1", text):
+            return printable(path.as_posix())
     return None
 
 
 def _named(match: re.Match[str]) -> list[str]:
-    names = [match[1]]
+    """Return the dotted modules that a line may import, with the names of ``from``: they may be modules too."""
+    first, rest = match[1], match[2].split("#")[0]
     if match[0].lstrip().startswith("import"):
-        names += re.findall(r",\s*([A-Za-z_][\w.]*)", match[2].split("#")[0])
-    return [top(name) for name in names]
+        return [first, *re.findall(r",\s*([A-Za-z_][\w.]*)", rest)]
+    after = re.match(r"\s+import\s+\(?\s*(.*)", rest)
+    names = re.findall(r"([A-Za-z_]\w*)(?:\s+as\s+\w+)?", after[1]) if after else []
+    return [first, *(f"{first}.{name}" for name in names)]
 
 
 def top(module: str) -> str:

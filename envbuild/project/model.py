@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from envbuild.recipe.model import Recipe
 
@@ -24,7 +27,9 @@ class Saying:
     (text, reason); ``system`` and ``build`` Debian packages; ``post`` shell lines of a definition that are no package
     installation; ``image`` the container image it starts from; ``python`` a version specifier; ``frozen`` tells a dump
     of a whole environment; ``direct`` names those of a dump that the dump itself calls direct (pip-compile does);
-    ``notes`` are told to the user; ``project`` is what the project itself is called (canonical).
+    ``notes`` are told to the user; ``project`` is what the project itself is called (canonical); ``cuda`` the CUDA
+    version that it names; ``refused`` shell lines and variables that are not taken, as (text, reason); ``complete``
+    tells that a list is kept with care, because others install by it; ``title`` is what an environment is called.
     """
 
     file: str
@@ -41,6 +46,34 @@ class Saying:
     direct: frozenset[str] = frozenset()
     notes: tuple[str, ...] = ()
     project: str | None = None
+    cuda: str | None = None
+    refused: tuple[tuple[str, str], ...] = ()
+    complete: bool = False
+    title: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Release:
+    """The release of a package that a requirement pins (``exact``) or starts from.
+
+    ``day`` is when it came out, ``pythons`` the Python series that can have it without compiling ("3.9").
+    """
+
+    day: dt.date | None
+    pythons: tuple[str, ...]
+    exact: bool
+
+
+class Index(Protocol):
+    """What a draft asks of the package index; one that is not asked knows nothing."""
+
+    def reduce(self, needs: tuple[Need, ...], imported: frozenset[str]) -> tuple[tuple[Need, ...], str]:
+        """Reduce a dump to its roots, given the distributions that the code imports; also say how it was found out."""
+        ...  # pragma: no cover
+
+    def look_up(self, needs: tuple[Need, ...]) -> tuple[Mapping[str, Release], Mapping[str, str]]:
+        """Return releases by the needs' names, and distributions by the modules that they have."""
+        ...  # pragma: no cover
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 import sys
+from fnmatch import fnmatchcase
 from importlib import resources
 from typing import Any
 
@@ -45,7 +46,7 @@ class Compiled(_Table, frozen=True):
 
 
 class Transitive(_Table, frozen=True):
-    """Distributions that others bring."""
+    """Distributions by their canonical names."""
 
     names: tuple[str, ...]
 
@@ -62,6 +63,9 @@ class Names(_Table, frozen=True):
     compiled: Compiled
     transitive: Transitive
     conda: dict[str, str]
+    conda_same: Transitive
+    implies: dict[str, tuple[str, ...]]
+    debian: dict[str, str]
 
 
 @functools.cache
@@ -106,19 +110,41 @@ GONE = {
 """Modules that Python had once."""
 
 
+@functools.cache
+def _known_distributions() -> frozenset[str]:
+    names = load_names()
+    return frozenset({*_modules().values(), *names.transitive.names, *names.system} - {""})
+
+
 def is_known_distribution(name: str) -> bool:
     """Whether a canonical name stands in any table."""
-    names = load_names()
-    return name in set(_modules().values()) or name in names.transitive.names or name in names.system
+    return name in _known_distributions()
 
 
 def conda_name(package: str) -> str | None:
-    """Return what a conda package is elsewhere: a distribution, "", "system:NAME", or None where nobody knows."""
+    """Return what a conda package is elsewhere: a distribution, "", "system:NAME", or None where no table knows.
+
+    A name that no table has is never taken for a distribution of the same name: on an index it could be anybody's.
+    """
     names = load_names()
     if package in names.conda:
         return names.conda[package]
-    if re.match(r"(lib|r-|xorg-|gst|qt|pyqt|bioconductor-|perl)", package) and not is_known_distribution(
-        canonical(package)
-    ):
-        return None
-    return canonical(package)
+    name = canonical(package)
+    return name if is_known_distribution(name) or name in names.conda_same.names else None
+
+
+def implied_framework(name: str) -> str | None:
+    """Return the framework that a distribution is nothing without: "torch" for lightning; None for any other."""
+    for framework, patterns in load_names().implies.items():
+        if any(fnmatchcase(name, pattern) for pattern in patterns):
+            return framework
+    return None
+
+
+def debian_name(package: str) -> str | None:
+    """Return what a package of Ubuntu is called in Debian: "" where Debian has none, None where no table knows it.
+
+    Names with the version of a compiler or a library's old release become the plain or the present one.
+    """
+    table = load_names().debian
+    return next((table[name] for name in table if fnmatchcase(package, name)), None)

@@ -2,63 +2,146 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from envbuild.base.catalogue import entries
-from envbuild.base.suggest import Choice, Wish, framework_name, suggest
+from envbuild.base.catalogue import Entry, entries, released
+from envbuild.base.suggest import Choice, Wish, framework_name, numbers, suggest
 from envbuild.errors import UsageError
 from envbuild.project.clean import bounds_of
 from envbuild.project.model import Need
-from envbuild.project.names import load_names
+from envbuild.project.names import debian_name, load_names
 from envbuild.recipe.model import Base
 
 BARE = {"3.9": "debian:bullseye", "3.11": "debian:bookworm", "3.13": "debian:trixie"}
 """Bootstraps by their Python, for projects without a framework."""
-NO_PYTHON = re.compile(r"docker://(docker\.io/|nvcr\.io/)?nvidia/(cuda|cudagl)\b")
+NO_PYTHON = re.compile(r"docker://(docker\.io/|nvcr\.io/)?nvidia/(cuda|cudagl|opengl)\b")
 """Images that hold CUDA, and no Python."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Wanted:
+    """What a project says of its base; None or empty: nothing.
+
+    ``python`` is what it declares, ``pythons`` the series that its pinned packages can be had for; ``until`` is the day
+    of its newest pin, ``cuda`` the CUDA version that it names.
+    """
+
+    framework: Need | None = None
+    python: str | None = None
+    image: str | None = None
+    cuda: str | None = None
+    pythons: tuple[str, ...] = ()
+    until: dt.date | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Proposed:
-    """A base, why, what to beware of, and whether it holds the very release that was asked for."""
+    """A base, why, what to beware of, whether it holds the very release that was asked for, and its Python series."""
 
     base: Base
     reason: str
     notes: tuple[str, ...] = ()
     exact: bool = True
+    python: str | None = None
 
 
-def propose_base(framework: Need | None, python: str | None, image: str | None) -> Proposed:
+def propose_base(wanted: Wanted) -> Proposed:
     """Choose a base: the image that the project's own definition starts from, else the catalogue's best.
 
-    Where no base has both the framework and the Python that were asked for, the framework counts.
+    An image that is known to hold another release than the project's lists ask for is not taken.  Where no base has all
+    that was asked for, the framework counts, then the Pythons of the pinned packages, then the CUDA version.
     """
-    if image and not NO_PYTHON.match(image):
-        return Proposed(base=Base(image=image), reason="the project's own definition starts from it")
-    if framework is None:
-        return _bare(python)
-    text = f"{framework_name(framework.name)}{bounds_of(framework)}"
-    for wish, left_out in (
-        (Wish(framework=text, python=python), ""),
-        (Wish(framework=text), f"no base holds {text} with Python {python}; the Python was left out"),
-        (Wish(framework=_line(text), python=python), f"no base holds {text}; taken is the same line"),
-        (Wish(framework=_line(text)), f"no base holds {text} with Python {python}; the nearest line was taken"),
-        (Wish(framework=framework_name(framework.name)), f"no base holds {text}; the newest one was taken"),
-    ):
-        choice = _first(wish)
+    notes: list[str] = []
+    if wanted.image and not NO_PYTHON.match(wanted.image):
+        other = _other_release(wanted.image, wanted.framework)
+        if other is None:
+            entry = next((entry for entry in entries() if entry.reference == wanted.image), None)
+            reason = "the project's own definition starts from it"
+            return Proposed(base=Base(image=wanted.image), reason=reason, python=_series(entry))
+        notes.append(f"base: the definition starts from {wanted.image}, {other}")
+    if wanted.framework is None:
+        return _bare(wanted)
+    for wish in _wishes(wanted, wanted.framework):
+        choice = _first(wish, wanted.framework)
         if choice is not None:
-            return _proposed(choice, framework, left_out)
-    return _bare(python)
+            return _proposed(choice, wanted, wanted.framework, notes)
+    return _bare(wanted)
 
 
-def _first(wish: Wish) -> Choice | None:
+def is_held(framework: Need) -> bool:
+    """Whether a base holds the release line that is pinned; true for a framework without a pin."""
+    text = f"{framework_name(framework.name)}{bounds_of(framework)}"
+    return _line(text) == text or _first(Wish(framework=_line(text))) is not None
+
+
+def _other_release(image: str, framework: Need | None) -> str | None:
+    """Return in words why an image does not hold what the lists ask for; None where it does or nobody knows."""
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+    text = bounds_of(framework) if framework is not None else ""
+    if framework is None or not text:
+        return None
+    try:
+        bounds = SpecifierSet(text)
+    except InvalidSpecifier:
+        return None
+    asked = f"but {framework.where} asks for {framework.text}"
+    name, version = _held_by(image)
+    if version is None:
+        return f"of which the release is not known, {asked}" if re.match(r"==\s*\d", text) else None
+    fits = bounds.contains(version, prereleases=True) or _same_line(version, text)
+    return None if fits or name != framework_name(framework.name) else f"which holds {version}, {asked}"
+
+
+def _held_by(image: str) -> tuple[str | None, str | None]:
+    """Return the framework of an image and its release, by the catalogue or by the maker's own tag."""
+    entry = next((entry for entry in entries() if entry.reference == image), None)
+    if entry is not None and entry.version is not None:
+        return entry.framework, entry.version
+    tag = re.match(r"docker://(?:docker\.io/)?(?:pytorch|tensorflow)/(pytorch|tensorflow):(\d+\.\d+\.\d+)", image)
+    return (framework_name(tag[1]), tag[2]) if tag else (None, None)
+
+
+def _same_line(version: str, bounds: str) -> bool:
+    """Whether a release is of the line that is pinned: 2.1.0 where ==2.1.2 is asked for."""
+    pinned = re.fullmatch(r"={2,3}\s*(\d+\.\d+)\S*", bounds)
+    return bool(pinned) and numbers(version)[:2] == numbers(pinned[1])  # type: ignore[index]
+
+
+def _wishes(wanted: Wanted, framework: Need) -> Iterator[Wish]:
+    """Yield wishes from all that is asked for to the framework's name alone."""
+    text = f"{framework_name(framework.name)}{bounds_of(framework)}"
+    major = wanted.cuda.split(".")[0] if wanted.cuda else None
+    cudas = tuple(dict.fromkeys((wanted.cuda, major, None)))
+    exact = re.search(r"={2,3}\s*\d", text) is not None
+    days = (None,) if exact or wanted.until is None else (wanted.until, None)
+    pythons = tuple(dict.fromkeys((
+        (wanted.python, wanted.pythons), (None, wanted.pythons), (wanted.python, ()), (None, ()),
+    )))  # fmt: skip
+    for name in dict.fromkeys((text, _line(text), framework_name(framework.name))):
+        for until in days:
+            for python, series in pythons:
+                for cuda in cudas:
+                    yield Wish(framework=name, python=python, pythons=series, cuda=cuda, until=until)
+
+
+def _first(wish: Wish, framework: Need | None = None) -> Choice | None:
+    """Return the best base for a wish; of those for a framework's bare name, the one nearest to the pinned release."""
     try:
         choices, _ = suggest(wish)
     except UsageError:
         return None
-    return next((choice for choice in choices if not choice.entry.defect), None)
+    sound = [choice for choice in choices if not choice.entry.defect]
+    pinned = re.match(r"={2,3}\s*(\d[\w.]*)", bounds_of(framework)) if framework is not None else None
+    if pinned is None or wish.framework != framework_name(framework.name if framework else ""):
+        return sound[0] if sound else None
+    day = released(wish.framework, pinned[1])
+    days = [(choice, released(choice.entry.framework, choice.entry.version)) for choice in sound]
+    near = [(abs(other - day), choice) for choice, other in days if day and other]
+    return min(near, key=lambda pair: pair[0])[1] if near else sound[0] if sound else None
 
 
 def _line(text: str) -> str:
@@ -66,32 +149,63 @@ def _line(text: str) -> str:
     return re.sub(r"={2,3}\s*(\d+\.\d+)[\w.+]*.*$", r"==\1.*", text)
 
 
-def _proposed(choice: Choice, framework: Need, left_out: str) -> Proposed:
+def _series(entry: Entry | None) -> str | None:
+    """Return the Python series of an entry ("3.9"), None where it is not certain."""
+    match = re.fullmatch(r"(\d+\.\d+)(\.\d+)?(rc\d+)?", entry.python or "") if entry is not None else None
+    return match[1] if match else None
+
+
+def _proposed(choice: Choice, wanted: Wanted, framework: Need, before: list[str]) -> Proposed:
     entry = choice.entry
     if entry.is_bootstrap:
         base = Base(bootstrap=entry.reference, framework=choice.framework)
     else:
         base = Base(image=entry.reference)
-    cautions = tuple(f"base: {caution}" for caution in choice.cautions)
     held = entry.version or ""
     asked = re.search(r"==\s*([\d.]+)$", bounds_of(framework))
     exact = asked is None or held == asked[1] or (entry.is_bootstrap and asked[1].startswith(f"{held}."))
-    notes = (f"base: {left_out}", *cautions) if left_out else cautions
-    return Proposed(base=base, reason="; ".join(choice.reasons), notes=notes, exact=exact)
+    notes = [*before, *_left_out(entry, wanted, framework, exact=exact)]
+    notes += [f"base: {caution}" for caution in choice.cautions]
+    reason = "; ".join(choice.reasons)
+    return Proposed(base=base, reason=reason, notes=tuple(notes), exact=exact, python=_series(entry))
 
 
-def _bare(python: str | None) -> Proposed:
+def _left_out(entry: Entry, wanted: Wanted, framework: Need, *, exact: bool) -> Iterator[str]:
+    """Say which wishes a base does not fulfil, and what decided where a wish was not the user's own word."""
+    series = _series(entry)
+    if not exact:
+        yield f"base: no base holds {framework.text}; {entry.version} is the nearest"
+    if wanted.python and series and not _allows(wanted.python, series):
+        yield f"base: the project asks for Python {wanted.python}; this base has {series}"
+    if wanted.pythons and series and series not in wanted.pythons:
+        names = ", ".join(wanted.pythons)
+        yield f"base: the pinned packages are there for Python {names}; this base has {series}"
+    if wanted.cuda and entry.cuda and numbers(entry.cuda)[:1] != numbers(wanted.cuda)[:1]:
+        yield f"base: the project names CUDA {wanted.cuda}; this base has CUDA {entry.cuda}"
+    if wanted.until and not re.search(r"={2,3}\s*\d", bounds_of(framework)):
+        yield f"base: of the time of the project's pins (the newest came out on {wanted.until})"
+
+
+def _allows(python: str, series: str) -> bool:
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
     try:
-        bounds = SpecifierSet(python or "")
+        return any(SpecifierSet(python).contains(f"{series}.{patch}", prereleases=True) for patch in (0, 5, 9, 18))
     except InvalidSpecifier:
-        bounds = SpecifierSet()
-    fitting = [version for version in ("3.11", "3.13", "3.9") if bounds.contains(f"{version}.9", prereleases=True)]
-    version = fitting[0] if fitting else "3.11"
-    notes = () if fitting else (f"base: no bootstrap has Python {python}; Python 3.11 was taken",)
+        return True
+
+
+def _bare(wanted: Wanted) -> Proposed:
+    series = [one for one in BARE if not wanted.pythons or one in wanted.pythons]
+    order = [one for one in ("3.11", "3.13", "3.9") if one in series] or ["3.11", "3.13", "3.9"]
+    fitting = [one for one in order if _allows(wanted.python or "", one)]
+    version = fitting[0] if fitting else order[0]
+    notes = () if fitting else (f"base: no bootstrap has Python {wanted.python}; Python {version} was taken",)
     return Proposed(
-        base=Base(bootstrap=BARE[version]), reason=f"no GPU framework is asked for; Python {version}", notes=notes
+        base=Base(bootstrap=BARE[version]),
+        reason=f"no GPU framework is asked for; Python {version}",
+        notes=notes,
+        python=version,
     )
 
 
@@ -106,6 +220,21 @@ def propose_system(needs: Sequence[Need]) -> tuple[dict[str, str], dict[str, str
             run.update({name: need.name for name in wanted.packages if name not in run})
             build.update({name: need.name for name in wanted.build if name not in build})
     return run, build
+
+
+def for_debian(names: Sequence[str], notes: list[str]) -> tuple[str, ...]:
+    """Return packages of Ubuntu as Debian calls them; what changed, and what Debian has not, is noted."""
+    found: list[str] = []
+    for name in names:
+        other = debian_name(name)
+        if other is None:
+            found.append(name)
+        elif other:
+            notes.append(f"{name} is called {other} in Debian")
+            found.append(other)
+        else:
+            notes.append(f"not taken: {name} is a package of Ubuntu; Debian has none of this name")
+    return tuple(dict.fromkeys(found))
 
 
 def takes_debian_packages(image: str) -> bool:

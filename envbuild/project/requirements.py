@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from urllib.parse import unquote
 
 from envbuild.errors import UsageError
+from envbuild.project.cuda import cuda_of
 from envbuild.project.model import Need, Saying
 from envbuild.project.names import canonical
-from envbuild.project.tree import read_text
+from envbuild.project.private import without_secrets
+from envbuild.project.tree import is_inside, read_text, shown
 
 MOST_FILES = 100
 """Files that one list may include before it is taken for a mistake."""
@@ -39,6 +42,24 @@ def need(text: str, where: str) -> Need | None:
     )
 
 
+def wheel_need(text: str, where: str) -> Need | None:
+    """Return the need that the address of a CUDA wheel stands for: its name and version, local part and all.
+
+    ``torch @ https://HOST/torch-2.0.1%2Bcu118-cp310-cp310-linux_x86_64.whl`` is torch==2.0.1+cu118.  None for any other
+    address: a wheel without a local part may hold anything under its name.
+    """
+    from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+
+    match = re.search(r"://[^\s#?]*/([^/\s#?]+\.whl)", text)
+    if match is None or cuda_of(unquote(match[1])) is None:
+        return None
+    try:
+        name, version, _, _ = parse_wheel_filename(unquote(match[1]))
+    except InvalidWheelFilename:
+        return None
+    return Need(text=f"{name}=={version}", name=name, where=where) if version.local else None
+
+
 class _Reader:
     """One list with all that it includes."""
 
@@ -50,29 +71,36 @@ class _Reader:
         self.bounds: dict[str, str] = {}
         self.seen: set[Path] = set()
         self.include: list[Path] = []
+        self.cuda: str | None = None
         self.text = ""
 
     def read(self, path: Path, *, constraints: bool) -> None:
         """Read one file; one that includes itself is read once."""
+        name = shown(path, self.root)
+        if not is_inside(path, self.root):
+            self.notes.append(f"{name} lies outside of the project, or is a link that leads there: not read")
+            return
         place = path.resolve()
-        shown = _shown(path, self.root)
         if place in self.include:
-            chain = " -> ".join(_shown(one, self.root) for one in (*self.include, place))
-            self.notes.append(f"{shown} includes itself ({chain}): read once")
+            chain = " -> ".join(shown(one, self.root) for one in (*self.include, place))
+            self.notes.append(f"{name} includes itself ({chain}): read once")
             return
         if place in self.seen:
             return
         if len(self.seen) >= MOST_FILES:
-            raise UsageError(f"includes more than {MOST_FILES} files", where=_shown(self.include[0], self.root))
+            raise UsageError(f"includes more than {MOST_FILES} files", where=shown(self.include[0], self.root))
         text = read_text(path)
         if text is None:
-            self.notes.append(f"{shown} cannot be read, so what it asks for is missing here")
+            self.notes.append(f"{name} cannot be read as text, so what it asks for is missing here")
             return
+        if self.include:
+            said = "as bounds" if constraints else "too"
+            self.notes.append(f"{shown(self.include[0], self.root)}: {name} is read {said}")
         self.seen.add(place)
         self.include.append(place)
         self.text += "" if constraints else text
         for number, line in logical_lines(text):
-            self.line(line, f"{shown}, line {number}", path, constraints=constraints)
+            self.line(line, f"{name}, line {number}", path, constraints=constraints)
         self.include.pop()
 
     def line(self, line: str, where: str, path: Path, *, constraints: bool) -> None:
@@ -80,12 +108,14 @@ class _Reader:
         option = re.match(r"(?:-r|--requirement|-c|--constraint)(?:\s+|=)?(\S+)", line)
         if option:
             self._included(option[1], path, constraints=constraints or line.startswith(("-c", "--c")))
+        elif (wheel := wheel_need(line, where)) is not None:
+            self.needs.append(wheel)
         elif re.match(r"(-e|--editable)\b", line) or _is_address(line):
             self._address(re.sub(r"^(-e|--editable)[\s=]+", "", line), where)
         elif line.startswith("-"):
             self._option(line, where)
         elif (found := need(OPTION.sub("", line), where)) is None:
-            self.aside.append((line[:120], f"{where}: not a requirement as PEP 508 has it"))
+            self.aside.append((without_secrets(line)[:120], f"{where}: not a requirement as PEP 508 has it"))
         elif constraints:
             self.bounds[found.name] = found.text[len(re.match(r"[\w.-]+", found.text)[0]) :]  # type: ignore[index]
         else:
@@ -93,24 +123,21 @@ class _Reader:
 
     def _included(self, name: str, path: Path, *, constraints: bool) -> None:
         if re.match(r"[a-z]+://", name):
-            self.notes.append(f"{_shown(path, self.root)} includes {_host_free(name)}, which is not fetched")
+            self.notes.append(f"{shown(path, self.root)} includes {without_secrets(name)}, which is not fetched")
             return
-        other = path.parent / name
-        if not other.resolve().is_relative_to(self.root.resolve()):
-            self.notes.append(f"{_shown(path, self.root)} includes {name}, which lies outside of the project: not read")
-            return
-        self.read(other, constraints=constraints)
+        self.read(path.parent / name, constraints=constraints)
 
     def _address(self, text: str, where: str) -> None:
         if text.rstrip("/") in (".", "./") or re.match(r"\.(\[[\w,\s-]*\])?$", text):
             return  # the project itself: its folder is bound when it runs
-        self.aside.append((_host_free(text)[:200], f"{where}: {NO_ADDRESS}"))
+        self.aside.append((without_secrets(text)[:200], f"{where}: {NO_ADDRESS}"))
 
     def _option(self, line: str, where: str) -> None:
         match = re.match(r"(-[a-zA-Z]|--[\w-]+)", line)
         option = match[1] if match else line
         if option in ("-i", "--index-url", "--extra-index-url", "-f", "--find-links"):
-            known = " (CUDA builds come with the base)" if "pytorch" in line or "cu1" in line else ""
+            self.cuda = self.cuda or cuda_of(line)
+            known = " (CUDA builds come with the base)" if "pytorch" in line or cuda_of(line) else ""
             self.notes.append(
                 f"{where}: {option} is left out: name the index in [python] indexes if it is needed{known}"
             )
@@ -129,14 +156,27 @@ def read_requirements(path: Path, root: Path) -> Saying:
     """Read a list with all that it includes.  Raises UsageError for one that never ends."""
     reader = _Reader(root)
     reader.read(path, constraints=False)
+    return _saying(reader, shown(path, root))
+
+
+def read_pip_lines(lines: list[str], path: Path, root: Path, where: str) -> Saying:
+    """Read lines of a list that stand in another file (the pip section of a conda environment)."""
+    reader = _Reader(root)
+    for _, line in logical_lines("\n".join(lines)):
+        reader.line(line, where, path, constraints=False)
+    return _saying(reader, where)
+
+
+def _saying(reader: _Reader, file: str) -> Saying:
     needs = tuple(_bounded(one, reader.bounds) for one in reader.needs)
     return Saying(
-        file=_shown(path, root),
+        file=file,
         needs=needs,
         aside=tuple(reader.aside),
         frozen=is_dump(needs, reader.text),
         direct=called_direct(reader.text) if VIA.search(reader.text) else frozenset(),
         notes=tuple(reader.notes),
+        cuda=reader.cuda,
     )
 
 
@@ -199,15 +239,3 @@ def called_direct(text: str) -> frozenset[str]:
 
 def _is_address(line: str) -> bool:
     return bool(ADDRESS.match(line))
-
-
-def _host_free(text: str) -> str:
-    """Return an address without credentials."""
-    return re.sub(r"//[^/@\s]*@", "//", text)
-
-
-def _shown(path: Path, root: Path) -> str:
-    try:
-        return path.resolve().relative_to(root.resolve()).as_posix()
-    except ValueError:
-        return path.name

@@ -7,8 +7,12 @@ from pathlib import Path
 
 from envbuild.project.declared import gathered
 from envbuild.project.model import Saying
+from envbuild.project.names import canonical
 from envbuild.project.requirements import read_requirements
-from envbuild.project.tree import read_text
+from envbuild.project.tree import is_inside, read_text, shown
+
+LONG_LIST = 5
+"""Requirements from which on a setup.py's list is taken for whole."""
 
 
 class _Unknown(Exception):  # noqa: N818  (a way out of the walk, not an error)
@@ -20,7 +24,7 @@ def read_setup_py(path: Path, root: Path) -> Saying | None:
 
     Nothing in it is run.  What cannot be told from the text alone is noted.
     """
-    file = path.relative_to(root).as_posix()
+    file = shown(path, root)
     try:
         tree = ast.parse(read_text(path) or "")
     except (SyntaxError, ValueError, RecursionError):
@@ -32,35 +36,82 @@ def read_setup_py(path: Path, root: Path) -> Saying | None:
     values = {word.arg: word.value for word in call.keywords if word.arg}
     lines: list[object] = []
     notes: list[str] = []
-    python = None
     if "install_requires" in values:
         try:
             value = _value(values["install_requires"], names)
             lines = value if isinstance(value, list) else [*str(value).splitlines()]
         except _Unknown:
-            return _from_file(path, root, file, tree)
-    if "python_requires" in values:
-        try:
-            python = str(_value(values["python_requires"], names))
-        except _Unknown:
-            notes.append(f"{file}: python_requires is computed, so it is not known")
+            return _from_file(path, root, file, tree, values)
+    python = _python(values, names)
+    if "python_requires" in values and python is None:
+        notes.append(f"{file}: python_requires is computed, so it is not known")
     needs, aside = gathered(lines, file)
     if not needs and not aside and python is None and not notes:
         return None
-    return Saying(file=file, needs=needs, aside=aside, python=python, notes=tuple(notes))
+    named = values.get("name")
+    return Saying(
+        file=file,
+        needs=needs,
+        aside=aside,
+        python=python,
+        notes=tuple(notes),
+        project=canonical(named.value) if isinstance(named, ast.Constant) and isinstance(named.value, str) else None,
+        complete=len(needs) >= LONG_LIST,
+    )
 
 
-def _from_file(path: Path, root: Path, file: str, tree: ast.Module) -> Saying:
-    """Take the requirements file whose name stands in a setup.py that computes its list."""
-    texts = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
-    named = sorted(text for text in texts if text.endswith((".txt", ".in")) and "require" in text and "\n" not in text)
-    for name in named:
+def _from_file(path: Path, root: Path, file: str, tree: ast.Module, values: dict[str, ast.expr]) -> Saying:
+    """Take the requirements file whose name stands in what a setup.py computes its list from."""
+    for name in _files_named(values["install_requires"], tree):
         other = path.parent / name.lstrip("/")
-        if other.is_file() and other.resolve().is_relative_to(root.resolve()):
+        if other.is_file() and is_inside(other, root):
             found = read_requirements(other, root)
             note = f"{file} computes its requirements; they are taken from {found.file}, which it names"
-            return Saying(file=file, needs=found.needs, aside=found.aside, notes=(*found.notes, note))
-    return Saying(file=file, notes=(f"{file} computes its requirements; it is not run, so they are not known",))
+            return Saying(
+                file=file,
+                needs=found.needs,
+                aside=found.aside,
+                notes=(*found.notes, note),
+                python=_python(values, _assigned(tree)),
+                frozen=found.frozen,
+                cuda=found.cuda,
+                complete=len(found.needs) >= LONG_LIST,
+            )
+    return Saying(
+        file=file,
+        python=_python(values, _assigned(tree)),
+        notes=(f"{file} computes its requirements; it is not run, so they are not known",),
+    )
+
+
+def _files_named(value: ast.expr, tree: ast.Module) -> list[str]:
+    """Return the names of lists in an expression, in what its names stand for, in the functions it calls; then any."""
+    names = _assigned(tree)
+    functions = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    found: list[str] = []
+    todo: list[ast.AST] = [value]
+    seen: set[str] = set()
+    while todo:
+        for node in ast.walk(todo.pop(0)):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and _is_list(node.value):
+                found.append(node.value)
+            elif isinstance(node, ast.Name) and node.id not in seen:
+                seen.add(node.id)
+                todo += [one for one in (names.get(node.id), functions.get(node.id)) if one is not None]
+    every = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    plain = sorted((text for text in every if _is_list(text)), key=lambda text: (len(text), text))
+    return [*dict.fromkeys((*found, *plain))]
+
+
+def _is_list(text: str) -> bool:
+    return text.endswith((".txt", ".in")) and "require" in text and "\n" not in text
+
+
+def _python(values: dict[str, ast.expr], names: dict[str, ast.expr]) -> str | None:
+    try:
+        return str(_value(values["python_requires"], names)) if "python_requires" in values else None
+    except _Unknown:
+        return None
 
 
 def _name(node: ast.expr) -> str | None:

@@ -2,35 +2,44 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild.errors import UsageError
+from envbuild.project.private import printable
 
 SKIPPED = {
-    "__pycache__", "node_modules", "site-packages", "dist-packages", "venv", "env", "build", "dist", "wandb", "runs",
-    "third_party", "thirdparty", "3rdparty", "vendor", "external", "externals", "submodules", "lockfiles",
+    "__pycache__", "node_modules", "site-packages", "dist-packages", "build", "dist", "wandb", "runs",
+    "third_party", "thirdparty", "3rdparty", "vendor", "vendors", "vendored", "external", "externals", "extern",
+    "submodules", "submodule", "lockfiles",
 }  # fmt: skip
 """Folders whose content is not the project's own."""
+ENVIRONMENT = {"pyvenv.cfg", "conda-meta"}
+"""What makes a folder an installed environment, whatever it is called."""
 MOST_FILES = 50_000
 """Files after which a folder is not looked through further."""
+DEEPEST = 60
+"""Folders below one another that are looked into; code lies higher, and a path may have 4,096 bytes."""
 LARGEST = 4 * 1024 * 1024
 """Bytes; a list or a piece of code above this is data."""
 DEEPEST_LIST = 1
 """Folders below the project's in which lists are looked for (requirements/base.txt, docker/Dockerfile)."""
 LISTS = re.compile(
-    r"(pyproject\.toml|setup\.py|setup\.cfg|Pipfile|(conda[-_])?(env|environment)[\w.-]*\.ya?ml|requirements?[\w.-]*\.(txt|in|pip)"
-    r"|pip[-_]?requirements?\.txt|Dockerfile[\w.-]*|[\w.-]+\.Dockerfile|Containerfile|[\w.-]+\.def|Singularity[\w.-]*)"
+    r"(pyproject\.toml|setup\.py|setup\.cfg|Pipfile|[\w.-]*?(conda|env|environment)[\w.-]*\.ya?ml|requirements?[\w.-]*\.(txt|in|pip)"
+    r"|pip[-_]?requirements?\.txt|Dockerfile[\w.-]*|[\w.-]+\.[Dd]ockerfile|Containerfile|[\w.-]+\.def|Singularity[\w.-]*)"
 )
 ASIDE = re.compile(
-    r"(^|[-_./])(dev|devel|develop|development|test|tests|testing|doc|docs|lint|ci|style|build|release|rtd)([-_./]|$)"
+    r"(^|[-_./])(dev|devel|develop|development|devcontainer|test|tests|testing|doc|docs|lint|linting|ci|style|build|release|rtd"
+    r"|deprecated|old|example|examples|actions|workflows)([-_./]|$)"
 )
 """Names of lists that are not about running the project."""
 TEST_FOLDERS = {
     "test", "tests", "testing", "docs", "doc", "examples", "example", "benchmarks", "benchmark", "scripts", "tools",
-    "ci", "convert", "demo", "demos",
+    "ci", "convert", "demo", "demos", "optional", "web-demos", "web_demo", "app", "apps", "evaluations",
 }  # fmt: skip
 
 
@@ -39,8 +48,9 @@ class Tree:
     """A project's files, as paths below ``root``.
 
     ``lists`` say what it needs; ``aside`` are lists about developing it; ``code`` and ``notebooks`` are its own, those
-    nearest to the root first; ``modules`` are the names that its own code can be imported by; ``cut`` tells that there
-    are more files than were looked at.
+    nearest to the root first; ``modules`` are the names that its own code can be imported by; ``parts`` are folders
+    that are projects of their own inside it (they have a setup.py or pyproject.toml); ``outside`` are links that lead
+    out of it, which are not read; ``cut`` tells that there are more files than were looked at.
     """
 
     root: Path
@@ -49,36 +59,33 @@ class Tree:
     code: tuple[Path, ...]
     notebooks: tuple[Path, ...]
     modules: frozenset[str]
+    parts: frozenset[Path] = frozenset()
+    outside: tuple[Path, ...] = ()
     cut: bool = False
 
 
 def scan(root: Path) -> Tree:
     """Look through a folder; links to folders are not followed.  Raises UsageError when it cannot be read."""
-    found: list[Path] = []
-    modules: set[str] = set()
-    cut = False
     try:
         with os.scandir(root) as entries:
             next(entries, None)
     except OSError as error:
-        raise UsageError(f"the folder cannot be read: {error.strerror}", where=str(root)) from error
-    for folder, folders, files in os.walk(root):
-        folders[:] = sorted(name for name in folders if name not in SKIPPED and not _hidden(name))
-        modules.update(folders)
-        here = Path(folder)
-        found += [here / name for name in sorted(files)]
-        if len(found) > MOST_FILES:
-            cut = True
-            break
+        raise UsageError(f"the folder cannot be read: {error.strerror}", where=printable(str(root))) from error
+    found: list[Path] = []
+    outside: list[Path] = []
+    modules: set[str] = set()
+    for path, kind in _walked(root):
+        if kind == "file" and len(found) < MOST_FILES:
+            found.append(path)
+        elif kind == "link out":
+            outside.append(path)
+        elif kind != "file":
+            modules.add(path.stem if kind == "vendored" else path.name)
     relative = sorted((path.relative_to(root) for path in found), key=lambda path: (len(path.parts), path.parts))
     code = [path for path in relative if path.suffix == ".py"]
     modules.update(path.stem for path in code)
     lists = [path for path in relative if len(path.parts) <= DEEPEST_LIST + 1 and is_list(path)]
-    aside = [
-        path
-        for path in lists
-        if ASIDE.search(path.as_posix().lower()) and path.name not in ("setup.py", "pyproject.toml")
-    ]
+    aside = [path for path in lists if is_about_developing(path)]
     return Tree(
         root=root,
         lists=tuple(path for path in lists if path not in aside),
@@ -86,8 +93,52 @@ def scan(root: Path) -> Tree:
         code=tuple(path for path in code if path.name != "setup.py"),
         notebooks=tuple(path for path in relative if path.suffix == ".ipynb"),
         modules=frozenset(modules),
-        cut=cut,
+        parts=frozenset(path.parent for path in relative if path.name in ("setup.py", "pyproject.toml")) - {Path()},
+        outside=tuple(path.relative_to(root) for path in outside if is_list(path)),
+        cut=len(found) >= MOST_FILES,
     )
+
+
+def _walked(root: Path) -> Iterator[tuple[Path, str]]:
+    """Yield what is below a folder with its kind: "file", "folder", "link out", "vendored"; the nearest first."""
+    level = [root]
+    for _ in range(DEEPEST):
+        below: list[Path] = []
+        for folder in level:
+            entries = _entries(folder)
+            if folder != root and any(entry.name in ENVIRONMENT for entry in entries):
+                continue
+            for entry in entries:
+                path = Path(entry.path)
+                kind = _kind(entry, root)
+                if kind == "vendored":
+                    yield from ((Path(one.path), kind) for one in _entries(path))
+                elif kind:
+                    yield path, kind
+                below += [path] if kind == "folder" else []
+        level = below
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    try:
+        return sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError:
+        return []  # not ours to read, or gone: what it says is missing
+
+
+def _kind(entry: os.DirEntry[str], root: Path) -> str:
+    """Return the kind of an entry, as _walked has it; empty for one that is passed over."""
+    try:
+        is_folder, is_link = entry.is_dir(), entry.is_symlink()
+    except OSError:
+        return ""  # a link to itself
+    if is_link and not is_inside(Path(entry.path), root):
+        return "link out"
+    if not is_folder:
+        return "file"
+    if is_link or _hidden(entry.name):
+        return ""
+    return "vendored" if entry.name in SKIPPED else "folder"
 
 
 def _hidden(name: str) -> bool:
@@ -100,16 +151,43 @@ def is_list(path: Path) -> bool:
     return bool(LISTS.fullmatch(path.name)) or in_folder
 
 
+def is_about_developing(path: Path) -> bool:
+    """Whether a list is for those who change, test or ship a project."""
+    return bool(ASIDE.search(path.as_posix().lower())) and path.as_posix() not in ("setup.py", "pyproject.toml")
+
+
 def is_aside(path: Path) -> bool:
     """Whether code is a test, an example or a tool: what it imports, the project may do without."""
     return bool(TEST_FOLDERS & set(path.parts[:-1])) or path.name.startswith("test_") or path.stem.endswith("_test")
 
 
+def is_inside(path: Path, root: Path) -> bool:
+    """Whether a path leads to a place below the root, links followed; one that links to itself leads nowhere."""
+    try:
+        return path.resolve().is_relative_to(root.resolve())
+    except (OSError, RuntimeError):
+        return False
+
+
+def shown(path: Path, root: Path) -> str:
+    """Return a file's name as people read it: below the root, in characters that can be printed."""
+    try:
+        return printable(path.resolve().relative_to(root.resolve()).as_posix())
+    except (OSError, RuntimeError, ValueError):
+        return printable(path.name)
+
+
 def read_text(path: Path) -> str | None:
-    """Return a file's text; None where it is no ordinary file, too large, or not readable."""
+    """Return a file's text; None where it is no ordinary file, too large, not readable, or no text.
+
+    Lists that Windows wrote in UTF-16 are read as such.
+    """
     try:
         if not path.is_file() or path.stat().st_size > LARGEST:
             return None
-        return path.read_bytes().decode("utf-8-sig", "replace")
-    except OSError:
+        data = path.read_bytes()
+    except (OSError, RuntimeError):
         return None
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return data.decode("utf-16", "replace")
+    return None if b"\0" in data else data.decode("utf-8-sig", "replace")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import threading
+import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
@@ -102,6 +103,23 @@ def wheel_metadata(candidate: Candidate, client: httpx.Client) -> str:
         with telling(path), path.open("rb") as file:
             return wheel_text(file, candidate.file)
     return patiently(lambda: wheel_text(_remote_wheel(candidate, client)[0], candidate.file), url=candidate.url)
+
+
+def wheel_members(candidate: Candidate, client: httpx.Client) -> list[str]:
+    """Return the names of the files in a wheel, of which no more is fetched than its end.  Raises as describe."""
+    path = local_path(candidate.url)
+    if path is not None:
+        with telling(path), path.open("rb") as file:
+            return _members(file, candidate.file)
+    return patiently(lambda: _members(_remote_wheel(candidate, client)[0], candidate.file), url=candidate.url)
+
+
+def _members(file: BinaryIO, name: str) -> list[str]:
+    try:
+        with zipfile.ZipFile(file) as archive:
+            return archive.namelist()
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
+        raise IntegrityError(f"is not a wheel: {error}", where=name) from error
 
 
 def stored_file(candidate: Candidate, client: httpx.Client, store: Store, stop: threading.Event) -> Path:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from envbuild.project.asking import Offline
 from envbuild.project.draft import draft
-from envbuild.project.freeze import guessed
 from envbuild.project.gather import gather
-from envbuild.project.model import Draft, Need
+from envbuild.project.model import Draft
 from envbuild.recipe.write import write_recipe
 
 
@@ -20,12 +20,8 @@ def write(folder: Path, files: dict[str, str]) -> Path:
     return folder
 
 
-def offline(needs: tuple[Need, ...], imported: frozenset[str]) -> tuple[tuple[Need, ...], str]:
-    return guessed(needs, imported), "by a list"
-
-
 def drafted(place: Path) -> Draft:
-    return draft(gather(place), offline)
+    return draft(gather(place), Offline())
 
 
 def text_of(made: Draft) -> str:

@@ -1,0 +1,178 @@
+"""Take a Dockerfile apart: its stages, each with what it starts from, runs, copies and sets.
+
+Variables of ARG and ENV are filled in as Docker does it.  What is only known when it is built keeps its ``$``, and so
+does what is called a secret.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from envbuild.project.private import is_secret_name
+
+INSTRUCTION = re.compile(r"\s*([A-Za-z]+)(?:\s+(.*))?$", re.DOTALL)
+HERE = re.compile(r"<<-?\s*([\"']?)(\w+)\1")
+VARIABLE = re.compile(r"\\\$|\$(?:\{(\w+)(?::([-+])([^{}]*))?\}|(\w+))")
+OPTION = re.compile(r"--[\w-]+(?:=(?:\"[^\"]*\"|'[^']*'|\S+))?\s+")
+WITHOUT_VARIABLES = {"run", "cmd", "entrypoint", "shell", "healthcheck", "onbuild"}
+"""Instructions whose variables a shell fills in, or nobody."""
+
+
+@dataclass(slots=True)
+class Stage:
+    """One stage: ``start`` is an image or an earlier stage, ``lines`` are shell lines in order.
+
+    ``copies`` are (source, destination); ``variables`` what ENV sets, ``known`` also what ARG has as default.
+    """
+
+    start: str
+    name: str = ""
+    lines: list[str] = field(default_factory=list)
+    copies: list[tuple[str, str]] = field(default_factory=list)
+    variables: dict[str, str] = field(default_factory=dict)
+    known: dict[str, str] = field(default_factory=dict)
+    entrypoint: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+
+
+def read_dockerfile(text: str) -> list[Stage]:
+    """Return the stages in order; none for a text without FROM."""
+    stages: list[Stage] = []
+    given: dict[str, str] = {}
+    for word, rest, documents in _instructions(text):
+        if word == "arg" and not stages:
+            given |= _assigned(_filled(rest, given))
+        elif word == "from":
+            stages.append(_stage(_filled(OPTION.sub("", rest), given), stages))
+        elif stages:
+            filled = rest if word in WITHOUT_VARIABLES else _filled(rest, stages[-1].known)
+            _read(word, filled, documents, stages[-1], given)
+    return stages
+
+
+def _stage(text: str, before: list[Stage]) -> Stage:
+    words = text.split()
+    start = words[0] if words else ""
+    name = words[2].lower() if len(words) > 2 and words[1].lower() == "as" else ""
+    parent = next((stage for stage in before if stage.name and stage.name == start.lower()), None)
+    return Stage(start=start, name=name, known={} if parent is None else dict(parent.variables))
+
+
+def _read(word: str, text: str, documents: list[str], stage: Stage, given: dict[str, str]) -> None:
+    """Carry one instruction into its stage."""
+    if word == "run":
+        stage.lines += _run(text, documents, stage)
+    elif word == "arg":
+        name, equals, _ = text.partition("=")
+        stage.known |= _assigned(text) if equals else {name: given[name]} if name in given else {}
+    elif word == "env":
+        stage.variables |= _assigned(text)
+        stage.known |= stage.variables
+    elif word == "workdir":
+        stage.lines.append(f"cd {shlex.quote(text.strip().strip(chr(34)))}")
+    elif word in ("copy", "add"):
+        stage.copies += _copies(text)
+    elif word == "entrypoint":
+        stage.entrypoint, stage.command = _words(text), ()
+    elif word == "cmd":
+        stage.command = _words(text)
+
+
+def _run(text: str, documents: list[str], stage: Stage) -> list[str]:
+    """Return the shell lines of RUN; a here-document that a shell reads is its lines."""
+    text = OPTION.sub("", text) if text.startswith("--") else text
+    if text.lstrip().startswith("["):
+        return [shlex.join(_words(text))]
+    if documents and re.match(r"(\S*\b(ba|da|z|k)?sh\b[^<]*)?<<", text):
+        return [_filled(line, stage.known) for document in documents for line in document.splitlines()]
+    if documents:
+        found = [text]
+        for mark, document in zip(HERE.finditer(text), documents, strict=True):
+            found += [*document.splitlines(), mark[2]]
+        return found
+    return [_filled(text, stage.known)]
+
+
+def _instructions(text: str) -> Iterator[tuple[str, str, list[str]]]:
+    """Yield (instruction in lower case, the rest of it in one line, its here-documents)."""
+    mark = "`" if re.match(r"(\s*#.*\n)*\s*#\s*escape\s*=\s*`", text) else "\\"
+    lines = iter(text.splitlines())
+    for first in lines:
+        if not first.strip() or first.lstrip().startswith("#"):
+            continue
+        whole = first.rstrip()
+        while whole.endswith(mark):
+            following = next(lines, None)
+            if following is None:
+                whole = whole[:-1]
+            elif following.strip() and not following.lstrip().startswith("#"):
+                whole = f"{whole[:-1]} {following.strip()}"
+        found = INSTRUCTION.match(whole)
+        if found is None:
+            continue
+        word, rest = found[1].lower(), (found[2] or "").strip()
+        here = [match[2] for match in HERE.finditer(rest)] if word in ("run", "copy", "add") else []
+        yield word, rest, [_document(lines, until) for until in here]
+
+
+def _document(lines: Iterator[str], until: str) -> str:
+    found: list[str] = []
+    for line in lines:
+        if line.strip() == until:
+            break
+        found.append(line)
+    return "\n".join(found)
+
+
+def _filled(text: str, known: dict[str, str]) -> str:
+    """Fill in variables with a known value: $NAME, ${NAME}, ${NAME:-else}, ${NAME:+then}."""
+
+    def value(match: re.Match[str]) -> str:
+        name = match[1] or match[4]
+        if name is None or is_secret_name(name):
+            return match[0]
+        there = known.get(name, "")
+        if match[2] == "+":
+            return match[3] if there else ""
+        return there or match[3] or ("" if name in known else match[0])
+
+    return VARIABLE.sub(value, text)
+
+
+def _assigned(text: str) -> dict[str, str]:
+    """Read NAME=value NAME="value" …, and ENV's old form NAME value."""
+    if not re.match(r"\w+=", text):
+        name, _, value = text.partition(" ")
+        return {name: value.strip()} if value else {}
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        words = text.split()
+    return dict(word.split("=", 1) for word in words if re.match(r"\w+=", word))
+
+
+def _copies(text: str) -> list[tuple[str, str]]:
+    if "--from=" in text:
+        return []  # from another stage or image, not the project's
+    text = OPTION.sub("", text)
+    words = _words(text) if text.startswith("[") else tuple(text.split())
+    return [(source, words[-1]) for source in words[:-1] if not source.startswith("<<")]
+
+
+def _words(text: str) -> tuple[str, ...]:
+    """Read ["program", "word"], or words of a shell line."""
+    if text.lstrip().startswith("["):
+        try:
+            words = json.loads(text)
+        except (ValueError, RecursionError):
+            words = None
+        if isinstance(words, list):
+            return tuple(map(str, words))
+    try:
+        return tuple(shlex.split(text.removeprefix("exec ")))
+    except ValueError:
+        return ()

@@ -1,0 +1,179 @@
+"""What the package index knows of the packages that a project asks for: days, Pythons, modules.
+
+Pages and the ends of wheels are read; nothing is downloaded whole, built or run.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from envbuild.errors import EnvbuildError
+from envbuild.project.model import Need, Release
+from envbuild.resolve.artifacts import wheel_members
+from envbuild.resolve.pylock import Candidate
+from envbuild.run import Runner
+from envbuild.settings import Settings
+from envbuild.store.atomic import write_text
+from envbuild.store.index import Link, index_url, make_client, read_links
+from envbuild.store.layout import Store
+from envbuild.store.parallel import each
+
+if TYPE_CHECKING:
+    import httpx
+    from packaging.requirements import Requirement
+    from packaging.version import Version
+
+MINORS = tuple(f"3.{minor}" for minor in range(6, 15))
+FILE = re.compile(r"^[A-Za-z0-9._]+?-(\d[A-Za-z0-9.!+_]*?)(?:-.*\.whl|\.tar\.gz|\.zip|\.tar\.bz2|\.tgz)$")
+WHEEL = re.compile(r"-([A-Za-z0-9_.]+)-([A-Za-z0-9_.]+)-([A-Za-z0-9_.]+)\.whl$")
+LINUX = re.compile(r"any|linux_x86_64|manylinux\w*_x86_64")
+OWN = re.compile(r"[^/]+\.(dist-info|data|libs)$")
+
+
+@dataclass(slots=True)
+class _Pages:
+    """What the pages of an index say."""
+
+    releases: dict[str, Release] = field(default_factory=dict)
+    wheels: dict[str, Candidate] = field(default_factory=dict)
+
+
+def look_up(needs: Iterable[Need], settings: Settings, runner: Runner) -> tuple[dict[str, Release], dict[str, str]]:
+    """Return the releases that needs pin or start from, by name, and which distribution has which module.
+
+    A package that the index has not, or that it does not tell of, is missing in both.  Raises NetworkError.
+    """
+    index = index_url(settings, runner)
+    pages = _Pages()
+    modules: dict[str, str] = {}
+    folder = Store(settings.store).folder("metadata")
+    with make_client(settings) as client:
+
+        def one(need: Need, stop: threading.Event) -> None:
+            try:
+                links = read_links(index, need.name, client, stop=stop)
+                _read_page(need, links, pages)
+                wheel = pages.wheels.get(need.name)
+                for module in _modules(wheel, client, folder) if wheel is not None else ():
+                    modules.setdefault(module, need.name)
+            except EnvbuildError:
+                return  # what the index does not tell stays unknown
+
+        each({need.name: need for need in needs}.values(), one, workers=settings.downloads + 4)
+    return pages.releases, modules
+
+
+def _read_page(need: Need, links: Iterable[Link], pages: _Pages) -> None:
+    from packaging.requirements import Requirement
+
+    asked = Requirement(need.text)
+    files: dict[Version, list[Link]] = {}
+    for link in links:
+        version = _version(link.file)
+        if version is not None and not link.yanked:
+            files.setdefault(version, []).append(link)
+    pinned = _asked_version(asked, files)
+    if pinned is not None:
+        exact = any(one.operator in ("==", "===") and "*" not in one.version for one in asked.specifier)
+        pages.releases[need.name] = _release(files[pinned], exact=exact)
+    fitting = [version for version in files if asked.specifier.contains(version)]
+    chosen = pinned if pinned is not None else max(fitting, default=None)
+    wheels = [link for link in files.get(chosen, ()) if link.file.endswith(".whl") and link.sha256] if chosen else []
+    if wheels:
+        smallest = min(wheels, key=lambda link: link.size or 0)
+        pages.wheels[need.name] = Candidate(
+            file=smallest.file, url=smallest.url, sha256=smallest.sha256 or "", size=smallest.size
+        )
+
+
+def _version(file: str) -> Version | None:
+    from packaging.version import InvalidVersion, Version
+
+    match = FILE.match(file)
+    try:
+        return Version(match[1]) if match else None
+    except InvalidVersion:
+        return None
+
+
+def _asked_version(asked: Requirement, files: Mapping[Version, object]) -> Version | None:
+    """Return the release that a requirement pins, or starts from (>=, ~=, ==1.2.*); None where it is not there."""
+    from packaging.version import InvalidVersion, Version
+
+    for operators in (("==", "==="), ("~=", ">=", ">")):
+        for bound in asked.specifier:
+            if bound.operator not in operators:
+                continue
+            try:
+                version = Version(re.sub(r"(\.\*|\+.*)$", "", bound.version))
+            except InvalidVersion:
+                continue
+            later = sorted(one for one in files if one >= version and asked.specifier.contains(one, prereleases=True))
+            return version if version in files else later[0] if later else None
+    return None
+
+
+def _release(links: list[Link], *, exact: bool) -> Release:
+    days = sorted(link.uploaded[:10] for link in links if link.uploaded)
+    wheels = [tags for link in links if (tags := WHEEL.search(link.file)) and LINUX.search(tags[3])]
+    allowed = next((link.requires_python for link in links if link.requires_python), None)
+    pythons = [minor for minor in MINORS if _allows(allowed, minor)]
+    if wheels:
+        pythons = [minor for minor in pythons if any(_runs(tags[1], tags[2], minor) for tags in wheels)]
+    return Release(day=dt.date.fromisoformat(days[0]) if days else None, pythons=tuple(pythons), exact=exact)
+
+
+def _allows(requires_python: str | None, minor: str) -> bool:
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+    try:
+        return requires_python is None or any(
+            SpecifierSet(requires_python).contains(f"{minor}.{patch}") for patch in (0, 9, 18)
+        )
+    except InvalidSpecifier:
+        return True
+
+
+def _runs(python: str, abi: str, minor: str) -> bool:
+    """Whether a wheel with these tags runs on a Python series: cp39, py3, py2.py3; abi3 on later ones too."""
+    wanted = int(minor.partition(".")[2])
+    for tag in python.split("."):
+        exact = re.fullmatch(r"cp3(\d+)", tag)
+        if re.fullmatch(r"py3\d*", tag) or (exact and int(exact[1]) == wanted):
+            return True
+        if exact and "abi3" in abi and int(exact[1]) <= wanted:
+            return True
+    return False
+
+
+def _modules(wheel: Candidate, client: httpx.Client, folder: object) -> list[str]:
+    """Return the names that a wheel's files can be imported by; kept by the wheel's sha256."""
+    from pathlib import Path
+
+    kept = Path(str(folder)) / f"{wheel.sha256}.modules"
+    try:
+        return kept.read_text("utf-8").split()
+    except (OSError, UnicodeDecodeError):
+        names = top_modules(wheel_members(wheel, client))
+        write_text(kept, "\n".join(names))
+        return names
+
+
+def top_modules(members: Iterable[str]) -> list[str]:
+    """Return the modules at the top of a wheel: packages, single files, compiled ones."""
+    found: set[str] = set()
+    for member in members:
+        first, slash, rest = re.sub(r"^[^/]+\.data/(pure|plat)lib/", "", member).partition("/")
+        if OWN.match(first):
+            continue
+        single = re.fullmatch(r"(\w+)(\.[\w-]+)?\.(py|so|pyd)", first)
+        if slash and rest.endswith((".py", ".so", ".pyi")):
+            found.add(first)
+        elif not slash and single:
+            found.add(single[1])
+    return sorted(found)

@@ -1,0 +1,36 @@
+"""A draft while it is made, and how its comments name things."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from envbuild.project.gather import Gathered
+from envbuild.project.model import Need, Proposal, Release
+
+MOST_NAMED = 8
+"""Names that a comment lists before it breaks off."""
+
+
+@dataclass(slots=True)
+class Making:
+    """A draft while it is made."""
+
+    gathered: Gathered
+    releases: Mapping[str, Release] = field(default_factory=dict)
+    needs: list[Need] = field(default_factory=list)
+    head: list[str] = field(default_factory=list)
+    beside: dict[tuple[str, str, str], str] = field(default_factory=dict)
+    below: dict[str, list[str]] = field(default_factory=dict)
+    proposals: list[Proposal] = field(default_factory=list)
+
+    def note(self, section: str, text: str) -> None:
+        """Add a comment under a section, once."""
+        lines = self.below.setdefault(section, [])
+        if text not in lines:
+            lines.append(text)
+
+
+def few(names: Sequence[str]) -> str:
+    """Return names with commas, the last ones as a number."""
+    return ", ".join(names[:MOST_NAMED]) + (f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else "")

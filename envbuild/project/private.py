@@ -1,0 +1,48 @@
+"""What never goes from a project's files into a recipe: secrets; and characters that no terminal should get."""
+
+from __future__ import annotations
+
+import re
+
+NAMES = re.compile(r"KEY|TOKEN(?!IZ)|SECRET|PASSW|PASSPHRASE|CREDENTIAL|AUTH(?!OR)|COOKIE|^PGPASS", re.IGNORECASE)
+"""What a variable's name has in it when its value is nobody else's business."""
+LOADERS = {"LD_PRELOAD", "LD_AUDIT"}
+"""Variables that load a library of another image into every program."""
+USER = re.compile(r"(?<=://)[^/@\s'\"]+@")
+KNOWN = re.compile(
+    r"\b(sk-[A-Za-z0-9_-]{16,}|gh[pousr]_[A-Za-z0-9]{16,}|github_pat_\w{16,}|glpat-[\w-]{16,}|hf_[A-Za-z0-9]{16,}"
+    r"|AKIA[A-Z0-9]{12,}|xox[abprs]-[\w-]{10,}|AIza[\w-]{20,}|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]*)"
+)
+"""Shapes of keys that services give out."""
+WORD = r"[\w-]*(?:api[_-]?key|token|secret|passw(?:or)?d|passphrase|credential)s?"
+GIVEN = re.compile(rf"((?:--{WORD}(?:\s+|=)|\b{WORD}\s*[:=]\s*))(?![=$])[\"']?[^\s\"'&;$]{{4,}}", re.IGNORECASE)
+"""A word that names a secret, with a value after it (--token abcdef, ?access_token=abcdef)."""
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a variable's name says that its value is a secret."""
+    return bool(NAMES.search(name))
+
+
+def is_loader(name: str) -> bool:
+    """Whether a variable loads a library into every program."""
+    return name.upper() in LOADERS
+
+
+def has_secret(text: str) -> bool:
+    """Whether a shell line, a command or a value has a user in an address, or what looks like a key."""
+    assigned = re.findall(r"\b([A-Za-z_]\w*)=(?=[^\s$=])", text)
+    return bool(
+        USER.search(text) or KNOWN.search(text) or GIVEN.search(text) or any(is_secret_name(one) for one in assigned)
+    )
+
+
+def without_secrets(text: str) -> str:
+    """Return a text to show: addresses without their user, keys replaced."""
+    text = re.sub(r"/t/[A-Za-z0-9-]{8,}/", "/t/…/", USER.sub("", text))
+    return GIVEN.sub(r"\1…", KNOWN.sub("…", text))
+
+
+def printable(text: str) -> str:
+    """Return a text without control characters: a file's name may hold what moves a terminal's cursor."""
+    return "".join(char if char.isprintable() else "?" for char in text)

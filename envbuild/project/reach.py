@@ -1,0 +1,67 @@
+"""Tell which of a project's files its own programs load: what the others import, it may do without."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path, PurePath
+
+from envbuild.project.tree import Tree, is_aside
+
+TOOLS = {"conftest", "noxfile", "tasks", "fabfile", "versioneer", "cog_predict"}
+"""Files beside a project's programs that are for tests, releases or a service."""
+
+
+def loaded(tree: Tree, names: Mapping[Path, frozenset[str]]) -> frozenset[Path]:
+    """Return the files that the programs at the root and the project's packages load.
+
+    ``names`` are the dotted modules that each file imports.  Packages are folders with an __init__.py at the root, in
+    src; a folder that is a project of its own counts only if it is imported.  Where there are no programs, every file
+    counts that is no test and no tool.
+    """
+    code = [path for path in tree.code if not is_aside(path)]
+    starts = {path for path in code if len(path.parts) == 1 and path.stem not in TOOLS}
+    if starts or (tree.root / "src").is_dir():
+        starts |= {path for package in _packages(tree) for path in code if _is_below(path, package)}
+    if not starts:
+        return frozenset(path for path in code if not _in_part(path, tree))
+    by_module = _modules(tree)
+    found: set[Path] = set()
+    todo = list(starts)
+    while todo:
+        path = todo.pop()
+        if path in found:
+            continue
+        found.add(path)
+        for name in names.get(path, frozenset()):
+            dots = len(name) - len(name.lstrip("."))
+            here = path.parts[: -(dots or 1)]
+            todo += by_module.get(".".join((*here, name.lstrip("."))), ())
+            todo += by_module.get(name, ()) if not dots else ()
+    return frozenset(path for path in found if not is_aside(path))
+
+
+def _packages(tree: Tree) -> set[Path]:
+    """Return the folders of the project's own packages."""
+    folders = {path.parent for path in tree.code if path.name == "__init__.py"}
+    roots = {folder for folder in folders if len(folder.parts) == 1}
+    roots |= {folder for folder in folders if len(folder.parts) == 2 and folder.parts[0] in ("src", "lib", "python")}
+    return {folder for folder in roots if not is_aside(folder / "x") and not _in_part(folder / "x", tree)}
+
+
+def _in_part(path: Path, tree: Tree) -> bool:
+    """Whether a file belongs to a project of its own inside this one."""
+    return any(parent in tree.parts for parent in path.parents)
+
+
+def _is_below(path: PurePath, folder: PurePath) -> bool:
+    return path.parts[: len(folder.parts)] == folder.parts
+
+
+def _modules(tree: Tree) -> dict[str, list[Path]]:
+    """Map every dotted name that a file can be imported by, from the root or from a folder of it, to the file."""
+    found: dict[str, list[Path]] = {}
+    for path in tree.code:
+        parts = (*path.parts[:-1], path.stem) if path.name != "__init__.py" else path.parts[:-1]
+        for first in range(len(parts) if len(parts) < 4 else 2):
+            found.setdefault(".".join(parts[first:]), []).append(path)
+    return found
