@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -18,7 +19,7 @@ from envbuild.cli.context import Context, make_context
 from envbuild.errors import NoSolutionError, UsageError
 
 
-def best(**wish: str) -> Choice:
+def best(**wish: Any) -> Choice:
     choices, _ = suggest(Wish(**wish))
     return choices[0]
 
@@ -129,7 +130,7 @@ def test_frameworks_by_the_names_people_use() -> None:
         ({"python": ">=x"}, "--python >=x: write a version such as 3.10, or bounds such as >=3.8,<3.11"),
     ],
 )
-def test_wrong_wishes(wish: dict[str, str], told: str) -> None:
+def test_wrong_wishes(wish: dict[str, Any], told: str) -> None:
     with pytest.raises(UsageError) as caught:
         suggest(Wish(**wish))
     assert caught.value.what == told
