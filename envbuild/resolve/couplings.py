@@ -114,6 +114,13 @@ class Protected(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     but: tuple[str, ...] = ()
 
 
+class Impostors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Canonical names that are something else on a public index, and how that was found."""
+
+    names: tuple[str, ...]
+    source: str
+
+
 class Aliases(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The whole of data/aliases.toml."""
 
@@ -125,6 +132,7 @@ class Aliases(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     exclusive: dict[str, tuple[str, ...]]
     extras: dict[str, ExtraRule]
     elsewhere: dict[str, str]
+    impostors: Impostors
     protected: Protected
 
 

@@ -42,11 +42,12 @@ class ConflictError(Exception):
     """uv found no solution; ``text`` is its derivation in one line, ``filtered`` are names that the date cut.
 
     ``couplings`` are rows about what is new that were constraints, beside those of the base; ``told`` are sentences
-    that come before all other reasons.
+    that come before all other reasons; ``traps`` are names of which an index has nothing that counts.
     """
 
     couplings: tuple[Coupling, ...] = ()
     told: tuple[str, ...] = ()
+    traps: tuple[str, ...] = ()
 
     def __init__(self, output: str) -> None:
         body, *hints = re.split(r"^hint: ", output, flags=re.MULTILINE)
@@ -58,7 +59,8 @@ class ConflictError(Exception):
     def joined(self, other: ConflictError) -> ConflictError:
         """Return one that tells both."""
         both = ConflictError(f"{self.text} {other.text}")
-        both.told = self.told
+        both.told = tuple(dict.fromkeys((*self.told, *other.told)))
+        both.traps = tuple(dict.fromkeys((*self.traps, *other.traps)))
         both.filtered = (*self.filtered, *(name for name in other.filtered if name not in self.filtered))
         return both
 

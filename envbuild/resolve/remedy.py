@@ -101,7 +101,13 @@ def hints(
         f"leave out {name}, or bring it otherwise: {elsewhere[name]}"
         if name in elsewhere
         else f"check the spelling of {name}; packages of another index need its name under [python] indexes"
-        for name in MISSING.findall(conflict.text)
+        for name in dict.fromkeys((*MISSING.findall(conflict.text), *(n for n in conflict.traps if n in elsewhere)))
+    ]
+    found += [
+        f"name the index that has the real {name} under [python] indexes, or look at what is there by that name, and "
+        "write it under [python] dependencies if you want it"
+        for name in conflict.traps
+        if name not in elsewhere
     ]
     found += [
         f"look at what the index answers for {name}: a login or error page of a proxy offers nothing either"

@@ -6,7 +6,7 @@ import contextlib
 import re
 import tarfile
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,14 @@ WANTED = re.compile(
 )
 STATIC_SINCE = (2, 2)
 """From this metadata version on, a field of PKG-INFO that is not called dynamic holds for every build (PEP 643)."""
+CODE = re.compile(
+    r".+\.(?:pyx?|pyi|pxd|c|cc|cpp|cxx|h|hpp|cu|cuh|f|f90|for|rs|go|so|jl|r|js|ipynb|java|swg|i)\Z", re.IGNORECASE
+)
+NO_CODE = re.compile(
+    r"(?:setup|package_info|conftest|versioneer|noxfile|[^/]*test[^/]*)\.py\Z|(?:tests?|docs?|examples?|\.[^/]+)/"
+)
+"""Files of code that no module of a package is made of."""
+RAISES = re.compile(r"^\s+raise\b", re.MULTILINE)
 STUB_BACKENDS = ("nvidia_stub", "wheel_stub")
 """Backends of archives that hold nothing: their build downloads from somewhere else, or fails with an explanation."""
 
@@ -58,27 +66,32 @@ class Declared(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_sdist(path: Path, name: str) -> Declared:
     """Read an sdist file; ``name`` is its file name.  Raises IntegrityError when it is not an archive."""
+    names: set[str] = set()
     try:
-        members = dict(_members(path, name))
+        members = dict(_members(path, name, names))
     except (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError, ValueError, NotImplementedError) as error:
         raise IntegrityError(f"is not a readable source archive: {error}", where=name) from error
-    return declared(members, name)
+    return declared(members, name, names)
 
 
-def declared(members: Mapping[str, str], where: str) -> Declared:
-    """Decide from an sdist's own files (path inside its top folder to text) what it declares."""
+def declared(members: Mapping[str, str], where: str, names: Collection[str] = ()) -> Declared:
+    """Decide from an sdist's own files (path inside its top folder to text) what it declares.
+
+    ``names`` are all of its members, where more of them are known than were read.
+    """
     information = headers(members.get("PKG-INFO", ""))
     project = _pyproject(members.get("pyproject.toml"), where)
     handed = read_setup(members["setup.py"], members) if "setup.py" in members else None
     requires, read_from = _requires(members, information, project, handed)
     backend = _backend(project)
+    cleaned = _clean(requires)
     return Declared(
-        requires=_clean(requires),
+        requires=cleaned,
         build=_build(project, handed),
         read_from=read_from,
         requires_python=information.requires_python,
         backend=backend,
-        stub=_stub(backend, handed),
+        stub=_stub(backend, handed, cleaned, members, names or members),
     )
 
 
@@ -140,12 +153,17 @@ def _covers(plain: Iterable[str], packed: Iterable[str]) -> bool:
     return all(r.name.lower() in read for r in parsed(tuple(packed)) if "extra ==" not in str(r))
 
 
-def _stub(backend: str, handed: Handed | None) -> str | None:
+def _stub(
+    backend: str, handed: Handed | None, requires: Collection[str], members: Mapping[str, str], names: Iterable[str]
+) -> str | None:
     """Return why an archive is no release of anything."""
     if backend.partition(".")[0] in STUB_BACKENDS:
         return f"a placeholder without files of its own (built by {backend.partition('.')[0].replace('_', '-')})"
     if handed is not None and handed.ends:
         return "a placeholder whose setup.py only raises an error"
+    holds_code = any(CODE.match(name) and not NO_CODE.match(name) for name in names)
+    if not holds_code and not requires and RAISES.search(members.get("setup.py", "")):
+        return "a placeholder: it holds no module, and its setup.py raises an error"
     return None
 
 
@@ -175,13 +193,14 @@ def _pyproject(text: str | None, where: str) -> dict[str, Any]:
     return {}
 
 
-def _members(path: Path, name: str) -> Iterator[tuple[str, str]]:
-    """Yield (path inside the top folder, text) of the few files that are read."""
+def _members(path: Path, name: str, names: set[str]) -> Iterator[tuple[str, str]]:
+    """Yield (path inside the top folder, text) of the few files that are read; add the others to ``names``."""
     reader = _zip_members if name.endswith(".zip") else _tar_members
     read = 0
     for count, (member, data) in enumerate(reader(path)):
         if count > MOST_MEMBERS or read > MOST_READ:
             raise ValueError(f"more than {MOST_MEMBERS if count > MOST_MEMBERS else MOST_READ} members")
+        names.add(member)
         if data is not None:
             read += 1
             yield member, data.decode("utf-8", "replace")
@@ -192,7 +211,7 @@ def _tar_members(path: Path) -> Iterator[tuple[str, bytes | None]]:
         for member in archive:
             found = WANTED.match(member.name)
             file = archive.extractfile(member) if found and member.isfile() else None
-            yield (found[1] if found else ""), file.read(BIGGEST_MEMBER) if file else None
+            yield _inside(member.name), file.read(BIGGEST_MEMBER) if file else None
 
 
 def _zip_members(path: Path) -> Iterator[tuple[str, bytes | None]]:
@@ -201,6 +220,11 @@ def _zip_members(path: Path) -> Iterator[tuple[str, bytes | None]]:
             found = WANTED.match(info.filename)
             if found:
                 with archive.open(info) as file:
-                    yield found[1], file.read(BIGGEST_MEMBER)
+                    yield _inside(info.filename), file.read(BIGGEST_MEMBER)
             else:
-                yield "", None
+                yield _inside(info.filename), None
+
+
+def _inside(name: str) -> str:
+    """Return a member's path inside the top folder."""
+    return name.removeprefix("./").partition("/")[2]

@@ -11,12 +11,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
+from packaging.utils import canonicalize_name
 
 from envbuild.base.model import BaseFacts
 from envbuild.errors import HostError, IntegrityError, NetworkError
 from envbuild.progress import Reporter
 from envbuild.resolve.artifacts import FORM, About, describe
-from envbuild.resolve.explain import NO_RELEASE, ConflictError, name_of, translate_failure
+from envbuild.resolve.couplings import load_aliases
+from envbuild.resolve.explain import MISSING, NO_RELEASE, ConflictError, mentioned, name_of, translate_failure
 from envbuild.resolve.interpreter import write_mute
 from envbuild.resolve.limit import Limit
 from envbuild.resolve.platform import python_minor, uv_platform
@@ -31,6 +33,7 @@ from envbuild.resolve.question import (
     write_question,
 )
 from envbuild.resolve.stubs import Stubs, kept_stubs, write_stubs
+from envbuild.resolve.traps import impostors, registered_late, unanswered
 from envbuild.run import Command, Result, Runner
 from envbuild.settings import Settings
 from envbuild.store.atomic import telling, write_bytes
@@ -41,6 +44,8 @@ ASKED = re.compile(r"^DEBUG Sending \w+ (?:GET )?request for: (\S+)$", re.MULTIL
 BUILDING = re.compile(r"DEBUG Preparing metadata for: (\S+)")
 SPOKEN = re.compile(r"^(?:DEBUG|TRACE|INFO) .*\n?", re.MULTILINE)
 BUILD_FAILED = re.compile(r"Failed to (?:\w+ and )?build `([A-Za-z0-9._-]+)==([^`\s]+)`")
+MOST_PLACEHOLDERS = 3
+"""Releases of one name that turn out to be placeholders before none of its source archives is looked at."""
 MOST_STATIC = 200
 """How many sdists may be read one after the other for one question: more means that something else is wrong."""
 NOTHING = About(size=0)
@@ -68,11 +73,15 @@ class Session:
     def __post_init__(self) -> None:
         self.warnings: tuple[str, ...] = ()
         self.late: tuple[str, ...] = ()
+        self._gone: set[str] = set()
         self._count = 0
         self._uv = uv_program(self.settings)
         self.python = build_python(self.facts, self.settings)
         self.barred: dict[Pin, str] = {}
         self._told: set[str] = set()
+        held = {*self.stubs.by_name, *map(canonicalize_name, self.from_source)}
+        trees = {name.rpartition("-")[0].replace("_", "-") for name, _ in self.archives}
+        self._wheels_only: tuple[str, ...] = impostors(held | trees)
         self._memory = Readings(Store(self.settings.store), self.facts, self.indexes)
         self._static: dict[Pin, About] = {}
         for pin, about in self._memory.load().items():
@@ -104,9 +113,18 @@ class Session:
         return self.ask(question)
 
     def _freed(self, question: Question, conflict: ConflictError) -> bool:
-        """Free from the date what has no release before it, and nobody asks for by name; tell whether there was any."""
+        """Free from the date what has no release before it, and nobody asks for by name; tell whether there was any.
+
+        What looks like somebody else's, who took a name that was given up, stays out: the conflict tells.
+        """
         asked = {name_of(requirement) for requirement in question.requirements}
         gone = set(NO_RELEASE.findall(conflict.text)) & set(conflict.filtered) - {*asked, *self.late}
+        for name in sorted(gone):
+            late = registered_late(name, question.as_of or "", self.indexes, self.settings) if question.as_of else None
+            if late is not None and late.suspicious:
+                conflict.told = (*conflict.told, f"{late}, after {question.as_of}: it may be somebody else's by now")
+                conflict.traps = (*conflict.traps, name)
+                gone.discard(name)
         self.late = (*self.late, *sorted(gone))
         return bool(gone)
 
@@ -123,9 +141,30 @@ class Session:
                 continue
             failed = BUILD_FAILED.search(result.stderr)
             if not failed or (failed[1], failed[2]) in self._static:
-                raise translate_failure(result.stderr)
+                raise self._explained(translate_failure(result.stderr))
             self._read_statically((failed[1], failed[2]), question.as_of)
         raise HostError(f"more than {MOST_STATIC} source packages have to be read for one question")
+
+    def _explained(self, error: Exception) -> Exception:
+        """Return a failure of uv with what it cannot know: traps, and an index that refuses what it seems to lack."""
+        if not isinstance(error, ConflictError):
+            return error
+        missing = set(MISSING.findall(error.text)) - self._gone
+        refused = unanswered(sorted(missing), self.indexes, self.settings) if missing else None
+        if refused is not None:
+            return refused
+        self._gone |= missing
+        names = mentioned(error.text)
+        known = load_aliases().elsewhere
+        barred = {name: f"{name} {version} is {reason}" for (name, version), reason in self.barred.items()}
+        reasons = {
+            name: f"{name} is not what an index has by that name: {known[name]}"
+            for name in self._wheels_only
+            if name in known
+        }
+        told = {name: text for name, text in (barred | reasons).items() if name in names}
+        error.told, error.traps = (*error.told, *told.values()), (*error.traps, *told)
+        return error
 
     def _find_placeholders(self, answer: Mapping[str, Chosen]) -> bool:
         """Bar the chosen archives that are no release of anything; tell whether there were any."""
@@ -133,8 +172,16 @@ class Session:
         unread = {pin: sdist for pin, sdist in sources.items() if pin not in self._static}
         abouts = describe(unread.values(), settings=self.settings, report=self.report) if unread else {}
         found = {pin: about.stub for pin, sdist in unread.items() if (about := abouts[sdist.sha256]).stub}
-        self.barred |= {pin: reason for pin, reason in found.items() if reason is not None}
+        for pin, reason in found.items():
+            self._bar(pin, reason or "")
         return bool(found)
+
+    def _bar(self, pin: Pin, reason: str) -> None:
+        """Take a release off the list; after a few of one name, all that it has as source."""
+        self.barred[pin] = reason
+        name = pin[0]
+        if sum(other == name for other, _ in self.barred) >= MOST_PLACEHOLDERS and name not in self._wheels_only:
+            self._wheels_only = (*self._wheels_only, name)
 
     def _refuse_local(self, answer: Mapping[str, Chosen]) -> None:
         """Raise IntegrityError for a file of this machine that an index elsewhere names."""
@@ -200,6 +247,7 @@ class Session:
         return place
 
     def _arguments(self, question: Question, place: Path) -> tuple[str, ...]:
+        question = replace(question, binary=(*question.binary, *self._wheels_only))
         return arguments(question, place, self.facts, self._builder, builds=self._may_build)
 
     def _call(self, question: Question, place: Path, given: tuple[str, ...]) -> Result:
@@ -225,7 +273,7 @@ class Session:
 
     def _learn(self, pin: Pin, about: About) -> None:
         if about.stub is not None:
-            self.barred[pin] = about.stub
+            self._bar(pin, about.stub)
         self._static[pin] = about
 
     def _read_statically(self, pin: Pin, as_of: str | None) -> None:

@@ -32,6 +32,7 @@ from envbuild.resolve.search import Search, Task
 from envbuild.resolve.session import Session
 from envbuild.resolve.standins import merged, stand_ins
 from envbuild.resolve.stubs import plan_stubs
+from envbuild.resolve.traps import refuse_registered_anew
 from envbuild.resolve.versions import older
 from envbuild.resolve.wheels import compiled
 from envbuild.run import Runner
@@ -229,6 +230,7 @@ class UvResolver:
         files = {name: pick(package, order) for name, package in chosen.items() if not package.from_base}
         origins = session.origins({name: chosen[name].version for name in files}) if request.indexes else {}
         abouts = describe(files.values(), settings=session.settings, report=self.report)
+        refuse_registered_anew(session, answer.task.wanted, files, abouts)
         builds = resolve_builds(session, answer=chosen, files=files, abouts=abouts, as_of=request.as_of)
         parts = Parts(
             context=answer.task.context,
