@@ -15,6 +15,16 @@ from envbuild.run import Command, Runner
 
 CAP_SYS_RESOURCE = 24
 """Bit of CAP_SYS_RESOURCE in a capability mask (linux/capability.h)."""
+ID_COUNT = 65536
+"""Ids that a Debian system uses: a shorter range in /etc/subuid breaks packages with high ids (nobody is 65534)."""
+FIRST_ID = 100000
+"""Where ranges begin (SUB_UID_MIN in /etc/login.defs)."""
+SWITCHES = {
+    "user.max_user_namespaces": ("0", "15000"),
+    "kernel.unprivileged_userns_clone": ("0", "1"),  # Debian's and Arch's kernels
+    "kernel.apparmor_restrict_unprivileged_userns": ("1", "0"),  # Ubuntu 23.10 and newer
+}
+"""Settings of kernels that switch user namespaces off: the value that does, and one that does not."""
 SLOW_FILE_SYSTEMS = frozenset({"nfs", "nfs4", "lustre", "gpfs", "beegfs", "fuse.glusterfs", "cifs", "afs", "ceph"})
 """Network file systems: slow for many small files, and often without the extended attributes that a build needs."""
 
@@ -26,6 +36,8 @@ class Host:
     ``missing_capabilities`` are the bits the kernel knows but this process lacks (all of them for an ordinary user);
     ``subuid`` and ``subgid`` are the first and the count of the user's own ranges, None without a line;
     ``user_namespace_limit`` is None where the kernel has no such file; ``driver`` is the NVIDIA driver's version.
+    ``free_ids`` is the first of ID_COUNT ids that no line of /etc/subuid and /etc/subgid has; ``switches`` are the
+    kernel's own settings that keep user namespaces from people, each with the value that lets them.
     """
 
     uid: int
@@ -37,6 +49,8 @@ class Host:
     user_namespace_limit: int | None
     fuse: bool
     driver: str | None
+    free_ids: int = FIRST_ID
+    switches: tuple[str, ...] = ()
 
     @property
     def crippled_root(self) -> bool:
@@ -48,7 +62,8 @@ class Host:
 class Space:
     """The file system below a folder: free bytes and inodes for this user (None: it counts no inodes), and its kind.
 
-    ``total`` are all its bytes, ``device`` and ``mount`` what /proc/mounts calls it and where it hangs.
+    ``total`` are all its bytes, ``device`` and ``mount`` what /proc/mounts calls it and where it hangs; ``options`` are
+    those of its mount.
     """
 
     folder: Path
@@ -58,6 +73,7 @@ class Space:
     total: int = 0
     device: str = ""
     mount: str = ""
+    options: tuple[str, ...] = ()
 
     @property
     def slow(self) -> bool:
@@ -79,6 +95,8 @@ def read_host(*, root: Path = Path("/"), uid: int | None = None, user: str | Non
         user_namespace_limit=_number(root / "proc/sys/user/max_user_namespaces"),
         fuse=_opens(root / "dev/fuse"),
         driver=read_driver(root),
+        free_ids=_free_ids(root),
+        switches=_switches(root),
     )
 
 
@@ -117,7 +135,7 @@ def read_space(
         place = place.parent
     place = place.resolve()
     stat = statvfs(place)
-    device, mount, kind = _file_system(place, _text(mounts))
+    device, mount, kind, options = _file_system(place, _text(mounts))
     return Space(
         folder=folder,
         free=stat.f_bavail * stat.f_frsize,
@@ -126,12 +144,13 @@ def read_space(
         total=stat.f_blocks * stat.f_frsize,
         device=device,
         mount=mount,
+        options=tuple(options.split(",")),
     )
 
 
-def _file_system(place: Path, mounts: str) -> tuple[str, str, str]:
-    """Return device, point and type of the deepest mount above a place; of two at one point, the later counts."""
-    found, depth = ("", "", "unknown"), -1
+def _file_system(place: Path, mounts: str) -> tuple[str, str, str, str]:
+    """Return device, point, type and options of the deepest mount above a place; of two at one, the later counts."""
+    found, depth = ("", "", "unknown", ""), -1
     for line in mounts.splitlines():
         fields = line.split()
         if len(fields) < 3:
@@ -139,7 +158,7 @@ def _file_system(place: Path, mounts: str) -> tuple[str, str, str]:
         # the kernel writes blank, tab, newline and backslash as octal
         point = Path(re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), fields[1]))
         if place.is_relative_to(point) and len(point.parts) >= depth:
-            found, depth = (fields[0], str(point), fields[2]), len(point.parts)
+            found, depth = (fields[0], str(point), fields[2], (*fields, "")[3]), len(point.parts)
     return found
 
 
@@ -159,6 +178,25 @@ def _id_range(path: Path, user: str, uid: int) -> tuple[int, int] | None:
         if name in (user, str(uid)) and first.isdecimal() and count.isdecimal() and int(count) > 0:
             return int(first), int(count)
     return None
+
+
+def _free_ids(root: Path) -> int:
+    """Return the first of ID_COUNT ids that nobody has, in either file."""
+    text = _text(root / "etc/subuid") + "\n" + _text(root / "etc/subgid")
+    ranges = re.findall(r"^[^:\n]*:(\d+):(\d+)\s*$", text, re.MULTILINE)
+    free = FIRST_ID
+    for first, count in sorted((int(first), int(count)) for first, count in ranges):
+        if first - free >= ID_COUNT:
+            break
+        free = max(free, first + count)
+    return free
+
+
+def _switches(root: Path) -> tuple[str, ...]:
+    """Return "NAME=VALUE" for each setting that this kernel has and that keeps user namespaces from people."""
+    paths = {name: root / "proc/sys" / name.replace(".", "/") for name in SWITCHES}
+    off = {name for name, path in paths.items() if _text(path).strip() == SWITCHES[name][0]}
+    return tuple(f"{name}={SWITCHES[name][1]}" for name in SWITCHES if name in off)
 
 
 def user_name(uid: int) -> str:

@@ -14,14 +14,17 @@ from envbuild.cli import doctor_network, doctor_places
 from envbuild.cli.context import Context
 from envbuild.cli.findings import Finding
 from envbuild.errors import EnvbuildError, HostError
-from envbuild.host import Host, read_host, user_namespaces_work
+from envbuild.host import ID_COUNT, Host, read_host, user_namespaces_work
 from envbuild.run import Command, Runner
 from envbuild.runtime import find_runtime, find_squashfuse, is_setuid
 from envbuild.settings import Settings
 from envbuild.tools import find_tool
 
-ID_COUNT = 65536
-"""Ids that a Debian system uses: a shorter range in /etc/subuid breaks packages with high ids (nobody is 65534)."""
+FUSE_MEND = (
+    "root: modprobe fuse; chmod 666 /dev/fuse\n"
+    "and to last over a restart: echo fuse >/etc/modules-load.d/fuse.conf; "
+    'echo \'KERNEL=="fuse", MODE="0666"\' >/etc/udev/rules.d/90-fuse.rules'
+)
 GPU_SECONDS = 5.0
 """How long nvidia-smi may take: it wakes a GPU that sleeps."""
 NAMES = (
@@ -67,9 +70,11 @@ def _show(finding: Finding) -> None:
 def examine(settings: Settings, runner: Runner, host: Host | None = None) -> tuple[Finding, ...]:
     """Examine this machine, everything slow in parallel; a probe that fails becomes a broken finding."""
     facts = host or read_host()
+    # uv's finder reads Python's configuration, which is not ready for two threads at once the first time
+    uv = _guarded("uv", lambda: _tool("uv", settings, runner))
     probes: list[tuple[str, Callable[[], Iterable[Finding]]]] = [
         ("Python", _python),
-        ("uv", lambda: _tool("uv", settings, runner)),
+        ("uv", lambda: uv),
         ("container runtime", lambda: _runtime(settings, runner, facts)),
         ("rights", lambda: [judge_rights(facts)]),
         ("user namespaces", lambda: [judge_namespaces(facts, works=user_namespaces_work(runner))]),
@@ -97,6 +102,9 @@ def _guarded(name: str, probe: Callable[[], Iterable[Finding]]) -> list[Finding]
         return [Finding(name=name, verdict="broken", value=str(error), mend=error.hint or "")]
     except OSError as error:
         return [Finding(name=name, verdict="broken", value=str(error))]
+    except Exception as error:  # noqa: BLE001  (one probe's bug must not hide what the others found)
+        value = f"this line could not be found out: {type(error).__name__}: {error}"
+        return [Finding(name=name, verdict="differs", value=value)]
 
 
 def judge_rights(host: Host) -> Finding:
@@ -125,8 +133,15 @@ def judge_namespaces(host: Host, *, works: bool | None) -> Finding:
     value = "switched off (user.max_user_namespaces = 0)" if limit == 0 else "unshare -U is refused"
     if host.uid == 0 and not host.crippled_root:
         return Finding(name=name, verdict="differs", value=f"{value}; root needs none")
-    mend = "root: sysctl user.max_user_namespaces=15000 kernel.unprivileged_userns_clone=1 (or: apptainer-suid)"
-    return Finding(name=name, verdict="broken", value=value, mend=mend)
+    return Finding(name=name, verdict="broken", value=value, mend=_mend_namespaces(host))
+
+
+def _mend_namespaces(host: Host) -> str:
+    """Return what lets user namespaces, over a restart too: the settings that this kernel has."""
+    if not host.switches:
+        return "no setting of this kernel forbids it, so a container or a security module does: ask its administrator"
+    words = " ".join(host.switches)
+    return f"root: printf '%s\\n' {words} >/etc/sysctl.d/90-user-namespaces.conf; sysctl --system\n(or: apptainer-suid)"
 
 
 def judge_ids(host: Host) -> Finding:
@@ -139,8 +154,8 @@ def judge_ids(host: Host) -> Finding:
     value = f"no range of {ID_COUNT} ids for {host.user} in " + " and ".join(f"/etc/{file}" for file in short)
     if host.uid == 0 and not host.crippled_root:
         return Finding(name=name, verdict="differs", value=f"{value}; root needs none")
-    line = f"{host.user}:100000:{ID_COUNT}"
-    mend = "\n".join(f"root: echo {line} >>/etc/{file}   (a range that no other line uses)" for file in short)
+    line = f"{host.user}:{host.free_ids}:{ID_COUNT}"
+    mend = "\n".join(f"root: echo {line} >>/etc/{file}" for file in short)
     return Finding(name=name, verdict="broken", value=value, mend=mend)
 
 
@@ -151,13 +166,13 @@ def judge_fuse(host: Host) -> Finding:
     if host.uid == 0 and not host.crippled_root:
         return Finding(name="/dev/fuse", verdict="differs", value="cannot be opened; root needs none")
     if host.crippled_root:
-        mend = "modprobe fuse; chmod 666 /dev/fuse"
-        return Finding(name="/dev/fuse", verdict="broken", value="cannot be opened: images cannot be run", mend=mend)
+        value = "cannot be opened: images cannot be run"
+        return Finding(name="/dev/fuse", verdict="broken", value=value, mend=FUSE_MEND)
     return Finding(
         name="/dev/fuse",
         verdict="differs",
         value="cannot be opened: images are unpacked before each run, which is slow",
-        mend="root: modprobe fuse; chmod 666 /dev/fuse",
+        mend=FUSE_MEND,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -36,7 +37,9 @@ def probes(settings: Settings, runner: Runner, host: Host) -> list[tuple[str, Ca
             space = read_space(folder)
             better = next(candidates(name, settings, host.user), None)
             quota = tightest(quotas_of(folder, runner))
-            yield judge_space(name, space, writable=writable(folder), quota=quota, home=settings.home, better=better)
+            found = judge_space(name, space, writable=writable(folder), quota=quota, home=settings.home, better=better)
+            rooted = host.uid == 0 and not host.crippled_root
+            yield judge_entry(found, space, closed=None if rooted else closed_above(folder), better=better)
 
         return look
 
@@ -80,6 +83,28 @@ def judge_space(
     return Finding(name=name, verdict="fine", value=value)
 
 
+def judge_entry(found: Finding, space: Space, *, closed: Path | None, better: Path | None = None) -> Finding:
+    """Judge whether programs start in TMPDIR, and whether the other ids of a build may enter it (``closed``: not)."""
+    if found.name != "TMPDIR" or found.verdict == "broken":
+        return found
+    move = f"export TMPDIR={better or '/a/folder/on/a/local/disk'}"
+    if "noexec" in space.options:
+        value = f"{found.value}; no program can be started there (noexec), and builds start some"
+        return Finding(name=found.name, verdict="broken", value=value, mend=move)
+    if closed is not None:
+        value = f"{found.value}; other users may not enter {closed}, and a build without root works with other ids"
+        return Finding(name=found.name, verdict="differs", value=value, mend=f"chmod o+x {closed}\nor: {move}")
+    return found
+
+
+def closed_above(folder: Path) -> Path | None:
+    """Return the folder itself or the first above it that other users may not enter; None where they may."""
+    for place in (folder, *folder.parents):
+        if place.is_dir() and not place.stat().st_mode & stat.S_IXOTH:
+            return place
+    return None
+
+
 def candidates(name: str, settings: Settings, user: str) -> Iterator[Path]:
     """Yield folders of this machine that may be better than the one in use, the best first.
 
@@ -98,6 +123,8 @@ def candidates(name: str, settings: Settings, user: str) -> Iterator[Path]:
             continue
         space = read_space(folder)
         if space.free < enough or (name == "TMPDIR" and (space.slow or space.kind == "tmpfs")):
+            continue
+        if name == "TMPDIR" and "noexec" in space.options:
             continue
         if name != "TMPDIR" and folder.is_relative_to(settings.home):
             continue

@@ -82,7 +82,77 @@ def test_ids() -> None:
     found = doctor.judge_ids(bare(USER))
     assert found.verdict == "broken"
     assert found.value == "no range of 65536 ids for ada in /etc/subuid and /etc/subgid"
-    assert found.mend.splitlines()[1] == "root: echo ada:100000:65536 >>/etc/subgid   (a range that no other line uses)"
+    assert found.mend.splitlines()[1] == "root: echo ada:100000:65536 >>/etc/subgid"
+
+
+def made_up(tmp_path: Path, **files: str) -> Host:
+    for name, text in files.items():
+        path = tmp_path / name.replace("__", "/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return read_host(root=tmp_path, uid=1000, user="ada")
+
+
+@pytest.mark.parametrize(
+    ("subuid", "subgid", "free"),
+    [
+        ("", "", 100000),
+        ("bob:100000:65536\n", "", 165536),
+        ("bob:100000:65536\n", "eve:165536:65536\n", 231072),
+        ("eve:300000:65536\nbob:100000:65536\n", "", 165536),
+        ("eve:200000:65536\nbob:100000:65536\n", "", 265536),
+        ("bob:500:10\nno line\nx:1\n", "bob:100000:1000\n", 101000),
+    ],
+)
+def test_the_range_of_the_remedy_is_free(subuid: str, subgid: str, free: int, tmp_path: Path) -> None:
+    host = made_up(tmp_path, etc__subuid=subuid, etc__subgid=subgid)
+    assert f"root: echo ada:{free}:65536 >>/etc/subuid" in doctor.judge_ids(host).mend
+
+
+def test_the_remedy_names_settings_that_this_kernel_has_and_lasts(tmp_path: Path) -> None:
+    debian = made_up(
+        tmp_path / "debian",
+        proc__sys__user__max_user_namespaces="100\n",
+        proc__sys__kernel__unprivileged_userns_clone="0\n",
+    )
+    mend = doctor.judge_namespaces(debian, works=False).mend
+    assert mend.startswith("root: printf '%s\\n' kernel.unprivileged_userns_clone=1 >/etc/sysctl.d/")
+    assert "max_user_namespaces" not in mend
+    ubuntu = made_up(tmp_path / "ubuntu", proc__sys__kernel__apparmor_restrict_unprivileged_userns="1\n")
+    assert "kernel.apparmor_restrict_unprivileged_userns=0" in doctor.judge_namespaces(ubuntu, works=False).mend
+    other = made_up(tmp_path / "other", proc__sys__user__max_user_namespaces="0\n")
+    assert " user.max_user_namespaces=15000 >" in doctor.judge_namespaces(other, works=False).mend
+    none = made_up(tmp_path / "none", proc__sys__user__max_user_namespaces="100\n")
+    assert "sysctl" not in doctor.judge_namespaces(none, works=False).mend
+
+
+def test_a_tmpdir_without_programs_or_closed_to_others(tmp_path: Path) -> None:
+    fine = judge_space("TMPDIR", space(), writable=True)
+    noexec = doctor_places.judge_entry(fine, space(options=("rw", "noexec")), closed=None, better=Path("/var/tmp"))
+    assert (noexec.verdict, noexec.mend) == ("broken", "export TMPDIR=/var/tmp")
+    assert doctor_places.judge_entry(fine, space(options=("rw",)), closed=None) == fine
+    closed = tmp_path / "closed"
+    (closed / "below").mkdir(parents=True)
+    closed.chmod(0o700)
+    assert doctor_places.closed_above(closed / "below") == closed
+    assert doctor_places.closed_above(Path("/usr/bin")) is None
+    found = doctor_places.judge_entry(fine, space(), closed=closed)
+    assert (found.verdict, found.mend.splitlines()[0]) == ("differs", f"chmod o+x {closed}")
+    store = judge_space("store", space(), writable=True)
+    assert doctor_places.judge_entry(store, space(options=("noexec",)), closed=closed) == store
+
+
+def test_a_bug_of_one_probe_hides_no_other_finding(user_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise AttributeError("partially initialized module")
+
+    monkeypatch.setattr("envbuild.cli.doctor._packer", broken)
+    monkeypatch.setattr("envbuild.tools._uv", broken)
+    found = {finding.name: finding for finding in doctor.examine(user_settings, LocalRunner())}
+    for name in ("mksquashfs", "uv"):
+        assert found[name].verdict == "differs"
+        assert found[name].value == "this line could not be found out: AttributeError: partially initialized module"
+    assert found["Python"].verdict == "fine"
 
 
 def test_a_range_that_is_too_short_or_in_one_file_only() -> None:
