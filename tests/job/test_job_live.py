@@ -213,7 +213,7 @@ def test_a_check_on_a_node_brings_its_verdict_back_after_a_lost_connection(proje
     assert again.code == 1
     assert f"{told.split()[1]} {told.split()[2]} checks this image already" in again.stderr
     assert "tiny.sif: failed (0 passed, 1 failed" in again.stdout
-    assert list((tmp_path / "store").rglob("verdicts/*.json"))
+    assert list((tmp_path / "store").rglob("verdicts/*/*.json"))
     assert len(list((project.folder / ".envbuild/jobs").glob("check-*.sh"))) == 1
     assert len(list((project.folder / ".envbuild/jobs").glob("*.seen"))) == 1
 
