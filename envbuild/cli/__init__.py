@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -165,10 +166,10 @@ def run_cli(arguments: Sequence[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         return _interrupted()
     except MemoryError:
-        code = _tell(HostError("this machine's memory, or what is left of it to you, is not enough"))
+        code = _tell(HostError("this machine's memory, or what is left of it to you, is not enough"), arguments)
         return OWN_FAILURE if _runs_command(arguments) else code
     except (click.ClickException, EnvbuildError, OSError) as error:
-        code = _tell(error)
+        code = _tell(error, arguments)
         return OWN_FAILURE if _runs_command(arguments) else code
     return result if isinstance(result, int) else 0
 
@@ -213,7 +214,7 @@ def _as_option(arguments: Sequence[str]) -> Sequence[str]:
     return [*arguments[1:], "--help"] if arguments[:1] == ["help"] else arguments
 
 
-def _tell(error: click.ClickException | EnvbuildError | OSError) -> int:
+def _tell(error: click.ClickException | EnvbuildError | OSError, arguments: Sequence[str]) -> int:
     """Print an error for people and return its exit code."""
     from pathlib import Path
 
@@ -227,8 +228,30 @@ def _tell(error: click.ClickException | EnvbuildError | OSError) -> int:
         told = UsageError(error.format_message(), hint=f"{path} --help")
     else:
         told = error
+    if told.hint and re.search(r"\bNAME\b", told.hint):
+        name = _recipe_named(arguments)
+        told.hint = re.sub(r"\bNAME\b", lambda _: name, told.hint)
     show_error(told)
     return told.code
+
+
+def _recipe_named(arguments: Sequence[str]) -> str:
+    """Return the recipe that a command line is about, or the only one in ./recipes; "NAME" where there is none."""
+    import shlex
+
+    from envbuild.recipe.find import RECIPES, recipe_files
+    from envbuild.settings import load_settings
+
+    try:
+        settings = load_settings()
+        known = recipe_files(settings)
+    except EnvbuildError:
+        return "NAME"
+    named = [argument for argument in arguments[1:] if argument in known]
+    own = [path.stem for path in (settings.cwd / RECIPES).glob("*.toml")]
+    if not named and len(own) == 1:
+        named = own
+    return shlex.quote(named[0]) if named else "NAME"
 
 
 def _interrupted() -> int:

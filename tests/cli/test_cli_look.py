@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envbuild.cli import ALIASES, GROUPS, VERBS, main_group, run_cli
+from envbuild.cli import ALIASES, GROUPS, VERBS, _recipe_named, main_group, run_cli
 from envbuild.cli.output import GAP, NARROWEST, cell_width, table_lines
 from envbuild.cli.show import Lines, short_path
 from envbuild.store.units import counted
@@ -181,3 +181,23 @@ def test_every_verb_that_prints_values_prints_them_as_json() -> None:
         if not any("--json" in parameter.opts for parameter in command.params)
     }
     assert without == DOCUMENTS
+
+
+@pytest.mark.parametrize(
+    ("recipes", "arguments", "expected"),
+    [
+        ({"mine"}, ["check", "mine"], "mine"),
+        ({"mine", "other"}, ["check", "other", "--level", "full"], "other"),
+        ({"mine"}, ["check"], "mine"),
+        ({"mine", "other"}, ["check"], "NAME"),
+        (set(), ["make", "keras-bert"], "keras-bert"),
+    ],
+)
+def test_a_remedy_names_the_recipe(
+    recipes: set[str], arguments: list[str], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "recipes").mkdir()
+    for name in recipes:
+        (tmp_path / f"recipes/{name}.toml").touch()
+    monkeypatch.chdir(tmp_path)
+    assert _recipe_named(arguments) == expected
