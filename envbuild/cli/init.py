@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from envbuild.cli.complete import complete_site
 from envbuild.cli.context import Context
 from envbuild.cli.show import short_path
 from envbuild.errors import UsageError
@@ -24,10 +25,26 @@ if TYPE_CHECKING:
 @click.option("--yes", "-y", is_flag=True, help="Take all proposals without asking.")
 @click.option("--force", is_flag=True, help="Replace the recipe that is there.")
 @click.option("--offline", is_flag=True, help="Do not ask the package index.")
+@click.option(
+    "--for",
+    "--site",
+    "site",
+    metavar="SITE[:PARTITION]",
+    shell_complete=complete_site,
+    help="Choose a base that runs with the driver and on the GPUs of a cluster.",
+)
 @click.option("--dry-run", is_flag=True, help="Print the recipe and write nothing.")
 @click.pass_obj
 def command(
-    context: Context, *, place: str, name: str | None, yes: bool, force: bool, offline: bool, dry_run: bool
+    context: Context,
+    *,
+    place: str,
+    name: str | None,
+    yes: bool,
+    force: bool,
+    offline: bool,
+    site: str | None,
+    dry_run: bool,
 ) -> None:
     """Write a recipe from a project's own files.
 
@@ -43,7 +60,8 @@ def command(
     asks = _is_terminal() and not yes and not dry_run
     if not dry_run:
         _may_write(target, force=force, asks=asks)
-    made = draft(gathered, asker(context, offline=offline))
+    driver, gpu = _node(site, context)
+    made = draft(gathered, asker(context, offline=offline), driver=driver, gpu=gpu)
     refused = [proposal for proposal in made.proposals if asks and not _agreed(proposal)]
     made = without(made, refused)
     if any(proposal.kind == "base" for proposal in refused):
@@ -57,6 +75,17 @@ def command(
     target.parent.mkdir(exist_ok=True)
     write_text(target, text)
     _tell(made, target)
+
+
+def _node(site: str | None, context: Context) -> tuple[str | None, str | None]:
+    """Return the driver and the compute capability of a site's nodes, as far as its file knows them."""
+    if site is None:
+        return None, None
+    from envbuild.cli.remote import target_of_site
+
+    target = target_of_site(site, context)
+    capability = target.capability
+    return target.driver, f"{capability // 10}.{capability % 10}" if capability else None
 
 
 def _is_terminal() -> bool:

@@ -120,7 +120,10 @@ def command(context: Context, *, name: str, argv: tuple[str, ...], given: dict[s
 def plan_job(
     context: Context, name: str, argv: tuple[str, ...], given: dict[str, Any], *, interactive: bool = False
 ) -> tuple[Job, Site]:
-    """Put the job together from recipe, flags and site; its handed-on variables are left to ``submit``."""
+    """Put the job together from recipe, flags and site; its handed-on variables are left to ``submit``.
+
+    An image that is old or whose CUDA the site cannot run is told.
+    """
     from envbuild.cli.current import recipe_of, tell_old
     from envbuild.cli.enter import find_image, parse_bind
     from envbuild.job.compose import check_visible, compose, git_commit
@@ -138,6 +141,8 @@ def plan_job(
     image = find_image(name, context)
     tell_old(image, source, context)
     intent = _intent(flags, site, image, source, context)
+    if unfit := find_unfit(image, source, intent, site):
+        context.report.say(f"note: {unfit}")
     words = argv or (("bash",) if interactive else _own_command(source, name))
     binds = tuple(parse_bind(text, settings.cwd) for text in given["binds"])
     job = compose(
@@ -184,6 +189,27 @@ def _own_command(source: Source | None, name: str) -> tuple[str, ...]:
     if source is None or not source.recipe.run.command:
         raise UsageError("which command?", where=name, hint=f"envbuild submit {shlex.quote(name)} -- python train.py")
     return source.recipe.run.command
+
+
+def find_unfit(image: Path, source: Source | None, intent: Intent, site: Site) -> str | None:
+    """Return why a job's image computes on no GPU of the site; None where it may, or asks for none."""
+    from envbuild.cli.current import cuda_in
+    from envbuild.job.fit import why_unfit
+
+    cuda = cuda_in(image, source) if intent.gpus else None
+    return why_unfit(cuda, site, intent.partition) if cuda else None
+
+
+def refuse_unfit(image: Path, source: Source | None, intent: Intent, site: Site) -> None:
+    """Raise UsageError for a job whose image computes on no GPU of the site: it would run on the CPU, or fail."""
+    unfit = find_unfit(image, source, intent, site)
+    if unfit is None:
+        return
+    hint = (
+        f"envbuild base suggest --driver {site.host.driver or 'VERSION'} names bases that fit\n"
+        f"or correct the site file, if the nodes are others by now: envbuild site probe --on {site.name}"
+    )
+    raise UsageError(unfit, where=image.name, hint=hint)
 
 
 def _intent(flags: dict[str, Any], site: Site, image: Path, source: Source | None, context: Context) -> Intent:

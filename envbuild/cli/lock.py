@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from envbuild.cli.complete import complete_recipe
+from envbuild.cli.complete import complete_recipe, complete_site
 from envbuild.cli.context import Context, host_builds
 from envbuild.cli.show import short_path
-from envbuild.errors import StaleLockError, UsageError
+from envbuild.errors import NoSolutionError, StaleLockError, UsageError
 from envbuild.lock.model import EVERYTHING, PROOF_SECONDS, Lock
 from envbuild.recipe.model import Source
 
@@ -48,6 +48,14 @@ if TYPE_CHECKING:
     metavar="SECONDS",
     help=f"How long --prove may look ({PROOF_SECONDS:.0f}).",
 )
+@click.option(
+    "--for",
+    "--site",
+    "site",
+    metavar="SITE[:PARTITION]",
+    shell_complete=complete_site,
+    help="Refuse what the driver and the GPUs of a cluster cannot run.",
+)
 @click.option("--dry-run", is_flag=True, help="Say what would change and write nothing.")
 @host_builds
 @click.pass_obj
@@ -65,6 +73,7 @@ def command(
     resolver: str,
     prove: bool,
     budget: float | None,
+    site: str | None,
     dry_run: bool,
 ) -> None:
     """Resolve a recipe against its base and write ./lockfiles/NAME.lock.
@@ -92,6 +101,8 @@ def command(
         resolver=resolver,
     )
     lock = decide(source, wish, context, facts)
+    if site:
+        _refuse_unfit(lock, site, context)
     if old is not None:
         from envbuild.lock.prove import carried
 
@@ -108,6 +119,20 @@ def command(
 
     write_text(target, write_lock(lock))
     _tell(old, lock, target)
+
+
+def _refuse_unfit(lock: Lock, text: str, context: Context) -> None:
+    """Raise NoSolutionError for a lock whose CUDA runs on no GPU of a site."""
+    from envbuild.cli.job import find_site
+    from envbuild.job.fit import why_unfit
+    from envbuild.lock.cuda import cuda_of
+
+    site, cuda = find_site(text, context), cuda_of(lock)
+    unfit = why_unfit(cuda, site, text.partition(":")[2] or None) if cuda else None
+    if unfit is not None:
+        driver = site.host.driver or "VERSION"
+        hint = f"an older {(lock.base.framework or 'framework').split(' ')[0]}: envbuild base suggest --driver {driver}"
+        raise NoSolutionError(unfit, where=lock.name, hint=hint)
 
 
 def _print(lock: Lock, *, as_json: bool, explain: bool) -> None:

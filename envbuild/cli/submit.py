@@ -11,7 +11,7 @@ import click
 from envbuild.cli.complete import complete_image
 from envbuild.cli.context import Context
 from envbuild.cli.enter import CommandAfterDashes, find_image
-from envbuild.cli.job import job_options, plan_job
+from envbuild.cli.job import job_options, plan_job, refuse_unfit
 from envbuild.cli.output import print_json
 from envbuild.errors import INTERRUPTED, UsageError
 
@@ -57,9 +57,11 @@ def command(
         raise UsageError("--wait and --interactive exclude each other", where="--interactive")
     if as_json and (wait or interactive or dry_run):
         raise UsageError("--json prints the job's id and files; it does not go with --wait, --interactive or --dry-run")
+    image, source = find_image(name, context), recipe_of(name, context)
     if not stale:
-        refuse_old(find_image(name, context), recipe_of(name, context))
+        refuse_old(image, source)
     job, site = plan_job(context, name, argv, given, interactive=interactive)
+    refuse_unfit(image, source, job.intent, site)
     if dry_run:
         _show(job, site)
         return 0

@@ -43,7 +43,7 @@ FOLDER_VARIABLES = {
 """Variables of definitions that name folders of another image."""
 
 
-def draft(gathered: Gathered, index: Index) -> Draft:
+def draft(gathered: Gathered, index: Index, *, driver: str | None = None, gpu: str | None = None) -> Draft:
     """Make a draft: direct dependencies, a base, Debian packages, and comments on what is not certain."""
     making = Making(gathered)
     modules = {one.module: distribution_of(one.module) for one in gathered.imports}
@@ -52,7 +52,7 @@ def draft(gathered: Gathered, index: Index) -> Draft:
     making.releases, has = index.look_up(tuple(need for need in clean(needs).needs if not framework_name(need.name)))
     cleaned = clean([*needs, *undeclared(making, needs, modules, has)])
     _frameworks(making, cleaned)
-    base = _base(making, cleaned)
+    base = _base(making, cleaned, driver, gpu)
     kept = cleaned.needs if base.exact else [companion_unpinned(need) for need in cleaned.needs]
     making.needs = without_others(kept, base.python, cleaned)
     _tell(making, cleaned)
@@ -190,7 +190,7 @@ def _implied(making: Making, cleaned: Cleaned) -> list[Need]:
     return [Need(text=best, name=best, where=f"no list names it, but {few(votes[best])} need it")]
 
 
-def _base(making: Making, cleaned: Cleaned) -> Proposed:
+def _base(making: Making, cleaned: Cleaned, driver: str | None, gpu: str | None) -> Proposed:
     sayings = making.gathered.sayings
     framework = cleaned.frameworks[0] if cleaned.frameworks else None
     cudas = [saying.cuda for saying in sayings if saying.cuda]
@@ -201,6 +201,8 @@ def _base(making: Making, cleaned: Cleaned) -> Proposed:
         cuda=cleaned.cuda or next(iter(cudas), None),
         pythons=shared_pythons(making.releases),
         until=newest_pin(making.releases, len(cleaned.needs)),
+        driver=driver,
+        gpu=gpu,
     )
     proposed = propose_base(wanted)
     for note in proposed.notes:

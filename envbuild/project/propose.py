@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from msgspec import structs
+
 from envbuild.base.catalogue import Entry, entries, released
 from envbuild.base.suggest import Choice, Wish, framework_name, numbers, suggest
 from envbuild.errors import UsageError
@@ -26,7 +28,7 @@ class Wanted:
     """What a project says of its base; None or empty: nothing.
 
     ``python`` is what it declares, ``pythons`` the series that its pinned packages can be had for; ``until`` is the day
-    of its newest pin, ``cuda`` the CUDA version that it names.
+    of its newest pin, ``cuda`` the CUDA version that it names; ``driver`` and ``gpu`` are those of the nodes to run on.
     """
 
     framework: Need | None = None
@@ -35,6 +37,8 @@ class Wanted:
     cuda: str | None = None
     pythons: tuple[str, ...] = ()
     until: dt.date | None = None
+    driver: str | None = None
+    gpu: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,10 +68,12 @@ def propose_base(wanted: Wanted) -> Proposed:
         notes.append(f"base: the definition starts from {wanted.image}, {other}")
     if wanted.framework is None:
         return _bare(wanted)
-    for wish in _wishes(wanted, wanted.framework):
-        choice = _first(wish, wanted.framework)
-        if choice is not None:
-            return _proposed(choice, wanted, wanted.framework, notes)
+    for node in dict.fromkeys(((wanted.driver, wanted.gpu), (None, None))):
+        for wish in _wishes(wanted, wanted.framework):
+            choice = _first(structs.replace(wish, driver=node[0], gpu=node[1]), wanted.framework)
+            if choice is not None:
+                return _proposed(choice, wanted, wanted.framework, notes)
+        notes.append(f"base: no base with {wanted.framework.text} runs on driver {node[0]} and GPU {node[1]}")
     return _bare(wanted)
 
 

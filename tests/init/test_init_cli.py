@@ -122,3 +122,16 @@ def test_keras_alone_gets_a_backend_and_compiled_code_its_compiler(
     assert run("--yes", "--force").exit_code == 0
     recipe, _ = read_recipe(folder / "recipes/course.toml")
     assert (recipe.job.gpus, recipe.system.packages) == (None, ())
+
+
+def test_a_base_for_the_driver_of_a_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write(tmp_path / "course", {"requirements.txt": "tensorflow\n"})
+    monkeypatch.chdir(folder)
+    assert run("--yes", "--offline", "--for", "amane").exit_code == 0
+    recipe, _ = read_recipe(folder / "recipes/course.toml")
+    assert recipe.base.framework == "tensorflow[and-cuda]==2.14.*", "the last for CUDA 11, which driver 450 runs"
+    write(folder, {"requirements.txt": "tensorflow==2.15.1\n"})
+    assert run("--yes", "--offline", "--force", "--site", "amane").exit_code == 0
+    recipe, text = read_recipe(folder / "recipes/course.toml")
+    assert recipe.base.framework is not None
+    assert "runs on driver 450.80.02" in text or "2.14" in recipe.base.framework
