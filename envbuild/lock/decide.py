@@ -13,8 +13,9 @@ from envbuild import __version__
 from envbuild.base.gpu import framework as gpu_framework
 from envbuild.base.model import BaseFacts, DebianPackage, facts_digest
 from envbuild.base.reference import parse_reference
-from envbuild.errors import UsageError
+from envbuild.errors import NoSolutionError, UsageError
 from envbuild.lock.compare import refuse_changed_files
+from envbuild.lock.described import Described, brought_alone, framework_packages
 from envbuild.lock.digest import recipe_digest
 from envbuild.lock.model import (
     SCHEMA,
@@ -68,24 +69,6 @@ class Wish:
         return self.upgrade_all or bool(self.upgrade)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Base:
-    """The base, described: its facts (framework included), its Debian packages, and what the framework brought.
-
-    ``under`` are the facts without the framework, ``bare`` those with the framework and its CUDA wheels alone, whose
-    names ``protect`` has.
-    """
-
-    facts: BaseFacts
-    digest: str
-    epoch: int
-    debian: tuple[DebianPackage, ...] = ()
-    framework: Resolution | None = None
-    under: BaseFacts | None = None
-    bare: BaseFacts | None = None
-    protect: tuple[str, ...] = ()
-
-
 def decide_lock(source: Source, wish: Wish, tools: Tools, today: date, *, facts: BaseFacts | None = None) -> Lock:
     """Return the lock of a recipe; with ``facts`` the base is taken from them and no image is looked at.
 
@@ -100,38 +83,73 @@ def decide_lock(source: Source, wish: Wish, tools: Tools, today: date, *, facts:
     resolver = _resolver(tools)
     base = _given(facts, recipe, wish, tools, today) if facts else _describe(recipe, wish, tools, today)
     lines, trees = take_trees(source, base.facts, wish.old, wish.upgrade, tools)
-    chosen = wish.as_of or recipe.python.as_of
-    as_of = _as_of(chosen, base.facts, today)
-    with tools.report.stage("resolve the requirements" + (f" as of {as_of}" if as_of else "")):
-        resolution = RESOLVERS[wish.resolver](tools.settings, tools.runner, tools.report)(
-            Request(
-                requirements=lines,
-                archives=tuple((tree.file, str(tree.path)) for tree in trees),
-                facts=base.bare or base.facts,
-                as_of=as_of,
-                latest=today.isoformat() if chosen is None else None,
-                indexes=recipe.python.indexes,
-                keep=(*_brought(base, lines), *_keep(wish)),
-                upgrade=wish.upgrade,
-                anew=wish.anew,
-                protect=base.protect,
-                framework=recipe.base.framework if base.framework else None,
-                bounds=wish.bounds,
-                from_source=recipe.python.from_source,
-            )
-        )
-        _refuse_unused(source, resolution)
-        require_framework(recipe, base.facts, [found.name for found in resolution.packages])
-        brought = (*_framework_packages(base, resolution), *resolution.packages)
-        cuda_notes = require_cuda(recipe, base.under or base.facts, brought)
-        installer = find_installer(resolver, base.facts, tools.settings)
-        packing = _packing(wish, resolver, base.facts.machine, tools.settings)
+    request = Request(
+        requirements=lines,
+        archives=tuple((tree.file, str(tree.path)) for tree in trees),
+        facts=base.facts,
+        indexes=recipe.python.indexes,
+        upgrade=wish.upgrade,
+        anew=wish.anew,
+        bounds=wish.bounds,
+        from_source=recipe.python.from_source,
+    )
+    base, resolution = _resolve_project(request, base, recipe, wish, tools=tools, today=today)
+    _refuse_unused(source, resolution)
+    require_framework(recipe, base.facts, [found.name for found in resolution.packages])
+    brought = (*framework_packages(base, resolution), *resolution.packages)
+    cuda_notes = require_cuda(recipe, base.under or base.facts, brought)
+    installer = find_installer(resolver, base.facts, tools.settings)
+    packing = _packing(wish, resolver, base.facts.machine, tools.settings)
     resolution = replace(resolution, notes=(*resolution.notes, *cuda_notes))
     lock = with_sources(_assemble(source, base, resolution, installer, packing), trees)
     if recipe.files:
         lock = structs.replace(lock, files=take_files(source, tools))
     refuse_changed_files(wish.old, lock)
     return lock
+
+
+def _resolve_project(
+    request: Request, base: Described, recipe: Recipe, wish: Wish, *, tools: Tools, today: date
+) -> tuple[Described, Resolution]:
+    """Return the project's resolution, and the base: of the framework another release is taken where that one has none.
+
+    Raises NoSolutionError about the first one.
+    """
+    ask = RESOLVERS[wish.resolver](tools.settings, tools.runner, tools.report)
+    whole = _whole(request, base, recipe, wish, today)
+    title = "resolve the requirements" + (f" as of {whole.as_of}" if whole.as_of else "")
+    with tools.report.stage(title):
+        try:
+            return base, ask(whole)
+        except NoSolutionError as refusal:
+            first = refusal
+    from envbuild.lock.framework import other_release
+
+    pin = other_release(whole, base, ask)
+    if pin is None or base.under is None:
+        raise first
+    try:
+        other = _framed(replace(base, facts=base.under), recipe, wish, tools, today, bounds=(pin,))
+        with tools.report.stage(f"resolve the requirements with {pin}"):
+            resolution = ask(_whole(request, other, recipe, wish, today))
+    except NoSolutionError:
+        raise first from None
+    note = f"{pin} is taken, not {base.facts.framework}: the requirements have no solution with that one"
+    return other, replace(resolution, notes=(note, *resolution.notes))
+
+
+def _whole(request: Request, base: Described, recipe: Recipe, wish: Wish, today: date) -> Request:
+    """Return the project's request with all that depends on the release of the framework."""
+    chosen = wish.as_of or recipe.python.as_of
+    return replace(
+        request,
+        facts=base.bare or base.facts,
+        as_of=_as_of(chosen, base.facts, today),
+        latest=today.isoformat() if chosen is None else None,
+        keep=(*brought_alone(base, request.requirements), *_keep(wish)),
+        protect=base.protect,
+        framework=recipe.base.framework if base.framework else None,
+    )
 
 
 def _refuse_unused(source: Source, resolution: Resolution) -> None:
@@ -159,7 +177,7 @@ def _resolver(tools: Tools) -> Resolver:
     return RESOLVERS["uv"](tools.settings, tools.runner, tools.report)
 
 
-def _describe(recipe: Recipe, wish: Wish, tools: Tools, today: date) -> _Base:
+def _describe(recipe: Recipe, wish: Wish, tools: Tools, today: date) -> Described:
     """Read the base's facts; a bootstrap's are made of its Debian packages and its framework's wheels."""
     if recipe.base.image is not None:
         return _described_image(recipe, wish, tools)
@@ -172,11 +190,11 @@ def _describe(recipe: Recipe, wish: Wish, tools: Tools, today: date) -> _Base:
     with tools.report.stage(f"choose the Debian packages ({reference.text})"):
         bootstrap, debian = _debian(recipe, reference.name, machine, wish, tools)
     facts = bootstrap_facts(bootstrap, tools.settings, tools.runner, tools.store, tools.report)
-    base = _Base(facts=facts, digest=bootstrap.digest, epoch=bootstrap.epoch, debian=debian)
+    base = Described(facts=facts, digest=bootstrap.digest, epoch=bootstrap.epoch, debian=debian)
     return _framed(base, recipe, wish, tools, today)
 
 
-def _given(facts: BaseFacts, recipe: Recipe, wish: Wish, tools: Tools, today: date) -> _Base:
+def _given(facts: BaseFacts, recipe: Recipe, wish: Wish, tools: Tools, today: date) -> Described:
     """Take the facts that the user gives for the whole base; they may hold the recipe's framework already."""
     base = _described_facts(facts)
     if recipe.base.image is not None:
@@ -185,22 +203,32 @@ def _given(facts: BaseFacts, recipe: Recipe, wish: Wish, tools: Tools, today: da
     return base if held else _framed(base, recipe, wish, tools, today)
 
 
-def _framed(base: _Base, recipe: Recipe, wish: Wish, tools: Tools, today: date) -> _Base:
-    """Return the base with the framework that the recipe puts into it, if it does."""
+def _framed(
+    base: Described, recipe: Recipe, wish: Wish, tools: Tools, today: date, *, bounds: tuple[str, ...] = ()
+) -> Described:
+    """Return the base with the framework that the recipe puts into it, if it does; ``bounds`` choose its release."""
     if recipe.base.framework is None:
         return base
     from envbuild.lock.framework import resolve_framework
     from envbuild.resolve.framework import bare_framework, with_framework
 
     named = recipe.base.framework
-    request = Request(requirements=(named,), facts=base.facts, keep=_keep(wish), upgrade=wish.upgrade, anew=wish.anew)
+    request = Request(
+        requirements=(named,),
+        facts=base.facts,
+        keep=_keep(wish),
+        upgrade=wish.upgrade,
+        anew=wish.anew,
+        bounds=bounds,
+    )
     with tools.report.stage(f"resolve the framework {named}"):
         framework = resolve_framework(request, recipe, wish.as_of or recipe.python.as_of, _resolver(tools), today)
     bare, protect = bare_framework(base.facts, framework)
-    return replace(base, facts=with_framework(base.facts, framework), framework=framework, bare=bare, protect=protect)
+    whole = with_framework(base.facts, framework)
+    return replace(base, facts=whole, framework=framework, under=base.facts, bare=bare, protect=protect)
 
 
-def _described_image(recipe: Recipe, wish: Wish, tools: Tools) -> _Base:
+def _described_image(recipe: Recipe, wish: Wish, tools: Tools) -> Described:
     from envbuild.base.inspect import describe
 
     reference = structs.replace(parse_reference(recipe.base.image or ""), platform=recipe.base.platform)
@@ -224,11 +252,11 @@ def _system(recipe: Recipe, facts: BaseFacts, wish: Wish, tools: Tools) -> tuple
     )
 
 
-def _described_facts(facts: BaseFacts) -> _Base:
+def _described_facts(facts: BaseFacts) -> Described:
     """Take facts as the whole base: nothing in it is newer than the end of the day on which it was created."""
     created = date.fromisoformat(facts.created or "1980-01-01")
     epoch = (created + timedelta(days=1) - date(1970, 1, 1)).days * 86400
-    return _Base(facts=facts, digest=facts.digest or facts_digest(facts), epoch=epoch)
+    return Described(facts=facts, digest=facts.digest or facts_digest(facts), epoch=epoch)
 
 
 def _debian(
@@ -278,20 +306,6 @@ def _keep(wish: Wish) -> tuple[tuple[str, str], ...]:
     return tuple((p.name, p.version) for p in wish.old.python if p.group != "build")
 
 
-def _brought(base: _Base, lines: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """Return what the framework brings when it is alone: preferred, so that its layer is the same in many images.
-
-    A direct requirement is left out: of that one the newest release is wanted.
-    """
-    from packaging.utils import canonicalize_name
-
-    from envbuild.resolve.stubs import parsed
-
-    direct = {canonicalize_name(requirement.name) for requirement in parsed(lines)}
-    packages = base.framework.packages if base.framework else ()
-    return tuple((p.name, p.version) for p in packages if p.name not in {*base.protect, *direct})
-
-
 def _packing(wish: Wish, resolver: Resolver, machine: str, settings: Settings) -> tuple[Packer, tuple[PackerFile, ...]]:
     """Return the packer of the last lock unless all is to be new, so that images keep their bytes; else today's."""
     old = wish.old
@@ -302,13 +316,13 @@ def _packing(wish: Wish, resolver: Resolver, machine: str, settings: Settings) -
 
 def _assemble(
     source: Source,
-    base: _Base,
+    base: Described,
     resolution: Resolution,
     installer: tuple[Found, ...],
     packing: tuple[Packer, tuple[PackerFile, ...]],
 ) -> Lock:
     recipe = source.recipe
-    framework = _framework_packages(base, resolution)
+    framework = framework_packages(base, resolution)
     own = {p.name for p in framework}
     build = {p.name: p for p in (*(base.framework.build if base.framework else ()), *resolution.build, *installer)}
     python = [_locked(p, "framework") for p in framework]
@@ -338,13 +352,6 @@ def _assemble(
     )
 
 
-def _framework_packages(base: _Base, resolution: Resolution) -> tuple[Found, ...]:
-    """Return what the framework brings and the project has left as it is."""
-    chosen = {p.name: p.file.sha256 for p in resolution.packages}
-    packages = base.framework.packages if base.framework else ()
-    return tuple(p for p in packages if p.name in base.protect or chosen.get(p.name) == p.file.sha256)
-
-
 def _provided(resolution: Resolution, framework: tuple[Found, ...]) -> tuple[LockedProvided, ...]:
     """Name what the base itself holds; what the framework's wheels bring is locked by file already."""
     brought = {package.name for package in framework}
@@ -355,7 +362,7 @@ def _provided(resolution: Resolution, framework: tuple[Found, ...]) -> tuple[Loc
     )
 
 
-def _locked_base(recipe: Recipe, base: _Base) -> LockedBase:
+def _locked_base(recipe: Recipe, base: Described) -> LockedBase:
     facts = base.facts
     return LockedBase(
         reference=recipe.base.image or recipe.base.bootstrap or "",

@@ -14,6 +14,7 @@ from packaging.version import InvalidVersion, Version
 from envbuild.base.gpu import framework
 from envbuild.base.model import BaseFacts
 from envbuild.errors import NoSolutionError
+from envbuild.lock.described import Described
 from envbuild.recipe.model import Recipe
 from envbuild.recipe.trees import read_tree_line
 from envbuild.resolve.dates import default_as_of
@@ -36,6 +37,28 @@ def resolve_framework(
     found = resolve(request)
     as_of = None if chosen == "none" else default_as_of(with_framework(request.facts, found), today)
     return found if as_of is None else resolve(replace(request, as_of=as_of))
+
+
+def other_release(request: Request, base: Described, resolver: Resolver) -> str | None:
+    """Return another release of the framework (name==version) with which the project may have a solution, or None.
+
+    The recipe's line of the framework and the project are one question for once, so that torch==2.4.* becomes the 2.4.0
+    that vllm pins.
+    """
+    if request.framework is None or base.under is None or base.framework is None:
+        return None
+    named = Requirement(request.framework)
+    if any(one.operator in ("==", "===") and "*" not in one.version for one in named.specifier):
+        return None
+    requirements = (request.framework, *request.requirements)
+    try:
+        found = resolver(replace(request, requirements=requirements, facts=base.under, protect=(), framework=None))
+    except NoSolutionError:
+        return None
+    name = canonicalize_name(named.name)
+    held = {one.name: one.version for one in base.framework.packages}
+    version = next((one.version for one in found.packages if one.name == name), held.get(name))
+    return None if version == held.get(name) else f"{name}=={version}"
 
 
 def require_framework(recipe: Recipe, facts: BaseFacts, brought: Collection[str]) -> None:
@@ -88,7 +111,7 @@ def _bounded(resolver: Resolver, kept: tuple[str, ...]) -> Resolver:
     def resolve(request: Request) -> Resolution:
         if kept:
             with suppress(NoSolutionError):
-                return resolver(replace(request, bounds=kept))
+                return resolver(replace(request, bounds=(*request.bounds, *kept)))
         return resolver(request)
 
     return resolve

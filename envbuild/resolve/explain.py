@@ -110,7 +110,7 @@ class Clash:
     stub: Stub
 
     def __str__(self) -> str:
-        return f"{self.subject} needs {self.wanted}; the base holds {_held(self.stub)}"
+        return f"{self.subject} needs {self.wanted}; {self.stub.holder} {_held(self.stub)}"
 
 
 def no_solution(
@@ -221,7 +221,7 @@ def _reasons(conflict: ConflictError, context: Context) -> Iterable[str]:
     for direct in context.directs:
         stub = context.stubs.by_name.get(direct.name)
         if stub is not None and stub.hard and not satisfied(direct.text, stub):
-            yield f"you ask for {direct.written}; the base holds {_held(stub)}"
+            yield f"you ask for {direct.written}; {stub.holder} {_held(stub)}"
     yield from _quarrels(text, context)
     names = mentioned(text)
     for coupling in context.couplings:

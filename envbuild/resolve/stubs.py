@@ -44,7 +44,8 @@ class Stub:
     """One stub wheel.
 
     ``version`` is the lenient one, ``real`` what the base says; ``requires`` are PEP 508 strings; ``hard`` tells the
-    flat index from find-links; ``alias_of`` is the distribution that an alias stands in for.
+    flat index from find-links; ``alias_of`` is the distribution that an alias stands in for; ``chosen`` tells that
+    the recipe's framework brings it, so that it is not in the base yet.
     """
 
     name: str
@@ -53,6 +54,12 @@ class Stub:
     requires: tuple[str, ...] = ()
     hard: bool = False
     alias_of: str | None = None
+    chosen: bool = False
+
+    @property
+    def holder(self) -> str:
+        """Who has it, for people."""
+        return "the recipe's framework brings" if self.chosen else "the base holds"
 
     @property
     def public(self) -> str:
@@ -157,6 +164,7 @@ def plan_stubs(
             if name in hard and name not in whole
             else _all(dist),
             hard=name in hard,
+            chosen=name in whole,
         )
         for name, dist in dists.items()
     }

@@ -26,7 +26,7 @@ from envbuild.resolve.overlap import overlaps, told
 from envbuild.resolve.platform import markers, tag_order
 from envbuild.resolve.postpone import Later, postponed
 from envbuild.resolve.pylock import Chosen
-from envbuild.resolve.remedy import hints, what_fits
+from envbuild.resolve.remedy import hints
 from envbuild.resolve.requirements import read_directs
 from envbuild.resolve.search import Search, Task
 from envbuild.resolve.session import Session
@@ -138,10 +138,12 @@ class UvResolver:
         found = overlaps(_new(answer.chosen), context.stubs)
         if not found:
             return answer
+        rows = tuple(overlap.row for overlap in found)
         try:
-            other = self._apart(session, _bound_by(task, tuple(overlap.row for overlap in found)))
+            other = self._apart(session, _bound_by(task, rows))
         except ConflictError as conflict:
             conflict.told = (told(found), *conflict.told)
+            conflict.couplings = (*rows, *conflict.couplings)
             raise
         names = [d.name for d in context.directs if d.name in answer.chosen]
         back = [name for name in names if older(other.chosen, name, answer.chosen[name].version)]
@@ -277,9 +279,7 @@ def _refused(session: Session, task: Task, conflict: ConflictError) -> NoSolutio
     known = {(name_of(clash.subject), clash.stub.name) for clash in read}
     also = (c for c in clashes_of(conflict, context) if (name_of(c.subject), c.stub.name) not in known)
     clashes = tuple(dict.fromkeys((*read, *also)))
-    return no_solution(
-        conflict, context, clashes, hints(conflict, context, clashes, what_fits(session, task, conflict))
-    )
+    return no_solution(conflict, context, clashes, hints(session, task, conflict, clashes))
 
 
 def _computed(chosen: Chosen, about: About) -> str | None:

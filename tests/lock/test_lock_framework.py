@@ -119,6 +119,20 @@ def test_a_direct_bound_chooses_the_release_of_the_framework(
     assert _versions(found, "framework") == {"torch": "2.2.0"}
 
 
+def test_what_a_dependency_pins_chooses_another_release_of_the_line(
+    lock: Callable[[str], Lock], index: SyntheticIndex
+) -> None:
+    """As vllm 0.6.3, which pins torch 2.4.0, on framework = "torch==2.4.*"."""
+    index.wheel("torch", "2.4.0", "2.4.1")
+    index.wheel("vllm", "0.6.3", requires=("torch==2.4.0",))
+    recipe = '{}framework = "torch{}"\n[python]\ndependencies = ["vllm"]\n'
+    found = lock(recipe.format(BASE, "==2.4.*"))
+    assert _versions(found, "framework") == {"torch": "2.4.0"}
+    assert found.notes[0] == "torch==2.4.0 is taken, not torch 2.4.1: the requirements have no solution with that one"
+    with pytest.raises(NoSolutionError, match=r"vllm needs torch==2.4.0; the recipe's framework brings torch 2.4.1"):
+        lock(recipe.format(BASE, "==2.4.1"))
+
+
 def test_a_bound_that_the_framework_excludes_is_told(lock: Callable[[str], Lock]) -> None:
     with pytest.raises(NoSolutionError, match=r"cupy-cuda12x needs numpy>=1.22,<2.6; you ask for numpy<1.22"):
         lock(f'{BASE}framework = "cupy-cuda12x==13.*"\n[python]\ndependencies = ["numpy<1.22"]\n')

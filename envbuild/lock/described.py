@@ -1,0 +1,47 @@
+"""A base, described for a lock: what it holds, and what a framework brings into it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from envbuild.base.model import BaseFacts, DebianPackage
+from envbuild.resolve.model import Found, Resolution
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Described:
+    """The base, described: its facts (framework included), its Debian packages, and what the framework brought.
+
+    ``under`` are the facts without the framework, ``bare`` those with the framework and its CUDA wheels alone, whose
+    names ``protect`` has.
+    """
+
+    facts: BaseFacts
+    digest: str
+    epoch: int
+    debian: tuple[DebianPackage, ...] = ()
+    framework: Resolution | None = None
+    under: BaseFacts | None = None
+    bare: BaseFacts | None = None
+    protect: tuple[str, ...] = ()
+
+
+def brought_alone(base: Described, lines: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """Return what the framework brings when it is alone: preferred, so that its layer is the same in many images.
+
+    A direct requirement is left out: of that one the newest release is wanted.
+    """
+    from packaging.utils import canonicalize_name
+
+    from envbuild.resolve.stubs import parsed
+
+    direct = {canonicalize_name(requirement.name) for requirement in parsed(lines)}
+    packages = base.framework.packages if base.framework else ()
+    return tuple((p.name, p.version) for p in packages if p.name not in {*base.protect, *direct})
+
+
+def framework_packages(base: Described, resolution: Resolution) -> tuple[Found, ...]:
+    """Return what the framework brings and the project has left as it is."""
+    chosen = {p.name: p.file.sha256 for p in resolution.packages}
+    packages = base.framework.packages if base.framework else ()
+    return tuple(p for p in packages if p.name in base.protect or chosen.get(p.name) == p.file.sha256)
