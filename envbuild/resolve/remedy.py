@@ -271,6 +271,7 @@ def _elsewhere(trials: Trials, facts: BaseFacts, stubs: Stubs) -> Session:
         report=session.report,
         from_source=session.from_source,
         archives=session.archives,
+        limit=session.limit,
     )
 
 
