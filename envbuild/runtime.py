@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from envbuild.cage import Cage, find_cage
 from envbuild.errors import HostError, UsageError
 from envbuild.host import Host, network_namespaces_work, read_host
 from envbuild.run import Command, Runner
@@ -41,7 +42,7 @@ class Runtime:
     """An Apptainer or Singularity and how it has to be called here; its methods build commands and start nothing.
 
     ``flags`` are what every ``exec`` needs on this host; ``environment`` is that of its processes.  ``offline`` tells
-    that a run can be kept from the network.
+    that a run can be kept from the network; ``cage`` is where root runs foreign code.
     """
 
     program: Path
@@ -50,6 +51,7 @@ class Runtime:
     flags: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     offline: bool = True
+    cage: Cage | None = None
 
     @property
     def version_text(self) -> str:
@@ -70,6 +72,8 @@ class Runtime:
         cwd: str | None = None,
         verb: str = "exec",
         network: bool = True,
+        home: Path | None = None,
+        foreign: bool = True,
     ) -> Command:
         """Build the command that runs ``argv`` in an image.
 
@@ -77,10 +81,13 @@ class Runtime:
         (of half the memory; 64 MB under a setuid installation: bind a folder to /tmp where a program writes more).
         ``cwd`` is a path in the container (sealed and None: /tmp). ``verb`` may be "shell" with an empty ``argv``.
         Not sealed: as an ordinary exec, but with no process, temporary file or memory of others to be seen.
+        There ``home`` is the home folder, and where it starts.
         Without ``network`` only the container itself can be reached, where this machine can do that (``offline``).
+        Unless it is no ``foreign`` code, but what the user asked for, root runs it in the cage.
         Raises UsageError for a bind that the runtime cannot express.
         """
-        line = [str(self.program), "--quiet", verb, *self.flags]
+        caged = foreign and self.cage is not None
+        line = [str(self.program), "--quiet", verb, *(() if caged else self.flags)]
         if sealed:
             line += [*SEALED, "--home", HOME]
         else:
@@ -93,12 +100,14 @@ class Runtime:
             line.append("--nv")
         for bind in binds:
             line += bind_flags(bind)
-        return Command(
+        command = Command(
             argv=(*line, str(image), *argv),
             env=self._child_environment(inside=env or {}),
             stdin=stdin,
             timeout=timeout,
+            cwd=home,
         )
+        return self._caged(command, image, binds, home) if caged else command
 
     def root_command(
         self,
@@ -114,12 +123,23 @@ class Runtime:
 
         Without ``overlay`` the image is read-only.  It has no network.
         """
-        line = [str(self.program), "--quiet", "exec", "--fakeroot", *SEALED, "--pwd", "/", *self._without_network()]
+        mapped = () if self.cage is not None else ("--fakeroot",)
+        line = [str(self.program), "--quiet", "exec", *mapped, *SEALED, "--pwd", "/", *self._without_network()]
         if overlay is not None:
             line += ["--overlay", str(overlay)]
         for bind in binds:
             line += bind_flags(bind)
-        return Command(argv=(*line, str(image), *argv), env=self._child_environment(inside=env or {}), timeout=timeout)
+        argv = (*line, str(image), *argv)
+        command = Command(argv=argv, env=self._child_environment(inside=env or {}), timeout=timeout)
+        return self._caged(command, image, binds, overlay)
+
+    def _caged(self, command: Command, image: Path, binds: Sequence[Bind], own: Path | None) -> Command:
+        """Return a command as root has to run it; ``own`` is a folder that the runtime itself writes to."""
+        if self.cage is None:
+            return command
+        write = [source for source, _, writable in binds if writable]
+        show = [image, *(source for source, _, writable in binds if not writable)]
+        return self.cage.around(command, show=show, write=(*write, own) if own is not None else write)
 
     def build_command(
         self,
@@ -209,13 +229,16 @@ def find_runtime(settings: Settings, runner: Runner, host: Host | None = None) -
             where=str(program),
             hint="look for a newer one (module avail apptainer), or name it: ENVBUILD_RUNTIME=/path/to/apptainer",
         )
+    facts = host or read_host()
+    trial = Command(argv=(str(program), "--version"), env=environment, timeout=30)
     return Runtime(
         program=program,
         name=name,
         version=version,
-        flags=_flags(program, name, environment, host or read_host(), runner),
+        flags=_flags(program, name, environment, facts, runner),
         environment=environment,
         offline=network_namespaces_work(),
+        cage=find_cage(facts, runner, trial),
     )
 
 

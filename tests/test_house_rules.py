@@ -1,7 +1,7 @@
 """The rules of the house that can be counted (CONTRIBUTING.md).
 
 A stage imports only those before it: recipe, base, resolve, project, lock, plan, build, bundle, check, shelf, job.
-Foundations (errors, failures, limits, run, progress, settings, toml, tarread, runtime, host, quota, tools, data,
+Foundations (errors, failures, limits, cage, run, progress, settings, toml, tarread, runtime, host, quota, tools, data,
 store) are for everybody and know no stage; cli knows all.
 """
 
@@ -21,6 +21,7 @@ PACKAGE = ROOT / "envbuild"
 STAGES = ("recipe", "base", "resolve", "project", "lock", "plan", "build", "bundle", "check", "shelf", "job")
 FOUNDATIONS = (
     "caches",
+    "cage",
     "data",
     "errors",
     "failures",

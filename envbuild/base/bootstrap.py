@@ -108,7 +108,9 @@ def _stage(bootstrap: Bootstrap) -> str:
 
 def _run(bootstrap: Bootstrap, target: Path, settings: Settings, runner: Runner, store: Store) -> str:
     """Make the root and return what the probe printed in it."""
-    mode = "root" if read_host().uid == 0 else "unshare"
+    host = read_host()
+    # maintainer scripts are foreign code: root's own namespace leaves them the machine
+    mode = "root" if host.uid == 0 and host.subuid is None else "unshare"
     with _shared_folder(settings) as folder:
         repository = folder / "packages"
         write_repository(bootstrap.added, store, repository, runner)

@@ -15,7 +15,7 @@ from importlib import resources
 from pathlib import Path
 
 from envbuild.build.container import Container
-from envbuild.build.exchange import GIVEN, INSIDE, Exchange, exchange, make_open, result_file, result_names
+from envbuild.build.exchange import GIVEN, INSIDE, Exchange, exchange, result_file, result_names
 from envbuild.build.pack import PartWriter
 from envbuild.build.parts import Bench, KeptPart, kept_part, part_key, provide_part
 from envbuild.build.scheme import Scheme
@@ -77,7 +77,6 @@ def compile_wheels(
         for wheel, key in wheels:
             members = sources(wheel, scheme)
             _give_sources(wheel, between, key, members)
-            make_open(between.out / key)
             jobs.append({"wheel": f"{GIVEN}/{key}.zip", "out": f"{INSIDE}/{key}", "members": members})
         order = {"jobs": jobs, "mtime": epoch, "workers": len(os.sched_getaffinity(0))}
         between.write("compile.json", json.dumps(order).encode())

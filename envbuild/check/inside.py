@@ -62,6 +62,7 @@ class Container(Protocol):
         stdin: str | None = None,
         timeout: float | None = None,
         network: bool = True,
+        home: Path | None = None,
     ) -> Command:
         """Build the command that runs ``argv`` in the image, sealed from the caller or as a plain exec has it."""
         ...  # pragma: no cover
@@ -140,9 +141,10 @@ class Inside:
                 stdin=probe_source(request),
                 timeout=request.limit,
                 network=False,
+                home=home,
             )
             environment = {**_plain_environment(command.env or {}), **poisoned(home)}
-            result = self.runner(replace(command, env=environment, cwd=home), check=False)
+            result = self.runner(replace(command, env=environment), check=False)
         return read_answer(result, request, kind)
 
     def run_script(self, script: Path) -> Answer[ScriptRun]:

@@ -200,6 +200,7 @@ def _enter(
         env={**kept_env, **env},
         gpu=read_driver() is not None,
         cwd=str(settings.cwd) if project else None,
+        foreign=False,
     )
     child = dict(command.env or {})
     if dry_run:

@@ -96,7 +96,7 @@ class Instead:
 
     def exec_command(self, image: Path, argv: tuple[str, ...], *, sealed: bool = True, binds: object = (),
                      env: object = None, gpu: bool = False, stdin: str | None = None, timeout: float | None = None,
-                     network: bool = True) -> Command:  # fmt: skip
+                     network: bool = True, home: Path | None = None) -> Command:  # fmt: skip
         return Command(argv=self.argv, env={"PATH": "/usr/bin:/bin"}, stdin=stdin, timeout=timeout)
 
 

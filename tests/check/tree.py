@@ -93,6 +93,7 @@ class Tree:
         stdin: str | None = None,
         timeout: float | None = None,
         network: bool = True,
+        home: Path | None = None,
     ) -> Command:
         program = str(self.root / "bin/python3") if argv[0] == "python3" else argv[0]
         return Command(

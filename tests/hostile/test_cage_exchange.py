@@ -239,7 +239,12 @@ def test_a_base_gives_bytecode_and_nothing_else(attack: Callable[[Path, Path], o
     part = pack_part([(file("usr/lib/python3/site-packages/m.py"), b"")], blob)
     packed = WheelPart(file=wheel, name=wheel.name, kept=KeptPart(part=part, blob=blob))
     store = Store(tmp_path / "store")
-    inside = attacked(lambda between: attack(between.out / "key", secret), tmp_path)  # type: ignore[arg-type]
+
+    def attacking(between: Exchange) -> None:
+        (between.out / "key").mkdir()
+        attack(between.out / "key", secret)
+
+    inside = attacked(attacking, tmp_path)
     with ThreadPoolExecutor(2) as pool:
         bench = Bench(store=store, codec=ZSTD, pool=pool, report=Silent())
         with pytest.raises(EnvbuildError) as told:

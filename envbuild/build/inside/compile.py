@@ -78,6 +78,7 @@ def main():
     tasks = []
     for job in order["jobs"]:
         members = sorted(job["members"])
+        os.makedirs(job["out"])
         for number in range(0, len(members), BATCH):
             out = "%s/%06d.zip" % (job["out"], number // BATCH)
             tasks.append((job["wheel"], members[number : number + BATCH], out, order["mtime"]))

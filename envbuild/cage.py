@@ -1,0 +1,117 @@
+"""Root of a namespace whose ids own nothing on this machine: for foreign code, where root runs envbuild.
+
+Without it, what runs as root in a container is the machine's root as soon as a file of the kernel is concerned
+(``/proc/sys/kernel/core_pattern``): user 0 of Apptainer's own namespaces is the user who started it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from envbuild.host import Host
+from envbuild.run import Command, Runner
+
+IDS = 65536
+"""Ids that a Debian root uses (Debian policy 9.2.2)."""
+STASHES = ("/mnt", "/media", "/srv", "/opt")
+"""Folders that every Linux has (FHS 3.0); one of them is covered in the run's own mount namespace."""
+SCRIPT = """\
+set -eu
+# The ids of this run may enter no closed folder: what it needs is shown under its own name, over empty ones.
+# Arguments: owner of what it may write, folder to stash things in, folder to start in, KIND:PATH…
+owner=$1 stash=$2 start=$3; shift 3
+mount -t tmpfs -o mode=755,size=1m envbuild "$stash"
+mkdir "$stash/home" "$stash/tmp"
+chown "$owner" "$stash/home" "$stash/tmp"
+count=0
+while [ "$1" != -- ]; do
+    kind=${1%%:*} path=${1#*:}
+    shift
+    if [ "$kind" = cover ]; then mount -t tmpfs -o mode=755,size=1m envbuild "$path"; continue; fi
+    count=$((count + 1))
+    eval "path$count=\\$path"
+    if [ "$kind" = rw ]; then chown "$owner" "$path"; fi
+    if [ -d "$path" ]; then mkdir "$stash/$count"; else : >"$stash/$count"; fi
+    mount --rbind "$path" "$stash/$count"
+done
+shift
+number=0
+while [ $number -lt $count ]; do
+    number=$((number + 1))
+    eval "path=\\$path$number"
+    if [ ! -e "$path" ]; then
+        if [ -d "$stash/$number" ]; then mkdir -p "$path"; else mkdir -p "${path%/*}"; : >"$path"; fi
+    fi
+    mount --rbind "$stash/$number" "$path"
+    umount -l "$stash/$number"
+done
+cd "$start"
+exec "$@"
+"""
+ALWAYS_CLOSED = ("/root", "/home")
+RUNTIMES_OWN = ("_CACHEDIR", "_CONFIGDIR", "_TMPDIR")
+"""Endings of variables that name folders of root's."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cage:
+    """Ids of the machine's root that own nothing: the first and the count, of users and of groups."""
+
+    program: str
+    uids: tuple[int, int]
+    gids: tuple[int, int]
+
+    def around(self, command: Command, *, show: Iterable[Path], write: Iterable[Path] = ()) -> Command:
+        """Return a command that runs another one there: it sees ``show``, and may write in ``write``.
+
+        Of the machine's files it sees what every user may see, but no home folder.
+        """
+        named = dict.fromkeys((path.absolute() for path in show), "ro")
+        named |= dict.fromkeys((path.absolute() for path in write), "rw")
+        # a link outside may lead to a place that is covered: so that first
+        shown = {path.resolve(): kind for path, kind in sorted(named.items())} | named
+        listed = [f"{kind}:{path}" for path, kind in shown.items()]
+        # when all has been stashed
+        listed += [f"cover:{folder}" for folder in closed_folders(shown)]
+        stash = next(folder for folder in STASHES if not any(path.is_relative_to(folder) for path in shown))
+        inner = (
+            *(self.program, "--user", f"--map-users={self.uids[0]},0,{IDS}", f"--map-groups={self.gids[0]},0,{IDS}"),
+            *("--setuid", "0", "--setgid", "0", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"),
+        )
+        told = (f"{self.uids[0]}:{self.gids[0]}", stash, str(command.cwd or "/"), *listed)
+        outer = (self.program, "--mount", "sh", "-c", SCRIPT, "envbuild-cage", *told, "--")
+        kept = {key: value for key, value in (command.env or {}).items() if not key.endswith(RUNTIMES_OWN)}
+        return replace(
+            command,
+            argv=(*outer, *inner, "--", *command.argv),
+            cwd=None,
+            env={**kept, "HOME": f"{stash}/home", "TMPDIR": f"{stash}/tmp"},  # noqa: S108  (the run's own)
+        )
+
+
+def closed_folders(shown: Iterable[Path]) -> tuple[str, ...]:
+    """Return the folders to cover: homes, and the outermost on the way to a path that is closed to others."""
+    found = {place for place in ALWAYS_CLOSED if Path(place).is_dir()}
+    for path in shown:
+        for folder in reversed(path.parents):
+            if not folder.stat().st_mode & 0o001:
+                found.add(str(folder))
+                break
+    return tuple(sorted(place for place in found if not any(place.startswith(f"{other}/") for other in found)))
+
+
+def find_cage(host: Host, runner: Runner, trial: Command) -> Cage | None:
+    """Return the cage of root, None for other users and where none can be made.
+
+    ``trial`` is a command that ends at once, which is run in it.
+    """
+    program = shutil.which("unshare", path=(trial.env or {}).get("PATH"))
+    if host.uid != 0 or program is None or host.subuid is None or host.subgid is None:
+        return None
+    if min(host.subuid[1], host.subgid[1]) < IDS:
+        return None
+    cage = Cage(program=program, uids=host.subuid, gids=host.subgid)
+    return cage if runner(cage.around(trial, show=()), check=False).code == 0 else None
