@@ -52,7 +52,7 @@ cd "$start"
 exec "$@"
 """
 ALWAYS_CLOSED = ("/root", "/home")
-RUNTIMES_OWN = ("_CACHEDIR", "_CONFIGDIR", "_TMPDIR")
+FOLDERS_OF_ROOT = ("_CACHEDIR", "_CONFIGDIR", "_TMPDIR")
 """Endings of variables that name folders of root's."""
 
 
@@ -83,13 +83,15 @@ class Cage:
         )
         told = (f"{self.uids[0]}:{self.gids[0]}", stash, str(command.cwd or "/"), *listed)
         outer = (self.program, "--mount", "sh", "-c", SCRIPT, "envbuild-cage", *told, "--")
-        kept = {key: value for key, value in (command.env or {}).items() if not key.endswith(RUNTIMES_OWN)}
-        return replace(
-            command,
-            argv=(*outer, *inner, "--", *command.argv),
-            cwd=None,
-            env={**kept, "HOME": f"{stash}/home", "TMPDIR": f"{stash}/tmp"},  # noqa: S108  (the run's own)
-        )
+        kept = {
+            key: value
+            for key, value in (command.env or {}).items()
+            if not key.endswith(FOLDERS_OF_ROOT) or Path(value) in named
+        }
+        own = {"HOME": f"{stash}/home", "TMPDIR": f"{stash}/tmp"}  # noqa: S108  (the run's own)
+        # a folder that it may write in is as good as these
+        own |= {key: value for key, value in kept.items() if key in own and Path(value) in named}
+        return replace(command, argv=(*outer, *inner, "--", *command.argv), cwd=None, env={**kept, **own})
 
 
 def closed_folders(shown: Iterable[Path]) -> tuple[str, ...]:
@@ -97,7 +99,7 @@ def closed_folders(shown: Iterable[Path]) -> tuple[str, ...]:
     found = {place for place in ALWAYS_CLOSED if Path(place).is_dir()}
     for path in shown:
         for folder in reversed(path.parents):
-            if not folder.stat().st_mode & 0o001:
+            if folder.is_dir() and not folder.stat().st_mode & 0o001:
                 found.add(str(folder))
                 break
     return tuple(sorted(place for place in found if not any(place.startswith(f"{other}/") for other in found)))

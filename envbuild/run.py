@@ -9,7 +9,7 @@ import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, NoReturn, Protocol
@@ -21,6 +21,9 @@ CAPTURE_LIMIT = 8 * 1024 * 1024
 GRACE_SECONDS = 10.0
 """How long a child may take to clean up after an interrupt before it is killed."""
 CHUNK = 65536
+GUARD = f'read -r told && exit; kill -s TERM -- "-$1"; sleep {GRACE_SECONDS:.0f}; kill -s KILL -- "-$1"'
+GUARDED_FROM = 60.0
+"""Seconds: what may run longer is ended when envbuild is killed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -152,6 +155,33 @@ def _drain(process: subprocess.Popen[bytes], out: _Stream, err: _Stream, stdin: 
     return True
 
 
+@contextlib.contextmanager
+def _guarded(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """End the child's whole group when envbuild itself is killed: a shell waits for that, holding the end of a pipe.
+
+    PR_SET_PDEATHSIG would reach the child alone, and mmdebstrap for one leaves every signal to its own children.
+    """
+    argv = ("/bin/sh", "-c", GUARD, "envbuild-guard", str(process.pid))
+    try:
+        guard = subprocess.Popen(
+            argv,
+            cwd="/",
+            env={"PATH": os.defpath},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    except OSError:
+        yield  # a machine without a shell has no builds either
+        return
+    try:
+        yield
+    finally:
+        with contextlib.suppress(BrokenPipeError):
+            guard.communicate(b"done\n")
+
+
 class LocalRunner:
     """Run commands on this machine; each child leads its own process group, so that it can be ended whole."""
 
@@ -176,6 +206,8 @@ class LocalRunner:
                 )
             except OSError as error:
                 raise _not_started(command, error) from error
+            if command.timeout is None or command.timeout > GUARDED_FROM:
+                stack.enter_context(_guarded(process))
             out, err = _Stream(log, command.on_line), _Stream(log, command.on_line)
             deadline = None if command.timeout is None else started + command.timeout
             try:

@@ -155,15 +155,19 @@ class Runtime:
         timeout: float | None = None,
         sandbox: bool = False,
         test: bool = True,
+        reads: Sequence[Path] | None = None,
     ) -> Command:
         """Build the command that makes an image (or, with ``sandbox``, a folder) from a definition.
 
         ``env`` is seen by %setup, not by %post; ``packer_arguments`` go to mksquashfs; an existing target is replaced;
         without ``test`` the definition's %test does not run.
+        With ``reads``, what it reads beside the definition and the binds, root builds in the cage; then ``tmpdir``
+        and the folder of ``target`` have to be the build's own.
         %post has a /tmp and /var/tmp of the image's own: Apptainer would bind the host's, and recipes love to empty it.
         """
+        cage = self.cage if reads is not None else None
         line = [str(self.program), "build", "--force"]
-        if fakeroot:
+        if fakeroot and cage is None:
             line.append("--fakeroot")
         if sandbox:
             line.append("--sandbox")
@@ -173,12 +177,17 @@ class Runtime:
             line += ["--mksquashfs-args", packer_arguments]
         for bind in binds:
             line += bind_flags(bind)
-        return Command(
+        command = Command(
             argv=(*line, str(target), str(definition)),
             env={**self._child_environment(tmpdir=tmpdir), f"{self.name.upper()}_NO_MOUNT": "tmp", **(env or {})},
             log=log,
             timeout=timeout,
         )
+        if cage is None:
+            return command
+        show = [definition, *(reads or ()), *(source for source, _, writable in binds if not writable)]
+        write = [target.parent, tmpdir, *(source for source, _, writable in binds if writable)]
+        return cage.around(command, show=show, write=write)
 
     def _without_network(self) -> tuple[str, ...]:
         return OFFLINE if self.offline else ()

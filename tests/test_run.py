@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import textwrap
 import threading
@@ -273,3 +274,31 @@ def test_hand_over_replaces_the_process() -> None:
 def test_hand_over_to_a_missing_program() -> None:
     with pytest.raises(HostError, match=r"^no-such-program-here was not found$"):
         run.hand_over(("no-such-program-here",), {"PATH": "/bin"})
+
+
+KILLED = """
+import sys
+from envbuild.run import Command, LocalRunner
+LocalRunner()(Command(argv=("sh", "-c", "trap '' TERM INT HUP; sleep 61 & echo $$ $! >%s; wait"), timeout=61))
+"""
+
+
+def test_children_end_when_envbuild_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even a child that takes no signal, with all its own: Debian's mmdebstrap is one."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(run.__file__).parents[1]))
+    noted = tmp_path / "pids"
+    quick = KILLED.replace(
+        "import sys", "import envbuild.run as run; run.GUARD = run.GUARD.replace('sleep 10', 'sleep 1')"
+    )
+    with subprocess.Popen([sys.executable, "-c", quick % noted]) as process:
+        wait_for(lambda: noted.exists() and len(noted.read_text().split()) == 2)
+        children = [int(word) for word in noted.read_text().split()]
+        assert all(map(is_alive, children))
+        process.kill()
+    wait_for(lambda: not any(map(is_alive, children)))
+
+
+def test_the_guard_leaves_what_ended_by_itself(tmp_path: Path) -> None:
+    told = LocalRunner()(Command(argv=("sh", "-c", "echo $$"), timeout=61))
+    assert not is_alive(int(told.stdout))
+    assert "envbuild-guard" not in LocalRunner()(Command(argv=("ps", "-o", "args", "--ppid", str(os.getpid())))).stdout

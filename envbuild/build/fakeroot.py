@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 from envbuild.build.model import BuildRequest
 from envbuild.lock.model import Packer
 from envbuild.plan.shell import SUPPLIED
@@ -46,9 +49,16 @@ class Fakeroot:
             env=env,
             log=request.log,
             sandbox=self._sandbox,
+            # a tree is built where it will lie, which is no folder of the build's own
+            reads=None if self._sandbox else [*filter(None, (request.root,)), *base_paths(request.definition)],
             test=False,  # envbuild's own check follows, and proves more
         )
         return (command,)
+
+
+def base_paths(definition: str) -> list[Path]:
+    """Return the file or folder on this machine that a definition starts from."""
+    return [Path(found) for found in re.findall(r"^From: (/.*)$", definition, re.MULTILINE)[:1]]
 
 
 def packer_arguments(packer: Packer) -> str:

@@ -11,12 +11,13 @@ from envbuild.build.bring import bootstrap_of, fetch_files, require_base, root_t
 from envbuild.build.builder import BUILDERS
 from envbuild.build.delivery import note_delivery
 from envbuild.build.estimate import assembly, by_engine, check_space, estimate, tree
+from envbuild.build.exchange import take_file
 from envbuild.build.flat import Check, make_assembled
 from envbuild.build.known import ASSEMBLED, key_of, stored_image
 from envbuild.build.model import BuildRequest, Estimate, Order, Workshop
 from envbuild.build.perform import new_log, perform, supplied_files
 from envbuild.quota import quotas_of
-from envbuild.store.atomic import place
+from envbuild.store.atomic import clone, sync_folder, telling
 from envbuild.store.fetch import missing
 from envbuild.store.sealed import commit_sealed, is_sealed
 from envbuild.store.units import human_bytes
@@ -68,8 +69,16 @@ def _make_from_definition(order: Order, shop: Workshop, check: Check) -> bool:
             _build(order, shop, check, kept)
         else:
             check(kept, None)
-    with shop.report.stage(f"write {order.target.name}"):
-        place(kept, order.target, mode=0o755)
+    with (
+        shop.report.stage(f"write {order.target.name}"),
+        shop.store.beside(order.target) as partial,
+        telling(order.target),
+    ):
+        with partial.open("xb") as out:
+            clone(kept, out)
+        partial.chmod(0o755)
+        partial.replace(order.target)
+        sync_folder(order.target.parent)
     note_delivery(order.target, shop.store, key_of(order), "")
     return built
 
@@ -78,8 +87,11 @@ def _build(order: Order, shop: Workshop, check: Check, kept: Path) -> None:
     with requested(order, shop) as request:
         with shop.report.stage("install and pack"):
             perform(request, mode=order.mode, runtime=shop.runtime, runner=shop.runner, report=shop.report)
-        check(request.target, None)
-        commit_sealed(request.target, shop.store.own(kept))
+        with shop.store.work("image") as own:
+            image = own / request.target.name
+            take_file(request.target.parent, request.target.name, image)
+            check(image, None)
+            commit_sealed(image, shop.store.own(kept))
 
 
 @contextmanager
@@ -100,7 +112,11 @@ def requested(order: Order, shop: Workshop, target: Path | None = None) -> Itera
             store=shop.store,
             report=shop.report,
         )
-    with shop.store.work("build") as work, supplied_files(order.lock, shop.store) as files:
+    with (
+        shop.store.work("build") as work,
+        shop.store.outside(shop.settings.tmpdir) as temporary,
+        supplied_files(order.lock, shop.store) as files,
+    ):
         yield BuildRequest(
             name=order.recipe.name,
             lock=order.lock,
@@ -110,7 +126,7 @@ def requested(order: Order, shop: Workshop, target: Path | None = None) -> Itera
             root=root,
             target=target or work / f"{order.recipe.name}.sif",
             scratch=scratch_folder(work),
-            tmpdir=shop.settings.tmpdir,
+            tmpdir=temporary,
             log=new_log(order.recipe.name, shop.store),
         )
 

@@ -27,6 +27,11 @@ WHY = {
 }
 IDS = 65536
 NO_IDS = "the user has no ids in /etc/subuid and /etc/subgid"
+ROOT_ADVICE = (
+    "build as an ordinary user; or give root ids that own nothing, for --mode flat:\n"
+    "usermod --add-subuids 100000-165535 --add-subgids 100000-165535 root (and util-linux 2.38 or newer);\n"
+    "or trust that code with this machine: --as-root"
+)
 ELSEWHERE = (
     "build where it works and copy the .sif here: envbuild make --on SITE, or envbuild def on another machine;\n"
     "envbuild doctor tells what is missing, and how root can mend it"
@@ -34,11 +39,26 @@ ELSEWHERE = (
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Trust:
+    """Whose code a recipe brings: ``origin`` is "" for one's own, else what it comes from ("a shelf", "a bundle").
+
+    ``as_root`` tells that root lets it run with root's own rights.
+    """
+
+    origin: str = ""
+    as_root: bool = False
+
+
+OWN = Trust()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Ground:
     """What the ways to build find on this machine.
 
     ``containers`` is None where they start, else why not; ``ids`` tells that the user has a range of ids for a root
-    of his own; ``root`` that this is root, with or without all capabilities; ``fuse`` that /dev/fuse can be opened;
+    of his own; ``root`` that this is root, with or without all capabilities, and ``caged`` that
+    root's containers have ids that own nothing; ``fuse`` that /dev/fuse can be opened;
     ``layers`` is None where images of layers can be run, else why not; ``missing`` maps programs to why they cannot be
     used.
     """
@@ -47,6 +67,7 @@ class Ground:
     layers: str | None = None
     ids: bool = True
     root: bool = False
+    caged: bool = False
     fuse: bool = True
     missing: Mapping[str, str]
 
@@ -84,6 +105,7 @@ def read_ground(settings: Settings, runner: Runner, host: Host | None = None) ->
         layers=layers,
         ids=all(found is not None and found[1] >= IDS for found in (facts.subuid, facts.subgid)),
         root=facts.uid == 0,
+        caged=runtime.cage is not None,
         fuse=facts.fuse,
         missing={name: why for name, why in tools.items() if why is not None},
     )
@@ -97,7 +119,7 @@ def _why_missing(tool: str, settings: Settings, runner: Runner) -> str | None:
     return None
 
 
-def choose_way(recipe: Recipe, lock: Lock, ground: Ground, *, roots: Collection[str]) -> Way:
+def choose_way(recipe: Recipe, lock: Lock, ground: Ground, *, roots: Collection[str], trust: Trust = OWN) -> Way:
     """Return the first way that recipe and machine allow.
 
     ``roots`` are the modes whose Debian root the store has already.  Raises HostError with every obstacle, and what
@@ -105,7 +127,7 @@ def choose_way(recipe: Recipe, lock: Lock, ground: Ground, *, roots: Collection[
     """
     passed: list[tuple[str, str]] = []
     for mode in AUTO:
-        why = obstacle(mode, recipe, lock, ground, root_is_made=mode in roots)
+        why = obstacle(mode, recipe, lock, ground, root_is_made=mode in roots, trust=trust)
         if why is None:
             return Way(mode=mode, passed_over=tuple(passed))
         passed.append((mode, why))
@@ -113,12 +135,21 @@ def choose_way(recipe: Recipe, lock: Lock, ground: Ground, *, roots: Collection[
     raise HostError(f"{recipe.name} cannot be built on this machine:{reasons}", hint=_advice(ground, passed))
 
 
-def require_way(mode: str, recipe: Recipe, lock: Lock, ground: Ground, *, roots: Collection[str]) -> None:
+def require_way(
+    mode: str, recipe: Recipe, lock: Lock, ground: Ground, *, roots: Collection[str], trust: Trust = OWN
+) -> None:
     """Raise HostError where the mode that somebody asked for does not work on this machine."""
-    why = obstacle(mode, recipe, lock, ground, root_is_made=mode in roots)
+    why = obstacle(mode, recipe, lock, ground, root_is_made=mode in roots, trust=trust)
     if why is not None:
         what = f"{recipe.name} cannot be built with --mode {mode} on this machine: {why}"
         raise HostError(what, hint=f"leave --mode out for a way that works here, or:\n{_advice(ground, [(mode, why)])}")
+
+
+def require_trust(recipe: Recipe, lock: Lock, ground: Ground, trust: Trust) -> None:
+    """Raise HostError where not even the check of a finished image keeps foreign code from this machine."""
+    why = exposure("flat", lock, ground, trust)
+    if why is not None:
+        raise HostError(f"{recipe.name} cannot be used on this machine: {why}", hint=ROOT_ADVICE)
 
 
 def made_roots(lock: Lock, store: Store) -> frozenset[str]:
@@ -133,9 +164,27 @@ def runs_inside(recipe: Recipe, lock: Lock) -> bool:
     return bool(recipe.system.post) or over_image
 
 
-def obstacle(mode: str, recipe: Recipe, lock: Lock, ground: Ground, *, root_is_made: bool) -> str | None:
+def obstacle(
+    mode: str, recipe: Recipe, lock: Lock, ground: Ground, *, root_is_made: bool, trust: Trust = OWN
+) -> str | None:
     """Return what stands in the way of a mode, None where nothing does."""
-    return next(_obstacles(mode, recipe, lock, ground, root_is_made=root_is_made), None)
+    return exposure(mode, lock, ground, trust) or next(
+        _obstacles(mode, recipe, lock, ground, root_is_made=root_is_made), None
+    )
+
+
+def exposure(mode: str, lock: Lock, ground: Ground, trust: Trust) -> str | None:
+    """Return what foreign code could reach in a mode, where nobody allowed that (docs/security.md)."""
+    source = any(package.is_sdist and package.source is None for package in lock.python)
+    brought = f"what it brings from {trust.origin}" if trust.origin else "the build of its source packages"
+    if not (trust.origin or source) or mode == "docker":
+        return None
+    if ground.root:
+        safe = trust.as_root or (ground.caged and mode != "sandbox")
+        return None if safe else f"{brought} would run with root's own rights, and could do anything to this machine"
+    if trust.origin and mode in ("fakeroot", "sandbox"):
+        return f"{brought} could reach your home folder in this mode"
+    return None
 
 
 def _obstacles(mode: str, recipe: Recipe, lock: Lock, ground: Ground, *, root_is_made: bool) -> Iterator[str]:
@@ -167,6 +216,8 @@ def _obstacles_inside(ground: Ground) -> Iterator[str]:
 
 
 def _advice(ground: Ground, passed: list[tuple[str, str]]) -> str:
+    if any("root's own rights" in why for _, why in passed):
+        return ROOT_ADVICE
     if ground.containers is None and any("subuid" in why for _, why in passed):
         lines = (
             "root can give the user ids: usermod --add-subuids 100000-165535 --add-subgids 100000-165535 USER;",

@@ -19,6 +19,7 @@ from envbuild.store.units import counted
 
 if TYPE_CHECKING:
     from envbuild.build.model import Order, Workshop
+    from envbuild.build.ways import Trust
     from envbuild.check.model import Report
     from envbuild.lock.model import Lock
     from envbuild.recipe.model import Source
@@ -44,6 +45,9 @@ MODES = ("auto", "flat", "layered", "fakeroot", "sandbox", "docker")
     metavar="SECONDS",
     help=f"How long that search may take ({PROOF_SECONDS:.0f}).",
 )
+@click.option(
+    "--as-root", is_flag=True, help="As root: let a stranger's code run with root's own rights where it has to."
+)
 @click.option("--no-check", is_flag=True, help="Do not check the image.")
 @click.option("--require-gpu", is_flag=True, help="Fail when the GPU checks cannot run here.")
 @click.option(
@@ -68,6 +72,7 @@ def command(
     from_bundle: Path | None,
     prove: bool,
     budget: float | None,
+    as_root: bool,
     no_check: bool,
     require_gpu: bool,
     on: str | None,
@@ -88,7 +93,7 @@ def command(
     if on is not None or every:
         if as_json or dry_run or from_sandbox or budget is not None:
             raise UsageError("--json, --dry-run, --from-sandbox and --budget do not go with --on", where="--on")
-        flags = {"--no-proof": not prove, "--no-check": no_check, "--require-gpu": require_gpu}
+        flags = {"--no-proof": not prove, "--no-check": no_check, "--require-gpu": require_gpu, "--as-root": as_root}
         _make_elsewhere(on, name, context, _handed_on(mode, output, flags), account=account, every=every)
     elif from_sandbox is not None:
         from envbuild.cli.sandbox import pack
@@ -110,6 +115,7 @@ def command(
                 require_gpu=require_gpu,
                 as_json=as_json,
                 dry_run=dry_run,
+                as_root=as_root,
                 complete=True,
             )
     else:
@@ -124,6 +130,7 @@ def command(
             require_gpu=require_gpu,
             as_json=as_json,
             dry_run=dry_run,
+            as_root=as_root,
         )
 
 
@@ -145,12 +152,14 @@ def _make_here(
     require_gpu: bool,
     as_json: bool,
     dry_run: bool,
+    as_root: bool,
     complete: bool = False,
 ) -> None:
     """Make the image of a recipe on this machine, or take the one that a shelf has for its lock.
 
     ``complete`` tells that the store has the project's own files as they were locked, and that they are not here.
     """
+    from envbuild.build.ways import Trust, read_ground, require_trust
     from envbuild.cli.shelved import compare_built, has_image, make_from_shelf, on_shelf, source_in
 
     started = time.monotonic()
@@ -158,8 +167,12 @@ def _make_here(
     source = source_in(taken, name, context)
     lock = _lock(source, context, prove=prove and not (no_check or dry_run), budget=budget, complete=complete)
     order = _order(source, lock, context, output, mode)
+    origin = "a shelf" if taken is not None else ""
+    trust = Trust(origin="a bundle" if complete else origin, as_root=as_root)
     if mode != "auto" or not (taken is not None and has_image(taken)):
-        order = _by_way(order, source, context, output, asked=mode)
+        order = _by_way(order, source, context, output, asked=mode, trust=trust)
+    else:
+        require_trust(order.recipe, lock, read_ground(context.settings, context.runner), trust)
     if order.mode == "sandbox":
         from envbuild.cli.sandbox import make as make_tree
 
@@ -275,7 +288,7 @@ def _note_proof(source: Source, lock: Lock, reports: list[Report], context: Cont
         context.report.say("all direct dependencies import: the lock says so now (proof)")
 
 
-def _by_way(order: Order, source: Source, context: Context, output: Path | None, *, asked: str) -> Order:
+def _by_way(order: Order, source: Source, context: Context, output: Path | None, *, asked: str, trust: Trust) -> Order:
     """Return the order by the way that this machine can go; raises HostError for none.
 
     A way that nobody asked for is told, with the reason.  What the store has needs no way.
@@ -289,9 +302,9 @@ def _by_way(order: Order, source: Source, context: Context, output: Path | None,
     ground = read_ground(context.settings, context.runner)
     roots = made_roots(order.lock, context.store)
     if asked != "auto":
-        require_way(order.mode, order.recipe, order.lock, ground, roots=roots)
+        require_way(order.mode, order.recipe, order.lock, ground, roots=roots, trust=trust)
         return order
-    way = choose_way(order.recipe, order.lock, ground, roots=roots)
+    way = choose_way(order.recipe, order.lock, ground, roots=roots, trust=trust)
     context.report.say(f"{order.recipe.name}: {way}")
     return order if way.mode == order.mode else _order(source, order.lock, context, output, way.mode)
 

@@ -11,6 +11,7 @@ import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 from envbuild.errors import HostError, SpaceError
 
@@ -144,6 +145,17 @@ def commit(temporary: Path, final: Path, *, mode: int = 0o444) -> None:
         sync_folder(final.parent)
 
 
+def clone(source: Path, out: IO[bytes]) -> None:
+    """Fill an open file with another one's content, durably: shared blocks where the file system can, else a copy."""
+    with source.open("rb") as file:
+        try:
+            fcntl.ioctl(out.fileno(), FICLONE, file.fileno())
+        except OSError:
+            shutil.copyfileobj(file, out, 4 * 1024 * 1024)
+    out.flush()
+    os.fsync(out.fileno())
+
+
 def place(source: Path, target: Path, *, mode: int = 0o644) -> None:
     """Copy a store file to where the user wants it: a reflink where the file system can, else a copy.
 
@@ -153,13 +165,8 @@ def place(source: Path, target: Path, *, mode: int = 0o644) -> None:
         make_folder(target.parent)
         handle, name = tempfile.mkstemp(prefix=f".{target.name[:64]}.", suffix=".partial", dir=target.parent)
         try:
-            with os.fdopen(handle, "wb") as out, source.open("rb") as file:
-                try:
-                    fcntl.ioctl(out.fileno(), FICLONE, file.fileno())
-                except OSError:
-                    shutil.copyfileobj(file, out, 4 * 1024 * 1024)
-                out.flush()
-                os.fsync(out.fileno())
+            with os.fdopen(handle, "wb") as out:
+                clone(source, out)
             Path(name).chmod(mode)
             Path(name).replace(target)
         except BaseException:

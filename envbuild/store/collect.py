@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from envbuild.store.layout import HELD, LAYOUT, LEFT, Store, remove_tree
+from envbuild.store.layout import HELD, LAYOUT, LEFT, OUTSIDE, Store, remove_tree
 from envbuild.store.sealed import SEAL
 
 DAY = 86400.0
@@ -62,8 +62,11 @@ def _remembered(note: Path) -> Iterator[Removal]:
     with contextlib.suppress(OSError, ValueError):
         path = Path(os.fsdecode(note.read_bytes()))
         # a note is only believed where it names what we would have written
-        if path.name.startswith(".") and path.name.endswith(LEFT) and stat.S_ISREG(path.lstat().st_mode):
-            yield Removal(path=path, size=path.lstat().st_size, reason="its process has ended")
+        found = path.lstat()
+        image = path.name.startswith(".") and path.name.endswith(LEFT) and stat.S_ISREG(found.st_mode)
+        ours = path.name.startswith(OUTSIDE) and found.st_uid in (os.geteuid(), note.lstat().st_uid)
+        if image or (ours and stat.S_ISDIR(found.st_mode)):
+            yield Removal(path=path, size=tree_size(path), reason="its process has ended")
 
 
 def _is_dead(note: Path) -> bool:

@@ -23,6 +23,9 @@ HELD = ".held"
 LEFT = ".partial.sif"
 """Ending of an image that is being written beside its final name."""
 
+OUTSIDE = "envbuild-build-"
+"""Beginning of the name of a temporary folder that lies outside of the store."""
+
 
 @dataclass(frozen=True, slots=True)
 class Store:
@@ -132,6 +135,18 @@ class Store:
                 yield path
             finally:
                 path.unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def outside(self, parent: Path) -> Iterator[Path]:
+        """Lend a temporary folder of our own in another folder, such as TMPDIR; the store remembers it likewise."""
+        path = parent / f"{OUTSIDE}{os.getpid()}-{os.urandom(6).hex()}"
+        with claimed(self.folder("tmp"), "outside", remember=path):
+            with telling(path):
+                path.mkdir(mode=0o700)
+            try:
+                yield path
+            finally:
+                remove_tree(path)
 
     @contextlib.contextmanager
     def lock(self, key: str, report: Reporter) -> Iterator[None]:

@@ -151,7 +151,7 @@ def test_everything_is_inside_and_no_secret(mode: str, project: Project, request
     name = "lab.sandbox" if mode == "sandbox" else f"{mode}.sif"
     engine = str(request.getfixturevalue("engine")) if mode == "docker" else ""
     path = f"/usr/bin:{os.environ['PATH']}"  # Debian's own docker builds without plugins
-    made = project.run("make", "lab", "--mode", mode, "-o", name, PATH=path, DOCKER_HOST=engine)
+    made = project.run("make", "lab", "--mode", mode, "-o", name, "--as-root", PATH=path, DOCKER_HOST=engine)
     assert made.code == 0, made.stderr
     program = (
         "import importlib.metadata as m;"
