@@ -137,6 +137,11 @@ class Runtime:
         """Return a command as root has to run it; ``own`` is a folder that the runtime itself writes to."""
         if self.cage is None:
             return command
+        if image.exists() and not image.stat().st_mode & 0o004:
+            hint = f"chmod a+r {image}"
+            raise UsageError(
+                "others may not read it, and root runs foreign code as another", where=str(image), hint=hint
+            )
         write = [source for source, _, writable in binds if writable]
         show = [image, *(source for source, _, writable in binds if not writable)]
         return self.cage.around(command, show=show, write=(*write, own) if own is not None else write)

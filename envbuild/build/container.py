@@ -104,3 +104,4 @@ def write_root(path: Path, root: Sequence[KeptPart], *, machine: str, codec: Cod
             lambda file: write_squashfs(file, tree, parts, epoch=0, compressor=codec.compressor), machine=machine
         )
         write_sif(out, [object_], machine=machine, epoch=0, identity=" ".join(part.part.key for part in root))
+        path.chmod(0o644)  # where root runs this, its containers are another user

@@ -79,6 +79,14 @@ def make_open(folder: Path) -> None:
         folder.chmod(0o755)
 
 
+def open_tree(folder: Path) -> None:
+    """Let every user read a tree of ours, whatever the umask was when it was made."""
+    for path in folder.rglob("*"):
+        mode = stat.S_IMODE(path.lstat().st_mode)
+        if not path.is_symlink():
+            path.chmod(mode | 0o444 | (0o111 if path.is_dir() or mode & 0o100 else 0))
+
+
 def give_file(kept: Path, target: Path, sha256: str | None = None) -> None:
     """Copy a stored file for a run.
 
@@ -161,6 +169,7 @@ def take_file(folder: Path, name: str, target: Path, *, limit: int = FILE_LIMIT)
         while left and (block := source.read(min(STEP, left))):
             out.write(block)
             left -= len(block)
+    target.chmod(0o644)
 
 
 def _opened(folder: Path, name: str) -> int:

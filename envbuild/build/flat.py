@@ -112,10 +112,11 @@ def _write_checked(
             tree = write_image(partial, order, layers, key)
             with synced(partial):  # the disk and one core have something to do at the same time
                 record = record or _record(partial, order, layers, tree)
+        with telling(partial):
+            partial.chmod(0o755)
         check(partial, record.digest)
         write_bytes(shop.store.own_record(key), msgspec.json.encode(record), mode=0o444)
         with telling(order.target):
-            partial.chmod(0o755)
             partial.replace(order.target)
             sync_folder(order.target.parent)
     note_delivery(order.target, shop.store, key, record.digest)

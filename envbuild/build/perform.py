@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from envbuild.build.builder import BUILDERS
-from envbuild.build.exchange import give_file
+from envbuild.build.exchange import give_file, make_open
 from envbuild.build.model import BuildRequest
 from envbuild.errors import IntegrityError, SpaceError, ToolFailedError, UsageError
 from envbuild.failures import explain_failure
@@ -31,12 +31,12 @@ def supplied_files(lock: Lock, store: Store) -> Iterator[Path]:
     where the store has lost or changed one meanwhile.
     """
     with store.work("files") as work:
-        top = work / "envbuild"
+        top = work / "supplied/envbuild"  # the working folder itself is closed to the ids that root builds with
         wanted = [("debian", p.file, p.sha256, p.size) for p in lock.debian if p.group != "base"]
         wanted += [("python", p.file, p.sha256, p.size) for p in lock.python]
         wanted += [("files", f"{locked.sha256}.tar", locked.sha256, locked.size) for locked in lock.files]
         for folder in ("python", "debian", "files"):
-            (top / folder).mkdir(parents=True)
+            make_open(top / folder)
         for folder, name, sha256, size in wanted:
             kept = store.artifact(sha256)
             if not kept.is_file() or kept.stat().st_size != size:

@@ -14,7 +14,7 @@ from importlib import resources
 from pathlib import Path
 
 from envbuild.build.container import Container
-from envbuild.build.exchange import GIVEN, INSIDE, exchange, give_file, make_open, result_names, take_file
+from envbuild.build.exchange import GIVEN, INSIDE, exchange, give_file, make_open, open_tree, result_names, take_file
 from envbuild.build.parts import part_key
 from envbuild.errors import IntegrityError, ToolFailedError, UsageError
 from envbuild.lock.model import PythonPackage
@@ -151,6 +151,7 @@ def _lay_tool(name: str, kept: Path, sha256: str | None, tools: Path, inside: Co
     with telling(tools), zipfile.ZipFile(file) as archive:
         archive.filename = name
         install(WheelFile(archive), destination, {})
+        open_tree(tools)
     file.unlink()
 
 
