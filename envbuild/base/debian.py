@@ -12,6 +12,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Literal, Protocol
 
+from envbuild.base.aptsecret import PASSWORD, with_passwords
 from envbuild.base.debian_index import PackageIndex
 from envbuild.base.distribution import DEBIAN, Distribution, mirror_of
 from envbuild.base.model import DebianPackage
@@ -84,16 +85,19 @@ def read_lists(
 
     Raises NetworkError when the mirror does not answer or lacks the suite, HostError without apt or Debian's keys.
     """
+    from envbuild.store.web import without_user  # slow
+
     architecture = ARCHITECTURES[machine]
     folder = store.folder("apt") / f"{suite}-{architecture}"
     url = mirror_of(distribution, settings, runner)
     find_tool("apt-get", settings, runner)
-    with store.lock(f"apt-{suite}-{architecture}", report):
-        source = _source(distribution, url, suite)
+    with store.lock(f"apt-{suite}-{architecture}", report), store.work("apt-update") as own:
+        source = _source(distribution, without_user(url), suite)
         config = _write_config(folder, source, settings, runner, architecture=architecture)
+        private = with_passwords(config, url, own, apt_network(settings, runner))
         argv = ("apt-get", "update", "-o", "APT::Update::Error-Mode=any")
         try:
-            runner(Command(argv=argv, env=_environment(settings, config), timeout=UPDATE_SECONDS))
+            runner(Command(argv=argv, env=_environment(settings, private), timeout=UPDATE_SECONDS))
         except ToolFailedError as error:
             raise _update_error(error, suite, url, distribution) from error
         lists = folder / "state/lists"
@@ -211,7 +215,7 @@ def _write_config(folder: Path, source: str, settings: Settings, runner: Runner,
             (folder / name).mkdir(parents=True, exist_ok=True)
     certificates = [f'Acquire::https::CAInfo "{settings.certificates}";'] if settings.certificates else []
     lines = [
-        *apt_network(settings, runner),
+        *(line for line in apt_network(settings, runner) if not PASSWORD.search(line)),
         *certificates,
         f'Dir::State "{folder}/state";',
         f'Dir::State::status "{folder}/status";',

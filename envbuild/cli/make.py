@@ -90,6 +90,8 @@ def command(
         raise UsageError("a bundle holds one recipe and is built here", where="--from-bundle")
     if budget is not None and not prove:
         raise UsageError("--budget bounds a proof, and --no-proof leaves it out", where="--budget")
+    switches = {"no_check": no_check, "require_gpu": require_gpu, "as_root": as_root}
+    switches |= {"as_json": as_json, "dry_run": dry_run}
     if on is not None or every:
         if as_json or dry_run or from_sandbox or budget is not None:
             raise UsageError("--json, --dry-run, --from-sandbox and --budget do not go with --on", where="--on")
@@ -104,34 +106,10 @@ def command(
         from envbuild.cli.unbundle import unbundled
 
         with unbundled(from_bundle, context) as (inner, recipe):
-            _make_here(
-                inner,
-                recipe,
-                output=context.settings.cwd / (output or f"{Path(recipe).stem}.sif"),
-                mode=mode,
-                prove=False,
-                budget=None,
-                no_check=no_check,
-                require_gpu=require_gpu,
-                as_json=as_json,
-                dry_run=dry_run,
-                as_root=as_root,
-                complete=True,
-            )
+            target = context.settings.cwd / (output or f"{Path(recipe).stem}.sif")
+            _make_here(inner, recipe, output=target, mode=mode, prove=False, budget=None, complete=True, **switches)
     else:
-        _make_here(
-            context,
-            name,
-            output=output,
-            mode=mode,
-            prove=prove,
-            budget=budget,
-            no_check=no_check,
-            require_gpu=require_gpu,
-            as_json=as_json,
-            dry_run=dry_run,
-            as_root=as_root,
-        )
+        _make_here(context, name, output=output, mode=mode, prove=prove, budget=budget, **switches)
 
 
 def _handed_on(mode: str, output: Path | None, flags: Mapping[str, bool]) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ from envbuild.base.debian_index import PackageIndex, field
 from envbuild.base.model import AptPackage, DebianPackage
 from envbuild.errors import HostError, IntegrityError, NetworkError, NoSolutionError, UsageError
 from envbuild.progress import Silent
-from envbuild.run import LocalRunner
+from envbuild.run import Command, LocalRunner, Result, failure
 from envbuild.settings import Settings
 from envbuild.store.layout import Store
 from tests.base.debian_mirror import Mirror
@@ -264,3 +264,29 @@ def test_the_digest_knows_everything_else() -> None:
     ]
     assert len(set(digests)) == 5
     assert Bootstrap(suite="bookworm", created="2026-07-11", packages=packages).digest == digests[0]
+
+
+def test_passwords_stand_in_no_file_that_others_read(user_settings: Settings, tmp_path: Path) -> None:
+    """What apt is told at its one call with a network, and what stays in the store."""
+    calls: list[str] = []
+    proxy = 'Acquire::http::Proxy "http://me:proxysecret@proxy.invalid:3128";'
+    scripted = ScriptedRunner({"--version": APT, "dump": (0, f'{proxy}\nAcquire::http::Timeout "9";\n', "")})
+
+    def runner(command: Command, *, check: bool = True) -> Result:
+        if "update" not in command.argv:
+            return scripted(command, check=check)
+        config = Path((command.env or {})["APT_CONFIG"])
+        netrc = config.with_name("auth.conf")
+        calls.extend((config.read_text(), netrc.read_text()))
+        assert not any(path.stat().st_mode & 0o077 for path in (config, netrc, config.parent))
+        assert "secret" not in str(command)
+        raise failure(Result(argv=command.argv, code=100, stdout="", stderr="E: no", seconds=0.0))
+
+    asked = dataclasses.replace(user_settings, debian_mirror="http://us%40er:mirrorsecret@mirror.invalid/debian")
+    with pytest.raises(NetworkError):
+        read_lists("bookworm", asked, runner, Store(asked.store), Silent())
+    assert proxy in calls[0]
+    assert calls[1] == "machine http://mirror.invalid/debian login us@er password mirrorsecret\n"
+    kept = [path for path in asked.store.rglob("*") if path.is_file()]
+    assert any(path.name == "sources.list" for path in kept)
+    assert not any(b"secret" in path.read_bytes() for path in kept)

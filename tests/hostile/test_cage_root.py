@@ -20,7 +20,7 @@ from envbuild.recipe.read import read_recipe
 from envbuild.run import Command, LocalRunner
 from tests.hosts import ROOT, ROOT_ONLY
 from tests.support import ScriptedRunner, needs
-from tests.tiny_image import runtime, tiny_image
+from tests.tiny_image import open_folder, runtime, tiny_image
 
 RECIPE = read_recipe(ROOT / "recipes/torch-mnist.toml")[0]
 LOCK = read_lock(ROOT / "lockfiles/torch-mnist.lock")
@@ -70,17 +70,15 @@ def test_no_ids_no_cage() -> None:
     assert find_cage(replace(host, subuid=(100000, IDS), subgid=(100000, IDS)), runner, trial) is None
 
 
-def test_every_closed_folder_on_the_way_is_covered(tmp_path: Path) -> None:
-    open_one, closed = tmp_path / "open", tmp_path / "a b/closed"
-    for folder in (open_one, closed / "inner"):
+def test_every_closed_folder_on_the_way_is_covered() -> None:
+    free, closed = open_folder() / "free", open_folder() / "a b/closed"
+    for folder in (free, closed / "inner"):
         folder.mkdir(parents=True)
-    for folder in (*tmp_path.parents, tmp_path):
-        if folder.stat().st_uid == os.getuid() and folder.is_relative_to(tmp_path.parent.parent):
-            folder.chmod(0o755)
+    closed.parent.chmod(0o755)
     closed.chmod(0o700)
-    found = closed_folders([closed / "inner/x", open_one / "y"])
+    found = closed_folders([closed / "inner/x", free / "y", Path("/no/such/place")])
     assert str(closed) in found
-    assert not any(str(open_one).startswith(place) for place in found)
+    assert not any(str(free).startswith(place) for place in found)
 
 
 def test_the_command_names_what_is_shown_and_nothing_of_roots() -> None:
