@@ -11,7 +11,7 @@ import click
 
 from envbuild.cli.complete import complete_image
 from envbuild.cli.context import Context
-from envbuild.errors import UsageError
+from envbuild.errors import EnvbuildError, UsageError
 from envbuild.host import read_driver
 from envbuild.recipe.find import find_recipe
 from envbuild.recipe.model import Run, Source
@@ -196,7 +196,7 @@ def _enter(
         image,
         argv,
         verb="exec" if argv else "shell",
-        binds=(*((project,) if project else ()), *kept, *given),
+        binds=(*((project,) if project else ()), *_pip_note(image, source), *kept, *given),
         env={**kept_env, **env},
         gpu=read_driver() is not None,
         cwd=str(settings.cwd) if project else None,
@@ -228,6 +228,24 @@ def _keep(
     binds += [(Path(folder), folder, True) for _, folder in caches.given]
     env = {name: f"{HOME}/{below}" for name, below in caches.variables}
     return tuple(dict.fromkeys(binds)), {**env, **dict(caches.given)}
+
+
+def _pip_note(image: Path, source: Source | None) -> tuple[Bind, ...]:
+    """Return the bind that lets pip in a Debian image say how to try and how to keep a package (PEP 668)."""
+    from importlib import resources
+
+    from envbuild.lock.read import read_lock
+
+    if source is None or source.recipe.base.bootstrap is None or image.is_dir() or not source.lock.is_file():
+        return ()
+    try:
+        major, minor = read_lock(source.lock).base.python.split(".")[:2]
+    except EnvbuildError:
+        return ()
+    if (int(major), int(minor)) < (3, 11):  # the first whose Debian package has that file
+        return ()
+    text = Path(str(resources.files("envbuild.data").joinpath("pip-in-image.ini")))
+    return ((text, f"/usr/lib/python{major}.{minor}/EXTERNALLY-MANAGED", False),)
 
 
 def _project_bind(cwd: Path) -> Bind | None:

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from envbuild.project.model import Draft, Index, Proposal
 
 
+IGNORED = ("*.sif", "*.sandbox/", "/logs/")
+"""What envbuild leaves in a project's folder that no repository should hold."""
+
+
 @click.command("init")
 @click.argument("place", required=False, default=".", metavar="[DIR|FILE]")
 @click.option("--name", help="What the recipe is called (default: the folder's name).")
@@ -75,6 +79,7 @@ def command(
     target.parent.mkdir(exist_ok=True)
     write_text(target, text)
     _tell(made, target)
+    _ignore_images(context.settings.cwd)
 
 
 def _node(site: str | None, context: Context) -> tuple[str | None, str | None]:
@@ -86,6 +91,19 @@ def _node(site: str | None, context: Context) -> tuple[str | None, str | None]:
     target = target_of_site(site, context)
     capability = target.capability
     return target.driver, f"{capability // 10}.{capability % 10}" if capability else None
+
+
+def _ignore_images(project: Path) -> None:
+    """Let git leave out images and logs, where the project is a repository: an image has gigabytes."""
+    if not (project / ".git").exists():
+        return
+    path = project / ".gitignore"
+    text = path.read_text("utf-8", "replace") if path.is_file() else ""
+    missing = [line for line in IGNORED if line not in text.splitlines()]
+    if missing:
+        with path.open("a", encoding="utf-8") as file:
+            file.write(("\n" if text and not text.endswith("\n") else "") + "".join(f"{line}\n" for line in missing))
+        click.echo(f"  .gitignore: added {', '.join(missing)}", err=True)
 
 
 def _is_terminal() -> bool:

@@ -10,16 +10,17 @@ from envbuild.errors import UsageError
 
 
 @click.command("logs")
-@click.argument("job", metavar="ID", shell_complete=complete_job)
+@click.argument("job", metavar="[ID]", required=False, shell_complete=complete_job)
 @click.option(
     "-f", "--follow", "go_on", is_flag=True, help="Follow the log until the job ends; the exit code is the job's."
 )
 @click.pass_obj
-def command(context: Context, *, job: str, go_on: bool) -> int:
-    """Print the log of a job that was submitted from this folder."""
-    from envbuild.job.records import find_record, log_files
+def command(context: Context, *, job: str | None, go_on: bool) -> int:
+    """Print the log of a job that was submitted from this folder; without an ID, of the last one."""
+    from envbuild.job.records import find_record, last_record, log_files, plain_id
 
-    record = find_record(job, context.settings.cwd)
+    record = find_record(job, context.settings.cwd) if job else last_record(context.settings.cwd)
+    job = job or plain_id(record.id)
     if go_on:
         from envbuild.cli.submit import follow
         from envbuild.job.sites import load_site

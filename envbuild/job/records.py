@@ -66,6 +66,14 @@ def find_record(job: str, project: Path, *, site: str | None = None) -> Record:
     return found[-1]
 
 
+def last_record(project: Path) -> Record:
+    """Return the last submission of a folder; raises UsageError where there is none."""
+    records = load_records(project)
+    if not records:
+        raise UsageError("no job was submitted from this folder", where=str(project), hint="go to the project's folder")
+    return records[-1]
+
+
 def log_files(record: Record, project: Path) -> tuple[Path, ...]:
     """Return where the job's logs are, one per task of an array, whether they exist or not."""
     return _paths(record.log, record, project)

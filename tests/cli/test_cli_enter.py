@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import os
 import re
 import shutil
@@ -208,3 +209,18 @@ def test_a_folder_that_cannot_be_written_costs_a_line(project: Path) -> None:
     assert result.code == 7
     assert "note: downloads are not kept: " in result.stderr
     assert "HF_HOME" not in result.stdout
+
+
+@pytest.mark.live
+@needs("apptainer", "ldd", "mksquashfs")
+def test_pip_in_a_sealed_image_says_how_to_try_and_how_to_keep(project: Path) -> None:
+    """The shipped recipe torch-mnist is on Debian 12, whose pip reads this file (PEP 668)."""
+    shutil.copy(tiny_image(), project / "torch-mnist.sif")
+    place = "/usr/lib/python3.11/EXTERNALLY-MANAGED"
+    result = envbuild(project, "exec", "torch-mnist", "--", "cat", place, PATH=os.environ["PATH"])
+    assert result.code == 0, result.stderr
+    parser = configparser.ConfigParser(interpolation=None)  # as pip reads it
+    parser.read_string(result.stdout)
+    told = parser["externally-managed"]["Error"]
+    assert "To try a package:   envbuild make NAME --mode sandbox" in told
+    assert "To keep a package:  write it into [python] dependencies" in told

@@ -140,6 +140,17 @@ def test_logs(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_cli(["logs", "4000001", "-f"]) == 5
 
 
+def test_logs_without_an_id_are_those_of_the_last_job(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_cli(["logs"]) == 2
+    assert "no job was submitted from this folder" in capsys.readouterr().err
+    submitted(project, "4000001", code=0)
+    submitted(project, "4000002", code=3)
+    (project / "logs/thing-4000002.log").write_text("the last one\n")
+    assert run_cli(["logs"]) == 0
+    assert capsys.readouterr().out == "the last one\n"
+    assert run_cli(["logs", "-f"]) == 3
+
+
 def test_an_ended_job_is_not_cancelled(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     submitted(project, "4000001", code=0)
     assert run_cli(["cancel", "4000001"]) == 0

@@ -135,3 +135,13 @@ def test_a_base_for_the_driver_of_a_site(tmp_path: Path, monkeypatch: pytest.Mon
     recipe, text = read_recipe(folder / "recipes/course.toml")
     assert recipe.base.framework is not None
     assert "runs on driver 450.80.02" in text or "2.14" in recipe.base.framework
+
+
+def test_git_is_told_to_leave_out_images_and_logs(project: Path) -> None:
+    assert run("--yes").exit_code == 0
+    assert not (project / ".gitignore").exists(), "no repository"
+    (project / ".git").mkdir()
+    (project / ".gitignore").write_text("data/\n*.sif")
+    assert ".gitignore: added *.sandbox/, /logs/" in run("--yes", "--force").output
+    assert (project / ".gitignore").read_text() == "data/\n*.sif\n*.sandbox/\n/logs/\n"
+    assert ".gitignore" not in run("--yes", "--force").output
