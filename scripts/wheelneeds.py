@@ -175,7 +175,7 @@ def _bound_by(node: ast.AST) -> set[str]:
     if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
         return {node.id}
     if isinstance(node, (ast.Import, ast.ImportFrom)):
-        return {(alias.asname or alias.name).split(".")[0] for alias in node.names}
+        return {(alias.asname or alias.name).split(".")[0] for alias in node.names} - {"*"}
     return set()
 
 

@@ -153,30 +153,26 @@ class Search:
     ) -> tuple[Bounds, Lock, tuple[Failure, ...]] | None:
         """Find the newest release of a culprit that mends a failure: growing steps back, then halving the last."""
         older = older_releases(culprit.version, self.lab.releases(culprit))
+        walk = steps(len(older))
+        low, high = -1, len(older)  # the newest that is known to fail, the oldest that may be taken
         good: tuple[int, Bounds, Lock, tuple[Failure, ...]] | None = None
-        low = -1  # the newest index that is known to fail
-        for index in steps(len(older)):
+        while good is None or good[0] - low > 1:
+            if good is not None and not self._left():
+                break
+            index = next(walk, None) if high == len(older) and good is None else None
+            index = (low + (high if good is None else good[0])) // 2 if index is None else index
+            if index <= low:
+                return None
             tried = _bounded(bounds, f"{culprit.name}<={older[index]}")
             made, left = self._attempt(tried, lock)
-            if made is None and self.trials[-1].unsolvable:
-                break  # older ones ask for still older neighbours
-            if made is not None and not _fails(failure, left):
-                good = (index, tried, made, left)
-                break
-            low = index
-        if good is None:
-            return None
-        while good[0] - low > 1 and self._left():
-            middle = (good[0] + low) // 2
-            tried = _bounded(bounds, f"{culprit.name}<={older[middle]}")
-            made, left = self._attempt(tried, lock)
-            if made is not None and not _fails(failure, left):
-                good = (middle, tried, made, left)
+            if made is None:
+                high = index  # older ones ask for still older neighbours
+            elif _fails(failure, left):
+                low = index
             else:
-                low = middle
-        _, tried, made, left = good
+                good = (index, tried, made, left)
         self.reasons.append((culprit, failure))
-        return tried, made, left
+        return good[1:]
 
     def _attempt(self, bounds: Bounds, old: Lock) -> tuple[Lock | None, tuple[Failure, ...]]:
         """Lock with bounds and import; no lock where there is no solution.  Raises NoSolutionError past the budget."""
@@ -277,4 +273,10 @@ def _bounded(bounds: Bounds, constraint: str) -> Bounds:
 
 
 def _fails(failure: Failure, failures: tuple[Failure, ...]) -> bool:
-    return any(one.module == failure.module for one in failures)
+    """Whether a failure is still there: the module fails, and not for another reason that lies with another package."""
+    return any(one.module == failure.module and not _is_another(failure, one) for one in failures)
+
+
+def _is_another(before: Failure, after: Failure) -> bool:
+    said = [re.sub(r" \(.*\)$", "", one.error) for one in (before, after)]  # without the path of the file
+    return said[0] != said[1] and before.blame[:1] != after.blame[:1]

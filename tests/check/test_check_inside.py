@@ -229,6 +229,19 @@ def test_one_bad_import_does_not_touch_the_others(tmp_path: Path) -> None:
     assert found["fine"].version is None
 
 
+def test_who_lacks_what_is_wanted_is_blamed_first(tmp_path: Path) -> None:
+    tree = Tree(tmp_path / "image")
+    tree.install("gear", "3", {"gear/__init__.py": "", "gear/wheels.py": ""})
+    tree.install("engine", "1", {"engine.py": "from gear.wheels import tooth\n"})
+    tree.install("motor", "1", {"motor.py": "import gear\ngear.Tooth\n"})
+    tree.install("course", "1", {"course.py": "import engine\n"})
+    tree.install("lesson", "1", {"lesson.py": "import gear.gone.deep\n"})
+    found = imports(tree, "course", "motor", "lesson").modules
+    assert found["course"].blame == ("gear", "engine", "course")
+    assert found["motor"].blame == ("gear", "motor")
+    assert found["lesson"].blame == ("gear", "lesson")
+
+
 def test_names_that_the_source_takes_are_taken(tmp_path: Path) -> None:
     tree = Tree(tmp_path / "image")
     tree.write("parts/__init__.py", "def __getattr__(name):\n    raise AttributeError('no %s here' % name)\n")

@@ -354,3 +354,19 @@ def test_a_failure_of_a_dependency_is_not_hidden_by_one_of_the_source() -> None:
     story = Story({"engine": minors(2), "course": ("1.0",)}, lambda _: (hard, used))
     with pytest.raises(NoSolutionError, match="no engine"):
         search(story).run(lock_of(course="1.0", engine="1.1"))
+
+
+def test_the_next_reason_of_the_same_module_is_a_step_further() -> None:
+    """flask 1.1.2 needs older releases of three packages, and says so one after the other."""
+
+    def fails(versions: dict[str, str]) -> tuple[Failure, ...]:
+        for name, limit in (("engine", 3), ("gear", 1)):
+            if number(versions[name])[1] > limit:
+                error = f"ImportError: cannot import name 'x' from '{name}' (/tmp/{versions[name]})"
+                return (Failure(module="course", error=error, blame=(name, "course")),)
+        return ()
+
+    story = Story({"engine": minors(6), "gear": minors(6), "course": ("1.0",)}, fails)
+    lock = search(story).run(lock_of(course="1.0", engine="1.5", gear="1.5"))
+    assert {p.name: p.version for p in lock.python} == {"course": "1.0", "engine": "1.3", "gear": "1.1"}
+    assert {hold.name for hold in lock.held_back} == {"engine", "gear"}

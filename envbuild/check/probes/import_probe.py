@@ -7,12 +7,18 @@ distribution has that module or what it lies in), ``limit`` (seconds for each).
 A process that crashes, hangs or prints without end is an answer, not an accident.
 """
 
+import re
 import select
 import signal
 import time
 import traceback
 
 KEPT = 16384
+LACKING = re.compile(
+    r"cannot import name '\w+' from (?:partially initialized module )?'([\w.]+)'|module '([\w.]+)' has no attribute"
+    r"|No module named '([\w.]+)'|\b(numpy)\.(?:dtype size changed|core\.multiarray failed)|using (NumPy) 1"
+)
+"""The module that lacks what another one wants of it, as Python and numpy say it."""
 
 
 def last_line(error):
@@ -31,15 +37,32 @@ def frames(error):
     return [path for number, path in enumerate(found) if path not in found[:number]]
 
 
-def blamed(records, paths, name):
-    """The distributions that own the files of a traceback, in its order; then the owners of the module itself."""
+def blamed(records, paths, name, error):
+    """The distributions to look at for a failure, nearest first.
+
+    That is the owner of the module that the error names (a newer release may have taken away what is wanted), then the
+    owners of the traceback's files in its order, then those of the module itself.
+    """
     owner = {}
     for item, _ in records:
         for path in item["paths"]:
             owner.setdefault(os.path.join(item["folder"], path), item["name"])
-    names = [owner[path] for path in paths if path in owner]
-    names += [item["name"] for item in owners(records, name) or owners(records, name.split(".")[0])]
+    lacking = LACKING.search(error)
+    named = [group.lower() for group in lacking.groups() if group] if lacking else []
+    names = [item["name"] for module in named for item in nearest_owners(records, module)]
+    names += [owner[path] for path in paths if path in owner]
+    names += [item["name"] for item in nearest_owners(records, name)]
     return [item for number, item in enumerate(names) if item not in names[:number]]
+
+
+def nearest_owners(records, module):
+    """Owners of a module, else of the nearest one above it that has any."""
+    while module:
+        found = owners(records, module)
+        if found:
+            return found
+        module = module.rpartition(".")[0]
+    return []
 
 
 def attempt(name, say):
@@ -228,7 +251,7 @@ def main():
     for name, document in answers.items():
         if not document["ok"]:
             document["used"] = document.get("used", False) or name not in asked
-            document["blame"] = blamed(records, document.get("blame", ()), name)
+            document["blame"] = blamed(records, document.get("blame", ()), name, document["error"])
     answer({"modules": answers})
 
 

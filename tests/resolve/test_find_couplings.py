@@ -1,0 +1,216 @@
+"""scripts/find-couplings.py: what it reads in files, and the rows that it makes of it."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import io
+import shutil
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from packaging.version import Version
+
+from envbuild.resolve.couplings import Companions
+from envbuild.run import Command, LocalRunner
+from envbuild.toml import convert, parse_toml
+from tests.resolve.published import Opened, opened_archive
+
+SCRIPTS = Path(__file__).parents[2] / "scripts"
+
+
+def loaded(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    spec = importlib.util.spec_from_file_location(name.replace("-", "_"), SCRIPTS / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, spec.name, module)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def needs(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    return loaded("wheelneeds", monkeypatch)
+
+
+@pytest.fixture
+def finder(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    return loaded("find-couplings", monkeypatch)
+
+
+MODULE = """\
+import torchvision, torch.nn as nn
+import pyarrow as pa
+from torchvision.transforms.functional_tensor import rgb_to_grayscale
+if torchvision.__version__ > "0.17":
+    from torchvision.transforms import gone
+try:
+    import torchaudio
+    torchaudio.set_audio_backend("sox")
+except ImportError:
+    pass
+
+class Kind(pa.PyExtensionType):
+    size = pa.int32()
+
+def load(path: torchaudio.AudioMetaData, way=nn.Module) -> pa.Table:
+    return torchaudio.info(path)
+
+later = lambda: pa.gone()
+"""
+
+
+def test_what_a_module_needs_when_it_is_imported(needs: ModuleType) -> None:
+    found = needs.python_needs("basicsr/data.py", ast.parse(MODULE), {"torchvision", "torchaudio", "pyarrow"})
+    assert {(need.kind, need.what) for need in found} == {
+        ("module", "torchvision"),
+        ("module", "pyarrow"),
+        ("module", "torchvision.transforms.functional_tensor"),
+        ("attribute", "torchvision.transforms.functional_tensor.rgb_to_grayscale"),
+        ("attribute", "pyarrow.PyExtensionType"),
+        ("attribute", "pyarrow.int32"),
+        ("attribute", "torchaudio.AudioMetaData"),
+        ("attribute", "pyarrow.Table"),
+    }
+
+
+def test_annotations_that_are_not_evaluated_need_nothing(needs: ModuleType) -> None:
+    text = "from __future__ import annotations\nimport torchaudio\ndef f(x: torchaudio.AudioMetaData): ...\n"
+    found = needs.python_needs("a.py", ast.parse(text), {"torchaudio"})
+    assert {need.what for need in found} == {"torchaudio"}
+
+
+def test_only_files_that_the_import_runs_are_read(needs: ModuleType) -> None:
+    files = {
+        "engine/__init__.py": "from .core import run\nfrom engine import data\n",
+        "engine/core.py": "import os\n",
+        "engine/data/__init__.py": "import importlib\nimportlib.import_module(f'engine.data.{os.name}')\n",
+        "engine/data/one_dataset.py": "",
+        "engine/unused.py": "import torchvision.gone\n",
+        "engine/tests/__init__.py": "",
+        "engine/broken.py": "print 'no'\n",
+    }
+    found = needs.imported_files("engine", set(files), files.__getitem__)
+    assert set(found) == {
+        "engine/__init__.py",
+        "engine/core.py",
+        "engine/data/__init__.py",
+        "engine/data/one_dataset.py",
+    }
+
+
+def test_names_that_a_module_binds(needs: ModuleType) -> None:
+    files = {
+        "a": ("a/__init__.py", "from .b import *\nfrom .c import one as two\nX = 1\ndef f(): pass\n"),
+        "a.b": ("a/b.py", "class B: pass\nwith open('x') as handle: pass\n"),
+        "lazy": ("lazy/__init__.py", "import sys\nsys.modules[__name__] = object()\n"),
+    }
+    assert needs.bound_names("a", files.get) == {"B", "handle", "two", "X", "f"}
+    assert needs.bound_names("lazy", files.get) is None
+    assert needs.bound_names("compiled", files.get) is None
+    files["a"] = ("a/__init__.py", "from ._C import *\n")
+    assert needs.bound_names("a", files.get) is None
+
+
+def test_names_of_files_and_libraries(needs: ModuleType) -> None:
+    paths = ["dgl/graphbolt/libgraphbolt_pytorch_2.2.1.so", "dgl/libdgl.so", "c.libs/libcudnn-74a4c495.so.9.1.0"]
+    assert [need.what for need in needs.named_needs(paths)] == ["2.2.1"]
+    data = b"\0libcublas.so.12\0libcudnn.so.9\0libfoo.so.1\0"
+    found = {(need.kind, need.what) for need in needs.library_needs("c/x.so", data, paths)}
+    assert found == {("cublas", "12")}, "libcudnn.so lies in the wheel"
+    assert {(n.kind, n.what) for n in needs.library_needs(paths[2], b"", paths)} == {("cudnn", "9")}
+    whole = [*paths, "c.libs/libcudnn_ops-1.so.9"]
+    assert not list(needs.library_needs(paths[2], b"", whole)), "all of cuDNN lies in the wheel"
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+def test_symbols_of_a_shared_object(needs: ModuleType, tmp_path: Path) -> None:
+    source = tmp_path / "a.c"
+    source.write_text("extern int wanted(void); int given(void) { return wanted(); }\n")
+    command = ("cc", "-shared", "-fPIC", "-o", str(tmp_path / "a.so"), str(source))
+    LocalRunner()(Command(argv=command))
+    data = (tmp_path / "a.so").read_bytes()
+    assert "given" in needs.symbols(data, defined=True)
+    assert "wanted" in needs.symbols(data, defined=False)
+    assert "given" not in needs.symbols(data, defined=False)
+    assert needs.symbols(b"no ELF", defined=True) == set()
+
+
+def archive(kind: str, files: dict[str, bytes]) -> Opened:
+    stream = io.BytesIO()
+    if kind == "whl":
+        with zipfile.ZipFile(stream, "w") as wheel:
+            for path, data in files.items():
+                wheel.writestr(path, data)
+        return opened_archive(stream, "a-1-py3-none-any.whl")
+    with tarfile.open(fileobj=stream, mode="w:gz") as tar:
+        for path, data in files.items():
+            member = tarfile.TarInfo(f"a-1/src/{path}")
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    stream.seek(0)
+    return opened_archive(stream, "a-1.tar.gz")
+
+
+@pytest.mark.parametrize("kind", ["whl", "tar.gz"])
+def test_wheels_and_source_archives_are_read_alike(kind: str, finder: ModuleType) -> None:
+    files = {"a/__init__.py": b"from torchvision.gone import x\n", "a/liba_torch_2.1.0.so": b"libcudnn.so.8"}
+    found = finder.read_needs(archive(kind, files), ["torchvision"])
+    assert [tuple(one) for one in found] == [
+        ("attribute", "torchvision.gone.x", "a/__init__.py"),
+        ("built", "2.1.0", "a/liba_torch_2.1.0.so"),
+        ("cudnn", "8", "a/liba_torch_2.1.0.so"),
+        ("module", "torchvision.gone", "a/__init__.py"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("states", "bound"),
+    [
+        ("GGB", "<3.0"),
+        ("BGG", ">=2.0"),
+        ("BGB", ">=2.0,<3.0"),
+        ("BBB", "<0"),
+        ("GBG", ">=3.0"),
+        ("DGB", "<3.0"),
+        ("UBB", "<0"),
+    ],
+)
+def test_bounds_keep_the_newest_good_releases(states: str, bound: str, finder: ModuleType) -> None:
+    known = {"G": finder.GOOD, "B": finder.BAD, "D": finder.DECLARED, "U": finder.UNTOLD}
+    assert finder.bounds(["1.0", "2.0", "3.0"], [known[one] for one in states]) == bound
+
+
+def test_rows_are_in_the_form_of_the_table(finder: ModuleType, needs: ModuleType) -> None:
+    releases = [Version("1.0.3"), Version("1.1.0")]
+    table = finder.Table("engine", "torch", releases, ["2.0.1", "2.1.0", "2.2.0"])
+    lack = needs.Need("symbol", "_ZN3c10", "engine/x.so")
+    for release, other, state in [
+        (releases[0], "2.0.1", finder.GOOD), (releases[1], "2.0.1", finder.BAD),
+        (releases[0], "2.1.0", finder.BAD), (releases[1], "2.1.0", finder.GOOD),
+        (releases[0], "2.2.0", finder.BAD), (releases[1], "2.2.0", finder.BAD),
+    ]:  # fmt: skip
+        table.states[release, other] = state
+        table.needs[release, other] = lack
+    text = "schema = 1\n" + "".join(finder.rules_of(table))
+    (rule,) = convert(parse_toml(text, "found"), Companions, text=text, where="found").rule
+    assert [(row.when, row.constrain) for row in rule.rows] == [
+        ("torch<2.1", "engine<1.1"),
+        ("torch>=2.1,<2.2", "engine>=1.1"),
+        ("torch>=2.2", "engine<0"),
+    ]
+    assert "_ZN3c10 in engine/x.so" in rule.source
+
+
+def test_packages_are_named_once(finder: ModuleType) -> None:
+    groups = parse_toml((SCRIPTS / "gpu-packages.toml").read_text("utf-8"), "gpu-packages.toml")["packages"]
+    names = [name for group in groups.values() for name in group]
+    assert sorted(names) == sorted(set(names))
+    assert 150 < len(names) <= 400
+    assert all(name == finder.canonicalize_name(name) for name in names)
