@@ -89,7 +89,7 @@ try_both() {
   make_root
   if [ "$who" = root ]; then
     try root /root/envbuild "$command"
-    if [ -e "$scratch/root/usr/local/bin/envbuild" ]; then try guest /home/guest "envbuild make keras-bert"; fi
+    if [ -L "$scratch/root/usr/local/bin/envbuild" ]; then try guest /home/guest "envbuild make keras-bert"; fi
   else
     try ada /home/ada/envbuild "$command"
   fi
