@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from envbuild import __version__
 from envbuild.base.imagename import parse_image_name
+from envbuild.base.model import DebianPackage
 from envbuild.base.reference import parse_reference
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Lock, LockedBase
@@ -40,15 +41,22 @@ def plan_definition(recipe: Recipe, lock: Lock) -> Definition:
 
 
 def plan_dockerfile(recipe: Recipe, lock: Lock) -> Definition:
-    """Return the definition as a Dockerfile says it."""
-    about = [*_comment(recipe, lock)[:2]]
-    if recipe.base.bootstrap:
-        about.append(f"{ROOT_TAR} is the root of the locked Debian packages: envbuild make --mode docker makes it.")
-    how = f"    docker build --tag {recipe.name.lower()} --file Dockerfile ."
-    comment = (*about, "With any engine, on a machine that reaches its package index,", how)
-    return replace(
-        plan_definition(recipe, lock), comment=(*comment, "installs the same packages, each verified by its sha256.")
+    """Return the definition as a Dockerfile says it that stands alone."""
+    bootstrapped = recipe.base.bootstrap is not None
+    definition = plan_definition(recipe, lock)
+    about = (
+        *_comment(recipe, lock)[:2],
+        "It stands alone: with BuildKit (docker 23 or newer), buildah or podman,",
+        f"    docker build --tag {recipe.name.lower()} --file Dockerfile .",
+        "installs the same packages, each verified by its sha256. Where the network needs more than that:",
+        "    --secret id=network,src=FILE       with lines as PIP_INDEX_URL=..., DEBIAN_MIRROR=...",
+        "    --secret id=certificates,src=FILE  a bundle of certificates",
+        *(("    --build-arg BUILDER=IMAGE          a Debian to make the root on",) if bootstrapped else ()),
     )
+    base, others = _debian_groups(lock)
+    setup = shell.root_stage(base, others, lock.base.epoch) if bootstrapped else ()
+    post = (*shell.take_secrets(staged=bootstrapped), *definition.post)
+    return replace(definition, comment=about, setup=setup, post=post)
 
 
 def is_before_cuda_key(base: LockedBase) -> bool:
@@ -76,9 +84,14 @@ def _comment(recipe: Recipe, lock: Lock) -> tuple[str, ...]:
 
 
 def _setup(lock: Lock) -> tuple[str, ...]:
-    base = tuple(p for p in lock.debian if p.group == "base")
-    others = tuple(p for p in lock.debian if p.group != "base")
+    base, others = _debian_groups(lock)
     return shell.bootstrap_root(base, others, lock.base.epoch)
+
+
+def _debian_groups(lock: Lock) -> tuple[tuple[DebianPackage, ...], tuple[DebianPackage, ...]]:
+    """Return the Debian packages of a bootstrapped base, and the others."""
+    base = tuple(p for p in lock.debian if p.group == "base")
+    return base, tuple(p for p in lock.debian if p.group != "base")
 
 
 def _post(recipe: Recipe, lock: Lock, *, bootstrapped: bool) -> tuple[str, ...]:

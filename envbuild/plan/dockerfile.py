@@ -13,24 +13,31 @@ import shlex
 from envbuild.errors import UsageError
 from envbuild.plan.model import Definition, Pairs
 from envbuild.plan.quoting import text_line
-from envbuild.plan.shell import BUILD, SUPPLIED
+from envbuild.plan.shell import BUILD, STAGED, SUPPLIED, SUPPLIED_DEBIAN, TARGET
 
 LONGEST = 120_000
 """Bytes of one RUN: Linux takes 131072 in one argument (MAX_ARG_STRLEN), and a shell gets it as one."""
+BUILDER = "debian:bookworm"
+"""The image on which a root is made; nothing of it comes into the root."""
 FROM = ("docker", "docker-daemon")
 
 
 def render(definition: Definition, *, root: str | None = None, files: str | None = None) -> str:
     """Return the Dockerfile; the same arguments give the same text.
 
-    ``root`` is the tar of a bootstrapped root in the build's context, ``files`` the folder with the verified packages
-    there (None: the build downloads them).  Raises UsageError for a base that no engine can start from.
+    ``root`` is the tar of a bootstrapped root in the build's context (None: a stage of its own makes the root),
+    ``files`` the folder with the verified packages there (None: the build downloads them).  Raises UsageError for a
+    base that no engine can start from.
     """
+    staged = root is None and dict(definition.header)["Bootstrap"] == "scratch"
+    mounts = _mounts(files, staged=staged)
     blocks = ["".join(f"# {text_line(line)}".rstrip() + "\n" for line in definition.comment)]
+    if staged:
+        blocks.append(f"ARG BUILDER={BUILDER}\nFROM ${{BUILDER}} AS root\n{_run(definition.setup, _mounts(None))}")
     blocks.append(_base(definition.header, root))
     blocks.append("".join(f"ENV {name}={_value(value)}\n" for name, value in definition.environment))
     blocks.append("".join(f"LABEL {name}={_value(value)}\n" for name, value in definition.labels))
-    blocks.append(_run(definition.post, files))
+    blocks.append(_run(definition.post, mounts))
     if definition.runscript:
         words = ["/bin/sh", "-c", "\n".join(definition.runscript), "sh"]
         blocks.append(f"ENTRYPOINT {json.dumps(words)}\n")
@@ -41,7 +48,7 @@ def _base(header: Pairs, root: str | None) -> str:
     told = dict(header)
     kind = told["Bootstrap"]
     if kind == "scratch":
-        return f"FROM scratch\nADD {root or 'root.tar'} /\n"
+        return f"FROM scratch\n{f'ADD {root}' if root else f'COPY --from=root {TARGET}/'} /\n"
     if kind not in FROM:
         raise UsageError(
             f"a Dockerfile cannot start from {kind}: {told['From']}",
@@ -59,14 +66,21 @@ def _value(value: str) -> str:
     return '"' + re.sub(r'([\\"$])', r"\\\1", value) + '"'
 
 
-def _run(lines: tuple[str, ...], files: str | None) -> str:
+def _mounts(files: str | None, *, staged: bool = False) -> str:
+    """Return what a step sees beside the image: the verified files, or how to reach the network they come from."""
+    if files is not None:
+        return f"--mount=type=bind,source={files},target={SUPPLIED} "
+    found = "--mount=type=secret,id=network --mount=type=secret,id=certificates "
+    return found + (f"--mount=type=bind,from=root,source={STAGED},target={SUPPLIED_DEBIAN} " if staged else "")
+
+
+def _run(lines: tuple[str, ...], mounts: str) -> str:
     if not lines:
         return ""
-    mount = f"--mount=type=bind,source={files},target={SUPPLIED} " if files else ""
     # a shell's printf takes every line as one word, and sh reads them as they were
     words = " \\\n".join(f"    {shlex.quote(line)}" for line in lines)
     script = f"{BUILD}/script"
-    text = f"RUN {mount}mkdir -p {BUILD} && printf '%s\\n' \\\n{words} \\\n    >{script} && /bin/sh {script}\n"
+    text = f"RUN {mounts}mkdir -p {BUILD} && printf '%s\\n' \\\n{words} \\\n    >{script} && /bin/sh {script}\n"
     if len(text.encode()) > LONGEST:
         raise UsageError(
             f"the build's script is {len(text.encode())} bytes long, a Dockerfile carries {LONGEST}",

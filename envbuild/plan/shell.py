@@ -14,6 +14,10 @@ BUILD = "/.envbuild"
 """Folder inside the root that holds what only the build needs; removed at its end."""
 SUPPLIED = "/mnt/envbuild"
 """Where envbuild binds the verified files in; a build without envbuild has no such folder and downloads."""
+SECRETS = "/run/secrets"
+"""Where an engine shows the secrets of a build, to the steps that ask for them."""
+TARGET, STAGED, SUPPLIED_DEBIAN = "/target", "/debian", "/mnt/debian"
+"""In a Dockerfile: the root, the other Debian packages in the stage that makes it, and where the next sees those."""
 
 FETCH = r'''
 """Download every file of the given lists from the package index and verify its sha256."""
@@ -130,6 +134,59 @@ def bootstrap_root(base: tuple[DebianPackage, ...], others: tuple[DebianPackage,
         "    # made before by envbuild from the same packages",
         """    tar -C "$root" --exclude='./dev/*' --numeric-owner -xf "$ENVBUILD_ROOT\"""",
         "else",
+        *_fill_root(base, others),
+        f'    mkdir -p "$root{BUILD}/files"',
+        f'    mv "$work/others" "$root{BUILD}/files/debian"',
+        *_network_for_post(),
+        "fi",
+    )
+
+
+def root_stage(base: tuple[DebianPackage, ...], others: tuple[DebianPackage, ...], epoch: int) -> tuple[str, ...]:
+    """Return the lines that make the same root in a stage of a Dockerfile, on an image of Debian.
+
+    The root is TARGET then, and the other locked packages lie in STAGED.  ``epoch`` is in seconds.
+    """
+    return (
+        "set -eu",
+        "umask 022",
+        # dpkg would wait for the disk after each file of a root that is copied once more
+        f"export SOURCE_DATE_EPOCH={epoch} DEBIAN_FRONTEND=noninteractive DPKG_FORCE=unsafe-io",
+        f"if [ -r {SECRETS}/network ]; then set -a; . {SECRETS}/network; set +a; fi",
+        f"if [ -r {SECRETS}/certificates ]; then",
+        f"""    echo 'Acquire::https::CAInfo "{SECRETS}/certificates";' >/etc/apt/apt.conf.d/99certificates""",
+        "fi",
+        'if [ -n "${DEBIAN_MIRROR:-}" ]; then',
+        "    rm -f /etc/apt/sources.list.d/*",
+        '    release=$(. /etc/os-release; echo "$VERSION_CODENAME")',
+        '    echo "deb $DEBIAN_MIRROR $release main" >/etc/apt/sources.list',
+        "fi",
+        "apt-get -qq update",
+        "apt-get -qq -o Dpkg::Use-Pty=0 install --yes --no-install-recommends mmdebstrap >/dev/null",
+        f"root={TARGET}",
+        'mkdir "$root"',
+        "{",
+        *_fill_root(base, others),
+        f'    mv "$work/others" {STAGED}',
+        "}",
+    )
+
+
+def take_secrets(*, staged: bool) -> tuple[str, ...]:
+    """Return the lines that let %post find what the engine gives to one step of a Dockerfile only.
+
+    ``staged`` says that another stage has the Debian packages.
+    """
+    take = (
+        f"if [ -r {SECRETS}/network ]; then cp {SECRETS}/network {BUILD}/network; fi",
+        f"if [ -r {SECRETS}/certificates ]; then cp {SECRETS}/certificates {BUILD}/certificates.crt; fi",
+    )
+    return (*take, f"mkdir -p {BUILD}/files", f"cp -r {SUPPLIED_DEBIAN} {BUILD}/files/debian") if staged else take
+
+
+def _fill_root(base: tuple[DebianPackage, ...], others: tuple[DebianPackage, ...]) -> tuple[str, ...]:
+    """Return lines that download into a folder $work, and fill $root with the packages of the base."""
+    return (
         *_download_debian(base, others),
         "    # a flat repository of exactly the locked files",
         '    for file in "$work"/base/*.deb; do',
@@ -141,10 +198,6 @@ def bootstrap_root(base: tuple[DebianPackage, ...], others: tuple[DebianPackage,
         f'    {_mmdebstrap(base)} >"$work/log" 2>&1 ||',
         '        { cat "$work/log" >&2; exit 1; }',
         """    tar -C "$root" --exclude='./dev/*' --numeric-owner -xf "$work/root.tar\"""",
-        f'    mkdir -p "$root{BUILD}/files"',
-        f'    mv "$work/others" "$root{BUILD}/files/debian"',
-        *_network_for_post(),
-        "fi",
     )
 
 

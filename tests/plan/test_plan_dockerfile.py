@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from envbuild.base.debian import mirror
 from envbuild.errors import UsageError
+from envbuild.lock.read import read_lock
 from envbuild.plan.dockerfile import render
 from envbuild.plan.model import Definition
 from envbuild.run import Command, LocalRunner
+from envbuild.settings import load_settings
+from envbuild.store.index import index_url
+from envbuild.store.layout import Store
+from tests.hosts import RECIPE as SMALL_RECIPE
+from tests.project import Project
+from tests.support import needs
 
 SMALL = Definition(
     comment=("app: an example", "%post is a comment here"),
@@ -30,15 +40,20 @@ def test_the_whole_text(golden: Callable[[str, str], None]) -> None:
 
 
 def test_a_bootstrap_starts_from_its_tar() -> None:
-    text = render(replace(SMALL, header=(("Bootstrap", "scratch"),)), root="app.root.tar")
+    text = render(replace(SMALL, header=(("Bootstrap", "scratch"),)), root="app.root.tar", files="files")
     assert "FROM scratch\nADD app.root.tar /\n" in text
-    assert "--mount" not in text
+    assert "type=secret" not in text
+
+
+def test_a_bootstrap_without_a_tar_makes_its_root_in_a_stage(golden: Callable[[str, str], None]) -> None:
+    told = replace(SMALL, header=(("Bootstrap", "scratch"),), setup=("set -eu", "mkdir /target"))
+    golden("plan/staged.Dockerfile", render(told))
 
 
 def script_of(text: str) -> str:
     """The script that a shell gets from a Dockerfile's only RUN, as /bin/sh -c hands it on."""
     run = re.search(
-        r"^RUN mkdir -p /.envbuild && (printf .*(?:\\\n    .*)*) \\\n    >/.envbuild/script && /bin/sh",
+        r"^RUN --mount=type=secret,id=network --mount=type=secret,id=certificates mkdir -p /.envbuild && (printf .*(?:\\\n    .*)*) \\\n    >/.envbuild/script && /bin/sh",
         text,
         re.MULTILINE,
     )
@@ -76,3 +91,46 @@ def test_what_a_dockerfile_cannot_carry_is_refused() -> None:
         render(replace(SMALL, post=("x" * 130_000,)))
     with pytest.raises(UsageError, match="cannot stand in a Dockerfile"):
         render(replace(SMALL, header=(("Bootstrap", "docker"), ("From", "x\nRUN y"))))
+
+
+RECIPE = SMALL_RECIPE.replace("[check]", '[system]\npackages = ["hello-traditional"]\n\n[check]')
+
+
+@pytest.mark.live
+@needs("dockerd", "apt-get")
+@pytest.mark.skipif(os.getuid() != 0, reason="only root starts a Docker engine")
+def test_an_engine_builds_what_export_writes_of_a_bootstrap(engine: str, tmp_path: Path) -> None:
+    """No file beside the Dockerfile; how this machine reaches its mirror and index is told by secrets."""
+    project = Project(tmp_path / "project")
+    project.write("recipes/small.toml", RECIPE)
+    for verb in (("lock",), ("export", "--format", "dockerfile", "-o", "context/Dockerfile")):
+        done = project.run(*verb)
+        assert done.code == 0, done.stderr
+    user, runner = load_settings(project.env, tmp_path), LocalRunner()
+    lines = [f"DEBIAN_MIRROR={mirror(user, runner)}", f"PIP_INDEX_URL={index_url(user, runner)}"]
+    network = project.write("network", "".join(f"{line}\n" for line in lines))
+    certificates = user.certificates or Path("/etc/ssl/certs/ca-certificates.crt")
+    lock = read_lock(project.folder / "lockfiles/small.lock")
+
+    def docker(*arguments: str) -> str:
+        env = {
+            "PATH": "/usr/bin:/bin:/usr/sbin:/sbin",
+            "DOCKER_HOST": engine,
+            "DOCKER_BUILDKIT": "1",
+            "HOME": str(tmp_path),
+        }
+        return runner(Command(argv=("docker", *arguments), env=env, cwd=project.folder, timeout=580)).stdout
+
+    # the builder: this machine reaches no registry with an image of Debian
+    docker("import", str(Store(project.store).base(lock.base.digest)), "debian:bookworm")
+    secrets = ("--secret", f"id=network,src={network}", "--secret", f"id=certificates,src={certificates}")
+    docker("build", "--quiet", "--network", "host", *secrets, "--tag", "small", "context")
+    ask = "import six; print(six.__version__)"
+    run = ("run", "--rm", "--network", "none", "small")
+    assert docker(*run, "python", "-c", ask) == "1.16.0\n"
+    assert docker(*run, "hello").startswith("Hello, world!")
+    assert docker(*run) == "the default command\n"
+    installed = docker(*run, "dpkg-query", "-W", "-f", "${Package} ${Version}\n").splitlines()
+    assert sorted(installed) == sorted(f"{p.name} {p.version}" for p in lock.debian)
+    assert docker(*run, "sh", "-c", "ls -Ad /.envbuild* /mnt/debian/* /run/secrets/* 2>/dev/null || true") == ""
+    assert lines[1].partition("=")[2] not in docker("history", "--no-trunc", "small")
