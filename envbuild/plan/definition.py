@@ -10,7 +10,7 @@ from envbuild.base.model import DebianPackage
 from envbuild.base.reference import parse_reference
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Lock, LockedBase
-from envbuild.plan import shell
+from envbuild.plan import root, shell
 from envbuild.plan.model import Definition, Pairs
 from envbuild.plan.quoting import script_line, word, words
 from envbuild.recipe.model import Recipe
@@ -54,8 +54,8 @@ def plan_dockerfile(recipe: Recipe, lock: Lock) -> Definition:
         *(("    --build-arg BUILDER=IMAGE          a Debian to make the root on",) if bootstrapped else ()),
     )
     base, others = _debian_groups(lock)
-    setup = shell.root_stage(base, others, lock.base.epoch) if bootstrapped else ()
-    post = (*shell.take_secrets(staged=bootstrapped), *definition.post)
+    setup = root.root_stage(base, others, lock.base.epoch) if bootstrapped else ()
+    post = (*root.take_secrets(staged=bootstrapped), *definition.post)
     return replace(definition, comment=about, setup=setup, post=post)
 
 
@@ -85,7 +85,7 @@ def _comment(recipe: Recipe, lock: Lock) -> tuple[str, ...]:
 
 def _setup(lock: Lock) -> tuple[str, ...]:
     base, others = _debian_groups(lock)
-    return shell.bootstrap_root(base, others, lock.base.epoch)
+    return root.bootstrap_root(base, others, lock.base.epoch)
 
 
 def _debian_groups(lock: Lock) -> tuple[tuple[DebianPackage, ...], tuple[DebianPackage, ...]]:

@@ -13,7 +13,8 @@ import shlex
 from envbuild.errors import UsageError
 from envbuild.plan.model import Definition, Pairs
 from envbuild.plan.quoting import text_line
-from envbuild.plan.shell import BUILD, STAGED, SUPPLIED, SUPPLIED_DEBIAN, TARGET
+from envbuild.plan.root import STAGED, SUPPLIED_DEBIAN, TARGET
+from envbuild.plan.shell import BUILD, SUPPLIED
 
 LONGEST = 120_000
 """Bytes of one RUN: Linux takes 131072 in one argument (MAX_ARG_STRLEN), and a shell gets it as one."""

@@ -1,0 +1,123 @@
+"""The shell texts that make a bootstrapped base's root: in a definition's %setup, or in a stage of a Dockerfile."""
+
+from __future__ import annotations
+
+from envbuild.base.mmdebstrap import mmdebstrap_arguments
+from envbuild.base.model import DebianPackage
+from envbuild.plan.quoting import word
+from envbuild.plan.shell import BUILD, heredoc, network_for_post
+
+SECRETS = "/run/secrets"
+"""Where an engine shows the secrets of a build, to the steps that ask for them."""
+TARGET, STAGED, SUPPLIED_DEBIAN = "/target", "/debian", "/mnt/debian"
+"""In a Dockerfile: the root, the other Debian packages in the stage that makes it, and where the next sees those."""
+
+
+def bootstrap_root(base: tuple[DebianPackage, ...], others: tuple[DebianPackage, ...], epoch: int) -> tuple[str, ...]:
+    """Return %setup lines that fill the root with the locked Debian packages and lay the others ready for %post.
+
+    ``epoch`` is in seconds.  With ENVBUILD_ROOT (a tar that envbuild made from the same packages) nothing is
+    downloaded; else the files come from this machine's own Debian mirror, or from DEBIAN_MIRROR, and are verified.
+    """
+    return (
+        "set -eu",
+        "{ set +x; } 2>/dev/null",
+        "umask 022",
+        "root=${APPTAINER_ROOTFS:-$SINGULARITY_ROOTFS}",
+        f"export SOURCE_DATE_EPOCH={epoch}",
+        'if [ -n "${ENVBUILD_ROOT:-}" ]; then',
+        "    # made before by envbuild from the same packages",
+        """    tar -C "$root" --exclude='./dev/*' --numeric-owner -xf "$ENVBUILD_ROOT\"""",
+        "else",
+        *_fill_root(base, others),
+        f'    mkdir -p "$root{BUILD}/files"',
+        f'    mv "$work/others" "$root{BUILD}/files/debian"',
+        *network_for_post(),
+        "fi",
+    )
+
+
+def root_stage(base: tuple[DebianPackage, ...], others: tuple[DebianPackage, ...], epoch: int) -> tuple[str, ...]:
+    """Return the lines that make the same root in a stage of a Dockerfile, on an image of Debian.
+
+    The root is TARGET then, and the other locked packages lie in STAGED.  ``epoch`` is in seconds.
+    """
+    return (
+        "set -eu",
+        "umask 022",
+        # dpkg would wait for the disk after each file of a root that is copied once more
+        f"export SOURCE_DATE_EPOCH={epoch} DEBIAN_FRONTEND=noninteractive DPKG_FORCE=unsafe-io",
+        f"if [ -r {SECRETS}/network ]; then set -a; . {SECRETS}/network; set +a; fi",
+        f"if [ -r {SECRETS}/certificates ]; then",
+        f"""    echo 'Acquire::https::CAInfo "{SECRETS}/certificates";' >/etc/apt/apt.conf.d/99certificates""",
+        "fi",
+        'if [ -n "${DEBIAN_MIRROR:-}" ]; then',
+        "    rm -f /etc/apt/sources.list.d/*",
+        '    release=$(. /etc/os-release; echo "$VERSION_CODENAME")',
+        '    echo "deb $DEBIAN_MIRROR $release main" >/etc/apt/sources.list',
+        "fi",
+        "apt-get -qq update",
+        "apt-get -qq -o Dpkg::Use-Pty=0 install --yes --no-install-recommends mmdebstrap >/dev/null",
+        f"root={TARGET}",
+        'mkdir "$root"',
+        "{",
+        *_fill_root(base, others),
+        f'    mv "$work/others" {STAGED}',
+        "}",
+    )
+
+
+def take_secrets(*, staged: bool) -> tuple[str, ...]:
+    """Return the lines that let %post find what the engine gives to one step of a Dockerfile only.
+
+    ``staged`` says that another stage has the Debian packages.
+    """
+    take = (
+        f"if [ -r {SECRETS}/network ]; then cp {SECRETS}/network {BUILD}/network; fi",
+        f"if [ -r {SECRETS}/certificates ]; then cp {SECRETS}/certificates {BUILD}/certificates.crt; fi",
+    )
+    return (*take, f"mkdir -p {BUILD}/files", f"cp -r {SUPPLIED_DEBIAN} {BUILD}/files/debian") if staged else take
+
+
+def _fill_root(base: tuple[DebianPackage, ...], others: tuple[DebianPackage, ...]) -> tuple[str, ...]:
+    """Return lines that download into a folder $work, and fill $root with the packages of the base."""
+    return (
+        *_download_debian(base, others),
+        "    # a flat repository of exactly the locked files",
+        '    for file in "$work"/base/*.deb; do',
+        '        dpkg-deb --field "$file"',
+        """        sum=$(sha256sum <"$file" | cut -d' ' -f1)""",
+        '        printf "Filename: ./%s\\nSize: %s\\nSHA256: %s\\n\\n" \\',
+        """            "${file##*/}" "$(stat -c %s "$file")" "$sum\"""",
+        '    done >"$work/base/Packages"',
+        f'    {_mmdebstrap(base)} >"$work/log" 2>&1 ||',
+        '        { cat "$work/log" >&2; exit 1; }',
+        """    tar -C "$root" --exclude='./dev/*' --numeric-owner -xf "$work/root.tar\"""",
+    )
+
+
+def _mmdebstrap(base: tuple[DebianPackage, ...]) -> str:
+    """Return the call that envbuild's own bootstrap makes, with the folder $work of the script."""
+    arguments = mmdebstrap_arguments(base, repository="$work/base", target="$work/root.tar", mode="root")
+    # none of the arguments that name $work holds anything but plain letters beside it
+    return " ".join(f'"{argument}"' if "$work" in argument else word(argument) for argument in arguments)
+
+
+def _download_debian(base: tuple[DebianPackage, ...], others: tuple[DebianPackage, ...]) -> tuple[str, ...]:
+    listing = [f"base {p.sha256} {p.path}" for p in base] + [f"others {p.sha256} {p.path}" for p in others]
+    return (
+        '    work=$(mktemp -d "${TMPDIR:-/tmp}/envbuild-XXXXXX")',
+        """    trap 'rm -rf "$work"' EXIT""",
+        '    mkdir "$work/base" "$work/others"',
+        "    # this machine's own mirror: its first apt source that ends in /debian; DEBIAN_MIRROR names another",
+        """    sources=$(apt-get update --print-uris | sed -n "s,^'\\([^' ]*\\)/dists/.*,\\1,p")""",
+        """    mirror=${DEBIAN_MIRROR:-$(printf '%s\\n' "$sources" | grep -m1 '/debian/*$')}""",
+        *heredoc('    cat >"$work/packages"', "PACKAGES", listing),
+        "    while read -r folder sum path; do",
+        """        printf '%s\\n' "${mirror%/}/$path" "$work/$folder/${path##*/}" "SHA256:$sum\"""",
+        """    done <"$work/packages" | xargs -n 300 /usr/lib/apt/apt-helper download-file >"$work/log" 2>&1 ||""",
+        '        { cat "$work/log" >&2; exit 1; }',
+        "    while read -r folder sum path; do",
+        """        printf '%s  %s\\n' "$sum" "$work/$folder/${path##*/}\"""",
+        """    done <"$work/packages" | sha256sum --check --quiet""",
+    )
