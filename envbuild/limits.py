@@ -38,7 +38,21 @@ TOKEN = MIB
 CHALLENGE = 8 * KIB
 """Bytes of the header in which a registry says who may give a token."""
 ANSWER_SECONDS = 180.0
-"""How long a registry may take over a manifest, a list or a token, whatever it sends meanwhile."""
+"""How long a server may take over one answer that is read whole (a manifest, a list, a page), whatever it sends."""
+PAGE = 64 * MIB
+"""Bytes of a project's page on an index, after decompression; the largest ones have a few million."""
+QUESTION_SECONDS = 300.0
+"""One call of uv, which fetches some hundred pages and metadata files at once; a cold one took 34 s."""
+RESOLUTION_SECONDS = 900.0
+"""All calls of uv for one resolution; a cold one with twenty calls took 60 s."""
+SEARCH_SECONDS = 5.0
+"""How long an address gets to answer whole when the slow one is looked for, after a limit was reached."""
+FILE_SECONDS = 600.0
+"""What the download of any file gets, however small it is; a larger one gets its size at SLOWEST_FILE on top."""
+SLOWEST_FILE = 8 * KIB
+"""Bytes a second of a whole download: a server that drips is not waited for as long as it likes."""
+BACKEND_SECONDS = 120.0
+"""One question to a build backend, where the user lets it run; setuptools answers in a second."""
 RESTARTS = 5
 """How often a download starts from its first byte because the server does not continue."""
 ATTRIBUTES = 128 * KIB

@@ -27,7 +27,7 @@ from envbuild.store.fetch import sizes
 from envbuild.store.layout import Store
 from envbuild.store.parallel import each
 from envbuild.store.partial import is_whole
-from envbuild.store.web import local_path, make_client, opened, patiently, redact
+from envbuild.store.web import local_path, make_client, opened, patiently, read_bounded, redact
 
 if TYPE_CHECKING:
     import httpx
@@ -175,7 +175,7 @@ def _remote_wheel(candidate: Candidate, client: httpx.Client) -> tuple[BinaryIO,
         length = response.headers.get("Content-Length", "")
         if response.status_code == 200 and not (length.isdecimal() and int(length) <= LARGEST_WHOLE):
             raise NetworkError("does not answer requests for a part of a file", where=redact(candidate.url))
-        data = response.read()
+        data = read_bounded(response, LARGEST_WHOLE)
     size = int(found[3]) if found and response.status_code == 206 else len(data)
     if candidate.size not in (None, size):
         raise IntegrityError(
@@ -187,6 +187,6 @@ def _remote_wheel(candidate: Candidate, client: httpx.Client) -> tuple[BinaryIO,
     def part(first: int, last: int) -> bytes:
         wanted = {**plain, "Range": f"bytes={first}-{last}"}
         with opened(client, candidate.url, headers=wanted, accept=(206,)) as answer:
-            return answer.read()
+            return read_bounded(answer, LARGEST_WHOLE)
 
     return cast("BinaryIO", Remote(size, part, data)), size

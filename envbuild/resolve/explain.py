@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from envbuild.base.model import BaseFacts
-from envbuild.errors import HostError, NetworkError, NoSolutionError, SpaceError, ToolFailedError
+from envbuild.errors import HostError, IntegrityError, NetworkError, NoSolutionError, SpaceError, ToolFailedError
 from envbuild.resolve.couplings import Coupling
 from envbuild.resolve.requirements import Direct
 from envbuild.resolve.stubs import Stub, Stubs, is_stub
@@ -19,7 +19,12 @@ DEPENDS = re.compile(rf"({TERM}) depends? on (?:one of:\s+)?({TERM})")
 PYTHON = re.compile(rf"does not satisfy Python(\S+) and ({TERM}) depends on Python")
 MISSING = re.compile(rf"({NAME}) was not found in the package registry")
 NO_RELEASE = re.compile(rf"there are no versions of ({NAME})(?![\w\[=<>!~.-])")
-BROKEN = re.compile(rf"({TERM}) has an invalid package format")
+BROKEN = re.compile(rf"({TERM}) has (?:an invalid package format|invalid metadata)")
+NO_PAGE = re.compile(
+    r"unexpected JSON|unexpected HTML|Unsupported `Content-Type`|Could not parse absolute URL|invalid URL",
+    re.IGNORECASE,
+)
+ANOTHER = re.compile(r"Package metadata (?:name|version) `.*` does not match.*")
 NO_WHEELS = re.compile(rf"({TERM}) ha(?:s|ve) no wheels with a matching ([A-Za-z ]+ tag)")
 PINNED = re.compile(rf"({NAME})(?:\[[^\]]*\])?==([^\s,|]+)")
 YANKED = re.compile(rf'`({NAME})==([^`]+)` is yanked(?: \(reason: "(.*)"\))?')
@@ -80,25 +85,41 @@ def translate_failure(output: str) -> Exception:
     """Return the error for a failed call of uv: a ConflictError, or one that is for the user as it is."""
     if "No solution found" in output:
         return ConflictError(output)
-    lines = [URL.sub(lambda found: redact(found[0]), line.strip()) for line in output.splitlines() if line.strip()]
+    told = (line.strip() for line in output.splitlines() if not line.startswith(("warning:", "Resolved ")))
+    lines = [URL.sub(lambda found: redact(found[0]), line) for line in told if line]
     text = "\n".join(lines[:12])
     if "No space left on device" in output or "Disk quota exceeded" in output:
         return SpaceError(f"uv could not write: {text}", hint="free space in uv's cache and in TMPDIR")
+    if "Failed to build" in output:
+        return HostError(f"uv could not read a source package: {text}")
+    return _index_failure(output, lines) or ToolFailedError(f"uv failed\n{text}", stderr=output)
+
+
+def _index_failure(output: str, lines: list[str]) -> Exception | None:
+    """Return the error for an index that does not answer, or answers with something else than it should."""
+    where = next((redact(found[0]) for found in URL.finditer(output)), None)
+    other = ANOTHER.search(output)
+    if other:
+        what = f"the index offers another package under this name: {other[0]}"
+        return IntegrityError(what, where=where, hint="a damaged or hostile index or mirror does this")
     if UNTRUSTED_ISSUER.search(output):
-        where = next((redact(found[0]) for found in URL.finditer(output)), None)
         return NetworkError(UNTRUSTED, where=where, hint=CERTIFICATE_HINT)
+    if NO_PAGE.search(output):
+        said = next(line for line in lines if NO_PAGE.search(line)).removeprefix("error:").strip()
+        return NetworkError(
+            f"the index answers with what is no index page: {said}",
+            where=where,
+            hint="is it a package index? It may also be a proxy's login page",
+        )
     if NETWORK.search(output):
         causes = [line.removeprefix("cause:").strip() for line in lines if line.startswith("cause:")]
-        where = next((redact(found[0]) for found in URL.finditer(output)), None)
         reason = causes[-1] if causes else lines[0].removeprefix("error:").strip()
         return NetworkError(
             f"the package index did not answer: {reason}",
             where=where,
             hint="check the network and the proxy variables; the index's address is under [indexes] in the settings",
         )
-    if "Failed to build" in output:
-        return HostError(f"uv could not read a source package: {text}")
-    return ToolFailedError(f"uv failed\n{text}", stderr=output)
+    return None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from envbuild.errors import EnvbuildError, IntegrityError, UsageError
+from envbuild.limits import BACKEND_SECONDS
 from envbuild.resolve.artifacts import About
 from envbuild.resolve.couplings import data_path
 from envbuild.resolve.platform import python_minor
@@ -29,7 +30,6 @@ from envbuild.resolve.unpack import unpack_archive
 from envbuild.run import Command
 from envbuild.store.atomic import write_bytes
 from envbuild.store.layout import Store
-from envbuild.store.limits import BUILD_SECONDS
 from envbuild.toml import convert, parse_toml, read_toml
 
 MARK = "build requirements: "
@@ -169,7 +169,7 @@ def _ask(session: Session, archive: Path, place: Path) -> list[str]:
         "LC_ALL": "C.UTF-8",
     }
     argv = (session.python, "-c", SCRIPT, json.dumps(backend))
-    result = session.runner(Command(argv=argv, cwd=top, env=env, timeout=BUILD_SECONDS), check=False)
+    result = session.runner(Command(argv=argv, cwd=top, env=env, timeout=BACKEND_SECONDS), check=False)
     said = [line for line in result.stdout.splitlines() if line.startswith(MARK)]
     if result.code or not said:
         session.report.detail(f"the build backend gave no answer on this host: {result.last_lines()}")

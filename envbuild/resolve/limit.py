@@ -7,9 +7,9 @@ import time
 from collections.abc import Iterable
 from typing import NoReturn
 
+from envbuild import limits
 from envbuild.errors import EnvbuildError, NetworkError
 from envbuild.settings import Settings
-from envbuild.store.limits import PROBE_SECONDS, QUESTION_SECONDS, RESOLUTION_SECONDS
 from envbuild.store.parallel import each
 from envbuild.store.web import PassingError, make_client, opened, redact
 
@@ -25,8 +25,8 @@ class Limit:
 
     def seconds(self, wished: float | None) -> tuple[float, bool]:
         """Return how long one question may take, and whether that is our limit and not the one ``wished`` for."""
-        left = max(1.0, RESOLUTION_SECONDS - (time.monotonic() - self._started))
-        ours = min(QUESTION_SECONDS, left)
+        left = max(1.0, limits.RESOLUTION_SECONDS - (time.monotonic() - self._started))
+        ours = min(limits.QUESTION_SECONDS, left)
         return (wished, False) if wished is not None and wished < ours else (ours, True)
 
     def exceeded(self, asked: Iterable[str], settings: Settings) -> NoReturn:
@@ -42,12 +42,12 @@ class Limit:
 
 
 def _slow(urls: list[str], settings: Settings) -> list[str]:
-    """Return the addresses that do not answer whole within PROBE_SECONDS now."""
+    """Return the addresses that do not answer whole within limits.SEARCH_SECONDS now."""
     found: set[str] = set()
     with make_client(settings) as client:
 
         def probe(url: str, stop: threading.Event) -> None:
-            end = time.monotonic() + PROBE_SECONDS
+            end = time.monotonic() + limits.SEARCH_SECONDS
             try:
                 with opened(client, url) as response:
                     for _ in response.iter_raw():

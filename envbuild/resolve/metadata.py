@@ -8,10 +8,13 @@ import re
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from envbuild.errors import IntegrityError
 from envbuild.resolve.stubs import parsed
+
+if TYPE_CHECKING:
+    from packaging.version import Version
 
 TAIL = 64 * 1024
 """Bytes read at a time from the end: directory and metadata of all but the largest wheels lie in the last ones."""
@@ -51,8 +54,53 @@ def headers(text: str) -> Headers:
 
 
 def wheel_headers(file: BinaryIO, name: str) -> Headers:
-    """Read the fields of a wheel's metadata from a seekable file.  Raises IntegrityError when it is not a wheel."""
-    return headers(wheel_text(file, name))
+    """Read the fields of a wheel's metadata from a seekable file; ``name`` is its file name.
+
+    Raises IntegrityError when it is not a wheel, or that of another package.
+    """
+    found = headers(wheel_text(file, name))
+    require_same(found, name)
+    return found
+
+
+def require_same(found: Headers, file: str) -> None:
+    """Raise IntegrityError where metadata names another package or release than the file's name does.
+
+    What is no name or version of today's form (files of long ago) is not compared.
+    """
+    from packaging.utils import canonicalize_name
+
+    named = _named(file)
+    if named is None:
+        return
+    name, version = canonicalize_name(found.name), _parsed(found.release)
+    other = bool(name) and name != "unknown" and name != named[0]
+    if other or (version is not None and name != "unknown" and version != named[1]):
+        raise IntegrityError(
+            f"says that it is {found.name[:80]} {found.release[:80]}: the name of its file says something else",
+            where=file,
+            hint="a damaged or hostile index or mirror does this, so find out before you go on",
+        )
+
+
+def _named(file: str) -> tuple[str, Version] | None:
+    """Return the package and release that a file's name says."""
+    from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, parse_sdist_filename, parse_wheel_filename
+
+    try:
+        found = parse_wheel_filename(file)[:2] if file.endswith(".whl") else parse_sdist_filename(file)
+    except (InvalidSdistFilename, InvalidWheelFilename):
+        return None
+    return found[0], found[1]
+
+
+def _parsed(version: str) -> Version | None:
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        return Version(version)
+    except InvalidVersion:
+        return None
 
 
 def wheel_text(file: BinaryIO, name: str) -> str:

@@ -15,7 +15,7 @@ import msgspec
 from envbuild.errors import IntegrityError, UsageError
 from envbuild.resolve.computed import read_setup
 from envbuild.resolve.handed import Handed
-from envbuild.resolve.metadata import Headers, headers
+from envbuild.resolve.metadata import Headers, headers, require_same
 from envbuild.resolve.stubs import parsed
 from envbuild.resolve.written import cfg_requires, egg_requires, poetry_requires, project_requires
 from envbuild.toml import parse_toml
@@ -84,6 +84,7 @@ def declared(members: Mapping[str, str], where: str, names: Collection[str] = ()
     handed = read_setup(members["setup.py"], members) if "setup.py" in members else None
     requires, read_from = _requires(members, information, project, handed)
     backend = _backend(project)
+    require_same(information, where)
     cleaned = _clean(requires)
     return Declared(
         requires=cleaned,

@@ -42,7 +42,7 @@ from envbuild.store.layout import Store
 WARNING = re.compile(r"^warning: (.+)$", re.MULTILINE)
 ASKED = re.compile(r"^DEBUG Sending \w+ (?:GET )?request for: (\S+)$", re.MULTILINE)
 BUILDING = re.compile(r"DEBUG Preparing metadata for: (\S+)")
-SPOKEN = re.compile(r"^(?:DEBUG|TRACE|INFO) .*\n?", re.MULTILINE)
+SPOKEN = re.compile(r"^(?:DEBUG|TRACE|INFO|WARN) .*\n?", re.MULTILINE)
 BUILD_FAILED = re.compile(r"Failed to (?:\w+ and )?build `([A-Za-z0-9._-]+)==([^`\s]+)`")
 MOST_PLACEHOLDERS = 3
 """Releases of one name that turn out to be placeholders before none of its source archives is looked at."""

@@ -12,12 +12,11 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from envbuild.errors import EnvbuildError, NoSolutionError
-from envbuild.resolve.artifacts import About, stored_file
+from envbuild.resolve.artifacts import stored_file
 from envbuild.resolve.couplings import load_aliases
 from envbuild.resolve.dates import read_date
 from envbuild.resolve.explain import HEADING
-from envbuild.resolve.graph import DIRECT, Edge, walk
-from envbuild.resolve.platform import markers
+from envbuild.resolve.graph import DIRECT, Edge
 from envbuild.resolve.pylock import Candidate
 from envbuild.settings import Settings
 from envbuild.store.atomic import write_text
@@ -143,15 +142,11 @@ def _key(file: Candidate, written: str) -> str:
     return f"{file.sha256}-{written}.known"
 
 
-def refuse_registered_anew(
-    session: Session, wanted: Iterable[str], files: Mapping[str, Candidate], abouts: Mapping[str, About]
-) -> None:
+def refuse_registered_anew(session: Session, edges: Iterable[Edge], files: Mapping[str, Candidate]) -> None:
     """Raise NoSolutionError for a name that somebody else seems to have taken since it was required.
 
-    ``wanted`` are the direct requirements, ``files`` what was chosen by name, ``abouts`` by sha256.
+    ``edges`` are the requirements in force, ``files`` what was chosen by name.
     """
-    requires = {name: abouts[file.sha256].requires for name, file in files.items()}
-    edges = walk([(DIRECT, text) for text in wanted], requires, markers(session.facts))
     found = registered_anew(edges, files, session.indexes, session.settings).values()
     if found:
         lines = (f"- {late}, long after {one}, which requires it: it may be somebody else's" for late, one in found)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild.errors import HostError, StaleLockError, UsageError
+from envbuild.limits import QUESTION_SECONDS
 from envbuild.recipe.trees import TreeLine, read_source
 from envbuild.resolve.gitsource import checkout, is_repository, listed_files
 from envbuild.resolve.projectname import name_and_version
@@ -21,7 +22,6 @@ from envbuild.run import Command, Runner
 from envbuild.settings import Settings
 from envbuild.store.atomic import commit, telling
 from envbuild.store.layout import Store
-from envbuild.store.limits import QUESTION_SECONDS
 from envbuild.store.units import human_bytes
 
 TIME = (1980, 1, 1, 0, 0, 0)

@@ -12,6 +12,7 @@ from packaging.utils import canonicalize_name
 
 from envbuild.errors import NoSolutionError, UsageError
 from envbuild.progress import Reporter
+from envbuild.resolve.agreement import require_agreement
 from envbuild.resolve.answer import Parts, compose, pick
 from envbuild.resolve.artifacts import About, describe
 from envbuild.resolve.builds import resolve_builds
@@ -20,12 +21,13 @@ from envbuild.resolve.dates import read_date
 from envbuild.resolve.evidence import gather, with_others
 from envbuild.resolve.explain import HEADING, ConflictError, Context, clashes_of, name_of, no_solution
 from envbuild.resolve.extras import bound_for, find_lack
+from envbuild.resolve.graph import DIRECT, Edge, walk
 from envbuild.resolve.model import Request, Resolution
 from envbuild.resolve.newcomers import broken_couplings
 from envbuild.resolve.overlap import overlaps, told
 from envbuild.resolve.platform import markers, tag_order
 from envbuild.resolve.postpone import Later, postponed
-from envbuild.resolve.pylock import Chosen
+from envbuild.resolve.pylock import Candidate, Chosen
 from envbuild.resolve.remedy import hints
 from envbuild.resolve.requirements import read_directs
 from envbuild.resolve.search import Search, Task
@@ -232,7 +234,9 @@ class UvResolver:
         files = {name: pick(package, order) for name, package in chosen.items() if not package.from_base}
         origins = session.origins({name: chosen[name].version for name in files}) if request.indexes else {}
         abouts = describe(files.values(), settings=session.settings, report=self.report)
-        refuse_registered_anew(session, answer.task.wanted, files, abouts)
+        edges = _edges(session, answer.task, files, abouts)
+        require_agreement(edges, chosen, files, abouts, session.settings)
+        refuse_registered_anew(session, edges, files)
         builds = resolve_builds(session, answer=chosen, files=files, abouts=abouts, as_of=request.as_of)
         parts = Parts(
             context=answer.task.context,
@@ -280,6 +284,15 @@ def _refused(session: Session, task: Task, conflict: ConflictError) -> NoSolutio
     also = (c for c in clashes_of(conflict, context) if (name_of(c.subject), c.stub.name) not in known)
     clashes = tuple(dict.fromkeys((*read, *also)))
     return no_solution(conflict, context, clashes, hints(session, task, conflict, clashes))
+
+
+def _edges(
+    session: Session, task: Task, files: Mapping[str, Candidate], abouts: Mapping[str, About]
+) -> tuple[Edge, ...]:
+    """Return the requirements in force, as the chosen files and the base themselves have them."""
+    requires = {name: stub.requires for name, stub in session.stubs.by_name.items()}
+    requires |= {name: abouts[file.sha256].requires for name, file in files.items()}
+    return walk([(DIRECT, text) for text in task.requirements], requires, markers(session.facts))
 
 
 def _computed(chosen: Chosen, about: About) -> str | None:

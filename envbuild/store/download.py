@@ -38,6 +38,10 @@ PROGRESS = 1024 * 1024
 """Bytes that a broken connection must have brought for patience to start anew."""
 
 
+Until = tuple[threading.Event, float]
+"""What ends a download: an event, and a time of time.monotonic()."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Job:
     """One file to bring: its address, its name for messages, what it must be, and where it goes."""
@@ -88,14 +92,15 @@ def _complete(job: Job, partial: Partial, client: httpx.Client, transfer: Transf
 def _fill(job: Job, partial: Partial, client: httpx.Client, transfer: Transfer, stop: threading.Event) -> None:
     """Receive until all bytes are there, over as many connections as it takes."""
     if partial.have < job.size:
-        patiently(lambda: _receive(job, partial, client, transfer, stop), url=job.url, stop=stop)
+        deadline = time.monotonic() + limits.FILE_SECONDS + job.size / limits.SLOWEST_FILE
+        patiently(lambda: _receive(job, partial, client, transfer, (stop, deadline)), url=job.url, stop=stop)
 
 
-def _receive(job: Job, partial: Partial, client: httpx.Client, transfer: Transfer, stop: threading.Event) -> None:
+def _receive(job: Job, partial: Partial, client: httpx.Client, transfer: Transfer, until: Until) -> None:
     """Receive what one connection brings; raises PassingError unless it brings everything that was missing."""
     begun = partial.have
     try:
-        _append_all(job, partial, client, transfer, stop)
+        _append_all(job, partial, client, transfer, until)
     except _CannotContinue as error:
         _restart(partial, transfer, job)
         raise PassingError(str(error)) from error
@@ -105,11 +110,11 @@ def _receive(job: Job, partial: Partial, client: httpx.Client, transfer: Transfe
         raise PassingError(error.reason, wait=error.wait, progressed=progressed, hint=error.hint) from error
 
 
-def _append_all(job: Job, partial: Partial, client: httpx.Client, transfer: Transfer, stop: threading.Event) -> None:
+def _append_all(job: Job, partial: Partial, client: httpx.Client, transfer: Transfer, until: Until) -> None:
     with _chunks(job, partial.have, client) as (start, chunks):
         if start != partial.have:
             _restart(partial, transfer, job)
-        for chunk in _watched(chunks, stop):
+        for chunk in _watched(chunks, until, job):
             if partial.have + len(chunk) > job.size:
                 raise _wrong(job, f"expected {job.size} bytes, the server sends more")
             partial.append(chunk)
@@ -172,8 +177,9 @@ def _local(path: Path, job: Job, start: int) -> Iterator[Iterator[bytes]]:
         raise NetworkError(f"cannot be read: {error.strerror}", where=str(path)) from error
 
 
-def _watched(chunks: Iterator[bytes], stop: threading.Event) -> Iterator[bytes]:
-    """Pass chunks on; raises StoppedError once ``stop`` is set, PassingError when they only trickle."""
+def _watched(chunks: Iterator[bytes], until: Until, job: Job) -> Iterator[bytes]:
+    """Pass chunks on; raises StoppedError, PassingError when they trickle, NetworkError at the deadline."""
+    stop, deadline = until
     since, brought = time.monotonic(), 0
     for chunk in chunks:
         if stop.is_set():
@@ -181,6 +187,13 @@ def _watched(chunks: Iterator[bytes], stop: threading.Event) -> Iterator[bytes]:
         brought += len(chunk)
         yield chunk
         now = time.monotonic()
+        if now > deadline:
+            what = (
+                f"{job.name} ({human_bytes(job.size)}) comes too slowly: it is not whole after all the time it may take"
+            )
+            raise NetworkError(
+                what, where=redact(job.url), hint="what has arrived is kept; name a nearer mirror or index"
+            )
         if now - since > STALL_SECONDS:
             if brought < STALL_BYTES:
                 raise PassingError(f"sent only {human_bytes(brought)} in {now - since:.0f} s")

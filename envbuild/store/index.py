@@ -13,12 +13,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from envbuild import limits
 from envbuild.errors import NetworkError, UsageError
 from envbuild.run import Command, Runner
 from envbuild.settings import Settings
 from envbuild.store.atomic import write_text
 from envbuild.store.layout import Store
-from envbuild.store.limits import BIGGEST_PAGE, PAGE_SECONDS
 from envbuild.store.simple import (
     ACCEPT,
     HTML_TYPES,
@@ -85,7 +85,7 @@ def read_links(
 
 
 def _read_page(page: str, client: httpx.Client) -> tuple[Link, ...]:
-    deadline = time.monotonic() + PAGE_SECONDS
+    deadline = time.monotonic() + limits.ANSWER_SECONDS
     with opened(client, page, headers={"Accept": ACCEPT}) as response:
         content_type = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
         if content_type != JSON_TYPE and content_type not in HTML_TYPES:
@@ -93,10 +93,10 @@ def _read_page(page: str, client: httpx.Client) -> tuple[Link, ...]:
         data = bytearray()
         for chunk in response.iter_bytes():
             data += chunk
-            if len(data) > BIGGEST_PAGE:
-                raise PageError(f"is larger than {BIGGEST_PAGE // 2**20} MiB, which no index page is")
+            if len(data) > limits.PAGE:
+                raise PageError(f"is larger than {limits.PAGE // 2**20} MiB, which no index page is")
             if time.monotonic() > deadline:
-                raise PageError(f"took longer than {PAGE_SECONDS:.0f} s to send one page")
+                raise PageError(f"took longer than {limits.ANSWER_SECONDS:.0f} s to send one page")
         base = str(response.url)
         if content_type == JSON_TYPE:
             return links_of_json(bytes(data), base)
@@ -106,8 +106,8 @@ def _read_page(page: str, client: httpx.Client) -> tuple[Link, ...]:
 def _read_local(folder: Path, page: str) -> tuple[Link, ...]:
     path = folder / "index.html"
     try:
-        if path.stat().st_size > BIGGEST_PAGE:
-            raise PageError(f"is larger than {BIGGEST_PAGE // 2**20} MiB, which no index page is")
+        if path.stat().st_size > limits.PAGE:
+            raise PageError(f"is larger than {limits.PAGE // 2**20} MiB, which no index page is")
         return links_of_html(path.read_text("utf-8", "replace"), page)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise GoneError("is not there", where=str(path)) from error

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from envbuild import limits
 from envbuild.errors import NetworkError, UsageError
 from envbuild.settings import Settings
 from envbuild.store import index as index_module
@@ -223,8 +224,8 @@ def test_redirects_are_followed_and_links_are_relative_to_the_last_page(server: 
 
 @pytest.fixture
 def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index_module, "BIGGEST_PAGE", 4096)
-    monkeypatch.setattr(index_module, "PAGE_SECONDS", 1.0)  # a busy machine takes its time over the other pages
+    monkeypatch.setattr(limits, "PAGE", 4096)
+    monkeypatch.setattr(limits, "ANSWER_SECONDS", 1.0)  # a busy machine takes its time over the other pages
 
 
 BAD_PAGES = [
