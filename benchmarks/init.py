@@ -40,7 +40,7 @@ from envbuild.recipe.write import write_recipe
 from envbuild.toml import quote, write_value
 
 TABLE = Path(__file__).with_suffix(".toml")
-KEYS = ("repository", "commit", "base", "image", "python", "names", "may", "never",
+KEYS = ("repository", "commit", "set", "base", "image", "python", "names", "may", "never",
         "verdict", "found", "missed", "extra", "seconds", "note")  # fmt: skip
 SECRET = re.compile(
     r"(sk-|ghp_|hf_|AKIA)[A-Za-z0-9]{16,}|://[^/\s\"]+@|LD_PRELOAD *=|[A-Z_]*(TOKEN|SECRET|PASSW|API_KEY)[A-Z_]* *="
@@ -60,7 +60,7 @@ def held(base: Base) -> tuple[str | None, str, str]:
         if base.image is None and entry.reference == base.bootstrap and named == entry.framework:
             asked = Requirement(base.framework or "x").specifier
             version = f"{entry.version}.0"
-            if any(asked.contains(f"{entry.version}.{patch}") for patch in range(10)):
+            if any(asked.contains(f"{entry.version}.{patch}") for patch in range(60)):
                 exact = next((one.version for one in asked if "*" not in one.version), version)
                 return named, exact, entry.python or ""
         elif base.image == entry.reference:

@@ -27,6 +27,8 @@ OLDEST_PYTHON = (3, 6)
 """Probes and the installer need it."""
 OLD_CUDA = (11,)
 """The index's wheels of torch before 1.13 are for CUDA 10.2, which has no code for an A100; images are for CUDA 11."""
+MOST_PATCHES = 60
+"""Releases that a line may have: jax 0.4 had 38."""
 USUAL_CUDA = 12
 """Without a driver to go by, the newest CUDA is not proposed: its oldest driver is newer than many clusters have."""
 
@@ -172,7 +174,7 @@ class _Asked:
             return True
         version = entry.version or "0"
         # a bootstrap's line may hold any release of it
-        releases = [f"{version}.{patch}" for patch in range(10)] if entry.is_bootstrap else [version]
+        releases = [f"{version}.{patch}" for patch in range(MOST_PATCHES)] if entry.is_bootstrap else [version]
         return any(self.bounds.contains(release, prereleases=True) for release in releases)
 
     def _same_line(self, entry: Entry) -> bool:

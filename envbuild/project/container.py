@@ -26,6 +26,19 @@ PLAIN = re.compile(
     r"|ghcr\.io/astral-sh/uv|gcr\.io/google-appengine/\w+)(:|$|@)"
 )
 """Images that bring no framework, or conda alone: a bootstrap does the same."""
+FOR_DEVELOPERS = {
+    "pytest",
+    "pytest-cov",
+    "pytest-xdist",
+    "black",
+    "flake8",
+    "isort",
+    "mypy",
+    "pylint",
+    "pre-commit",
+    "ruff",
+}
+"""Distributions that an image for developers installs by the way."""
 ASIDE = ("setup", "startscript", "test")
 """Sections that are named and not taken."""
 NEEDLESS_SYSTEM = re.compile(
@@ -71,7 +84,7 @@ def read_container(path: Path, root: Path) -> Saying:
     copied = (f"{file} copies files into the image: {copies}; the project's folder is bound instead",) if copies else ()
     return Saying(
         file=file,
-        needs=saying.needs,
+        needs=tuple(need for need in saying.needs if need.name not in FOR_DEVELOPERS),
         aside=saying.aside,
         system=tuple(name for name in system if not _is_needless(name) and not BUILD_SYSTEM.fullmatch(name)),
         build=tuple(name for name in system if BUILD_SYSTEM.fullmatch(name) and not _is_needless(name)),

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from envbuild.base.suggest import framework_name
-from envbuild.project.age import newest_pin, shared_pythons
+from envbuild.project.age import keras_2_only, newest_pin, shared_pythons, torch_bounds
 from envbuild.project.clean import Cleaned, bounds_of, clean, companion_unpinned, without_others
 from envbuild.project.gather import Gathered
 from envbuild.project.imports import compiling, old_tensorflow
@@ -161,13 +161,30 @@ def _frameworks(making: Making, cleaned: Cleaned) -> None:
         cleaned.frameworks += _implied(making, cleaned)
     cleaned.frameworks.sort(key=lambda need: (not is_held(need), *_weight(need, making.gathered.imports)))
     first = cleaned.frameworks[0] if cleaned.frameworks else None
-    if first is None or framework_name(first.name) != "tensorflow" or re.search(r"[=<~]", bounds_of(first)[1:]):
+    if first is None or re.search(r"==|~=|<", bounds_of(first)):
         return
+    upper, why = _upper_bound(making, cleaned, first)
+    if upper:
+        bounds = ",".join(filter(None, (bounds_of(first), upper)))
+        name = framework_name(first.name) or first.name
+        cleaned.frameworks[0] = Need(text=f"{name}{bounds}", name=name, where=first.where)
+        making.note("base", why)
+
+
+def _upper_bound(making: Making, cleaned: Cleaned, framework: Need) -> tuple[str, str]:
+    """Return bounds that nobody wrote down but that hold all the same, and why; empty where there are none."""
+    if framework_name(framework.name) == "torch":
+        for need in cleaned.needs:
+            bounds = torch_bounds(need)
+            if bounds:
+                return bounds, f"{need.text} ({need.where}) goes with torch{bounds}"
+    if framework_name(framework.name) != "tensorflow":
+        return "", ""
     where = old_tensorflow(making.gathered.tree)
-    if where is not None and not re.match(r"[=~<]", bounds_of(first)):
-        bounds = ",".join(filter(None, (bounds_of(first), "<2")))
-        cleaned.frameworks[0] = Need(text=f"tensorflow{bounds}", name="tensorflow", where=first.where)
-        making.note("base", f"{where} is written for TensorFlow 1: a release before 2 is taken")
+    if where is not None:
+        return "<2", f"{where} is written for TensorFlow 1: a release before 2 is taken"
+    old = keras_2_only(cleaned.needs, making.releases)
+    return ("<2.16", f"{few(old)}: made for Keras 2, which TensorFlow has before 2.16") if old else ("", "")
 
 
 def _implied(making: Making, cleaned: Cleaned) -> list[Need]:

@@ -78,9 +78,9 @@ def _read_page(need: Need, links: Iterable[Link], pages: _Pages) -> None:
         if version is not None and not link.yanked:
             files.setdefault(version, []).append(link)
     pinned = _asked_version(asked, files)
-    if pinned is not None:
-        exact = any(one.operator in ("==", "===") and "*" not in one.version for one in asked.specifier)
-        pages.releases[need.name] = _release(files[pinned], exact=exact)
+    exact = any(one.operator in ("==", "===") and "*" not in one.version for one in asked.specifier)
+    latest = _day(link for links in files.values() for link in links)
+    pages.releases[need.name] = _release(files[pinned] if pinned is not None else [], exact=exact, latest=latest)
     fitting = [version for version in files if asked.specifier.contains(version)]
     chosen = pinned if pinned is not None else max(fitting, default=None)
     wheels = [link for link in files.get(chosen, ()) if link.file.endswith(".whl") and link.sha256] if chosen else []
@@ -118,14 +118,19 @@ def _asked_version(asked: Requirement, files: Mapping[Version, object]) -> Versi
     return None
 
 
-def _release(links: list[Link], *, exact: bool) -> Release:
+def _day(links: Iterable[Link], *, first: bool = False) -> dt.date | None:
+    """Return the day of the last upload, or of the first."""
     days = sorted(link.uploaded[:10] for link in links if link.uploaded)
+    return dt.date.fromisoformat(days[0] if first else days[-1]) if days else None
+
+
+def _release(links: list[Link], *, exact: bool, latest: dt.date | None) -> Release:
     wheels = [tags for link in links if (tags := WHEEL.search(link.file)) and LINUX.search(tags[3])]
     allowed = next((link.requires_python for link in links if link.requires_python), None)
     pythons = [minor for minor in MINORS if _allows(allowed, minor)]
     if wheels:
         pythons = [minor for minor in pythons if any(_runs(tags[1], tags[2], minor) for tags in wheels)]
-    return Release(day=dt.date.fromisoformat(days[0]) if days else None, pythons=tuple(pythons), exact=exact)
+    return Release(day=_day(links, first=True), pythons=tuple(pythons), exact=exact and bool(links), latest=latest)
 
 
 def _allows(requires_python: str | None, minor: str) -> bool:

@@ -56,12 +56,14 @@ class Saying:
 class Release:
     """The release of a package that a requirement pins (``exact``) or starts from.
 
-    ``day`` is when it came out, ``pythons`` the Python series that can have it without compiling ("3.9").
+    ``day`` is when it came out, ``pythons`` the Python series that can have it without compiling ("3.9"); ``latest`` is
+    the day of the package's newest release.
     """
 
     day: dt.date | None
     pythons: tuple[str, ...]
     exact: bool
+    latest: dt.date | None = None
 
 
 class Index(Protocol):

@@ -19,7 +19,7 @@ def loaded(tree: Tree, names: Mapping[Path, frozenset[str]]) -> frozenset[Path]:
     counts that is no test and no tool.
     """
     code = [path for path in tree.code if not is_aside(path)]
-    starts = {path for path in code if len(path.parts) == 1 and path.stem not in TOOLS}
+    starts = {path for path in code if _is_program(path)}
     if starts or (tree.root / "src").is_dir():
         starts |= {path for package in _packages(tree) for path in code if _is_below(path, package)}
     if not starts:
@@ -38,6 +38,12 @@ def loaded(tree: Tree, names: Mapping[Path, frozenset[str]]) -> frozenset[Path]:
             todo += by_module.get(".".join((*here, name.lstrip("."))), ())
             todo += by_module.get(name, ()) if not dots else ()
     return frozenset(path for path in found if not is_aside(path))
+
+
+def _is_program(path: Path) -> bool:
+    """Whether a file is at the root, or at the top of the folder that is there for code."""
+    at_top = len(path.parts) == 1 or (len(path.parts) == 2 and path.parts[0] in ("src", "code", "source"))
+    return at_top and path.stem not in TOOLS
 
 
 def _packages(tree: Tree) -> set[Path]:
