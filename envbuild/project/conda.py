@@ -69,7 +69,7 @@ class _Reader:
         """Read one item of the list of dependencies."""
         if isinstance(entry, dict):
             section = entry.get("pip") or ()
-            lines = section.splitlines() if isinstance(section, str) else section
+            lines = _lines(section) if isinstance(section, str) else section
             self._pip([str(line) for line in lines] if isinstance(lines, list) else [])
         elif isinstance(entry, str):
             self.count += 1
@@ -133,6 +133,15 @@ class _Reader:
         """Return the pip section of a dump where people wrote it: with next to nothing that others bring."""
         brought = self.direct & set(load_names().transitive.names)
         return frozenset(self.direct) if len(brought) <= 0.1 * len(self.direct) else frozenset()
+
+
+def _lines(text: str) -> list[str]:
+    """Return the lines of a pip section that was written as text; several names on one line are taken apart."""
+    found: list[str] = []
+    for line in text.splitlines():
+        plain = not re.search(r"[;@#]|^\s*-", line)
+        found += re.split(r"\s+(?=[A-Za-z])", line.strip()) if plain else [line]
+    return found
 
 
 def conda_cuda(name: str, wish: str) -> str | None:

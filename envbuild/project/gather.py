@@ -57,7 +57,7 @@ def gather(place: Path) -> Gathered:
 def _folder(root: Path) -> Gathered:
     tree = scan(root)
     notes = [f"only the first {len(tree.code)} Python files were looked at"] if tree.cut else []
-    notes += [f"{_name(path)} is a link that leads out of the project: not read" for path in tree.outside]
+    notes += [f"{_name(path)} is a link that leads out of the project, or nowhere: not read" for path in tree.outside]
     chosen, left = choose(tree.lists)
     sayings = _read_all(chosen, root, notes)
     for path in _framework_lists(left, sayings):

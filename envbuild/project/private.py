@@ -18,6 +18,12 @@ WORD = r"[\w-]*(?:api[_-]?key|token|secret|passw(?:or)?d|passphrase|credential)s
 GIVEN = re.compile(rf"((?:--{WORD}(?:\s+|=)|\b{WORD}\s*[:=]\s*))(?![=$])[\"']?[^\s\"'&;$]{{4,}}", re.IGNORECASE)
 """A word that names a secret, with a value after it (--token abcdef, ?access_token=abcdef)."""
 
+SPOKEN = re.compile(
+    r"\b(?:password|token|secret)\s+(?=\S*\d)[^\s$]{6,}|\b(?:Bearer|Basic)\s+[A-Za-z0-9._~+/=-]{8,}|\bchpasswd\b",
+    re.IGNORECASE,
+)
+"""A secret after a space: in a .netrc, in a header, for chpasswd."""
+
 
 def is_secret_name(name: str) -> bool:
     """Whether a variable's name says that its value is a secret."""
@@ -33,14 +39,15 @@ def has_secret(text: str) -> bool:
     """Whether a shell line, a command or a value has a user in an address, or what looks like a key."""
     assigned = re.findall(r"\b([A-Za-z_]\w*)=(?=[^\s$=])", text)
     return bool(
-        USER.search(text) or KNOWN.search(text) or GIVEN.search(text) or any(is_secret_name(one) for one in assigned)
+        any(shape.search(text) for shape in (USER, KNOWN, GIVEN, SPOKEN))
+        or any(is_secret_name(one) for one in assigned)
     )
 
 
 def without_secrets(text: str) -> str:
     """Return a text to show: addresses without their user, keys replaced."""
     text = re.sub(r"/t/[A-Za-z0-9-]{8,}/", "/t/…/", USER.sub("", text))
-    return GIVEN.sub(r"\1…", KNOWN.sub("…", text))
+    return SPOKEN.sub("…", GIVEN.sub(r"\1…", KNOWN.sub("…", text)))
 
 
 def printable(text: str) -> str:

@@ -131,7 +131,7 @@ def _kind(entry: os.DirEntry[str], root: Path) -> str:
     try:
         is_folder, is_link = entry.is_dir(), entry.is_symlink()
     except OSError:
-        return ""  # a link to itself
+        return "link out"  # a link to itself
     if is_link and not is_inside(Path(entry.path), root):
         return "link out"
     if not is_folder:

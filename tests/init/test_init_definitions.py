@@ -1,0 +1,150 @@
+"""init on definitions: Dockerfiles taken apart, chained lines, what a build could not do, conda names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from envbuild.project.cuda import cuda_of
+from envbuild.project.dockerfile import read_dockerfile
+from envbuild.project.names import conda_name, debian_name, implied_framework
+from envbuild.project.shellwords import read_lines, removes_framework
+from tests.init.projects import comments, dependencies, drafted, write
+
+
+def test_a_dockerfile_taken_apart() -> None:
+    stages = read_dockerfile(
+        '# escape=\\\nARG V=2.1\nFROM --platform=linux/amd64 base:${V} AS One\nARG NAME=x\nARG V\nENV A=1 B="two words"\nENV OLD form of it\n'
+        "WORKDIR /opt/${NAME}\nRUN echo $A ${B} $V ${NONE:-else} $UNKNOWN \\\n  # a comment\n\n  && make\n"
+        'COPY --chown=1:1 a.txt b.txt /tmp/\nCOPY --from=other /x /y\nCMD run\nFROM one\nENTRYPOINT ["python", "t.py"]\n'
+        "RUN <<EOF bash\npip install numpy\n\nmake\nEOF\nRUN cat <<'E' > /f\nhidden\nE\n"
+    )
+    first, last = stages
+    assert (first.start, first.name, last.start) == ("base:2.1", "one", "one")
+    assert first.lines == ["cd /opt/x", "echo 1 two words 2.1 else $UNKNOWN    && make"] or first.lines[1].split() == (
+        ["echo", "1", "two", "words", "2.1", "else", "$UNKNOWN", "&&", "make"]
+    )
+    assert first.variables == {"A": "1", "B": "two words", "OLD": "form of it"}
+    assert first.copies == [("a.txt", "/tmp/"), ("b.txt", "/tmp/")]
+    assert last.entrypoint == ("python", "t.py")
+    assert last.lines[-3:] == ["cat <<'E' > /f", "hidden", "E"]
+    assert read_dockerfile("RUN x") == []
+    assert read_dockerfile("FROM a\nRUN echo \\") != []
+
+
+def test_secrets_are_not_filled_in() -> None:
+    [stage] = read_dockerfile("FROM a\nARG API_TOKEN=abc\nENV MY_KEY=k1\nRUN use $API_TOKEN ${MY_KEY}\n")
+    assert stage.lines == ["use $API_TOKEN ${MY_KEY}"]
+
+
+def test_lists_under_another_name_and_packages_of_a_file(tmp_path: Path) -> None:
+    files = {
+        "Dockerfile": "FROM python:3.11\nCOPY docker/reqs.txt /tmp/requirements.txt\nCOPY apt.txt /apt.txt\n"
+        "RUN apt-get update && apt-get install -y $(cat /apt.txt) && pip install -r /tmp/requirements.txt\n",
+        "docker/reqs.txt": "einops\n",
+        "apt.txt": "sox\n# a comment\nffmpeg\n",
+    }
+    made = drafted(write(tmp_path, files)).recipe
+    assert made.python.dependencies == ("einops",)
+    assert made.system.packages == ("sox", "ffmpeg")
+    assert made.base.bootstrap == "debian:bookworm"
+
+
+def test_an_apptainer_definition_with_everything(tmp_path: Path) -> None:
+    text = """\
+Bootstrap: docker
+From: nvidia/cuda:11.3.1-cudnn8-runtime-ubuntu20.04  # no Python in it
+%files
+    reqs/base.txt /opt/requirements.txt
+%post
+    apt-get update && apt-get install -y libgl1-mesa-glx gcc-9 \\
+        language-pack-ja || true
+    cd /opt && python3 -m pip install -r requirements.txt -e . ; bash -c "pip install numba && make"
+    pip install "jax[cuda12]" --find-links https://x.invalid/jax && conda install -y -c nvidia cuda-toolkit=11.8
+    wget https://x.invalid/tool.tar.gz && tar xf tool.tar.gz
+    cd tool && ./configure
+    pip uninstall -y jax
+%environment
+    export OMP_NUM_THREADS=4; export HF_HOME=/models
+    export LD_PRELOAD=/x.so
+%runscript
+    exec python3 t.py "$@"
+"""
+    folder = write(tmp_path, {"lab.def": text, "reqs/base.txt": "einops\n", "t.py": "import jax\n"})
+    made = drafted(folder)
+    assert made.recipe.python.dependencies == ("einops", "numba")
+    assert made.recipe.base.framework == "jax[cuda12]==0.12.*"
+    assert made.recipe.system.packages == ("libgl1",)
+    assert made.recipe.system.build_packages == ("gcc",)
+    assert made.recipe.system.post == ("cd /opt", "make")
+    assert made.recipe.run.environment == {"OMP_NUM_THREADS": "4", "HF_HOME": "/models"}
+    assert made.recipe.run.command == ("python3", "t.py")
+    said = comments(folder)
+    for line in ("libgl1-mesa-glx is called libgl1 in Debian", "not taken: language-pack-ja is a package of Ubuntu",
+                 "not taken: wget https://x.invalid/tool.tar.gz (lab.def): a build has no network",
+                 "not taken: tar xf tool.tar.gz (lab.def): it needs what a line before it fetches",
+                 "not taken: ./configure (lab.def): it needs what a line before it fetches",
+                 "not taken: pip uninstall -y jax (lab.def): it would remove the base's framework",
+                 "not taken: variable LD_PRELOAD (lab.def): it loads a library into every program"):  # fmt: skip
+        assert line in said
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["pip uninstall -y torch numpy", "pip3 uninstall tensorflow-gpu", "conda remove -y pytorch", "rm -rf /usr/lib/python3/dist-packages/torch",
+     "rm -r /opt/conda/lib/python3.10/site-packages/*"],
+)  # fmt: skip
+def test_lines_that_remove_the_framework(line: str) -> None:
+    assert removes_framework(line)
+    assert not read_lines([line], "a.def").post
+
+
+@pytest.mark.parametrize(
+    "line", ["pip uninstall -y numpy", "rm -rf /opt/conda/lib/python3.10/site-packages/tests", "rm -rf /torch"]
+)
+def test_lines_that_do_not(line: str) -> None:
+    assert not removes_framework(line)
+
+
+def test_editable_folders_are_no_names() -> None:
+    found = read_lines(["pip install -e detectron2 && pip install -e . ./part"], "a.def")
+    assert found.needs == []
+    assert [text for text, _ in found.aside] == ["detectron2", "./part"]
+
+
+@pytest.mark.parametrize(
+    ("text", "cuda"),
+    [("2.0.1+cu118", "11.8"), ("https://x.invalid/whl/cu92", "9.2"), ("docker://nvidia/cuda:11.3.1-cudnn8", "11.3"), ("jax[cuda12_pip]", "12"),
+     ("2.1.0+pt113cu117", "11.7"), ("torch-2.0.1%2Bcu118-cp310", "11.8"), ("whl/cpu", None), ("customers/cu1", None), ("cu130", "13.0")],
+)  # fmt: skip
+def test_cuda_versions(text: str, cuda: str | None) -> None:
+    assert cuda_of(text) == cuda
+
+
+@pytest.mark.parametrize(
+    ("package", "known"),
+    [
+        ("pyg", "torch-geometric"),
+        ("c-ares", ""),
+        ("mmseqs2", "system:mmseqs2"),
+        ("numpy", "numpy"),
+        ("ourlab-tools", None),
+        ("r-base", None),
+    ],
+)
+def test_conda_names(package: str, known: str | None) -> None:
+    assert conda_name(package) == known
+
+
+def test_a_conda_package_without_a_row_is_a_comment(tmp_path: Path) -> None:
+    text = "name: lab\ndependencies:\n  - python=3.9\n  - cudatoolkit=11.3\n  - ourlab-tools\n  - numpy\n  - pip: einops tqdm\n"
+    folder = write(tmp_path, {"environment.yml": text})
+    assert dependencies(folder) == ["einops", "numpy", "tqdm"]
+    assert "not taken: ourlab-tools (environment.yml: a conda package that nothing is known of" in comments(folder)
+    assert drafted(folder / "environment.yml").recipe.name == "lab"
+
+
+def test_names_of_debian_and_frameworks() -> None:
+    assert (debian_name("gcc-9"), debian_name("libssl1.1"), debian_name("git")) == ("gcc", "", None)
+    assert (implied_framework("pytorch-lightning"), implied_framework("numpy")) == ("torch", None)
