@@ -10,7 +10,12 @@ import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import msgspec
+
 from envbuild.errors import EnvbuildError, IntegrityError
+
+UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises over bytes that are not what they should be."""
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 PATH = 4096

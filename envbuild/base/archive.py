@@ -26,7 +26,7 @@ from envbuild.base.oci import (
     require_platform,
 )
 from envbuild.errors import IntegrityError, UsageError
-from envbuild.limits import reading
+from envbuild.limits import UNREADABLE, reading
 from envbuild.progress import Reporter
 from envbuild.run import Runner
 from envbuild.settings import Settings
@@ -182,7 +182,7 @@ def _read_saved(opener: Opener, reference: BaseReference, store: Store) -> Image
         told: Any = msgspec.json.decode(_small(opener, "manifest.json", where))
         entry = told[0]
         config_name, layer_names = str(entry["Config"]), [str(name) for name in entry["Layers"]]
-    except (msgspec.DecodeError, KeyError, IndexError, TypeError) as error:
+    except (*UNREADABLE, KeyError, IndexError, TypeError) as error:
         raise UsageError("is not what docker save writes", where=where) from error
     if len(told) != 1 and _tag(reference) is None:
         names = ", ".join(str(tag) for item in told for tag in item.get("RepoTags") or ())

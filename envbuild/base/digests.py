@@ -12,6 +12,7 @@ import msgspec
 
 from envbuild.base import siffile
 from envbuild.errors import EnvbuildError
+from envbuild.limits import UNREADABLE
 from envbuild.store.atomic import write_bytes
 from envbuild.store.layout import Store
 
@@ -45,7 +46,7 @@ def known_sha256(file: Path, store: Store) -> str:
 
 def _known(file: Path, store: Store, kind: str, compute: Callable[[Path], str]) -> str:
     found = file.stat()
-    with contextlib.suppress(OSError, msgspec.MsgspecError):
+    with contextlib.suppress(OSError, *UNREADABLE):
         note = msgspec.json.decode(_path(file, store, kind).read_bytes(), type=Note)
         if (note.size, note.time, note.inode, note.changed) == _state(found):
             return note.digest

@@ -11,6 +11,7 @@ import msgspec
 from envbuild.base import gpu
 from envbuild.base.model import SCHEMA, AptPackage, BaseFacts, Dist
 from envbuild.errors import HostError, UsageError
+from envbuild.limits import UNREADABLE
 from envbuild.store.layout import Store
 from envbuild.store.sealed import read_sealed, write_sealed
 
@@ -70,7 +71,7 @@ def read_probe(
     lines = [line for line in output.splitlines() if line.startswith(MARK)]
     try:
         probed = msgspec.json.decode(lines[-1].removeprefix(MARK), type=_Probed)
-    except (IndexError, msgspec.DecodeError) as error:
+    except (IndexError, *UNREADABLE) as error:
         detail = output.strip().splitlines()[-1:] or ["nothing"]
         raise HostError(f"the probe in the image told no facts; it said: {detail[0][:300]}", where=image) from error
     if probed.glibc is None:
@@ -173,7 +174,7 @@ def kept_facts(digest: str, store: Store) -> BaseFacts | None:
     data = read_sealed(store.facts(digest))
     try:
         facts = msgspec.json.decode(data or b"", type=BaseFacts)
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return None
     return facts if facts.schema == SCHEMA else None
 
@@ -209,5 +210,5 @@ def load_facts(path: Path) -> BaseFacts:
 def _json(path: Path) -> Any:
     try:
         return msgspec.json.decode(path.read_bytes())
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise UsageError(f"is not JSON: {error}", where=str(path)) from error

@@ -110,7 +110,7 @@ def _wheel(dists: Iterable[Dist], name: str) -> str | None:
 def _version_file(texts: Mapping[str, str]) -> str | None:
     try:
         return str(json.loads(texts.get("cuda version.json", ""))["cuda"]["version"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         match = re.search(r"CUDA Version (\d[\d.]*)", texts.get("cuda version.txt", ""))
         return match[1] if match else None
 

@@ -10,6 +10,7 @@ from msgspec import Meta
 
 from envbuild.base.model import Size
 from envbuild.errors import IntegrityError, UsageError
+from envbuild.limits import UNREADABLE
 
 Digest = Annotated[str, Meta(pattern=r"^sha256:[0-9a-f]{64}\Z")]
 MANIFESTS = (
@@ -216,7 +217,7 @@ def _json(data: bytes, where: str) -> dict[str, Any]:
         body = msgspec.json.decode(data)
     except RecursionError as error:
         raise IntegrityError("is JSON that is nested too deeply", where=where) from error
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         said = data[:80].decode("utf-8", "replace").strip()
         hint = "a login page, a proxy or a damaged file stands in its place: look at the address in a browser"
         raise IntegrityError(f"is not JSON; it begins {said!r}", where=where, hint=hint) from error

@@ -32,6 +32,7 @@ from envbuild.base.oci import (
     require_platform,
 )
 from envbuild.errors import IntegrityError, NetworkError
+from envbuild.limits import UNREADABLE
 from envbuild.progress import Reporter
 from envbuild.run import Runner
 from envbuild.settings import Registry as Reached
@@ -293,7 +294,7 @@ def _tags(place: Place) -> tuple[str, ...]:
         try:
             told = msgspec.json.decode(body)
             found += [tag for tag in told.get("tags") or () if isinstance(tag, str) and tag.isprintable()]
-        except (msgspec.DecodeError, AttributeError, TypeError, RecursionError):
+        except (*UNREADABLE, AttributeError, TypeError):
             break
     return tuple(found)
 

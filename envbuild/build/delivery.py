@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from envbuild.base.digests import note_digest
+from envbuild.limits import UNREADABLE
 from envbuild.store.atomic import write_bytes
 from envbuild.store.layout import Store
 
@@ -48,7 +49,7 @@ def last_delivery(target: Path, store: Store) -> Delivery | None:
     """Return the note of the last image that was put under a name, whatever is there now."""
     try:
         return msgspec.json.decode(_path(target, store).read_bytes(), type=Delivery)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, *UNREADABLE):
         return None
 
 

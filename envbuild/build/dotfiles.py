@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 
-from envbuild.build.inherited import HOME, NOTHING, Inherited
+from envbuild.build.inherited import HOME, NOTHING, Inherited, labels_of
 from envbuild.build.pack import Content
 from envbuild.build.tree import Entry
 from envbuild.plan.model import Definition
@@ -99,7 +99,7 @@ def inspect_metadata(definition: Definition, text: str, mode: str, held: Mapping
     files = {**dot_files(definition, text), **held}
     attributes = {
         "environment": {f"/{HOME}/{name}": files[name] for name in sorted({ENVIRONMENT, *held} & {*OF_BASE})},
-        "labels": {**json.loads(files["labels.json"]), "envbuild.mode": mode},
+        "labels": {**labels_of(files["labels.json"]), "envbuild.mode": mode},
         "runscript": files["runscript"],
         "startscript": files["startscript"],
         "test": files["test"],

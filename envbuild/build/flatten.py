@@ -103,6 +103,6 @@ def _flat_metadata(content: bytes) -> bytes:
         attributes = told["data"]["attributes"]
         attributes["labels"]["envbuild.mode"] = "flat"
         attributes["helpfile"] = attributes["helpfile"].removesuffix(LAYERED_HELP)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise IntegrityError(f"its object {METADATA} is damaged: {error!r}") from error
     return json.dumps(told, sort_keys=True).encode()

@@ -44,16 +44,21 @@ def of_tree(tree: Tree, kept: Sequence[KeptPart], *, compressor: str) -> Inherit
         return None if data is None else data.decode("utf-8", "replace")
 
     own = text("env/90-environment.sh")
-    try:
-        labels = json.loads(text("labels.json") or "{}")
-    except ValueError:
-        labels = {}
-    told = labels.items() if isinstance(labels, dict) else ()
     return Inherited(
         environment=(("90-environment.sh", own),) if own else (),
         runscript=text("runscript"),
-        labels=tuple(sorted((str(key), value) for key, value in told if isinstance(value, str))),
+        labels=tuple(sorted(labels_of(text("labels.json") or "").items())),
     )
+
+
+def labels_of(text: str) -> dict[str, str]:
+    """Return the labels of a file that an image brought; none of one that is damaged."""
+    try:
+        told = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    found = told.items() if isinstance(told, dict) else ()
+    return {key: value for key, value in found if isinstance(value, str)}
 
 
 def _exports(environment: dict[str, str]) -> str:

@@ -13,6 +13,7 @@ import msgspec
 from envbuild.build.codec import codec_of
 from envbuild.build.delivery import Delivery, delivered
 from envbuild.build.model import ImageRecord, Order
+from envbuild.limits import UNREADABLE
 from envbuild.lock.digest import image_key
 from envbuild.store.layout import Store
 
@@ -46,7 +47,7 @@ def read_record(key: str, store: Store) -> ImageRecord | None:
     """Return what the store remembers of an image; None where it knows nothing or its note is damaged."""
     try:
         return msgspec.json.decode(store.record(key).read_bytes(), type=ImageRecord)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, *UNREADABLE):
         return None
 
 

@@ -41,6 +41,6 @@ def _read(text: str, *, note: bool) -> str | None:
         return label[1] if label else None
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return str(found["lock"]) if isinstance(found, dict) and "lock" in found else None

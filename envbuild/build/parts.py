@@ -16,6 +16,7 @@ from envbuild.build.copying import copy_into
 from envbuild.build.pack import PartWriter
 from envbuild.build.tree import Part
 from envbuild.errors import IntegrityError
+from envbuild.limits import UNREADABLE
 from envbuild.progress import Reporter
 from envbuild.store.atomic import commit, telling, write_bytes
 from envbuild.store.audit import Item
@@ -80,7 +81,7 @@ def read_index(path: Path) -> Part:
         raise IntegrityError("this index of a layer is damaged", where=str(path), hint="run: envbuild store verify")
     try:
         return msgspec.msgpack.decode(raw[DIGEST:], type=Part)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise IntegrityError(f"this index of a layer cannot be read: {error}", where=str(path)) from error
 
 

@@ -21,6 +21,7 @@ from envbuild.build.perform import perform
 from envbuild.build.sandboxnetwork import OURS, write_network
 from envbuild.errors import UsageError
 from envbuild.failures import explain_failure
+from envbuild.limits import UNREADABLE
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Packer
 from envbuild.quota import quotas_of
@@ -107,7 +108,7 @@ def read_note(folder: Path) -> SandboxNote:
     except OSError as error:
         hint = "make one: envbuild make NAME --mode sandbox"
         raise UsageError("is no sandbox that envbuild made", where=str(folder), hint=hint) from error
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise UsageError(f"is damaged: {error}", where=str(folder / NOTE)) from error
 
 

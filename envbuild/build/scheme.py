@@ -11,6 +11,7 @@ from envbuild.build.container import Container
 from envbuild.build.exchange import INSIDE, exchange, result_bytes
 from envbuild.build.tree import Tree, resolve
 from envbuild.errors import HostError
+from envbuild.limits import UNREADABLE
 from envbuild.lock.model import Lock, LockedBase
 from envbuild.store.layout import Store
 from envbuild.store.sealed import read_sealed, write_sealed
@@ -89,7 +90,7 @@ def read_scheme(told: bytes, base: LockedBase, tree: Tree) -> Scheme:
     """Return the scheme of a base, with all links of its tree resolved.  Raises HostError for nonsense."""
     try:
         data = msgspec.json.decode(told, type=_Told)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise HostError(f"its Python does not tell where it keeps packages: {error}", where=base.reference) from error
     site, platform = resolve(tree, data.purelib), resolve(tree, data.platlib)
     return Scheme(

@@ -28,6 +28,7 @@ from envbuild.build.sifwrite import OVERLAY
 from envbuild.build.tree import WHITEOUT, Entry, Part, differences, merge, tree_digest
 from envbuild.build.unsquash import SquashImage, read_tree
 from envbuild.errors import IntegrityError, UsageError
+from envbuild.limits import UNREADABLE
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Lock
 from envbuild.lock.read import parse_lock
@@ -79,7 +80,7 @@ def read_carried(path: Path) -> Carried:
             note=msgspec.json.decode(note, type=ImageNote) if note else None,
             lock=parse_lock(lock, f"the lock inside {path.name}") if lock else None,
         )
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise IntegrityError(f"its object {NOTE} is damaged: {error}", where=str(path)) from error
 
 

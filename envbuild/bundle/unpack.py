@@ -15,7 +15,7 @@ import msgspec
 from envbuild import limits
 from envbuild.bundle.model import BIGGEST_TABLE, TABLE, Member, Table
 from envbuild.errors import EnvbuildError, IntegrityError, SpaceError, UsageError
-from envbuild.limits import reading
+from envbuild.limits import UNREADABLE, reading
 from envbuild.progress import Transfer
 from envbuild.store.atomic import commit, telling
 from envbuild.store.layout import Store
@@ -61,7 +61,7 @@ def _table(tar: tarfile.TarFile, path: Path) -> Table:
         if newer:
             raise UsageError("is a bundle of a newer envbuild", where=str(path), hint="the one inside it: tool/")
         table = msgspec.convert(raw, Table)
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except UNREADABLE as error:
         raise IntegrityError(f"its table of contents is damaged: {error}", where=str(path)) from error
     names = [member.path for member in table.members]
     if len(set(names)) != len(names) or first.name != f"{table.name}/{TABLE}":

@@ -17,6 +17,7 @@ from envbuild.check.answers import Answer, ScriptRun, killed_by
 from envbuild.check.plan import ProbeRequest
 from envbuild.check.poison import poisoned
 from envbuild.failures import explain_failure
+from envbuild.limits import UNREADABLE
 from envbuild.run import Command, Result, Runner
 
 T = TypeVar("T")
@@ -215,7 +216,7 @@ def split_parts(text: str) -> dict[str, Result]:
         pieces.setdefault(name, []).append(piece)
         if sign == "+":
             continue
-        with contextlib.suppress(msgspec.DecodeError):
+        with contextlib.suppress(*UNREADABLE):
             part = msgspec.json.decode("".join(pieces.pop(name)), type=_Part)
             found[name] = Result(argv=(name,), **msgspec.structs.asdict(part))
     return found
@@ -243,7 +244,7 @@ def read_answer(result: Result, request: ProbeRequest, kind: type[T]) -> Answer[
     if found and ended:
         try:
             data = msgspec.json.decode(document, type=kind)
-        except (msgspec.DecodeError, UnicodeError) as error:
+        except (*UNREADABLE, UnicodeError) as error:
             return no(f"the {title} gave an answer that cannot be read: {error}")
         return Answer(data=data, seconds=result.seconds, noise=noise)
     if result.timed_out:

@@ -12,6 +12,7 @@ import msgspec
 
 from envbuild.check.model import Finding, Outcome, Report
 from envbuild.errors import CheckFailedError
+from envbuild.limits import UNREADABLE
 from envbuild.store.atomic import write_bytes
 from envbuild.store.layout import Store
 
@@ -59,7 +60,7 @@ def kept_reports(digest: str, store: Store) -> tuple[Report, ...]:
     """Return the reports on an image, oldest first, without those that this envbuild cannot read."""
     found = []
     for path in store.verdicts(digest).glob("*.json"):
-        with contextlib.suppress(OSError, msgspec.DecodeError):
+        with contextlib.suppress(OSError, *UNREADABLE):
             found.append(msgspec.json.decode(path.read_bytes(), type=Report))
     return tuple(sorted(found, key=lambda report: report.when))
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from envbuild.cli.context import Context
 from envbuild.errors import CheckFailedError, HostError, UsageError
+from envbuild.limits import UNREADABLE
 
 if TYPE_CHECKING:
     from envbuild.check.model import Level, Report
@@ -101,7 +102,7 @@ def _read_report(path: Path, site: Site, record: Record) -> Report:
 
     try:
         report = msgspec.json.decode(path.read_bytes(), type=Report)
-    except (OSError, msgspec.MsgspecError) as error:
+    except (OSError, *UNREADABLE) as error:
         raise HostError(
             "the check on the node brought no report",
             where=f"site {site.name}, job {record.id}",

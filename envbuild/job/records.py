@@ -12,6 +12,7 @@ import msgspec
 
 from envbuild.errors import UsageError
 from envbuild.job.model import SCHEMA, Receipt, Record
+from envbuild.limits import UNREADABLE
 from envbuild.store.atomic import telling, write_text
 
 T = TypeVar("T")
@@ -103,7 +104,7 @@ def _read(path: Path, kind: type[T]) -> T | None:
     """Read a record; what is not whole, or of a newer schema, is none."""
     try:
         found = msgspec.json.decode(path.read_bytes(), type=kind)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+    except (OSError, *UNREADABLE):
         return None
     return found if getattr(found, "schema", SCHEMA) <= SCHEMA else None
 

@@ -10,6 +10,7 @@ import msgspec
 
 from envbuild.base.model import BaseFacts
 from envbuild.errors import EnvbuildError
+from envbuild.limits import UNREADABLE
 from envbuild.lock.library import LAYOUT, LIBRARY, library_here
 from envbuild.lock.model import Packer, PackerFile
 from envbuild.resolve.model import Request, Resolver
@@ -39,7 +40,7 @@ def find_packers(resolver: Resolver, machine: str, settings: Settings) -> tuple[
     path = Store(settings.store).folder("metadata") / f"{LIBRARY}-{wanted}-{machine}.json"
     try:
         return msgspec.json.decode(path.read_bytes(), type=tuple[PackerFile, ...])
-    except (OSError, msgspec.DecodeError):
+    except (OSError, *UNREADABLE):
         pass  # asked for the first time, or cut short by a full disk
     found: list[PackerFile] = []
     for python in PYTHONS:

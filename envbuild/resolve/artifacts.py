@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 import msgspec
 
 from envbuild.errors import IntegrityError, NetworkError
+from envbuild.limits import UNREADABLE
 from envbuild.progress import Reporter, Silent
 from envbuild.resolve.metadata import TAIL, Remote, wheel_headers, wheel_text
 from envbuild.resolve.pylock import Candidate
@@ -92,7 +93,7 @@ def sdist_path(candidate: Candidate, settings: Settings) -> Path:
 def _kept(path: Path) -> About | None:
     try:
         return msgspec.json.decode(path.read_bytes(), type=About)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, *UNREADABLE):
         return None  # absent, or cut short by a full disk: asked for again
 
 

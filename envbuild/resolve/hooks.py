@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from envbuild.errors import EnvbuildError, IntegrityError, UsageError
-from envbuild.limits import BACKEND_SECONDS
+from envbuild.limits import BACKEND_SECONDS, UNREADABLE
 from envbuild.resolve.artifacts import About
 from envbuild.resolve.couplings import data_path
 from envbuild.resolve.platform import python_minor
@@ -137,7 +137,7 @@ def _asked_here(session: Session, archives: Mapping[str, Path], tools: Mapping[s
 def _kept(path: Path) -> list[str] | None:
     try:
         return msgspec.json.decode(path.read_bytes(), type=list[str])
-    except (OSError, msgspec.DecodeError):
+    except (OSError, *UNREADABLE):
         return None
 
 
@@ -174,7 +174,7 @@ def _ask(session: Session, archive: Path, place: Path) -> list[str]:
     if result.code or not said:
         session.report.detail(f"the build backend gave no answer on this host: {result.last_lines()}")
         return []
-    with suppress(msgspec.DecodeError):
+    with suppress(*UNREADABLE):
         return msgspec.json.decode(said[-1].removeprefix(MARK), type=list[str])
     return []
 

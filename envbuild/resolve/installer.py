@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from envbuild.base.model import BaseFacts
+from envbuild.limits import UNREADABLE
 from envbuild.resolve.model import Found, Request, Resolver
 from envbuild.resolve.platform import python_minor, uv_platform
 from envbuild.settings import Settings
@@ -25,7 +26,7 @@ def find_installer(resolver: Resolver, facts: BaseFacts, settings: Settings) -> 
     )
     try:
         return msgspec.json.decode(path.read_bytes(), type=tuple[Found, ...])
-    except (OSError, msgspec.DecodeError):
+    except (OSError, *UNREADABLE):
         pass  # asked for the first time, or cut short by a full disk
     python = facts.python if python_minor(facts) >= OLDEST_PYTHON else ".".join(map(str, OLDEST_PYTHON))
     bare = BaseFacts(image=facts.image, python=python, machine=facts.machine, glibc=facts.glibc)

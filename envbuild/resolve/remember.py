@@ -18,6 +18,7 @@ import msgspec
 
 from envbuild import __version__
 from envbuild.errors import NoSolutionError
+from envbuild.limits import UNREADABLE
 from envbuild.resolve.model import Request, Resolution, Resolver
 from envbuild.run import Runner
 from envbuild.settings import Settings
@@ -97,7 +98,7 @@ def _key(request: Request, indexes: Mapping[str, str], *, host_builds: bool) -> 
 def _read(path: Path) -> Kept | None:
     try:
         kept = msgspec.json.decode(path.read_bytes(), type=Kept)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, *UNREADABLE):
         return None
     return kept if 0 <= time.time() - kept.at < FRESH_SECONDS else None
 

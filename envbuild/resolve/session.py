@@ -15,6 +15,7 @@ from packaging.utils import canonicalize_name
 
 from envbuild.base.model import BaseFacts
 from envbuild.errors import HostError, IntegrityError, NetworkError
+from envbuild.limits import UNREADABLE
 from envbuild.progress import Reporter
 from envbuild.resolve.artifacts import FORM, About, describe
 from envbuild.resolve.couplings import load_aliases
@@ -308,7 +309,7 @@ class Readings:
         """Return what is known."""
         try:
             known = msgspec.json.decode(self.path.read_bytes(), type=dict[str, About])
-        except (OSError, msgspec.DecodeError):
+        except (OSError, *UNREADABLE):
             return {}
         return {_pin(key): about for key, about in known.items()}
 

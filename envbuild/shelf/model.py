@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from envbuild.check.model import Level, Outcome
 from envbuild.errors import IntegrityError, UsageError
+from envbuild.limits import UNREADABLE
 from envbuild.lock.model import Digest
 from envbuild.recipe.model import Name, OneLine
 
@@ -128,7 +129,7 @@ def read_entry(data: bytes, where: str) -> Entry:
     """
     try:
         entry = DECODER.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         schema = _schema_of(data)
         if schema > SCHEMA:
             what = f"is an entry of schema {schema}; this envbuild reads up to {SCHEMA}"
@@ -143,7 +144,7 @@ def _schema_of(data: bytes) -> int:
     """Return the schema that a document which is no entry of ours says it has, 0 where it says none."""
     try:
         return msgspec.json.decode(data, type=Schema).schema
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         return 0
 
 

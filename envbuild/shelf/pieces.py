@@ -19,6 +19,7 @@ from envbuild.base.siffile import image_digest, read_sif
 from envbuild.build.unsquash import SquashImage
 from envbuild.build.verify import read_carried, root_partitions
 from envbuild.errors import EnvbuildError, IntegrityError, SpaceError, UsageError
+from envbuild.limits import UNREADABLE
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Digest
 from envbuild.progress import Reporter
@@ -94,7 +95,7 @@ def bring_image(weight: Weight, listed: bytes, pieces: Pieces, target: Path, rep
     """
     try:
         plan = msgspec.json.decode(listed, type=PieceList).pieces
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise IntegrityError(f"the list of the image's pieces is damaged: {error}", where=str(weight.pieces)) from error
     if sum(size for _, size in plan) != weight.size or len(plan) > MOST_PIECES:
         raise IntegrityError("the pieces of the image are not as long as the image", where=str(weight.pieces))

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from envbuild.errors import IntegrityError
+from envbuild.limits import UNREADABLE
 from envbuild.lock.model import Digest
 from envbuild.settings import Settings
 from envbuild.store.atomic import telling, write_bytes
@@ -33,7 +34,7 @@ class Seen:
             return msgspec.json.decode(self.path.read_bytes(), type=dict[str, Head])
         except FileNotFoundError:
             return {}
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             hint = "look at what the shelf holds, then remove this file: it is written anew"
             raise IntegrityError(f"is damaged: {error}", where=str(self.path), hint=hint) from error
 

@@ -8,6 +8,7 @@ import msgspec
 
 from envbuild.check.model import Report
 from envbuild.errors import IntegrityError
+from envbuild.limits import UNREADABLE
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Lock
 from envbuild.lock.read import parse_lock
@@ -113,7 +114,7 @@ def _report(library: Library, one: Verdict, image: str, title: str) -> Report:
     data = library.content(one.report, "check report")
     try:
         report = msgspec.json.decode(data, type=Report)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise IntegrityError(f"a check report of it cannot be read: {error}", where=title) from error
     if report.digest != image or verdict(one.report, report) != one:
         raise IntegrityError(

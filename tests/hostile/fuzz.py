@@ -1,0 +1,121 @@
+"""Change sound inputs at random and read them: only errors of envbuild's own may come out.
+
+``python -m tests.hostile.fuzz [--inputs N] [--seed N] [PARSER…]`` tells of each parser how many inputs were read, how many
+were refused, the slowest in seconds, and every other error with the input that raises it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from envbuild.errors import EnvbuildError
+from tests.hostile.caged import confine
+from tests.hostile.parsers import PARSERS, seeds_of
+
+KINDS = ("flip", "set", "number", "cut", "remove", "repeat", "insert", "swap", "copy")
+NUMBERS = (
+    0,
+    1,
+    2,
+    0x7F,
+    0x80,
+    0xFF,
+    0x7FFF,
+    0xFFFF,
+    0x10000,
+    0x7FFFFFFF,
+    0xFFFFFFFF,
+    1 << 40,
+    (1 << 63) - 1,
+    (1 << 64) - 1,
+)
+WORDS = (
+    b"..", b"/", b"\0", b"\n", b"\x1b[2J", b"\xff", b"9" * 30, b"-1", b"nan", b"1e999", b"[" * 600, b'{"a":' * 600,
+    b'"', b"'" * 3, b"\xe2\x80\xae", b"$(x)", b"=", b",", b"]", b"}", b"../../etc/passwd", b"a" * 5000, b"null", b"true",
+)  # fmt: skip
+Edit = tuple[str, int, int]
+"""What to do, where (a share of the input in 2**16), and with what."""
+
+
+def changed(data: bytes, edits: Sequence[Edit]) -> bytes:  # noqa: C901  (one line for each kind)
+    """Return an input with these changes made one after the other."""
+    raw = bytearray(data)
+    for kind, place, value in edits:
+        at = place * len(raw) >> 16
+        size = value % 64 + 1
+        if kind == "flip" and raw:
+            raw[at] ^= 1 << value % 8
+        elif kind == "set" and raw:
+            raw[at] = value % 256
+        elif kind == "number":
+            width = (1, 2, 4, 8)[value % 4]
+            number = NUMBERS[value // 4 % len(NUMBERS)] & (1 << 8 * width) - 1
+            raw[at : at + width] = number.to_bytes(width, "little" if value % 3 else "big")
+        elif kind == "cut":
+            del raw[at:]
+        elif kind == "remove":
+            del raw[at : at + size]
+        elif kind == "repeat":
+            raw[at:at] = raw[at : at + size] * (value // 64 % 50 + 1)
+        elif kind == "insert":
+            raw[at:at] = WORDS[value % len(WORDS)]
+        elif kind == "swap":
+            other = value * len(raw) >> 16
+            raw[at : at + 16], raw[other : other + 16] = raw[other : other + 16], raw[at : at + 16]
+        elif kind == "copy":
+            other = value * len(raw) >> 16
+            raw[at : at + 64] = raw[other : other + 64]
+    return bytes(raw)
+
+
+def attempt(name: str, data: bytes, path: Path) -> bool:
+    """Read an input; return whether it was taken.  Raises whatever is no error of ours."""
+    parser = PARSERS[name]
+    path.write_bytes(parser.mend(data))
+    try:
+        parser.read(path)
+    except EnvbuildError:
+        return False
+    return True
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--inputs", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("names", nargs="*", metavar="PARSER")
+    told = parser.parse_args()
+    confine()
+    for name in told.names or PARSERS:
+        with tempfile.TemporaryDirectory() as folder:
+            print(json.dumps({"parser": name, **run(name, told.inputs, told.seed, Path(folder))}), flush=True)
+
+
+def run(name: str, inputs: int, seed: int, folder: Path) -> dict[str, object]:
+    """Read so many changed inputs and tell what came of them."""
+    chance = random.Random(f"{name} {seed}")  # noqa: S311
+    taken, slowest = 0, 0.0
+    others: dict[str, object] = {}
+    for _ in range(inputs):
+        start = chance.choice(seeds_of(name))
+        edits = [
+            (chance.choice(KINDS), chance.randrange(1 << 16), chance.randrange(1 << 16))
+            for _ in range(chance.choice((1, 1, 2, 3, 6)))
+        ]
+        begun = time.process_time()
+        try:
+            taken += attempt(name, changed(start, edits), folder / "input")
+        except Exception as error:  # noqa: BLE001  (that is the question)
+            others.setdefault(f"{type(error).__name__}: {error}"[:160], [seeds_of(name).index(start), edits])
+        slowest = max(slowest, time.process_time() - begun)
+    return {"inputs": inputs, "taken": taken, "refused": inputs - taken, "slowest": round(slowest, 3), "others": others}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,282 @@
+"""Every parser of foreign bytes, with sound inputs to start from, for fuzzing.
+
+``PARSERS`` maps a name to its seeds and to what reads an input (as a file); it may raise an error of envbuild's own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gzip
+import hashlib
+import io
+import json
+import re
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import zstandard
+
+from envbuild.base.layers import Tree
+from envbuild.base.oci import Index, Manifest, read_config, read_document
+from envbuild.base.siffile import image_digest, read_sif
+from envbuild.base.sifframe import frame_digest, strange_frame
+from envbuild.build.codec import Codec
+from envbuild.build.ocilayer import fill_layer
+from envbuild.build.pack import PartWriter
+from envbuild.build.tarball import tar_contents
+from envbuild.build.tree import Entry
+from envbuild.build.unsquash import SquashImage, read_tree
+from envbuild.build.verify import read_carried
+from envbuild.build.wheel import unpack_wheel
+from envbuild.build.zipread import open_zip
+from envbuild.bundle.unpack import unpack
+from envbuild.job.sites import _read as read_site
+from envbuild.limits import reading
+from envbuild.lock.read import parse_lock, read_lock
+from envbuild.lock.write import write_lock
+from envbuild.recipe.read import read_recipe
+from envbuild.shelf.model import read_entry, write_entry
+from envbuild.store.layout import Store
+from envbuild.store.simple import links_of_html, links_of_json
+from envbuild.toml import parse_toml
+from tests.base.ociimages import image_of, index_of, tar_of
+from tests.build.packing import file, pack_part, write_file_system
+from tests.build.test_build_wheel import FILES, SCHEME, make_wheel
+from tests.bundle.test_bundle_unpack import sound as sound_bundle
+from tests.hostile.attacks import pax
+from tests.hostile.test_whole_file import made, signed
+from tests.shelf.test_shelf_trust import ENTRY
+
+ROOT = Path(__file__).parents[2]
+POOL = ThreadPoolExecutor(1)
+"""One for all inputs: starting threads takes longer than most inputs."""
+CODEC = Codec(compressor="zstd", level=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parser:
+    """``seeds`` makes sound inputs in an empty folder; ``read`` reads one; ``mend`` puts checksums right."""
+
+    seeds: Callable[[Path], list[bytes]]
+    read: Callable[[Path], object]
+    mend: Callable[[bytes], bytes] = lambda data: data
+
+
+def mend_tar(data: bytes) -> bytes:
+    """Give every tar header its checksum, without which nothing else of it would be looked at."""
+    raw = bytearray(data)
+    for at in range(0, len(raw) - 511, 512):
+        if raw[at + 257 : at + 262] == b"ustar":
+            raw[at + 148 : at + 156] = b" " * 8
+            raw[at + 148 : at + 156] = b"%06o\0 " % sum(raw[at : at + 512])
+    return bytes(raw)
+
+
+def file_systems(folder: Path) -> list[bytes]:
+    found = []
+    for number, compressor in enumerate(("zstd", "gzip")):
+        codec = Codec(compressor=compressor, level=1)  # type: ignore[arg-type]
+        ping = msgspec.structs.replace(file("bin/ping", 0o4755), xattrs=(("security.capability", b"\1" * 20),))
+        contents = [
+            (Entry("", "d", 0o755), None),
+            (ping, b"ping"),
+            (file("etc/large"), bytes(200_000) + b"x" * 70_000),
+            (file("etc/small"), b"small"),
+            (Entry("etc/link", "l", 0o777, target="small"), None),
+            (Entry("dev/null", "c", 0o666, device=259), None),
+            (Entry("run/pipe", "p", 0o600), None),
+        ]
+        part = pack_part(contents, folder / f"blob{number}", codec=codec, workers=1)
+        write_file_system(folder / "image", [(part, folder / f"blob{number}")], codec=codec)
+        found.append((folder / "image").read_bytes().rstrip(b"\0") + bytes(64))
+    return found
+
+
+def read_system(path: Path) -> None:
+    image = SquashImage(path, 0, path.stat().st_size)
+    try:
+        read_tree(image, POOL)
+    finally:
+        image.close()
+
+
+def sifs(folder: Path) -> list[bytes]:
+    plain = made(folder / "a.sif").read_bytes()
+    signed(folder / "a.sif")
+    return [plain, (folder / "a.sif").read_bytes()]
+
+
+def read_whole_sif(path: Path) -> None:
+    read_sif(path)
+    image_digest(path)
+    frame_digest(path)
+    strange_frame(path)
+    read_carried(path)
+
+
+def tars(_: Path) -> list[bytes]:
+    plain = tar_of({"etc": None, "etc/passwd": b"root" * 200, "etc/.wh.old": b"", "usr/.wh..wh..opq": b""})
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        info = tarfile.TarInfo("a" * 150 + "/ü")
+        info.size, info.pax_headers = 3, {"SCHILY.xattr.user.a": "b", "mtime": "1.5"}
+        tar.addfile(info, io.BytesIO(b"abc"))
+        info = tarfile.TarInfo("hard")
+        info.type, info.linkname = tarfile.LNKTYPE, "a" * 150 + "/ü"
+        tar.addfile(info)
+    gnu = io.BytesIO()
+    with tarfile.open(fileobj=gnu, mode="w", format=tarfile.GNU_FORMAT) as tar:
+        info = tarfile.TarInfo("n" * 200)
+        info.type, info.linkname = tarfile.SYMTYPE, "l" * 200
+        tar.addfile(info)
+    return [plain, out.getvalue(), gnu.getvalue(), pax({"comment": "all"}, tarfile.XGLTYPE) + plain]
+
+
+def read_layer(path: Path) -> None:
+    try:
+        Tree(lambda _name, _size: True).add_layer(path, None, number=0, where="image")
+    finally:
+        with path.with_name("blob").open("wb") as out:
+            writer = PartWriter(out, codec=CODEC, pool=POOL)
+            fill_layer(writer, path, None, where="image")
+            writer.finish("k")
+
+
+def packed_layers(folder: Path) -> list[bytes]:
+    return [zstandard.ZstdCompressor(1).compress(tars(folder)[0]), gzip.compress(tars(folder)[0])]
+
+
+def sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def wheels(folder: Path) -> list[bytes]:
+    return [make_wheel(folder / "w.whl", FILES).read_bytes()]
+
+
+def read_wheel(path: Path) -> None:
+    with path.with_name("blob").open("wb") as out:
+        writer = PartWriter(out, codec=CODEC, pool=POOL)
+        unpack_wheel(path, "demo-1.0-py3-none-any.whl", SCHEME, writer, sha256=sha256(path))
+
+
+def zips(folder: Path) -> list[bytes]:
+    with zipfile.ZipFile(folder / "z", "w") as archive:
+        archive.writestr("stored", b"x" * 100)
+        archive.writestr("deflated", b"y" * 5000, zipfile.ZIP_DEFLATED)
+    return [(folder / "z").read_bytes()]
+
+
+def read_zip(path: Path) -> None:
+    with reading("is damaged", path.name), open_zip(path) as archive:
+        for info in archive.infolist():
+            with archive.open(info) as member:
+                while member.read(1 << 20):
+                    pass
+
+
+def documents(_: Path) -> list[bytes]:
+    image = image_of(tar_of({"a": b"x"}), env=("PATH=/bin",), entrypoint=("sh",))
+    return [image.manifest, index_of(("amd64", image), ("arm64", image)), json.dumps(image.config).encode()]
+
+
+def read_documents(path: Path) -> None:
+    data = path.read_bytes()
+    if b'"rootfs"' in data:
+        config = read_config(data, where="image")
+        assert isinstance(config.environment, dict)
+    else:
+        assert isinstance(read_document(data, "", where="image"), (Index, Manifest))
+
+
+def read_bundle(path: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        unpack(path, Store(Path(folder) / "store"), Path(folder) / "project")
+
+
+def texts(pattern: str) -> Callable[[Path], list[bytes]]:
+    return lambda _: [path.read_bytes() for path in sorted(ROOT.glob(pattern))]
+
+
+def read_text(reader: Callable[[str], object]) -> Callable[[Path], object]:
+    return lambda path: reader(path.read_text("utf-8", "replace"))
+
+
+def recipes(_: Path) -> list[bytes]:
+    """The shipped ones, under the name of the file that inputs are read from, with that as their script."""
+    found = []
+    for path in sorted(ROOT.glob("recipes/*.toml")):
+        text = path.read_text("utf-8").replace(f'name = "{path.stem}"', 'name = "input"')
+        found.append(re.sub(r'(?m)^script = ".*"$', 'script = "input"', text).encode())
+    return found
+
+
+def locks(_: Path) -> list[bytes]:
+    """A shipped lock with few packages: parsing all of them would take most of the time."""
+    lock = read_lock(ROOT / "lockfiles/keras-bert.lock")
+    short = {"python": lock.python[:3], "debian": lock.debian[:2], "packers": lock.packers[:1], "notes": ()}
+    return [write_lock(msgspec.structs.replace(lock, **short)).encode()]
+
+
+def read_site_text(text: str) -> object:
+    data = parse_toml(text, "site")
+    told = data.get("site")
+    name = told.get("name", "") if isinstance(told, dict) else ""
+    return read_site(data, text, "site", name)
+
+
+def pages(_: Path) -> list[bytes]:
+    html = b'<!DOCTYPE html><base href="/x/"><a href="a-1.0.whl#sha256=' + b"0" * 64
+    html += b'" data-requires-python="&gt;=3.8" data-yanked="no">a-1.0.whl</a>'
+    told = {"filename": "a-1.0.whl", "url": "a-1.0.whl", "hashes": {"sha256": "0" * 64}, "size": 3, "yanked": True}
+    return [html, json.dumps({"meta": {"api-version": "1.1"}, "name": "a", "files": [told]}).encode()]
+
+
+def read_page(path: Path) -> None:
+    from envbuild.store.simple import PageError
+
+    data = path.read_bytes()
+    with contextlib.suppress(PageError):  # its caller makes a NetworkError of it
+        if data.startswith(b"{"):
+            links_of_json(data, "http://127.0.0.1/simple/a/")
+        else:
+            links_of_html(data.decode("utf-8", "replace"), "http://127.0.0.1/simple/a/")
+
+
+PARSERS = {
+    "sif": Parser(seeds=sifs, read=read_whole_sif),
+    "squashfs": Parser(seeds=file_systems, read=read_system),
+    "layer": Parser(seeds=tars, read=read_layer, mend=mend_tar),
+    "packed layer": Parser(seeds=packed_layers, read=read_layer),
+    "oci": Parser(seeds=documents, read=read_documents),
+    "wheel": Parser(seeds=wheels, read=read_wheel),
+    "zip": Parser(seeds=zips, read=read_zip),
+    "tar": Parser(seeds=tars, read=lambda path: list(tar_contents(path, sha256(path))), mend=mend_tar),
+    "bundle": Parser(
+        seeds=lambda folder: [sound_bundle(folder / "b").read_bytes().rstrip(b"\0") + bytes(1024)],
+        read=read_bundle,
+        mend=mend_tar,
+    ),
+    "lock": Parser(seeds=locks, read=read_text(lambda text: parse_lock(text, "lock"))),
+    "recipe": Parser(seeds=recipes, read=read_recipe),
+    "site": Parser(
+        seeds=texts("envbuild/data/sites/*.toml"),
+        read=read_text(read_site_text),
+    ),
+    "entry": Parser(seeds=lambda _: [write_entry(ENTRY)], read=lambda path: read_entry(path.read_bytes(), "entry")),
+    "page": Parser(seeds=pages, read=read_page),
+}
+
+
+@functools.cache
+def seeds_of(name: str) -> tuple[bytes, ...]:
+    """Return the sound inputs of a parser."""
+    with tempfile.TemporaryDirectory() as folder:
+        return tuple(PARSERS[name].seeds(Path(folder)))

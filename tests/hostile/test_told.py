@@ -1,0 +1,138 @@
+"""What is told of hostile or unlucky inputs that are no damage: overlaps, full disks, names, locales."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from envbuild.base.debian import _install_error, _update_error
+from envbuild.base.distribution import DEBIAN
+from envbuild.base.facts import day, is_day
+from envbuild.base.image import _created
+from envbuild.base.oci import Config
+from envbuild.build.bytecode import WheelPart
+from envbuild.build.overlaps import overlaps
+from envbuild.build.parts import KeptPart
+from envbuild.build.tree import Entry, Part
+from envbuild.cli import run_cli
+from envbuild.errors import SpaceError, ToolFailedError, UsageError
+from envbuild.lock.compare import staleness
+from envbuild.lock.model import LockedBase
+from envbuild.lock.read import parse_lock, read_lock
+from envbuild.lock.write import write_lock
+from envbuild.recipe.read import read_recipe
+
+ROOT = Path(__file__).parents[2]
+LOCK = read_lock(ROOT / "lockfiles/torch-mnist.lock")
+
+
+def wheel(name: str, **files: str) -> WheelPart:
+    entries = tuple(Entry(f"site/{path}.py", "f", 0o644, sha256=sha256) for path, sha256 in files.items())
+    part = Part(key="k", entries=entries, fragments=(), size=0, sha256="")
+    return WheelPart(file=Path(name), name=name, kept=KeptPart(part=part, blob=Path(name)))
+
+
+class TestOverlaps:
+    def test_other_bytes_under_one_path_are_told_with_the_winner(self) -> None:
+        told = list(overlaps([wheel("six.whl", six="a", x="c"), wheel("evil.whl", six="b", x="d")]))
+        assert told == [
+            "six.whl and evil.whl both hold /site/six.py and 1 more, with other content: that of evil.whl is in the image"
+        ]
+
+    def test_the_same_bytes_are_nothing_to_tell(self) -> None:
+        assert list(overlaps([wheel("one.whl", x="a"), wheel("two.whl", x="a", y="b")])) == []
+
+    def test_no_more_than_a_few_lines(self) -> None:
+        wheels = [wheel(f"{number}.whl", x=str(number)) for number in range(30)]
+        assert len(list(overlaps(wheels))) == 9
+
+
+class TestFullDisk:
+    SAID = "E: Write error - write (28: No space left on device)"
+
+    def test_while_apt_reads_or_chooses(self) -> None:
+        error = ToolFailedError("apt-get failed", stderr=self.SAID)
+        told = _update_error(error, "bookworm", "https://mirror.invalid/debian", DEBIAN)
+        assert isinstance(told, SpaceError)
+        assert isinstance(_install_error(error, ["x"], "bookworm"), SpaceError)
+        assert told.code == 8
+
+
+class TestLocks:
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"python_path": "/usr/../../etc/python3"},
+            {"python_path": "/usr/./python3"},
+            {"python_path": "/usr/bin/python3\n"},
+            {"created": "2024-01-01\n"},
+        ],
+    )
+    def test_a_value_that_is_almost_right(self, change: dict[str, str]) -> None:
+        base: LockedBase = msgspec.structs.replace(LOCK.base, **change)
+        with pytest.raises(UsageError, match="base"):
+            parse_lock(write_lock(msgspec.structs.replace(LOCK, base=base)), "lock")
+
+    @pytest.mark.parametrize("field", ["file", "sha256", "name", "version"])
+    def test_a_newline_at_the_end_of_a_word(self, field: str) -> None:
+        package = LOCK.python[0]
+        changed = msgspec.structs.replace(package, **{field: getattr(package, field) + "\n"})
+        with pytest.raises(UsageError, match=field):
+            parse_lock(write_lock(msgspec.structs.replace(LOCK, python=(changed,))), "lock")
+
+    def test_a_lock_of_another_recipe(self) -> None:
+        recipe, _ = read_recipe(ROOT / "recipes/torch-mnist.toml")
+        assert staleness(recipe, LOCK) == ()
+        assert staleness(recipe, msgspec.structs.replace(LOCK, name="evil")) == ("it is the lock of evil",)
+
+
+class TestDates:
+    @pytest.mark.parametrize("told", ["9999-12-31T00:00:00Z", "2024-99-99", "2024-02-30", "0000-00-00", ""])
+    def test_of_an_image_that_cannot_be(self, told: str) -> None:
+        assert _created(Config(architecture="amd64", created=told)) is None
+
+    def test_of_files(self) -> None:
+        assert day(1 << 60) is None
+        assert day(253402300799) is None
+        assert day(1_700_000_000) == "2023-11-14"
+        assert not is_day("2024-01-01\n")
+
+
+def test_names_are_utf_8_in_any_locale(tmp_path: Path) -> None:
+    """A machine whose locale is another one reads the same tree: tarfile would take the locale's encoding."""
+    code = """
+import hashlib, sys, tarfile
+from pathlib import Path
+from envbuild.build.tarball import tar_contents
+path = Path(sys.argv[1])
+print([ascii(entry.path) for entry, _ in tar_contents(path, hashlib.sha256(path.read_bytes()).hexdigest())])
+"""
+    import tarfile
+
+    with tarfile.open(tmp_path / "a.tar", "w", format=tarfile.GNU_FORMAT, encoding="utf-8") as tar:
+        tar.addfile(tarfile.TarInfo("Főtanúsítvány"))
+    env = {
+        "LC_ALL": "C",
+        "PYTHONUTF8": "0",
+        "PYTHONCOERCECLOCALE": "0",
+        "PATH": "/usr/bin:/bin",
+        "PYTHONPATH": str(ROOT),
+    }
+    argv = [sys.executable, "-X", "utf8=0", "-c", code, str(tmp_path / "a.tar")]
+    found = subprocess.run(argv, env=env, capture_output=True, text=True, check=True).stdout
+    assert found == str([ascii("Főtanúsítvány")]) + "\n"
+
+
+def test_too_little_memory_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    from envbuild.cli import main_group
+
+    def exhausted(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(main_group, "main", exhausted)
+    assert run_cli(["list"]) == 7
+    assert "memory" in capsys.readouterr().err
