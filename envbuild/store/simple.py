@@ -10,6 +10,8 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 import msgspec
 
+from envbuild.limits import UNREADABLE
+
 ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"  # PEP 691
 JSON_TYPE = "application/vnd.pypi.simple.v1+json"
 HTML_TYPES = ("application/vnd.pypi.simple.v1+html", "text/html", "application/xhtml+xml")
@@ -48,7 +50,7 @@ def links_of_json(data: bytes, page: str) -> tuple[Link, ...]:
     """Read a PEP 691 page that came from the URL ``page``.  Raises PageError."""
     try:
         content = msgspec.json.decode(data, type=_Page)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise PageError(f"is not an index page: {error}") from error
     _check_version(content.meta.version)
     return _usable(
