@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import socket
@@ -10,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from envbuild.lock.read import read_lock
 from envbuild.run import Command, LocalRunner
+from envbuild.store.layout import Store
 from tests.project import Project
 from tests.support import needs
 
@@ -131,5 +134,7 @@ def test_a_recipe_that_means_harm_reaches_nothing(tmp_path: Path, listening: int
     if os.getuid() == 0:
         assert post["ids"].split()[1] != "0"
     assert (victim.read_text(), victim.stat().st_mode & 0o777) == ("mine", 0o600)
-    assert project.run("store", "verify").code == 0
+    lock = read_lock(project.folder / "lockfiles/harm.lock")
+    for sha256 in [*(p.sha256 for p in lock.debian), *(p.sha256 for p in lock.python)]:
+        assert hashlib.sha256(Store(project.store).artifact(sha256).read_bytes()).hexdigest() == sha256
     assert not list((project.store / "v1/tmp").glob("*harm*"))
