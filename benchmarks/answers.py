@@ -129,7 +129,7 @@ class Bench:
 
     def __init__(self, case: Case, work: Path) -> None:
         self.case = case
-        self.store, self.cache = work / "store", work / "uv"
+        self.store, self.cache, self.trees = work / "store", work / "uv", work / "uv-trees"
         self.folder = work / "projects" / case.name
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
@@ -224,10 +224,14 @@ class Bench:
         """Import the set's modules in a tree of the locked files."""
         minor = ".".join(answer["base"]["python"].split(".")[:2])
         with tempfile.TemporaryDirectory(prefix="tree-", dir=self.folder) as tree:
-            lines = [f"{p['name']}=={p['version']}" for p in answer["packages"]]
+            torch = (
+                "torch" in outcome.versions
+            )  # linked with NVIDIA's libraries; others open them when they are asked to
+            kept = [p for p in answer["packages"] if torch or not p["name"].startswith("nvidia-")]
+            lines = [f"{p['name']}=={p['version']}" for p in kept]
             (self.folder / "tree.txt").write_text("\n".join(lines) + "\n", "utf-8")
             argv = (UV, "pip", "install", "-q", "--no-deps", "--target", tree, "--python", python_of(minor))
-            index = ("--default-index", INDEX, "--no-config", "-r", "tree.txt")
+            index = ("--default-index", INDEX, "--no-config", "-r", "tree.txt", "--cache-dir", str(self.trees))
             made = RUN(Command(argv=argv + index, cwd=self.folder, timeout=1200), check=False)
             if made.code:
                 outcome.imported = "not made"
