@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import sys
+import tempfile
 import zipfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from packaging.markers import default_environment
+from packaging.markers import Marker, default_environment
 from packaging.requirements import Requirement
-from packaging.tags import sys_tags
+from packaging.tags import compatible_tags, cpython_tags, platform_tags
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 
 from envbuild import __version__
-from envbuild.errors import NetworkError, UsageError
+from envbuild.errors import HostError, NetworkError, UsageError
 from envbuild.progress import Reporter
-from envbuild.run import Runner
+from envbuild.resolve.question import uv_environment
+from envbuild.resolve.session import uv_program
+from envbuild.run import Command, Runner
 from envbuild.settings import Settings, shipped_folder
 from envbuild.store.atomic import telling
 from envbuild.store.fetch import Wanted, fetch, sizes
@@ -31,16 +36,29 @@ if TYPE_CHECKING:
 
 NAME = "envbuild"
 PACKAGE = Path(__file__).resolve().parents[1]
+PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
+"""What envbuild runs on."""
+UV_SECONDS = 300.0
+WITHOUT = "envbuild bundle --no-tool leaves envbuild itself out"
 EARLIEST = (1980, 1, 1, 0, 0, 0)
 """The first time that a zip archive can tell: the same code gives the same bytes."""
 
 
-def own_wheels(folder: Path, settings: Settings, store: Store, runner: Runner, report: Reporter) -> tuple[Path, ...]:
-    """Put envbuild's wheel and those of what it needs, for this Python and machine, into a folder; return them.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tool:
+    """envbuild as wheels, and the Pythons ("3.11") that it can be installed for with them."""
 
-    Raises NetworkError (GoneError) where the index does not have a wheel of an installed version any more.
+    wheels: tuple[Path, ...]
+    pythons: tuple[str, ...]
+
+
+def own_wheels(folder: Path, settings: Settings, store: Store, runner: Runner, report: Reporter) -> Tool:
+    """Put envbuild's wheel and those of what it needs, for this machine, into a folder.
+
+    They are for this Python, and for the other supported ones that the index has all wheels for.  Raises NetworkError
+    (GoneError) where it lacks one for this Python.
     """
-    wanted = tuple(_wanted(needed(), settings, runner))
+    wanted, pythons = _wanted(settings, runner, report)
     fetch(wanted, settings=settings, store=store, runner=runner, report=report)
     paths = [write_wheel(folder)]
     for item in wanted:
@@ -48,7 +66,7 @@ def own_wheels(folder: Path, settings: Settings, store: Store, runner: Runner, r
         with telling(path):
             path.symlink_to(store.artifact(item.sha256))
         paths.append(path)
-    return tuple(sorted(paths))
+    return Tool(wheels=tuple(sorted(paths)), pythons=pythons)
 
 
 def needed() -> dict[str, str]:
@@ -78,23 +96,83 @@ def _holds(requirement: Requirement, extras: frozenset[str]) -> bool:
     return marker is None or any(marker.evaluate({**environment, "extra": extra}) for extra in (*extras, ""))
 
 
-def _wanted(versions: dict[str, str], settings: Settings, runner: Runner) -> Iterator[Wanted]:
+def _wanted(settings: Settings, runner: Runner, report: Reporter) -> tuple[tuple[Wanted, ...], tuple[str, ...]]:
+    here = _this_python()
     index = index_url(settings, runner)
+    resolved = _resolved(index, settings, runner)
+    found: dict[str, Wanted] = {}
+    pythons = []
     with make_client(settings) as client:
-        for name, version in sorted(versions.items()):
-            link = _best(read_links(index, name, client), name, version)
-            if link.sha256 is None:
-                raise NetworkError(f"the index tells no hash of {link.file}", where=name)
-            yield Wanted(file=link.file, size=_size(link, client), sha256=link.sha256, kind="python", project=name)
+        pages = {name: read_links(index, name, client) for name in sorted({name for name, _, _ in resolved})}
+        for python in sorted({*PYTHONS, here}, key=Version):
+            try:
+                links = [
+                    (name, _best(pages[name], name, version, python))
+                    for name, version, marker in resolved
+                    if _holds_for(marker, python)
+                ]
+            except NetworkError as error:
+                if python == here:
+                    raise
+                report.say(f"the bundle holds no envbuild for Python {python}: {error}")
+                continue
+            pythons.append(python)
+            for name, link in links:
+                if link.sha256 is None:
+                    raise NetworkError(f"the index tells no hash of {link.file}", where=name)
+                size = _size(link, client)
+                found[link.file] = Wanted(file=link.file, size=size, sha256=link.sha256, kind="python", project=name)
+    return tuple(found.values()), tuple(pythons)
+
+
+def _resolved(index: str, settings: Settings, runner: Runner) -> list[tuple[str, str, Marker | None]]:
+    """Return name, version and condition of what envbuild needs on all its Pythons: installed versions where it can."""
+    listed = metadata.distribution(NAME).requires or ()
+    own = [text for text in listed if _holds(Requirement(text), frozenset())]
+    with tempfile.TemporaryDirectory(prefix="envbuild-own-", dir=settings.tmpdir) as name:
+        place = Path(name)
+        here, installed = _this_python(), needed()
+        pins = "".join(f"{name}=={version}\n" for name, version in installed.items())
+        with telling(place):
+            (place / "needed.in").write_text("\n".join(own), "utf-8")
+            held = pins.replace("\n", f" ; python_version == '{here}'\n")
+            (place / "installed.txt").write_text(held, "utf-8")
+            (place / "needed.txt").write_text(pins, "utf-8")  # what uv finds in its output file, it prefers
+        argv = (
+            uv_program(settings), "pip", "compile", "--quiet", "--universal", "--no-header", "--no-annotate",
+            "--no-config", "--python", sys.executable, "--python-version", PYTHONS[0],
+            "--constraints", "installed.txt", "--output-file", "needed.txt", "needed.in",
+        )  # fmt: skip
+        # the address goes by the environment: it may hold a password
+        env = uv_environment(settings) | {"UV_DEFAULT_INDEX": index}
+        result = runner(Command(argv=argv, env=env, cwd=place, timeout=UV_SECONDS), check=False)
+        if result.code:
+            raise HostError(f"what envbuild needs could not be resolved: {result.last_lines(3)}", hint=WITHOUT)
+        lines = (place / "needed.txt").read_text("utf-8").splitlines()
+    found = [Requirement(line) for line in lines if line and not line.startswith("#")]
+    return [(str(canonicalize_name(one.name)), str(one.specifier).removeprefix("=="), one.marker) for one in found]
+
+
+def _this_python() -> str:
+    return ".".join(map(str, sys.version_info[:2]))
+
+
+def _holds_for(marker: Marker | None, python: str) -> bool:
+    environment: dict[str, str] = {**default_environment()}  # type: ignore[dict-item]  # a TypedDict of strings
+    environment |= {"python_version": python, "python_full_version": f"{python}.0"}
+    return marker is None or marker.evaluate(environment)
 
 
 def _size(link: Link, client: httpx.Client) -> int:
     return link.size if link.size is not None else sizes([link.url], client)[link.url]
 
 
-def _best(links: tuple[Link, ...], name: str, version: str) -> Link:
-    """Return the wheel of a version that fits this Python best."""
-    ranks = {tag: number for number, tag in enumerate(sys_tags())}
+def _best(links: tuple[Link, ...], name: str, version: str, python: str) -> Link:
+    """Return the wheel of a version that fits a Python of this machine best."""
+    major, minor = map(int, python.split("."))
+    platforms = list(platform_tags())
+    known = (*cpython_tags((major, minor), platforms=platforms), *compatible_tags((major, minor), platforms=platforms))
+    ranks = {tag: number for number, tag in enumerate(known)}
     fitting = []
     for link in links:
         try:
@@ -105,8 +183,7 @@ def _best(links: tuple[Link, ...], name: str, version: str) -> Link:
         if rank is not None and found == Version(version):
             fitting.append((rank, link.file, link))
     if not fitting:
-        hint = "envbuild bundle --no-tool leaves envbuild itself out"
-        raise NetworkError(f"the index has no wheel of {name} {version} for this Python", where=name, hint=hint)
+        raise NetworkError(f"the index has no wheel of {name} {version} for Python {python}", where=name, hint=WITHOUT)
     return min(fitting)[2]
 
 

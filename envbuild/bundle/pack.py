@@ -23,6 +23,7 @@ from envbuild.build.base import with_local_base
 from envbuild.build.bring import bootstrap_of, fetch_files, root_tar
 from envbuild.build.model import Order, Workshop
 from envbuild.bundle.model import TABLE, Member, MemberPath, Table, Use
+from envbuild.bundle.own import Tool
 from envbuild.bundle.readme import build_script, readme
 from envbuild.errors import IntegrityError, SpaceError, UsageError
 from envbuild.lock.digest import lock_digest
@@ -57,10 +58,10 @@ class Content:
         return io.BytesIO(self.source) if isinstance(self.source, bytes) else self.source.open("rb")
 
 
-def write_bundle(source: Source, order: Order, shop: Workshop, tool: tuple[Path, ...], target: Path) -> int:
+def write_bundle(source: Source, order: Order, shop: Workshop, tool: Tool | None, target: Path) -> int:
     """Write the bundle of a recipe under its final name, whole or not at all; return its size in bytes.
 
-    ``tool`` are wheels of envbuild and what it needs.  What the store lacks is downloaded first.  The same inputs give
+    ``tool`` is envbuild itself.  What the store lacks is downloaded first.  The same inputs give
     the same bytes.  Raises UsageError for a base that cannot travel, SpaceError, IntegrityError for a damaged store.
     """
     fetch_files(order.lock, shop)
@@ -79,24 +80,19 @@ def write_bundle(source: Source, order: Order, shop: Workshop, tool: tuple[Path,
             name=order.recipe.name,
             lock=lock_digest(order.lock),
             envbuild=__version__,
-            python=_python() if tool else "",
+            python=", ".join(tool.pythons) if tool else "",
             members=tuple(_member(content) for content in contents),
         )
         return _write(target, table, contents, order, shop)
 
 
-def _python() -> str:
-    import platform
-
-    return ".".join(platform.python_version_tuple()[:2])
-
-
-def _contents(source: Source, order: Order, shop: Workshop, tool: tuple[Path, ...], work: Path) -> Iterator[Content]:
+def _contents(source: Source, order: Order, shop: Workshop, tool: Tool | None, work: Path) -> Iterator[Content]:
     """Yield the files of a bundle, those for people first."""
     recipe, lock = order.recipe, order.lock
     header, base = _base(order, shop, work)
     definition = with_header(order.definition, header) if header else order.definition
-    yield Content(path="README.md", use="plain", source=readme(recipe, lock, tool=bool(tool)).encode())
+    told = readme(recipe, lock, pythons=tool.pythons if tool else ())
+    yield Content(path="README.md", use="plain", source=told.encode())
     yield Content(path="build.sh", use="plain", source=build_script(recipe).encode())
     yield Content(path=f"{recipe.name}.def", use="plain", source=definition.encode())
     yield Content(path=f"recipes/{recipe.name}.toml", use="project", source=source.text.encode())
@@ -119,7 +115,7 @@ def _contents(source: Source, order: Order, shop: Workshop, tool: tuple[Path, ..
         kept = shop.store.artifact(locked.sha256)
         yield Content(path=f"files/envbuild/files/{locked.sha256}.tar", use="store", source=kept, sha256=locked.sha256)
     yield from base
-    for path in tool:
+    for path in tool.wheels if tool else ():
         yield Content(path=f"tool/{path.name}", use="plain", source=path)
 
 

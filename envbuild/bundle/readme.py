@@ -26,15 +26,15 @@ def build_script(recipe: Recipe) -> str:
     return SCRIPT.replace("BIND", SUPPLIED.rsplit("/", 1)[0]).replace("NAME", recipe.name)
 
 
-def readme(recipe: Recipe, lock: Lock, *, tool: bool) -> str:
-    """Return the bundle's README; ``tool`` tells whether envbuild's own wheels are inside."""
+def readme(recipe: Recipe, lock: Lock, *, pythons: tuple[str, ...]) -> str:
+    """Return the bundle's README; ``pythons`` are those that envbuild's own wheels inside are for."""
     name = recipe.name
     install = (
         f"    tar -xf {name}.bundle.tar\n"
-        f"    python3 -m venv venv\n"
+        f"    python3 -m venv venv    # Python {', '.join(pythons)}\n"
         f"    venv/bin/pip install --no-index --find-links {name}/tool envbuild\n"
         f"    venv/bin/envbuild make --from-bundle {name}.bundle.tar\n"
-        if tool
+        if pythons
         else f"    envbuild make --from-bundle {name}.bundle.tar\n"
     )
     return f"""\

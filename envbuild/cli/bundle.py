@@ -22,7 +22,7 @@ def command(context: Context, *, name: str | None, output: Path | None, no_tool:
     """Write a recipe with base, packages, lock, definition and envbuild itself into one file.
 
     On a machine without a network: envbuild make --from-bundle FILE gives the same image, and the file unpacked
-    (tar -xf) builds with Apptainer alone, by build.sh. envbuild's own wheels are for the Python that runs this.
+    (tar -xf) builds with Apptainer alone, by build.sh. envbuild's own wheels are for every Python that it runs on.
     """
     from envbuild.bundle.own import own_wheels
     from envbuild.bundle.pack import write_bundle
@@ -40,7 +40,7 @@ def command(context: Context, *, name: str | None, output: Path | None, no_tool:
         raise UsageError("there is no such folder", where=str(target.parent))
     order = order_of(source, lock, target, "fakeroot")
     with context.store.work("own") as folder:
-        own = () if no_tool else own_wheels(folder, context.settings, context.store, context.runner, context.report)
+        own = None if no_tool else own_wheels(folder, context.settings, context.store, context.runner, context.report)
         size = write_bundle(source, order, workshop(context), own, target)
     if as_json:
         print_json({"bundle": str(target), "size": size, "lock": str(source.lock)})
