@@ -514,3 +514,17 @@ def replace_source(lock: Lock, package: PythonPackage, source: str) -> Lock:
 
     changed = msgspec.structs.replace(package, source=source)
     return msgspec.structs.replace(lock, python=tuple(changed if p is package else p for p in lock.python))
+
+
+def test_a_version_that_only_a_build_knows_is_not_built_for_unasked(desk: Desk) -> None:
+    """A setup.py of the project, or of a commit that a stranger's recipe names, does not run at lock."""
+    ran = desk.project / "ran"
+    (desk.project / "pyproject.toml").unlink()
+    desk.write(
+        "setup.py", f"open({str(ran)!r}, 'w')\nfrom setuptools import setup\nsetup(name='tool', version=str(1 + 1))\n"
+    )
+    with pytest.raises(UsageError) as caught:
+        desk.lock(".")
+    assert "nothing of it is run on this machine" in str(caught.value)
+    assert "--allow-host-builds" in (caught.value.hint or "")
+    assert not ran.exists()
