@@ -137,7 +137,10 @@ class Aliases(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Coupling(msgspec.Struct, frozen=True, kw_only=True):
-    """One row that holds for a base: ``constraint`` is PEP 508; what is known from memory only is not ``binding``."""
+    """One row that holds for a base: ``constraint`` is PEP 508; what is known from memory only is not ``binding``.
+
+    ``turned`` is a constraint on the other one of the two, under which the row does not hold.
+    """
 
     package: str
     constraint: str
@@ -145,6 +148,7 @@ class Coupling(msgspec.Struct, frozen=True, kw_only=True):
     binding: bool = True
     also: str | None = None
     note: str | None = None
+    turned: str | None = None
 
 
 def data_path(name: str) -> Path:
@@ -282,8 +286,28 @@ def _couple(rule: Rule, row: Row, versions: Mapping[str, str]) -> list[Coupling]
             if name != wanted.name
         ]
     return [
-        Coupling(package=wanted.name, constraint=text, reason=reason, binding=binding, also=row.also, note=row.note)
+        Coupling(
+            package=wanted.name,
+            constraint=text,
+            reason=reason,
+            binding=binding,
+            also=row.also,
+            note=row.note,
+            turned=_turned(row.when),
+        )
     ]
+
+
+def _turned(when: str) -> str | None:
+    """Return the constraint under which a condition does not hold ("numpy>=2": "numpy<2"); a range's lower side."""
+    from packaging.requirements import Requirement
+
+    condition = Requirement(when)
+    floors = [one.version for one in condition.specifier if one.operator == ">="]
+    if floors:
+        return f"{condition.name}<{floors[0]}"
+    ceilings = [one.version for one in condition.specifier if one.operator == "<"]
+    return f"{condition.name}>={ceilings[0]}" if ceilings else None
 
 
 def _fill(found: re.Match[str], versions: Mapping[str, str]) -> str:

@@ -16,7 +16,7 @@ from envbuild.resolve.explain import HEADING, NO_EXTRA, ConflictError, name_of
 from envbuild.resolve.platform import tag_order
 from envbuild.resolve.pylock import Chosen
 from envbuild.resolve.question import Question
-from envbuild.resolve.stubs import EXTRA
+from envbuild.resolve.stubs import EXTRA, parsed
 from envbuild.toml import closest
 
 if TYPE_CHECKING:
@@ -78,6 +78,18 @@ def bound_for(session: Session, task: Task, lack: Lack) -> Coupling:
         raise _unknown(session, task, replace(lack, version=version))
     refused.told = (f"{replace(lack, version=version)}, and that is the newest release that fits",)
     raise refused
+
+
+def below(requires: tuple[str, ...], extra: str | None, versions: Mapping[str, str]) -> bool:
+    """Whether a version is below what an extra requires from below (a pin counts as a lower bound)."""
+    for requirement in parsed(requires):
+        version = versions.get(name_of(requirement.name))
+        if extra is None or version is None or extra not in EXTRA.findall(str(requirement)):
+            continue
+        floors = [one.version for one in requirement.specifier if one.operator in (">=", "==", "~=", ">")]
+        if any(Version(version) < Version(floor.removesuffix(".*")) for floor in floors):
+            return True
+    return False
 
 
 def _row(bound: str, lack: Lack) -> Coupling:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from dataclasses import dataclass
 
 from envbuild.resolve.dates import GRACE_DAYS, read_date
@@ -10,13 +11,18 @@ from envbuild.resolve.explain import NO_WHEELS, ConflictError, Context, name_of
 from envbuild.resolve.question import Question
 from envbuild.resolve.session import Session
 
+PINNED_DAYS = 1
+"""A pin is of its own day, and what goes with it mostly older."""
+PIN = re.compile(r"==[^*,]+")
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Later:
-    """A later ISO date to resolve at, and why."""
+    """A later ISO date to resolve at, and why; ``patient`` is one that leaves others time to follow."""
 
     date: str
     reason: str
+    patient: str
 
 
 def postponed(session: Session, conflict: ConflictError, context: Context, latest: str) -> Later | None:
@@ -25,7 +31,7 @@ def postponed(session: Session, conflict: ConflictError, context: Context, lates
     Raises ConflictError where there is no release for this base at any date.
 
     It is the day on which each of these requirements had a release that the couplings to the base allow, and a file for
-    the base, and as long again as an old base is given.
+    the base; unless that release is pinned, as long again as an old base is given.
     """
     unfit = {name_of(package) for package, _ in NO_WHEELS.findall(conflict.text)}
     late = [direct for direct in context.directs if direct.name in conflict.filtered or direct.name in unfit]
@@ -48,7 +54,12 @@ def postponed(session: Session, conflict: ConflictError, context: Context, lates
     written, day = max(days.items(), key=lambda item: item[1], default=("", ""))
     if not day:
         return None
-    date = min((read_date(day, written) + dt.timedelta(days=GRACE_DAYS)).isoformat(), latest)
+    pinned = all(PIN.fullmatch(direct.specifier) for direct in late)
+    date, patient = (_after(day, days, latest) for days in (PINNED_DAYS if pinned else GRACE_DAYS, GRACE_DAYS))
     if date <= context.as_of:
         return None
-    return Later(date=date, reason=f"{written} has no release before {day}")
+    return Later(date=date, reason=f"{written} has no release before {day}", patient=patient)
+
+
+def _after(day: str, days: int, latest: str) -> str:
+    return min((read_date(day, "upload date") + dt.timedelta(days=days)).isoformat(), latest)

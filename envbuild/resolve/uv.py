@@ -20,7 +20,7 @@ from envbuild.resolve.couplings import Coupling, built_for, couplings, extras_fo
 from envbuild.resolve.dates import read_date
 from envbuild.resolve.evidence import gather, with_others
 from envbuild.resolve.explain import HEADING, ConflictError, Context, clashes_of, name_of, no_solution
-from envbuild.resolve.extras import bound_for, find_lack
+from envbuild.resolve.extras import below, bound_for, find_lack
 from envbuild.resolve.graph import DIRECT, Edge, walk
 from envbuild.resolve.model import Request, Resolution
 from envbuild.resolve.newcomers import broken_couplings
@@ -73,13 +73,20 @@ class UvResolver:
         """
         if request.as_of is not None:
             read_date(request.as_of, "as-of")
-        at, why = request, ""
+        at, why, patient = request, "", ""
         while True:
-            found = self._answer(at)
+            try:
+                found = self._answer(at)
+            except NoSolutionError:
+                if patient in ("", at.as_of):
+                    raise
+                at, why, patient = replace(request, as_of=patient), why.replace(at.as_of or "", patient), ""
+                continue
             if isinstance(found, Resolution):
                 return replace(found, notes=(*filter(None, (why,)), *found.notes))
             at = replace(request, as_of=found.date)
             why = f"resolved as of {found.date}, not {request.as_of}: {found.reason}"
+            patient = found.patient
 
     def _answer(self, request: Request) -> Resolution | Later:
         """Return the answer, or the later date that the request has to be put at."""
@@ -88,7 +95,36 @@ class UvResolver:
             with suppress(NoSolutionError):
                 return self._put(request, task, notes)
             task, notes = _task(request, built=False)
-        return self._put(request, task, notes)
+        try:
+            return self._put(request, task, notes)
+        except NoSolutionError:
+            found = self._without_extras(request, task)
+            if found is None:
+                raise
+            return found
+
+    def _without_extras(self, request: Request, task: Task) -> Resolution | None:
+        """Return an answer without the extras that nobody asked for, where their lower bounds hold all the same.
+
+        dm-haiku[jax] 0.0.9 pins jax 0.3.16, and works with the 0.3.25 that AlphaFold pins.
+        """
+        added = {direct.name: direct.added for direct in task.context.directs if direct.added}
+        if not added:
+            return None
+        without, notes = _task(request, built=False, extras=False)
+        try:
+            found = self._put(request, without, notes)
+        except NoSolutionError:
+            return None
+        if not isinstance(found, Resolution):
+            return None
+        known = {name: stub.public for name, stub in without.context.stubs.by_name.items()}
+        known |= {package.name: package.version for package in found.packages}
+        if any(below(package.requires, added.get(package.name), known) for package in found.packages):
+            return None
+        named = ", ".join(f"{name}[{extra}]" for name, extra in added.items())
+        note = f"of {named} the lower bounds alone are kept: what is asked for excludes the others"
+        return replace(found, notes=(note, *found.notes))
 
     def _put(self, request: Request, task: Task, notes: tuple[str, ...]) -> Resolution | Later:
         with ExitStack() as stack:
@@ -193,21 +229,28 @@ class UvResolver:
     def _coupled(self, session: Session, task: Task) -> _Answer:
         """Search, and again while what is new breaks couplings among itself.  Raises ConflictError.
 
-        A coupling that cannot be kept is a conflict: what breaks it installs and then fails to import.
+        Where the one of two cannot give way, the other one is asked to: a pinned opencv-python of before numpy 2 takes
+        numpy 1.  A coupling that cannot be kept is a conflict: what breaks it installs and then fails to import.
         """
         more: tuple[Coupling, ...] = ()
+        turned: Task | None = None
+        first: ConflictError | None = None
         for _ in range(MOST_ROUNDS):
             search = Search(session, task)
             try:
                 answer = _Answer(session=session, task=task, search=search, chosen=search.run())
             except ConflictError as conflict:
                 conflict.couplings = more
-                raise
+                if turned is None:
+                    raise (first or conflict) from None
+                task, turned, first = turned, None, conflict
+                continue
             asked = {d.name for d in task.context.directs}
             rows = broken_couplings(_new(answer.chosen), task.context.stubs, asked)
             if not rows:
                 break
             more = (*more, *rows)
+            turned = _turned_task(task, rows)
             task = _bound_by(task, rows)
         return answer
 
@@ -275,6 +318,14 @@ def _bound_by(task: Task, rows: tuple[Coupling, ...]) -> Task:
     return replace(task, context=context, constraints=(*task.constraints, *(row.constraint for row in rows)))
 
 
+def _turned_task(task: Task, rows: tuple[Coupling, ...]) -> Task | None:
+    """Return a task in which the other one of each row's two gives way; None where one of them cannot."""
+    bounds = tuple(row.turned for row in rows if row.turned is not None)
+    if len(bounds) < len(rows) or any(task.context.stubs.hard(name_of(bound)) for bound in bounds):
+        return None
+    return replace(task, constraints=(*task.constraints, *dict.fromkeys(bounds)))
+
+
 def _refused(session: Session, task: Task, conflict: ConflictError) -> NoSolutionError:
     """Return the error that tells a conflict: who wants what, and what would help."""
     context = task.context
@@ -310,10 +361,11 @@ def _new(answer: Mapping[str, Chosen]) -> dict[str, str]:
     return {name: chosen.version for name, chosen in answer.items() if not chosen.from_base}
 
 
-def _task(request: Request, *, built: bool = True) -> tuple[Task, tuple[str, ...]]:
+def _task(request: Request, *, built: bool = True, extras: bool = True) -> tuple[Task, tuple[str, ...]]:
     """Return what is searched for, and notes about what was left out of it.  Raises UsageError.
 
-    With ``built`` a source-only package is asked for under the name of its wheels for the base's CUDA.
+    With ``built`` a source-only package is asked for under the name of its wheels for the base's CUDA, with ``extras``
+    packages are asked for with those that carry bounds.
     """
     facts = request.facts
     stubs = plan_stubs(
@@ -333,7 +385,7 @@ def _task(request: Request, *, built: bool = True) -> tuple[Task, tuple[str, ...
         )
     names = {direct.name for direct in directs}
     rows = couplings(facts, stubs, names)
-    added = extras_for(names, stubs)
+    added = extras_for(names, stubs) if extras else {}
     directs = tuple(replace(direct, added=added.get(direct.name)) for direct in directs)
     context = Context(directs=directs, stubs=stubs, couplings=rows, as_of=request.as_of, facts=facts)
     also = tuple(row.also for row in rows if row.also and row.package in names and row.also not in stubs.by_name)

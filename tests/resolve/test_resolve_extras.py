@@ -64,3 +64,14 @@ def test_an_extra_of_another_package_is_a_note(index: SyntheticIndex, resolve: R
     answer = resolve(base(), "user")
     assert versions(answer) == {"user": "1.0", "flow": "3.0"}
     assert answer.notes == ("flow==3.0 has no extra named gone: nothing is added for it",)
+
+
+def test_an_extra_that_nobody_asked_for_gives_lower_bounds_alone(index: SyntheticIndex, resolve: Resolve) -> None:
+    """AlphaFold pins dm-haiku 0.0.9 and jax 0.3.25; the extra [jax] of that release pins jax 0.3.16."""
+    index.wheel("dm-haiku", "0.0.9", requires=("jax==0.3.16 ; extra == 'jax'",))
+    index.wheel("dm-haiku", "0.0.12", requires=("jax>=0.4.24 ; extra == 'jax'",))
+    answer = resolve(base("jax==0.3.25"), "dm-haiku==0.0.9")
+    assert versions(answer) == {"dm-haiku": "0.0.9"}
+    assert answer.notes == ("of dm-haiku[jax] the lower bounds alone are kept: what is asked for excludes the others",)
+    error = error_of(resolve, base("jax==0.3.25"), "dm-haiku==0.0.12")
+    assert "dm-haiku==0.0.12 needs jax>=0.4.24; the base holds jax 0.3.25" in error.what

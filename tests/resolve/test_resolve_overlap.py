@@ -53,3 +53,13 @@ def test_what_brings_the_files_is_left_out_where_that_costs_nothing(index: Synth
     index.wheel("backend", "2.0", requires=("nvidia-cudnn-cu11",))
     index.wheel("nvidia-cudnn-cu11", "8.5.0.96")
     assert versions(resolve(JAX, "helper")) == {"helper": "2.0", "backend": "1.0"}
+
+
+def test_a_pin_that_cannot_give_way_moves_the_other_one_of_a_coupling(index: SyntheticIndex, resolve: Resolve) -> None:
+    """opencv-python 4.8 was compiled for numpy 1, and names no upper bound of numpy."""
+    index.wheel("opencv-python", "4.8.0.76", "4.11.0.86", requires=("numpy>=1.21",))
+    index.wheel("numpy", "1.26.4", "2.2.2")
+    assert versions(resolve(base(), "opencv-python==4.8.0.76"))["numpy"] == "1.26.4"
+    assert versions(resolve(base(), "opencv-python"))["numpy"] == "2.2.2"
+    error = error_of(resolve, base(), "opencv-python==4.8.0.76", "numpy>=2")
+    assert "opencv-python>=4.10.0.84 goes with numpy 2.2.2" in error.what

@@ -354,6 +354,20 @@ def test_requirement_after_the_date_names_the_date(index: SyntheticIndex, resolv
     )
 
 
+def test_a_pin_moves_the_date_to_its_own_day(index: SyntheticIndex, resolve: Resolve) -> None:
+    """Nothing months younger than the pin comes along: flask 1.1 fails beside a jinja2 of the next spring."""
+    index.wheel("tool", "1.1.0", day="2024-11-21", requires=("other",))
+    index.wheel("other", "1.0", day="2024-06-01")
+    index.wheel("other", "2.0", day="2025-01-15")
+    answer = resolve(base(), "tool==1.1.0", as_of="2024-09-12", latest="2026-06-01")
+    assert (answer.as_of, versions(answer)["other"]) == ("2024-11-22", "1.0")
+    index.wheel("late", "1.0", day="2024-12-24")
+    index.wheel("user", "1.0", day="2024-11-21", requires=("late", "other"))
+    index.wheel("late", "0.1", day="2024-01-01", requires=("missing",))
+    patient = resolve(base(), "user==1.0", as_of="2024-09-12", latest="2026-06-01")
+    assert (patient.as_of, versions(patient)["late"]) == ("2025-02-19", "1.0")
+
+
 # ------------------------------------------------------------------ conflicts in the user's words
 
 
