@@ -6,7 +6,9 @@ import errno
 import functools
 import hashlib
 import os
+import platform
 import re
+import shutil
 from collections.abc import Collection
 from dataclasses import dataclass
 from importlib import resources
@@ -124,3 +126,24 @@ def image_mark(image: Path) -> str:
         return hashlib.sha256(os.fsencode(image.absolute())).hexdigest()[:16]
     with image.open("rb") as file:
         return hashlib.sha256(file.read(HEAD)).hexdigest()[:16]
+
+
+def make_scratch(tmpdir: Path, processes: Path = Path("/proc")) -> Path:
+    """Make the folder that is /tmp in this process's container, and remove those of processes that have ended.
+
+    The runtime gives ordinary users a /tmp of 64 MB.  Nobody is left to remove the folder when the runtime ends, which
+    takes the place of this process; so the next run does.  Raises OSError where the folder cannot be made.
+    """
+    # numbers of processes mean something on one host, in one namespace
+    space = (processes / "self/ns/pid").readlink().name.strip("pid:[]")
+    top = tmpdir / f"envbuild-run-{os.getuid()}-{platform.node()}-{space}"
+    top.mkdir(mode=0o700, exist_ok=True)
+    if top.is_symlink() or top.stat().st_uid != os.getuid():
+        raise PermissionError(errno.EACCES, "belongs to somebody else", str(top))
+    own = str(os.getpid())
+    for folder in top.iterdir():
+        if folder.name == own or not (processes / folder.name).exists():
+            shutil.rmtree(folder, ignore_errors=True)
+    scratch = top / own
+    scratch.mkdir(mode=0o700)
+    return scratch

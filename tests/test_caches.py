@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 
-from envbuild.caches import Caches, image_mark, make_folders, plan_caches, table
+from envbuild.caches import Caches, image_mark, make_folders, make_scratch, plan_caches, table
 from envbuild.errors import UsageError
 from envbuild.recipe.read import read_recipe
 from envbuild.settings import Settings, load_settings
@@ -97,3 +99,28 @@ def test_an_image_is_told_from_another_by_the_head_of_its_file(tmp_path: Path) -
     assert image_mark(one) == image_mark(image(tmp_path, name="copy.sif"))
     assert image_mark(one) != image_mark(write_sif(tmp_path / "z.sif", [partition()], created=1))
     assert image_mark(tmp_path) != image_mark(tmp_path.parent)
+
+
+def test_tmp_has_a_folder_while_its_process_lives(tmp_path: Path) -> None:
+    one = make_scratch(tmp_path)
+    (one / "large").write_text("x")
+    assert one.name == str(os.getpid())
+    assert one.parent.stat().st_mode & 0o777 == 0o700
+    for name in ("1", "999999999"):
+        (one.parent / name).mkdir()
+        (one.parent / name / "file").write_text("x")
+    again = make_scratch(tmp_path)
+    assert again == one
+    assert list(again.iterdir()) == [], "it is ours alone, and empty"
+    assert sorted(path.name for path in one.parent.iterdir()) == sorted(["1", str(os.getpid())]), (
+        "init lives, 999999999 not"
+    )
+
+
+def test_nobody_else_s_folder_is_taken_for_tmp(tmp_path: Path) -> None:
+    top = make_scratch(tmp_path).parent
+    shutil.rmtree(top)
+    (tmp_path / "elsewhere").mkdir()
+    top.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(PermissionError):
+        make_scratch(tmp_path)

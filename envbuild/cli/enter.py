@@ -190,13 +190,14 @@ def _enter(
     project = _project_bind(settings.cwd)
     if project is None:
         context.report.say(f"{settings.cwd} is a folder of the image too, so it is not bound")
+    notes = _pip_note(image, source)
     kept, kept_env = _keep(image, source, env, context, make=not dry_run)
     runtime = find_runtime(settings, context.runner)
     command = runtime.exec_command(
         image,
         argv,
         verb="exec" if argv else "shell",
-        binds=(*((project,) if project else ()), *_pip_note(image, source), *kept, *given),
+        binds=(*_room(context, make=not dry_run), *((project,) if project else ()), *notes, *kept, *given),
         env={**kept_env, **env},
         gpu=read_driver() is not None,
         cwd=str(settings.cwd) if project else None,
@@ -228,6 +229,19 @@ def _keep(
     binds += [(Path(folder), folder, True) for _, folder in caches.given]
     env = {name: f"{HOME}/{below}" for name, below in caches.variables}
     return tuple(dict.fromkeys(binds)), {**env, **dict(caches.given)}
+
+
+def _room(context: Context, *, make: bool) -> tuple[Bind, ...]:
+    """Return the bind that gives /tmp, which is HOME too, the room of this machine's TMPDIR."""
+    from envbuild.caches import make_scratch
+
+    if not make:
+        return ()
+    try:
+        return ((make_scratch(context.settings.tmpdir), HOME, True),)
+    except OSError as error:
+        context.report.detail(f"{HOME} inside has little room: {error}")
+        return ()
 
 
 def _pip_note(image: Path, source: Source | None) -> tuple[Bind, ...]:

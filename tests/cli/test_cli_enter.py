@@ -34,6 +34,7 @@ def project(tmp_path: Path) -> Path:
     (folder / "recipes").mkdir(parents=True)
     (folder / "recipes/tiny.toml").write_text(RECIPE)
     (tmp_path / "bin").mkdir()
+    (tmp_path / "tmp").mkdir()
     program = tmp_path / "bin/apptainer"
     program.write_text(
         '#!/bin/sh\nif [ "$1" = --version ]; then echo apptainer version 1.4.5; exit; fi\n'
@@ -48,6 +49,7 @@ def envbuild(folder: Path, *arguments: str, **variables: str) -> Result:
         "PATH": f"{folder.parent / 'bin'}:/usr/bin:/bin",
         "HOME": str(folder.parent),
         "ENVBUILD_STORE": str(folder.parent / "store"),
+        "TMPDIR": str(folder.parent / "tmp"),
         **variables,
     }
     command = Command(argv=(sys.executable, "-m", "envbuild", *arguments), cwd=folder, env=env, timeout=60)
@@ -66,7 +68,9 @@ def test_exec_binds_the_project_and_returns_the_commands_code(project: Path) -> 
     assert line[-5:] == [f"{project}/tiny.sif", "python", "train.py", "--epochs", "3"]
     assert line[:2] == ["--quiet", "exec"]
     assert {"--cleanenv", "--containall", "--no-home"} < set(line)
-    assert line[line.index("--bind") + 1] == f"{project}:{project}:rw"
+    binds = [line[place + 1] for place, word in enumerate(line) if word == "--bind"]
+    assert re.fullmatch(rf"{project.parent}/tmp/envbuild-run-\d+-\S+/\d+:/tmp:rw", binds[0])
+    assert binds[1] == f"{project}:{project}:rw"
     assert line[line.index("--pwd") + 1] == str(project)
 
 
@@ -118,7 +122,12 @@ def test_dry_run_prints_a_line_that_a_shell_takes(project: Path) -> None:
 def test_a_folder_of_the_image_is_not_bound_over_it(project: Path) -> None:
     image = project / "tiny.sif"
     image.write_bytes(SIF)
-    env = {"PATH": f"{project.parent / 'bin'}:/usr/bin:/bin", "HOME": str(project), "ENVBUILD_CACHES": "none"}
+    env = {
+        "PATH": f"{project.parent / 'bin'}:/usr/bin:/bin",
+        "HOME": str(project),
+        "ENVBUILD_CACHES": "none",
+        "TMPDIR": "/nowhere",
+    }
     argv = (sys.executable, "-m", "envbuild", "exec", str(image), "--", "id")
     result = LocalRunner()(Command(argv=argv, cwd=Path("/usr"), env=env), check=False)
     assert "/usr is a folder of the image too, so it is not bound\n" in result.stderr
@@ -187,14 +196,14 @@ def test_what_is_downloaded_is_there_in_the_next_run_and_has_room(project: Path)
         "mkdir -p $HF_HOME $TRITON_CACHE_DIR && echo model >$HF_HOME/model && echo gone >$HOME/gone\n"
     )
     assert envbuild(project, "exec", "tiny", "--", "sh", "fetch.sh", PATH=path).code == 0
-    script = "cat $HF_HOME/model && ls $HOME && df -P $HF_HOME $TRITON_CACHE_DIR"
+    script = "cat $HF_HOME/model && ls $HOME && df -P $HF_HOME $TRITON_CACHE_DIR $HOME"
     result = envbuild(project, "run", "tiny", "--", "sh", "-c", script, PATH=path)
     assert result.code == 0, result.stderr
     model, *listed = result.stdout.splitlines()
     assert model == "model"
     assert "gone" not in listed
-    room = [int(line.split()[3]) for line in listed if " /tmp/." in line]
-    assert len(room) == 2
+    room = [int(line.split()[3]) for line in listed if " /tmp" in line]
+    assert len(room) == 3
     assert min(room) * 1024 > 0.5 * shutil.disk_usage(project).free  # and not the few megabytes of the container
     job = envbuild(
         project, "submit", "tiny", "--on", "local", "--wait", "--", "sh", "-c", "cat $HF_HOME/model", PATH=path
