@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Set up a Debian 12 or 13 machine for envbuild: what it needs from the system, and envbuild itself.
+# Set up a Debian 12 or 13 machine (or Ubuntu 22.04, 24.04) for envbuild: system packages, and envbuild itself.
 #
 #   bash scripts/setup-debian.sh [--system-only] [--with PACKAGE]… [COMMAND…]
 #
@@ -16,6 +16,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 readonly here
 user=$(id -un)
 readonly user
+apt=(env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300)
 packages=(
   apt ca-certificates fakeroot fuse-overlayfs fuse3 mmdebstrap patchelf python3-venv squashfs-tools squashfuse uidmap
 )
@@ -34,6 +35,15 @@ as_root() {
   if [ -t 0 ]; then sudo env "${kept[@]}" "$@"; else sudo -n env "${kept[@]}" "$@"; fi
 }
 
+# What is different on Ubuntu: Debian's keys are not there, and what is too old is said.
+prepare_ubuntu() {
+  packages+=(debian-archive-keyring software-properties-common)
+  say "Ubuntu $release: bases of Debian packages need a Debian mirror: export ENVBUILD_DEBIAN_MIRROR=https://…/debian"
+  if [ "$release" = 22.04 ]; then
+    say "Ubuntu 22.04: its mmdebstrap (0.8) is too old for bases of Debian packages; images of a registry work (docker://…)"
+  fi
+}
+
 install_packages() {
   local package missing=()
   for package in "${packages[@]}"; do
@@ -41,7 +51,6 @@ install_packages() {
   done
   if [ "${#missing[@]}" = 0 ]; then say "Debian packages: all there"; return; fi
   say "Debian packages: installing ${missing[*]}"
-  local apt=(env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300)
   as_root "${apt[@]}" update </dev/null
   as_root "${apt[@]}" install --yes --no-install-recommends "${missing[@]}" </dev/null >/dev/null
 }
@@ -51,6 +60,10 @@ install_apptainer() {
     say "Apptainer: $(apptainer --version)"
   elif command -v singularity >/dev/null && singularity --version >/dev/null 2>&1; then
     say "Apptainer: this machine's Singularity is used: $(singularity --version)"
+  elif [ "$distribution" = ubuntu ]; then
+    say "Apptainer: installing it from its developers' archive for Ubuntu (ppa:apptainer/ppa)"
+    as_root add-apt-repository --yes ppa:apptainer/ppa </dev/null >/dev/null
+    as_root "${apt[@]}" install --yes --no-install-recommends apptainer </dev/null >/dev/null
   else
     say "Apptainer: installing it from Debian unstable, with libraries of its own"
     as_root bash "$here/scripts/apptainer-debian.sh"
@@ -84,15 +97,17 @@ open_fuse() {
 }
 
 open_namespaces() {
-  if unshare -U true 2>/dev/null; then say "user namespaces: usable"; return; fi
+  # mapped to root: Ubuntu 24.04 gives namespaces to everybody, but no rights inside
+  if unshare --user --map-root-user true 2>/dev/null; then say "user namespaces: usable"; return; fi
   say "user namespaces: switching them on (until the next boot)"
   local switch
-  for switch in user/max_user_namespaces=15000 kernel/unprivileged_userns_clone=1; do
+  for switch in user/max_user_namespaces=15000 kernel/unprivileged_userns_clone=1 \
+    kernel/apparmor_restrict_unprivileged_userns=0; do
     if [ -e "/proc/sys/${switch%=*}" ]; then
       echo "${switch#*=}" | as_root tee "/proc/sys/${switch%=*}" >/dev/null || true
     fi
   done
-  unshare -U true 2>/dev/null || say "user namespaces: still refused; envbuild doctor says what follows from it"
+  unshare --user --map-root-user true 2>/dev/null || say "user namespaces: still refused; envbuild doctor says what follows from it"
 }
 
 # Whether a program starts for every user, where root asks; for others whether it starts.
@@ -147,8 +162,11 @@ if [ "$(id -u)" = 0 ]; then
 else
   venv=${ENVBUILD_VENV:-$HOME/.local/share/envbuild/venv} programs=$HOME/.local/bin
 fi
-command -v apt-get >/dev/null || fail "this is for Debian; elsewhere: docs/howto-no-root.md"
+command -v apt-get >/dev/null || fail "this is for Debian and Ubuntu; elsewhere: docs/platforms.md"
+# shellcheck disable=SC1091  # the system's own file
+read -r distribution release < <(. /etc/os-release && echo "$ID ${VERSION_ID-}")
 
+if [ "$distribution" = ubuntu ]; then prepare_ubuntu; fi
 install_packages
 install_apptainer
 give_ids "$user"

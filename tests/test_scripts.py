@@ -45,7 +45,7 @@ def test_ci_runs_what_people_run() -> None:
 
 def test_help_names_every_option() -> None:
     text = bash(str(SETUP), "--help").stdout
-    assert text.startswith("Set up a Debian 12 or 13 machine for envbuild")
+    assert text.startswith("Set up a Debian 12 or 13 machine (or Ubuntu 22.04, 24.04) for envbuild")
     for word in ("--system-only", "--with PACKAGE", "ENVBUILD_VENV", "PYTHON"):
         assert word in text
 
@@ -59,7 +59,7 @@ def test_a_machine_without_apt(tmp_path: Path) -> None:
     for name in ("id", "dirname", "bash"):
         (tmp_path / name).symlink_to(f"/usr/bin/{name}")
     result = bash(str(SETUP), PATH=str(tmp_path))
-    assert (result.code, result.stderr) == (1, "setup: this is for Debian; elsewhere: docs/howto-no-root.md\n")
+    assert (result.code, result.stderr) == (1, "setup: this is for Debian and Ubuntu; elsewhere: docs/platforms.md\n")
 
 
 def test_find_python_passes_over_one_that_is_too_old_or_missing(tmp_path: Path) -> None:
@@ -92,6 +92,35 @@ def test_fresh_knows_the_commands_of_readme() -> None:
     assert text.startswith("Run README's commands as new users do")
     commands = [line for line in (ROOT / "README.md").read_text().splitlines() if line.startswith("bash scripts/")]
     assert commands == ["bash scripts/setup-debian.sh make keras-bert", "bash scripts/test.sh"]
+
+
+@root_only
+@needs("unshare", "awk")
+@pytest.mark.parametrize("release", ["22.04", "24.04"])
+def test_what_ubuntu_gets(tmp_path: Path, release: str) -> None:
+    """The commands only: this machine is no Ubuntu, so those that install are replaced by ones that note their words."""
+    programs, calls = tmp_path / "bin", tmp_path / "calls"
+    programs.mkdir()
+    for name in ("awk", "bash", "cat", "chmod", "dirname", "env", "grep", "id", "stat", "tee", "true", "unshare"):
+        (programs / name).symlink_to(f"/usr/bin/{name}")
+    for name in ("add-apt-repository", "apt-get", "dpkg-query"):
+        (programs / name).write_text(f'#!/bin/sh\necho {name} "$@" >>{calls}\n')
+        (programs / name).chmod(0o755)
+    (tmp_path / "os-release").write_text(f'ID=ubuntu\nVERSION_ID="{release}"\n')
+    for name in ("subuid", "subgid"):
+        (tmp_path / name).write_text("root:100000:65536\n")
+    targets = {"os-release": "/etc/os-release", "subuid": "/etc/subuid", "subgid": "/etc/subgid"}
+    mounts = " && ".join(f"mount --bind {tmp_path}/{name} {target}" for name, target in targets.items())
+    script = f'{mounts} && PATH={programs} exec bash "$0" --system-only'
+    argv = ("unshare", "-m", "sh", "-c", script, str(SETUP))
+    result = LocalRunner()(Command(argv=argv, env={"PATH": os.environ["PATH"], "HOME": "/"}, timeout=60), check=False)
+    assert result.code == 0, result.stderr
+    installed = [line.split() for line in calls.read_text().splitlines() if " install " in line]
+    assert {"mmdebstrap", "python3-venv", "uidmap", "debian-archive-keyring"} <= set(installed[0])
+    assert "add-apt-repository --yes ppa:apptainer/ppa" in calls.read_text().splitlines()
+    assert installed[1][-1] == "apptainer"
+    assert "ENVBUILD_DEBIAN_MIRROR" in result.stdout
+    assert ("too old for bases of Debian packages" in result.stdout) == (release == "22.04")
 
 
 @pytest.mark.live
