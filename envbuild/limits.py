@@ -34,6 +34,8 @@ SCRIPT = 16 * MIB
 """Bytes of a wheel's script, which is rewritten in memory; the largest honest ones are programs of some megabytes."""
 WHOLE = {"RECORD": 64 * MIB, "WHEEL": MIB, "METADATA": 4 * MIB, "entry_points.txt": MIB}
 """Bytes of a wheel's files that are read as a whole; the RECORD of 300,000 files has 40 MB, the others some kB."""
+TEXT = 4 * MIB
+"""Bytes that are read of a source archive's pyproject.toml; what is longer does not parse."""
 LIBRARY = 64 * MIB
 """Bytes of the compiled library that packs; zstandard's has 6 MB."""
 LIST = 4 * MIB
@@ -103,8 +105,10 @@ def require_path(path: str) -> None:
     data = path.encode("utf-8", "surrogateescape")
     parts = data.split(b"/")
     if len(data) > PATH or len(parts) > DEPTH or max(map(len, parts)) > NAME:
-        what = f"a path of {len(data)} bytes and {len(parts)} parts"
-        raise IntegrityError(f"holds {what}, which no file system can hold", where=f"{path[:60]}…")
+        what = (
+            f"holds {path[:60]!r}…, a path of {len(data)} bytes and {len(parts)} parts, which no file system can hold"
+        )
+        raise IntegrityError(what)
 
 
 @contextmanager

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import tarfile
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import IO, Any
 
 from envbuild import limits
@@ -27,6 +29,14 @@ def open_tar(file: IO[bytes] | Any, size: int, *, mode: str = "r:") -> tarfile.T
     told: Any = {"mode": mode, "tarinfo": _member_class(size), "encoding": "utf-8", "errors": "surrogateescape"}
     opened: tarfile.TarFile = tarfile.open(fileobj=file, **told)  # noqa: SIM115  (lent)
     return opened
+
+
+@contextmanager
+def opened_members(path: Path) -> Iterator[tuple[tarfile.TarFile, Iterator[tarfile.TarInfo]]]:
+    """Lend a tar, packed or not, and its members.  Raises tarfile.TarError for what is none; see members."""
+    size = path.stat().st_size
+    with path.open("rb") as file, open_tar(file, size, mode="r:*") as tar:
+        yield tar, members(tar, size)
 
 
 def members(tar: tarfile.TarFile, size: int) -> Iterator[tarfile.TarInfo]:

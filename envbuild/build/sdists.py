@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import tarfile
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,14 +12,17 @@ from graphlib import CycleError, TopologicalSorter
 from importlib import resources
 from pathlib import Path
 
+from envbuild import limits
 from envbuild.build.container import Container
 from envbuild.build.exchange import GIVEN, INSIDE, exchange, give_file, make_open, open_tree, result_names, take_file
 from envbuild.build.parts import part_key
 from envbuild.errors import IntegrityError, ToolFailedError, UsageError
+from envbuild.limits import reading
 from envbuild.lock.model import PythonPackage
 from envbuild.store.atomic import telling
 from envbuild.store.layout import Store
 from envbuild.store.sealed import commit_sealed, is_sealed, sealed_hash
+from envbuild.tarread import opened_members
 from envbuild.toml import parse_toml
 
 INSTALLER = "uv"
@@ -168,19 +170,17 @@ def _backend(archive: Path, name: str) -> dict[str, object]:
 
 def _read_top(archive: Path, name: str, file: str) -> str | None:
     """Return a text file of an archive's one top folder, None where it has none."""
-    try:
+    with reading("this source archive cannot be read", name):
         if name.endswith(".zip"):
             with zipfile.ZipFile(archive) as zipped:
                 found = next((n for n in zipped.namelist() if n.count("/") == 1 and n.endswith(f"/{file}")), None)
-                return zipped.read(found).decode() if found else None
-        with tarfile.open(archive) as tar:
-            for member in tar:
+                return zipped.open(found).read(limits.TEXT).decode() if found else None
+        with opened_members(archive) as (tar, members):
+            for member in members:
                 inner = member.name.removeprefix("./")
                 if inner.count("/") == 1 and inner.endswith(f"/{file}") and member.isfile():
                     stream = tar.extractfile(member)
-                    return stream.read().decode() if stream else None
-    except (tarfile.TarError, zipfile.BadZipFile, EOFError, UnicodeDecodeError, OSError) as error:
-        raise IntegrityError(f"this source archive cannot be read: {error}", where=name) from error
+                    return stream.read(limits.TEXT).decode() if stream else None
     return None
 
 

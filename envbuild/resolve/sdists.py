@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import tarfile
 import zipfile
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -12,12 +11,14 @@ from typing import Any
 
 import msgspec
 
-from envbuild.errors import IntegrityError, UsageError
+from envbuild.errors import UsageError
+from envbuild.limits import reading
 from envbuild.resolve.computed import read_setup
 from envbuild.resolve.handed import Handed
 from envbuild.resolve.metadata import Headers, headers, require_same
 from envbuild.resolve.stubs import parsed
 from envbuild.resolve.written import cfg_requires, egg_requires, poetry_requires, project_requires
+from envbuild.tarread import opened_members
 from envbuild.toml import parse_toml
 
 LEGACY_BUILD = ("setuptools", "wheel")
@@ -67,10 +68,8 @@ class Declared(msgspec.Struct, frozen=True, kw_only=True):
 def read_sdist(path: Path, name: str) -> Declared:
     """Read an sdist file; ``name`` is its file name.  Raises IntegrityError when it is not an archive."""
     names: set[str] = set()
-    try:
+    with reading("is not a readable source archive", name):
         members = dict(_members(path, name, names))
-    except (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError, ValueError, NotImplementedError) as error:
-        raise IntegrityError(f"is not a readable source archive: {error}", where=name) from error
     return declared(members, name, names)
 
 
@@ -208,8 +207,8 @@ def _members(path: Path, name: str, names: set[str]) -> Iterator[tuple[str, str]
 
 
 def _tar_members(path: Path) -> Iterator[tuple[str, bytes | None]]:
-    with tarfile.open(path) as archive:
-        for member in archive:
+    with opened_members(path) as (archive, members):
+        for member in members:
             found = WANTED.match(member.name)
             file = archive.extractfile(member) if found and member.isfile() else None
             yield _inside(member.name), file.read(BIGGEST_MEMBER) if file else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import tarfile
 import threading
 import zipfile
 from collections.abc import Collection, Iterable, Mapping
@@ -11,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from envbuild.errors import EnvbuildError, NoSolutionError
+from envbuild.errors import EnvbuildError, IntegrityError, NoSolutionError
+from envbuild.limits import reading
 from envbuild.resolve.artifacts import stored_file
 from envbuild.resolve.couplings import load_aliases
 from envbuild.resolve.dates import read_date
@@ -26,6 +26,7 @@ from envbuild.store.parallel import each
 from envbuild.store.simple import Link, normalize
 from envbuild.store.units import human_bytes
 from envbuild.store.web import GoneError, make_client
+from envbuild.tarread import opened_members
 
 if TYPE_CHECKING:
     from envbuild.resolve.session import Session
@@ -164,17 +165,21 @@ def _after(day: str | None, before: str) -> bool:
 def modules_of(path: Path, file: str) -> frozenset[str]:
     """Return the top modules that a wheel or source archive holds, named as projects are; none of a broken one."""
     try:
-        if zipfile.is_zipfile(path):
-            with zipfile.ZipFile(path) as archive:
-                names = archive.namelist()
-        else:
-            with tarfile.open(path) as archive_of_source:
-                names = archive_of_source.getnames()
-    except (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError):
+        with reading("is damaged", file):
+            names = _names(path)
+    except IntegrityError:
         return frozenset()
     parts = (PurePosixPath(name).parts for name in names)
     inner = parts if file.endswith(".whl") else (p[2:] if p[1:2] == ("src",) else p[1:] for p in parts)
     return frozenset(_modules(inner))
+
+
+def _names(path: Path) -> list[str]:
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            return archive.namelist()
+    with opened_members(path) as (_, members):
+        return [member.name for member in members]
 
 
 def _modules(paths: Iterable[tuple[str, ...]]) -> Iterable[str]:

@@ -2,28 +2,14 @@
 
 from __future__ import annotations
 
-import errno
-import lzma
 import shutil
 import tarfile
 import zipfile
-import zlib
 from pathlib import Path, PurePosixPath
 
-from envbuild.errors import IntegrityError
-from envbuild.store.atomic import os_error
-
-DAMAGED = (
-    tarfile.TarError,
-    zipfile.BadZipFile,
-    zlib.error,
-    lzma.LZMAError,
-    EOFError,
-    OSError,
-    ValueError,
-    NotImplementedError,
-    RecursionError,  # links in a circle
-)
+from envbuild.limits import Room, most_content, reading
+from envbuild.store.atomic import telling
+from envbuild.tarread import opened_members
 
 
 def unpack_archive(archive: Path, folder: Path) -> Path:
@@ -33,18 +19,16 @@ def unpack_archive(archive: Path, folder: Path) -> Path:
     and whether a file can be run is taken over.  Raises IntegrityError for an archive that is damaged or leads
     outside, SpaceError for a full disk.
     """
-    try:
+    with telling(folder), reading("this source archive cannot be unpacked", archive.name):
         if zipfile.is_zipfile(archive):
             with zipfile.ZipFile(archive) as zipped:
+                content = Room(most_content(archive.stat().st_size), "it unpacks to")
+                content.take(sum(info.file_size for info in zipped.infolist()))
                 zipped.extractall(folder)  # noqa: S202  (zipfile drops what leads out, and makes no links)
         else:
-            with tarfile.open(archive) as tar:
-                for member in tar:
+            with opened_members(archive) as (tar, found):
+                for member in found:
                     _unpack_member(tar, member, folder)
-    except DAMAGED as error:
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise os_error(error, folder) from error
-        raise IntegrityError(f"this source archive cannot be unpacked: {error}", where=archive.name) from error
     inner = list(folder.iterdir())
     return inner[0] if len(inner) == 1 and inner[0].is_dir() else folder
 
