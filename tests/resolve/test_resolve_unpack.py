@@ -75,7 +75,10 @@ HOSTILE: dict[str, list[tuple[str, Member]]] = {
 def test_what_leads_out_or_is_no_file_is_refused(tmp_path: Path, members: list[tuple[str, Member]]) -> None:
     out = tmp_path / "in/out"
     out.mkdir(parents=True)
-    with pytest.raises(IntegrityError, match=r"a.tar.gz: (this source archive cannot be unpacked: |holds .* which no file system can hold)"):
+    with pytest.raises(
+        IntegrityError,
+        match=r"a.tar.gz: (this source archive cannot be unpacked: |holds .* which no file system can hold)",
+    ):
         unpack_archive(archive(tmp_path / "a.tar.gz", members), out)
     assert not (tmp_path / "in/evil").exists()
     assert not (tmp_path / "evil").exists()
