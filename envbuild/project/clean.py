@@ -70,7 +70,7 @@ def _named(need: Need, found: Cleaned) -> Need:
     # the bounds are about the wrong one's releases, unless only the spelling was wrong
     bounds = (
         ""
-        if need.name in ("sklearn", "umap", "pil", "pycrypto", "nvidia-ml-py3", "pynvml", "bs4", "opencv", "pytorch")
+        if need.name in ("sklearn", "umap", "pil", "pycrypto", "nvidia-ml-py3", "pynvml", "bs4", "opencv")
         else bounds_of(need)
     )
     return Need(text=f"{wrong.use}{bounds}", name=canonical(wrong.use), where=need.where)

@@ -97,6 +97,8 @@ class _Reader:
             self.python = bounds or None
             return
         self.cuda = self.cuda or conda_cuda(name, wish)
+        told = compiler_note(name, bounds, self.file)
+        self.notes += [told] if told else []
         known = conda_name(name)
         if known is None:
             self.unknown.append(f"{name}{bounds}")
@@ -133,6 +135,15 @@ class _Reader:
         """Return the pip section of a dump where people wrote it: with next to nothing that others bring."""
         brought = self.direct & set(load_names().transitive.names)
         return frozenset(self.direct) if len(brought) <= 0.1 * len(self.direct) else frozenset()
+
+
+def compiler_note(name: str, bounds: str, where: str) -> str | None:
+    """Say of conda's CUDA compiler that the base has to have one; None for every other package."""
+    if not re.fullmatch(r"cuda|cuda-(toolkit|nvcc|compiler|dev)|cudatoolkit-dev|nvcc(_linux-64)?", name):
+        return None
+    return (
+        f"{where}: {name}{bounds} is CUDA's compiler: the base brings CUDA; where code is compiled, take a -devel image"
+    )
 
 
 def _lines(text: str) -> list[str]:

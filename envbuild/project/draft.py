@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 from envbuild.base.suggest import framework_name
 from envbuild.project.age import keras_2_only, newest_pin, shared_pythons, torch_bounds
@@ -24,6 +25,7 @@ from envbuild.project.propose import (
     propose_system,
     takes_debian_packages,
 )
+from envbuild.project.tree import is_aside
 from envbuild.recipe.model import About, Base, Job, Python, Recipe, Run, System
 
 COMPILERS = ("gcc", "g++", "python3-dev")
@@ -50,7 +52,10 @@ def draft(gathered: Gathered, index: Index, *, driver: str | None = None, gpu: s
     used = frozenset(name for name in modules.values() if name)
     needs = declared(making, used, index)
     making.releases, has = index.look_up(tuple(need for need in clean(needs).needs if not framework_name(need.name)))
-    cleaned = clean([*needs, *undeclared(making, needs, modules, has)])
+    added = undeclared(making, needs, modules, has)
+    if any(implied_framework(need.name) == "tensorflow" for need in added):
+        making.releases = {**making.releases, **index.look_up(tuple(added))[0]}
+    cleaned = clean([*needs, *added])
     _frameworks(making, cleaned)
     base = _base(making, cleaned, driver, gpu)
     kept = cleaned.needs if base.exact else [companion_unpinned(need) for need in cleaned.needs]
@@ -189,7 +194,7 @@ def _upper_bound(making: Making, cleaned: Cleaned, framework: Need) -> tuple[str
 
 def _implied(making: Making, cleaned: Cleaned) -> list[Need]:
     """Return the framework that files import, else the one that most packages are nothing without."""
-    imported = [one for one in making.gathered.imports if framework_name(one.module)]
+    imported = [one for one in making.gathered.imports if framework_name(one.module) and _counts(one)]
     if imported:
         most = max(imported, key=lambda one: (one.certain, one.files))
         return [Need(text=most.module, name=most.module, where=f"imported in {most.where}")]
@@ -205,6 +210,12 @@ def _implied(making: Making, cleaned: Cleaned) -> list[Need]:
         return []
     best = max(votes, key=lambda name: len(votes[name]))
     return [Need(text=best, name=best, where=f"no list names it, but {few(votes[best])} need it")]
+
+
+def _counts(one: Imported) -> bool:
+    """Whether an import tells a framework: of a program that may do without it too, but not of a notebook or a test."""
+    path = Path(one.where)
+    return one.certain or (path.suffix == ".py" and not is_aside(path))
 
 
 def _base(making: Making, cleaned: Cleaned, driver: str | None, gpu: str | None) -> Proposed:

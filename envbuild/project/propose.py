@@ -145,9 +145,14 @@ def _first(wish: Wish, framework: Need | None = None) -> Choice | None:
     if pinned is None or wish.framework != framework_name(framework.name if framework else ""):
         return sound[0] if sound else None
     day = released(wish.framework, pinned[1])
+    oldest = min(sound, key=lambda choice: numbers(choice.entry.version or "999"), default=None)
+    if day is None and oldest is not None and numbers(pinned[1]) < numbers(oldest.entry.version or ""):
+        return oldest
     days = [(choice, released(choice.entry.framework, choice.entry.version)) for choice in sound]
     near = [(abs(other - day), choice) for choice, other in days if day and other]
-    return min(near, key=lambda pair: pair[0])[1] if near else sound[0] if sound else None
+    if near:
+        return min(near, key=lambda pair: pair[0])[1]
+    return sound[0] if sound else None
 
 
 def _line(text: str) -> str:

@@ -19,6 +19,8 @@ def loaded(tree: Tree, names: Mapping[Path, frozenset[str]]) -> frozenset[Path]:
     counts that is no test and no tool.
     """
     code = [path for path in tree.code if not is_aside(path)]
+    if not code:
+        return frozenset(tree.code)  # all of it is scripts, tools or examples: those are the project
     starts = {path for path in code if _is_program(path)}
     if starts or (tree.root / "src").is_dir():
         starts |= {path for package in _packages(tree) for path in code if _is_below(path, package)}

@@ -359,7 +359,7 @@ def _conda(words: list[str], found: Installed, where: str) -> None:
 
 
 def _conda_package(word: str, found: Installed, where: str) -> None:
-    from envbuild.project.conda import conda_bounds, conda_cuda
+    from envbuild.project.conda import compiler_note, conda_bounds, conda_cuda
 
     match = re.match(r"(?:[\w/.-]+::?)?([A-Za-z0-9_][\w.-]*)(.*)$", word)
     if not match:
@@ -367,6 +367,8 @@ def _conda_package(word: str, found: Installed, where: str) -> None:
     name, bounds = match[1].lower(), conda_bounds(match[2])
     known = conda_name(name)
     found.cuda = found.cuda or conda_cuda(name, match[2])
+    told = compiler_note(name, bounds, where)
+    found.notes += [told] if told else []
     if name == "python":
         found.python = bounds or None
     elif known is None:

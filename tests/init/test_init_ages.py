@@ -62,6 +62,12 @@ def test_bases_fit_the_age_of_the_pins(lines: str, base: str, tmp_path: Path) ->
     assert base in (made.recipe.base.image, made.recipe.base.bootstrap, made.recipe.base.framework)
 
 
+def test_keras_2_by_an_import_alone(tmp_path: Path) -> None:
+    made = of(tmp_path, {"t.py": "import keras_bert\n"})
+    assert made.recipe.base.framework == "tensorflow[and-cuda]==2.15.*"
+    assert "keras-bert: made for Keras 2, which TensorFlow has before 2.16" in "\n".join(made.below["base"])
+
+
 def test_what_decided_is_told(tmp_path: Path) -> None:
     made = of(tmp_path, {"requirements.txt": "transformers==4.27.1\n", "t.py": "import torch, own_module\n"})
     said = "\n".join(made.below["base"])

@@ -134,3 +134,7 @@ def test_projects_inside_a_project(tmp_path: Path) -> None:
     folder = write(tmp_path, files)
     assert dependencies(folder) == ["numpy"]
     assert "not taken: se3-part: part of this project" in comments(folder)
+
+
+def test_a_project_of_nothing_but_scripts(tmp_path: Path) -> None:
+    assert dependencies(write(tmp_path, {"scripts/train.py": "import einops\n"})) == ["einops"]
