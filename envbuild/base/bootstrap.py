@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-import tempfile
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import quote
 
@@ -24,7 +22,7 @@ from envbuild.run import Command, Runner
 from envbuild.settings import Settings
 from envbuild.store.atomic import telling
 from envbuild.store.fetch import Wanted, fetch
-from envbuild.store.layout import Store, remove_tree
+from envbuild.store.layout import Store
 from envbuild.store.sealed import commit_sealed, is_sealed
 from envbuild.tools import find_tool
 
@@ -111,7 +109,9 @@ def _run(bootstrap: Bootstrap, target: Path, settings: Settings, runner: Runner,
     host = read_host()
     # maintainer scripts are foreign code: root's own namespace leaves them the machine
     mode = "root" if host.uid == 0 and host.subuid is None else "unshare"
-    with _shared_folder(settings) as folder:
+    with store.outside(settings.tmpdir) as folder:
+        with telling(folder):
+            folder.chmod(0o755)  # root of a user namespace is another user to the outside
         repository = folder / "packages"
         write_repository(bootstrap.added, store, repository, runner)
         over = folder / "over.tar" if bootstrap.over is not None else None
@@ -154,18 +154,6 @@ def _environment(bootstrap: Bootstrap, settings: Settings) -> dict[str, str]:
         # dpkg syncs every file it unpacks; what counts here is the tar, which is synced when it is whole
         "DPKG_FORCE": "unsafe-io",
     }
-
-
-@contextmanager
-def _shared_folder(settings: Settings) -> Iterator[Path]:
-    """Lend a folder that the root user of a user namespace may enter: that one is another user to the outside."""
-    with telling(settings.tmpdir):
-        folder = Path(tempfile.mkdtemp(prefix="envbuild-base-", dir=settings.tmpdir))
-        folder.chmod(0o755)
-    try:
-        yield folder
-    finally:
-        remove_tree(folder)
 
 
 def write_repository(packages: Iterable[DebianPackage], store: Store, folder: Path, runner: Runner) -> None:

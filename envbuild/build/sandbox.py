@@ -166,27 +166,23 @@ def pack_sandbox(folder: Path, target: Path, note: SandboxNote, shop: Workshop, 
         ((shop.settings.tmpdir, size, "TMPDIR"), (target.parent, packed_size(size), "-o")),
         lambda folder: quotas_of(folder, shop.runner),
     )
-    with shop.store.work("pack") as work:
+    with (
+        shop.store.work("pack") as work,
+        shop.store.outside(shop.settings.tmpdir) as temporary,
+        shop.store.beside(target) as partial,
+    ):
         definition = work / "pack.def"
         write_text(definition, f"Bootstrap: localimage\nFrom: {folder}\n")
-        partial = target.with_name(f".{target.name[:64]}.{os.getpid()}.partial.sif")
         command = shop.runtime.build_command(
-            partial,
-            definition,
-            tmpdir=shop.settings.tmpdir,
-            packer_arguments=packer_arguments(note.packer),
-            test=False,
+            partial, definition, tmpdir=temporary, packer_arguments=packer_arguments(note.packer), test=False
         )
-        try:
-            with _without_ours(folder), shop.report.stage(f"pack {folder.name}"):
-                result = shop.runner(command, check=False)
-            if result.code != 0 or not partial.is_file():
-                raise explain_failure(result)
-            check(partial)
-            with telling(target):
-                partial.replace(target)
-        finally:
-            partial.unlink(missing_ok=True)
+        with _without_ours(folder), shop.report.stage(f"pack {folder.name}"):
+            result = shop.runner(command, check=False)
+        if result.code != 0 or not partial.is_file():
+            raise explain_failure(result)
+        check(partial)
+        with telling(target):
+            partial.replace(target)
 
 
 @contextmanager

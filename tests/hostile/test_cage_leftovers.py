@@ -1,0 +1,55 @@
+"""What a killed build leaves outside of the store is found again, and nothing else is taken for it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from envbuild.store.collect import leftovers, remove
+from envbuild.store.layout import HELD, OUTSIDE, Store
+
+KILLED = """
+import os, sys
+from pathlib import Path
+from envbuild.store.layout import Store
+with Store(Path(sys.argv[1])).outside(Path(sys.argv[2])) as folder:
+    (folder / "build-temp-1").mkdir()
+    (folder / "build-temp-1/file").write_text("x" * 100)
+    os.kill(os.getpid(), 9)
+"""
+
+
+def test_a_killed_builds_folder_in_tmpdir_is_cleared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    store, temporary = Store(tmp_path / "store"), tmp_path / "tmp"
+    temporary.mkdir()
+    subprocess.run([sys.executable, "-c", KILLED, str(store.root), str(temporary)], check=False)
+    (left,) = temporary.iterdir()
+    assert left.name.startswith(OUTSIDE)
+    found = list(leftovers(store))
+    assert [(one.path, one.size) for one in found if one.size] == [(left, 100)]
+    assert all(map(remove, found))
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_folder_that_is_in_use_is_left(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    with store.outside(tmp_path) as folder:
+        assert list(leftovers(store)) == []
+        assert folder.stat().st_mode & 0o777 == 0o700
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("name", ["home", f"{OUTSIDE}link", ".bashrc"])
+def test_a_note_that_names_something_else_is_not_believed(name: str, tmp_path: Path) -> None:
+    store, mine = Store(tmp_path / "store"), tmp_path / name
+    if "link" in name:
+        (tmp_path / "home").mkdir()
+        mine.symlink_to(tmp_path / "home")
+    else:
+        mine.mkdir()
+    (store.folder("tmp") / f"outside-1{HELD}").write_text(str(mine))
+    assert [one.path.suffix for one in leftovers(store)] == [HELD]
