@@ -13,6 +13,7 @@ from envbuild.project.names import canonical
 from envbuild.project.private import without_secrets
 from envbuild.project.requirements import NO_ADDRESS, need, read_requirements, wheel_need
 from envbuild.project.tree import read_text, shown
+from envbuild.resolve.written import poetry_bounds, poetry_marker
 from envbuild.toml import parse_toml
 
 MOST_MEMBERS = 100
@@ -115,7 +116,7 @@ def _poetry(poetry: Mapping[str, Any], file: str) -> Saying:
                 aside.append((name, f"{file}: {NO_ADDRESS}"))
             elif not table.get("optional"):
                 extras = f"[{','.join(map(str, table.get('extras', ())))}]" if table.get("extras") else ""
-                marker = _poetry_marker(table)
+                marker = poetry_marker(table)
                 lines.append(f"{name}{extras}{poetry_bounds(str(table.get('version', '*')))}{marker}")
     groups = list(_table(poetry, "group")) + (["dev"] if poetry.get("dev-dependencies") else [])
     if groups:
@@ -130,38 +131,6 @@ def _poetry(poetry: Mapping[str, Any], file: str) -> Saying:
         project=canonical(str(poetry.get("name", ""))) or None,
         complete=True,
     )
-
-
-def _poetry_marker(table: Mapping[str, Any]) -> str:
-    """Return the marker of one wish: its own, and its Python versions as one."""
-    bounds = poetry_bounds(str(table.get("python", "*")))
-    python = [re.sub(r"^([<>=!~]+)(.*)$", r"python_version \1 '\2'", bound) for bound in bounds.split(",") if bound]
-    markers = [f"({table['markers']})"] if table.get("markers") else []
-    return f" ; {' and '.join([*markers, *python])}" if markers or python else ""
-
-
-def poetry_bounds(text: str) -> str:
-    """Return Poetry's version wishes as PEP 440 has them: "^1.2" is ">=1.2,<2"."""
-    first = text.split("||", maxsplit=1)[0]
-    parts = [part.strip() for part in re.split(r"[, ](?=\s*[<>=!~^\d*])", first) if part.strip()]
-    return ",".join(filter(None, map(_poetry_bound, parts)))
-
-
-def _poetry_bound(part: str) -> str:
-    caret = re.fullmatch(r"\^\s*(\d+(?:\.\d+)*)(.*)", part)
-    tilde = re.fullmatch(r"~\s*(\d+(?:\.\d+)*)(.*)", part)
-    if part == "*":
-        return ""
-    if caret:
-        numbers = [int(number) for number in caret[1].split(".")]
-        kept = next((index for index, number in enumerate(numbers) if number), len(numbers) - 1)
-        upper = [*numbers[:kept], numbers[kept] + 1]
-        return f">={caret[1]}{caret[2]},<{'.'.join(map(str, upper))}"
-    if tilde:
-        numbers = [int(number) for number in tilde[1].split(".")]
-        upper = [numbers[0] + 1] if len(numbers) == 1 else [numbers[0], numbers[1] + 1]
-        return f">={tilde[1]}{tilde[2]},<{'.'.join(map(str, upper))}"
-    return f"=={part}" if part[:1].isdigit() else part.replace(" ", "")
 
 
 def read_setup_cfg(path: Path, root: Path) -> Saying | None:

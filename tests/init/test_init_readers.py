@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from envbuild.errors import UsageError
 from envbuild.project.clean import clean
 from envbuild.project.conda import conda_bounds
-from envbuild.project.declared import poetry_bounds
 from envbuild.project.freeze import guessed, roots
 from envbuild.project.gather import gather, recipe_name
 from envbuild.project.model import Need
 from envbuild.project.names import distribution_of, load_names
 from envbuild.project.requirements import need, read_requirements
 from envbuild.project.shellwords import read_lines
+from envbuild.resolve.written import poetry_bounds
 from tests.init.projects import comments, dependencies, drafted, write
 
 
