@@ -13,7 +13,7 @@ from typing import Protocol
 
 import msgspec
 
-from envbuild.errors import NoSolutionError
+from envbuild.errors import NoSolutionError, ToolFailedError
 from envbuild.lock.model import PROOF_SECONDS, Lock, LockedHold, PythonPackage
 
 MOST_CULPRITS = 4
@@ -166,7 +166,7 @@ class Search:
             tried = _bounded(bounds, f"{culprit.name}<={older[index]}")
             made, left = self._attempt(tried, lock)
             if made is None:
-                high = index  # older ones ask for still older neighbours
+                high = index  # older ones ask for still older neighbours, or for older tools to be built
             elif _fails(failure, left):
                 low = index
             else:
@@ -175,7 +175,10 @@ class Search:
         return good[1:]
 
     def _attempt(self, bounds: Bounds, old: Lock) -> tuple[Lock | None, tuple[Failure, ...]]:
-        """Lock with bounds and import; no lock where there is no solution.  Raises NoSolutionError past the budget."""
+        """Lock with bounds and import; no lock where there is no solution, or a package that cannot be built.
+
+        Raises NoSolutionError past the budget.
+        """
         if not self._left():
             raise self._given_up(self.trials[0].failures)
         before = self.clock()
@@ -185,7 +188,11 @@ class Search:
             reason = next((line.lstrip("- ") for line in error.what.splitlines()[1:]), error.what)
             self._note(Trial(bounds=bounds, failures=(), seconds=self.clock() - before, unsolvable=reason))
             return None, ()
-        return lock, self._try(bounds, lock, before=before)
+        try:
+            return lock, self._try(bounds, lock, before=before)
+        except ToolFailedError as error:  # an old release's own setup.py may want tools of its day
+            self._note(Trial(bounds=bounds, failures=(), seconds=self.clock() - before, unsolvable=error.what))
+            return None, ()
 
     def _try(self, bounds: Bounds, lock: Lock, *, before: float | None = None) -> tuple[Failure, ...]:
         before = self.clock() if before is None else before

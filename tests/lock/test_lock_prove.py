@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envbuild.cli import run_cli
-from envbuild.errors import NoSolutionError
+from envbuild.errors import NoSolutionError, ToolFailedError
 from envbuild.lock.model import Lock, LockedBase, Packer, PythonPackage
 from envbuild.lock.prove import Bounds, Failure, Search, carried, culprits, older_releases, steps
 from tests.project import Project
@@ -370,3 +370,26 @@ def test_the_next_reason_of_the_same_module_is_a_step_further() -> None:
     lock = search(story).run(lock_of(course="1.0", engine="1.5", gear="1.5"))
     assert {p.name: p.version for p in lock.python} == {"course": "1.0", "engine": "1.3", "gear": "1.1"}
     assert {hold.name for hold in lock.held_back} == {"engine", "gear"}
+
+
+def test_releases_that_cannot_be_built_are_too_old() -> None:
+    """The doubling step may land on a source archive of 2013; what works lies between."""
+
+    def fails(versions: dict[str, str]) -> tuple[Failure, ...]:
+        minor = number(versions["engine"])[1]
+        if minor < 4:
+            raise ToolFailedError(f"engine-1.{minor}.tar.gz could not be built: no Feature in setuptools")
+        return (Failure(module="course", error="ImportError: x", blame=("engine",)),) if minor > 5 else ()
+
+    hunt = search(Story({"engine": minors(14), "course": ("1.0",)}, fails))
+    lock = hunt.run(lock_of(course="1.0", engine="1.13"))
+    assert {p.name: p.version for p in lock.python}["engine"] == "1.5"
+    assert "engine<=1.0: engine-1.0.tar.gz could not be built" in "".join(map(str, hunt.trials))
+
+
+def test_what_cannot_be_built_at_first_is_told_as_it_is() -> None:
+    def fails(_: dict[str, str]) -> tuple[Failure, ...]:
+        raise ToolFailedError("engine-1.3.tar.gz could not be built")
+
+    with pytest.raises(ToolFailedError, match=r"engine-1\.3"):
+        search(Story({"engine": minors(4)}, fails)).run(lock_of(course="1.0", engine="1.3"))
