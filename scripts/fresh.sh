@@ -67,7 +67,10 @@ inside() {
     pivot_root . outside
     mount -t proc proc /proc
     umount -l /outside
-    exec env -i "${@:2}" runuser -u "$who" -- bash -c "cd $folder && $1"
+    # not by exec: this shell is process 1 here, and takes in what ends without a parent (Slurm waits for that)
+    code=0
+    env -i "${@:2}" runuser -u "$who" -- bash -c "cd $folder && $1" || code=$?
+    exit "$code"
   ' bash "$scratch/root" "$who" "$folder" "$3" "HOME=$home" "USER=$who" LANG=C.UTF-8 \
     PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "${kept[@]}"
 }
