@@ -78,7 +78,7 @@ class Runtime:
         """Build the command that runs ``argv`` in an image.
 
         Sealed: nothing of the caller's environment, home, processes or temporary files; HOME is /tmp, an own tmpfs
-        (of half the memory; 64 MB under a setuid installation: bind a folder to /tmp where a program writes more).
+        (of half the memory for root, 64 MB for others: bind a folder to /tmp where a program writes more).
         ``cwd`` is a path in the container (sealed and None: /tmp). ``verb`` may be "shell" with an empty ``argv``.
         Not sealed: as an ordinary exec, but with no process, temporary file or memory of others to be seen.
         There ``home`` is the home folder, and where it starts.
