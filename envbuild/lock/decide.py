@@ -74,6 +74,7 @@ def decide_lock(source: Source, wish: Wish, tools: Tools, today: date, *, facts:
 
     Raises NoSolutionError in the user's words, NetworkError, HostError, UsageError.
     """
+    from envbuild.lock.compiling import with_compiling
     from envbuild.lock.files import take_files
     from envbuild.lock.framework import require_framework
     from envbuild.lock.inputs import take_trees, with_sources
@@ -101,6 +102,7 @@ def decide_lock(source: Source, wish: Wish, tools: Tools, today: date, *, facts:
     installer = find_installer(resolver, base.facts, tools.settings)
     packing = _packing(wish, resolver, base.facts.machine, tools.settings)
     resolution = replace(resolution, notes=(*resolution.notes, *cuda_notes))
+    resolution = with_compiling(resolution, recipe, base, brought, tools.store)
     lock = with_sources(_assemble(source, base, resolution, installer, packing), trees)
     if recipe.files:
         lock = structs.replace(lock, files=take_files(source, tools))
@@ -117,8 +119,7 @@ def _resolve_project(
     """
     ask = RESOLVERS[wish.resolver](tools.settings, tools.runner, tools.report)
     whole = _whole(request, base, recipe, wish, today)
-    title = "resolve the requirements" + (f" as of {whole.as_of}" if whole.as_of else "")
-    with tools.report.stage(title):
+    with tools.report.stage("resolve the requirements" + (f" as of {whole.as_of}" if whole.as_of else "")):
         try:
             return base, ask(whole)
         except NoSolutionError as refusal:
@@ -213,14 +214,8 @@ def _framed(
     from envbuild.resolve.framework import bare_framework, with_framework
 
     named = recipe.base.framework
-    request = Request(
-        requirements=(named,),
-        facts=base.facts,
-        keep=_keep(wish),
-        upgrade=wish.upgrade,
-        anew=wish.anew,
-        bounds=bounds,
-    )
+    request = Request(requirements=(named,), facts=base.facts, indexes=recipe.python.indexes, bounds=bounds)
+    request = replace(request, keep=_keep(wish), upgrade=wish.upgrade, anew=wish.anew)
     with tools.report.stage(f"resolve the framework {named}"):
         framework = resolve_framework(request, recipe, wish.as_of or recipe.python.as_of, _resolver(tools), today)
     bare, protect = bare_framework(base.facts, framework)

@@ -72,13 +72,14 @@ class ConflictError(Exception):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Context:
-    """What an explanation may refer to."""
+    """What an explanation may refer to; ``framework`` is the recipe's own requirement of one."""
 
     directs: tuple[Direct, ...]
     stubs: Stubs
     couplings: tuple[Coupling, ...]
     as_of: str | None
     facts: BaseFacts
+    framework: str | None = None
 
 
 def translate_failure(output: str) -> Exception:

@@ -127,7 +127,8 @@ def _trials(session: Session, task: Task) -> Trials:
     dists = tuple(dist for dist in session.facts.dists if canonicalize_name(dist.name) not in chosen)
     trials = Trials(session=session, task=task)
     free = _elsewhere(trials, structs.replace(session.facts, dists=dists, framework=None), Stubs(kept))
-    roots = tuple(root for root in task.roots if root not in chosen)
+    roots = tuple(root for root in task.roots if name_of(root) not in chosen)
+    roots += tuple(filter(None, (task.context.framework,)))
     return Trials(session=free, task=replace(task, roots=roots))
 
 

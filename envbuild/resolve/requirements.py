@@ -65,7 +65,11 @@ def read_directs(
         if stubs.hard(name) and any(specifier.operator == "===" for specifier in requirement.specifier):
             raise _protected(written, name, stubs)
         extras = tuple(sorted(requirement.extras))
-        found.append(Direct(name=name, written=written, extras=extras, specifier=str(requirement.specifier)))
+        held = stubs.by_name.get(name)
+        # its very build, +cu118 too, is there: the stub's own mark would be another local part
+        own = held is not None and held.hard and str(requirement.specifier) == f"=={held.real}"
+        specifier = "" if own else str(requirement.specifier)
+        found.append(Direct(name=name, written=written, extras=extras, specifier=specifier))
     return tuple(found), tuple(notes)
 
 

@@ -16,10 +16,10 @@ from envbuild.resolve.agreement import require_agreement
 from envbuild.resolve.answer import Parts, compose, pick
 from envbuild.resolve.artifacts import About, describe
 from envbuild.resolve.builds import resolve_builds
-from envbuild.resolve.couplings import Coupling, built_for, couplings, extras_for, protected_names
+from envbuild.resolve.couplings import Coupling
 from envbuild.resolve.dates import read_date
 from envbuild.resolve.evidence import gather, with_others
-from envbuild.resolve.explain import HEADING, ConflictError, Context, clashes_of, name_of, no_solution
+from envbuild.resolve.explain import HEADING, ConflictError, clashes_of, name_of, no_solution
 from envbuild.resolve.extras import below, bound_for, find_lack
 from envbuild.resolve.graph import DIRECT, Edge, walk
 from envbuild.resolve.model import Request, Resolution
@@ -29,11 +29,10 @@ from envbuild.resolve.platform import markers, tag_order
 from envbuild.resolve.postpone import Later, postponed
 from envbuild.resolve.pylock import Candidate, Chosen
 from envbuild.resolve.remedy import hints
-from envbuild.resolve.requirements import read_directs
 from envbuild.resolve.search import Search, Task
 from envbuild.resolve.session import Session
-from envbuild.resolve.standins import merged, stand_ins
-from envbuild.resolve.stubs import plan_stubs
+from envbuild.resolve.standins import merged
+from envbuild.resolve.tasks import bound_by, make_task, turned_task
 from envbuild.resolve.traps import refuse_registered_anew
 from envbuild.resolve.versions import older
 from envbuild.resolve.wheels import compiled
@@ -90,11 +89,11 @@ class UvResolver:
 
     def _answer(self, request: Request) -> Resolution | Later:
         """Return the answer, or the later date that the request has to be put at."""
-        task, notes = _task(request)
+        task, notes = make_task(request)
         if any(direct.instead for direct in task.context.directs):
             with suppress(NoSolutionError):
                 return self._put(request, task, notes)
-            task, notes = _task(request, built=False)
+            task, notes = make_task(request, built=False)
         try:
             return self._put(request, task, notes)
         except NoSolutionError:
@@ -111,7 +110,7 @@ class UvResolver:
         added = {direct.name: direct.added for direct in task.context.directs if direct.added}
         if not added:
             return None
-        without, notes = _task(request, built=False, extras=False)
+        without, notes = make_task(request, built=False, extras=False)
         try:
             found = self._put(request, without, notes)
         except NoSolutionError:
@@ -140,7 +139,7 @@ class UvResolver:
 
     def _later(self, request: Request, session: Session, task: Task, conflict: ConflictError) -> Later:
         """Return the date to put the request at instead.  Raises NoSolutionError where none would help."""
-        task = _bound_by(task, conflict.couplings)
+        task = bound_by(task, conflict.couplings)
         try:
             later = postponed(session, conflict, task.context, request.latest) if request.latest else None
         except ConflictError as deeper:
@@ -178,7 +177,7 @@ class UvResolver:
             return answer
         rows = tuple(overlap.row for overlap in found)
         try:
-            other = self._apart(session, _bound_by(task, rows))
+            other = self._apart(session, bound_by(task, rows))
         except ConflictError as conflict:
             conflict.told = (told(found), *conflict.told)
             conflict.couplings = (*rows, *conflict.couplings)
@@ -200,7 +199,7 @@ class UvResolver:
             lack = find_lack(task, answer.search.said, answer.chosen)
             if lack is None:
                 break
-            task = _bound_by(task, (bound_for(session, task, lack),))
+            task = bound_by(task, (bound_for(session, task, lack),))
             answer = self._search(session, task)
         return answer
 
@@ -250,8 +249,8 @@ class UvResolver:
             if not rows:
                 break
             more = (*more, *rows)
-            turned = _turned_task(task, rows)
-            task = _bound_by(task, rows)
+            turned = turned_task(task, rows)
+            task = bound_by(task, rows)
         return answer
 
     def _merged(self, request: Request, answer: _Answer, folder: Path) -> _Answer:
@@ -312,20 +311,6 @@ class UvResolver:
         return named | {"default": index_url(self.settings, self.runner)}
 
 
-def _bound_by(task: Task, rows: tuple[Coupling, ...]) -> Task:
-    """Return a task that keeps to more couplings."""
-    context = replace(task.context, couplings=(*task.context.couplings, *rows))
-    return replace(task, context=context, constraints=(*task.constraints, *(row.constraint for row in rows)))
-
-
-def _turned_task(task: Task, rows: tuple[Coupling, ...]) -> Task | None:
-    """Return a task in which the other one of each row's two gives way; None where one of them cannot."""
-    bounds = tuple(row.turned for row in rows if row.turned is not None)
-    if len(bounds) < len(rows) or any(task.context.stubs.hard(name_of(bound)) for bound in bounds):
-        return None
-    return replace(task, constraints=(*task.constraints, *dict.fromkeys(bounds)))
-
-
 def _refused(session: Session, task: Task, conflict: ConflictError) -> NoSolutionError:
     """Return the error that tells a conflict: who wants what, and what would help."""
     context = task.context
@@ -359,41 +344,3 @@ def _computed(chosen: Chosen, about: About) -> str | None:
 def _new(answer: Mapping[str, Chosen]) -> dict[str, str]:
     """Return what an answer brings: name to version."""
     return {name: chosen.version for name, chosen in answer.items() if not chosen.from_base}
-
-
-def _task(request: Request, *, built: bool = True, extras: bool = True) -> tuple[Task, tuple[str, ...]]:
-    """Return what is searched for, and notes about what was left out of it.  Raises UsageError.
-
-    With ``built`` a source-only package is asked for under the name of its wheels for the base's CUDA, with ``extras``
-    packages are asked for with those that carry bounds.
-    """
-    facts = request.facts
-    stubs = plan_stubs(
-        facts,
-        protected=protected_names(facts, request.protect),
-        aliases=stand_ins(),
-        whole=request.protect if request.framework else (),
-    )
-    directs, notes = read_directs(request.requirements, environment=markers(facts), stubs=stubs)
-    if built:
-        wheels = built_for({direct.name for direct in directs if not direct.extras}, facts, stubs)
-        directs = tuple(
-            replace(d, name=wheels[d.name], instead=d.name) if d.name in wheels and not d.extras else d for d in directs
-        )
-        notes += tuple(
-            f"{wheels[d.instead]} stands for {d.instead}, which is source only" for d in directs if d.instead
-        )
-    names = {direct.name for direct in directs}
-    rows = couplings(facts, stubs, names)
-    added = extras_for(names, stubs) if extras else {}
-    directs = tuple(replace(direct, added=added.get(direct.name)) for direct in directs)
-    context = Context(directs=directs, stubs=stubs, couplings=rows, as_of=request.as_of, facts=facts)
-    also = tuple(row.also for row in rows if row.also and row.package in names and row.also not in stubs.by_name)
-    task = Task(
-        context=context,
-        roots=(*stubs.roots, *filter(None, (request.framework,))),
-        wanted=(*also, *(direct.text for direct in directs)),
-        constraints=(*request.bounds, *(row.constraint for row in rows if row.binding)),
-        keep=tuple((name, version) for name, version in request.keep if name not in request.upgrade),
-    )
-    return task, (*stubs.notes, *notes)

@@ -44,6 +44,7 @@ def lock(tmp_path: Path, index: SyntheticIndex) -> Callable[[str], Lock]:
     """Lock the text of a recipe against a bare Debian on the made-up index."""
     environment = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "ENVBUILD_INDEX": index.url}
     environment |= {"ENVBUILD_STORE": str(tmp_path / "store"), "UV_CACHE_DIR": str(tmp_path / "uv")}
+    environment["ENVBUILD_INDEX_CU118"] = f"file://{tmp_path}/cu118/simple"
     settings = load_settings(environment, tmp_path)
     tools = Tools(settings=settings, runner=LocalRunner(), store=Store(settings.store), report=Silent())
 
@@ -131,6 +132,19 @@ def test_what_a_dependency_pins_chooses_another_release_of_the_line(
     assert found.notes[0] == "torch==2.4.0 is taken, not torch 2.4.1: the requirements have no solution with that one"
     with pytest.raises(NoSolutionError, match=r"vllm needs torch==2.4.0; the recipe's framework brings torch 2.4.1"):
         lock(recipe.format(BASE, "==2.4.1"))
+
+
+def test_another_build_of_the_framework_comes_from_a_named_index(
+    lock: Callable[[str], Lock], index: SyntheticIndex, tmp_path: Path
+) -> None:
+    index.wheel("torch", "2.5.1")
+    index.wheel("torchmetrics", "1.0", requires=("torch>=2",))
+    SyntheticIndex(tmp_path / "cu118").wheel("torch", "2.5.1+cu118")
+    lines = 'dependencies = ["torchmetrics", "torch==2.5.1+cu118"]\nindexes = ["cu118"]\n'
+    found = lock(f'{BASE}framework = "torch==2.5.1+cu118"\n[python]\n{lines}')
+    assert _versions(found, "framework") == {"torch": "2.5.1+cu118"}
+    assert {package.index for package in found.python if package.name == "torch"} == {"cu118"}
+    assert _versions(found, "project") == {"torchmetrics": "1.0"}
 
 
 def test_a_bound_that_the_framework_excludes_is_told(lock: Callable[[str], Lock]) -> None:

@@ -1,0 +1,68 @@
+"""What the source archives of a lock need to be built: told, and the framework that a setup.py imports is at hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from envbuild.base.model import AptPackage, BaseFacts
+from envbuild.lock.compiling import with_compiling
+from envbuild.lock.described import Described
+from envbuild.recipe.model import About, Base, Recipe, System
+from envbuild.resolve.model import Found, FoundFile, Resolution
+from envbuild.store.layout import Store
+from tests.resolve.conftest import sdist_bytes
+
+DEBIAN = BaseFacts(image="debian:bookworm", python="3.11.2", machine="x86_64", glibc="2.36")
+SETUP = "import torch\nfrom torch.utils.cpp_extension import CUDAExtension\n"
+
+
+def found(name: str, *via: str, file: str = "x-1.0.whl", sha256: str = "0" * 64) -> Found:
+    wheel = FoundFile(file=file, sha256=sha256, size=1, url="https://mirror.invalid/x")
+    return Found(name=name, version="1.0", file=wheel, via=via)
+
+
+def compile_with(tmp_path: Path, files: dict[str, str], *apt: str, name: str = "ext", build: str = "") -> Resolution:
+    store = Store(tmp_path / "store")
+    path = store.artifact("a" * 64)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(sdist_bytes(f"{name}-1.0", files))
+    facts = BaseFacts(
+        image="x", python="3.11.2", machine="x86_64", glibc="2.36",
+        apt=tuple(AptPackage(name=one, version="1", architecture="amd64") for one in apt),
+    )  # fmt: skip
+    torch = (found("torch", "(direct)"), found("triton", "torch"), found("numpy", "other"))
+    package = found(name, "(direct)", file=f"{name}-1.0.tar.gz", sha256="a" * 64)
+    resolution = Resolution(packages=(package, *torch))
+    base = Described(facts=facts, digest="", epoch=0, framework=Resolution(packages=torch), under=facts)
+    recipe = Recipe(
+        recipe=About(name="x"),
+        base=Base(bootstrap="debian:bookworm"),
+        system=System(build_packages=tuple(filter(None, (build,)))),
+    )
+    return with_compiling(resolution, recipe, base, resolution.packages, store)
+
+
+def test_an_extension_for_the_gpu_names_nvcc_and_has_torch_at_hand(tmp_path: Path) -> None:
+    made = compile_with(tmp_path, {"setup.py": SETUP, "csrc/kernel.cu": "__global__"})
+    (note,) = made.notes
+    assert note.startswith(
+        "ext 1.0 is compiled for the GPU when the image is built: it needs nvcc, which the base has not. Take a base with"
+    )
+    assert [package.name for package in made.build] == ["torch", "triton"]
+
+
+def test_a_base_with_nvcc_is_enough(tmp_path: Path) -> None:
+    made = compile_with(tmp_path, {"setup.py": SETUP, "csrc/kernel.cu": ""}, "cuda-nvcc-12-4")
+    assert made.notes == ()
+
+
+def test_cuda_code_that_nothing_compiles_is_no_matter(tmp_path: Path) -> None:
+    made = compile_with(tmp_path, {"setup.py": "import setuptools\n", "examples/kernel.cu": ""})
+    assert made.notes == ()
+    assert made.build == ()
+
+
+def test_the_compilers_that_init_knows_of_are_told(tmp_path: Path) -> None:
+    made = compile_with(tmp_path, {"setup.py": ""}, "g++", "make", name="dlib", build="cmake")
+    (note,) = made.notes
+    assert note == "dlib 1.0 is compiled when the image is built: add python3-dev to [system] build-packages"
