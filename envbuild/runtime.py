@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from envbuild.cage import Cage, find_cage
@@ -190,6 +190,9 @@ class Runtime:
         )
         if cage is None:
             return command
+        # a base from a registry is laid out there; the home of such a run holds a megabyte
+        cache = {f"{self.name.upper()}_CACHEDIR": str(tmpdir)}
+        command = replace(command, env={**(command.env or {}), **cache})
         show = [definition, *(reads or ()), *(source for source, _, writable in binds if not writable)]
         write = [target.parent, tmpdir, *(source for source, _, writable in binds if writable)]
         return cage.around(command, show=show, write=write)
