@@ -13,13 +13,13 @@ from envbuild.cli.complete import complete_recipe, complete_site
 from envbuild.cli.context import Context, host_builds
 from envbuild.cli.order import order_of, workshop
 from envbuild.cli.output import print_json
-from envbuild.errors import CheckFailedError, UsageError
+from envbuild.errors import CheckFailedError, HostError, UsageError
 from envbuild.lock.model import PROOF_SECONDS
 from envbuild.store.units import counted
 
 if TYPE_CHECKING:
     from envbuild.build.model import Order, Workshop
-    from envbuild.build.ways import Trust
+    from envbuild.build.ways import Ground, Trust
     from envbuild.check.model import Report
     from envbuild.lock.model import Lock
     from envbuild.recipe.model import Source
@@ -137,7 +137,7 @@ def _make_here(
 
     ``complete`` tells that the store has the project's own files as they were locked, and that they are not here.
     """
-    from envbuild.build.ways import Trust, read_ground, require_trust
+    from envbuild.build.ways import Trust, require_trust
     from envbuild.cli.shelved import compare_built, has_image, make_from_shelf, on_shelf, source_in
 
     started = time.monotonic()
@@ -150,7 +150,9 @@ def _make_here(
     if mode != "auto" or not (taken is not None and has_image(taken)):
         order = _by_way(order, source, context, output, asked=mode, trust=trust)
     else:
-        require_trust(order.recipe, lock, read_ground(context.settings, context.runner), trust)
+        ground = _ground(context)
+        if ground is not None:
+            require_trust(order.recipe, lock, ground, trust)
     if order.mode == "sandbox":
         from envbuild.cli.sandbox import make as make_tree
 
@@ -264,6 +266,16 @@ def _note_proof(source: Source, lock: Lock, reports: list[Report], context: Cont
     if imported and lock.proof == "not run" and not source.shipped:
         write_text(write_target(source, context), write_lock(msgspec.structs.replace(lock, proof="imported")))
         context.report.say("all direct dependencies import: the lock says so now (proof)")
+
+
+def _ground(context: Context) -> Ground | None:
+    """Return what this machine can; None without a runtime, where a finished image can be fetched but nothing runs."""
+    from envbuild.build.ways import read_ground
+
+    try:
+        return read_ground(context.settings, context.runner)
+    except HostError:
+        return None
 
 
 def _by_way(order: Order, source: Source, context: Context, output: Path | None, *, asked: str, trust: Trust) -> Order:
