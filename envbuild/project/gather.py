@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +20,8 @@ from envbuild.project.notebook import read_notebook
 from envbuild.project.private import printable
 from envbuild.project.requirements import read_requirements
 from envbuild.project.setup_py import read_setup_py
-from envbuild.project.tree import Tree, is_inside, read_text, scan, shown
+from envbuild.project.tree import Tree, is_inside, scan, shown
+from envbuild.resolve.projectname import name_and_version
 
 PLAIN_LISTS = ("requirements.in", "requirements.txt", "requirement.txt", "pip_requirements.txt", "pip-requirements.txt")
 """Lists that are taken alone where there are others beside them (requirements-gpu.txt and so on)."""
@@ -82,14 +84,12 @@ def _folder(root: Path) -> Gathered:
 
 
 def _own_names(tree: Tree) -> frozenset[str]:
-    """Return what the projects inside this one call themselves in their setup.py or pyproject.toml."""
+    """Return what the projects inside this one call themselves."""
     found: set[str] = set()
     for folder in sorted(tree.parts)[:MOST_PARTS]:
-        for file in ("setup.py", "pyproject.toml"):
-            path = tree.root / folder / file
-            text = read_text(path) if is_inside(path, tree.root) else None
-            name = re.search(r"^\s*(?:setup\()?\s*name\s*=\s*['\"]([A-Za-z0-9][\w.-]*)['\"]", text or "", re.MULTILINE)
-            found |= {canonical(name[1])} if name else set()
+        with suppress(EnvbuildError):  # of a pyproject.toml that is no TOML nothing is to be told
+            said = name_and_version(tree.root / folder)
+            found |= {canonical(said[0])} if said and said[0] else set()
     return frozenset(found)
 
 

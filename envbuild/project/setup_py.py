@@ -1,9 +1,10 @@
-"""Read setup.py without running it: what its text hands to setup(), and lists read from a requirements file."""
+"""Read setup.py without running it: what it hands to setup(), and lists that it reads from a requirements file."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+import re
+import warnings
 from pathlib import Path
 
 from envbuild.project.declared import gathered
@@ -12,10 +13,28 @@ from envbuild.project.names import canonical
 from envbuild.project.requirements import read_requirements
 from envbuild.project.tree import is_inside, read_text, shown
 from envbuild.resolve.computed import read_setup
-from envbuild.resolve.handed import Handed, Text
+from envbuild.resolve.handed import Handed, Text, lines_of
 
+LIST = re.compile(r"['\"]/?([\w./-]*require[\w.-]*\.(?:txt|in))['\"]")
 LONG_LIST = 5
 """Requirements from which on a setup.py's list is taken for whole."""
+
+
+class _Texts(dict[str, str]):
+    """The texts beside a setup.py, read when it asks for them; those asked for are kept."""
+
+    def __init__(self, folder: Path, root: Path) -> None:
+        super().__init__()
+        self.folder, self.root = folder, root
+
+    def get(self, name: str, default: str | None = None) -> str | None:  # type: ignore[override]
+        """Return the text of a file of the project."""
+        path = self.folder / name
+        text = read_text(path) if is_inside(path, self.root) else None
+        if text is None:
+            return default
+        self[name] = text
+        return text
 
 
 def read_setup_py(path: Path, root: Path) -> Saying | None:
@@ -24,22 +43,24 @@ def read_setup_py(path: Path, root: Path) -> Saying | None:
     Nothing in it is run.  What cannot be told from the text alone is noted.
     """
     file = shown(path, root)
-    try:
-        text = read_text(path) or ""
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError):
+    text = read_text(path) or ""
+    if not _is_python(text):
         return Saying(file=file, notes=(f"{file} is not read: no Python 3",))
-    call = next((node for node in ast.walk(tree) if isinstance(node, ast.Call) and _name(node.func) == "setup"), None)
-    if call is None:
-        return None
-    handed = read_setup(text, {}) or Handed(keywords=dict.fromkeys(("install_requires", "python_requires")))
+    texts = _Texts(path.parent, root)
+    handed = read_setup(text, texts)
+    if handed is None:
+        return _from_file(path, root, text, Handed()) if re.search(r"\bsetup\(", text) else None
     lines = handed.lines("install_requires")
     if lines is None:
-        return _from_file(path, root, _files_named(call, tree), _text(handed, "python_requires"))
-    python = _text(handed, "python_requires")
-    computed = "python_requires" in handed.keywords and python is None
-    notes = (f"{file}: python_requires is computed, so it is not known",) if computed else ()
+        return _from_file(path, root, text, handed)
+    same = next((name for name, said in texts.items() if lines and list(lines) == lines_of(said)), None)
+    if same is not None:
+        return _listed(path.parent / same, root, file, handed)
     needs, aside = gathered(lines, file)
+    python = _text(handed, "python_requires")
+    notes: tuple[str, ...] = ()
+    if "python_requires" in handed.keywords and python is None:
+        notes = (f"{file}: python_requires is computed, so it is not known",)
     if not needs and not aside and python is None and not notes:
         return None
     return Saying(
@@ -48,80 +69,58 @@ def read_setup_py(path: Path, root: Path) -> Saying | None:
         aside=aside,
         python=python,
         notes=notes,
-        project=canonical(_text(handed, "name") or "") or None,
+        project=_project(handed),
         complete=len(needs) >= LONG_LIST,
     )
 
 
-def _text(handed: Handed, keyword: str) -> str | None:
-    value = handed.keywords.get(keyword)
-    return value.text if isinstance(value, Text) else None
-
-
-def _from_file(path: Path, root: Path, named: Iterable[str], python: str | None) -> Saying:
-    """Take the requirements file whose name stands in what a setup.py computes its list from."""
+def _from_file(path: Path, root: Path, text: str, handed: Handed) -> Saying:
+    """Take the requirements file with the shortest name of those that a setup.py names which computes its list."""
     file = shown(path, root)
-    for name in named:
-        other = path.parent / name.lstrip("/")
+    for name in sorted({match[1] for match in LIST.finditer(text)}, key=lambda name: (len(name), name)):
+        other = path.parent / name
         if other.is_file() and is_inside(other, root):
-            found = read_requirements(other, root)
-            note = f"{file} computes its requirements; they are taken from {found.file}, which it names"
-            return Saying(
-                file=file,
-                needs=found.needs,
-                aside=found.aside,
-                notes=(*found.notes, note),
-                python=python,
-                frozen=found.frozen,
-                cuda=found.cuda,
-                complete=len(found.needs) >= LONG_LIST,
-            )
+            return _listed(other, root, file, handed)
     return Saying(
         file=file,
-        python=python,
+        python=_text(handed, "python_requires"),
+        project=_project(handed),
         notes=(f"{file} computes its requirements; it is not run, so they are not known",),
     )
 
 
-def _files_named(call: ast.Call, tree: ast.Module) -> list[str]:
-    """Return the names of lists in install_requires, in what its names stand for, in what it calls; then any."""
-    names = _assigned(tree)
-    functions = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
-    found: list[str] = []
-    todo: list[ast.AST] = [word.value for word in call.keywords if word.arg == "install_requires"]
-    seen: set[str] = set()
-    while todo:
-        for node in ast.walk(todo.pop(0)):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and _is_list(node.value):
-                found.append(node.value)
-            elif isinstance(node, ast.Name) and node.id not in seen:
-                seen.add(node.id)
-                todo += [one for one in (names.get(node.id), functions.get(node.id)) if one is not None]
-    every = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
-    plain = sorted((text for text in every if _is_list(text)), key=lambda text: (len(text), text))
-    return [*dict.fromkeys((*found, *plain))]
+def _listed(other: Path, root: Path, file: str, handed: Handed) -> Saying:
+    """Return what a setup.py says whose list stands in a requirements file."""
+    found = read_requirements(other, root)
+    note = f"{file} computes its requirements; they are taken from {found.file}, which it names"
+    return Saying(
+        file=file,
+        needs=found.needs,
+        aside=found.aside,
+        notes=(*found.notes, note),
+        python=_text(handed, "python_requires"),
+        project=_project(handed),
+        frozen=found.frozen,
+        cuda=found.cuda,
+        complete=len(found.needs) >= LONG_LIST,
+    )
 
 
-def _is_list(text: str) -> bool:
-    return text.endswith((".txt", ".in")) and "require" in text and "\n" not in text
+def _is_python(text: str) -> bool:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
 
 
-def _name(node: ast.expr) -> str | None:
-    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else None
+def _text(handed: Handed, keyword: str) -> str | None:
+    value = handed.keywords.get(keyword)
+    return value.text.strip() if isinstance(value, Text) and value.text.strip() else None
 
 
-def _assigned(tree: ast.Module) -> dict[str, ast.expr]:
-    """Map names to what is assigned to them at the top of the file, once."""
-    found: dict[str, ast.expr] = {}
-    twice: set[str] = set()
-    for node in ast.walk(tree):
-        targets = (
-            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AugAssign) else []
-        )
-        for target in targets:
-            if isinstance(target, ast.Name):
-                if target.id in found:
-                    twice.add(target.id)
-                if isinstance(node, ast.Assign | ast.AugAssign):
-                    found[target.id] = node.value
-    return {name: value for name, value in found.items() if name not in twice}
+def _project(handed: Handed) -> str | None:
+    name = _text(handed, "name")
+    return canonical(name) if name else None
