@@ -79,10 +79,14 @@ def decide_lock(source: Source, wish: Wish, tools: Tools, today: date, *, facts:
     from envbuild.lock.framework import require_framework
     from envbuild.lock.inputs import take_trees, with_sources
     from envbuild.lock.libraries import require_cuda
+    from envbuild.lock.python import require_python
 
     recipe = source.recipe
     resolver = _resolver(tools)
+    if facts is None:
+        require_python(recipe)
     base = _given(facts, recipe, wish, tools, today) if facts else _describe(recipe, wish, tools, today)
+    require_python(recipe, base.facts.python)
     lines, trees = take_trees(source, base.facts, wish.old, wish.upgrade, tools)
     request = Request(
         requirements=lines,

@@ -10,7 +10,7 @@ import msgspec
 from envbuild.lock.model import Lock
 from envbuild.recipe.model import Recipe
 
-YOUNGER = {"base": ("cpu",), "python": ("from-source",)}
+YOUNGER = {"base": ("cpu",), "python": ("from-source", "version")}
 """Keys that came after the first locks: left out where they are not used, so that those locks still fit."""
 
 

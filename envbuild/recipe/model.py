@@ -58,9 +58,11 @@ Distribution = Annotated[
 class Python(_Section, frozen=True):
     """[python]: the direct requirements (PEP 508), named extra indexes, and the date to resolve at.
 
-    ``from_source`` are names of packages that are built inside the base although the index has wheels of them.
+    ``version`` is the Python that the base must have ("3.12").  ``from_source`` are names of packages that are built
+    inside the base although the index has wheels of them.
     """
 
+    version: Annotated[str, Meta(pattern=r"^3\.\d{1,2}\Z", description="A Python series, such as 3.12.")] | None = None
     dependencies: Words = ()
     from_source: tuple[Distribution, ...] = ()
     indexes: Words = ()

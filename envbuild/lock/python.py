@@ -1,0 +1,48 @@
+"""Refuse a base whose Python is another one than the recipe demands, with the bases that have it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from packaging.requirements import Requirement
+
+from envbuild.base.catalogue import load_catalogue
+from envbuild.base.suggest import Wish, framework_name, suggest
+from envbuild.errors import NoSolutionError
+from envbuild.recipe.model import Recipe
+
+MOST_IMAGES = 2
+
+
+def require_python(recipe: Recipe, found: str | None = None) -> None:
+    """Raise NoSolutionError where [python] version is not the base's.
+
+    ``found`` is the base's Python; None while it is not looked at: of a Debian release it is known beforehand.
+    """
+    wanted = recipe.python.version
+    suites = {suite.bootstrap: suite.python for suite in load_catalogue().suite}
+    held = found or suites.get(recipe.base.bootstrap or "")
+    if wanted is None or held is None or ".".join(held.split(".")[:2]) == wanted:
+        return
+    name = recipe.base.image or recipe.base.bootstrap
+    raise NoSolutionError(
+        f'[python] version is "{wanted}", and the base {name} has Python {held}',
+        hint="\nor ".join(_hints(recipe, wanted, suites)),
+    )
+
+
+def _hints(recipe: Recipe, wanted: str, suites: dict[str, str]) -> Iterable[str]:
+    """Yield the Debian releases with that Python, and images of the same framework."""
+    having = [suite for suite, python in suites.items() if python == wanted]
+    if recipe.base.bootstrap and having:
+        yield f'take bootstrap = "{having[0]}", whose Python it is'
+    asked = recipe.base.framework or recipe.check.framework
+    name = framework_name(Requirement(asked).name) if asked else None
+    if asked and name:
+        bounds = f"{name}{Requirement(asked).specifier}"
+        choices = [choice.entry for choice in suggest(Wish(framework=bounds, python=wanted))[0]]
+        images = [entry for entry in choices if not entry.is_bootstrap and entry.defect is None][:MOST_IMAGES]
+        if images:
+            yield "take " + " or ".join(f'image = "{entry.reference}" ({entry.holds})' for entry in images)
+    has = ", ".join(f"{suite} {python}" for suite, python in suites.items())
+    yield f"leave out [python] version (Debian releases: {has}), or take an image with Python {wanted}"
