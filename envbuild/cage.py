@@ -55,6 +55,9 @@ ALWAYS_CLOSED = ("/root", "/home")
 FOLDERS_OF_ROOT = ("_CACHEDIR", "_CONFIGDIR", "_TMPDIR")
 """Endings of variables that name folders of root's."""
 
+WORKING: set[tuple[Cage, tuple[str, ...]]] = set()
+"""Cages and commands that were tried in this process, and worked."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cage:
@@ -116,4 +119,7 @@ def find_cage(host: Host, runner: Runner, trial: Command) -> Cage | None:
     if min(host.subuid[1], host.subgid[1]) < IDS:
         return None
     cage = Cage(program=program, uids=host.subuid, gids=host.subgid)
-    return cage if runner(cage.around(trial, show=()), check=False).code == 0 else None
+    known = (cage, trial.argv)
+    if known not in WORKING and runner(cage.around(trial, show=()), check=False).code == 0:
+        WORKING.add(known)
+    return cage if known in WORKING else None
