@@ -99,7 +99,7 @@ def translate_failure(output: str) -> Exception:
 def _index_failure(output: str, lines: list[str]) -> Exception | None:
     """Return the error for an index that does not answer, or answers with something else than it should."""
     where = next((redact(found[0]) for found in URL.finditer(output)), None)
-    other = ANOTHER.search(output)
+    other = ANOTHER.search("\n".join(lines))
     if other:
         what = f"the index offers another package under this name: {other[0]}"
         return IntegrityError(what, where=where, hint="a damaged or hostile index or mirror does this")

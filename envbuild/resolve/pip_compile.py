@@ -65,7 +65,7 @@ class OnHost:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InBase:
-    """The base's own Python, in a sealed container that sees the session's folder and nothing else."""
+    """The base's own Python, in a sealed container that reads the session's folder, and writes to the question's."""
 
     image: Path
     python: str
@@ -76,13 +76,19 @@ class InBase:
     def __call__(self, words: tuple[str, ...], place: Path, index: str) -> Result:
         """Run ``python -m piptools`` inside."""
         env = _variables(INSIDE, index) | {"PYTHONPATH": f"{INSIDE}/tools", "PYTHONNOUSERSITE": "1"}
+        cwd = f"{INSIDE}/{place.relative_to(self.folder)}" if place != self.folder else INSIDE
+        own = [(self.folder / "home", f"{INSIDE}/home", True)]
+        if place != self.folder:
+            with telling(place):
+                (place / "pinned.txt").chmod(0o666)  # root's containers are another user
+            own.append((place, cwd, True))
         command = self.runtime.exec_command(
             self.image,
             (self.python, "-m", "piptools", *words),
-            binds=((self.folder, INSIDE, True),),
+            binds=((self.folder, INSIDE, False), *own),
             env=env,
             timeout=SECONDS,
-            cwd=f"{INSIDE}/{place.relative_to(self.folder)}",
+            cwd=cwd,
         )
         return self.runner(command, check=False)
 
