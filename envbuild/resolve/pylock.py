@@ -52,6 +52,8 @@ def read_pylock(text: str) -> dict[str, Chosen]:
 
 def _chosen(entry: Mapping[str, Any]) -> Chosen:
     version = entry["version"]
+    if not isinstance(version, str) or not isinstance(entry["name"], str):
+        raise TypeError("name and version have to be strings")
     if is_stub(version):
         return Chosen(name=entry["name"], version=version)
     wheels = tuple(_candidate(wheel) for wheel in entry.get("wheels", ()))
