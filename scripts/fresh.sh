@@ -15,9 +15,6 @@ set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 readonly here
-scratch=$(mktemp -d "${TMPDIR:-/tmp}/envbuild-fresh-XXXXXX")
-trap 'rm -rf --one-file-system "$scratch/root" "$scratch/bare.tar"' EXIT
-logs=${FRESH_LOGS:-$scratch}
 failed=
 
 say() { printf '%s\n' "fresh: $*"; }
@@ -110,6 +107,9 @@ done
 [ "$(id -u)" = 0 ] || fail "only root can make a bare system to run in"
 if [ "${#commands[@]}" = 0 ]; then mapfile -t commands < <(grep '^bash scripts/' "$here/README.md"); fi
 if [ "${#users[@]}" = 0 ]; then users=(root user); fi
+scratch=$(mktemp -d "${TMPDIR:-/tmp}/envbuild-fresh-XXXXXX")
+trap 'rm -rf --one-file-system "$scratch/root" "$scratch/bare.tar"; rmdir --ignore-fail-on-non-empty "$scratch"' EXIT
+logs=${FRESH_LOGS:-$scratch}
 mkdir -p "$logs"
 
 make_bare_system
