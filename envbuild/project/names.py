@@ -94,7 +94,9 @@ def distribution_of(module: str) -> str | None:
     known = _modules()
     parts = module.split(".")
     dotted = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
-    return next((known[name] for name in dotted if name in known), None)
+    found = next((known[name] for name in dotted if name in known), None)
+    same = canonical(parts[0])
+    return same if found is None and same in load_names().transitive.names else found
 
 
 def is_standard(module: str) -> bool:
