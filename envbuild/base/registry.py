@@ -43,7 +43,16 @@ from envbuild.store.layout import Store
 from envbuild.store.parallel import each
 from envbuild.store.partial import is_whole
 from envbuild.store.sealed import require_hash
-from envbuild.store.web import GoneError, PassingError, make_client, opened, patiently, read_bounded, redact
+from envbuild.store.web import (
+    GoneError,
+    PassingError,
+    is_loopback,
+    make_client,
+    opened,
+    patiently,
+    read_bounded,
+    redact,
+)
 
 if TYPE_CHECKING:
     import httpx
@@ -173,8 +182,6 @@ def _urls(name: ImageName, settings: Settings) -> Iterator[tuple[str, str]]:
 def _speaks_http(host: str, settings: Settings) -> bool:
     """Tell whether a registry on this machine speaks plain HTTP, as docker and the runtime find out too."""
     import httpx
-
-    from envbuild.base.registryauth import is_loopback
 
     if not is_loopback(re.sub(r":\d+$", "", host)):
         return False

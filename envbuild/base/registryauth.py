@@ -12,7 +12,7 @@ import msgspec
 
 from envbuild import limits
 from envbuild.base.credentials import Credentials
-from envbuild.store.web import read_bounded
+from envbuild.store.web import is_safe, read_bounded
 
 CLIENT = "envbuild"
 
@@ -53,7 +53,7 @@ class RegistryAuth(httpx.Auth):
         scheme, _, rest = challenge.partition(" ")
         told = dict(re.findall(r'(\w+)="([^"]*)"', rest))
         known = self._credentials
-        if scheme.lower() == "basic" and known and _is_safe(response.request.url):
+        if scheme.lower() == "basic" and known and is_safe(response.request.url):
             return _basic(known)
         if scheme.lower() == "bearer" and re.match(r"https?://", told.get("realm", "")):
             return self._token(told["realm"], told.get("service", ""))
@@ -67,7 +67,7 @@ class RegistryAuth(httpx.Auth):
         question = {"service": service, "scope": self._scope}
         try:
             realm = httpx.URL(address)
-            known = self._credentials if _is_safe(realm) else None
+            known = self._credentials if is_safe(realm) else None
             if known and known.token:
                 form = {**question, "grant_type": "refresh_token", "refresh_token": known.password, "client_id": CLIENT}
                 request = self._client.build_request("POST", realm, data=form)
@@ -92,12 +92,3 @@ class RegistryAuth(httpx.Auth):
 
 def _basic(known: Credentials) -> str:
     return "Basic " + base64.b64encode(f"{known.user}:{known.password}".encode()).decode()
-
-
-def _is_safe(url: httpx.URL) -> bool:
-    return url.scheme == "https" or is_loopback(url.host)
-
-
-def is_loopback(host: str) -> bool:
-    """Tell whether a host is this machine."""
-    return host == "localhost" or host.startswith("127.") or host in ("::1", "[::1]")

@@ -147,7 +147,7 @@ def _credentials(settings: Settings) -> Callable[[httpx.Request], httpx.Request]
         url = request.url
         origin = (url.scheme, url.host, url.port)
         user, password = url.username, url.password
-        if not user and origin not in known and url.host in secrets:
+        if not user and origin not in known and url.host in secrets and is_safe(url):
             user, password = secrets[url.host]
         if user or password:
             known[origin] = base64.b64encode(f"{user}:{password}".encode()).decode()
@@ -156,6 +156,21 @@ def _credentials(settings: Settings) -> Callable[[httpx.Request], httpx.Request]
         return request
 
     return add
+
+
+def is_safe(url: httpx.URL) -> bool:
+    """Tell whether a kept password may be sent there: nobody on the way can read it."""
+    return url.scheme == "https" or is_loopback(url.host)
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether a host is this machine; a name that only begins like an address is none."""
+    import ipaddress
+
+    try:
+        return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
 
 
 def _netrc(settings: Settings) -> dict[str, tuple[str, str]]:

@@ -134,6 +134,26 @@ class TestCredentials:
             assert auth._token(f"{fake.url}/token", "ci") is None
             assert thief.asked == []
 
+    @pytest.mark.parametrize(
+        ("url", "safe"),
+        [
+            ("https://mirror.invalid/", True),
+            ("http://127.0.0.1:8000/", True),
+            ("http://[::1]/", True),
+            ("http://mirror.invalid/", False),
+            ("http://127.0.0.1.mirror.invalid/", False),
+        ],
+    )
+    def test_a_kept_password_goes_where_nobody_reads_it(self, url: str, safe: bool, user_settings: Settings) -> None:
+        host = httpx.URL(url).host
+        (user_settings.home / ".netrc").write_text(f"machine {host} login me password secret\n")
+        sent: list[httpx.Request] = []
+        with make_client(user_settings) as client:
+            client._transport = httpx.MockTransport(lambda request: sent.append(request) or httpx.Response(200))  # type: ignore[func-returns-value]
+            client._mounts = {}
+            client.get(url)
+        assert ("Authorization" in sent[0].headers) is safe
+
 
 class TestDownloads:
     @pytest.mark.parametrize("lie", [{"lies_about_range": True}, {"ranges": False}])
