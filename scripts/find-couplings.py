@@ -17,7 +17,6 @@ import functools
 import sys
 import tarfile
 import zipfile
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -376,9 +375,7 @@ def _when(name: str, found: list[str], every: list[str]) -> str:
 
 def _rule(package: str, framework: str, rows: list[tuple[str, str, Need]]) -> str:
     """Return a rule as TOML."""
-    causes: dict[str, None] = defaultdict()
-    for _, _, need in rows:
-        causes[f"{need.kind} {need.what} in {need.where}"] = None
+    causes = dict.fromkeys(f"{need.kind} {need.what} in {need.where}" for _, _, need in rows)
     lines = [
         "",
         "[[rule]]",
