@@ -93,7 +93,9 @@ class _Lab:
         from envbuild.check.uses import uses
 
         expected = plan.expect(self.source.recipe, lock)
-        used = {} if self.source.shipped else uses(self.context.settings.cwd)
+        settings = self.context.settings
+        own = not self.source.shipped and settings.cwd.resolve() != settings.home.resolve()
+        used = uses(settings.cwd) if own else {}  # a home folder is no project
         request = plan.imports_request(expected, uses=used)
         network = self.source.recipe.check.network
         inside = Inside(image, self.shop.runtime, self.shop.runner, gpu=False, network=network)
