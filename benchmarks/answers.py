@@ -166,7 +166,7 @@ class Bench:
                 shutil.rmtree(folder)
 
     def _lock(self, outcome: Outcome, name: str) -> Result:
-        argv = [sys.executable, "-m", "envbuild", "lock", "case.toml", "--json", "--dry-run"]
+        argv = [sys.executable, "-m", "envbuild", "lock", "case.toml", "--json"]
         if self.facts:
             argv += ["--facts", str(self.facts)]
         env = {key: value for key, value in os.environ.items() if not key.startswith(("UV_", "ENVBUILD_"))}
