@@ -30,6 +30,7 @@ PINNED = re.compile(rf"({NAME})(?:\[[^\]]*\])?==([^\s,|]+)")
 YANKED = re.compile(rf'`({NAME})==([^`]+)` is yanked(?: \(reason: "(.*)"\))?')
 NO_EXTRA = re.compile(r"The package `([^`]+)` does not have an extra named `([^`]+)`")
 FILTERED = re.compile(r"`([^`]+)` was filtered by `exclude-newer`")
+AFTER_DATE = re.compile(rf"({NAME})[<>=!~]\S* (?:was|were) published after the exclude newer time")
 NETWORK = re.compile(
     r"failed to fetch|request failed|error sending request|timed out|dns error|connection|certificate|http status",
     re.IGNORECASE,
@@ -58,7 +59,8 @@ class ConflictError(Exception):
         body, *hints = re.split(r"^hint: ", output, flags=re.MULTILINE)
         cause = body.partition("cause:")[2] or body
         self.text = re.sub(r"\{[^}]*\}", "", " ".join(cause.split()))  # without markers: NAME{python_version < '3.8'}
-        self.filtered = tuple(found[1] for hint in hints for found in FILTERED.finditer(hint))
+        hinted = [found[1] for hint in hints for found in FILTERED.finditer(hint)]
+        self.filtered = tuple(dict.fromkeys([*hinted, *AFTER_DATE.findall(self.text)]))
         super().__init__(self.text)
 
     def joined(self, other: ConflictError) -> ConflictError:

@@ -133,3 +133,12 @@ def test_warnings() -> None:
     )
     assert told("`rich==13.0` is yanked", STUBS) == "rich 13.0 was withdrawn by its authors"
     assert told("The requested Python version 3.6 is not available; 3.11.7 will be used instead.", STUBS) is None
+
+
+def test_uv_says_in_two_ways_that_a_date_cuts_a_release() -> None:
+    """The second is what it says beside an older lock's versions (uv 0.13, numpy==1.22.0 as of 2021-12-19)."""
+    hinted = ConflictError("error: x\n  cause: no\nhint: `numpy` was filtered by `exclude-newer` to only include\n")
+    said = ConflictError(
+        "error: x\n  cause: Because numpy>1.21.5 was published after the exclude newer time and you require numpy==1.22.0, no."
+    )
+    assert hinted.filtered == said.filtered == ("numpy",)
