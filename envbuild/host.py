@@ -117,6 +117,12 @@ def user_namespaces_work(runner: Runner) -> bool | None:
         return None
 
 
+def root_is_mapped(root: Path = Path("/")) -> bool:
+    """Tell whether user 0 is somebody else outside: root of a namespace that an ordinary user made."""
+    first = _text(root / "proc/self/uid_map").split()
+    return len(first) >= 2 and first[0] == "0" and first[1] != "0"
+
+
 def network_namespaces_work(root: Path = Path("/")) -> bool:
     """Tell whether the kernel gives networks of their own; one that does not say is taken to."""
     limit = _number(root / "proc/sys/user/max_net_namespaces")

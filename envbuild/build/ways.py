@@ -9,7 +9,7 @@ from envbuild.build.bring import bootstrap_of
 from envbuild.build.builder import BUILDERS
 from envbuild.build.known import ASSEMBLED
 from envbuild.errors import HostError
-from envbuild.host import Host, read_host, user_namespaces_work
+from envbuild.host import Host, read_host, root_is_mapped, user_namespaces_work
 from envbuild.lock.model import Lock
 from envbuild.recipe.model import Recipe
 from envbuild.run import Runner
@@ -57,8 +57,9 @@ class Ground:
     """What the ways to build find on this machine.
 
     ``containers`` is None where they start, else why not; ``ids`` tells that the user has a range of ids for a root
-    of his own; ``root`` that this is root, with or without all capabilities, and ``caged`` that
-    root's containers have ids that own nothing; ``fuse`` that /dev/fuse can be opened;
+    of his own; ``root`` that this is root, with or without all capabilities, ``mapped`` that it is an ordinary user who
+    made a namespace to be root in, and ``caged`` that root's containers have ids that own nothing; ``fuse`` that
+    /dev/fuse can be opened;
     ``layers`` is None where images of layers can be run, else why not; ``missing`` maps programs to why they cannot be
     used.
     """
@@ -67,6 +68,7 @@ class Ground:
     layers: str | None = None
     ids: bool = True
     root: bool = False
+    mapped: bool = False
     caged: bool = False
     fuse: bool = True
     missing: Mapping[str, str]
@@ -105,6 +107,7 @@ def read_ground(settings: Settings, runner: Runner, host: Host | None = None) ->
         layers=layers,
         ids=all(found is not None and found[1] >= IDS for found in (facts.subuid, facts.subgid)),
         root=facts.uid == 0,
+        mapped=root_is_mapped(),
         caged=runtime.cage is not None,
         fuse=facts.fuse,
         missing={name: why for name, why in tools.items() if why is not None},
@@ -179,7 +182,7 @@ def exposure(mode: str, lock: Lock, ground: Ground, trust: Trust) -> str | None:
     brought = f"what it brings from {trust.origin}" if trust.origin else "the build of its source packages"
     if not (trust.origin or source) or mode == "docker":
         return None
-    if ground.root:
+    if ground.root and not ground.mapped:
         safe = trust.as_root or (ground.caged and mode != "sandbox")
         return None if safe else f"{brought} would run with root's own rights, and could do anything to this machine"
     if trust.origin and mode in ("fakeroot", "sandbox"):

@@ -26,7 +26,7 @@ from tests.project import Project, shared_store, small_project
 from tests.support import needs
 
 pytestmark = pytest.mark.live
-OFFLINE = ("unshare", "--net", "--map-root-user")
+OFFLINE = ("unshare", "--net", *(("--map-root-user",) if os.getuid() else ()))
 builds = needs("apptainer", "mmdebstrap", "apt-get", "unshare")
 
 

@@ -14,7 +14,7 @@ import pytest
 from envbuild.build.ways import Ground, Trust, choose_way, exposure, require_trust, require_way
 from envbuild.cage import IDS, Cage, closed_folders, find_cage
 from envbuild.errors import HostError
-from envbuild.host import read_host
+from envbuild.host import read_host, root_is_mapped
 from envbuild.lock.read import read_lock
 from envbuild.recipe.read import read_recipe
 from envbuild.run import Command, LocalRunner
@@ -43,6 +43,7 @@ def test_who_may_build_what_in_which_mode() -> None:
     assert refused(CAGED, BUNDLE) == refused(CAGED, OWN, SOURCE) == ("sandbox",)
     for ground in (BARE, CAGED):
         assert refused(ground, Trust(origin="a shelf", as_root=True), SOURCE) == ()
+    assert refused(replace(BARE, mapped=True), SHELF, SOURCE) == ("fakeroot", "sandbox")
     assert refused(USER, Trust(origin="a shelf", as_root=True)) == ("fakeroot", "sandbox")
 
 
@@ -59,6 +60,13 @@ def test_a_refusal_says_what_to_do() -> None:
 
 def test_an_ordinary_user_needs_no_cage() -> None:
     assert find_cage(read_host(uid=1000, user="ada"), ScriptedRunner({}), Command(argv=("true",))) is None
+
+
+@pytest.mark.parametrize(("table", "mapped"), [("0 0 4294967295", False), ("0 1000 1", True), ("", False)])
+def test_root_of_an_ordinary_users_namespace_is_told_apart(table: str, mapped: bool, tmp_path: Path) -> None:
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/uid_map").write_text(table)
+    assert root_is_mapped(tmp_path) is mapped
 
 
 def test_no_ids_no_cage() -> None:
