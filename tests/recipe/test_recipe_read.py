@@ -69,6 +69,7 @@ MESSAGES = {
     "bad-requirement": "line 9: 'numpy=>1.2' is not a requirement: ",
     "pip-option": "line 9: '--index-url https://mirror.invalid/' is not a requirement: ",
     "wrong-type": "line 8: python.dependencies: expected `array`, got `str`",
+    "bad-python": "line 8: python.version: expected `str` matching regex ",
     "bad-date": "line 8: python.as-of: expected `str` matching regex ",
     "shell-in-package": "line 8: system.packages: expected `str` matching regex ",
     "script-outside": "line 8: [check] script '../other.py' leaves the recipe's folder",
