@@ -123,13 +123,12 @@ enter() {
   [ -r optuna-mpi.sif ] || fail "the image is not there on $(hostname): "optuna-mpi.sif
   # what is downloaded and compiled stays in folders of the user's (docs/howto-data.md)
   if (umask 077 && mkdir -p -- \
-      /tmp/pytest-of-root/pytest-112/popen-gw0/test_the_script_is_what_envbui2/.cache/envbuild-caches/downloads \
-      /tmp/pytest-of-root/pytest-112/popen-gw0/test_the_script_is_what_envbui2/.cache/envbuild-caches/compiled/6bc63e498813d213 \
-      /tmp/pytest-of-root/pytest-112/popen-gw0/test_the_script_is_what_envbui2/.cache/envbuild-caches/downloads/nltk) 2>/dev/null &&
-    [ -w /tmp/pytest-of-root/pytest-112/popen-gw0/test_the_script_is_what_envbui2/.cache/envbuild-caches/downloads ]; then
+      /home/you/.cache/envbuild-caches/downloads /home/you/.cache/envbuild-caches/compiled/6bc63e498813d213 \
+      /home/you/.cache/envbuild-caches/downloads/nltk) 2>/dev/null &&
+    [ -w /home/you/.cache/envbuild-caches/downloads ]; then
     mkdir -p -- "$scratch"/.cache "$scratch"/.compiled
-    kept+=(--bind /tmp/pytest-of-root/pytest-112/popen-gw0/test_the_script_is_what_envbui2/.cache/envbuild-caches/downloads:"$scratch"/.cache:rw)
-    kept+=(--bind /tmp/pytest-of-root/pytest-112/popen-gw0/test_the_script_is_what_envbui2/.cache/envbuild-caches/compiled/6bc63e498813d213:"$scratch"/.compiled:rw)
+    kept+=(--bind /home/you/.cache/envbuild-caches/downloads:"$scratch"/.cache:rw)
+    kept+=(--bind /home/you/.cache/envbuild-caches/compiled/6bc63e498813d213:"$scratch"/.compiled:rw)
     for value in \
       XDG_CACHE_HOME=.cache HF_HOME=.cache/huggingface TORCH_HOME=.cache/torch \
       KERAS_HOME=.cache/keras TFHUB_CACHE_DIR=.cache/tfhub TFDS_DATA_DIR=.cache/tensorflow_datasets \
