@@ -61,7 +61,10 @@ def test_an_unknown_site(user_settings: Settings) -> None:
         ("wrong-dialect", 'line 5: [resources] gpu = "gres" is not for pbs; known there: ngpus, type, none'),
         ("type-without-types", 'line 5: [resources] gpu = "type" needs at least one [[type]]'),
         ("bare-number", "line 5: '24' is no time"),
-        ("newline-in-option", "line 5: fields.options: expected `str` matching regex '^[^\\\\x00-\\\\x1f\\\\x7f]*\\\\Z'"),
+        (
+            "newline-in-option",
+            "line 5: fields.options: expected `str` matching regex '^[^\\\\x00-\\\\x1f\\\\x7f]*\\\\Z'",
+        ),
         ("shell-in-bind", "line 5: runtime.binds: expected `str` matching regex"),
         ("shell-in-cache", "line 6: folders.caches: expected `str` matching regex"),
         ("shell-in-module", "line 5: modules.load: expected `str` matching regex"),
