@@ -119,7 +119,7 @@ def test_a_name_that_no_index_has(ask: Ask, index: SyntheticIndex) -> None:
 
 def test_a_date_hides_what_came_later(ask: Ask, index: SyntheticIndex) -> None:
     index.wheel("app", "1.0", requires=("lib",), day="2023-01-01")
-    index.wheel("lib", "1.0", day="2023-02-01")
+    index.wheel("lib", "1.0", day="2023-01-20")
     index.wheel("lib", "2.0", day="2023-06-10")
     index.wheel("app", "2.0", requires=("lib>=2",), day="2023-06-11")
     assert versions(ask("app", as_of="2023-06-10")) == {"app": "1.0", "lib": "2.0"}

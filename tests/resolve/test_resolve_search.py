@@ -90,12 +90,13 @@ def test_older_wheel_is_better_than_compiling_what_has_wheels(index: SyntheticIn
 
 
 def test_what_was_uploaded_again_after_the_date_is_taken_all_the_same(index: SyntheticIndex, resolve: Resolve) -> None:
+    """One of a few releases without its module is not: tests/hostile/test_index_traps.py."""
     index.wheel("vllm", "0.6", requires=("outlines",))
-    index.wheel("outlines", "0.0.46", requires=("pyairports",))
-    index.wheel("pyairports", "0.0.1", day="2025-03-01")
+    index.wheel("outlines", "0.0.46", requires=("airports",))
+    index.wheel("airports", "0.0.1", "0.0.2", "0.0.3", "0.0.4", day="2025-03-01")
     answer = resolve(TORCH21, "vllm", as_of="2024-09-12")
-    assert versions(answer) == {"outlines": "0.0.46", "pyairports": "0.0.1", "vllm": "0.6"}
-    assert answer.notes == ("pyairports 0.0.1: there is none from before the date",)
+    assert versions(answer) == {"airports": "0.0.4", "outlines": "0.0.46", "vllm": "0.6"}
+    assert answer.notes == ("airports 0.0.4: there is none from before the date",)
 
 
 def test_what_others_require_is_not_ancient_to_keep_the_base(index: SyntheticIndex, resolve: Resolve) -> None:
