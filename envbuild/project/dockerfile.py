@@ -1,7 +1,8 @@
 """Take a Dockerfile apart: its stages, each with what it starts from, runs, copies and sets.
 
-Variables of ARG and ENV are filled in as Docker does it.  What is only known when it is built keeps its ``$``, and so
-does what is called a secret.
+spython reads the instructions of a stage.  They are prepared for it, since it takes a file line by line: continued
+lines are joined, here-documents taken out, and variables of ARG and ENV filled in as Docker does it.  What is only
+known when it is built keeps its ``$``, and so does what is called a secret.
 """
 
 from __future__ import annotations
@@ -26,12 +27,14 @@ WITHOUT_VARIABLES = {"run", "cmd", "entrypoint", "shell", "healthcheck", "onbuil
 class Stage:
     """One stage: ``start`` is an image or an earlier stage, ``lines`` are shell lines in order.
 
-    ``copies`` are (source, destination); ``variables`` what ENV sets, ``known`` also what ARG has as default.
+    ``instructions`` are those for spython, one a line; ``copies`` are (source, destination); ``variables`` is what ENV
+    sets, ``known`` also what ARG has as default.
     """
 
     start: str
     name: str = ""
     lines: list[str] = field(default_factory=list)
+    instructions: list[str] = field(default_factory=list)
     copies: list[tuple[str, str]] = field(default_factory=list)
     variables: dict[str, str] = field(default_factory=dict)
     known: dict[str, str] = field(default_factory=dict)
@@ -51,7 +54,30 @@ def read_dockerfile(text: str) -> list[Stage]:
         elif stages:
             filled = rest if word in WITHOUT_VARIABLES else _filled(rest, stages[-1].known)
             _read(word, filled, documents, stages[-1], given)
+    for stage in stages:
+        _take_apart(stage)
     return stages
+
+
+def _take_apart(stage: Stage) -> None:
+    """Let spython read what a stage copies and starts.
+
+    It prints, raises anything, and ends the process where it cannot go on: such a stage copies and starts nothing.
+    """
+    from spython.logger import bot
+    from spython.main.parse.parsers import DockerParser
+
+    level, bot.level = bot.level, 0
+    parser = DockerParser(None, load=False)
+    parser.lines = stage.instructions
+    try:
+        recipe = next(iter(parser.parse().values()))
+    except (Exception, SystemExit):  # noqa: BLE001  (whatever spython raises)
+        return
+    finally:
+        bot.level = level
+    stage.copies = [(source, target) for source, target in recipe.files]
+    stage.entrypoint, stage.command = _started(recipe.entrypoint), _started(recipe.cmd)
 
 
 def _stage(text: str, before: list[Stage]) -> Stage:
@@ -75,11 +101,12 @@ def _read(word: str, text: str, documents: list[str], stage: Stage, given: dict[
     elif word == "workdir":
         stage.lines.append(f"cd {shlex.quote(text.strip().strip(chr(34)))}")
     elif word in ("copy", "add"):
-        stage.copies += _copies(text)
-    elif word == "entrypoint":
-        stage.entrypoint, stage.command = _words(text), ()
-    elif word == "cmd":
-        stage.command = _words(text)
+        stage.instructions += _copies(text)
+    elif word == "entrypoint" and text:  # a new entry point drops the command before it
+        kept = [line for line in stage.instructions if not line.startswith("CMD ")]
+        stage.instructions = [*kept, f"ENTRYPOINT {text}"]
+    elif word == "cmd" and text:
+        stage.instructions.append(f"CMD {text}")
 
 
 def _run(text: str, documents: list[str], stage: Stage) -> list[str]:
@@ -155,12 +182,21 @@ def _assigned(text: str) -> dict[str, str]:
     return dict(word.split("=", 1) for word in words if re.match(r"\w+=", word))
 
 
-def _copies(text: str) -> list[tuple[str, str]]:
+def _copies(text: str) -> list[str]:
+    """Return COPY as spython reads it: words between single blanks, without Docker's options."""
     if "--from=" in text:
         return []  # from another stage or image, not the project's
     text = OPTION.sub("", text)
     words = _words(text) if text.startswith("[") else tuple(text.split())
-    return [(source, words[-1]) for source in words[:-1] if not source.startswith("<<")]
+    sources = [word for word in words[:-1] if not word.startswith("<<")]
+    return [f"COPY {source} {words[-1]}" for source in sources if " " not in f"{source}{words[-1]}"]
+
+
+def _started(found: object) -> tuple[str, ...]:
+    """Return what spython made of CMD or ENTRYPOINT: a list, or a line of shell."""
+    if isinstance(found, list):
+        return tuple(map(str, found))
+    return _words(found) if isinstance(found, str) else ()
 
 
 def _words(text: str) -> tuple[str, ...]:

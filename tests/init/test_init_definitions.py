@@ -148,3 +148,20 @@ def test_a_conda_package_without_a_row_is_a_comment(tmp_path: Path) -> None:
 def test_names_of_debian_and_frameworks() -> None:
     assert (debian_name("gcc-9"), debian_name("libssl1.1"), debian_name("git")) == ("gcc", "", None)
     assert (implied_framework("pytorch-lightning"), implied_framework("numpy")) == ("torch", None)
+
+
+def test_copies_and_commands_are_read_as_docker_reads_them() -> None:
+    text = """FROM debian:12
+COPY --chown=1:1 one.py two.py /app/
+COPY ["three.py", "/app/"]
+CMD old
+ENTRYPOINT ["python", "/app/one.py"]
+CMD ["--steps", "3"]
+FROM debian:12
+COPY
+CMD exec python "a b.py"
+"""
+    first, last = read_dockerfile(text)
+    assert first.copies == [("one.py", "/app/"), ("two.py", "/app/"), ("three.py", "/app/")]
+    assert (first.entrypoint, first.command) == (("python", "/app/one.py"), ("--steps", "3"))
+    assert (last.copies, last.entrypoint, last.command) == ([], (), ("python", "a b.py"))
