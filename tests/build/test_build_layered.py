@@ -154,10 +154,10 @@ def test_a_layer_added_after_signing_is_told_by_verify(layered: Project, tmp_pat
     layer.write_bytes(image.read_bytes()[overlay.offset : overlay.offset + overlay.size])
     added = ("--datatype", "4", "--parttype", "4", "--partfs", "1", "--partarch", "2", "--groupid", "1")
     assert apptainer(layered, "sif", "add", *added, str(image), str(layer)).code == 0
-    with image.open("r+b") as file:  # change what it says: another file of the same length
+    with image.open("r+b") as file:  # another file of the same length, still in order
         data = layer.read_bytes()
         file.seek(read_sif(image).objects[-1].offset)
-        file.write(data.replace(b"six.py", b"sax.py"))
+        file.write(data.replace(b"six.py", b"siy.py"))
     verified = layered.run("verify", str(image))
     assert (verified.code, "extra" in verified.stdout) == (1, True), verified.stdout + verified.stderr
 
