@@ -83,7 +83,7 @@ def test_the_image_trains(made: Project) -> None:
 def test_torchrun_starts_two_ranks_inside_the_image(made: Project) -> None:
     """PyTorch's own launcher and its gloo, as a job of two tasks on this machine."""
     made.write("ranks.py", RANKS)
-    job = ("--launcher", "torchrun", "--tasks", "2", "--cpus", "1", "--wait", "--", "python", "ranks.py")
+    job = ("--gpus", "0", "--launcher", "torchrun", "--tasks", "2", "--cpus", "1", "--wait", "--", "python", "ranks.py")
     ran = made.run("submit", "./vision.sif", "--on", "local", *job, timeout=300)
     assert ran.code == 0, ran.stdout + ran.stderr
     for rank in (0, 1):
