@@ -9,8 +9,9 @@ import pytest
 
 from tests.docs.pages import README, ROOT, anchors, without_code
 
-ENGLISH = (README, ROOT / "docs/tutorial.md", *sorted((ROOT / "docs").glob("howto-*.md")))
-"""Every how-to page, the tutorial and README have a Japanese page of the same name."""
+PAGES = ("tutorial", "platforms")
+ENGLISH = (README, *(ROOT / f"docs/{page}.md" for page in PAGES), *sorted((ROOT / "docs").glob("howto-*.md")))
+"""Every how-to page, these and README have a Japanese page of the same name."""
 FENCE = re.compile(r"^```.*?^```$|(?:(?<=\n\n)|\A)(?:^ {4}[^\n]*\n)+", re.MULTILINE | re.DOTALL)
 COMMENT = re.compile(r"(?:^|\s+)#(?![!$]).*$", re.MULTILINE)
 """What is translated inside a block.  A directive of a scheduler and the first line of a script are no comments."""
