@@ -22,6 +22,8 @@ GRACE = 60.0
 """Seconds in which a job that the scheduler does not know, or that has ended, may still hand in its receipt."""
 FIRST, LAST = 0.5, 30.0
 """Seconds between two questions to the scheduler: the first, and the longest as it backs off."""
+SETTLED = 2.0
+"""Seconds for which a stopped job must be gone: one that is put back into the queue is unknown for a moment."""
 LOOK = 0.3
 """Seconds between two looks at log and receipts, which cost the scheduler nothing."""
 
@@ -117,7 +119,8 @@ def wait(
             continue
         status = status_of(record, site, settings, runner)
         due, pause = hand.now() + pause, min(LAST, pause * 1.5)
-        if whole and status.phase in ("ended", "unknown") and (last := _receipts_of_all(record, settings)):
+        settled = gone_since is not None and hand.now() - gone_since >= SETTLED
+        if whole and settled and status.phase in ("ended", "unknown") and (last := _receipts_of_all(record, settings)):
             tail.move()
             return last
         if (line := _told(status)) != told:

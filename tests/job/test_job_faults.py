@@ -425,3 +425,17 @@ def test_what_follows_a_job_that_has_failed_is_refused_at_once(fake: Fake, site_
     with pytest.raises(UsageError) as told:
         follower(fake, site_name)
     assert told.value.what == "job 42 has failed already, with code 9: what follows it would never start"
+
+
+def test_a_stopped_job_that_is_unknown_for_a_moment_has_not_ended(fake: Fake) -> None:
+    """Slurm shows nothing of a job between its two runs, for less than a second."""
+    fake.client("cat queue 2>/dev/null || exit 1", "squeue")
+    fake.client("exit 1", "sacct", "scontrol")
+    watch = Watch(fake, "amane")
+    watch.receipt(143, signal="TERM")
+    queue = fake.settings.cwd / "queue"
+    watch.events = {
+        1.0: lambda: queue.write_text("42|PENDING|BeginTime|\n"),
+        9.0: lambda: watch.receipt(6),
+    }
+    assert watch.wait() == 6
