@@ -78,11 +78,12 @@ def decide_lock(source: Source, wish: Wish, tools: Tools, today: date, *, facts:
     from envbuild.lock.files import take_files
     from envbuild.lock.framework import require_framework
     from envbuild.lock.inputs import take_trees, with_sources
-    from envbuild.lock.libraries import require_cuda
+    from envbuild.lock.libraries import refuse_removal, require_cuda
     from envbuild.lock.python import require_python
 
     recipe = source.recipe
     resolver = _resolver(tools)
+    refuse_removal(recipe)
     if facts is None:
         require_python(recipe)
     base = _given(facts, recipe, wish, tools, today) if facts else _describe(recipe, wish, tools, today)

@@ -16,7 +16,8 @@ from packaging.version import Version
 
 from envbuild.base.model import BaseFacts
 from envbuild.base.suggest import Wish, framework_name, suggest
-from envbuild.errors import NoSolutionError
+from envbuild.errors import NoSolutionError, UsageError
+from envbuild.project.shellwords import removes_framework
 from envbuild.recipe.model import Recipe
 from envbuild.resolve.couplings import data_path
 from envbuild.resolve.graph import DIRECT
@@ -81,6 +82,17 @@ def require_cuda(recipe: Recipe, facts: BaseFacts, packages: Collection[Found]) 
         if alone and DIRECT in lack.found.via:
             raise NoSolutionError(str(lack), where=_where(recipe, lack), hint="\nor ".join(_hints(lack, facts)))
     return tuple(str(lack) for lack in lacks)
+
+
+def refuse_removal(recipe: Recipe) -> None:
+    """Raise UsageError for a line of [system] post that takes the framework out of the image."""
+    for number, line in enumerate(recipe.system.post, 1):
+        if removes_framework(line):
+            raise UsageError(
+                "it removes a GPU framework from the image",
+                where=f"{recipe.name}: [system] post, line {number}: {line}",
+                hint="take the line out; another framework, or another version of it, is a line of [base]",
+            )
 
 
 @functools.cache

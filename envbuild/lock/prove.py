@@ -15,6 +15,8 @@ import msgspec
 
 from envbuild.errors import NoSolutionError, ToolFailedError
 from envbuild.lock.model import PROOF_SECONDS, Lock, LockedHold, PythonPackage
+from envbuild.resolve.couplings import computes
+from envbuild.resolve.graph import DIRECT
 
 MOST_CULPRITS = 4
 """Packages that are walked back for one failed import, those nearest to the failure first."""
@@ -221,9 +223,16 @@ class Search:
 
 
 def culprits(failure: Failure, lock: Lock) -> tuple[PythonPackage, ...]:
-    """Return the packages to walk back for a failure, nearest first: only the project's, never what the base holds."""
-    own = {package.name: package for package in lock.python if package.group == "project"}
+    """Return the packages to walk back for a failure, nearest first: never what the base holds, nor its GPU part."""
+    own = {package.name: package for package in lock.python if _may_move(package)}
     return tuple(own[name] for name in dict.fromkeys(failure.blame) if name in own)[:MOST_CULPRITS]
+
+
+def _may_move(package: PythonPackage) -> bool:
+    """Whether a package is resolved with the project: of a framework's own, those that do not run on the GPU."""
+    if package.group == "framework":
+        return DIRECT not in package.via and not computes(package.name)
+    return package.group == "project"
 
 
 def older_releases(version: str, releases: tuple[str, ...]) -> tuple[str, ...]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 
 from envbuild.base.model import BaseFacts, Dist
-from envbuild.errors import NoSolutionError
-from envbuild.lock.libraries import load_sources, require_cuda
-from envbuild.recipe.model import About, Base, Python, Recipe
+from envbuild.errors import NoSolutionError, UsageError
+from envbuild.lock.libraries import load_sources, refuse_removal, require_cuda
+from envbuild.recipe.model import About, Base, Python, Recipe, System
 from envbuild.resolve.graph import DIRECT
 from envbuild.resolve.model import Found, FoundFile
 
@@ -101,3 +102,19 @@ def test_a_wheel_for_another_machine_does_not_hold_the_libraries() -> None:
 
 def test_every_row_is_about_something() -> None:
     assert all(row.never or row.libraries for row in load_sources().framework)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "pip uninstall -y torch",
+        "python3 -m pip uninstall --yes tensorflow",
+        "rm -rf /usr/lib/python3/dist-packages/torch",
+    ],
+)
+def test_a_line_that_removes_the_framework_is_refused(line: str) -> None:
+    harmful = structs.replace(recipe("torch==2.5.*"), system=System(post=("true", line)))
+    with pytest.raises(UsageError) as told:
+        refuse_removal(harmful)
+    assert told.value.where == f"{harmful.name}: [system] post, line 2: {line}"
+    refuse_removal(structs.replace(harmful, system=System(post=("pip uninstall -y wheel", "rm -rf /opt/old"))))

@@ -214,6 +214,20 @@ def test_only_the_projects_packages_are_culprits() -> None:
     assert culprits(Failure(module="course", error="killed"), lock) == ()
 
 
+def test_of_a_frameworks_packages_those_without_gpu_code_are_culprits() -> None:
+    lock = lock_of(fsspec="2026.1", torch="2.5.1", triton="3.1", course="1.0")
+    brought = {"fsspec": ("torch",), "triton": ("torch",), "torch": ("(direct)",)}
+    python = tuple(
+        msgspec.structs.replace(package, group="framework", via=brought[package.name])
+        if package.name in brought
+        else package
+        for package in lock.python
+    )
+    failure = Failure(module="course", error="", blame=("triton", "fsspec", "torch", "course"))
+    found = culprits(failure, msgspec.structs.replace(lock, python=python))
+    assert [package.name for package in found] == ["fsspec", "course"]
+
+
 def test_older_releases() -> None:
     assert older_releases("2.0", ("2.1", "2.0", "1.9", "1.10", "2.0rc1", "what", "1.9.post1")) == (
         "1.10",
