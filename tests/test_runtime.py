@@ -512,7 +512,7 @@ class TestLive:
 
     @root_only
     def test_an_ordinary_user(self) -> None:
-        ordinary = dataclasses.replace(runtime(), flags=())
+        ordinary = dataclasses.replace(runtime(), flags=(), cage=None)
         result = as_nobody(ordinary.exec_command(tiny_image(), ("id", "-u")), home=open_folder())
         assert (result.stdout, result.code) == ("65534\n", 0), result.stderr
 
@@ -528,7 +528,7 @@ class TestLive:
         home.chmod(0o777)
         answers = {}
         for name, flags in (("plain", ()), ("as found", self._flags_without_fuse())):
-            command = dataclasses.replace(runtime(), flags=flags).exec_command(tiny_image(), ("id", "-u"))
+            command = dataclasses.replace(runtime(), flags=flags, cage=None).exec_command(tiny_image(), ("id", "-u"))
             argv = ("unshare", "-m", "sh", "-c", hidden, "sh", *AS_NOBODY, *command.argv)
             env = {**(command.env or {}), "HOME": str(home), "TMPDIR": str(home)}
             answers[name] = LocalRunner()(dataclasses.replace(command, argv=argv, env=env, cwd=home), check=False)
@@ -544,7 +544,7 @@ class TestLive:
         script = (
             'echo 0 >/proc/sys/user/max_user_namespaces && exec setpriv --inh-caps=-all --ambient-caps=-all -- "$@"'
         )
-        command = dataclasses.replace(runtime(), flags=()).exec_command(tiny_image(), ("id",))
+        command = dataclasses.replace(runtime(), flags=(), cage=None).exec_command(tiny_image(), ("id",))
         limited = ("unshare", "-U", "--map-current-user", "--keep-caps", "sh", "-c", script, "sh", *command.argv)
         result = as_nobody(dataclasses.replace(command, argv=limited), home=open_folder())
         assert explain_failure(result).what == "user namespaces are switched off or used up on this machine"

@@ -71,7 +71,12 @@ class Lines:
 
     @contextlib.contextmanager
     def stage(self, title: str, *, total: int | None = None) -> Iterator[Stage]:
-        """Print the stage's name with its seconds when it ended well, and how far it is every few seconds before."""
+        """Print the stage's name with its seconds when it ended well, and how far it is every few seconds before.
+
+        With -v its name is printed when it begins, too.
+        """
+        if self.verbose:
+            self.say(f"{title} …")
         started = time.monotonic()
         count = _Count(total)
         ended = threading.Event()

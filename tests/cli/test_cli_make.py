@@ -158,10 +158,10 @@ class TestSmall:
         image = project.folder / "interrupted.sif"
         for kept in (project.store / "v1" / "images").glob("*.sif"):
             kept.unlink()
-        process = project.start("make", "small", "--no-check", "--mode", "fakeroot", "-o", str(image))
+        process = project.start("-v", "make", "small", "--no-check", "--mode", "fakeroot", "-o", str(image))
         assert process.stderr is not None
         for line in process.stderr:
-            if line.startswith("install and pack"):
+            if line == "install and pack …\n":
                 break
         time.sleep(1.5)
         process.send_signal(signal.SIGINT)
