@@ -33,7 +33,7 @@ post = [
   "mkdir -p /opt/seen; cat /proc/net/dev >/opt/seen/net; cat /proc/self/uid_map >/opt/seen/ids",
   "cat /proc/[0-9]*/environ >/opt/seen/environment 2>/dev/null || true",
   "ls -d /proc/[0-9]*/root{home} >/opt/seen/home 2>/dev/null || true",
-  "mount -o remount,rw,bind /mnt/in 2>/dev/null; for f in $(find /mnt/in -type f); do echo harm >$f; done || true",
+  "mount -o remount,rw,bind /mnt/in 2>/dev/null || mount -o remount,rw,bind /mnt 2>/dev/null || true; for f in $(find /mnt -type f); do echo harm >$f; done || true",
   "cat /proc/sys/kernel/core_pattern >/proc/sys/kernel/core_pattern 2>/dev/null && touch /opt/seen/owned || true",
 ]
 [check]
@@ -102,7 +102,8 @@ def listening() -> Iterator[int]:
         yield server.getsockname()[1]
 
 
-def test_a_recipe_that_means_harm_reaches_nothing(tmp_path: Path, listening: int) -> None:
+@pytest.mark.parametrize("mode", ["flat", "layered", "fakeroot"])
+def test_a_recipe_that_means_harm_reaches_nothing(mode: str, tmp_path: Path, listening: int) -> None:
     project = Project(tmp_path / "p")
     victim = project.home / "victim.toml"
     victim.write_text("mine")
@@ -116,7 +117,7 @@ def test_a_recipe_that_means_harm_reaches_nothing(tmp_path: Path, listening: int
     project.write("backend.py", BACKEND.format(**told))
     locked = project.run("lock", "harm", MY_SECRET=SECRET)
     assert locked.code == 0, locked.stderr
-    made = project.run("make", "harm", "--mode", "flat", MY_SECRET=SECRET)
+    made = project.run("make", "harm", "--mode", mode, MY_SECRET=SECRET)
     assert made.code == 0, made.stderr
     program = (
         "import harm, json, pathlib;"
