@@ -54,6 +54,7 @@ def _install(raw: BinaryIO, name: str, scheme: Scheme, writer: PartWriter, size:
         archive.filename = name
         _require_sizes(archive, size)
         source = WheelFile(archive)
+        _require_schemes(archive, source.data_dir)
         install(source, _destination(source.distribution, scheme, writer), {"INSTALLER": INSTALLER})
 
 
@@ -73,6 +74,18 @@ def _require_sizes(archive: zipfile.ZipFile, size: int) -> None:
             text = archive.read(info).decode("utf-8", "replace")
             if sum(text.count(end) for end in LINE_ENDS) > 2 * len(archive.infolist()) + SPARE_ROWS:
                 raise IntegrityError(f"{info.filename} has many more rows than the wheel has files")
+
+
+def _require_schemes(archive: zipfile.ZipFile, folder: str) -> None:
+    """Raise IntegrityError for a file that begins like the data folder and lies in none of its schemes.
+
+    installer takes every such name for one below the folder, and looks for its scheme without end.
+    """
+    for info in archive.infolist():
+        below = info.filename.removeprefix(f"{folder}/")
+        like = info.filename.startswith(folder) and not info.is_dir()
+        if like and (below == info.filename or "/" not in below):
+            raise IntegrityError(f"{info.filename} lies in no scheme of {folder}")
 
 
 def _destination(project: str, scheme: Scheme, writer: PartWriter) -> WheelDestination:

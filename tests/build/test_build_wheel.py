@@ -145,3 +145,11 @@ def test_a_damaged_wheel_is_named(tmp_path: Path, damage, says: str) -> None:  #
     with pytest.raises(IntegrityError, match=says) as caught:
         unpacked(tmp_path, wheel)
     assert caught.value.where == "demo-1.0-py3-none-any.whl"
+
+
+@pytest.mark.parametrize("member", ["demo-1.0.data", "demo-1.0.database/x.py", "demo-1.0.data/loose.py"])
+def test_a_file_beside_the_schemes_is_refused(tmp_path: Path, member: str) -> None:
+    """Found by fuzzing: installer went on without end, and took all memory."""
+    wheel = make_wheel(tmp_path / "w", {**FILES, member: b"boo"})
+    with pytest.raises(IntegrityError, match=r"lies in no scheme of demo-1\.0\.data"):
+        unpacked(tmp_path, wheel)
