@@ -103,12 +103,18 @@ class Outcome:
 
 def main() -> None:
     """Lock every set that is asked for and print what was right."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("set", nargs="*")
-    parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "envbuild-answers")
+    parser.add_argument(
+        "--work", type=Path, default=Path(tempfile.gettempdir()) / "envbuild-answers"
+    )
     parser.add_argument("--no-warm", action="store_true")
     parser.add_argument(
-        "--trees", action="store_true", help="import in a tree of the answer, where a set names modules"
+        "--trees",
+        action="store_true",
+        help="import in a tree of the answer, where a set names modules",
     )
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
@@ -120,7 +126,9 @@ def main() -> None:
         outcomes.append(outcome)
         print(line_of(outcome), flush=True)
         if options.json:
-            options.json.write_bytes(msgspec.json.encode([msgspec.to_builtins(one) for one in outcomes]))
+            options.json.write_bytes(
+                msgspec.json.encode([msgspec.to_builtins(one) for one in outcomes])
+            )
     print(summary(outcomes))
 
 
@@ -135,7 +143,11 @@ class Bench:
         self.folder.mkdir(parents=True)
         suite, _, framework = case.base.partition(" ")
         self.facts = CASES / f"{framework}.json" if suite == "facts" else None
-        base = 'image = "example/base:1"' if self.facts else f'bootstrap = "debian:{suite}"\nframework = "{framework}"'
+        base = (
+            'image = "example/base:1"'
+            if self.facts
+            else f'bootstrap = "debian:{suite}"\nframework = "{framework}"'
+        )
         python = f"[python]\ndependencies = {json.dumps(case.wants)}"
         recipe = f'[recipe]\nname = "case"\n[base]\n{base}\n{python}\n'
         (self.folder / "case.toml").write_text(recipe, "utf-8")
@@ -169,10 +181,20 @@ class Bench:
         argv = [sys.executable, "-m", "envbuild", "lock", "case.toml", "--json"]
         if self.facts:
             argv += ["--facts", str(self.facts)]
-        env = {key: value for key, value in os.environ.items() if not key.startswith(("UV_", "ENVBUILD_"))}
-        env |= {"ENVBUILD_STORE": str(self.store), "UV_CACHE_DIR": str(self.cache), "ENVBUILD_INDEX": INDEX}
+        env = {
+            key: value
+            for key, value in os.environ.items()
+            if not key.startswith(("UV_", "ENVBUILD_"))
+        }
+        env |= {
+            "ENVBUILD_STORE": str(self.store),
+            "UV_CACHE_DIR": str(self.cache),
+            "ENVBUILD_INDEX": INDEX,
+        }
         before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-        result = RUN(Command(argv=tuple(argv), cwd=self.folder, env=env, timeout=LONGEST), check=False)
+        result = RUN(
+            Command(argv=tuple(argv), cwd=self.folder, env=env, timeout=LONGEST), check=False
+        )
         after, took = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic() - started
         processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         outcome.seconds[name] = (round(took, 2), round(processor, 2))
@@ -195,7 +217,9 @@ class Bench:
         missed += [f"{name} {versions[name]} is there" for name in case.absent if name in versions]
         missed += [f"not said: {pattern}" for pattern in case.says if not re.search(pattern, said)]
         if case.refused and not case.either:
-            missed.append(f"answered, where {case.refused.why} has none; {held(case.wants[0], versions)}")
+            missed.append(
+                f"answered, where {case.refused.why} has none; {held(case.wants[0], versions)}"
+            )
         near = [f"{r}: {held(r, versions)}" for r in case.near if not keeps(r, versions)]
         outcome.reasons = lost + missed + near
         verdicts = ((lost, LOST), (missed, WRONG), (near, PARTLY))
@@ -207,7 +231,10 @@ class Bench:
         found = []
         if self.facts:
             facts = load_facts(self.facts)
-            found = [f"{name} of the base is replaced" for name in sorted(protected_names(facts) & versions.keys())]
+            found = [
+                f"{name} of the base is replaced"
+                for name in sorted(protected_names(facts) & versions.keys())
+            ]
             here |= {canonicalize_name(dist.name): dist.version for dist in facts.dists}
         kinds: dict[str, set[str]] = {}
         for name in here:
@@ -230,15 +257,35 @@ class Bench:
             kept = [p for p in answer["packages"] if torch or not p["name"].startswith("nvidia-")]
             lines = [f"{p['name']}=={p['version']}" for p in kept]
             (self.folder / "tree.txt").write_text("\n".join(lines) + "\n", "utf-8")
-            argv = (UV, "pip", "install", "-q", "--no-deps", "--target", tree, "--python", python_of(minor))
-            index = ("--default-index", INDEX, "--no-config", "-r", "tree.txt", "--cache-dir", str(self.trees))
+            argv = (
+                UV,
+                "pip",
+                "install",
+                "-q",
+                "--no-deps",
+                "--target",
+                tree,
+                "--python",
+                python_of(minor),
+            )
+            index = (
+                "--default-index",
+                INDEX,
+                "--no-config",
+                "-r",
+                "tree.txt",
+                "--cache-dir",
+                str(self.trees),
+            )
             made = RUN(Command(argv=argv + index, cwd=self.folder, timeout=1200), check=False)
             if made.code:
                 outcome.imported = "not made"
                 outcome.reasons.append(f"tree: {told(made)}")
                 return
             failed = [
-                f"import {module}: {fault}" for module in self.case.imports if (fault := _import(module, tree, minor))
+                f"import {module}: {fault}"
+                for module in self.case.imports
+                if (fault := _import(module, tree, minor))
             ]
         outcome.imported = "no" if failed else "yes"
         if failed:
@@ -292,7 +339,14 @@ def line_of(outcome: Outcome) -> str:
     """Return one row of the table."""
     seconds = ", ".join(f"{name} {wall} s [{cpu}]" for name, (wall, cpu) in outcome.seconds.items())
     reasons = "; ".join(outcome.reasons)
-    cells = (outcome.case.name, outcome.case.base, outcome.verdict, outcome.imported, seconds, reasons)
+    cells = (
+        outcome.case.name,
+        outcome.case.base,
+        outcome.verdict,
+        outcome.imported,
+        seconds,
+        reasons,
+    )
     return "| " + " | ".join(cells) + " |"
 
 
@@ -300,7 +354,10 @@ def summary(outcomes: list[Outcome]) -> str:
     """Return how many answers were right, and how long they took."""
     counts = Counter(outcome.verdict for outcome in outcomes)
     good = counts[RIGHT] + counts[REFUSED]
-    lines = [f"{len(outcomes)} sets: " + ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS)]
+    lines = [
+        f"{len(outcomes)} sets: "
+        + ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS)
+    ]
     lines.append(f"right or rightly refused: {100 * good / max(len(outcomes), 1):.0f} %")
     tried = Counter(outcome.imported for outcome in outcomes)
     lines.append(f"judged by import: {tried['yes'] + tried['no']}, of them {tried['no']} failed")

@@ -64,7 +64,9 @@ class Bench:
         self.folder, self.recipe, self.repeat = folder, recipe, repeat
         self.store = folder / "store"
         # an installed program has its bytecode
-        kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        kept = {
+            name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"
+        }
         self.env = {**kept, "ENVBUILD_STORE": str(self.store), "TMPDIR": str(folder)}
         shipped = shipped_folder()
         for name in ("recipes", "lockfiles"):
@@ -75,7 +77,16 @@ class Bench:
     def envbuild(self, *arguments: str, **env: str) -> Run:
         """Run envbuild and return what it took."""
         used = self.folder / "used.json"
-        argv = (sys.executable, "-c", MEASURED, str(used), sys.executable, "-m", "envbuild", *arguments)
+        argv = (
+            sys.executable,
+            "-c",
+            MEASURED,
+            str(used),
+            sys.executable,
+            "-m",
+            "envbuild",
+            *arguments,
+        )
         seconds = RUN(Command(argv=argv, cwd=self.folder, env={**self.env, **env})).seconds
         return Run(seconds, *json.loads(used.read_text("utf-8")))
 
@@ -126,7 +137,10 @@ class Bench:
         more = re.sub(r"(dependencies = \[)", rf'\1\n  "{ADDED}",', text, count=1)
         more = more.replace(f'name = "{self.recipe}"', 'name = "more"', 1)
         (self.folder / "recipes" / "more.toml").write_text(more, "utf-8")
-        shutil.copy(self.folder / "lockfiles" / f"{self.recipe}.lock", self.folder / "lockfiles" / "more.lock")
+        shutil.copy(
+            self.folder / "lockfiles" / f"{self.recipe}.lock",
+            self.folder / "lockfiles" / "more.lock",
+        )
         self.envbuild("lock", "more")
         taken = []
         for _ in range(self.repeat):
@@ -145,7 +159,9 @@ class Bench:
         for number in range(self.repeat):
             (self.folder / f"{self.recipe}.sif").unlink()
             own = self.folder / f"own-{mode}-{number}"
-            taken.append(self.envbuild(*make, ENVBUILD_STORE=str(own), ENVBUILD_STORE_BELOW=str(self.store)))
+            taken.append(
+                self.envbuild(*make, ENVBUILD_STORE=str(own), ENVBUILD_STORE_BELOW=str(self.store))
+            )
         return taken
 
     def imported(self, image: Path, what: str) -> float:
@@ -198,22 +214,33 @@ class Disk:
 
 def main() -> None:
     """Run all measurements and print them."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--recipe", default="keras-bert", choices=sorted(FRAMEWORKS))
-    parser.add_argument("--work", type=Path, help="a folder with 30 GB free (default: a temporary one)")
+    parser.add_argument(
+        "--work", type=Path, help="a folder with 30 GB free (default: a temporary one)"
+    )
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--no-by-hand", action="store_true")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="envbuild-bench-", dir=options.work and options.work.resolve()) as name:
+    with tempfile.TemporaryDirectory(
+        prefix="envbuild-bench-", dir=options.work and options.work.resolve()
+    ) as name:
         bench = Bench(Path(name), options.recipe, options.repeat)
-        bench.envbuild("make", options.recipe, "--no-check")  # the base, and the operating system's cache
+        bench.envbuild(
+            "make", options.recipe, "--no-check"
+        )  # the base, and the operating system's cache
         started = time.monotonic()
         modes = {mode: bench.mode(mode) for mode in ("flat", "layered")}
         found: dict[str, object] = {**modes}
         found["check"] = told("the check, beside", bench.envbuild("check", options.recipe).seconds)
         if not options.no_by_hand:
             bench.clear("bases")  # the base alone is what by hand starts from too
-            runs = [build_by_hand(bench.folder, bench.store, options.recipe) for _ in range(options.repeat)]
+            runs = [
+                build_by_hand(bench.folder, bench.store, options.recipe)
+                for _ in range(options.repeat)
+            ]
             by_hand = {key: statistics.median(run[key] for run in runs) for key in runs[0]}
             by_hand["import"] = bench.imported(bench.folder / "by-hand.sif", "by hand")
             found["by hand"] = by_hand
@@ -222,11 +249,16 @@ def main() -> None:
         print(json.dumps(found, indent=1))
 
 
-def ratios(modes: dict[str, dict[str, float]], by_hand: dict[str, float]) -> dict[str, dict[str, float]]:
+def ratios(
+    modes: dict[str, dict[str, float]], by_hand: dict[str, float]
+) -> dict[str, dict[str, float]]:
     """Return how many times faster than by hand each figure is, and the size as a share of that by hand."""
     out = {}
     for mode, figures in modes.items():
-        out[mode] = {key: round(by_hand["by-hand"] / figures[key], 1) for key in ("cold", "warm", "one package added")}
+        out[mode] = {
+            key: round(by_hand["by-hand"] / figures[key], 1)
+            for key in ("cold", "warm", "one package added")
+        }
         out[mode]["import"] = round(by_hand["import"] / figures["import"], 2)
         out[mode]["size"] = round(figures["bytes"] / by_hand["image bytes"], 3)
     return out

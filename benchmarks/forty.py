@@ -67,7 +67,13 @@ def rows() -> tuple[Row, ...]:
     """Return the table."""
     table = tomli.loads((ROOT / "benchmarks/forty.toml").read_text("utf-8"))["row"]
     return tuple(
-        Row(place=row["in"], typed=row["type"], codes=tuple(row["code"]), says=row["says"], live=row.get("live", False))
+        Row(
+            place=row["in"],
+            typed=row["type"],
+            codes=tuple(row["code"]),
+            says=row["says"],
+            live=row.get("live", False),
+        )
         for row in table
     )
 
@@ -77,7 +83,10 @@ def make_place(kind: str, folder: Path) -> Path:
     place = folder / ("thesis" if kind == "project" else kind)
     place.mkdir(parents=True)
     if kind == "project":
-        _write(place, {"requirements.txt": "torch\nnumpy\n", "train.py": "import torch\n", "job.log": LOG})
+        _write(
+            place,
+            {"requirements.txt": "torch\nnumpy\n", "train.py": "import torch\n", "job.log": LOG},
+        )
     if kind in ("small", "mistyped"):
         name, text = ("small", SMALL) if kind == "small" else ("mine", MISTYPED)
         _write(place, {f"recipes/{name}.toml": text})
@@ -117,8 +126,12 @@ def _write(place: Path, files: dict[str, str]) -> None:
 def type_row(row: Row, place: Path, home: Path, *, as_user: bool) -> Result:
     """Type a row in its folder."""
     argv = (*(USER if as_user else ()), sys.executable, "-m", "envbuild", *shlex.split(row.typed))
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(("ENVBUILD_", "XDG_"))}
-    return LocalRunner()(Command(argv=argv, cwd=place, env={**kept, "HOME": str(home)}, timeout=1200), check=False)
+    kept = {
+        key: value for key, value in os.environ.items() if not key.startswith(("ENVBUILD_", "XDG_"))
+    }
+    return LocalRunner()(
+        Command(argv=argv, cwd=place, env={**kept, "HOME": str(home)}, timeout=1200), check=False
+    )
 
 
 def main() -> int:

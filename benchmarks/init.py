@@ -79,7 +79,11 @@ def fits(row: dict[str, Any], base: Base) -> bool:
     if wanted.name == "none":
         return base.image is None and framework is None
     minor = re.match(r"\d+\.\d+", python)
-    good = framework == framework_name(wanted.name) and bool(version) and wanted.specifier.contains(version)
+    good = (
+        framework == framework_name(wanted.name)
+        and bool(version)
+        and wanted.specifier.contains(version)
+    )
     pythons = SpecifierSet(row.get("python", ""))
     return good and (not row.get("python") or bool(minor and pythons.contains(f"{minor[0]}.9")))
 
@@ -93,7 +97,9 @@ def judge(row: dict[str, Any], made: Draft) -> dict[str, Any]:
     extra = sorted(found - wanted - set(row.get("may", [])))
     framework, _, _ = held(base)
     asked = framework_name(row["base"])
-    lost = framework not in (None, asked) or (asked is not None and framework is None and base.image is None)
+    lost = framework not in (None, asked) or (
+        asked is not None and framework is None and base.image is None
+    )
     wrong = bool(never & found) or bool(SECRET.search(text)) or lost
     share = len(missed) + len(extra)
     if wrong or share > max(1, len(wanted) / 4):
@@ -115,7 +121,10 @@ def drafted(folder: Path, *, offline: bool) -> tuple[Draft, float]:
 def write(rows: list[dict[str, Any]]) -> None:
     """Write the rows back, below the comment at the top."""
     head = TABLE.read_text("utf-8").partition("\n[[project]]")[0]
-    blocks = ["\n[[project]]\n" + "".join(_line(key, row[key]) for key in KEYS if row.get(key)) for row in rows]
+    blocks = [
+        "\n[[project]]\n" + "".join(_line(key, row[key]) for key in KEYS if row.get(key))
+        for row in rows
+    ]
     TABLE.write_text(head + "".join(blocks), "utf-8")
 
 
@@ -125,7 +134,9 @@ def _line(key: str, value: Any) -> str:
 
 def main() -> None:
     """Judge all projects."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", type=Path)
     parser.add_argument("--offline", action="store_true")
     parser.add_argument("--update", action="store_true")
@@ -148,7 +159,9 @@ def main() -> None:
     right = sum(len(row["names"]) - len(row.get("missed", [])) for row in rows)
     missed = sum(len(row.get("missed", [])) for row in rows)
     extra = sum(len(row.get("extra", [])) for row in rows)
-    print(f"{len(rows)} projects: {dict(verdicts)}; names: {right} right, {missed} missed, {extra} too many")
+    print(
+        f"{len(rows)} projects: {dict(verdicts)}; names: {right} right, {missed} missed, {extra} too many"
+    )
     if given.update:
         write(rows)
 

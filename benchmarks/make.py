@@ -27,13 +27,19 @@ RUN = LocalRunner()
 
 def main() -> None:
     """Run all measurements and print them."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--recipe", default="keras-bert")
-    parser.add_argument("--work", type=Path, help="a folder with 25 GB free (default: a temporary one)")
+    parser.add_argument(
+        "--work", type=Path, help="a folder with 25 GB free (default: a temporary one)"
+    )
     parser.add_argument("--mode", default="auto", help="how to build: auto, flat, fakeroot")
     parser.add_argument("--no-by-hand", action="store_true")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="envbuild-bench-", dir=options.work and options.work.resolve()) as folder:
+    with tempfile.TemporaryDirectory(
+        prefix="envbuild-bench-", dir=options.work and options.work.resolve()
+    ) as folder:
         print(json.dumps(measure(Path(folder), options, by_hand=not options.no_by_hand), indent=1))
 
 
@@ -61,7 +67,9 @@ def make(folder: Path, store: Path, recipe: str, mode: str) -> dict[str, float]:
     result = RUN(Command(argv=argv, cwd=folder, env=env))
     stages = {"all": round(time.monotonic() - started, 1)}
     for line in result.stderr.splitlines():
-        if match := re.fullmatch(r"(.+?): (?:.* in )?(?:(\d+) min ?)?(?:([\d.]+) s)?(?: \(.*\))?", line):
+        if match := re.fullmatch(
+            r"(.+?): (?:.* in )?(?:(\d+) min ?)?(?:([\d.]+) s)?(?: \(.*\))?", line
+        ):
             title, minutes, seconds = match.groups()
             if minutes or seconds:
                 stages[title] = 60.0 * int(minutes or 0) + float(seconds or 0)
@@ -73,15 +81,27 @@ def build_by_hand(folder: Path, store: Path, recipe: str) -> dict[str, float]:
     """Build the by-hand definition on envbuild's own Debian root and return seconds."""
     root = next((store / "v1/bases").glob("*.tar"))
     (folder / "base.def").write_text(
-        f'Bootstrap: scratch\n\n%setup\n    tar -C "$APPTAINER_ROOTFS" --numeric-owner -xf {root}\n', encoding="utf-8"
+        f'Bootstrap: scratch\n\n%setup\n    tar -C "$APPTAINER_ROOTFS" --numeric-owner -xf {root}\n',
+        encoding="utf-8",
     )
     shutil.copy(HERE / "by-hand" / f"{recipe}.def", folder / "by-hand.def")
-    env = {**os.environ, "TMPDIR": str(folder), "APPTAINER_TMPDIR": str(folder), "APPTAINER_NO_MOUNT": "tmp"}
+    env = {
+        **os.environ,
+        "TMPDIR": str(folder),
+        "APPTAINER_TMPDIR": str(folder),
+        "APPTAINER_NO_MOUNT": "tmp",
+    }
     seconds = {}
     for name in ("base", "by-hand"):
         (folder / f"{name}.sif").unlink(missing_ok=True)  # of the run before
         started = time.monotonic()
-        RUN(Command(argv=("apptainer", "build", "--fakeroot", f"{name}.sif", f"{name}.def"), cwd=folder, env=env))
+        RUN(
+            Command(
+                argv=("apptainer", "build", "--fakeroot", f"{name}.sif", f"{name}.def"),
+                cwd=folder,
+                env=env,
+            )
+        )
         seconds[name] = round(time.monotonic() - started, 1)
         print(f"{name}: {seconds[name]} s", file=sys.stderr)
     return {**seconds, "image bytes": float((folder / "by-hand.sif").stat().st_size)}

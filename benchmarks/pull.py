@@ -39,12 +39,18 @@ def small_image() -> Image:
     python = interpreter("3.11")
     if python is None:
         raise SystemExit("no Python 3.11 on this machine")
-    return image_of(programs(), python_tar(python.resolve(), "/opt/conda"), env=("PATH=/opt/conda/bin:/usr/bin:/bin",))
+    return image_of(
+        programs(),
+        python_tar(python.resolve(), "/opt/conda"),
+        env=("PATH=/opt/conda/bin:/usr/bin:/bin",),
+    )
 
 
 def registry(*arguments: str) -> str:
     """Run the script that starts and stops a registry, and return its last line."""
-    command = Command(argv=("bash", str(ROOT / "scripts/setup-registry.sh"), *arguments), timeout=120)
+    command = Command(
+        argv=("bash", str(ROOT / "scripts/setup-registry.sh"), *arguments), timeout=120
+    )
     return (RUN(command).stdout.strip().splitlines() or [""])[-1]
 
 
@@ -53,7 +59,12 @@ def by_envbuild(work: Path, host: str) -> tuple[dict[str, float], int, int]:
     folder = work / "envbuild"
     (folder / "recipes").mkdir(parents=True)
     (folder / "recipes/base.toml").write_text(RECIPE.replace("{host}", host), "utf-8")
-    env = {**os.environ, "HOME": str(folder), "ENVBUILD_STORE": str(folder / "store"), "TMPDIR": str(work)}
+    env = {
+        **os.environ,
+        "HOME": str(folder),
+        "ENVBUILD_STORE": str(folder / "store"),
+        "TMPDIR": str(work),
+    }
     seconds = []
     for arguments in (("lock", "base"), ("make", "base", "--no-check")):
         argv = (sys.executable, "-m", "envbuild", *arguments)
@@ -66,14 +77,27 @@ def by_apptainer(work: Path, host: str) -> tuple[dict[str, float], int, int]:
     """Pull with nothing in the cache; return the same."""
     folder = work / "apptainer"
     folder.mkdir()
-    env = {**os.environ, "HOME": str(folder), "APPTAINER_CACHEDIR": str(folder / "cache"), "TMPDIR": str(work)}
-    argv = ("apptainer", "pull", "--no-https", str(folder / "base.sif"), f"docker://{host}/lab/base:1")
+    env = {
+        **os.environ,
+        "HOME": str(folder),
+        "APPTAINER_CACHEDIR": str(folder / "cache"),
+        "TMPDIR": str(work),
+    }
+    argv = (
+        "apptainer",
+        "pull",
+        "--no-https",
+        str(folder / "base.sif"),
+        f"docker://{host}/lab/base:1",
+    )
     seconds = RUN(Command(argv=argv, cwd=folder, env=env)).seconds
     return {PULL: seconds}, (folder / "base.sif").stat().st_size, tree_size(folder)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--small", action="store_true", help="an image of 40 MB, for a try")
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--work", type=Path, help="a folder with room (default: TMPDIR)")

@@ -48,16 +48,22 @@ RUN = LocalRunner()
 SETTINGS = load_settings()
 UV = uv_program(SETTINGS)
 INDEX = index_url(SETTINGS, RUN)
-GPU = re.compile(r"nvidia-(?!ml-py).*|cuda-.*|torch|triton|tensorflow(-gpu|-cpu)?|jaxlib|cupy(-cuda.*)?|jax-cuda.*")
+GPU = re.compile(
+    r"nvidia-(?!ml-py).*|cuda-.*|torch|triton|tensorflow(-gpu|-cpu)?|jaxlib|cupy(-cuda.*)?|jax-cuda.*"
+)
 PIP_TOOLS = {(3, 6): "pip-tools==6.4.0", (3, 7): "pip-tools==6.14.0"}
 
 
 def main() -> None:
     """Run all measurements and print them."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("case", nargs="*")
     parser.add_argument("--cases", type=Path, default=CASES)
-    parser.add_argument("--box", type=float, default=90.0, help="seconds after which a tool is stopped")
+    parser.add_argument(
+        "--box", type=float, default=90.0, help="seconds after which a tool is stopped"
+    )
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     names = options.case or sorted(path.stem for path in options.cases.glob("*.in"))
@@ -82,7 +88,9 @@ class Case:
         self.hard = protected_names(self.facts)
         (folder / "requirements.in").write_text("\n".join(self.wanted) + "\n", "utf-8")
         recipe = f'[recipe]\nname = "case"\n[base]\nimage = "{self.facts.image}"\n'
-        (folder / "case.toml").write_text(f"{recipe}[python]\ndependencies = {json.dumps(self.wanted)}\n", "utf-8")
+        (folder / "case.toml").write_text(
+            f"{recipe}[python]\ndependencies = {json.dumps(self.wanted)}\n", "utf-8"
+        )
 
     def measure(self) -> dict[str, Any]:
         """Return seconds and what each tool would do to the base."""
@@ -101,7 +109,12 @@ class Case:
         for name, (run, read) in ways.items():
             seconds[name], last = self.timed(run)
             outcome[name] = read() if last.code == 0 else {"error": told(last)}
-        return {"seconds": seconds, "outcome": outcome, "wanted": self.wanted, "base": self.facts.image}
+        return {
+            "seconds": seconds,
+            "outcome": outcome,
+            "wanted": self.wanted,
+            "base": self.facts.image,
+        }
 
     def timed(self, run: Callable[[], Result]) -> tuple[dict[str, float | str], Result]:
         """Return cold and warm seconds, and the last result; what ran into the box is not run again."""
@@ -127,16 +140,43 @@ class Case:
         )  # PYTHONDONTWRITEBYTECODE would have it compiled at every start
         kept = {key: value for key, value in os.environ.items() if not key.startswith(foreign)}
         kept |= {key: os.environ[key] for key in ("PIP_CERT", "SSL_CERT_FILE") if key in os.environ}
-        caches = {"UV_CACHE_DIR": "uv", "PIP_CACHE_DIR": "pip", "ENVBUILD_STORE": "store", "PIP_TOOLS_CACHE_DIR": "pt"}
-        own = {key: str(self.folder / (more.get("cache", "") + name)) for key, name in caches.items()}
-        env = {**kept, **own, "ENVBUILD_INDEX": INDEX, "PIP_INDEX_URL": INDEX, "PIP_CONFIG_FILE": os.devnull}
-        with tempfile.TemporaryDirectory(prefix="tmp-", dir=self.folder, ignore_cleanup_errors=True) as scratch:
+        caches = {
+            "UV_CACHE_DIR": "uv",
+            "PIP_CACHE_DIR": "pip",
+            "ENVBUILD_STORE": "store",
+            "PIP_TOOLS_CACHE_DIR": "pt",
+        }
+        own = {
+            key: str(self.folder / (more.get("cache", "") + name)) for key, name in caches.items()
+        }
+        env = {
+            **kept,
+            **own,
+            "ENVBUILD_INDEX": INDEX,
+            "PIP_INDEX_URL": INDEX,
+            "PIP_CONFIG_FILE": os.devnull,
+        }
+        with tempfile.TemporaryDirectory(
+            prefix="tmp-", dir=self.folder, ignore_cleanup_errors=True
+        ) as scratch:
             own_tmp = {**env, "TMPDIR": scratch}
-            return RUN(Command(argv=argv, cwd=self.folder, env=own_tmp, timeout=self.box), check=False)
+            return RUN(
+                Command(argv=argv, cwd=self.folder, env=own_tmp, timeout=self.box), check=False
+            )
 
     def envbuild(self, *options: str) -> Result:
         """Lock with envbuild, the whole command."""
-        argv = (sys.executable, "-m", "envbuild", "-q", "lock", "case.toml", "--facts", str(self.facts_path), "--json")
+        argv = (
+            sys.executable,
+            "-m",
+            "envbuild",
+            "-q",
+            "lock",
+            "case.toml",
+            "--facts",
+            str(self.facts_path),
+            "--json",
+        )
         result = self.call(*argv, *options, cache="undated" if options else "dated")
         (self.folder / "lock.json").write_text(result.stdout, "utf-8")
         return result
@@ -153,13 +193,35 @@ class Case:
         kept = f'[[index]]\nname = "default"\nurl = "{INDEX}"\ndefault = true\ncache-control = {CACHE_CONTROL}\n'
         (self.folder / "kept.toml").write_text(kept, "utf-8")
         argv = (UV, "pip", "compile", "--no-python-downloads", "-q", "--python", self.interpreter())
-        target = ("--python-version", self.facts.python, "--python-platform", uv_platform(self.facts))
+        target = (
+            "--python-version",
+            self.facts.python,
+            "--python-platform",
+            uv_platform(self.facts),
+        )
         index = options or ("--no-config", "--default-index", INDEX)
-        return self.call(*argv, *target, *index, "requirements.in", "-o", "pylock.uv.toml", cache=str(bool(options)))
+        return self.call(
+            *argv,
+            *target,
+            *index,
+            "requirements.in",
+            "-o",
+            "pylock.uv.toml",
+            cache=str(bool(options)),
+        )
 
     def pip_compile(self, python: Path) -> Result:
         """Resolve with pip-compile."""
-        argv = (str(python), "-m", "piptools", "compile", "-q", "--no-header", "--strip-extras", "--rebuild")
+        argv = (
+            str(python),
+            "-m",
+            "piptools",
+            "compile",
+            "-q",
+            "--no-header",
+            "--strip-extras",
+            "--rebuild",
+        )
         return self.call(*argv[:-1], "-i", INDEX, "requirements.in", "-o", "pip-compile.txt")
 
     def pip(self, python: Path) -> Result:
@@ -187,15 +249,33 @@ class Case:
 
     def python_with(self, *packages: str) -> Path | None:
         """Return a Python of the base's version with these packages, to which the base's own look installed."""
-        if python_minor(self.facts) != tuple(map(int, _version_of(self.interpreter()).split(".")[:2])):
+        if python_minor(self.facts) != tuple(
+            map(int, _version_of(self.interpreter()).split(".")[:2])
+        ):
             return None
         home = self.folder / "venv"
         RUN(Command(argv=(UV, "venv", "-q", "--python", self.interpreter(), str(home))))
         python = home / "bin" / "python"
-        RUN(Command(argv=(UV, "pip", "install", "-q", "--python", str(python), "--default-index", INDEX, *packages)))
+        RUN(
+            Command(
+                argv=(
+                    UV,
+                    "pip",
+                    "install",
+                    "-q",
+                    "--python",
+                    str(python),
+                    "--default-index",
+                    INDEX,
+                    *packages,
+                )
+            )
+        )
         tree = self.folder / "base"
         for dist in self.facts.dists:
-            folder = tree / f"{canonicalize_name(dist.name).replace('-', '_')}-{dist.version}.dist-info"
+            folder = (
+                tree / f"{canonicalize_name(dist.name).replace('-', '_')}-{dist.version}.dist-info"
+            )
             folder.mkdir(parents=True, exist_ok=True)
             lines = ["Metadata-Version: 2.1", f"Name: {dist.name}", f"Version: {dist.version}"]
             lines += [f"Requires-Dist: {text}" for text in dist.requires]
@@ -209,7 +289,9 @@ class Case:
         data = json.loads((self.folder / "lock.json").read_text("utf-8"))
         new = {p["name"]: (p["version"], p["files"][0]["size"]) for p in data["packages"]}
         return self.verdict(new) | {
-            "moved": [f"{m['name']} {m['before']} -> {m['after']}: {m['reason']}" for m in data["moved"]]
+            "moved": [
+                f"{m['name']} {m['before']} -> {m['after']}: {m['reason']}" for m in data["moved"]
+            ]
         }
 
     def of_uv(self) -> dict[str, Any]:
@@ -219,25 +301,38 @@ class Case:
         urls = {name: file["url"] for name, file in files.items() if GPU.fullmatch(name)}
         with make_client(SETTINGS) as client:
             known = sizes(list(urls.values()), client)
-        new = {p["name"]: (p["version"], known.get(urls.get(p["name"], ""), 0)) for p in data["packages"]}
+        new = {
+            p["name"]: (p["version"], known.get(urls.get(p["name"], ""), 0))
+            for p in data["packages"]
+        }
         return self.verdict(new)
 
     def of_pip(self) -> dict[str, Any]:
         """Read pip's report."""
         data = json.loads((self.folder / "report.json").read_text("utf-8"))
-        names = [(canonicalize_name(i["metadata"]["name"]), i["metadata"]["version"]) for i in data["install"]]
+        names = [
+            (canonicalize_name(i["metadata"]["name"]), i["metadata"]["version"])
+            for i in data["install"]
+        ]
         return self.verdict({name: (version, 0) for name, version in names})
 
     def verdict(self, new: Mapping[str, tuple[str, int]]) -> dict[str, Any]:
         """Say what an answer does to the framework of the base."""
-        changed = {n: v for n, (v, _) in new.items() if n in self.held and Version(v) != Version(self.held[n])}
+        changed = {
+            n: v
+            for n, (v, _) in new.items()
+            if n in self.held and Version(v) != Version(self.held[n])
+        }
         replaced = sorted(name for name in changed if name in self.hard)
         doubled = sorted(name for name in new if GPU.fullmatch(name) and name not in self.held)
         return {
             "survives": not replaced and not doubled,
             "replaced": [f"{name} {self.held[name]} -> {changed[name]}" for name in replaced],
             "doubled": [f"{name} {new[name][0]}" for name in doubled],
-            "moved": [f"{name} {self.held[name]} -> {version}" for name, version in sorted(changed.items())],
+            "moved": [
+                f"{name} {self.held[name]} -> {version}"
+                for name, version in sorted(changed.items())
+            ],
             "gpu bytes": sum(size for name, (_, size) in new.items() if GPU.fullmatch(name)),
             "packages": len(new),
         }
@@ -248,23 +343,38 @@ def told(result: Result) -> str:
     if result.timed_out:
         return "not finished within the time box"
     lines = [line.strip() for line in result.stderr.splitlines() if line.strip()]
-    return next((line for line in lines if line.startswith(("- ", "ERROR", "error"))), lines[-1] if lines else "")[:200]
+    return next(
+        (line for line in lines if line.startswith(("- ", "ERROR", "error"))),
+        lines[-1] if lines else "",
+    )[:200]
 
 
 def _version_of(python: str) -> str:
-    return RUN(Command(argv=(python, "-c", "import platform; print(platform.python_version())"))).stdout.strip()
+    return RUN(
+        Command(argv=(python, "-c", "import platform; print(platform.python_version())"))
+    ).stdout.strip()
 
 
 def seconds_table(rows: Mapping[str, Any]) -> str:
     """Return the seconds of each case and tool, and how envbuild compares to uv alone."""
-    ways = ("envbuild", "envbuild, undated", "envbuild, put anew", "uv alone", "uv, pages kept", "pip-compile", "pip")
+    ways = (
+        "envbuild",
+        "envbuild, undated",
+        "envbuild, put anew",
+        "uv alone",
+        "uv, pages kept",
+        "pip-compile",
+        "pip",
+    )
     heading = "| case | " + " | ".join(f"{way}: cold, warm" for way in ways)
     lines = [f"{heading} | undated, times uv alone | times uv, pages kept |", "|---" * 10 + "|"]
     for name, row in rows.items():
         seconds = [row["seconds"].get(way) for way in ways]
         cells = ["-" if s is None else f"{s['cold']}, {s['warm']}" for s in seconds]
         warm = {way: row["seconds"][way]["warm"] for way in ways[:5]}
-        cells += [_ratio(warm["envbuild, undated"], warm[way]) for way in ("uv alone", "uv, pages kept")]
+        cells += [
+            _ratio(warm["envbuild, undated"], warm[way]) for way in ("uv alone", "uv, pages kept")
+        ]
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines)
 

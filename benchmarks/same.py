@@ -31,15 +31,25 @@ MODES = ("flat", "layered")
 
 def main() -> int:
     """Build and compare; return the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("recipes", nargs="*", help="default: every shipped one that has a lock")
-    parser.add_argument("--work", type=Path, help="a folder with 30 GB free (default: a temporary one)")
-    parser.add_argument("--artifacts", type=Path, help="a store whose downloads are used (default: an empty one)")
+    parser.add_argument(
+        "--work", type=Path, help="a folder with 30 GB free (default: a temporary one)"
+    )
+    parser.add_argument(
+        "--artifacts", type=Path, help="a store whose downloads are used (default: an empty one)"
+    )
     options = parser.parse_args()
     locks = sorted((shipped_folder() / "lockfiles").glob("*.lock"))
     failed = 0
-    with tempfile.TemporaryDirectory(prefix="envbuild-same-", dir=options.work and options.work.resolve()) as name:
-        downloads = (options.artifacts / "v1/artifacts") if options.artifacts else Path(name, "artifacts")
+    with tempfile.TemporaryDirectory(
+        prefix="envbuild-same-", dir=options.work and options.work.resolve()
+    ) as name:
+        downloads = (
+            (options.artifacts / "v1/artifacts") if options.artifacts else Path(name, "artifacts")
+        )
         downloads.mkdir(parents=True, exist_ok=True)
         for recipe in options.recipes or [lock.stem for lock in locks]:
             failed += compare(recipe, Path(name), downloads.resolve())
@@ -57,7 +67,9 @@ def compare(recipe: str, work: Path, downloads: Path) -> int:
         (folder / "tmp").mkdir()
     folders[1].chmod(0o700)  # nobody else may enter the second
     for mode in MODES:
-        one, two = (build(recipe, mode, folder, otherwise=folder == folders[1]) for folder in folders)
+        one, two = (
+            build(recipe, mode, folder, otherwise=folder == folders[1]) for folder in folders
+        )
         hashes = [sha256(one), sha256(two)]
         same = hashes[0] == hashes[1]
         print(f"{recipe} {mode}: {hashes[0] if same else tell_difference(one, two)}", flush=True)
@@ -71,7 +83,12 @@ def compare(recipe: str, work: Path, downloads: Path) -> int:
 
 def build(recipe: str, mode: str, folder: Path, *, otherwise: bool) -> Path:
     """Make one image without checking it; return its path."""
-    env = {**os.environ, "HOME": str(folder), "ENVBUILD_STORE": str(folder / "store"), "TMPDIR": str(folder / "tmp")}
+    env = {
+        **os.environ,
+        "HOME": str(folder),
+        "ENVBUILD_STORE": str(folder / "store"),
+        "TMPDIR": str(folder / "tmp"),
+    }
     start: tuple[str, ...] = (sys.executable, "-m", "envbuild")
     if otherwise:
         env |= {"LC_ALL": "C", "TZ": "Asia/Tokyo", "PYTHONHASHSEED": "7"}

@@ -27,7 +27,11 @@ from envbuild.shelf.folder import Folder
 from envbuild.shelf.model import Card, Entry, Verdict, slot_name, write_entry
 from envbuild.shelf.pieces import keep_image, weigh
 
-FRAMEWORKS = (("torch 2.5.1", "12.4.127"), ("tensorflow 2.15.1", "12.2.140"), ("jax 0.4.35", "12.6.3"))
+FRAMEWORKS = (
+    ("torch 2.5.1", "12.4.127"),
+    ("tensorflow 2.15.1", "12.2.140"),
+    ("jax 0.4.35", "12.6.3"),
+)
 
 
 def fill(shelf: Folder, entries: int) -> None:
@@ -37,7 +41,12 @@ def fill(shelf: Folder, entries: int) -> None:
         framework, cuda = FRAMEWORKS[number % 3]
         verdicts = tuple(
             Verdict(
-                report=digest, outcome="passed", level="full", when="2026-11-01T00:00:00Z", gpu=(gpu,), driver="550.54"
+                report=digest,
+                outcome="passed",
+                level="full",
+                when="2026-11-01T00:00:00Z",
+                gpu=(gpu,),
+                driver="550.54",
             )
             for gpu in ("NVIDIA A100-SXM4-40GB", "Tesla V100-SXM2-16GB")
         )
@@ -64,10 +73,20 @@ def seconds_of(argv: list[str], env: dict[str, str], repeat: int) -> tuple[float
     walls, cpus = [], []
     for _ in range(repeat):
         before, started = os.times(), time.monotonic()
-        subprocess.run([sys.executable, "-m", "envbuild", *argv], env=env, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            [sys.executable, "-m", "envbuild", *argv],
+            env=env,
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
         walls.append(time.monotonic() - started)
         after = os.times()
-        cpus.append(after.children_user + after.children_system - before.children_user - before.children_system)
+        cpus.append(
+            after.children_user
+            + after.children_system
+            - before.children_user
+            - before.children_system
+        )
     return statistics.median(walls), min(walls), min(cpus)
 
 
@@ -75,12 +94,23 @@ def search(entries: int, repeat: int) -> None:
     """Measure searches."""
     with tempfile.TemporaryDirectory() as folder:
         kept = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
-        env = {**kept, "HOME": folder, "PYTHONPYCACHEPREFIX": f"{folder}/bytecode", "ENVBUILD_STORE": f"{folder}/store"}
+        env = {
+            **kept,
+            "HOME": folder,
+            "PYTHONPYCACHEPREFIX": f"{folder}/bytecode",
+            "ENVBUILD_STORE": f"{folder}/store",
+        }
         subprocess.run(
-            [sys.executable, "-m", "envbuild", "-q", "shelf", "add", "lab", f"{folder}/shelf"], env=env, check=True
+            [sys.executable, "-m", "envbuild", "-q", "shelf", "add", "lab", f"{folder}/shelf"],
+            env=env,
+            check=True,
         )
         fill(Folder(Path(folder) / "shelf"), entries)
-        for words in (["recipe-0777"], ["package3", "--gpu", "a100"], ["--framework", "torch==2.5", "--json"]):
+        for words in (
+            ["recipe-0777"],
+            ["package3", "--gpu", "a100"],
+            ["--framework", "torch==2.5", "--json"],
+        ):
             median, best, cpu = seconds_of(["shelf", "search", *words], env, repeat)
             told = f"median {median:.2f} s, best {best:.2f} s, processor {cpu:.2f} s"
             print(f"search {' '.join(words)} among {entries}: {told}")
@@ -111,7 +141,9 @@ def _lock(path: Path) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--entries", type=int, default=1000)
     parser.add_argument("--repeat", type=int, default=7)
     parser.add_argument("--images", type=Path, nargs="+")

@@ -72,7 +72,11 @@ def table() -> tuple[Cache, ...]:
 
 
 def plan_caches(
-    image: Path, settings: Settings, *, wanted: bool | tuple[str, ...] = True, taken: Collection[str] = ()
+    image: Path,
+    settings: Settings,
+    *,
+    wanted: bool | tuple[str, ...] = True,
+    taken: Collection[str] = (),
 ) -> Caches:
     """Decide what is kept for an image; ``wanted`` is [run] caches, ``taken`` are variables that others have set.
 
@@ -83,7 +87,9 @@ def plan_caches(
         return Caches()
     if UNBOUND.search(str(top)):
         hint = "name another one: ENVBUILD_CACHES=FOLDER, or ENVBUILD_CACHES=none to keep nothing"
-        raise UsageError("a folder of such a name cannot be bound into a container", where=str(top), hint=hint)
+        raise UsageError(
+            "a folder of such a name cannot be bound into a container", where=str(top), hint=hint
+        )
     kept = {"downloads": top / "downloads", "compiled": top / "compiled" / image_mark(image)}
     inside = {"downloads": DOWNLOADS, "compiled": COMPILED}
     given: list[tuple[str, str]] = []
@@ -102,7 +108,9 @@ def plan_caches(
     own = wanted if isinstance(wanted, tuple) else ()
     folders += [(str(top / "home" / name), name) for name in own]
     made += [str(top / "home" / name) for name in own]
-    return Caches(folders=tuple(folders), variables=tuple(variables), given=tuple(given), made=tuple(made))
+    return Caches(
+        folders=tuple(folders), variables=tuple(variables), given=tuple(given), made=tuple(made)
+    )
 
 
 def _is_own(folder: str) -> bool:

@@ -67,7 +67,9 @@ class Cage:
     uids: tuple[int, int]
     gids: tuple[int, int]
 
-    def around(self, command: Command, *, show: Iterable[Path], write: Iterable[Path] = ()) -> Command:
+    def around(
+        self, command: Command, *, show: Iterable[Path], write: Iterable[Path] = ()
+    ) -> Command:
         """Return a command that runs another one there: it sees ``show``, and may write in ``write``.
 
         Of the machine's files it sees what every user may see, but no home folder.
@@ -79,10 +81,27 @@ class Cage:
         listed = [f"{kind}:{path}" for path, kind in shown.items()]
         # when all has been stashed
         listed += [f"cover:{folder}" for folder in closed_folders(shown)]
-        stash = next(folder for folder in STASHES if not any(path.is_relative_to(folder) for path in shown))
+        stash = next(
+            folder for folder in STASHES if not any(path.is_relative_to(folder) for path in shown)
+        )
         inner = (
-            *(self.program, "--user", f"--map-users={self.uids[0]},0,{IDS}", f"--map-groups={self.gids[0]},0,{IDS}"),
-            *("--setuid", "0", "--setgid", "0", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"),
+            *(
+                self.program,
+                "--user",
+                f"--map-users={self.uids[0]},0,{IDS}",
+                f"--map-groups={self.gids[0]},0,{IDS}",
+            ),
+            *(
+                "--setuid",
+                "0",
+                "--setgid",
+                "0",
+                "--mount",
+                "--pid",
+                "--fork",
+                "--kill-child",
+                "--mount-proc",
+            ),
         )
         told = (f"{self.uids[0]}:{self.gids[0]}", stash, str(command.cwd or "/"), *listed)
         outer = (self.program, "--mount", "sh", "-c", SCRIPT, "envbuild-cage", *told, "--")
@@ -94,7 +113,9 @@ class Cage:
         own = {"HOME": f"{stash}/home", "TMPDIR": f"{stash}/tmp"}  # noqa: S108  (the run's own)
         # a folder that it may write in is as good as these
         own |= {key: value for key, value in kept.items() if key in own and Path(value) in named}
-        return replace(command, argv=(*outer, *inner, "--", *command.argv), cwd=None, env={**kept, **own})
+        return replace(
+            command, argv=(*outer, *inner, "--", *command.argv), cwd=None, env={**kept, **own}
+        )
 
 
 def closed_folders(shown: Iterable[Path]) -> tuple[str, ...]:
@@ -105,7 +126,11 @@ def closed_folders(shown: Iterable[Path]) -> tuple[str, ...]:
             if folder.is_dir() and not folder.stat().st_mode & 0o001:
                 found.add(str(folder))
                 break
-    return tuple(sorted(place for place in found if not any(place.startswith(f"{other}/") for other in found)))
+    return tuple(
+        sorted(
+            place for place in found if not any(place.startswith(f"{other}/") for other in found)
+        )
+    )
 
 
 def find_cage(host: Host, runner: Runner, trial: Command) -> Cage | None:

@@ -25,7 +25,9 @@ SWITCHES = {
     "kernel.apparmor_restrict_unprivileged_userns": ("1", "0"),  # Ubuntu 23.10 and newer
 }
 """Settings of kernels that switch user namespaces off: the value that does, and one that does not."""
-SLOW_FILE_SYSTEMS = frozenset({"nfs", "nfs4", "lustre", "gpfs", "beegfs", "fuse.glusterfs", "cifs", "afs", "ceph"})
+SLOW_FILE_SYSTEMS = frozenset(
+    {"nfs", "nfs4", "lustre", "gpfs", "beegfs", "fuse.glusterfs", "cifs", "afs", "ceph"}
+)
 """Network file systems: slow for many small files, and often without the extended attributes that a build needs."""
 
 

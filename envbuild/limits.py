@@ -105,9 +105,7 @@ def require_path(path: str) -> None:
     data = path.encode("utf-8", "surrogateescape")
     parts = data.split(b"/")
     if len(data) > PATH or len(parts) > DEPTH or max(map(len, parts)) > NAME:
-        what = (
-            f"holds {path[:60]!r}…, a path of {len(data)} bytes and {len(parts)} parts, which no file system can hold"
-        )
+        what = f"holds {path[:60]!r}…, a path of {len(data)} bytes and {len(parts)} parts, which no file system can hold"
         raise IntegrityError(what)
 
 
@@ -127,5 +125,9 @@ def reading(what: str, where: str) -> Iterator[None]:
     except Exception as error:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise
-        told = "nested too deeply" if isinstance(error, RecursionError) else str(error) or type(error).__name__
+        told = (
+            "nested too deeply"
+            if isinstance(error, RecursionError)
+            else str(error) or type(error).__name__
+        )
         raise IntegrityError(f"{what}: {told[:300]}", where=where) from error

@@ -61,7 +61,9 @@ def quotas_of(folder: Path, runner: Runner) -> tuple[Quota, ...]:
     """Ask for the quotas that count what this user writes into a folder: his own, and that of the files' group."""
     existing = next(path for path in (folder, *folder.parents) if path.exists())
     state = existing.stat()
-    number = state.st_gid if state.st_mode & stat.S_ISGID else os.getegid()  # the group that a new file gets
+    number = (
+        state.st_gid if state.st_mode & stat.S_ISGID else os.getegid()
+    )  # the group that a new file gets
     try:
         group = grp.getgrgid(number).gr_name
     except KeyError:
@@ -77,12 +79,18 @@ def read_quotas(space: Space, user: str, group: str, runner: Runner) -> tuple[Qu
 def _read(space: Space, user: str, group: str, runner: Runner) -> Iterator[Quota]:
     lustre = space.kind == "lustre"
     for of, name in (("-u", user), ("-g", group)):
-        argv = ("lfs", "quota", "-q", of, name, space.mount) if lustre else ("quota", "-w", "-p", of, name)
+        argv = (
+            ("lfs", "quota", "-q", of, name, space.mount)
+            if lustre
+            else ("quota", "-w", "-p", of, name)
+        )
         try:
             answer = runner(Command(argv=argv, timeout=SECONDS), check=False)
         except HostError:
             return
-        found = parse_quota(answer.stdout, (space.mount,) if lustre else (space.device, space.mount))
+        found = parse_quota(
+            answer.stdout, (space.mount,) if lustre else (space.device, space.mount)
+        )
         if found is not None:
             yield found if of == "-u" else replace(found, group=name)
         if answer.timed_out:
@@ -91,7 +99,9 @@ def _read(space: Space, user: str, group: str, runner: Runner) -> Iterator[Quota
 
 def tightest(quotas: Iterable[Quota]) -> Quota | None:
     """Return the quota that leaves the fewest bytes, one without a limit where there is no other."""
-    return min(quotas, key=lambda quota: float("inf") if quota.free is None else quota.free, default=None)
+    return min(
+        quotas, key=lambda quota: float("inf") if quota.free is None else quota.free, default=None
+    )
 
 
 def parse_quota(text: str, names: tuple[str, ...]) -> Quota | None:

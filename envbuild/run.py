@@ -21,7 +21,9 @@ CAPTURE_LIMIT = 8 * 1024 * 1024
 GRACE_SECONDS = 10.0
 """How long a child may take to clean up after an interrupt before it is killed."""
 CHUNK = 65536
-GUARD = f'read -r told && exit; kill -s TERM -- "-$1"; sleep {GRACE_SECONDS:.0f}; kill -s KILL -- "-$1"'
+GUARD = (
+    f'read -r told && exit; kill -s TERM -- "-$1"; sleep {GRACE_SECONDS:.0f}; kill -s KILL -- "-$1"'
+)
 GUARDED_FROM = 60.0
 """Seconds: what may run longer is ended when envbuild is killed."""
 
@@ -109,7 +111,11 @@ class _Stream:
 
 def _stop(process: subprocess.Popen[bytes], *, first: int) -> None:
     """End the child's whole group: first signal, then TERM, then KILL, with a grace period between."""
-    for number, patience in ((first, GRACE_SECONDS), (signal.SIGTERM, GRACE_SECONDS / 2), (signal.SIGKILL, 5.0)):
+    for number, patience in (
+        (first, GRACE_SECONDS),
+        (signal.SIGTERM, GRACE_SECONDS / 2),
+        (signal.SIGKILL, 5.0),
+    ):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, number)
         try:
@@ -122,7 +128,13 @@ def _stop(process: subprocess.Popen[bytes], *, first: int) -> None:
         return
 
 
-def _drain(process: subprocess.Popen[bytes], out: _Stream, err: _Stream, stdin: bytes, deadline: float | None) -> bool:
+def _drain(
+    process: subprocess.Popen[bytes],
+    out: _Stream,
+    err: _Stream,
+    stdin: bytes,
+    deadline: float | None,
+) -> bool:
     """Move bytes until both streams are closed; return False when the deadline passed first."""
     assert process.stdout is not None  # noqa: S101
     assert process.stderr is not None  # noqa: S101
@@ -150,7 +162,11 @@ def _drain(process: subprocess.Popen[bytes], out: _Stream, err: _Stream, stdin: 
                     key.data.feed(chunk)
                 else:
                     selector.unregister(key.fileobj)
-            if selector.get_map() and process.poll() is not None and not selector.select(timeout=0.2):
+            if (
+                selector.get_map()
+                and process.poll() is not None
+                and not selector.select(timeout=0.2)
+            ):
                 break  # a daemon holds the pipes open: the child itself has ended
     return True
 
@@ -253,7 +269,11 @@ def failure(result: Result, *, timeout: float | None = None) -> ToolFailedError:
     """Turn the result of a failed command into the error that tells it."""
     name = Path(result.argv[0]).name
     if result.timed_out:
-        what = f"{name} was ended after {timeout:.0f} s without finishing" if timeout else f"{name} was ended"
+        what = (
+            f"{name} was ended after {timeout:.0f} s without finishing"
+            if timeout
+            else f"{name} was ended"
+        )
     elif result.code < 0:
         what = f"{name} was killed by signal {-result.code}"
     else:
@@ -268,7 +288,9 @@ def failure(result: Result, *, timeout: float | None = None) -> ToolFailedError:
     )
 
 
-def beside(argv: tuple[str, ...], env: Mapping[str, str], tick: Callable[[int], object], *, every: float) -> int:
+def beside(
+    argv: tuple[str, ...], env: Mapping[str, str], tick: Callable[[int], object], *, every: float
+) -> int:
     """Run a command with our own terminal, calling ``tick(pid)`` every so many seconds; return its exit code.
 
     Death by a signal is 128 + its number, as shells tell it.  Raises HostError when the program is missing;
@@ -283,7 +305,11 @@ def beside(argv: tuple[str, ...], env: Mapping[str, str], tick: Callable[[int], 
             tick(process.pid)
     except BaseException:
         # a Ctrl-C of the terminal has reached the child too: it gets its time before it is told again
-        for number, patience in ((None, GRACE_SECONDS), (signal.SIGTERM, GRACE_SECONDS), (signal.SIGKILL, 5.0)):
+        for number, patience in (
+            (None, GRACE_SECONDS),
+            (signal.SIGTERM, GRACE_SECONDS),
+            (signal.SIGKILL, 5.0),
+        ):
             with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
                 if number is not None:
                     process.send_signal(number)

@@ -19,7 +19,15 @@ MINIMUM = {"apptainer": (1, 1), "singularity": (3, 10)}
 SEALED = ("--cleanenv", "--containall", "--no-home")
 HOME = "/tmp"  # noqa: S108  (inside the container, where it is an empty tmpfs of its own)
 """HOME in a sealed container: the one folder that is writable in every image and holds nothing of the user's."""
-KEPT = ("CACHEDIR", "TMPDIR", "CONFIGDIR", "KEYSDIR", "DISABLE_CACHE", "DOCKER_USERNAME", "DOCKER_PASSWORD")
+KEPT = (
+    "CACHEDIR",
+    "TMPDIR",
+    "CONFIGDIR",
+    "KEYSDIR",
+    "DISABLE_CACHE",
+    "DOCKER_USERNAME",
+    "DOCKER_PASSWORD",
+)
 """Settings of the runtime that are the user's to make; all others (BIND, NV, HOME, …) would change what runs."""
 
 HANDED_ON = re.compile(
@@ -124,7 +132,16 @@ class Runtime:
         Without ``overlay`` the image is read-only.  It has no network.
         """
         mapped = () if self.cage is not None else ("--fakeroot",)
-        line = [str(self.program), "--quiet", "exec", *mapped, *SEALED, "--pwd", "/", *self._without_network()]
+        line = [
+            str(self.program),
+            "--quiet",
+            "exec",
+            *mapped,
+            *SEALED,
+            "--pwd",
+            "/",
+            *self._without_network(),
+        ]
         if overlay is not None:
             line += ["--overlay", str(overlay)]
         for bind in binds:
@@ -133,18 +150,24 @@ class Runtime:
         command = Command(argv=argv, env=self._child_environment(inside=env or {}), timeout=timeout)
         return self._caged(command, image, binds, overlay)
 
-    def _caged(self, command: Command, image: Path, binds: Sequence[Bind], own: Path | None) -> Command:
+    def _caged(
+        self, command: Command, image: Path, binds: Sequence[Bind], own: Path | None
+    ) -> Command:
         """Return a command as root has to run it; ``own`` is a folder that the runtime itself writes to."""
         if self.cage is None:
             return command
         if image.exists() and not image.stat().st_mode & 0o004:
             hint = f"chmod a+r {image}"
             raise UsageError(
-                "others may not read it, and root runs foreign code as another", where=str(image), hint=hint
+                "others may not read it, and root runs foreign code as another",
+                where=str(image),
+                hint=hint,
             )
         write = [source for source, _, writable in binds if writable]
         show = [image, *(source for source, _, writable in binds if not writable)]
-        return self.cage.around(command, show=show, write=(*write, own) if own is not None else write)
+        return self.cage.around(
+            command, show=show, write=(*write, own) if own is not None else write
+        )
 
     def build_command(
         self,
@@ -184,7 +207,11 @@ class Runtime:
             line += bind_flags(bind)
         command = Command(
             argv=(*line, str(target), str(definition)),
-            env={**self._child_environment(tmpdir=tmpdir), f"{self.name.upper()}_NO_MOUNT": "tmp", **(env or {})},
+            env={
+                **self._child_environment(tmpdir=tmpdir),
+                f"{self.name.upper()}_NO_MOUNT": "tmp",
+                **(env or {}),
+            },
             log=log,
             timeout=timeout,
         )
@@ -193,7 +220,11 @@ class Runtime:
         # a base from a registry is laid out there; the home of such a run holds a megabyte
         cache = {f"{self.name.upper()}_CACHEDIR": str(tmpdir)}
         command = replace(command, env={**(command.env or {}), **cache})
-        show = [definition, *(reads or ()), *(source for source, _, writable in binds if not writable)]
+        show = [
+            definition,
+            *(reads or ()),
+            *(source for source, _, writable in binds if not writable),
+        ]
         write = [target.parent, tmpdir, *(source for source, _, writable in binds if writable)]
         return cage.around(command, show=show, write=write)
 
@@ -226,7 +257,12 @@ def bind_flags(bind: Bind) -> tuple[str, str]:
         raise UsageError("the path in the container must be absolute", where=target)
     if not re.search(r"[,:\"\\]", f"{source}{target}"):
         return "--bind", f"{source}:{target}:{'rw' if writable else 'ro'}"
-    fields = ["type=bind", f"source={source}", f"destination={target}", *([] if writable else ["ro"])]
+    fields = [
+        "type=bind",
+        f"source={source}",
+        f"destination={target}",
+        *([] if writable else ["ro"]),
+    ]
     return "--mount", ",".join('"' + text.replace('"', '""') + '"' for text in fields)
 
 
@@ -237,8 +273,12 @@ def find_runtime(settings: Settings, runner: Runner, host: Host | None = None) -
     """
     program = _find_program(settings)
     environment = _clean(settings.environment)
-    answer = runner(Command(argv=(str(program), "--version"), env=environment, timeout=30), check=False)
-    name, version = parse_version(answer.stdout, where=str(program), failed=answer.code != 0, stderr=answer.stderr)
+    answer = runner(
+        Command(argv=(str(program), "--version"), env=environment, timeout=30), check=False
+    )
+    name, version = parse_version(
+        answer.stdout, where=str(program), failed=answer.code != 0, stderr=answer.stderr
+    )
     if version < MINIMUM[name]:
         least = ".".join(map(str, MINIMUM[name]))
         raise HostError(
@@ -259,12 +299,16 @@ def find_runtime(settings: Settings, runner: Runner, host: Host | None = None) -
     )
 
 
-def parse_version(text: str, *, where: str, failed: bool = False, stderr: str = "") -> tuple[str, tuple[int, ...]]:
+def parse_version(
+    text: str, *, where: str, failed: bool = False, stderr: str = ""
+) -> tuple[str, tuple[int, ...]]:
     """Read "apptainer version 1.4.5-1.el9" or "singularity-ce version 4.1.0"; raises HostError for anything else."""
     found = re.search(r"\b(apptainer|singularity)(?:-ce|-pro)? version (\d+(?:\.\d+)*)", text)
     if failed or found is None:
         said = (stderr or text).strip() or "nothing"
-        raise HostError(f"this is no working Apptainer or Singularity; --version said: {said}", where=where)
+        raise HostError(
+            f"this is no working Apptainer or Singularity; --version said: {said}", where=where
+        )
     return found[1], tuple(map(int, found[2].split(".")))
 
 
@@ -276,7 +320,9 @@ def _find_program(settings: Settings) -> Path:
             return Path(found)
     if settings.runtime:
         source = settings.origin.get("runtime")
-        raise HostError("the configured container runtime was not found", where=f"{source}: {settings.runtime}")
+        raise HostError(
+            "the configured container runtime was not found", where=f"{source}: {settings.runtime}"
+        )
     raise HostError(
         "neither apptainer nor singularity was found on PATH",
         hint="on a cluster: module load apptainer (or singularity), or ask its staff\n"
@@ -284,7 +330,9 @@ def _find_program(settings: Settings) -> Path:
     )
 
 
-def _flags(program: Path, name: str, env: Mapping[str, str], host: Host, runner: Runner) -> tuple[str, ...]:
+def _flags(
+    program: Path, name: str, env: Mapping[str, str], host: Host, runner: Runner
+) -> tuple[str, ...]:
     """Return what makes ``exec`` work on this host.
 
     Root that lacks a capability must take the way of ordinary users; and where one of those cannot open /dev/fuse,
@@ -292,7 +340,12 @@ def _flags(program: Path, name: str, env: Mapping[str, str], host: Host, runner:
     """
     if host.crippled_root:
         return ("--userns",)
-    if host.uid != 0 and not host.fuse and name == "apptainer" and not _built_setuid(program, env, runner):
+    if (
+        host.uid != 0
+        and not host.fuse
+        and name == "apptainer"
+        and not _built_setuid(program, env, runner)
+    ):
         return ("--unsquash",)
     return ()
 
@@ -310,11 +363,19 @@ def find_squashfuse(runtime: Runtime) -> str | None:
 
 
 def _built_setuid(program: Path, env: Mapping[str, str], runner: Runner) -> bool:
-    built = runner(Command(argv=(str(program), "buildcfg"), env=env, timeout=30), check=False).stdout
+    built = runner(
+        Command(argv=(str(program), "buildcfg"), env=env, timeout=30), check=False
+    ).stdout
     return "SUID_INSTALL=1" in built
 
 
 def _clean(environment: Mapping[str, str]) -> dict[str, str]:
     """Leave out the caller's settings of the runtime, but for those in KEPT."""
-    found = ((key, re.fullmatch(r"(?:APPTAINER|SINGULARITY)(?:ENV)?_(.*)", key)) for key in environment)
-    return {key: environment[key] for key, match in found if match is None or (match[1] in KEPT and "ENV_" not in key)}
+    found = (
+        (key, re.fullmatch(r"(?:APPTAINER|SINGULARITY)(?:ENV)?_(.*)", key)) for key in environment
+    )
+    return {
+        key: environment[key]
+        for key, match in found
+        if match is None or (match[1] in KEPT and "ENV_" not in key)
+    }

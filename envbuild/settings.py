@@ -79,10 +79,14 @@ class Settings:
     @property
     def state(self) -> Path:
         """The folder for what this user has seen and nobody else may write down."""
-        return Path(self.environment.get("XDG_STATE_HOME") or self.home / ".local/state") / "envbuild"
+        return (
+            Path(self.environment.get("XDG_STATE_HOME") or self.home / ".local/state") / "envbuild"
+        )
 
 
-def load_settings(environment: Mapping[str, str] | None = None, cwd: Path | None = None) -> Settings:
+def load_settings(
+    environment: Mapping[str, str] | None = None, cwd: Path | None = None
+) -> Settings:
     """Read the settings of this user.
 
     Variables: ENVBUILD_STORE, ENVBUILD_STORE_BELOW (folders, separated by ":"),
@@ -95,7 +99,8 @@ def load_settings(environment: Mapping[str, str] | None = None, cwd: Path | None
     home = Path(env.get("HOME") or "/")
     here = cwd or Path.cwd()
     config = Path(
-        env.get("ENVBUILD_CONFIG") or Path(env.get("XDG_CONFIG_HOME") or home / ".config") / "envbuild/config.toml"
+        env.get("ENVBUILD_CONFIG")
+        or Path(env.get("XDG_CONFIG_HOME") or home / ".config") / "envbuild/config.toml"
     )
     data = _read_config(config) if config.is_file() else {}
     origin: dict[str, str] = {}
@@ -133,7 +138,9 @@ def load_settings(environment: Mapping[str, str] | None = None, cwd: Path | None
         home=home,
         cwd=here,
         indexes=indexes,
-        registries={host: _registry(host, told, config) for host, told in data.get("registries", {}).items()},
+        registries={
+            host: _registry(host, told, config) for host, told in data.get("registries", {}).items()
+        },
         ubuntu_mirror=pick("ubuntu_mirror", "ENVBUILD_UBUNTU_MIRROR", "mirrors", "ubuntu", None),
         debian_mirror=pick("debian_mirror", "ENVBUILD_DEBIAN_MIRROR", "mirrors", "debian", None),
         certificates=Path(certificates) if certificates else None,
@@ -141,7 +148,9 @@ def load_settings(environment: Mapping[str, str] | None = None, cwd: Path | None
         runtime=pick("runtime", "ENVBUILD_RUNTIME", "runtime", "program", None),
         environment=env,
         origin=origin,
-        stores_below=tuple(_absolute(path, home, here) for path in _stores_below(env, data, config)),
+        stores_below=tuple(
+            _absolute(path, home, here) for path in _stores_below(env, data, config)
+        ),
         config=config,
         caches=None if caches in (None, "none") else _absolute(str(caches), home, here),
     )
@@ -159,7 +168,9 @@ def _stores_below(env: Mapping[str, str], data: Mapping[str, Any], config: Path)
         return [path for path in env["ENVBUILD_STORE_BELOW"].split(":") if path]
     below = data.get("store", {}).get("below", [])
     if not isinstance(below, list) or not all(isinstance(path, str) for path in below):
-        raise UsageError('[store] below takes a list of folders: ["/shared/envbuild"]', where=str(config))
+        raise UsageError(
+            '[store] below takes a list of folders: ["/shared/envbuild"]', where=str(config)
+        )
     return below
 
 
@@ -172,13 +183,19 @@ def shipped_folder() -> Path:
 def _registry(host: str, told: Any, config: Path) -> Registry:
     where = f'{config}, [registries."{host}"]'
     if not isinstance(told, dict):
-        raise UsageError("must be a table", where=where, hint='write: mirrors = ["https://…"], plain-http = true')
+        raise UsageError(
+            "must be a table", where=where, hint='write: mirrors = ["https://…"], plain-http = true'
+        )
     for key in told:
         if key not in REGISTRY_KEYS:
             raise UsageError(f"unknown key {key!r}{closest(key, REGISTRY_KEYS)}", where=where)
     mirrors, plain = told.get("mirrors", []), told.get("plain-http", False)
-    if not isinstance(mirrors, list) or not all(re.fullmatch(r"https?://[^\s@]+", str(url)) for url in mirrors):
-        raise UsageError('mirrors takes a list of URLs: ["https://…", "http://127.0.0.1:5000"]', where=where)
+    if not isinstance(mirrors, list) or not all(
+        re.fullmatch(r"https?://[^\s@]+", str(url)) for url in mirrors
+    ):
+        raise UsageError(
+            'mirrors takes a list of URLs: ["https://…", "http://127.0.0.1:5000"]', where=where
+        )
     if not isinstance(plain, bool):
         raise UsageError("plain-http takes true or false", where=where)
     return Registry(mirrors=tuple(url.rstrip("/") for url in mirrors), plain_http=plain)
@@ -199,7 +216,9 @@ def _read_config(path: Path) -> dict[str, Any]:
                 where=f"{path}, line {line_of(text, (section,))}",
             )
         if not isinstance(content, dict):
-            raise UsageError(f"{section} must be a section", where=f"{path}, line {line_of(text, (section,))}")
+            raise UsageError(
+                f"{section} must be a section", where=f"{path}, line {line_of(text, (section,))}"
+            )
         known = SECTIONS[section]
         for key in content:
             if known is not None and key not in known:

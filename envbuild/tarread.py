@@ -26,7 +26,12 @@ def open_tar(file: IO[bytes] | Any, size: int, *, mode: str = "r:") -> tarfile.T
 
     Raises tarfile.TarError for what is none.  Names are UTF-8 whatever the locale.
     """
-    told: Any = {"mode": mode, "tarinfo": _member_class(size), "encoding": "utf-8", "errors": "surrogateescape"}
+    told: Any = {
+        "mode": mode,
+        "tarinfo": _member_class(size),
+        "encoding": "utf-8",
+        "errors": "surrogateescape",
+    }
     opened: tarfile.TarFile = tarfile.open(fileobj=file, **told)  # noqa: SIM115  (lent)
     return opened
 
@@ -74,7 +79,9 @@ def _member_class(size: int) -> type[tarfile.TarInfo]:
                 return member
             chain += 1
             if not 0 <= member.size <= limits.HEADER or chain > limits.CHAIN:
-                raise tarfile.ReadError(f"a header of {member.size} bytes, number {chain} of one member")
+                raise tarfile.ReadError(
+                    f"a header of {member.size} bytes, number {chain} of one member"
+                )
             describing.take(member.size)
             if member.type == tarfile.XGLTYPE:
                 common.take(member.size)

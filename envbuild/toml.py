@@ -25,7 +25,10 @@ def read_toml(path: Path) -> tuple[dict[str, Any], str]:
     """
     try:
         if path.stat().st_size > BIGGEST_FILE:
-            raise UsageError(f"larger than {BIGGEST_FILE // 2**20} MiB, which no file of this kind is", where=str(path))
+            raise UsageError(
+                f"larger than {BIGGEST_FILE // 2**20} MiB, which no file of this kind is",
+                where=str(path),
+            )
         text = path.read_bytes().decode("utf-8")
     except OSError as error:
         raise UsageError(f"cannot be read: {error.strerror}", where=str(path)) from error
@@ -67,13 +70,21 @@ def line_of(text: str, path: tuple[str | int, ...]) -> int:
         pattern = _key(part)
         if depth == 0:
             header = re.compile(rf"^\s*\[\[?\s*[\"']?{re.escape(part)}[\"']?\s*(\.|\]|$)")
-            number = next((n for n, line in enumerate(lines) if header.match(line) or pattern.match(line)), None)
+            number = next(
+                (n for n, line in enumerate(lines) if header.match(line) or pattern.match(line)),
+                None,
+            )
         else:
             number = next((n for n in range(start, len(lines)) if pattern.search(lines[n])), None)
-            number = None if number is not None and _leaves_section(lines, start, number) else number
+            number = (
+                None if number is not None and _leaves_section(lines, start, number) else number
+            )
         if number is None:
             break
-        found, start = number, number + 1 if depth == 0 and lines[number].lstrip().startswith("[") else number
+        found, start = (
+            number,
+            number + 1 if depth == 0 and lines[number].lstrip().startswith("[") else number,
+        )
     return found + 1
 
 
@@ -105,7 +116,9 @@ def convert(data: Any, kind: type[T], *, text: str, where: str) -> T:
             inside = f" in [{section}]" if section else ""
             noun = "key" if section else "section"
             what = f"unknown {noun} {unknown[1]!r}{inside}{closest(unknown[1], known)}"
-            raise UsageError(what, where=f"{where}, line {line_of(text, (*path, unknown[1]))}") from error
+            raise UsageError(
+                what, where=f"{where}, line {line_of(text, (*path, unknown[1]))}"
+            ) from error
         if missing:
             inside = f" in [{section}]" if section else ""
             raise UsageError(
@@ -132,20 +145,32 @@ def _keys_at(kind: Any, path: tuple[str | int, ...]) -> list[str]:
         elif isinstance(info, msgspec.inspect.DictType):
             info = info.value_type
     info = _inside(info)
-    return [f.encode_name for f in info.fields] if isinstance(info, msgspec.inspect.StructType) else []
+    return (
+        [f.encode_name for f in info.fields] if isinstance(info, msgspec.inspect.StructType) else []
+    )
 
 
 def _inside(info: Any) -> Any:
     while True:
         if isinstance(info, msgspec.inspect.UnionType):
-            info = next((t for t in info.types if not isinstance(t, msgspec.inspect.NoneType)), info)
+            info = next(
+                (t for t in info.types if not isinstance(t, msgspec.inspect.NoneType)), info
+            )
         elif isinstance(info, (msgspec.inspect.ListType, msgspec.inspect.VarTupleType)):
             info = info.item_type
         else:
             return info
 
 
-ESCAPES = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
+ESCAPES = {
+    "\b": "\\b",
+    "\t": "\\t",
+    "\n": "\\n",
+    "\f": "\\f",
+    "\r": "\\r",
+    '"': '\\"',
+    "\\": "\\\\",
+}
 
 
 def quote(text: str) -> str:

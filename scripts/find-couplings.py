@@ -50,7 +50,17 @@ from envbuild.settings import load_settings  # noqa: E402
 from envbuild.store.web import make_client  # noqa: E402
 from tests.resolve.published import Opened, Published  # noqa: E402
 
-FRAMEWORKS = ("torch", "torchvision", "torchaudio", "torchtext", "torchdata", "tensorflow", "keras", "jax", "jaxlib")
+FRAMEWORKS = (
+    "torch",
+    "torchvision",
+    "torchaudio",
+    "torchtext",
+    "torchdata",
+    "tensorflow",
+    "keras",
+    "jax",
+    "jaxlib",
+)
 """What a base holds: the package gives way to it."""
 LIBRARIES = (
     "pyarrow",
@@ -70,7 +80,14 @@ MODULES = {
 }
 LARGEST_LIBRARY = 40_000_000
 """Compressed bytes of a shared object that is still read."""
-FIRST = {"torch": "1.13", "tensorflow": "2.8", "jax": "0.4", "jaxlib": "0.4", "pillow": "8", "scipy": "1.7"}
+FIRST = {
+    "torch": "1.13",
+    "tensorflow": "2.8",
+    "jax": "0.4",
+    "jaxlib": "0.4",
+    "pillow": "8",
+    "scipy": "1.7",
+}
 """Releases of targets before these are not compared with: no Python of a base that is in use has wheels of them."""
 C10 = ("torch/lib/libc10.so", "torch/lib/libc10_cuda.so")
 CUDNNS = ("8", "9")
@@ -100,14 +117,21 @@ class Table:
 
 def main() -> None:
     """Read the packages and print the rules."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("package", nargs="*")
     parser.add_argument(
-        "--releases", type=int, default=16, help="how many minor versions of each, from the newest back"
+        "--releases",
+        type=int,
+        default=16,
+        help="how many minor versions of each, from the newest back",
     )
     parser.add_argument("--against", action="append", help="only these targets")
     options = parser.parse_args()
-    named = msgspec.toml.decode((ROOT / "scripts" / "gpu-packages.toml").read_text("utf-8"))["packages"]
+    named = msgspec.toml.decode((ROOT / "scripts" / "gpu-packages.toml").read_text("utf-8"))[
+        "packages"
+    ]
     names = options.package or sorted({name for names in named.values() for name in names})
     settings = load_settings()
     with make_client(settings) as client:
@@ -131,7 +155,14 @@ class Finder:
         try:
             releases = minor_releases(self.published.releases(package))[-self.count :]
             needs = {release: self.needs(package, release) for release in releases}
-        except (EnvbuildError, OSError, ValueError, KeyError, zipfile.BadZipFile, tarfile.TarError) as error:
+        except (
+            EnvbuildError,
+            OSError,
+            ValueError,
+            KeyError,
+            zipfile.BadZipFile,
+            tarfile.TarError,
+        ) as error:
             return f"# {package}: not read: {type(error).__name__} {error}\n"
         if not releases:
             return f"# {package}: no release for Linux on x86_64\n"
@@ -140,7 +171,9 @@ class Finder:
     def needs(self, package: str, release: Version) -> list[Need]:
         """Return what a release needs, from the store where it was read before."""
         modules = sorted(MODULES.get(name, name) for name in (*FRAMEWORKS, *LIBRARIES))
-        kept = self.published.learn(package, release, "needs 2", lambda opened: read_needs(opened, modules))
+        kept = self.published.learn(
+            package, release, "needs 2", lambda opened: read_needs(opened, modules)
+        )
         return [Need(*one) for one in kept]
 
     def tables(self, package: str, needs: dict[Version, list[Need]]) -> Iterator[Table]:
@@ -148,10 +181,15 @@ class Finder:
         for target in (*self.targets, "cudnn"):
             if target == package:
                 continue
-            wanted = {release: [one for one in found if self.is_about(one, target)] for release, found in needs.items()}
+            wanted = {
+                release: [one for one in found if self.is_about(one, target)]
+                for release, found in needs.items()
+            }
             if target in FRAMEWORKS:
                 for release in needs:
-                    wanted[release] += [pin] if (pin := self.pinned(package, release, target)) else []
+                    wanted[release] += (
+                        [pin] if (pin := self.pinned(package, release, target)) else []
+                    )
             if not any(wanted.values()):
                 continue
             exact = any(one.kind == "built" for found in wanted.values() for one in found)
@@ -168,14 +206,20 @@ class Finder:
         """Whether a target can meet a need, or not."""
         if need.kind in ("module", "attribute"):
             return self.modules.get(need.what.split(".")[0]) == target
-        return {"built": "torch", "symbol": "torch", "cudnn": "cudnn", "least": "tensorflow"}.get(need.kind) == target
+        return {"built": "torch", "symbol": "torch", "cudnn": "cudnn", "least": "tensorflow"}.get(
+            need.kind
+        ) == target
 
     def others(self, target: str, *, exact: bool) -> list[str]:
         """Return the releases of a target that are compared with."""
         if target == "cudnn":
             return list(CUDNNS)
-        releases = [one for one in self.published.releases(target) if one >= Version(FIRST.get(target, "0"))]
-        return [str(one) for one in (releases if exact else minor_releases(releases)[-MOST_OTHERS:])]
+        releases = [
+            one for one in self.published.releases(target) if one >= Version(FIRST.get(target, "0"))
+        ]
+        return [
+            str(one) for one in (releases if exact else minor_releases(releases)[-MOST_OTHERS:])
+        ]
 
     def judge(self, table: Table, release: Version, other: str, needs: list[Need]) -> None:
         """Note whether two releases fit."""
@@ -188,7 +232,9 @@ class Finder:
             table.states[key], table.needs[key] = BAD, built[max(built, key=Version)]
             return
         for need in needs:
-            if need.kind not in ("built", "symbol" if built else "") and not self.meets(table.target, other, need):
+            if need.kind not in ("built", "symbol" if built else "") and not self.meets(
+                table.target, other, need
+            ):
                 table.states[key], table.needs[key] = BAD, need
                 return
         table.states[key] = GOOD if built or not self.names_builds(table.package) else UNTOLD
@@ -205,7 +251,11 @@ class Finder:
             except InvalidRequirement:
                 continue
             plain = wanted.marker is None or "extra" not in str(wanted.marker)
-            if plain and canonicalize_name(wanted.name) == target and not wanted.specifier.contains(other):
+            if (
+                plain
+                and canonicalize_name(wanted.name) == target
+                and not wanted.specifier.contains(other)
+            ):
                 return False
         return True
 
@@ -233,7 +283,10 @@ class Finder:
         if need.kind == "module":
             return need.what in known
         parts = need.what.split(".")
-        module = next((".".join(parts[:n]) for n in range(len(parts), 0, -1) if ".".join(parts[:n]) in known), None)
+        module = next(
+            (".".join(parts[:n]) for n in range(len(parts), 0, -1) if ".".join(parts[:n]) in known),
+            None,
+        )
         if module is None or module == need.what:
             return True
         return self.binds(target, version, module, parts[module.count(".") + 1])
@@ -263,13 +316,22 @@ class Finder:
         """Return the symbols that a torch release's base libraries define."""
 
         def find(opened: Opened) -> list[str]:
-            return sorted({one for path in C10 for one in symbols(opened.data(path), defined=True) if "c10" in one})
+            return sorted(
+                {
+                    one
+                    for path in C10
+                    for one in symbols(opened.data(path), defined=True)
+                    if "c10" in one
+                }
+            )
 
         return frozenset(self.published.learn("torch", version, "c10 symbols", find))
 
     def is_torchs(self, symbol: str) -> bool:
         """Whether any release of torch defines a symbol in its base libraries, so that its lack means something."""
-        return any(symbol in self.exported(Version(other)) for other in self.others("torch", exact=False))
+        return any(
+            symbol in self.exported(Version(other)) for other in self.others("torch", exact=False)
+        )
 
 
 def read_needs(opened: Opened, modules: list[str]) -> list[tuple[str, str, str]]:
@@ -311,7 +373,10 @@ def file_of(module: str, paths: Iterable[str]) -> str | None:
     for path in (f"{stem}/__init__.py", f"{stem}.py"):
         if path in paths:
             return path
-    return next((path for path in paths if path.startswith(f"{stem}.") and path.endswith((".so", ".pyi"))), None)
+    return next(
+        (path for path in paths if path.startswith(f"{stem}.") and path.endswith((".so", ".pyi"))),
+        None,
+    )
 
 
 def minor_releases(releases: Sequence[Version]) -> list[Version]:
@@ -325,7 +390,11 @@ def rules_of(table: Table) -> Iterator[str]:
     rows: list[tuple[list[Any], str, Need]] = []
     lines: Sequence[Any] = table.others if forward else table.releases
     for line in lines:
-        cells = [(release, line) for release in table.releases] if forward else [(line, one) for one in table.others]
+        cells = (
+            [(release, line) for release in table.releases]
+            if forward
+            else [(line, one) for one in table.others]
+        )
         states = [table.states[cell] for cell in cells]
         if BAD not in states:
             rows.append(([], "", Need("", "")))
@@ -367,7 +436,11 @@ def bounds(versions: list[str], states: list[str]) -> str:
 
 def _when(name: str, found: list[str], every: list[str]) -> str:
     first, last = every.index(found[0]), every.index(found[-1])
-    shown = every if len({minor_of(one) for one in every}) < len(every) else [minor_of(one) for one in every]
+    shown = (
+        every
+        if len({minor_of(one) for one in every}) < len(every)
+        else [minor_of(one) for one in every]
+    )
     parts = [f">={shown[first]}"] if first else []
     parts += [f"<{shown[last + 1]}"] if last + 1 < len(every) else []
     return f"{name}{','.join(parts)}" if parts else f"{name}>=0"

@@ -75,7 +75,10 @@ def wheel_rows(framework: str) -> list[dict[str, Any]]:
     found: dict[str, set[str]] = {}
     with make_client(settings) as client:
         for link in read_links(index_url(settings, runner), project, client):
-            match = re.fullmatch(r"[^-]+-([^-]+)(?:-\d+)?-cp(\d)(\d+)-[^-]+-(?:many)?linux[\w.]*x86_64\.whl", link.file)
+            match = re.fullmatch(
+                r"[^-]+-([^-]+)(?:-\d+)?-cp(\d)(\d+)-[^-]+-(?:many)?linux[\w.]*x86_64\.whl",
+                link.file,
+            )
             if not match or link.yanked:
                 continue
             try:
@@ -116,10 +119,17 @@ def image_row(row: dict[str, Any]) -> dict[str, Any]:
     distro = str(row.get("distro") or "")
     sure = re.split(r"[?/]", distro)[0]
     if distro != sure:
-        row = {**row, "distro": sure, "note": row.get("note") or f"the distribution is not certain: {distro}"}
+        row = {
+            **row,
+            "distro": sure,
+            "note": row.get("note") or f"the distribution is not certain: {distro}",
+        }
     notes = [str(row[key]) for key in ("warn", "note") if row.get(key)]
     values = {
-        **{key: row.get(key) for key in ("python", "distro", "cuda", "cudnn", "status", "source", "defect")},
+        **{
+            key: row.get(key)
+            for key in ("python", "distro", "cuda", "cudnn", "status", "source", "defect")
+        },
         "driver": driver[0] if driver else None,
         "note": "; ".join(notes) or None,
     }
@@ -131,7 +141,8 @@ def write_rows(title: str, rows: list[dict[str, Any]]) -> str:
     blocks = []
     for row in rows:
         lines = [
-            f"{key} = {quote(value) if isinstance(value, str) else write_value(value)}" for key, value in row.items()
+            f"{key} = {quote(value) if isinstance(value, str) else write_value(value)}"
+            for key, value in row.items()
         ]
         blocks.append(f"\n[[{title}]]\n" + "\n".join(lines) + "\n")
     return "".join(blocks)

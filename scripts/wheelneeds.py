@@ -13,13 +13,17 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-CUDA_LIBRARY = re.compile(rb"lib(cudart|cublas|cublasLt|cudnn|cudnn_ops_infer|cudnn_ops|cufft|cusparse)\.so\.(\d+)")
+CUDA_LIBRARY = re.compile(
+    rb"lib(cudart|cublas|cublasLt|cudnn|cudnn_ops_infer|cudnn_ops|cufft|cusparse)\.so\.(\d+)"
+)
 BUILT_FOR = re.compile(r"(?:^|/)lib\w+_(?:pytorch|torch)_(\d+\.\d+\.\d+)\.so$")
 TORCH_SYMBOL = re.compile(r"_ZNK?3c10")
 CONSTANT = re.compile(
     r"(?m)^\s*_?(?:MIN_(?:TF_|TORCH_)?VERSION|required_tensorflow_version|min_torch_version)\s*=\s*['\"]([\d.]+)['\"]"
 )
-NOT_IMPORTED = frozenset({"tests", "test", "testing", "benchmarks", "examples", "docs", "conftest", "__main__"})
+NOT_IMPORTED = frozenset(
+    {"tests", "test", "testing", "benchmarks", "examples", "docs", "conftest", "__main__"}
+)
 DYNAMIC_SECTION, UNDEFINED = 11, 0
 
 
@@ -38,7 +42,9 @@ def module_of(path: str) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def imported_files(top: str, paths: Collection[str], read: Callable[[str], str]) -> dict[str, ast.Module]:
+def imported_files(
+    top: str, paths: Collection[str], read: Callable[[str], str]
+) -> dict[str, ast.Module]:
     """Return the parsed files of a package that importing it runs: what is imported without a condition."""
     known = {module_of(path): path for path in paths if path.endswith(".py")}
     found: dict[str, ast.Module] = {}
@@ -59,9 +65,15 @@ def imported_files(top: str, paths: Collection[str], read: Callable[[str], str])
             waiting += [".".join(parents[:count]) for count in range(1, len(parents) + 1)]
         if _loads_its_folder(tree, package):
             waiting += [
-                one for one in known if one.startswith(f"{package}.") and one.count(".") == package.count(".") + 1
+                one
+                for one in known
+                if one.startswith(f"{package}.") and one.count(".") == package.count(".") + 1
             ]
-    return {path: tree for path, tree in found.items() if not NOT_IMPORTED & set(PurePosixPath(path).parts)}
+    return {
+        path: tree
+        for path, tree in found.items()
+        if not NOT_IMPORTED & set(PurePosixPath(path).parts)
+    }
 
 
 def python_needs(path: str, tree: ast.Module, targets: Collection[str]) -> Iterator[Need]:
@@ -90,7 +102,9 @@ def _needed(node: ast.AST, names: Mapping[str, str]) -> Iterator[tuple[str, str]
     elif isinstance(node, ast.ImportFrom):
         if node.level == 0 and node.module:
             yield "module", node.module
-            yield from (("attribute", f"{node.module}.{one.name}") for one in node.names if one.name != "*")
+            yield from (
+                ("attribute", f"{node.module}.{one.name}") for one in node.names if one.name != "*"
+            )
     else:
         yield from (("attribute", dotted) for dotted in _dotted(node, names))
 
@@ -114,7 +128,9 @@ def library_needs(path: str, data: bytes, paths: Collection[str]) -> Iterator[Ne
     A libcudnn.so that lies in the wheel without libcudnn_ops is the part that opens the others.
     """
     held = " ".join(PurePosixPath(one).name for one in paths)
-    for name, major in sorted({(one.decode(), number.decode()) for one, number in CUDA_LIBRARY.findall(data)}):
+    for name, major in sorted(
+        {(one.decode(), number.decode()) for one, number in CUDA_LIBRARY.findall(data)}
+    ):
         if not re.search(rf"lib{name}(-[0-9a-f]+)?\.so", held):
             yield Need("cudnn" if name.startswith("cudnn") else name, major, path)
     shim = re.search(r"libcudnn(?:-[0-9a-f]+)?\.so\.(\d+)", PurePosixPath(path).name)
@@ -127,7 +143,9 @@ def symbols(data: bytes, *, defined: bool) -> set[str]:
     if data[:6] != b"\x7fELF\x02\x01":
         return set()
     table, size, count = struct.unpack_from("<Q", data, 40)[0], *struct.unpack_from("<HH", data, 58)
-    headers = [struct.unpack_from("<IIQQQQIIQQ", data, table + size * number) for number in range(count)]
+    headers = [
+        struct.unpack_from("<IIQQQQIIQQ", data, table + size * number) for number in range(count)
+    ]
     found = set()
     for header in headers:
         if header[1] != DYNAMIC_SECTION:
@@ -141,7 +159,9 @@ def symbols(data: bytes, *, defined: bool) -> set[str]:
     return found
 
 
-def bound_names(module: str, read: Callable[[str], tuple[str, str] | None], depth: int = 4) -> set[str] | None:
+def bound_names(
+    module: str, read: Callable[[str], tuple[str, str] | None], depth: int = 4
+) -> set[str] | None:
     """Return the names that a module binds; None where that cannot be told without running it.
 
     ``read`` returns a module's path and text, or nothing where it has no Python file.
@@ -156,7 +176,11 @@ def bound_names(module: str, read: Callable[[str], tuple[str, str] | None], dept
         return None
     if re.search(r"globals\(\)|sys\.modules|setattr\(|_LazyModule|lazy", text):
         return None
-    names = set(re.findall(r"['\"](\w+)['\"]", text)) if "__getattr__" in text or "__all__" in text else set()
+    names = (
+        set(re.findall(r"['\"](\w+)['\"]", text))
+        if "__getattr__" in text or "__all__" in text
+        else set()
+    )
     package = module if path.endswith("__init__.py") else module.rpartition(".")[0]
     for node in ast.walk(tree):
         names |= _bound_by(node)
@@ -200,7 +224,10 @@ def _absolute(node: ast.ImportFrom, package: str) -> str:
 
 def _run_at_import(tree: ast.Module) -> Iterator[ast.AST]:
     """Yield imports and expressions that are run whatever happens; nothing below if, try and functions' bodies."""
-    late = any(isinstance(n, ast.ImportFrom) and n.module == "__future__" and _annotations(n) for n in tree.body)
+    late = any(
+        isinstance(n, ast.ImportFrom) and n.module == "__future__" and _annotations(n)
+        for n in tree.body
+    )
     waiting: list[ast.stmt] = list(tree.body)
     while waiting:
         node = waiting.pop()
@@ -248,7 +275,11 @@ def _dotted(tree: ast.AST, names: Mapping[str, str]) -> Iterator[str]:
 def _loads_its_folder(tree: ast.Module, package: str) -> bool:
     """Whether a package imports its files by name: importlib.import_module(f"package.{name}")."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "import_module":
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr == "import_module"
+        ):
             first = node.args[0] if node.args else None
             start = first.values[0] if isinstance(first, ast.JoinedStr) and first.values else None
             if isinstance(start, ast.Constant) and str(start.value).startswith(f"{package}."):

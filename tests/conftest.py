@@ -15,7 +15,9 @@ from envbuild.run import Command, LocalRunner
 from envbuild.settings import Settings, load_settings
 
 # how long an example takes says something of the machine, nothing of the law
-hypothesis_settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+hypothesis_settings.register_profile(
+    "suite", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 hypothesis_settings.load_profile("suite")
 HERE = Path(__file__).parent
 GOLDEN = HERE / "golden"
@@ -23,12 +25,17 @@ SCRIPT = HERE.parent / "scripts/setup-registry.sh"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--update-golden", action="store_true", help="rewrite the expected texts (never in CI)")
+    parser.addoption(
+        "--update-golden", action="store_true", help="rewrite the expected texts (never in CI)"
+    )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(
-        key=lambda item: (item.get_closest_marker("slow") is not None, item.get_closest_marker("live") is not None)
+        key=lambda item: (
+            item.get_closest_marker("slow") is not None,
+            item.get_closest_marker("live") is not None,
+        )
     )
 
 
@@ -38,7 +45,9 @@ def user_settings(tmp_path: Path) -> Settings:
     home = tmp_path / "home"
     home.mkdir()
     keep = {k: v for k, v in os.environ.items() if not k.startswith(("ENVBUILD_", "XDG_"))}
-    return load_settings({**keep, "HOME": str(home), "ENVBUILD_STORE": str(tmp_path / "store")}, tmp_path)
+    return load_settings(
+        {**keep, "HOME": str(home), "ENVBUILD_STORE": str(tmp_path / "store")}, tmp_path
+    )
 
 
 @pytest.fixture
@@ -50,7 +59,9 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
         if request.config.getoption("--update-golden"):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
-        assert path.exists(), f"no golden file {path.relative_to(HERE)}; run pytest --update-golden and read the diff"
+        assert path.exists(), (
+            f"no golden file {path.relative_to(HERE)}; run pytest --update-golden and read the diff"
+        )
         assert text == path.read_text(encoding="utf-8")
 
     return compare

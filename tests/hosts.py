@@ -17,7 +17,9 @@ from tests.project import SMALL, shared_store
 
 ROOT = Path(__file__).parents[1]
 UID = 4242
-RECIPE = SMALL.replace('script = "check.py"\n', "").replace('[system]\npackages = ["hello-traditional"]\n', "")
+RECIPE = SMALL.replace('script = "check.py"\n', "").replace(
+    '[system]\npackages = ["hello-traditional"]\n', ""
+)
 SQUASHFUSE = ("squashfuse", "squashfuse_ll")
 ROOT_ONLY = pytest.mark.skipif(os.getuid() != 0, reason="only root can make such hosts")
 
@@ -76,10 +78,13 @@ def _script(lack: Lack, tmpdir: Path) -> str:
         lines += [
             f"mount --bind /etc/group {shlex.quote(found)}"  # a file that nobody can start
             for folder in os.environ["PATH"].split(":")
-            if (found := shutil.which(name, path=folder)) is not None and not Path(found).is_symlink()
+            if (found := shutil.which(name, path=folder)) is not None
+            and not Path(found).is_symlink()
         ]
     if lack.tmpdir:
-        lines.append(f"mount -t tmpfs -o mode=1777,size={lack.tmpdir} tmpfs {shlex.quote(str(tmpdir))}")
+        lines.append(
+            f"mount -t tmpfs -o mode=1777,size={lack.tmpdir} tmpfs {shlex.quote(str(tmpdir))}"
+        )
     start = [] if lack.root else [AS_USER]
     if lack.namespaces:
         start.append(NO_NAMESPACES)
@@ -108,7 +113,11 @@ class Bench:
             path.mkdir(parents=True)
         for name in kept:
             # not by symbolic links: a user below fakeroot has his home mounted over /root
-            shutil.copytree((store or shared_store()) / "v1" / name, self.below / "v1" / name, copy_function=os.link)
+            shutil.copytree(
+                (store or shared_store()) / "v1" / name,
+                self.below / "v1" / name,
+                copy_function=os.link,
+            )
         self.write("recipes/small.toml", RECIPE)
         for path in (folder, self.folder, self.folder / "recipes", self.home, self.tmpdir):
             os.chown(path, uid, uid)
@@ -124,7 +133,9 @@ class Bench:
 
     def run(self, lack: Lack, *arguments: str, timeout: float = 300, **more: str) -> Result:
         """Run the command line there."""
-        return self.start(lack, sys.executable, "-m", "envbuild", *arguments, timeout=timeout, **more)
+        return self.start(
+            lack, sys.executable, "-m", "envbuild", *arguments, timeout=timeout, **more
+        )
 
     def start(self, lack: Lack, *program: str, timeout: float = 300, **more: str) -> Result:
         """Run any program there."""
@@ -133,7 +144,9 @@ class Bench:
             "PATH": self.path,
             "HOME": str(self.home),
             "TMPDIR": str(self.tmpdir),
-            "ENVBUILD_STORE": str(self.folder.parent / ("root-store" if lack.root else "home/store")),
+            "ENVBUILD_STORE": str(
+                self.folder.parent / ("root-store" if lack.root else "home/store")
+            ),
             "ENVBUILD_STORE_BELOW": str(self.below),
             "PLACES": " ".join(places),
             "UID_HERE": str(UID),
@@ -144,7 +157,13 @@ class Bench:
             **self.more,
             **more,
         }
-        kept = {k: v for k, v in os.environ.items() if k.startswith(("PIP_", "UV_", "SSL_", "http", "no_proxy"))}
+        kept = {
+            k: v
+            for k, v in os.environ.items()
+            if k.startswith(("PIP_", "UV_", "SSL_", "http", "no_proxy"))
+        }
         unshare = ("unshare", "-m", *(("-n",) if lack.network else ()), "bash", "-c")
         argv = (*unshare, _script(lack, self.tmpdir), "bash", *program)
-        return LocalRunner()(Command(argv=argv, cwd=Path("/"), env={**kept, **env}, timeout=timeout), check=False)
+        return LocalRunner()(
+            Command(argv=argv, cwd=Path("/"), env={**kept, **env}, timeout=timeout), check=False
+        )

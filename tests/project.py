@@ -58,7 +58,9 @@ class Project:
         self.home.mkdir(parents=True)
         self.store = store or shared_store()
         kept = {
-            k: v for k, v in os.environ.items() if not k.startswith(("ENVBUILD_", "XDG_", "APPTAINER", "SINGULARITY"))
+            k: v
+            for k, v in os.environ.items()
+            if not k.startswith(("ENVBUILD_", "XDG_", "APPTAINER", "SINGULARITY"))
         }
         self.env = {**kept, "HOME": str(self.home), "ENVBUILD_STORE": str(self.store)}
 
@@ -70,12 +72,17 @@ class Project:
 
     def run(self, *arguments: str, timeout: float = 600, **env: str) -> Result:
         argv = (sys.executable, "-m", "envbuild", *arguments)
-        return LocalRunner()(Command(argv=argv, cwd=self.folder, env={**self.env, **env}, timeout=timeout), check=False)
+        return LocalRunner()(
+            Command(argv=argv, cwd=self.folder, env={**self.env, **env}, timeout=timeout),
+            check=False,
+        )
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Start the command line as a terminal would, to be interrupted."""
         argv = [sys.executable, "-c", LISTENING, *arguments]
-        return subprocess.Popen(argv, cwd=self.folder, env=self.env, stderr=subprocess.PIPE, text=True)
+        return subprocess.Popen(
+            argv, cwd=self.folder, env=self.env, stderr=subprocess.PIPE, text=True
+        )
 
 
 def small_project(folder: Path, store: Path | None = None) -> Project:

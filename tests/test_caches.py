@@ -42,10 +42,18 @@ def test_downloads_are_shared_and_compiled_code_is_the_image_s_own(tmp_path: Pat
     assert first.folders[1] == (str(top / "compiled" / image_mark(one)), ".compiled")
     assert first.folders[1] != second.folders[1]
     variables = dict(first.variables)
-    assert (variables["HF_HOME"], variables["TRITON_CACHE_DIR"]) == (".cache/huggingface", ".compiled/triton")
+    assert (variables["HF_HOME"], variables["TRITON_CACHE_DIR"]) == (
+        ".cache/huggingface",
+        ".compiled/triton",
+    )
     assert variables["XDG_CACHE_HOME"] == ".cache"
     make_folders(first)
-    assert {path.name for path in top.rglob("*")} == {"downloads", "nltk", "compiled", image_mark(one)}
+    assert {path.name for path in top.rglob("*")} == {
+        "downloads",
+        "nltk",
+        "compiled",
+        image_mark(one),
+    }
     assert (top / "downloads").stat().st_mode & 0o777 == 0o700
 
 
@@ -63,7 +71,10 @@ def test_it_can_be_switched_off_and_put_elsewhere(tmp_path: Path) -> None:
     one = image(tmp_path)
     assert plan_caches(one, settings(tmp_path, ENVBUILD_CACHES="none")) == Caches()
     assert plan_caches(one, settings(tmp_path), wanted=False) == Caches()
-    assert plan_caches(one, settings(tmp_path, ENVBUILD_CACHES="/big")).folders[0] == ("/big/downloads", ".cache")
+    assert plan_caches(one, settings(tmp_path, ENVBUILD_CACHES="/big")).folders[0] == (
+        "/big/downloads",
+        ".cache",
+    )
     (tmp_path / "config.toml").write_text('[caches]\nfolder = "~/kept"\n')
     told = settings(tmp_path, ENVBUILD_CONFIG=str(tmp_path / "config.toml"))
     assert plan_caches(one, told).folders[0] == (str(tmp_path / "home/kept/downloads"), ".cache")
@@ -86,7 +97,9 @@ def test_a_recipe_names_further_folders_of_home(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("wrong", ["../x", "/etc", "a/../b", ".", "a//b", ".cache", ".compiled/x", "a b", "$X", ""])
+@pytest.mark.parametrize(
+    "wrong", ["../x", "/etc", "a/../b", ".", "a//b", ".cache", ".compiled/x", "a b", "$X", ""]
+)
 def test_a_recipe_names_no_other_folder(wrong: str, tmp_path: Path) -> None:
     path = tmp_path / "x.toml"
     path.write_text(RECIPE % f'["{wrong}"]')

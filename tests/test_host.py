@@ -26,7 +26,10 @@ def fake_root(folder: Path, files: dict[str, str]) -> Path:
 
 
 def status(mask: str) -> dict[str, str]:
-    return {"proc/self/status": f"Name:\tx\nCapEff:\t{mask}\n", "proc/sys/kernel/cap_last_cap": "40\n"}
+    return {
+        "proc/self/status": f"Name:\tx\nCapEff:\t{mask}\n",
+        "proc/sys/kernel/cap_last_cap": "40\n",
+    }
 
 
 def host_of(folder: Path, files: dict[str, str], *, uid: int = 1000, user: str = "ada") -> Host:
@@ -80,12 +83,18 @@ def test_subuid_lines(tmp_path: Path, text: str, expected: tuple[int, int] | Non
 @pytest.mark.parametrize(
     ("line", "version"),
     [
-        ("NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.129.03  Thu Oct 19 18:56:32 UTC 2023", "535.129.03"),
+        (
+            "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.129.03  Thu Oct 19 18:56:32 UTC 2023",
+            "535.129.03",
+        ),
         (
             "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build  (dvs-builder@U16)",
             "570.86.15",
         ),
-        ("NVRM version: NVIDIA UNIX aarch64 Kernel Module  550.54.15  Tue Mar  5 22:15:33 UTC 2024", "550.54.15"),
+        (
+            "NVRM version: NVIDIA UNIX aarch64 Kernel Module  550.54.15  Tue Mar  5 22:15:33 UTC 2024",
+            "550.54.15",
+        ),
         ("something else", None),
     ],
     ids=["closed", "open", "arm", "unknown text"],
@@ -98,7 +107,10 @@ def test_driver_version(tmp_path: Path, line: str, version: str | None) -> None:
 
 def test_loaded_module_without_device_is_no_driver(tmp_path: Path) -> None:
     root = fake_root(
-        tmp_path, {"proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.1.2  x"}
+        tmp_path,
+        {
+            "proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.1.2  x"
+        },
     )
     assert read_driver(root) is None
 
@@ -130,7 +142,8 @@ broken
 )
 def test_file_system_of_a_folder(tmp_path: Path, place: str, kind: str, slow: bool) -> None:
     mounts = fake_root(
-        tmp_path, {"mounts": MOUNTS.replace(" /", f" {tmp_path}/").replace(f"{tmp_path}/ ", f"{tmp_path} ")}
+        tmp_path,
+        {"mounts": MOUNTS.replace(" /", f" {tmp_path}/").replace(f"{tmp_path}/ ", f"{tmp_path} ")},
     )
     folder = Path(f"{tmp_path}{place}")
     folder.mkdir(parents=True)
@@ -152,7 +165,9 @@ def test_file_system_that_counts_no_inodes(tmp_path: Path) -> None:
 
 
 @given(text=st.text(alphabet="ada:0123456789 \n", max_size=80))
-def test_no_text_in_subuid_is_too_strange(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+def test_no_text_in_subuid_is_too_strange(
+    tmp_path_factory: pytest.TempPathFactory, text: str
+) -> None:
     root = fake_root(tmp_path_factory.mktemp("root"), {"etc/subuid": text})
     found = read_host(root=root, uid=1000, user="ada").subuid
     assert found is None or found[1] > 0
@@ -161,11 +176,15 @@ def test_no_text_in_subuid_is_too_strange(tmp_path_factory: pytest.TempPathFacto
 def test_user_namespaces_are_tried_not_guessed() -> None:
     assert user_namespaces_work(ScriptedRunner({"unshare -U": (0, "", "")})) is True
     assert (
-        user_namespaces_work(ScriptedRunner({"unshare -U": (1, "", "unshare failed: Operation not permitted")}))
+        user_namespaces_work(
+            ScriptedRunner({"unshare -U": (1, "", "unshare failed: Operation not permitted")})
+        )
         is False
     )
 
 
-def test_user_namespaces_without_the_program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_user_namespaces_without_the_program(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert user_namespaces_work(LocalRunner()) is None

@@ -79,7 +79,10 @@ def test_input_that_nobody_reads_is_dropped() -> None:
 
 
 def test_no_input_is_an_empty_input_not_the_terminal() -> None:
-    assert LocalRunner()(python("import sys; print(repr(sys.stdin.read()))", timeout=60)).stdout == "''\n"
+    assert (
+        LocalRunner()(python("import sys; print(repr(sys.stdin.read()))", timeout=60)).stdout
+        == "''\n"
+    )
 
 
 def test_time_limit_ends_grandchildren_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +105,10 @@ def test_time_limit_ends_grandchildren_too(tmp_path: Path, monkeypatch: pytest.M
             )
         )
     assert time.monotonic() - started < 15
-    assert str(caught.value) == f"{Path(sys.executable).name} was ended after 1 s without finishing\nstill at work"
+    assert (
+        str(caught.value)
+        == f"{Path(sys.executable).name} was ended after 1 s without finishing\nstill at work"
+    )
     wait_for(lambda: not is_alive(int(noted.read_text())))
 
 
@@ -181,7 +187,10 @@ def test_missing_program() -> None:
 def test_missing_working_folder_is_not_told_as_a_missing_program(tmp_path: Path) -> None:
     with pytest.raises(HostError) as caught:
         LocalRunner()(Command(argv=(sys.executable, "-V"), cwd=tmp_path / "gone"))
-    assert str(caught.value) == f"{tmp_path / 'gone'}: the folder to run {sys.executable} in does not exist"
+    assert (
+        str(caught.value)
+        == f"{tmp_path / 'gone'}: the folder to run {sys.executable} in does not exist"
+    )
 
 
 def test_file_that_is_no_program(tmp_path: Path) -> None:
@@ -194,7 +203,9 @@ def test_file_that_is_no_program(tmp_path: Path) -> None:
 
 def test_failure_carries_command_code_and_last_lines() -> None:
     with pytest.raises(ToolFailedError) as caught:
-        LocalRunner()(python("import sys; print('out'); sys.exit('\\n'.join(f'line {n}' for n in range(30)))"))
+        LocalRunner()(
+            python("import sys; print('out'); sys.exit('\\n'.join(f'line {n}' for n in range(30)))")
+        )
     error = caught.value
     assert (error.exit_code, error.stdout, error.argv[0]) == (1, "out\n", sys.executable)
     expected = "\n".join(f"line {n}" for n in range(18, 30))
@@ -209,7 +220,9 @@ def test_death_by_signal_is_told() -> None:
 def test_log_gets_both_streams_and_is_appended_to(tmp_path: Path) -> None:
     log = tmp_path / "build.log"
     log.write_text("before\n")
-    LocalRunner()(python("import sys; print('out', flush=True); print('err', file=sys.stderr)", log=log))
+    LocalRunner()(
+        python("import sys; print('out', flush=True); print('err', file=sys.stderr)", log=log)
+    )
     first, *rest = log.read_text().splitlines()
     assert first == "before"
     assert sorted(rest) == ["err", "out"]
@@ -283,12 +296,15 @@ LocalRunner()(Command(argv=("sh", "-c", "trap '' TERM INT HUP; sleep 61 & echo $
 """
 
 
-def test_children_end_when_envbuild_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_children_end_when_envbuild_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Even a child that takes no signal, with all its own: Debian's mmdebstrap is one."""
     monkeypatch.setenv("PYTHONPATH", str(Path(run.__file__).parents[1]))
     noted = tmp_path / "pids"
     quick = KILLED.replace(
-        "import sys", "import envbuild.run as run; run.GUARD = run.GUARD.replace('sleep 10', 'sleep 1')"
+        "import sys",
+        "import envbuild.run as run; run.GUARD = run.GUARD.replace('sleep 10', 'sleep 1')",
     )
     with subprocess.Popen([sys.executable, "-c", quick % noted]) as process:
         wait_for(lambda: noted.exists() and len(noted.read_text().split()) == 2)
@@ -301,4 +317,7 @@ def test_children_end_when_envbuild_is_killed(tmp_path: Path, monkeypatch: pytes
 def test_the_guard_leaves_what_ended_by_itself(tmp_path: Path) -> None:
     told = LocalRunner()(Command(argv=("sh", "-c", "echo $$"), timeout=61))
     assert not is_alive(int(told.stdout))
-    assert "envbuild-guard" not in LocalRunner()(Command(argv=("ps", "-o", "args", "--ppid", str(os.getpid())))).stdout
+    assert (
+        "envbuild-guard"
+        not in LocalRunner()(Command(argv=("ps", "-o", "args", "--ppid", str(os.getpid())))).stdout
+    )

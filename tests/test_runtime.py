@@ -50,7 +50,10 @@ def settings_with(folder: Path, *programs: str, **variables: str) -> Settings:
 
 def plain(**changes: object) -> Runtime:
     found = Runtime(
-        program=Path("/usr/bin/apptainer"), name="apptainer", version=(1, 4, 5), environment={"PATH": "/bin"}
+        program=Path("/usr/bin/apptainer"),
+        name="apptainer",
+        version=(1, 4, 5),
+        environment={"PATH": "/bin"},
     )
     return dataclasses.replace(found, **changes)  # type: ignore[arg-type]
 
@@ -58,7 +61,11 @@ def plain(**changes: object) -> Runtime:
 def test_apptainer_goes_before_singularity(tmp_path: Path) -> None:
     settings = settings_with(tmp_path, "singularity", "apptainer")
     found = find_runtime(settings, ScriptedRunner(APPTAINER), USER)
-    assert (found.program, found.name, found.version_text) == (tmp_path / "bin/apptainer", "apptainer", "1.4.5")
+    assert (found.program, found.name, found.version_text) == (
+        tmp_path / "bin/apptainer",
+        "apptainer",
+        "1.4.5",
+    )
 
 
 def test_singularity_where_there_is_no_apptainer(tmp_path: Path) -> None:
@@ -72,7 +79,9 @@ def test_a_link_called_singularity_is_what_it_says_it_is(tmp_path: Path) -> None
 
 
 def test_the_configured_program_goes_before_both(tmp_path: Path) -> None:
-    settings = settings_with(tmp_path, "apptainer", "mine", ENVBUILD_RUNTIME=str(tmp_path / "bin/mine"))
+    settings = settings_with(
+        tmp_path, "apptainer", "mine", ENVBUILD_RUNTIME=str(tmp_path / "bin/mine")
+    )
     assert find_runtime(settings, ScriptedRunner(APPTAINER), USER).program == tmp_path / "bin/mine"
 
 
@@ -87,7 +96,10 @@ def test_configured_program_that_is_missing(tmp_path: Path) -> None:
     settings = settings_with(tmp_path, "apptainer", ENVBUILD_RUNTIME="/opt/gone/apptainer")
     with pytest.raises(HostError) as caught:
         find_runtime(settings, ScriptedRunner(APPTAINER), USER)
-    assert str(caught.value) == "ENVBUILD_RUNTIME: /opt/gone/apptainer: the configured container runtime was not found"
+    assert (
+        str(caught.value)
+        == "ENVBUILD_RUNTIME: /opt/gone/apptainer: the configured container runtime was not found"
+    )
 
 
 @pytest.mark.parametrize(
@@ -107,7 +119,9 @@ def test_versions(said: str, name: str, version: tuple[int, ...]) -> None:
 def test_something_else_that_is_called_singularity() -> None:
     """Debian has a game of this name, which opens a window or fails."""
     with pytest.raises(HostError) as caught:
-        parse_version("", where="/usr/games/singularity", failed=True, stderr="No module named pygame\n")
+        parse_version(
+            "", where="/usr/games/singularity", failed=True, stderr="No module named pygame\n"
+        )
     assert str(caught.value) == (
         "/usr/games/singularity: this is no working Apptainer or Singularity; --version said: No module named pygame"
     )
@@ -117,7 +131,10 @@ def test_too_old(tmp_path: Path) -> None:
     runner = ScriptedRunner({"--version": (0, "singularity version 3.5.2\n", "")})
     with pytest.raises(HostError) as caught:
         find_runtime(settings_with(tmp_path, "singularity"), runner, USER)
-    assert str(caught.value) == f"{tmp_path}/bin/singularity: singularity 3.5.2 is too old: 3.10 or newer is needed"
+    assert (
+        str(caught.value)
+        == f"{tmp_path}/bin/singularity: singularity 3.5.2 is too old: 3.10 or newer is needed"
+    )
 
 
 @pytest.mark.parametrize(
@@ -130,7 +147,14 @@ def test_too_old(tmp_path: Path) -> None:
         (dataclasses.replace(USER, fuse=False), "APPTAINER_SUID_INSTALL=1\n", ()),
         (dataclasses.replace(ROOT, fuse=False), "", ()),
     ],
-    ids=["user", "root", "root without a capability", "user without fuse", "setuid without fuse", "root without fuse"],
+    ids=[
+        "user",
+        "root",
+        "root without a capability",
+        "user without fuse",
+        "setuid without fuse",
+        "root without fuse",
+    ],
 )
 def test_flags_of_a_host(tmp_path: Path, host: Host, built: str, flags: tuple[str, ...]) -> None:
     runner = ScriptedRunner({**APPTAINER, "buildcfg": (0, built, "")})
@@ -144,8 +168,14 @@ def test_variables_that_would_change_the_result_are_dropped(tmp_path: Path) -> N
         for name in ("BIND", "BINDPATH", "NV", "HOME", "WRITABLE_TMPFS", "FAKEROOT", "CONTAINER")
     }
     meddling |= {"APPTAINERENV_LD_PRELOAD": "x", "SINGULARITYENV_TMPDIR": "x"}
-    kept = {"APPTAINER_CACHEDIR": "/scratch/cache", "SINGULARITY_TMPDIR": "/scratch/tmp", "CUDA_VISIBLE_DEVICES": "0"}
-    found = find_runtime(settings_with(tmp_path, "apptainer", **meddling, **kept), ScriptedRunner(APPTAINER), USER)
+    kept = {
+        "APPTAINER_CACHEDIR": "/scratch/cache",
+        "SINGULARITY_TMPDIR": "/scratch/tmp",
+        "CUDA_VISIBLE_DEVICES": "0",
+    }
+    found = find_runtime(
+        settings_with(tmp_path, "apptainer", **meddling, **kept), ScriptedRunner(APPTAINER), USER
+    )
     assert found.environment == {"PATH": str(tmp_path / "bin"), "HOME": str(tmp_path), **kept}
 
 
@@ -161,8 +191,26 @@ def test_the_sealed_command() -> None:
     )
     assert command == Command(
         argv=(
-            *("/usr/bin/apptainer", "--quiet", "exec", "--userns", "--cleanenv", "--containall", "--no-home"),
-            *("--home", "/tmp", "--pwd", "/work", "--nv", "--bind", "/data:/mnt:ro", "--bind", "/work:/work:rw"),
+            *(
+                "/usr/bin/apptainer",
+                "--quiet",
+                "exec",
+                "--userns",
+                "--cleanenv",
+                "--containall",
+                "--no-home",
+            ),
+            *(
+                "--home",
+                "/tmp",
+                "--pwd",
+                "/work",
+                "--nv",
+                "--bind",
+                "/data:/mnt:ro",
+                "--bind",
+                "/work:/work:rw",
+            ),
             *("/img/x.sif", "python", "-c", "print('a b')"),
         ),
         env={"PATH": "/bin", "APPTAINERENV_A": "1,2\n3", "APPTAINER_NO_EVAL": "1"},
@@ -173,13 +221,28 @@ def test_the_sealed_command() -> None:
 def test_the_open_command_has_no_seal() -> None:
     command = plain().exec_command(Path("x.sif"), ("id",), sealed=False)
     assert command.argv == (
-        *("/usr/bin/apptainer", "--quiet", "exec", "--pid", "--ipc", "--no-mount", "tmp", "x.sif", "id"),
+        *(
+            "/usr/bin/apptainer",
+            "--quiet",
+            "exec",
+            "--pid",
+            "--ipc",
+            "--no-mount",
+            "tmp",
+            "x.sif",
+            "id",
+        ),
     )
 
 
 def test_nothing_of_the_callers_own_reaches_the_runtime() -> None:
     kept = {"PATH": "/bin", "HOME": "/h", "https_proxy": "p", "APPTAINER_CACHEDIR": "/c"}
-    secret = {"WANDB_API_KEY": "s", "SSH_AUTH_SOCK": "/s", "APPTAINER_DOCKER_PASSWORD": "s", "PATHS": "x"}
+    secret = {
+        "WANDB_API_KEY": "s",
+        "SSH_AUTH_SOCK": "/s",
+        "APPTAINER_DOCKER_PASSWORD": "s",
+        "PATHS": "x",
+    }
     mine = plain(environment={**kept, **secret})
     commands = (
         mine.exec_command(Path("x.sif"), ("id",)),
@@ -221,7 +284,14 @@ def test_the_build_command() -> None:
     )
     assert command == Command(
         argv=(
-            *("/usr/bin/apptainer", "build", "--force", "--fakeroot", "--mksquashfs-args", "-comp zstd"),
+            *(
+                "/usr/bin/apptainer",
+                "build",
+                "--force",
+                "--fakeroot",
+                "--mksquashfs-args",
+                "-comp zstd",
+            ),
             *("--bind", "/a:/mnt:ro", "/out/x.sif", "/out/x.def"),
         ),
         env={
@@ -237,7 +307,9 @@ def test_the_build_command() -> None:
 
 
 def test_the_sandbox_build_command() -> None:
-    command = plain().build_command(Path("x"), Path("x.def"), tmpdir=Path("/t"), fakeroot=False, sandbox=True)
+    command = plain().build_command(
+        Path("x"), Path("x.def"), tmpdir=Path("/t"), fakeroot=False, sandbox=True
+    )
     assert command.argv == ("/usr/bin/apptainer", "build", "--force", "--sandbox", "x", "x.def")
 
 
@@ -250,7 +322,10 @@ def test_the_sandbox_build_command() -> None:
             (Path('/a,b: "c"'), "/d:e", False),
             ("--mount", '"type=bind","source=/a,b: ""c""","destination=/d:e","ro"'),
         ),
-        ((Path("/a\\b"), "/mnt", True), ("--mount", '"type=bind","source=/a\\b","destination=/mnt"')),
+        (
+            (Path("/a\\b"), "/mnt", True),
+            ("--mount", '"type=bind","source=/a\\b","destination=/mnt"'),
+        ),
     ],
     ids=["read only", "writable", "odd names", "backslash"],
 )
@@ -412,7 +487,9 @@ FAILURES: Mapping[str, tuple[str, type[EnvbuildError], str]] = {
 @pytest.mark.parametrize("name", FAILURES)
 def test_known_failures_are_explained(name: str) -> None:
     text, error, what = FAILURES[name]
-    told = explain_failure(Result(argv=("apptainer",), code=255, stdout="", stderr=text, seconds=0.1))
+    told = explain_failure(
+        Result(argv=("apptainer",), code=255, stdout="", stderr=text, seconds=0.1)
+    )
     assert type(told) is error
     assert told.what == what
     assert told.hint
@@ -425,7 +502,11 @@ def test_every_known_failure_has_an_example() -> None:
 
 def test_an_unknown_failure_keeps_its_last_lines() -> None:
     result = Result(
-        argv=("/usr/bin/apptainer", "exec"), code=3, stdout="", stderr="FATAL: something new\n", seconds=0.1
+        argv=("/usr/bin/apptainer", "exec"),
+        code=3,
+        stdout="",
+        stderr="FATAL: something new\n",
+        seconds=0.1,
     )
     assert str(explain_failure(result)) == "apptainer failed with exit code 3\nFATAL: something new"
 
@@ -440,11 +521,15 @@ class TestLive:
         command = runtime().exec_command(tiny_image(), argv, timeout=60, **options)  # type: ignore[arg-type]
         return LocalRunner()(command).stdout
 
-    @pytest.mark.parametrize("value", ["a,b=c", "two\nlines", "$HOME `id` \\ \" '", " ", "äöü"], ids=repr)
+    @pytest.mark.parametrize(
+        "value", ["a,b=c", "two\nlines", "$HOME `id` \\ \" '", " ", "äöü"], ids=repr
+    )
     def test_values_of_the_environment_arrive_as_they_are(self, value: str) -> None:
         assert self.run("sh", "-c", 'printf "<%s>" "$VALUE"', env={"VALUE": value}) == f"<{value}>"
 
-    def test_nothing_of_the_caller_is_seen(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def test_nothing_of_the_caller_is_seen(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
         monkeypatch.setenv("SECRET_OF_MINE", "x")
         monkeypatch.setenv("APPTAINER_BIND", f"{tmp_path}:/mnt")
         monkeypatch.setenv("APPTAINERENV_LEAK", "x")
@@ -456,14 +541,18 @@ class TestLive:
         assert "file" not in said
 
     def test_home_and_working_folder_are_an_empty_writable_tmp(self) -> None:
-        assert self.run("sh", "-c", "ls -A ~; pwd; echo $HOME; touch ~/x && ls ~") == "/tmp\n/tmp\nx\n"
+        assert (
+            self.run("sh", "-c", "ls -A ~; pwd; echo $HOME; touch ~/x && ls ~") == "/tmp\n/tmp\nx\n"
+        )
 
     def test_binds_with_odd_names(self, tmp_path: Path) -> None:
         source = tmp_path / 'a,b: "c"'
         source.mkdir()
         (source / "inside").touch()
         assert self.run("ls", "/new/place", binds=[(source, "/new/place", False)]) == "inside\n"
-        said = self.run("sh", "-c", "touch /mnt/x 2>&1 || echo refused", binds=[(source, "/mnt", False)])
+        said = self.run(
+            "sh", "-c", "touch /mnt/x 2>&1 || echo refused", binds=[(source, "/mnt", False)]
+        )
         assert said.endswith("refused\n")
         self.run("touch", "/mnt/written", binds=[(source, "/mnt", True)])
         assert (source / "written").exists()
@@ -473,9 +562,7 @@ class TestLive:
 
     def test_build_sees_its_variables_and_its_binds(self, tmp_path: Path) -> None:
         (tmp_path / "artifact").write_text("from outside")
-        script = (
-            '\n%setup\n    echo "$GIVEN" >"$APPTAINER_ROOTFS/opt/given"\n%post\n    cat /mnt/artifact >/opt/copied\n'
-        )
+        script = '\n%setup\n    echo "$GIVEN" >"$APPTAINER_ROOTFS/opt/given"\n%post\n    cat /mnt/artifact >/opt/copied\n'
         target = open_folder() / "built.sif"
         log = tmp_path / "log"
         command = runtime().build_command(
@@ -487,16 +574,23 @@ class TestLive:
             log=log,
         )
         LocalRunner()(command)
-        said = LocalRunner()(runtime().exec_command(target, ("cat", "/opt/given", "/opt/copied"))).stdout
+        said = LocalRunner()(
+            runtime().exec_command(target, ("cat", "/opt/given", "/opt/copied"))
+        ).stdout
         assert said == "a value\nfrom outside"
         assert "Build complete" in log.read_text()
 
     def test_a_build_cannot_empty_the_tmp_of_this_machine(self) -> None:
         """Recipes are full of ``rm -rf /tmp/*``, and Apptainer binds the host's /tmp unless told otherwise."""
-        with tempfile.NamedTemporaryFile(dir="/tmp") as mine, tempfile.NamedTemporaryFile(dir="/var/tmp") as more:
+        with (
+            tempfile.NamedTemporaryFile(dir="/tmp") as mine,
+            tempfile.NamedTemporaryFile(dir="/var/tmp") as more,
+        ):
             script = f"\n%post\n    for file in {mine.name} {more.name}; do [ ! -e $file ] || exit 9; done\n"
             target = open_folder() / "alone.sif"
-            command = runtime().build_command(target, definition(script, "alone.def"), tmpdir=open_folder())
+            command = runtime().build_command(
+                target, definition(script, "alone.def"), tmpdir=open_folder()
+            )
             assert LocalRunner()(command, check=False).code == 0
 
     def test_a_full_disk_in_a_build_is_told(self) -> None:
@@ -528,26 +622,48 @@ class TestLive:
         home.chmod(0o777)
         answers = {}
         for name, flags in (("plain", ()), ("as found", self._flags_without_fuse())):
-            command = dataclasses.replace(runtime(), flags=flags, cage=None).exec_command(tiny_image(), ("id", "-u"))
+            command = dataclasses.replace(runtime(), flags=flags, cage=None).exec_command(
+                tiny_image(), ("id", "-u")
+            )
             argv = ("unshare", "-m", "sh", "-c", hidden, "sh", *AS_NOBODY, *command.argv)
             env = {**(command.env or {}), "HOME": str(home), "TMPDIR": str(home)}
-            answers[name] = LocalRunner()(dataclasses.replace(command, argv=argv, env=env, cwd=home), check=False)
-        assert explain_failure(answers["plain"]).what == "/dev/fuse cannot be used, so the image cannot be mounted"
+            answers[name] = LocalRunner()(
+                dataclasses.replace(command, argv=argv, env=env, cwd=home), check=False
+            )
+        assert (
+            explain_failure(answers["plain"]).what
+            == "/dev/fuse cannot be used, so the image cannot be mounted"
+        )
         assert answers["as found"].stdout == "65534\n", answers["as found"].stderr
 
     def _flags_without_fuse(self) -> tuple[str, ...]:
-        return find_runtime(load_settings(), LocalRunner(), dataclasses.replace(USER, fuse=False)).flags
+        return find_runtime(
+            load_settings(), LocalRunner(), dataclasses.replace(USER, fuse=False)
+        ).flags
 
     @root_only
     def test_an_ordinary_user_without_namespaces(self) -> None:
         """The limit is set to 0 for this process tree only, inside a namespace of its own."""
-        script = (
-            'echo 0 >/proc/sys/user/max_user_namespaces && exec setpriv --inh-caps=-all --ambient-caps=-all -- "$@"'
+        script = 'echo 0 >/proc/sys/user/max_user_namespaces && exec setpriv --inh-caps=-all --ambient-caps=-all -- "$@"'
+        command = dataclasses.replace(runtime(), flags=(), cage=None).exec_command(
+            tiny_image(), ("id",)
         )
-        command = dataclasses.replace(runtime(), flags=(), cage=None).exec_command(tiny_image(), ("id",))
-        limited = ("unshare", "-U", "--map-current-user", "--keep-caps", "sh", "-c", script, "sh", *command.argv)
+        limited = (
+            "unshare",
+            "-U",
+            "--map-current-user",
+            "--keep-caps",
+            "sh",
+            "-c",
+            script,
+            "sh",
+            *command.argv,
+        )
         result = as_nobody(dataclasses.replace(command, argv=limited), home=open_folder())
-        assert explain_failure(result).what == "user namespaces are switched off or used up on this machine"
+        assert (
+            explain_failure(result).what
+            == "user namespaces are switched off or used up on this machine"
+        )
 
     def test_a_damaged_image(self, tmp_path: Path) -> None:
         damaged = tmp_path / "damaged.sif"

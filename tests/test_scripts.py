@@ -14,12 +14,21 @@ from tests.support import needs
 ROOT = Path(__file__).parent.parent
 SCRIPTS = sorted([*ROOT.glob("scripts/*.sh"), ROOT / ".ci/run"])
 SETUP = ROOT / "scripts/setup-debian.sh"
-root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root can bind files over those of the system")
+root_only = pytest.mark.skipif(
+    os.geteuid() != 0, reason="only root can bind files over those of the system"
+)
 
 
 def bash(*arguments: str, **variables: str) -> Result:
-    env = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), "CI": "true", **variables}
-    return LocalRunner()(Command(argv=("bash", *arguments), env=env, cwd=Path("/"), timeout=300), check=False)
+    env = {
+        "PATH": os.environ["PATH"],
+        "HOME": os.environ.get("HOME", "/"),
+        "CI": "true",
+        **variables,
+    }
+    return LocalRunner()(
+        Command(argv=("bash", *arguments), env=env, cwd=Path("/"), timeout=300), check=False
+    )
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
@@ -39,7 +48,9 @@ def test_shellcheck_has_nothing_to_say() -> None:
 
 
 def test_ci_runs_what_people_run() -> None:
-    commands = [line for line in (ROOT / ".ci/run").read_text().splitlines() if not line.startswith("#")]
+    commands = [
+        line for line in (ROOT / ".ci/run").read_text().splitlines() if not line.startswith("#")
+    ]
     assert commands[-1] == "exec bash scripts/test.sh"
 
 
@@ -59,7 +70,10 @@ def test_a_machine_without_apt(tmp_path: Path) -> None:
     for name in ("id", "dirname", "bash"):
         (tmp_path / name).symlink_to(f"/usr/bin/{name}")
     result = bash(str(SETUP), PATH=str(tmp_path))
-    assert (result.code, result.stderr) == (1, "setup: this is for Debian and Ubuntu; elsewhere: docs/platforms.md\n")
+    assert (result.code, result.stderr) == (
+        1,
+        "setup: this is for Debian and Ubuntu; elsewhere: docs/platforms.md\n",
+    )
 
 
 def test_find_python_passes_over_one_that_is_too_old_or_missing(tmp_path: Path) -> None:
@@ -67,7 +81,10 @@ def test_find_python_passes_over_one_that_is_too_old_or_missing(tmp_path: Path) 
     old.write_text("#!/bin/sh\nexit 1\n")
     old.chmod(0o755)
     script = str(ROOT / "scripts/find-python.sh")
-    assert bash(script, PYTHON=f"{tmp_path}/gone {old} {sys.executable}").stdout == f"{sys.executable}\n"
+    assert (
+        bash(script, PYTHON=f"{tmp_path}/gone {old} {sys.executable}").stdout
+        == f"{sys.executable}\n"
+    )
     result = bash(script, PYTHON=str(old))
     assert (result.code, result.stdout) == (1, "")
     assert result.stderr.startswith("no Python 3.10 or newer with its venv module was found")
@@ -90,7 +107,11 @@ def test_root_takes_a_python_that_every_user_can_start(tmp_path: Path) -> None:
 def test_fresh_knows_the_commands_of_readme() -> None:
     text = bash(str(ROOT / "scripts/fresh.sh"), "--help").stdout
     assert text.startswith("Run README's commands as new users do")
-    commands = [line for line in (ROOT / "README.md").read_text().splitlines() if line.startswith("bash scripts/")]
+    commands = [
+        line
+        for line in (ROOT / "README.md").read_text().splitlines()
+        if line.startswith("bash scripts/")
+    ]
     assert commands == ["bash scripts/setup-debian.sh make keras-bert", "bash scripts/test.sh"]
 
 
@@ -101,7 +122,20 @@ def test_what_ubuntu_gets(tmp_path: Path, release: str) -> None:
     """The commands only: this machine is no Ubuntu, so those that install are replaced by ones that note their words."""
     programs, calls = tmp_path / "bin", tmp_path / "calls"
     programs.mkdir()
-    for name in ("awk", "bash", "cat", "chmod", "dirname", "env", "grep", "id", "stat", "tee", "true", "unshare"):
+    for name in (
+        "awk",
+        "bash",
+        "cat",
+        "chmod",
+        "dirname",
+        "env",
+        "grep",
+        "id",
+        "stat",
+        "tee",
+        "true",
+        "unshare",
+    ):
         (programs / name).symlink_to(f"/usr/bin/{name}")
     for name in ("add-apt-repository", "apt-get", "dpkg-query"):
         (programs / name).write_text(f'#!/bin/sh\necho {name} "$@" >>{calls}\n')
@@ -110,10 +144,14 @@ def test_what_ubuntu_gets(tmp_path: Path, release: str) -> None:
     for name in ("subuid", "subgid"):
         (tmp_path / name).write_text("root:100000:65536\n")
     targets = {"os-release": "/etc/os-release", "subuid": "/etc/subuid", "subgid": "/etc/subgid"}
-    mounts = " && ".join(f"mount --bind {tmp_path}/{name} {target}" for name, target in targets.items())
+    mounts = " && ".join(
+        f"mount --bind {tmp_path}/{name} {target}" for name, target in targets.items()
+    )
     script = f'{mounts} && PATH={programs} exec bash "$0" --system-only'
     argv = ("unshare", "-m", "sh", "-c", script, str(SETUP))
-    result = LocalRunner()(Command(argv=argv, env={"PATH": os.environ["PATH"], "HOME": "/"}, timeout=60), check=False)
+    result = LocalRunner()(
+        Command(argv=argv, env={"PATH": os.environ["PATH"], "HOME": "/"}, timeout=60), check=False
+    )
     assert result.code == 0, result.stderr
     installed = [line.split() for line in calls.read_text().splitlines() if " install " in line]
     assert {"mmdebstrap", "python3-venv", "uidmap", "debian-archive-keyring"} <= set(installed[0])
@@ -132,10 +170,19 @@ class TestHere:
     def setup_with(self, folder: Path, subuid: str, **variables: str) -> Result:
         for name in ("subuid", "subgid"):
             (folder / name).write_text(subuid)
-        mounts = " && ".join(f"mount --bind {folder}/{name} /etc/{name}" for name in ("subuid", "subgid"))
+        mounts = " && ".join(
+            f"mount --bind {folder}/{name} /etc/{name}" for name in ("subuid", "subgid")
+        )
         return LocalRunner()(
             Command(
-                argv=("unshare", "-m", "bash", "-c", f'{mounts} && exec bash "$0" --system-only', str(SETUP)),
+                argv=(
+                    "unshare",
+                    "-m",
+                    "bash",
+                    "-c",
+                    f'{mounts} && exec bash "$0" --system-only',
+                    str(SETUP),
+                ),
                 env={"PATH": os.environ["PATH"], "HOME": str(folder), "CI": "true", **variables},
                 timeout=300,
             ),
@@ -150,7 +197,9 @@ class TestHere:
         assert (tmp_path / "subuid").read_text() == "root:100000:65536\n"
 
     def test_ids_that_nobody_else_has(self, tmp_path: Path) -> None:
-        result = self.setup_with(tmp_path, "ada:100000:65536\nbob:231072:65536\n", SUDO_USER="nobody")
+        result = self.setup_with(
+            tmp_path, "ada:100000:65536\nbob:231072:65536\n", SUDO_USER="nobody"
+        )
         assert result.code == 0, result.stderr
         expected = "ada:100000:65536\nbob:231072:65536\nroot:296608:65536\nnobody:362144:65536\n"
         assert (tmp_path / "subuid").read_text() == expected

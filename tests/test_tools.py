@@ -41,7 +41,11 @@ def test_versions(tmp_path: Path, name: str, said: str, version: tuple[int, ...]
 def test_a_version_told_with_a_failing_exit_is_read(tmp_path: Path) -> None:
     """unsquashfs 4.5 does so."""
     runner = ScriptedRunner({"unsquashfs": (1, "unsquashfs version 4.5.1 (2022/03/17)\n", "")})
-    assert find_tool("unsquashfs", settings_with(tmp_path, "unsquashfs"), runner).version == (4, 5, 1)
+    assert find_tool("unsquashfs", settings_with(tmp_path, "unsquashfs"), runner).version == (
+        4,
+        5,
+        1,
+    )
 
 
 def test_a_program_that_tells_no_version_is_not_started(tmp_path: Path) -> None:
@@ -64,7 +68,10 @@ def test_too_old(tmp_path: Path) -> None:
     runner = ScriptedRunner({"mksquashfs": (0, "mksquashfs version 4.3 (2014/05/12)\n", "")})
     with pytest.raises(HostError) as caught:
         find_tool("mksquashfs", settings_with(tmp_path, "mksquashfs"), runner)
-    assert str(caught.value) == f"{tmp_path}/bin/mksquashfs: mksquashfs 4.3 is too old: 4.4 or newer is needed"
+    assert (
+        str(caught.value)
+        == f"{tmp_path}/bin/mksquashfs: mksquashfs 4.3 is too old: 4.4 or newer is needed"
+    )
 
 
 def test_one_that_does_not_start(tmp_path: Path) -> None:

@@ -20,7 +20,16 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("dist")
     RUN(
         Command(
-            argv=(uv.find_uv_bin(), "build", "--wheel", "--quiet", "--out-dir", str(folder), str(ROOT)), timeout=300
+            argv=(
+                uv.find_uv_bin(),
+                "build",
+                "--wheel",
+                "--quiet",
+                "--out-dir",
+                str(folder),
+                str(ROOT),
+            ),
+            timeout=300,
         )
     )
     return next(folder.glob("envbuild-*.whl"))
@@ -49,7 +58,9 @@ def test_the_installed_wheel_works_from_an_empty_folder(wheel: Path, tmp_path: P
     install = (uv.find_uv_bin(), "pip", "install", "--quiet", "--python", python, str(wheel))
     RUN(Command(argv=install, timeout=300))
     env = {
-        **{k: v for k, v in os.environ.items() if not k.startswith(("ENVBUILD_", "XDG_", "PYTHON"))},
+        **{
+            k: v for k, v in os.environ.items() if not k.startswith(("ENVBUILD_", "XDG_", "PYTHON"))
+        },
         "HOME": str(home),
     }
     program = str(venv / "bin" / "envbuild")
@@ -57,7 +68,9 @@ def test_the_installed_wheel_works_from_an_empty_folder(wheel: Path, tmp_path: P
     assert "keras-bert" in listed.stdout
     assert "fits" in listed.stdout
     definition = RUN(Command(argv=(program, "def", "keras-bert"), cwd=folder, env=env)).stdout
-    here = RUN(Command(argv=(python, "-m", "envbuild", "def", "keras-bert"), cwd=ROOT, env=env)).stdout
+    here = RUN(
+        Command(argv=(python, "-m", "envbuild", "def", "keras-bert"), cwd=ROOT, env=env)
+    ).stdout
     assert definition == here
     checked = RUN(Command(argv=(program, "lock", "keras-bert", "--check"), cwd=folder, env=env))
     assert checked.code == 0

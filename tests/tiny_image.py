@@ -19,7 +19,12 @@ FOLDERS = ("bin", "dev", "etc", "home", "mnt", "opt", "proc", "root", "sys", "tm
 AS_NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", "--")
 """Prefix that makes root an ordinary user who has no subuid line."""
 
-AS_READER = (*AS_NOBODY[:-2], "--inh-caps=-all,+dac_read_search", "--ambient-caps=+dac_read_search", "--")
+AS_READER = (
+    *AS_NOBODY[:-2],
+    "--inh-caps=-all,+dac_read_search",
+    "--ambient-caps=+dac_read_search",
+    "--",
+)
 """The same, but able to read this checkout wherever root keeps it."""
 
 
@@ -80,4 +85,6 @@ def tiny_image() -> Path:
 def as_nobody(command: Command, *, home: Path) -> Result:
     """Run a command of the runtime as an ordinary user."""
     env = {**(command.env or {}), "HOME": str(home)}
-    return LocalRunner()(Command(argv=(*AS_NOBODY, *command.argv), cwd=home, env=env, timeout=120), check=False)
+    return LocalRunner()(
+        Command(argv=(*AS_NOBODY, *command.argv), cwd=home, env=env, timeout=120), check=False
+    )

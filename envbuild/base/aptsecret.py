@@ -26,7 +26,9 @@ def with_passwords(config: Path, url: str, own: Path, network: Iterable[str]) ->
     if parts.username is not None:
         user, password = unquote(parts.username), unquote(parts.password or "")
         if not user or re.search(r"\s", user + password):
-            raise UsageError("user and password of a mirror cannot be empty or hold blanks", where=redact(url))
+            raise UsageError(
+                "user and password of a mirror cannot be empty or hold blanks", where=redact(url)
+            )
         place = without_user(url).rstrip("/")
         login = f"machine {place} login {user} password {password}\n"
     write_text(own / "auth.conf", login, mode=0o600)

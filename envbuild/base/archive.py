@@ -81,9 +81,14 @@ def bring_archive(
     return (("Bootstrap", "oci"), ("From", str(lay_out(image, store))))
 
 
-def read_archive(reference: BaseReference, settings: Settings, store: Store, report: Reporter) -> Image:
+def read_archive(
+    reference: BaseReference, settings: Settings, store: Store, report: Reporter
+) -> Image:
     """Bring an archive's image into the store."""
-    with report.stage(f"read {reference.text}"), opened_archive(reference, settings, store) as opener:
+    with (
+        report.stage(f"read {reference.text}"),
+        opened_archive(reference, settings, store) as opener,
+    ):
         if reference.kind in ("oci", "oci-archive"):
             return _read_layout(opener, reference, store)
         return _read_saved(opener, reference, store)
@@ -109,7 +114,9 @@ def opened_archive(reference: BaseReference, settings: Settings, store: Store) -
             yield opener
         return
     if not (path / "index.json").is_file():
-        raise UsageError("is not a folder in the OCI image layout: it has no index.json", where=str(path))
+        raise UsageError(
+            "is not a folder in the OCI image layout: it has no index.json", where=str(path)
+        )
 
     def from_folder(name: str) -> IO[bytes]:
         try:
@@ -122,7 +129,9 @@ def opened_archive(reference: BaseReference, settings: Settings, store: Store) -
 
 def _path(reference: BaseReference) -> str:
     """Return the path without the tag that may follow it ("oci:folder:tag")."""
-    return reference.name.rpartition(":")[0] or reference.name if _tag(reference) else reference.name
+    return (
+        reference.name.rpartition(":")[0] or reference.name if _tag(reference) else reference.name
+    )
 
 
 def _tag(reference: BaseReference) -> str | None:
@@ -137,7 +146,11 @@ def _opened_tar(path: Path, reference: BaseReference) -> Iterator[Opener]:
     except OSError as error:
         raise UsageError(f"cannot be read: {error.strerror or error}", where=str(path)) from error
     size = path.stat().st_size
-    with raw, reading("is no whole tar archive", reference.text), open_tar(raw, size, mode="r:*") as tar:
+    with (
+        raw,
+        reading("is no whole tar archive", reference.text),
+        open_tar(raw, size, mode="r:*") as tar,
+    ):
         found = {member.name.removeprefix("./"): member for member in members(tar, size)}
 
         def from_tar(name: str) -> IO[bytes]:
@@ -158,10 +171,18 @@ def _read_layout(opener: Opener, reference: BaseReference, store: Store) -> Imag
     if not isinstance(document, Index):
         raise UsageError("is not an OCI image layout", where=where)
     tag = _tag(reference)
-    named = [e for e in document.manifests if (e.annotations or {}).get("org.opencontainers.image.ref.name") == tag]
+    named = [
+        e
+        for e in document.manifests
+        if (e.annotations or {}).get("org.opencontainers.image.ref.name") == tag
+    ]
     if tag is not None and not named:
         raise UsageError(f"holds no image with the tag {tag!r}", where=where)
-    entry: Blob = choose(Index(manifests=tuple(named) if tag else document.manifests), reference.platform, where=where)
+    entry: Blob = choose(
+        Index(manifests=tuple(named) if tag else document.manifests),
+        reference.platform,
+        where=where,
+    )
     data = _blob_bytes(opener, entry.digest, where)
     document = read_document(data, entry.media_type, where=where)
     if isinstance(document, Index):
@@ -171,7 +192,9 @@ def _read_layout(opener: Opener, reference: BaseReference, store: Store) -> Imag
     for blob in (image.manifest.config, *image.manifest.layers):
         found = _import(opener, f"blobs/sha256/{blob.sha256}", where, store, known=blob)
         if found.digest != blob.digest:
-            raise IntegrityError(f"the blob {blob.digest} holds other bytes: {found.digest}", where=where)
+            raise IntegrityError(
+                f"the blob {blob.digest} holds other bytes: {found.digest}", where=where
+            )
     return _keep(image, reference, store)
 
 
@@ -192,13 +215,18 @@ def _read_saved(opener: Opener, reference: BaseReference, store: Store) -> Image
     manifest = {"schemaVersion": 2, "mediaType": MANIFESTS[0], "config": config, "layers": layers}
     raw = msgspec.json.encode(manifest, order="deterministic")
     image = Image(
-        digest=digest_of(raw), raw=raw, media_type=MANIFESTS[0], manifest=Manifest(config=config, layers=layers)
+        digest=digest_of(raw),
+        raw=raw,
+        media_type=MANIFESTS[0],
+        manifest=Manifest(config=config, layers=layers),
     )
     return _keep(image, reference, store)
 
 
 def _keep(image: Image, reference: BaseReference, store: Store) -> Image:
-    require_platform(stored_config(image, store), reference.platform or PLATFORM, where=reference.text)
+    require_platform(
+        stored_config(image, store), reference.platform or PLATFORM, where=reference.text
+    )
     write_bytes(store.artifact(image.digest.removeprefix("sha256:")), image.raw, mode=0o444)
     return image
 
@@ -208,7 +236,9 @@ def _small(opener: Opener, name: str, where: str) -> bytes:
         with opener(name) as file:
             data = file.read(BIGGEST + 1)
     except KeyError as error:
-        raise UsageError(f"holds no {name}, so it is no image archive of this kind", where=where) from error
+        raise UsageError(
+            f"holds no {name}, so it is no image archive of this kind", where=where
+        ) from error
     if len(data) > BIGGEST:
         raise IntegrityError(f"{name} is larger than {BIGGEST} bytes", where=where)
     return data
@@ -221,7 +251,15 @@ def _blob_bytes(opener: Opener, digest: str, where: str) -> bytes:
     return data
 
 
-def _import(opener: Opener, name: str, where: str, store: Store, *, known: Blob | None = None, kind: str = "") -> Blob:
+def _import(
+    opener: Opener,
+    name: str,
+    where: str,
+    store: Store,
+    *,
+    known: Blob | None = None,
+    kind: str = "",
+) -> Blob:
     """Copy a member into the store under the sha256 that it has; one that is there already is not read again."""
     if known is not None and is_whole(store.artifact(known.sha256), known.size):
         return known

@@ -43,19 +43,27 @@ def bootstrap_facts(
         machine = machine_of(bootstrap)
         if machine not in (None, read_host().architecture):
             with report.stage(f"read Debian {bootstrap.suite} for {machine} from its packages"):
-                keep_facts(read_packages(bootstrap, machine or "", runner, store), bootstrap.digest, store)
+                keep_facts(
+                    read_packages(bootstrap, machine or "", runner, store), bootstrap.digest, store
+                )
             return bootstrap_facts(bootstrap, settings, runner, store, report)
         make_root(bootstrap, settings, runner, store, report)
         facts = kept_facts(bootstrap.digest, store)
     if facts is None:
-        raise HostError("the facts just written cannot be read", where=str(store.facts(bootstrap.digest)))
+        raise HostError(
+            "the facts just written cannot be read", where=str(store.facts(bootstrap.digest))
+        )
     return facts
 
 
-def fetch_packages(bootstrap: Bootstrap, settings: Settings, runner: Runner, store: Store, report: Reporter) -> None:
+def fetch_packages(
+    bootstrap: Bootstrap, settings: Settings, runner: Runner, store: Store, report: Reporter
+) -> None:
     """Download a bootstrap's packages into the store."""
     wanted = [
-        Wanted(file=p.file, size=p.size, sha256=p.sha256, kind="debian", project=p.name, path=p.path)
+        Wanted(
+            file=p.file, size=p.size, sha256=p.sha256, kind="debian", project=p.name, path=p.path
+        )
         for p in bootstrap.packages
     ]
     fetch(
@@ -68,7 +76,9 @@ def fetch_packages(bootstrap: Bootstrap, settings: Settings, runner: Runner, sto
     )
 
 
-def make_root(bootstrap: Bootstrap, settings: Settings, runner: Runner, store: Store, report: Reporter) -> Path:
+def make_root(
+    bootstrap: Bootstrap, settings: Settings, runner: Runner, store: Store, report: Reporter
+) -> Path:
     """Return the tar of the base's root, made where the store lacks it; its facts are kept beside.
 
     The packages have to be in the store.  The same bootstrap gives the same bytes.  Raises HostError for a missing
@@ -104,7 +114,9 @@ def _stage(bootstrap: Bootstrap) -> str:
     return f"add {len(bootstrap.added)} Debian packages"
 
 
-def _run(bootstrap: Bootstrap, target: Path, settings: Settings, runner: Runner, store: Store) -> str:
+def _run(
+    bootstrap: Bootstrap, target: Path, settings: Settings, runner: Runner, store: Store
+) -> str:
     """Make the root and return what the probe printed in it."""
     host = read_host()
     # maintainer scripts are foreign code: root's own namespace leaves them the machine
@@ -133,7 +145,12 @@ def _run(bootstrap: Bootstrap, target: Path, settings: Settings, runner: Runner,
             hooks=hooks,
             over=over,
         )
-        command = Command(argv=argv, env=_environment(bootstrap, settings), cwd=target.parent, timeout=ROOT_SECONDS)
+        command = Command(
+            argv=argv,
+            env=_environment(bootstrap, settings),
+            cwd=target.parent,
+            timeout=ROOT_SECONDS,
+        )
         try:
             runner(command)
         except ToolFailedError as error:
@@ -156,7 +173,9 @@ def _environment(bootstrap: Bootstrap, settings: Settings) -> dict[str, str]:
     }
 
 
-def write_repository(packages: Iterable[DebianPackage], store: Store, folder: Path, runner: Runner) -> None:
+def write_repository(
+    packages: Iterable[DebianPackage], store: Store, folder: Path, runner: Runner
+) -> None:
     """Lay out a flat repository: each .deb under its name, and a Packages file that names its size and sha256.
 
     Raises IntegrityError for a package that the store does not hold whole.
@@ -173,7 +192,9 @@ def write_repository(packages: Iterable[DebianPackage], store: Store, folder: Pa
     for package in packages:
         argv = ("dpkg-deb", "--field", str(folder / package.file))
         control = runner(Command(argv=argv, timeout=60)).stdout.strip()
-        stanzas.append(f"{control}\nFilename: ./{package.file}\nSize: {package.size}\nSHA256: {package.sha256}\n")
+        stanzas.append(
+            f"{control}\nFilename: ./{package.file}\nSize: {package.size}\nSHA256: {package.sha256}\n"
+        )
     with telling(folder):
         (folder / "Packages").write_text("\n".join(stanzas), encoding="utf-8")
         (folder / "Packages").chmod(0o644)

@@ -19,7 +19,11 @@ def capability_of(text: str) -> int:
     if plain:
         return int(plain[1] or plain[2] + plain[3])
     wanted = MAKERS.sub("", text.lower()).strip()
-    best = max((pair for pair in _cards() if _is_card(wanted, pair[0])), key=lambda pair: len(pair[0]), default=None)
+    best = max(
+        (pair for pair in _cards() if _is_card(wanted, pair[0])),
+        key=lambda pair: len(pair[0]),
+        default=None,
+    )
     if best is None:
         known = [name.strip() for row in load_cuda().gpu for name in row.names.split(",")]
         raise UsageError(

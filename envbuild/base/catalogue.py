@@ -154,8 +154,15 @@ def load_cuda() -> Cuda:
 def entries() -> tuple[Entry, ...]:
     """Return every base of the catalogue: bootstraps with each release line that fits their Python, then images."""
     catalogue = load_catalogue()
-    made = (_bootstrap(suite, wheels, catalogue) for suite in catalogue.suite for wheels in catalogue.wheels)
-    return (*(entry for entry in made if entry is not None), *(_image(image, catalogue) for image in catalogue.image))
+    made = (
+        _bootstrap(suite, wheels, catalogue)
+        for suite in catalogue.suite
+        for wheels in catalogue.wheels
+    )
+    return (
+        *(entry for entry in made if entry is not None),
+        *(_image(image, catalogue) for image in catalogue.image),
+    )
 
 
 def _bootstrap(suite: Suite, wheels: Wheels, catalogue: Catalogue) -> Entry | None:

@@ -83,7 +83,9 @@ def _in_file(path: Path, host: str, settings: Settings, runner: Runner) -> Crede
 
 def _keys(host: str) -> tuple[str, ...]:
     names = HUB_KEYS if host == HUB else (host,)
-    return tuple(dict.fromkeys(key for name in names for key in (name, f"https://{name}", f"http://{name}")))
+    return tuple(
+        dict.fromkeys(key for name in names for key in (name, f"https://{name}", f"http://{name}"))
+    )
 
 
 def _table(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
@@ -93,12 +95,18 @@ def _table(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 def _from_entry(entry: Mapping[str, Any], path: Path) -> Credentials | None:
     if entry.get("identitytoken"):
-        return Credentials(user="<token>", password=str(entry["identitytoken"]), token=True, origin=str(path))
+        return Credentials(
+            user="<token>", password=str(entry["identitytoken"]), token=True, origin=str(path)
+        )
     try:
-        user, colon, password = base64.b64decode(str(entry.get("auth", "")), validate=True).decode().partition(":")
+        user, colon, password = (
+            base64.b64decode(str(entry.get("auth", "")), validate=True).decode().partition(":")
+        )
     except (binascii.Error, UnicodeDecodeError):
         return None
-    return Credentials(user=user, password=password.rstrip("\0"), origin=str(path)) if colon else None
+    return (
+        Credentials(user=user, password=password.rstrip("\0"), origin=str(path)) if colon else None
+    )
 
 
 def _from_helper(name: str, key: str, settings: Settings, runner: Runner) -> Credentials | None:
@@ -106,7 +114,10 @@ def _from_helper(name: str, key: str, settings: Settings, runner: Runner) -> Cre
     if not name.replace("-", "").replace("_", "").isalnum():
         return None
     command = Command(
-        argv=(f"docker-credential-{name}", "get"), stdin=key, env=settings.environment, timeout=HELPER_SECONDS
+        argv=(f"docker-credential-{name}", "get"),
+        stdin=key,
+        env=settings.environment,
+        timeout=HELPER_SECONDS,
     )
     try:
         told = json.loads(runner(command).stdout)

@@ -31,11 +31,17 @@ def engine(settings: Settings) -> Iterator[Any]:
         import requests
     except ImportError as error:
         hint = "install envbuild's part for it: pip install 'envbuild[docker]'"
-        raise HostError("talking to a Docker engine needs the Python package docker", hint=hint) from error
-    environment = {key: settings.environment[key] for key in VARIABLES if settings.environment.get(key)}
+        raise HostError(
+            "talking to a Docker engine needs the Python package docker", hint=hint
+        ) from error
+    environment = {
+        key: settings.environment[key] for key in VARIABLES if settings.environment.get(key)
+    }
     host = environment.get("DOCKER_HOST", DEFAULT_HOST)
     if host.startswith("unix://") and not Path(host.removeprefix("unix://")).exists():
-        raise HostError(f"no Docker engine answers: there is no {host.removeprefix('unix://')}", hint=HINT)
+        raise HostError(
+            f"no Docker engine answers: there is no {host.removeprefix('unix://')}", hint=HINT
+        )
     client = None
     try:
         client = docker.from_env(environment=environment, timeout=PATIENCE)
@@ -53,14 +59,22 @@ def saved(reference: BaseReference, target: Path, settings: Settings) -> None:
     """Write what ``docker save`` writes of an image into a file.  Raises UsageError for an unknown image."""
     import docker
 
-    name = reference.name if ":" in reference.name.rpartition("/")[2] else f"{reference.name}:latest"
+    name = (
+        reference.name if ":" in reference.name.rpartition("/")[2] else f"{reference.name}:latest"
+    )
     with engine(settings) as client:
         try:
             image = client.images.get(name)
         except docker.errors.ImageNotFound as error:
             there = sorted(tag for item in client.images.list() for tag in item.tags)[:8]
-            hint = f"docker pull {name}, or one of: {', '.join(there)}" if there else f"docker pull {name}"
-            raise UsageError("the Docker engine holds no such image", where=reference.text, hint=hint) from error
+            hint = (
+                f"docker pull {name}, or one of: {', '.join(there)}"
+                if there
+                else f"docker pull {name}"
+            )
+            raise UsageError(
+                "the Docker engine holds no such image", where=reference.text, hint=hint
+            ) from error
         with telling(target), target.open("wb") as file:
             for chunk in image.save(chunk_size=CHUNK, named=True):
                 file.write(chunk)

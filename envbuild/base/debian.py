@@ -16,7 +16,14 @@ from envbuild.base.aptsecret import PASSWORD, with_passwords
 from envbuild.base.debian_index import PackageIndex
 from envbuild.base.distribution import DEBIAN, Distribution, mirror_of
 from envbuild.base.model import DebianPackage
-from envbuild.errors import EnvbuildError, HostError, NetworkError, NoSolutionError, SpaceError, ToolFailedError
+from envbuild.errors import (
+    EnvbuildError,
+    HostError,
+    NetworkError,
+    NoSolutionError,
+    SpaceError,
+    ToolFailedError,
+)
 from envbuild.progress import Reporter
 from envbuild.run import Command, Runner
 from envbuild.settings import Settings
@@ -103,10 +110,19 @@ def read_lists(
         lists = folder / "state/lists"
         newest = _only(lists, "*_Packages", suite)
         same = newest.name.partition(f"_dists_{suite}_")[0]
-        index = PackageIndex.read(*sorted(lists.glob(f"{glob.escape(same)}_dists_{suite}_*_Packages")))
+        index = PackageIndex.read(
+            *sorted(lists.glob(f"{glob.escape(same)}_dists_{suite}_*_Packages"))
+        )
         date = _release_date(_only(lists, "*Release", suite))
     release = f"{distribution.title} {suite}"
-    return AptLists(suite=suite, release=release, architecture=architecture, config=config, index=index, date=date)
+    return AptLists(
+        suite=suite,
+        release=release,
+        architecture=architecture,
+        config=config,
+        index=index,
+        date=date,
+    )
 
 
 def resolve_debian(
@@ -131,13 +147,26 @@ def resolve_debian(
     with store.work("apt") as work:
         status = work / "status"
         write_text(status, "".join(lists.index.status_entry(package) for package in installed))
-        argv = ("apt-get", "--simulate", "--no-remove", "-o", f"Dir::State::status={status}", "install", *wanted)
+        argv = (
+            "apt-get",
+            "--simulate",
+            "--no-remove",
+            "-o",
+            f"Dir::State::status={status}",
+            "install",
+            *wanted,
+        )
         try:
-            result = runner(Command(argv=argv, env=_environment(settings, lists.config), timeout=300))
+            result = runner(
+                Command(argv=argv, env=_environment(settings, lists.config), timeout=300)
+            )
         except ToolFailedError as error:
             raise _install_error(error, wanted, lists.suite) from error
     found = INSTALL_LINE.findall(result.stdout)
-    chosen = [lists.index.locked(name.partition(":")[0], version, arch, group) for name, version, arch in found]
+    chosen = [
+        lists.index.locked(name.partition(":")[0], version, arch, group)
+        for name, version, arch in found
+    ]
     return tuple(sorted(chosen, key=lambda package: (package.name, package.architecture)))
 
 
@@ -183,7 +212,13 @@ def bootstrap_digest(suite: str, created: str, packages: Iterable[DebianPackage]
 
 
 def resolve_bootstrap(
-    suite: str, settings: Settings, runner: Runner, store: Store, report: Reporter, *, machine: str = "x86_64"
+    suite: str,
+    settings: Settings,
+    runner: Runner,
+    store: Store,
+    report: Reporter,
+    *,
+    machine: str = "x86_64",
 ) -> Bootstrap:
     """Decide which packages a base of this suite is made of, as of now."""
     return choose_bootstrap(
@@ -191,9 +226,13 @@ def resolve_bootstrap(
     )
 
 
-def choose_bootstrap(lists: AptLists, settings: Settings, runner: Runner, store: Store) -> Bootstrap:
+def choose_bootstrap(
+    lists: AptLists, settings: Settings, runner: Runner, store: Store
+) -> Bootstrap:
     """Decide which packages a base is made of, from lists that were just read."""
-    packages = resolve_debian(lists, BASE_PACKAGES, group="base", settings=settings, runner=runner, store=store)
+    packages = resolve_debian(
+        lists, BASE_PACKAGES, group="base", settings=settings, runner=runner, store=store
+    )
     return Bootstrap(suite=lists.suite, created=lists.date, packages=packages)
 
 
@@ -208,12 +247,16 @@ def _source(distribution: Distribution, url: str, suite: str) -> str:
     return f"deb {signed}{url} {suite} {distribution.components}\n"
 
 
-def _write_config(folder: Path, source: str, settings: Settings, runner: Runner, *, architecture: str) -> Path:
+def _write_config(
+    folder: Path, source: str, settings: Settings, runner: Runner, *, architecture: str
+) -> Path:
     """Write an apt configuration that keeps nothing of the host's but how to reach the network (Acquire::…)."""
     for name in ("state/lists/partial", "cache/archives/partial"):
         with telling(folder):
             (folder / name).mkdir(parents=True, exist_ok=True)
-    certificates = [f'Acquire::https::CAInfo "{settings.certificates}";'] if settings.certificates else []
+    certificates = (
+        [f'Acquire::https::CAInfo "{settings.certificates}";'] if settings.certificates else []
+    )
     lines = [
         *(line for line in apt_network(settings, runner) if not PASSWORD.search(line)),
         *certificates,
@@ -241,7 +284,9 @@ def _write_config(folder: Path, source: str, settings: Settings, runner: Runner,
 
 def apt_network(settings: Settings, runner: Runner) -> list[str]:
     """Return the lines of this machine's apt configuration that say how to reach the network."""
-    dump = runner(Command(argv=("apt-config", "dump"), env=_environment(settings), timeout=60)).stdout
+    dump = runner(
+        Command(argv=("apt-config", "dump"), env=_environment(settings), timeout=60)
+    ).stdout
     return re.findall(
         r'^Acquire::(?:http|https|ftp|Retries|Check-Valid-Until|Check-Date|ForceIPv4|ForceIPv6)\b.* "[^"\n]+";$',
         dump,
@@ -264,15 +309,25 @@ def _release_date(path: Path) -> str:
     return email.utils.parsedate_to_datetime(found[1]).date().isoformat()
 
 
-def _update_error(error: ToolFailedError, suite: str, url: str, distribution: Distribution) -> EnvbuildError:
+def _update_error(
+    error: ToolFailedError, suite: str, url: str, distribution: Distribution
+) -> EnvbuildError:
     from envbuild.store.web import redact
 
     text = error.stderr + error.stdout
     if FULL.search(text):
-        return SpaceError(f"the file system is full: {error.what}", where="ENVBUILD_STORE", hint=FULL_HINT)
-    if re.search(r"NO_PUBKEY|is not signed|signatures? (?:couldn't be verified|were invalid)", text):
-        hint = f"install {distribution.title}'s keys, as root: apt-get install {distribution.kept_by}"
-        return HostError(f"the signature of {suite} could not be verified", where=redact(url), hint=hint)
+        return SpaceError(
+            f"the file system is full: {error.what}", where="ENVBUILD_STORE", hint=FULL_HINT
+        )
+    if re.search(
+        r"NO_PUBKEY|is not signed|signatures? (?:couldn't be verified|were invalid)", text
+    ):
+        hint = (
+            f"install {distribution.title}'s keys, as root: apt-get install {distribution.kept_by}"
+        )
+        return HostError(
+            f"the signature of {suite} could not be verified", where=redact(url), hint=hint
+        )
     if re.search(r"404\s+Not Found|does not have a Release file", text):
         what = f"the mirror has no release {suite}"
     else:
@@ -280,13 +335,17 @@ def _update_error(error: ToolFailedError, suite: str, url: str, distribution: Di
         said = redact(reasons[0]) if reasons else error.what
         what = f"the {distribution.title} mirror did not answer as it should: {said}"
     variable = f"ENVBUILD_{distribution.name.upper()}_MIRROR"
-    return NetworkError(what, where=redact(url), hint=f"name another mirror ({variable}=…), or check the proxy")
+    return NetworkError(
+        what, where=redact(url), hint=f"name another mirror ({variable}=…), or check the proxy"
+    )
 
 
 def _install_error(error: ToolFailedError, wanted: list[str], suite: str) -> EnvbuildError:
     text = error.stdout + error.stderr
     if FULL.search(text):
-        return SpaceError(f"the file system is full: {error.what}", where="ENVBUILD_STORE", hint=FULL_HINT)
+        return SpaceError(
+            f"the file system is full: {error.what}", where="ENVBUILD_STORE", hint=FULL_HINT
+        )
     chain = re.search(r"The following packages have unmet dependencies:\n((?: .+\n)+)", text)
     if chain:
         return NoSolutionError(

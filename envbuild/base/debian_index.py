@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from envbuild.base.debian import Installed
 
 NAME = re.compile(r"[a-z0-9][a-z0-9+.-]+")
-OWN_FIELDS = re.compile(r"(?:Package|Status|Version|Architecture|Filename|Size|MD5sum|SHA1|SHA256|SHA512): ")
+OWN_FIELDS = re.compile(
+    r"(?:Package|Status|Version|Architecture|Filename|Size|MD5sum|SHA1|SHA256|SHA512): "
+)
 
 OF_ANY_VERSION = re.compile(r"(?:Provides|Multi-Arch|Essential|Priority|Section): ")
 
@@ -35,7 +37,9 @@ class PackageIndex:
         try:
             return cls.parse("\n\n".join(path.read_text("utf-8", "replace") for path in paths))
         except OSError as error:
-            raise HostError(f"cannot be read: {error.strerror}", where=str(error.filename)) from error
+            raise HostError(
+                f"cannot be read: {error.strerror}", where=str(error.filename)
+            ) from error
 
     @classmethod
     def parse(cls, text: str) -> PackageIndex:
@@ -56,8 +60,12 @@ class PackageIndex:
     @cached_property
     def virtual(self) -> set[str]:
         """The names that packages provide."""
-        lines = (field(stanza, "Provides") for stanzas in self.stanzas.values() for stanza in stanzas)
-        return {word.split()[0] for line in lines if line for word in line.split(",") if word.strip()}
+        lines = (
+            field(stanza, "Provides") for stanzas in self.stanzas.values() for stanza in stanzas
+        )
+        return {
+            word.split()[0] for line in lines if line for word in line.split(",") if word.strip()
+        }
 
     def require(self, name: str, release: str) -> None:
         """Raise UsageError unless a release ("Debian bookworm") has a package.
@@ -78,9 +86,14 @@ class PackageIndex:
     ) -> DebianPackage:
         """Return what a lock keeps of one package.  Raises IntegrityError where the index says nonsense."""
         for stanza in self.stanzas.get(name, ()):
-            if field(stanza, "Version") == version and field(stanza, "Architecture") == architecture:
+            if (
+                field(stanza, "Version") == version
+                and field(stanza, "Architecture") == architecture
+            ):
                 return self._locked(stanza, group)
-        raise IntegrityError(f"apt chose {name} {version} ({architecture}), which the package list does not have")
+        raise IntegrityError(
+            f"apt chose {name} {version} ({architecture}), which the package list does not have"
+        )
 
     def _locked(self, stanza: str, group: Literal["base", "system", "build"]) -> DebianPackage:
         size = field(stanza, "Size") or ""
@@ -96,13 +109,21 @@ class PackageIndex:
         try:
             return msgspec.convert(data, DebianPackage)
         except msgspec.ValidationError as error:
-            raise IntegrityError(f"the package list describes it wrongly: {error}", where=str(data["name"])) from error
+            raise IntegrityError(
+                f"the package list describes it wrongly: {error}", where=str(data["name"])
+            ) from error
 
     def status_entry(self, package: Installed) -> str:
         """Write an installed package as /var/lib/dpkg/status has it, with the relations that the suite knows of."""
-        same = [s for s in self.stanzas.get(package.name, ()) if field(s, "Version") == package.version]
+        same = [
+            s for s in self.stanzas.get(package.name, ()) if field(s, "Version") == package.version
+        ]
         others = list(self.stanzas.get(package.name, ()))
-        lines = [line for line in (same or others or [""])[0].split("\n") if line and not OWN_FIELDS.match(line)]
+        lines = [
+            line
+            for line in (same or others or [""])[0].split("\n")
+            if line and not OWN_FIELDS.match(line)
+        ]
         # apt takes an installed package for another build of the same version unless sizes and relations are the same;
         # of another version (an image's, from the security suite) what it needs is not known, and is there anyway
         kept = lines if same else [line for line in lines if OF_ANY_VERSION.match(line)]

@@ -61,7 +61,9 @@ def fresh_digest(image: Path, store: Store) -> str:
 def _fresh(file: Path, store: Store, kind: str, compute: Callable[[Path], str]) -> str:
     found = file.stat()
     digest = compute(file)
-    with contextlib.suppress(OSError, EnvbuildError):  # a store that cannot be written costs time, nothing else
+    with contextlib.suppress(
+        OSError, EnvbuildError
+    ):  # a store that cannot be written costs time, nothing else
         _note(_path(file, store, kind), digest, found)
     return digest
 
@@ -81,7 +83,12 @@ def note_digest(image: Path, digest: str, store: Store) -> None:
 
 def _note(path: Path, digest: str, found: os.stat_result) -> None:
     size, time, inode, changed = _state(found)
-    write_bytes(path, msgspec.json.encode(Note(digest=digest, size=size, time=time, inode=inode, changed=changed)))
+    write_bytes(
+        path,
+        msgspec.json.encode(
+            Note(digest=digest, size=size, time=time, inode=inode, changed=changed)
+        ),
+    )
 
 
 def _path(file: Path, store: Store, kind: str) -> Path:

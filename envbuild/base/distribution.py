@@ -45,7 +45,13 @@ UBUNTU = Distribution(
     components="main universe",
     keyring=Path("/usr/share/keyrings/ubuntu-archive-keyring.gpg"),
     kept_by="ubuntu-archive-keyring",
-    suites={"18.04": "bionic", "20.04": "focal", "22.04": "jammy", "24.04": "noble", "26.04": "resolute"},
+    suites={
+        "18.04": "bionic",
+        "20.04": "focal",
+        "22.04": "jammy",
+        "24.04": "noble",
+        "26.04": "resolute",
+    },
 )
 DISTRIBUTIONS = {one.name: one for one in (DEBIAN, UBUNTU)}
 
@@ -59,7 +65,9 @@ def release_of(distro: str) -> tuple[Distribution, str]:
     found = DISTRIBUTIONS.get(name)
     suite = found.suites.get(version) if found else None
     if found is None or suite is None:
-        known = ", ".join(f"{one.title} {version}" for one in DISTRIBUTIONS.values() for version in one.suites)
+        known = ", ".join(
+            f"{one.title} {version}" for one in DISTRIBUTIONS.values() for version in one.suites
+        )
         raise UsageError(
             f"the base is {distro or 'no known distribution'}: its system packages cannot be locked",
             where="[system] packages",
@@ -79,12 +87,18 @@ def mirror_of(distribution: Distribution, settings: Settings, runner: Runner) ->
         url = configured.rstrip("/")
         if not re.fullmatch(r"(https?|file|copy):/[^\s\[\]\"\\]+", url):
             where = settings.origin.get(key, f"mirrors.{distribution.name}")
-            raise UsageError(f"is not the URL of a {distribution.title} mirror: {url!r}", where=where)
+            raise UsageError(
+                f"is not the URL of a {distribution.title} mirror: {url!r}", where=where
+            )
         return url
     find_tool("apt-get", settings, runner)
     env = {name: value for name, value in settings.environment.items() if name != "APT_CONFIG"}
-    command = Command(argv=("apt-get", "update", "--print-uris"), env={**env, "LC_ALL": "C"}, timeout=60)
-    found = re.findall(r"^'(\S+)/dists/([a-z]+)/(?:In)?Release'", runner(command, check=False).stdout, re.MULTILINE)
+    command = Command(
+        argv=("apt-get", "update", "--print-uris"), env={**env, "LC_ALL": "C"}, timeout=60
+    )
+    found = re.findall(
+        r"^'(\S+)/dists/([a-z]+)/(?:In)?Release'", runner(command, check=False).stdout, re.MULTILINE
+    )
     for url, suite in found:
         if suite in distribution.suites.values() or suite in distribution.moving:
             return str(url)

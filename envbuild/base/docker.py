@@ -23,7 +23,9 @@ def describe_docker(
 
     name = parse_image_name(reference.name)
     with report.stage(f"ask the registry for {name.short}"):
-        image = resolve(name, reference.platform, settings=settings, runner=runner, store=store, report=report)
+        image = resolve(
+            name, reference.platform, settings=settings, runner=runner, store=store, report=report
+        )
 
     def bring() -> None:
         bring_layers(name, image, settings=settings, runner=runner, store=store, report=report)
@@ -43,7 +45,9 @@ def bring_docker(
     name = parse_image_name(reference.name).with_digest(reference.digest or "")
     image = stored_image(reference.digest or "", store)
     if image is None:
-        image = resolve(name, reference.platform, settings=settings, runner=runner, store=store, report=report)
+        image = resolve(
+            name, reference.platform, settings=settings, runner=runner, store=store, report=report
+        )
     bring_layers(name, image, settings=settings, runner=runner, store=store, report=report)
     return (("Bootstrap", "oci"), ("From", str(lay_out(image, store))))
 
@@ -62,12 +66,16 @@ def describe_oras(
         return structs.replace(kept, image=reference.text)
     path = bring_sif(name, image, settings=settings, runner=runner, store=store, report=report)
     local = BaseReference(kind="sif", name=str(path), text=reference.text)
-    facts = structs.replace(describe_sif(local, settings, runner, store, report), digest=image.digest)
+    facts = structs.replace(
+        describe_sif(local, settings, runner, store, report), digest=image.digest
+    )
     keep_facts(facts, image.digest, store)
     return facts
 
 
-def bring_oras(reference: BaseReference, settings: Settings, runner: Runner, store: Store, report: Reporter) -> Header:
+def bring_oras(
+    reference: BaseReference, settings: Settings, runner: Runner, store: Store, report: Reporter
+) -> Header:
     """Bring the SIF with the locked digest into the store; returns the header that starts from there."""
     from envbuild.base.registry import bring_sif, resolve_sif
 

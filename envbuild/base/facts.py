@@ -61,7 +61,12 @@ def probe_text() -> str:
 
 
 def read_probe(
-    output: str, *, image: str, digest: str | None = None, created: str | None = None, size: int | None = None
+    output: str,
+    *,
+    image: str,
+    digest: str | None = None,
+    created: str | None = None,
+    size: int | None = None,
 ) -> BaseFacts:
     """Turn what the probe printed into facts.
 
@@ -73,7 +78,9 @@ def read_probe(
         probed = msgspec.json.decode(lines[-1].removeprefix(MARK), type=_Probed)
     except (IndexError, *UNREADABLE) as error:
         detail = output.strip().splitlines()[-1:] or ["nothing"]
-        raise HostError(f"the probe in the image told no facts; it said: {detail[0][:300]}", where=image) from error
+        raise HostError(
+            f"the probe in the image told no facts; it said: {detail[0][:300]}", where=image
+        ) from error
     if probed.glibc is None:
         raise UsageError(
             "the image's C library is not glibc",
@@ -84,10 +91,19 @@ def read_probe(
 
 
 def _facts(
-    probed: _Probed, glibc: str, *, image: str, digest: str | None, created: str | None, size: int | None
+    probed: _Probed,
+    glibc: str,
+    *,
+    image: str,
+    digest: str | None,
+    created: str | None,
+    size: int | None,
 ) -> BaseFacts:
     dists = tuple(_dist(dist) for dist in probed.dists)
-    apt = tuple(AptPackage(name=name, version=version, architecture=arch) for name, version, arch in probed.apt)
+    apt = tuple(
+        AptPackage(name=name, version=version, architecture=arch)
+        for name, version, arch in probed.apt
+    )
     real = [path for _, path in probed.libraries]
     texts, environment = probed.texts, probed.environment
     return BaseFacts(
@@ -99,7 +115,8 @@ def _facts(
         digest=digest,
         created=created or day(probed.created),
         size=size,
-        distro=" ".join(filter(None, (probed.release.get("ID"), probed.release.get("VERSION_ID")))) or None,
+        distro=" ".join(filter(None, (probed.release.get("ID"), probed.release.get("VERSION_ID"))))
+        or None,
         python_path=probed.python_path,
         abi=probed.abi,
         prefix=probed.prefix,
@@ -191,7 +208,9 @@ def load_facts(path: Path) -> BaseFacts:
     """
     try:
         if path.stat().st_size > BIGGEST:
-            raise UsageError(f"larger than {BIGGEST // 2**20} MiB, which no facts file is", where=str(path))
+            raise UsageError(
+                f"larger than {BIGGEST // 2**20} MiB, which no facts file is", where=str(path)
+            )
         facts = msgspec.convert(_json(path), BaseFacts, strict=True)
     except OSError as error:
         raise UsageError(f"cannot be read: {error.strerror}", where=str(path)) from error
@@ -201,9 +220,13 @@ def load_facts(path: Path) -> BaseFacts:
         raise UsageError(f"{key}: {message}" if key else message, where=str(path)) from error
     if facts.schema > SCHEMA:
         hint = "update envbuild, or read the facts again: envbuild base inspect REF --json"
-        raise UsageError(f"was written by a newer envbuild (schema {facts.schema})", where=str(path), hint=hint)
+        raise UsageError(
+            f"was written by a newer envbuild (schema {facts.schema})", where=str(path), hint=hint
+        )
     if facts.created is not None and not is_day(facts.created):
-        raise UsageError(f"created: {facts.created!r} is not a date like 2024-05-31", where=str(path))
+        raise UsageError(
+            f"created: {facts.created!r} is not a date like 2024-05-31", where=str(path)
+        )
     return facts
 
 

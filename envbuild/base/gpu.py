@@ -34,7 +34,9 @@ def built_for(texts: Mapping[str, str]) -> dict[str, str]:
     tensorflow, torch = texts.get("tensorflow", ""), texts.get("torch", "")
     for key in ("cuda", "cudnn"):
         # a dictionary since TensorFlow 2.3, variables named …_version_number before
-        match = re.search(rf"""{key}_version(?:_number)?['"]?\s*[:,=]\s*['"]v?(\d[\d.]*)['"]""", tensorflow)
+        match = re.search(
+            rf"""{key}_version(?:_number)?['"]?\s*[:,=]\s*['"]v?(\d[\d.]*)['"]""", tensorflow
+        )
         if match:
             found[key] = match[1]
     match = re.search(r"""^cuda\s*(?::[^=\n]*)?=\s*['"](\d[\d.]*)['"]""", torch, re.MULTILINE)
@@ -44,7 +46,10 @@ def built_for(texts: Mapping[str, str]) -> dict[str, str]:
 
 
 def cuda(
-    dists: Iterable[Dist], libraries: Iterable[str], texts: Mapping[str, str], environment: Mapping[str, str]
+    dists: Iterable[Dist],
+    libraries: Iterable[str],
+    texts: Mapping[str, str],
+    environment: Mapping[str, str],
 ) -> str | None:
     """Return the CUDA version as "major.minor".
 
@@ -69,19 +74,28 @@ def cudnn(
     apt: Iterable[AptPackage],
 ) -> str | None:
     """Return the cuDNN version, as precise as it can be told (sources in the same order as for CUDA)."""
-    header = dict(re.findall(r"#define CUDNN_(MAJOR|MINOR|PATCHLEVEL)\s+(\d+)", texts.get("cudnn header", "")))
+    header = dict(
+        re.findall(r"#define CUDNN_(MAJOR|MINOR|PATCHLEVEL)\s+(\d+)", texts.get("cudnn header", ""))
+    )
     named = [environment.get(key, "") for key in ("NV_CUDNN_VERSION", "CUDNN_VERSION")]
     return (
         _wheel(dists, "nvidia-cudnn")
         or _package(apt, r"libcudnn\d+(-cuda-\d+)?")
         or _library(libraries, "libcudnn", parts=3)
-        or (".".join(header[part] for part in ("MAJOR", "MINOR", "PATCHLEVEL")) if len(header) == 3 else None)
+        or (
+            ".".join(header[part] for part in ("MAJOR", "MINOR", "PATCHLEVEL"))
+            if len(header) == 3
+            else None
+        )
         or next((version for version in map(_leading, named) if version), None)
     )
 
 
 def nccl(
-    dists: Iterable[Dist], libraries: Iterable[str], environment: Mapping[str, str], apt: Iterable[AptPackage]
+    dists: Iterable[Dist],
+    libraries: Iterable[str],
+    environment: Mapping[str, str],
+    apt: Iterable[AptPackage],
 ) -> str | None:
     """Return the NCCL version, or None."""
     return (
@@ -94,7 +108,11 @@ def nccl(
 
 def stubs(libraries: Iterable[tuple[str, str]]) -> tuple[str, ...]:
     """Return the paths under which a stub of libcuda can be loaded; it answers every call with error 34."""
-    return tuple(path for path, real in libraries if PurePosixPath(path).name.startswith("libcuda.") and _stub(real))
+    return tuple(
+        path
+        for path, real in libraries
+        if PurePosixPath(path).name.startswith("libcuda.") and _stub(real)
+    )
 
 
 def _stub(real: str) -> bool:
@@ -103,7 +121,11 @@ def _stub(real: str) -> bool:
 
 def _wheel(dists: Iterable[Dist], name: str) -> str | None:
     """Return the version of nvidia's wheel, whose name ends with -cu11, -cu12 or (from CUDA 13 on) nothing."""
-    versions = [dist.version for dist in dists if re.fullmatch(rf"{name}(-cu\d+)?", dist.name.replace("_", "-"))]
+    versions = [
+        dist.version
+        for dist in dists
+        if re.fullmatch(rf"{name}(-cu\d+)?", dist.name.replace("_", "-"))
+    ]
     return max(versions, key=_numbers, default=None)
 
 
@@ -118,7 +140,9 @@ def _version_file(texts: Mapping[str, str]) -> str | None:
 def _library(paths: Iterable[str], name: str, *, parts: int) -> str | None:
     """Return the version at the end of the first library's file name that is precise enough."""
     for path in paths:
-        match = re.fullmatch(rf"{name}\.so\.(\d+(?:\.\d+){{{parts - 1},}})", PurePosixPath(path).name)
+        match = re.fullmatch(
+            rf"{name}\.so\.(\d+(?:\.\d+){{{parts - 1},}})", PurePosixPath(path).name
+        )
         if match:
             return match[1]
     return None

@@ -26,7 +26,11 @@ OLDEST = "2000-01-01"
 
 
 def image_facts(
-    reference: BaseReference, image: Image, bring: Callable[[], None], store: Store, report: Reporter
+    reference: BaseReference,
+    image: Image,
+    bring: Callable[[], None],
+    store: Store,
+    report: Reporter,
 ) -> BaseFacts:
     """Return the facts of an image whose manifest and configuration are in the store, kept by its digest.
 
@@ -40,10 +44,15 @@ def image_facts(
     with report.stage(f"read what {reference.text} holds"):
         tree = read_tree(image, config, store, reference.text)
         output = read_static(
-            tree, config.environment, machine=MACHINES.get(config.architecture, "unknown"), where=reference.text
+            tree,
+            config.environment,
+            machine=MACHINES.get(config.architecture, "unknown"),
+            where=reference.text,
         )
     created = _created(config)
-    facts = read_probe(output, image=reference.text, digest=image.digest, created=created, size=image.size)
+    facts = read_probe(
+        output, image=reference.text, digest=image.digest, created=created, size=image.size
+    )
     keep_facts(facts, image.digest, store)
     return facts
 
@@ -52,7 +61,9 @@ def read_tree(image: Image, config: Config, store: Store, where: str) -> Tree:
     """Merge the layers, each checked against the configuration's diff_id."""
     layers, diff_ids = image.manifest.layers, config.rootfs.diff_ids
     if len(diff_ids) != len(layers):
-        raise IntegrityError(f"has {len(layers)} layers, its configuration names {len(diff_ids)}", where=where)
+        raise IntegrityError(
+            f"has {len(layers)} layers, its configuration names {len(diff_ids)}", where=where
+        )
     tree = Tree(keep(config.environment))
     for number, (layer, diff_id) in enumerate(zip(layers, diff_ids, strict=True)):
         tree.add_layer(store.artifact(layer.sha256), diff_id, number=number, where=where)
@@ -71,7 +82,9 @@ def stored_image(digest: str, store: Store, *, sif: bool = False) -> Image | Non
         return None
     data = path.read_bytes()
     if digest_of(data) != digest:
-        raise IntegrityError("the store's copy of the manifest is damaged", where=str(path), hint="remove that file")
+        raise IntegrityError(
+            "the store's copy of the manifest is damaged", where=str(path), hint="remove that file"
+        )
     return read_image(data, MANIFESTS[0], where=str(path), sif=sif)
 
 
@@ -89,7 +102,9 @@ def stored_config(image: Image, store: Store) -> Config:
 def missing_bytes(image: Image, store: Store) -> int:
     """Return how many bytes of an image's layers the store lacks."""
     layers = {layer.digest: layer for layer in image.manifest.layers}.values()
-    return sum(layer.size for layer in layers if not is_whole(store.artifact(layer.sha256), layer.size))
+    return sum(
+        layer.size for layer in layers if not is_whole(store.artifact(layer.sha256), layer.size)
+    )
 
 
 def layout_folder(digest: str, store: Store) -> Path:

@@ -55,7 +55,9 @@ def parse_image_name(text: str) -> ImageName:
     """
     rest, at, digest = text.partition("@")
     if at and not DIGEST.fullmatch(digest):
-        raise UsageError(f"{digest[:90]!r} is not a digest", where=text, hint="write @sha256: and 64 hex digits")
+        raise UsageError(
+            f"{digest[:90]!r} is not a digest", where=text, hint="write @sha256: and 64 hex digits"
+        )
     host, slash, path = rest.partition("/")
     if not slash or not (re.search(r"[.:\[]", host) or host == "localhost"):
         host, path = HUB, rest

@@ -49,6 +49,8 @@ BRINGERS: dict[str, Bringer] = {
 """Where the base is an image: what makes sure that the locked one is here, and tells how a build starts from it."""
 
 
-def describe(reference: BaseReference, settings: Settings, runner: Runner, store: Store, report: Reporter) -> BaseFacts:
+def describe(
+    reference: BaseReference, settings: Settings, runner: Runner, store: Store, report: Reporter
+) -> BaseFacts:
     """Return the facts of a base, read out of it once per digest."""
     return SOURCES[reference.kind](reference, settings, runner, store, report)

@@ -69,7 +69,9 @@ class Tree:
             require_hidden(name)
             self._last = ([], self._root)
         if name == OPAQUE:
-            folder.children = {key: node for key, node in folder.children.items() if node.layer == number}
+            folder.children = {
+                key: node for key, node in folder.children.items() if node.layer == number
+            }
         elif name.startswith(WHITEOUT):
             hidden = folder.children.get(name.removeprefix(WHITEOUT))
             if hidden is not None and hidden.layer < number:
@@ -77,7 +79,9 @@ class Tree:
         else:
             self._put(tar, entry, folder, name, number)
 
-    def _put(self, tar: tarfile.TarFile, entry: tarfile.TarInfo, folder: Node, name: str, number: int) -> None:
+    def _put(
+        self, tar: tarfile.TarFile, entry: tarfile.TarInfo, folder: Node, name: str, number: int
+    ) -> None:
         before = folder.children.get(name)
         if before is not None and before.kind in "dl":
             self._last = ([], self._root)  # what it leads to may change
@@ -87,13 +91,20 @@ class Tree:
                 return
             folder.children[name] = Node(kind="d", layer=number, mtime=int(entry.mtime))
         elif entry.issym():
-            folder.children[name] = Node(kind="l", layer=number, mtime=int(entry.mtime), target=entry.linkname)
+            folder.children[name] = Node(
+                kind="l", layer=number, mtime=int(entry.mtime), target=entry.linkname
+            )
         elif entry.islnk():
             linked = self._find(entry.linkname)
             if linked is not None:
                 folder.children[name] = linked
         else:
-            node = Node(kind="f" if entry.isreg() else "o", layer=number, mtime=int(entry.mtime), size=entry.size)
+            node = Node(
+                kind="f" if entry.isreg() else "o",
+                layer=number,
+                mtime=int(entry.mtime),
+                size=entry.size,
+            )
             if entry.isreg() and self._keep(entry.name.lstrip("./"), entry.size):
                 file = tar.extractfile(entry)
                 node.data = file.read() if file else None
@@ -215,7 +226,9 @@ def finish_layer(stream: Hashed, diff_id: str | None, what: str, where: str) -> 
     while stream.read(CHUNK):
         pass
     if diff_id is not None and f"sha256:{stream.digest.hexdigest()}" != diff_id:
-        raise IntegrityError(f"{what} holds other files than the image's configuration names", where=where)
+        raise IntegrityError(
+            f"{what} holds other files than the image's configuration names", where=where
+        )
 
 
 def unpacked(raw: IO[bytes]) -> Any:
@@ -229,7 +242,9 @@ def unpacked(raw: IO[bytes]) -> Any:
             import zstandard  # type: ignore[import-not-found,unused-ignore]
         except ImportError as error:
             hint = "install envbuild's part for it: pip install zstandard"
-            raise HostError("an image layer is packed with zstd, which this Python cannot unpack", hint=hint) from error
+            raise HostError(
+                "an image layer is packed with zstd, which this Python cannot unpack", hint=hint
+            ) from error
         return zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True)
     return raw
 

@@ -23,7 +23,13 @@ MOUNTED = ("dev", "proc", "sys", "tmp", "mnt")
 
 
 def runnable(
-    facts: BaseFacts, folder: Path, *, settings: Settings, runner: Runner, store: Store, report: Reporter
+    facts: BaseFacts,
+    folder: Path,
+    *,
+    settings: Settings,
+    runner: Runner,
+    store: Store,
+    report: Reporter,
 ) -> Path:
     """Return what the container runtime can start of a base: an image file, a layout (``oci:…``) or a folder.
 
@@ -43,7 +49,9 @@ def _unpacked(facts: BaseFacts, folder: Path, runner: Runner, store: Store) -> P
     kept = store.base(facts.digest or "none")
     if not is_sealed(kept):
         raise HostError(
-            f"the store has no root of {facts.image}", where=str(kept), hint="envbuild base inspect makes it"
+            f"the store has no root of {facts.image}",
+            where=str(kept),
+            hint="envbuild base inspect makes it",
         )
     argv = ("tar", "-xf", str(kept), "-C", str(folder), "--no-same-owner", "--exclude=./dev/*")
     runner(Command(argv=argv, timeout=UNPACK_SECONDS))

@@ -54,7 +54,10 @@ def mmdebstrap_arguments(
         "--skip=output/dev",
         *(f"--customize-hook={hook}" for hook in hooks),
         f'--customize-hook=chroot "$1" chown _apt:root {" ".join(PARTIAL)}',
-        *(f'--customize-hook=rm -f "$1"{path} && : > "$1"{path} && chmod 644 "$1"{path}' for path in CLEAN),
+        *(
+            f'--customize-hook=rm -f "$1"{path} && : > "$1"{path} && chmod 644 "$1"{path}'
+            for path in CLEAN
+        ),
         "",  # no suite: all that the folder has, and nothing else
         target,
         source,

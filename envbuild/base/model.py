@@ -13,7 +13,9 @@ Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 Size = Annotated[int, Meta(ge=0, lt=2**40)]
 Header = tuple[tuple[str, str], ...]
 """The first lines of a definition: what it starts from."""
-PoolPath = Annotated[str, Meta(pattern=r"^pool(/[A-Za-z0-9][A-Za-z0-9._+~%-]*)+\.deb\Z", max_length=400)]
+PoolPath = Annotated[
+    str, Meta(pattern=r"^pool(/[A-Za-z0-9][A-Za-z0-9._+~%-]*)+\.deb\Z", max_length=400)
+]
 
 
 class BaseReference(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,7 +29,9 @@ class BaseReference(msgspec.Struct, frozen=True, kw_only=True):
     the locked one (``sha256:…``), None while the name alone counts.
     """
 
-    kind: Literal["debian", "sif", "docker", "oci", "oci-archive", "docker-archive", "docker-daemon", "oras"]
+    kind: Literal[
+        "debian", "sif", "docker", "oci", "oci-archive", "docker-archive", "docker-daemon", "oras"
+    ]
     name: str
     text: str
     platform: str = "linux/amd64"
@@ -54,7 +58,12 @@ class Dist(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class DebianPackage(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab", omit_defaults=True
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    rename="kebab",
+    omit_defaults=True,
 ):
     """One Debian package; ``group`` tells the layer: the bootstrap's base, [system] packages, or build only."""
 

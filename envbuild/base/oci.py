@@ -121,7 +121,9 @@ class Image(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def size(self) -> int:
         """Bytes of all layers as they are stored."""
-        return sum(layer.size for layer in {layer.digest: layer for layer in self.manifest.layers}.values())
+        return sum(
+            layer.size for layer in {layer.digest: layer for layer in self.manifest.layers}.values()
+        )
 
 
 def digest_of(data: bytes) -> str:
@@ -129,7 +131,9 @@ def digest_of(data: bytes) -> str:
     return "sha256:" + hashlib.sha256(data).hexdigest()
 
 
-def read_document(data: bytes, media_type: str, *, where: str, sif: bool = False) -> Index | Manifest:
+def read_document(
+    data: bytes, media_type: str, *, where: str, sif: bool = False
+) -> Index | Manifest:
     """Read what a registry or a layout gave as a manifest or an index.
 
     Raises UsageError for an image in a format of before 2017, IntegrityError for anything that is no such document.
@@ -163,7 +167,9 @@ def read_config(data: bytes, *, where: str) -> Config:
     try:
         return msgspec.convert(_json(data, where), Config)
     except msgspec.ValidationError as error:
-        raise IntegrityError(f"is not the configuration of an image: {error}", where=where) from error
+        raise IntegrityError(
+            f"is not the configuration of an image: {error}", where=where
+        ) from error
 
 
 def choose(index: Index, platform: str, *, where: str) -> Blob:
@@ -175,7 +181,11 @@ def choose(index: Index, platform: str, *, where: str) -> Blob:
         told = entry.platform or Platform()
         if f"{told.os}/{told.architecture}" == platform:
             return entry
-    images = [entry for entry in index.manifests if not (entry.annotations or {}).get("vnd.docker.reference.type")]
+    images = [
+        entry
+        for entry in index.manifests
+        if not (entry.annotations or {}).get("vnd.docker.reference.type")
+    ]
     if len(images) == 1 and images[0].platform is None:
         return images[0]
     there = sorted({str(e.platform) for e in images if e.platform}) or ["none"]
@@ -197,8 +207,13 @@ def require_platform(config: Config, platform: str, *, where: str) -> None:
 def _require_image(manifest: Manifest, where: str) -> None:
     kind = manifest.config.media_type
     if "sif" in kind or any("sif" in layer.media_type for layer in manifest.layers):
-        raise UsageError("is a SIF in a registry", where=where, hint="write oras:// in place of docker://")
-    if kind not in ("application/vnd.oci.image.config.v1+json", "application/vnd.docker.container.image.v1+json"):
+        raise UsageError(
+            "is a SIF in a registry", where=where, hint="write oras:// in place of docker://"
+        )
+    if kind not in (
+        "application/vnd.oci.image.config.v1+json",
+        "application/vnd.docker.container.image.v1+json",
+    ):
         raise UsageError(f"is no container image but {kind}", where=where)
     if not 0 < len(manifest.layers) <= MOST_LAYERS:
         raise IntegrityError(f"has {len(manifest.layers)} layers", where=where)
@@ -209,7 +224,9 @@ def _require_image(manifest: Manifest, where: str) -> None:
 
 def _require_sif(manifest: Manifest, where: str) -> None:
     if [layer.media_type for layer in manifest.layers] != [SIF_LAYER]:
-        raise UsageError("is no SIF in a registry", where=where, hint="for a container image write docker://")
+        raise UsageError(
+            "is no SIF in a registry", where=where, hint="for a container image write docker://"
+        )
 
 
 def _json(data: bytes, where: str) -> dict[str, Any]:

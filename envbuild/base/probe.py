@@ -108,7 +108,9 @@ def requires_of_egg(text):
         section = re.match(r"^\[([^:\]]*):?(.*)\]$", line)
         if section:
             extra, marker = section.group(1), section.group(2)
-            conditions = (["(" + marker + ")"] if marker else []) + (['extra == "%s"' % extra] if extra else [])
+            conditions = (["(" + marker + ")"] if marker else []) + (
+                ['extra == "%s"' % extra] if extra else []
+            )
             suffix = "; " + " and ".join(conditions) if conditions else ""
         else:
             found.append(line + ((" " + suffix) if suffix and "@" in line else suffix))
@@ -199,7 +201,9 @@ def read_dists(files, path):
             dists.sort(key=lambda dist: ("no METADATA" in dist["notes"], dist["record"] is None))
             chosen, others = dists[0], dists[1:]
             for other in others:
-                chosen["notes"].append("also %s in the same folder" % (other["version"] or "one without version"))
+                chosen["notes"].append(
+                    "also %s in the same folder" % (other["version"] or "one without version")
+                )
             if key in found:
                 found[key]["notes"].append("hides %s in %s" % (chosen["version"], folder))
             else:
@@ -218,7 +222,9 @@ def read_release(files):
 
 def read_apt(files):
     found = []
-    for stanza in (files.read("/var/lib/dpkg/status") or b"").decode("utf-8", "replace").split("\n\n"):
+    for stanza in (
+        (files.read("/var/lib/dpkg/status") or b"").decode("utf-8", "replace").split("\n\n")
+    ):
         fields = dict(re.findall(r"^(Package|Status|Version|Architecture): (.*)$", stanza, re.M))
         if fields.get("Status", "").endswith(" installed") and "Version" in fields:
             found.append([fields["Package"], fields["Version"], fields.get("Architecture", "all")])
@@ -251,13 +257,23 @@ def loader_folders(files, prefix):
     texts += [read_text(files, path) or "" for path in files.glob("/etc/ld.so.conf.d/*.conf")]
     for text in texts:
         found += [line.strip() for line in text.splitlines() if line.startswith("/")]
-    found += ["/lib64", "/usr/lib64", "/usr/local/lib", "/usr/local/cuda/lib64", os.path.join(prefix, "lib")]
+    found += [
+        "/lib64",
+        "/usr/lib64",
+        "/usr/local/lib",
+        "/usr/local/cuda/lib64",
+        os.path.join(prefix, "lib"),
+    ]
     found += files.glob("/usr/lib/*-linux-gnu") + files.glob("/usr/local/cuda*/targets/*/lib")
     found += files.glob("/usr/local/cuda*/lib64") + files.glob("/usr/local/cuda*/compat")
     found += [folder + "/stubs" for folder in found]
     unique = []
     for folder in found:
-        if folder not in unique and not folder.startswith("/.singularity.d") and files.isdir(folder):
+        if (
+            folder not in unique
+            and not folder.startswith("/.singularity.d")
+            and files.isdir(folder)
+        ):
             unique.append(folder)
     return unique
 
@@ -318,7 +334,11 @@ def read_environment(files):
 
 def constraint_files(files, prefix):
     paths = files.environ.get("PIP_CONSTRAINT", "").split()
-    configurations = [files.environ.get("PIP_CONFIG_FILE", ""), "/etc/pip.conf", "/etc/xdg/pip/pip.conf"]
+    configurations = [
+        files.environ.get("PIP_CONFIG_FILE", ""),
+        "/etc/pip.conf",
+        "/etc/xdg/pip/pip.conf",
+    ]
     for path in configurations + [os.path.join(prefix, "pip.conf")]:
         parser = configparser.RawConfigParser()
         try:
@@ -342,7 +362,11 @@ def read_constraints(files, prefix):
 def abi():
     """cp311, cp37m, … from SOABI (cpython-311-x86_64-linux-gnu)."""
     match = re.match(r"^cpython-(\w+)", sysconfig.get_config_var("SOABI") or "")
-    return "cp" + match.group(1) if match else "%s%d%d" % (sys.implementation.name, *sys.version_info[:2])
+    return (
+        "cp" + match.group(1)
+        if match
+        else "%s%d%d" % (sys.implementation.name, *sys.version_info[:2])
+    )
 
 
 def interpreter():
@@ -382,7 +406,11 @@ def read_facts(files, python):
 
 def main():
     # names that are no text (surrogates of undecodable bytes) become question marks
-    line = "ENVBUILD-FACTS " + json.dumps(read_facts(Files(), interpreter()), ensure_ascii=False) + "\n"
+    line = (
+        "ENVBUILD-FACTS "
+        + json.dumps(read_facts(Files(), interpreter()), ensure_ascii=False)
+        + "\n"
+    )
     sys.stdout.buffer.write(line.encode("utf-8", "replace"))
     sys.stdout.buffer.flush()
 

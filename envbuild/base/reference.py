@@ -46,13 +46,17 @@ def parse_reference(text: str) -> BaseReference:
     if scheme in IN_FILES and rest and not rest.startswith("//"):
         return BaseReference(kind=IN_FILES[scheme], name=rest, text=written)
     if scheme in IN_REGISTRY:
-        raise UsageError("is not a base that envbuild knows", where=written, hint=f"write {scheme}://{rest}")
+        raise UsageError(
+            "is not a base that envbuild knows", where=written, hint=f"write {scheme}://{rest}"
+        )
     if colon and scheme in LATER:
         raise _unsupported(written, f"{scheme}:{'//' if rest.startswith('//') else ''}", written)
-    if re.fullmatch(r"[a-z0-9.-]+(:\d+)?(/[a-z0-9._-]+)*(:[\w.-]+|@sha256:[0-9a-f]+)?", written) and (
-        "/" in written or colon
-    ):
-        raise UsageError("is not a base that envbuild knows", where=written, hint=f"write docker://{written}")
+    if re.fullmatch(
+        r"[a-z0-9.-]+(:\d+)?(/[a-z0-9._-]+)*(:[\w.-]+|@sha256:[0-9a-f]+)?", written
+    ) and ("/" in written or colon):
+        raise UsageError(
+            "is not a base that envbuild knows", where=written, hint=f"write docker://{written}"
+        )
     raise UsageError("is not a base that envbuild knows", where=written, hint=f"write {FORMS}")
 
 
@@ -65,7 +69,11 @@ def _suite(name: str, written: str) -> str:
         what = "a Debian release is named by its code name"
     else:
         what = f'"{name}" is not a Debian release that envbuild bootstraps{closest(name, SUITES)}'
-    raise UsageError(what, where=written, hint=f"write one of: {', '.join(f'debian:{suite}' for suite in SUITES)}")
+    raise UsageError(
+        what,
+        where=written,
+        hint=f"write one of: {', '.join(f'debian:{suite}' for suite in SUITES)}",
+    )
 
 
 def _unsupported(written: str, origin: str, source: str) -> UsageError:

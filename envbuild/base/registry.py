@@ -82,7 +82,13 @@ class Place:
 
 
 def resolve(
-    name: ImageName, platform: str, *, settings: Settings, runner: Runner, store: Store, report: Reporter
+    name: ImageName,
+    platform: str,
+    *,
+    settings: Settings,
+    runner: Runner,
+    store: Store,
+    report: Reporter,
 ) -> Image:
     """Return the image that a name stands for now; manifest and configuration are in the store afterwards.
 
@@ -90,10 +96,14 @@ def resolve(
     denied access, limits and silence, IntegrityError for bytes that are not what their digest says, UsageError for
     another platform.
     """
-    return _first(name, settings, runner, report, lambda place: _resolve(name, platform, place, store))
+    return _first(
+        name, settings, runner, report, lambda place: _resolve(name, platform, place, store)
+    )
 
 
-def resolve_sif(name: ImageName, *, settings: Settings, runner: Runner, store: Store, report: Reporter) -> Image:
+def resolve_sif(
+    name: ImageName, *, settings: Settings, runner: Runner, store: Store, report: Reporter
+) -> Image:
     """Return the SIF that a name stands for now; its manifest is in the store afterwards.  Raises as resolve does."""
 
     def ask(place: Place) -> Image:
@@ -106,7 +116,13 @@ def resolve_sif(name: ImageName, *, settings: Settings, runner: Runner, store: S
 
 
 def bring_sif(
-    name: ImageName, image: Image, *, settings: Settings, runner: Runner, store: Store, report: Reporter
+    name: ImageName,
+    image: Image,
+    *,
+    settings: Settings,
+    runner: Runner,
+    store: Store,
+    report: Reporter,
 ) -> Path:
     """Download a SIF into the store where it lacks it, and return its path there."""
     bring_layers(name, image, settings=settings, runner=runner, store=store, report=report)
@@ -117,16 +133,26 @@ def bring_sif(
 
 
 def bring_layers(
-    name: ImageName, image: Image, *, settings: Settings, runner: Runner, store: Store, report: Reporter
+    name: ImageName,
+    image: Image,
+    *,
+    settings: Settings,
+    runner: Runner,
+    store: Store,
+    report: Reporter,
 ) -> None:
     """Download the layers that the store lacks, ``settings.downloads`` at a time; what has arrived is continued."""
     wanted = {layer.digest: layer for layer in (image.manifest.config, *image.manifest.layers)}
-    todo = [blob for blob in wanted.values() if not is_whole(store.artifact(blob.sha256), blob.size)]
+    todo = [
+        blob for blob in wanted.values() if not is_whole(store.artifact(blob.sha256), blob.size)
+    ]
     if not todo:
         return
 
     def bring(place: Place) -> None:
-        with report.transfer(f"pull {name.short}", files=len(todo), size=sum(b.size for b in todo)) as transfer:
+        with report.transfer(
+            f"pull {name.short}", files=len(todo), size=sum(b.size for b in todo)
+        ) as transfer:
 
             def one(blob: Blob, stop: threading.Event) -> None:
                 job = Job(
@@ -144,7 +170,13 @@ def bring_layers(
     _first(name, settings, runner, report, bring)
 
 
-def _first(name: ImageName, settings: Settings, runner: Runner, report: Reporter, action: Callable[[Place], T]) -> T:
+def _first(
+    name: ImageName,
+    settings: Settings,
+    runner: Runner,
+    report: Reporter,
+    action: Callable[[Place], T],
+) -> T:
     """Do something at the first place that answers: the mirrors in order, then the registry itself."""
     places = list(_urls(name, settings))
     for number, (url, repository) in enumerate(places, 1):
@@ -176,7 +208,10 @@ def _urls(name: ImageName, settings: Settings) -> Iterator[tuple[str, str]]:
         if found:
             yield found[1], "/".join(filter(None, ((found[2] or "").strip("/"), name.repository)))
     host = HUB_HOST if name.registry == HUB else name.registry
-    yield f"{'http' if reached.plain_http or _speaks_http(host, settings) else 'https'}://{host}", name.repository
+    yield (
+        f"{'http' if reached.plain_http or _speaks_http(host, settings) else 'https'}://{host}",
+        name.repository,
+    )
 
 
 def _speaks_http(host: str, settings: Settings) -> bool:
@@ -203,7 +238,9 @@ def _place(url: str, repository: str, settings: Settings, runner: Runner) -> Ite
     host = url.partition("://")[2]
     asked = HUB if host == HUB_HOST else host
     with make_client(settings) as tokens, make_client(settings) as client:
-        auth = RegistryAuth(tokens, find_credentials(asked, settings, runner), f"repository:{repository}:pull")
+        auth = RegistryAuth(
+            tokens, find_credentials(asked, settings, runner), f"repository:{repository}:pull"
+        )
         client.auth = auth
         yield Place(url=url, repository=repository, client=client, auth=auth)
 
@@ -224,7 +261,9 @@ def _resolve(name: ImageName, platform: str, place: Place, store: Store) -> Imag
         _require(config.digest, told, name)
         write_bytes(store.artifact(config.sha256), told, mode=0o444)
     text = store.artifact(config.sha256).read_bytes()
-    require_platform(read_config(text, where=name.short), platform, where=f"{name.short}:{name.reference}")
+    require_platform(
+        read_config(text, where=name.short), platform, where=f"{name.short}:{name.reference}"
+    )
     return image
 
 
@@ -257,9 +296,15 @@ def _get(place: Place, url: str, *, accept: str = "*/*") -> tuple[bytes, str, st
         with opened(place.client, url, headers={"Accept": accept}) as response:
             body = read_bounded(response, BIGGEST)
             length = response.headers.get("Content-Length", "")
-            if length.isdecimal() and "Content-Encoding" not in response.headers and len(body) < int(length):
+            if (
+                length.isdecimal()
+                and "Content-Encoding" not in response.headers
+                and len(body) < int(length)
+            ):
                 raise PassingError(f"ended after {len(body)} of {length} bytes")
-            kind, digest = (response.headers.get(key, "") for key in ("Content-Type", "Docker-Content-Digest"))
+            kind, digest = (
+                response.headers.get(key, "") for key in ("Content-Type", "Docker-Content-Digest")
+            )
             return body, kind, digest
 
     return patiently(once, url=url)
@@ -271,16 +316,22 @@ def _unknown(place: Place, name: ImageName, reference: str) -> GoneError:
         tags = _tags(place)
     except (NetworkError, IntegrityError, PassingError):
         tags = ()
-    where = f"{name.short}:{reference}" if not reference.startswith("sha256:") else name.at(reference)
+    where = (
+        f"{name.short}:{reference}" if not reference.startswith("sha256:") else name.at(reference)
+    )
     if not tags:
-        return GoneError("the registry has no such image", where=where, hint="check the spelling of the name")
-    if reference.startswith("sha256:"):
-        hint = (
-            "of a lock: take what the tag means today, envbuild lock NAME; of a recipe: check the digest, or name a tag"
+        return GoneError(
+            "the registry has no such image", where=where, hint="check the spelling of the name"
         )
+    if reference.startswith("sha256:"):
+        hint = "of a lock: take what the tag means today, envbuild lock NAME; of a recipe: check the digest, or name a tag"
         return GoneError("the registry does not hold this image (any more)", where=where, hint=hint)
     near = difflib.get_close_matches(reference, tags, n=5, cutoff=0.5) or sorted(tags)[-5:]
-    return GoneError("the image has no such tag", where=where, hint=f"nearest of {len(tags)} tags: {', '.join(near)}")
+    return GoneError(
+        "the image has no such tag",
+        where=where,
+        hint=f"nearest of {len(tags)} tags: {', '.join(near)}",
+    )
 
 
 def _tags(place: Place) -> tuple[str, ...]:
@@ -294,13 +345,18 @@ def _tags(place: Place) -> tuple[str, ...]:
             break
         with opened(place.client, url) as response:
             body = read_bounded(response, limits.LIST)
-            link = re.search(r'<([^<>]{1,2000})>;\s*rel="?next', response.headers.get("Link", "")[: limits.CHALLENGE])
+            link = re.search(
+                r'<([^<>]{1,2000})>;\s*rel="?next',
+                response.headers.get("Link", "")[: limits.CHALLENGE],
+            )
             following = str(response.url.join(link[1])) if link else ""
             # whoever may ask here need not be known elsewhere
             url = following if following.startswith(f"{place.url}/") else None
         try:
             told = msgspec.json.decode(body)
-            found += [tag for tag in told.get("tags") or () if isinstance(tag, str) and tag.isprintable()]
+            found += [
+                tag for tag in told.get("tags") or () if isinstance(tag, str) and tag.isprintable()
+            ]
         except (*UNREADABLE, AttributeError, TypeError):
             break
     return tuple(found)
@@ -323,5 +379,7 @@ def _tell(error: NetworkError, place: Place, name: ImageName) -> NetworkError:
             f"registries limit how much anybody pulls: log in (docker login {name.registry}), wait, or name a mirror:\n"
             f'[registries."{name.registry}"] mirrors = ["https://…"] in the settings file'
         )
-        return NetworkError(f"the registry limits how much is pulled: {error.what}", where=name.short, hint=hint)
+        return NetworkError(
+            f"the registry limits how much is pulled: {error.what}", where=name.short, hint=hint
+        )
     return error

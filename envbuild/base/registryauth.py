@@ -32,7 +32,9 @@ class RegistryAuth(httpx.Auth):
         self._lock = threading.Lock()
         self.refused: int | None = None
 
-    def sync_auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+    def sync_auth_flow(
+        self, request: httpx.Request
+    ) -> Generator[httpx.Request, httpx.Response, None]:
         """Send with what is known; after 401 learn what is wanted and send once more."""
         used = self._header
         if used:
@@ -69,11 +71,18 @@ class RegistryAuth(httpx.Auth):
             realm = httpx.URL(address)
             known = self._credentials if is_safe(realm) else None
             if known and known.token:
-                form = {**question, "grant_type": "refresh_token", "refresh_token": known.password, "client_id": CLIENT}
+                form = {
+                    **question,
+                    "grant_type": "refresh_token",
+                    "refresh_token": known.password,
+                    "client_id": CLIENT,
+                }
                 request = self._client.build_request("POST", realm, data=form)
             else:
                 headers = {"Authorization": _basic(known)} if known else {}
-                request = self._client.build_request("GET", realm.copy_merge_params(question), headers=headers)
+                request = self._client.build_request(
+                    "GET", realm.copy_merge_params(question), headers=headers
+                )
             told = msgspec.json.decode(self._ask(request))
         except (ValueError, RecursionError, httpx.InvalidURL):
             return None

@@ -72,7 +72,9 @@ def _run_probe(path: Path, runtime: Runtime, runner: Runner, image: str) -> str:
         result = runner(command, check=False)
         if result.code == 0:
             return result.stdout
-        if not re.search(rf'"{interpreter}": executable file not found|{interpreter}: not found', result.stderr):
+        if not re.search(
+            rf'"{interpreter}": executable file not found|{interpreter}: not found', result.stderr
+        ):
             raise _probe_error(result, image)
     raise UsageError(
         "the image has no Python on its PATH",

@@ -69,7 +69,9 @@ class SifFile:
     @property
     def primary(self) -> SifObject | None:
         """The partition that holds the root file system."""
-        return next((o for o in self.objects if o.data_type == PARTITION and o.partition == PRIMARY), None)
+        return next(
+            (o for o in self.objects if o.data_type == PARTITION and o.partition == PRIMARY), None
+        )
 
 
 def read_sif(path: Path) -> SifFile:
@@ -83,20 +85,34 @@ def read_sif(path: Path) -> SifFile:
             file.seek(0)
             return _read(file, path, size)
     except OSError as error:
-        what = "there is no such file" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror}"
+        what = (
+            "there is no such file"
+            if isinstance(error, FileNotFoundError)
+            else f"cannot be read: {error.strerror}"
+        )
         raise UsageError(what, where=str(path)) from error
 
 
 def _read(file: BinaryIO, path: Path, size: int) -> SifFile:
     start = file.read(HEADER.size)
     if start[32:42] != MAGIC:
-        raise UsageError(_not_sif(start), where=str(path), hint="a base is a file made by apptainer build or pull")
+        raise UsageError(
+            _not_sif(start),
+            where=str(path),
+            hint="a base is a file made by apptainer build or pull",
+        )
     if len(start) < HEADER.size:
         raise _cut_off(path, HEADER.size, size)
     _, _, version, machine, _, created, _, _, total, table, table_size, _, _ = HEADER.unpack(start)
     if version[:2] != b"01":
-        raise UsageError(f"is of SIF version {version[:2]!r}; this version reads 01", where=str(path))
-    if not 0 <= total <= MOST_OBJECTS or table < HEADER.size or table_size < total * DESCRIPTOR.size:
+        raise UsageError(
+            f"is of SIF version {version[:2]!r}; this version reads 01", where=str(path)
+        )
+    if (
+        not 0 <= total <= MOST_OBJECTS
+        or table < HEADER.size
+        or table_size < total * DESCRIPTOR.size
+    ):
         raise UsageError("has a damaged SIF header", where=str(path), hint="copy or pull it again")
     if table + table_size > size:
         raise _cut_off(path, table + table_size, size)
@@ -105,13 +121,17 @@ def _read(file: BinaryIO, path: Path, size: int) -> SifFile:
     found = tuple(_object(fields) for fields in DESCRIPTOR.iter_unpack(raw) if fields[1])
     for item in found:
         if item.offset < HEADER.size or item.size < 0:
-            raise UsageError(f"has a damaged SIF table (object {item.id})", where=str(path), hint="copy it again")
+            raise UsageError(
+                f"has a damaged SIF table (object {item.id})", where=str(path), hint="copy it again"
+            )
         if item.offset + item.size > size:
             raise _cut_off(path, item.offset + item.size, size)
     return SifFile(path=path, machine=_machine(machine), created=created, size=size, objects=found)
 
 
-def _object(fields: tuple[int, bool, int, int, int, int, int, int, int, int, int, int, bytes, bytes]) -> SifObject:
+def _object(
+    fields: tuple[int, bool, int, int, int, int, int, int, int, int, int, int, bytes, bytes],
+) -> SifObject:
     data_type, _, number, group, _, offset, size, _, _, _, _, _, name, extra = fields
     is_partition = data_type == PARTITION
     file_system, partition = struct.unpack_from("<2i", extra) if is_partition else (0, 0)
@@ -160,7 +180,9 @@ def image_digest(path: Path) -> str:
         for item in read_sif(path).objects:
             if item.data_type == SIGNATURE:
                 continue
-            digest.update(f"{item.data_type} {item.file_system} {item.partition} {item.size}\n".encode())
+            digest.update(
+                f"{item.data_type} {item.file_system} {item.partition} {item.size}\n".encode()
+            )
             file.seek(item.offset)
             left = item.size
             while left:
@@ -178,10 +200,14 @@ def require_base(sif: SifFile, machine: str) -> None:
     primary = sif.primary
     if any(item.data_type == OCI_ROOT for item in sif.objects):
         hint = "make a plain one: singularity pull --no-oci base.sif …"
-        raise UsageError("is an OCI-SIF, which holds no root file system of its own", where=where, hint=hint)
+        raise UsageError(
+            "is an OCI-SIF, which holds no root file system of its own", where=where, hint=hint
+        )
     if primary is None:
         raise UsageError("has no root file system (no primary partition)", where=where)
-    if primary.file_system == ENCRYPTED or any(item.data_type == CRYPT_MESSAGE for item in sif.objects):
+    if primary.file_system == ENCRYPTED or any(
+        item.data_type == CRYPT_MESSAGE for item in sif.objects
+    ):
         hint = "an encrypted image cannot be a base: build it again without --encrypt"
         raise UsageError("is encrypted", where=where, hint=hint)
     held = primary.machine if primary.machine in ARCHITECTURES.values() else sif.machine

@@ -27,7 +27,10 @@ def frame_digest(path: Path) -> str:
     with path.open("rb") as file:
         header, table, signed = _unsigned(file, sif)
         digest.update(header + table)
-        end = max((item.offset + item.size for item in sif.objects if item.data_type != SIGNATURE), default=0)
+        end = max(
+            (item.offset + item.size for item in sif.objects if item.data_type != SIGNATURE),
+            default=0,
+        )
         for at, size in _gaps(file, sif):
             for chunk in _read(file, at, size):
                 # behind the last object there is nothing but what signing put there, aligned by zeros
@@ -44,11 +47,15 @@ def strange_frame(path: Path) -> tuple[str, ...]:
         start = file.read(HEADER.size)
         line = start[:32].rstrip(b"\0")
         if line != LAUNCH:
-            found.append(f"the launch line, which ./{path.name} runs: {line.decode('ascii', 'replace')!r}")
+            found.append(
+                f"the launch line, which ./{path.name} runs: {line.decode('ascii', 'replace')!r}"
+            )
         rows = _table(file, start)
         unused = [number for number, row in enumerate(rows, 1) if not row[4] and row.strip(b"\0")]
         if unused:
-            found.append(f"descriptors that are not in use hold something: {', '.join(map(str, unused[:8]))}")
+            found.append(
+                f"descriptors that are not in use hold something: {', '.join(map(str, unused[:8]))}"
+            )
         for at, size in _gaps(file, sif):
             if any(chunk.strip(b"\0") for chunk in _read(file, at, size)):
                 found.append(f"bytes {at} to {at + size} belong to no object and are not empty")
@@ -64,7 +71,10 @@ def _unsigned(file: BinaryIO, sif: SifFile) -> tuple[bytes, bytes, bool]:
     signatures = sum(row != other for row, other in zip(rows, kept, strict=True))
     if signatures:
         fields = list(HEADER.unpack(start))
-        end = max((item.offset + item.size for item in sif.objects if item.data_type != SIGNATURE), default=0)
+        end = max(
+            (item.offset + item.size for item in sif.objects if item.data_type != SIGNATURE),
+            default=0,
+        )
         fields[6] = fields[5]  # signing tells its time; a file of ours was never changed before
         fields[7] += signatures
         fields[12] = end - fields[11]

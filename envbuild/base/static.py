@@ -29,7 +29,9 @@ KEPT = re.compile(
     r"|[^/]*constraint[^/]*\.txt$|-packages/[^/]+\.pth$"
 )
 """Files whose content the probe reads; of all others the name is enough."""
-PROGRAM = re.compile(r"/bin/python\d?(\.\d+)?m?$|/libpython3[^/]*\.so[^/]*$|/libc\.so\.6$|/libc-2[^/]*\.so$")
+PROGRAM = re.compile(
+    r"/bin/python\d?(\.\d+)?m?$|/libpython3[^/]*\.so[^/]*$|/libc\.so\.6$|/libc-2[^/]*\.so$"
+)
 
 
 def is_read(path: str, size: int, *, named: frozenset[str] = frozenset()) -> bool:
@@ -77,7 +79,9 @@ def read_static(tree: Tree, environment: Mapping[str, str], *, machine: str, whe
     return MARK + json.dumps(facts)
 
 
-def interpreter(tree: Tree, environment: Mapping[str, str], *, machine: str, where: str) -> dict[str, Any]:
+def interpreter(
+    tree: Tree, environment: Mapping[str, str], *, machine: str, where: str
+) -> dict[str, Any]:
     """Find the Python on the image's PATH and tell of it what a running one tells of itself."""
     program = _program(tree, environment, where)
     real = tree.real(program)
@@ -92,7 +96,11 @@ def interpreter(tree: Tree, environment: Mapping[str, str], *, machine: str, whe
     home = posixpath.dirname(posixpath.dirname(real))
     prefix = _venv(tree, program) or home
     stdlib = next(
-        (path for lib in ("lib", "lib64") if tree.kind(f"{(path := f'{home}/{lib}/python3.{minor}')}/os.py")),
+        (
+            path
+            for lib in ("lib", "lib64")
+            if tree.kind(f"{(path := f'{home}/{lib}/python3.{minor}')}/os.py")
+        ),
         f"{home}/lib/python3.{minor}",
     )
     return {
@@ -102,14 +110,20 @@ def interpreter(tree: Tree, environment: Mapping[str, str], *, machine: str, whe
         "abi": _abi(tree, stdlib, minor),
         "prefix": prefix,
         "stdlib": stdlib,
-        "path": _search_path(tree, environment, stdlib=stdlib, prefix=prefix, home=home, minor=minor),
+        "path": _search_path(
+            tree, environment, stdlib=stdlib, prefix=prefix, home=home, minor=minor
+        ),
         "machine": machine,
         "glibc": _glibc(tree),
     }
 
 
 def _program(tree: Tree, environment: Mapping[str, str], where: str) -> str:
-    folders = [folder for folder in (environment.get("PATH") or SEARCH).split(":") if folder.startswith("/")]
+    folders = [
+        folder
+        for folder in (environment.get("PATH") or SEARCH).split(":")
+        if folder.startswith("/")
+    ]
     for name in INTERPRETERS:
         for folder in folders:
             path = f"{folder.rstrip('/')}/{name}"
@@ -130,13 +144,22 @@ def _venv(tree: Tree, program: str) -> str | None:
 def _version(tree: Tree, real: str, home: str, minor: int, where: str) -> str:
     """Find the version's text in the interpreter, or in the library that it is loaded from."""
     libraries = [f"{home}/lib", f"{home}/lib64", *tree.glob("/usr/lib/*-linux-gnu")]
-    candidates = [real, *(path for lib in libraries for path in tree.glob(f"{lib}/libpython3.{minor}*.so*"))]
+    candidates = [
+        real,
+        *(path for lib in libraries for path in tree.glob(f"{lib}/libpython3.{minor}*.so*")),
+    ]
     for path in candidates:
         # linkers share the ends of strings: the version may stand at the end of a path that holds it
-        found = re.findall(rb"(?<![\d.])(3\.%d\.\d+(?:(?:a|b|rc)\d+)?\+?)\0" % minor, tree.read(path) or b"")
+        found = re.findall(
+            rb"(?<![\d.])(3\.%d\.\d+(?:(?:a|b|rc)\d+)?\+?)\0" % minor, tree.read(path) or b""
+        )
         if found:
             return str(max(found, key=found.count).decode())
-    raise UsageError(f"the version of {real} cannot be told from its files", where=where, hint="make a .sif of it")
+    raise UsageError(
+        f"the version of {real} cannot be told from its files",
+        where=where,
+        hint="make a .sif of it",
+    )
 
 
 def _abi(tree: Tree, stdlib: str, minor: int) -> str:
@@ -168,14 +191,21 @@ def _sites(tree: Tree, *, prefix: str, home: str, minor: int) -> list[str]:
             f"/usr/lib/{python}/dist-packages",
         ]
     if prefix == home == "/usr":
-        return [f"/usr/{lib}/{python}/site-packages" for lib in ("local/lib64", "local/lib", "lib64", "lib")]
+        return [
+            f"/usr/{lib}/{python}/site-packages"
+            for lib in ("local/lib64", "local/lib", "lib64", "lib")
+        ]
     return [f"{prefix}/{lib}/{python}/site-packages" for lib in ("lib64", "lib")]
 
 
 def _pth(tree: Tree, site: str) -> list[str]:
-    names = [name for name in tree.names(site) if name.endswith(".pth") and not name.startswith(".")]
+    names = [
+        name for name in tree.names(site) if name.endswith(".pth") and not name.startswith(".")
+    ]
     lines = [
-        line for name in names for line in (tree.read(f"{site}/{name}") or b"").decode("utf-8", "replace").split("\n")
+        line
+        for name in names
+        for line in (tree.read(f"{site}/{name}") or b"").decode("utf-8", "replace").split("\n")
     ]
     kept = (line.strip() for line in lines if line.strip() and not re.match(r"#|import[ \t]", line))
     return [posixpath.normpath(posixpath.join(site, line)) for line in kept]
@@ -183,7 +213,12 @@ def _pth(tree: Tree, site: str) -> list[str]:
 
 def _glibc(tree: Tree) -> str | None:
     """Return glibc's version from its file's name, or from the line that it prints when run; None without glibc."""
-    for pattern in ("/lib/*-linux-gnu/libc.so.6", "/lib64/libc.so.6", "/usr/lib*/libc.so.6", "/lib/libc.so.6"):
+    for pattern in (
+        "/lib/*-linux-gnu/libc.so.6",
+        "/lib64/libc.so.6",
+        "/usr/lib*/libc.so.6",
+        "/lib/libc.so.6",
+    ):
         for path in tree.glob(pattern):
             named = re.search(r"/libc-(2\.\d+)\.so$", tree.real(path))
             if named:

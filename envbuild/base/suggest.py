@@ -126,7 +126,11 @@ class _Asked:
         self.name, self.bounds = _framework(wish.framework)
         self.python = _bounds(wish.python, "--python")
         self.capability = capability_of(wish.gpu) if wish.gpu else None
-        for option, value in (("--driver", wish.driver), ("--cuda", wish.cuda), ("--glibc", wish.glibc)):
+        for option, value in (
+            ("--driver", wish.driver),
+            ("--cuda", wish.cuda),
+            ("--glibc", wish.glibc),
+        ):
             if value is not None and not re.fullmatch(r"\d+(\.\d+)*", value):
                 raise UsageError(f"{option} {value}: write a version such as 12.1")
 
@@ -140,14 +144,22 @@ class _Asked:
             return f"holds another version than {self.wish.framework}"
         if self.python is not None and not _holds_python(self.python, entry.python):
             return f"its Python is not {self.wish.python}"
-        return self._refused_by_age(entry) or self._refused_by_cuda(entry) or self._refused_by_glibc(entry)
+        return (
+            self._refused_by_age(entry)
+            or self._refused_by_cuda(entry)
+            or self._refused_by_glibc(entry)
+        )
 
     def _refused_by_age(self, entry: Entry) -> str | None:
         series = ".".join(map(str, numbers(entry.python or "")[:2]))
         if self.wish.pythons and series not in self.wish.pythons:
             return f"its Python is none of {', '.join(self.wish.pythons)}"
         day = released(entry.framework, entry.version)
-        return f"came out after {self.wish.until}" if self.wish.until and day and day > self.wish.until else None
+        return (
+            f"came out after {self.wish.until}"
+            if self.wish.until and day and day > self.wish.until
+            else None
+        )
 
     def _refused_by_glibc(self, entry: Entry) -> str | None:
         wanted = self.wish.glibc
@@ -157,7 +169,9 @@ class _Asked:
 
     def _refused_by_cuda(self, entry: Entry) -> str | None:
         wish = self.wish
-        if wish.cuda and (not entry.cuda or numbers(entry.cuda)[: len(numbers(wish.cuda))] != numbers(wish.cuda)):
+        if wish.cuda and (
+            not entry.cuda or numbers(entry.cuda)[: len(numbers(wish.cuda))] != numbers(wish.cuda)
+        ):
             return f"its CUDA is not {wish.cuda}"
         driver = oldest_driver(entry, self.capability)
         if wish.driver and (driver is None or numbers(driver) > numbers(wish.driver)):
@@ -174,7 +188,11 @@ class _Asked:
             return True
         version = entry.version or "0"
         # a bootstrap's line may hold any release of it
-        releases = [f"{version}.{patch}" for patch in range(MOST_PATCHES)] if entry.is_bootstrap else [version]
+        releases = (
+            [f"{version}.{patch}" for patch in range(MOST_PATCHES)]
+            if entry.is_bootstrap
+            else [version]
+        )
         return any(self.bounds.contains(release, prereleases=True) for release in releases)
 
     def _same_line(self, entry: Entry) -> bool:
@@ -199,7 +217,9 @@ class _Asked:
                 "node that are bound in do not start"
             )
         if entry.status != "verified":
-            cautions.append(f"{entry.status}, not opened: look with envbuild base inspect {entry.reference}")
+            cautions.append(
+                f"{entry.status}, not opened: look with envbuild base inspect {entry.reference}"
+            )
         return Choice(
             entry=entry,
             framework=self._requirement(entry),
@@ -225,7 +245,9 @@ class _Asked:
             reasons.append(f"CUDA {entry.cuda}" + (f", driver {driver} or newer" if driver else ""))
         if self.capability is not None:
             code = "machine code" if entry.build and _sass(entry, self.capability) else "code"
-            reasons.append(f"{code} for {self.wish.gpu} (compute capability {self.capability / 10})")
+            reasons.append(
+                f"{code} for {self.wish.gpu} (compute capability {self.capability / 10})"
+            )
         if entry.is_bootstrap:
             reasons.append("made on this machine from Debian packages and wheels")
         return reasons
@@ -241,7 +263,8 @@ class _Asked:
             not self._exact(entry),
             1 if not entry.is_bootstrap else 2 if numbers(entry.cuda or "11") < OLD_CUDA else 0,
             new_cuda,
-            entry.driver is not None,  # a vendor's image only where nothing else fits: several times the size
+            entry.driver
+            is not None,  # a vendor's image only where nothing else fits: several times the size
             version,
             suite,
             ("verified", "derived", "unverified").index(entry.status),
@@ -276,13 +299,19 @@ def _framework(text: str | None) -> tuple[str | None, SpecifierSet | None]:
     if text is None:
         return None, None
     try:
-        requirement = Requirement(re.sub(r"^(\s*[A-Za-z][\w.-]*)\s+(\d[\w.]*)\s*$", r"\1==\2", text))
+        requirement = Requirement(
+            re.sub(r"^(\s*[A-Za-z][\w.-]*)\s+(\d[\w.]*)\s*$", r"\1==\2", text)
+        )
     except InvalidRequirement as error:
-        raise UsageError(f"--framework {text}: write a name with bounds, such as torch>=2.1") from error
+        raise UsageError(
+            f"--framework {text}: write a name with bounds, such as torch>=2.1"
+        ) from error
     name = framework_name(requirement.name)
     if name is None:
         known = ", ".join(dict.fromkeys(NAMES.values()))
-        raise UsageError(f"the catalogue knows no framework {requirement.name!r}", hint=f"known: {known}")
+        raise UsageError(
+            f"the catalogue knows no framework {requirement.name!r}", hint=f"known: {known}"
+        )
     return name, _widened(requirement.specifier) if requirement.specifier else None
 
 
@@ -292,7 +321,9 @@ def _widened(bounds: SpecifierSet) -> SpecifierSet:
 
     return SpecifierSet(
         ",".join(
-            f"=={one.version}.*" if one.operator == "==" and re.fullmatch(r"\d+(\.\d+)?", one.version) else str(one)
+            f"=={one.version}.*"
+            if one.operator == "==" and re.fullmatch(r"\d+(\.\d+)?", one.version)
+            else str(one)
             for one in bounds
         )
     )
@@ -305,14 +336,24 @@ def _bounds(text: str | None, option: str) -> SpecifierSet | None:
         return None
     try:
         return SpecifierSet(
-            f"=={text}.*" if re.fullmatch(r"\d+\.\d+", text) else text if text[:1] in "<>=!~" else f"=={text}"
+            f"=={text}.*"
+            if re.fullmatch(r"\d+\.\d+", text)
+            else text
+            if text[:1] in "<>=!~"
+            else f"=={text}"
         )
     except InvalidSpecifier as error:
-        raise UsageError(f"{option} {text}: write a version such as 3.10, or bounds such as >=3.8,<3.11") from error
+        raise UsageError(
+            f"{option} {text}: write a version such as 3.10, or bounds such as >=3.8,<3.11"
+        ) from error
 
 
 def _holds_python(bounds: SpecifierSet, version: str) -> bool:
     """Whether a Python fits; of one whose patch is not known, any patch may be there."""
     parts = numbers(version)
-    known = [version] if len(parts) > 2 else [f"{parts[0]}.{parts[1]}.{patch}" for patch in (0, 5, 9, 18)]
+    known = (
+        [version]
+        if len(parts) > 2
+        else [f"{parts[0]}.{parts[1]}.{patch}" for patch in (0, 5, 9, 18)]
+    )
     return any(bounds.contains(one, prereleases=True) for one in known)

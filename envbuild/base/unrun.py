@@ -21,7 +21,9 @@ SECONDS = 300.0
 
 def machine_of(bootstrap: Bootstrap) -> str | None:
     """Return the machine that a bootstrap's packages are for, as uname tells it; None where all are for any."""
-    return next((MACHINES[p.architecture] for p in bootstrap.packages if p.architecture in MACHINES), None)
+    return next(
+        (MACHINES[p.architecture] for p in bootstrap.packages if p.architecture in MACHINES), None
+    )
 
 
 def read_packages(bootstrap: Bootstrap, machine: str, runner: Runner, store: Store) -> BaseFacts:
@@ -38,11 +40,14 @@ def read_packages(bootstrap: Bootstrap, machine: str, runner: Runner, store: Sto
             file = str(store.artifact(package.sha256))
             runner(Command(argv=("dpkg-deb", "--extract", file, str(root)), timeout=SECONDS))
         for python in root.glob("usr/lib/python3.*"):
-            (root / "usr/local/lib" / python.name / "dist-packages").mkdir(parents=True)  # its postinst makes it
+            (root / "usr/local/lib" / python.name / "dist-packages").mkdir(
+                parents=True
+            )  # its postinst makes it
         status = root / "var/lib/dpkg/status"
         status.parent.mkdir(parents=True, exist_ok=True)
         stanzas = (
-            STATUS.format(name=p.name, version=p.version, architecture=p.architecture) for p in bootstrap.packages
+            STATUS.format(name=p.name, version=p.version, architecture=p.architecture)
+            for p in bootstrap.packages
         )
         status.write_text("\n".join(stanzas), "utf-8")
         _pack(root, work / "root.tar")

@@ -23,7 +23,14 @@ from envbuild.build.overlaps import overlaps
 from envbuild.build.parts import Bench, KeptPart, kept_part, part_key, provide_part
 from envbuild.build.reading import read_file
 from envbuild.build.replaced import replaced_entries
-from envbuild.build.scheme import Scheme, ask_scheme, bootstrap_scheme, keep_scheme, kept_scheme, read_scheme
+from envbuild.build.scheme import (
+    Scheme,
+    ask_scheme,
+    bootstrap_scheme,
+    keep_scheme,
+    kept_scheme,
+    read_scheme,
+)
 from envbuild.build.sdists import BuildNeeds, build_wheels, built_name, wheel_key
 from envbuild.build.tarball import tar_contents
 from envbuild.build.wheel import unpack_wheel
@@ -84,7 +91,10 @@ def gather(lock: Lock, definition: tuple[Definition, str] | None, hall: Hall) ->
     to be in the store.
     """
     workers = len(os.sched_getaffinity(0))
-    with ThreadPoolExecutor(workers, "pack") as pool, ThreadPoolExecutor(workers, "unpack") as feeders:
+    with (
+        ThreadPoolExecutor(workers, "pack") as pool,
+        ThreadPoolExecutor(workers, "unpack") as feeders,
+    ):
         bench = Bench(store=hall.store, codec=codec_of(lock.packer), pool=pool, report=hall.report)
         try:
             ground, scheme, wheels = _ground_and_wheels(lock, bench, feeders, hall)
@@ -128,13 +138,24 @@ def _of_group(
 def _files(locked: LockedFiles, bench: Bench) -> KeptPart:
     key = part_key("files", archive=locked.sha256, packer=bench.codec.key)
     archive = bench.store.artifact(locked.sha256)
-    return provide_part(key, bench, lambda writer: writer.add_all(tar_contents(archive, locked.sha256)))
+    return provide_part(
+        key, bench, lambda writer: writer.add_all(tar_contents(archive, locked.sha256))
+    )
 
 
 def _dots(definition: Definition, text: str, inherited: Inherited, bench: Bench) -> KeptPart:
     told = {} if inherited == NOTHING else {"inherited": repr(inherited)}
-    key = part_key("dots", text=text, definition=repr(definition), format=DOTS_FORMAT, packer=bench.codec.key, **told)
-    return provide_part(key, bench, lambda writer: writer.add_all(dot_contents(definition, text, inherited)))
+    key = part_key(
+        "dots",
+        text=text,
+        definition=repr(definition),
+        format=DOTS_FORMAT,
+        packer=bench.codec.key,
+        **told,
+    )
+    return provide_part(
+        key, bench, lambda writer: writer.add_all(dot_contents(definition, text, inherited))
+    )
 
 
 def _post(lock: Lock, below: Sequence[KeptPart], bench: Bench, hall: Hall) -> tuple[KeptPart, ...]:
@@ -152,14 +173,23 @@ def _hidden(lock: Lock, ground: Ground, scheme: Scheme, bench: Bench) -> tuple[K
         return ()  # a bootstrapped root has none
 
     def read(path: str) -> bytes | None:
-        return read_file(ground.tree, (*ground.parts, *ground.system), path, compressor=bench.codec.compressor)
+        return read_file(
+            ground.tree, (*ground.parts, *ground.system), path, compressor=bench.codec.compressor
+        )
 
     names = [p.name for p in lock.python if p.group != "build"]
     entries = replaced_entries(ground.tree, names, scheme, read)
     if not entries:
         return ()
     key = part_key("hidden", paths=[entry.path for entry in entries])
-    return (provide_part(key, bench, lambda writer: writer.add_all((entry, None) for entry in entries), layer=True),)
+    return (
+        provide_part(
+            key,
+            bench,
+            lambda writer: writer.add_all((entry, None) for entry in entries),
+            layer=True,
+        ),
+    )
 
 
 def _scheme(lock: Lock, ground: Ground, bench: Bench, hall: Hall) -> Scheme:
@@ -168,7 +198,9 @@ def _scheme(lock: Lock, ground: Ground, bench: Bench, hall: Hall) -> Scheme:
     if told is None:
         with _inside(ground, lock, bench, hall) as inside:
             told = ask_scheme(inside)
-        keep_scheme(told, hall.store.own(hall.store.scheme(lock.base.digest, lock.base.python_path)))
+        keep_scheme(
+            told, hall.store.own(hall.store.scheme(lock.base.digest, lock.base.python_path))
+        )
     return read_scheme(told, lock.base, ground.tree)
 
 
@@ -194,18 +226,26 @@ def _ground_and_wheels(
     futures = pack_wheels(early)
     ground = bare if bare is not None and not _has_system(lock) else hall.ground(bench, feeders)
     scheme = early if bare is None else _scheme(lock, ground, bench, hall)
-    if repr(scheme) != repr(early):  # a Debian package has put a link where the base's Python installs
+    if repr(scheme) != repr(
+        early
+    ):  # a Debian package has put a link where the base's Python installs
         futures = pack_wheels(scheme)
     needs = BuildNeeds(
-        root=hall.build_digest, packages=tuple(p for p in lock.python if p.group == "build"), epoch=lock.base.epoch
+        root=hall.build_digest,
+        packages=tuple(p for p in lock.python if p.group == "build"),
+        epoch=lock.base.epoch,
     )
-    lacking = [p for p in packages if p.is_sdist and not is_sealed(hall.store.built(wheel_key(p, needs)))]
+    lacking = [
+        p for p in packages if p.is_sdist and not is_sealed(hall.store.built(wheel_key(p, needs)))
+    ]
     if lacking:
         where = hall.build_ground(bench, feeders)
         stage = hall.report.stage(f"build {counted(len(lacking), 'source package')}")
         with stage, _inside(where, lock, bench, hall) as inside:
             build_wheels(lacking, needs, inside, hall.store)
-    with hall.report.stage(f"pack {counted(len(packages), 'package')}", total=len(packages)) as packing:
+    with hall.report.stage(
+        f"pack {counted(len(packages), 'package')}", total=len(packages)
+    ) as packing:
         for p in packages:
             if p.is_sdist:
                 key = wheel_key(p, needs)
@@ -216,9 +256,13 @@ def _ground_and_wheels(
 
 
 def _wheel_part(file: Path, name: str, identity: str, scheme: Scheme, bench: Bench) -> WheelPart:
-    key = part_key("wheel", wheel=identity, scheme=repr(scheme), format=WHEEL_FORMAT, packer=bench.codec.key)
+    key = part_key(
+        "wheel", wheel=identity, scheme=repr(scheme), format=WHEEL_FORMAT, packer=bench.codec.key
+    )
     sha256 = sealed_hash(file) if identity.startswith("built ") else identity
-    kept = provide_part(key, bench, lambda writer: unpack_wheel(file, name, scheme, writer, sha256=sha256))
+    kept = provide_part(
+        key, bench, lambda writer: unpack_wheel(file, name, scheme, writer, sha256=sha256)
+    )
     return WheelPart(file=file, name=name, kept=kept)
 
 
@@ -231,7 +275,9 @@ def _bytecode(
         lean = _inside(where[0], lock, bench, hall, lean=not is_bootstrap(lock))
         with hall.report.stage(f"compile {counted(len(lacking), 'package')}"), lean as inside:
             compile_wheels(lacking, inside, bench, where[1], epoch)
-    found = [kept_part(bytecode_key(wheel, python=python, epoch=epoch), hall.store) for wheel in wheels]
+    found = [
+        kept_part(bytecode_key(wheel, python=python, epoch=epoch), hall.store) for wheel in wheels
+    ]
     if None in found:
         raise IntegrityError("bytecode just made is not in the store", where=str(hall.store.root))
     return tuple(part for part in found if part is not None)
@@ -247,7 +293,9 @@ def is_bootstrap(lock: Lock) -> bool:
 
 
 @contextmanager
-def _inside(ground: Ground, lock: Lock, bench: Bench, hall: Hall, *, lean: bool = False) -> Iterator[Container]:
+def _inside(
+    ground: Ground, lock: Lock, bench: Bench, hall: Hall, *, lean: bool = False
+) -> Iterator[Container]:
     with container(
         (*ground.parts, *ground.system),
         python=lock.base.python_path,

@@ -27,7 +27,13 @@ def bytes_to_bring(lock: Lock, store: Store) -> int:
 
 
 def with_local_base(
-    definition: str, lock: Lock, *, settings: Settings, runner: Runner, store: Store, report: Reporter
+    definition: str,
+    lock: Lock,
+    *,
+    settings: Settings,
+    runner: Runner,
+    store: Store,
+    report: Reporter,
 ) -> str:
     """Bring the locked base into the store and return the definition that starts from there.
 
@@ -37,7 +43,9 @@ def with_local_base(
     if reference.kind not in BRINGERS:
         return definition
     tell_old_cuda(lock, report)
-    return with_header(definition, BRINGERS[reference.kind](reference, settings, runner, store, report))
+    return with_header(
+        definition, BRINGERS[reference.kind](reference, settings, runner, store, report)
+    )
 
 
 def reference_of(lock: Lock) -> BaseReference:

@@ -22,11 +22,15 @@ from envbuild.store.partial import is_whole
 def wanted_files(lock: Lock) -> tuple[Wanted, ...]:
     """Return every file of a lock as something to fetch; source trees are packed, not fetched."""
     debian = (
-        Wanted(file=p.file, size=p.size, sha256=p.sha256, kind="debian", project=p.name, path=p.path)
+        Wanted(
+            file=p.file, size=p.size, sha256=p.sha256, kind="debian", project=p.name, path=p.path
+        )
         for p in lock.debian
     )
     python = (
-        Wanted(file=p.file, size=p.size, sha256=p.sha256, kind="python", project=p.name, index=p.index)
+        Wanted(
+            file=p.file, size=p.size, sha256=p.sha256, kind="python", project=p.name, index=p.index
+        )
         for p in lock.python
         if p.source is None
     )
@@ -42,7 +46,9 @@ def fetch_files(lock: Lock, shop: Workshop) -> None:
     for name, sha256, size in (*own, *((f.source, f.sha256, f.size) for f in lock.files)):
         if not is_whole(shop.store.artifact(sha256), size):
             hint = f"run in its project: envbuild make {lock.name}"
-            raise HostError(f"the store lacks the project's own {name}", where=sha256[:12], hint=hint)
+            raise HostError(
+                f"the store lacks the project's own {name}", where=sha256[:12], hint=hint
+            )
     wanted = wanted_files(lock)
     todo = missing(wanted, shop.store)
     if not todo:
@@ -70,7 +76,9 @@ def bootstrap_of(lock: Lock, groups: Sequence[str] = ("base",)) -> Bootstrap:
     created = datetime.fromtimestamp(lock.base.epoch, timezone.utc).date().isoformat()
     found: Bootstrap | None = None
     for group in groups:
-        own = tuple(msgspec.structs.replace(p, group="base") for p in lock.debian if p.group == group)
+        own = tuple(
+            msgspec.structs.replace(p, group="base") for p in lock.debian if p.group == group
+        )
         if own or found is None:
             packages = (*(found.packages if found else ()), *own)
             suite = lock.base.reference.partition(":")[2]

@@ -29,4 +29,6 @@ class Builder(Protocol):
 
 
 SANDBOX = Fakeroot("sandbox", sandbox=True)
-BUILDERS: dict[str, Builder] = {builder.mode: builder for builder in (Fakeroot(), SANDBOX, Docker())}
+BUILDERS: dict[str, Builder] = {
+    builder.mode: builder for builder in (Fakeroot(), SANDBOX, Docker())
+}

@@ -66,7 +66,11 @@ def sources(wheel: WheelPart, scheme: Scheme) -> list[tuple[str, str]]:
 
 
 def compile_wheels(
-    wheels: Sequence[tuple[WheelPart, str]], inside: Container, bench: Bench, scheme: Scheme, epoch: int
+    wheels: Sequence[tuple[WheelPart, str]],
+    inside: Container,
+    bench: Bench,
+    scheme: Scheme,
+    epoch: int,
 ) -> None:
     """Compile wheels (each with the key of its bytecode) in one run, and keep what came out.
 
@@ -77,16 +81,22 @@ def compile_wheels(
         for wheel, key in wheels:
             members = sources(wheel, scheme)
             _give_sources(wheel, between, key, members)
-            jobs.append({"wheel": f"{GIVEN}/{key}.zip", "out": f"{INSIDE}/{key}", "members": members})
+            jobs.append(
+                {"wheel": f"{GIVEN}/{key}.zip", "out": f"{INSIDE}/{key}", "members": members}
+            )
         order = {"jobs": jobs, "mtime": epoch, "workers": len(os.sched_getaffinity(0))}
         between.write("compile.json", json.dumps(order).encode())
         inside.run("compile.py", f"{GIVEN}/compile.json", between=between, env=ENVIRONMENT)
         for wheel, key in wheels:
-            folders = {f"{path.rpartition('/')[0]}/__pycache__" for _, path in sources(wheel, scheme)}
+            folders = {
+                f"{path.rpartition('/')[0]}/__pycache__" for _, path in sources(wheel, scheme)
+            }
             _keep(key, bench, between, folders)
 
 
-def _give_sources(wheel: WheelPart, between: Exchange, key: str, members: Sequence[tuple[str, str]]) -> None:
+def _give_sources(
+    wheel: WheelPart, between: Exchange, key: str, members: Sequence[tuple[str, str]]
+) -> None:
     """Give only the modules of a wheel: its libraries may be gigabytes."""
     path = between.given / f"{key}.zip"
     with telling(path), zipfile.ZipFile(wheel.file) as archive, zipfile.ZipFile(path, "x") as given:
@@ -102,16 +112,24 @@ def _keep(key: str, bench: Bench, between: Exchange, folders: set[str]) -> None:
 def _fill(writer: PartWriter, folder: Path, key: str, folders: set[str]) -> None:
     for path, data in _compiled(folder, key):
         if path.rpartition("/")[0] not in folders or not path.endswith(".pyc"):
-            raise IntegrityError("the base's Python left what is no bytecode of these packages", where=path)
+            raise IntegrityError(
+                "the base's Python left what is no bytecode of these packages", where=path
+            )
         writer.add(Entry(path.lstrip("/"), "f", 0o644), data)
 
 
 def _compiled(folder: Path, key: str) -> Iterator[tuple[str, bytes]]:
     for name in result_names(folder, key):
-        with result_file(folder, f"{key}/{name}") as file, _reading(name), zipfile.ZipFile(file) as archive:
+        with (
+            result_file(folder, f"{key}/{name}") as file,
+            _reading(name),
+            zipfile.ZipFile(file) as archive,
+        ):
             for entry in archive.infolist():
                 if entry.file_size > BYTECODE_LIMIT:
-                    raise IntegrityError(f"is larger than {BYTECODE_LIMIT} bytes", where=entry.filename)
+                    raise IntegrityError(
+                        f"is larger than {BYTECODE_LIMIT} bytes", where=entry.filename
+                    )
                 yield entry.filename, archive.read(entry)
 
 
@@ -120,7 +138,9 @@ def _reading(name: str) -> Iterator[None]:
     try:
         yield
     except (zipfile.BadZipFile, EOFError, zlib.error, NotImplementedError, RuntimeError) as error:
-        raise IntegrityError(f"the base's Python left bytecode that cannot be read: {error}", where=name) from error
+        raise IntegrityError(
+            f"the base's Python left bytecode that cannot be read: {error}", where=name
+        ) from error
 
 
 def without_bytecode(

@@ -16,7 +16,15 @@ from pathlib import Path
 from envbuild.base.model import DebianPackage
 from envbuild.build.codec import Codec
 from envbuild.build.container import write_root
-from envbuild.build.exchange import GIVEN, INSIDE, Exchange, exchange, give_file, make_open, take_file
+from envbuild.build.exchange import (
+    GIVEN,
+    INSIDE,
+    Exchange,
+    exchange,
+    give_file,
+    make_open,
+    take_file,
+)
 from envbuild.build.ocilayer import FORMAT, fill_layer
 from envbuild.build.parts import Bench, KeptPart, kept_part, part_key, provide_part
 from envbuild.errors import ToolFailedError
@@ -30,7 +38,9 @@ from envbuild.store.atomic import telling
 SECONDS = 7200.0
 SLACK = 1_000_000_000
 """Nanoseconds by which a file's time may lie before the clock's, on a file system that counts in seconds."""
-REFUSED = re.compile(r"fuse-overlayfs|newuidmap|newgidmap|subuid|user namespace|while applying fakeroot")
+REFUSED = re.compile(
+    r"fuse-overlayfs|newuidmap|newgidmap|subuid|user namespace|while applying fakeroot"
+)
 NO_OVERLAY = (
     "this needs what apptainer build --fakeroot needs: a line for the user in /etc/subuid and /etc/subgid, "
     "fuse-overlayfs, and /dev/fuse; envbuild doctor tells which is missing\n"
@@ -137,11 +147,16 @@ def captured(
         make_open(overlay)
         _run(act, below, base, means, overlay)
         return provide_part(
-            key, means.bench, lambda writer: fill_layer(writer, work / "layer.tar", None, where=act.name), layer=True
+            key,
+            means.bench,
+            lambda writer: fill_layer(writer, work / "layer.tar", None, where=act.name),
+            layer=True,
         )
 
 
-def _run(act: Act, below: Sequence[KeptPart], base: LockedBase, means: Means, overlay: Path) -> None:
+def _run(
+    act: Act, below: Sequence[KeptPart], base: LockedBase, means: Means, overlay: Path
+) -> None:
     """Run an act over a root and leave what it changed as ``layer.tar`` beside the overlay."""
     image, done = overlay.with_name("root.sif"), False
     codec: Codec = means.bench.codec
@@ -153,7 +168,9 @@ def _run(act: Act, below: Sequence[KeptPart], base: LockedBase, means: Means, ov
                 give_file(kept, between.given / "files" / name, sha256)
             between.write("act.sh", ("\n".join(act.script) + "\n").encode())
             argv = ("/bin/sh", f"{GIVEN}/act.sh")
-            result = means.runner(_command(means, image, argv, between, act, overlay=overlay), check=False)
+            result = means.runner(
+                _command(means, image, argv, between, act, overlay=overlay), check=False
+            )
         if result.code != 0:
             raise _failure(act, result)
         _gather(means, base, order, overlay, act)
@@ -163,7 +180,9 @@ def _run(act: Act, below: Sequence[KeptPart], base: LockedBase, means: Means, ov
             _gather(means, base, {**order, "only-remove": 1}, overlay, act)
 
 
-def _gather(means: Means, base: LockedBase, order: Mapping[str, int], overlay: Path, act: Act) -> None:
+def _gather(
+    means: Means, base: LockedBase, order: Mapping[str, int], overlay: Path, act: Act
+) -> None:
     """Read the overlay in a namespace like the one that wrote it, and remove it there: by scripts laid anew."""
     removes = "only-remove" in order
     image = overlay.with_name("root.sif")

@@ -74,7 +74,11 @@ def is_ready(packer: Packer) -> bool:
 
 def codec_of(packer: Packer) -> Codec:
     """Return the codec that a lock asks for; with the installed library where the locked one is not there."""
-    library = packer.library if packer.library and has_library(packer.library) else _installed(packer.compressor)
+    library = (
+        packer.library
+        if packer.library and has_library(packer.library)
+        else _installed(packer.compressor)
+    )
     return Codec(compressor=packer.compressor, level=packer.level, library=library)
 
 
@@ -96,13 +100,17 @@ def unpack(data: bytes, compressor: str, limit: int = BLOCK * 8) -> bytes:
             import lzma
 
             return lzma.LZMADecompressor(memlimit=2**28).decompress(data, limit)
-    raise IntegrityError(f"its file system is packed with {compressor}, which this version cannot read")
+    raise IntegrityError(
+        f"its file system is packed with {compressor}, which this version cannot read"
+    )
 
 
 def _unpack_zstd(data: bytes, limit: int) -> bytes:
     import zstandard
 
-    if zstandard.frame_content_size(data) > limit:  # it would be believed, and so many bytes asked for
+    if (
+        zstandard.frame_content_size(data) > limit
+    ):  # it would be believed, and so many bytes asked for
         raise IntegrityError("a block says that it is larger than any")
     unpacked: bytes = zstandard.ZstdDecompressor().decompress(data, max_output_size=limit)
     return unpacked

@@ -22,7 +22,9 @@ def tell_difference(one: Path, two: Path) -> str:
     first, second = (_objects(path) for path in (one, two))
     names = [[item.name or "flat" for item in items] for items in (first, second)]
     if names[0] != names[1]:
-        return f"the objects are {', '.join(names[0])} in one and {', '.join(names[1])} in the other"
+        return (
+            f"the objects are {', '.join(names[0])} in one and {', '.join(names[1])} in the other"
+        )
     with ThreadPoolExecutor(len(os.sched_getaffinity(0)), "hash") as pool:
         for a, b in zip(first, second, strict=True):
             if a.data_type == PARTITION:
@@ -66,7 +68,9 @@ def _partitions(one: tuple[Path, SifObject], two: tuple[Path, SifObject], pool: 
 def _packing(one: Mapping[str, Entry], two: Mapping[str, Entry]) -> list[str]:
     """Return what differs between two trees of the same files: times, and how they are packed."""
     rows = [
-        f"/{path}: time {one[path].mtime} is {two[path].mtime}" for path in one if one[path].mtime != two[path].mtime
+        f"/{path}: time {one[path].mtime} is {two[path].mtime}"
+        for path in one
+        if one[path].mtime != two[path].mtime
     ]
     return rows or [f"/{path}: packed otherwise" for path in one if one[path] != two[path]]
 

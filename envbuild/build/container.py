@@ -24,7 +24,9 @@ from envbuild.store.atomic import telling
 from envbuild.store.layout import Store
 
 SECONDS = 3600.0
-LARGE = re.compile(r"/(?:site|dist)-packages/|(?:^|/)(?:cuda-[0-9.]+|conda/pkgs|nvidia|share/(?:doc|man|locale))/")
+LARGE = re.compile(
+    r"/(?:site|dist)-packages/|(?:^|/)(?:cuda-[0-9.]+|conda/pkgs|nvidia|share/(?:doc|man|locale))/"
+)
 """What compiling needs nothing of, and would only be copied."""
 
 
@@ -51,7 +53,9 @@ class Container:
         ``between`` are its folders, ``more`` others that it may read, by their names below /mnt.
         Raises ToolFailedError with its last lines when it fails.
         """
-        between.write(script, resources.files("envbuild.build.inside").joinpath(script).read_bytes())
+        between.write(
+            script, resources.files("envbuild.build.inside").joinpath(script).read_bytes()
+        )
         argv = (self.python, "-s", "-B", f"{GIVEN}/{script}", *arguments)
         command = self.runtime.exec_command(
             self.image, argv, binds=between.binds(*more), env=env, timeout=SECONDS, network=False
@@ -93,7 +97,9 @@ def container(
         yield Container(image=image, folder=folder, python=python, runtime=runtime, runner=runner)
 
 
-def write_root(path: Path, root: Sequence[KeptPart], *, machine: str, codec: Codec, lean: bool = False) -> None:
+def write_root(
+    path: Path, root: Sequence[KeptPart], *, machine: str, codec: Codec, lean: bool = False
+) -> None:
     """Write a plain image of a root, for a run on this machine."""
     tree = merge([part.part for part in root])
     if lean:
@@ -101,7 +107,14 @@ def write_root(path: Path, root: Sequence[KeptPart], *, machine: str, codec: Cod
     tree, parts = squeeze(tree, root)
     with telling(path), path.open("wb") as out:
         object_ = partition(
-            lambda file: write_squashfs(file, tree, parts, epoch=0, compressor=codec.compressor), machine=machine
+            lambda file: write_squashfs(file, tree, parts, epoch=0, compressor=codec.compressor),
+            machine=machine,
         )
-        write_sif(out, [object_], machine=machine, epoch=0, identity=" ".join(part.part.key for part in root))
+        write_sif(
+            out,
+            [object_],
+            machine=machine,
+            epoch=0,
+            identity=" ".join(part.part.key for part in root),
+        )
         path.chmod(0o644)  # where root runs this, its containers are another user

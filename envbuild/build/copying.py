@@ -28,7 +28,15 @@ PAST_CACHE_FROM = 1 << 20
 """Bytes from which on a copy goes past the cache."""
 PAGE = 4096
 """What writing past the cache, and sharing blocks, go by."""
-UNABLE = (errno.EXDEV, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTTY, errno.EINVAL, errno.EPERM, errno.EBADF)
+UNABLE = (
+    errno.EXDEV,
+    errno.ENOSYS,
+    errno.EOPNOTSUPP,
+    errno.ENOTTY,
+    errno.EINVAL,
+    errno.EPERM,
+    errno.EBADF,
+)
 """What the kernel says where it cannot share or copy (ioctl_ficlonerange(2), copy_file_range(2))."""
 FICLONERANGE = 0x4020940D
 """ioctl that shares a range of a file's blocks copy-on-write (linux/fs.h)."""
@@ -101,7 +109,9 @@ def _copied(source: int, target: int, size: int, offset: int, at: int) -> int:
     done = 0
     while done < size:
         try:
-            copied = os.copy_file_range(source, target, min(size - done, STEP), offset + done, at + done)
+            copied = os.copy_file_range(
+                source, target, min(size - done, STEP), offset + done, at + done
+            )
         except OSError as error:
             if error.errno in UNABLE:
                 return done
@@ -114,7 +124,11 @@ def _copied(source: int, target: int, size: int, offset: int, at: int) -> int:
 
 def _stream(source: int, target: int, at: int, extents: Sequence[Extent], path: Path) -> None:
     size = sum(length for _, length in extents)
-    with mmap.mmap(-1, BUFFER) as buffer, memoryview(buffer) as view, _past_cache(target, at, size) as past:
+    with (
+        mmap.mmap(-1, BUFFER) as buffer,
+        memoryview(buffer) as view,
+        _past_cache(target, at, size) as past,
+    ):
         filled = 0
         for start, length in extents:
             done = 0
@@ -122,7 +136,11 @@ def _stream(source: int, target: int, at: int, extents: Sequence[Extent], path: 
                 with view[filled : filled + length - done] as free:
                     count = os.preadv(source, [free], start + done)
                 if not count:
-                    raise IntegrityError("is shorter than recorded", where=str(path), hint="run: envbuild store verify")
+                    raise IntegrityError(
+                        "is shorter than recorded",
+                        where=str(path),
+                        hint="run: envbuild store verify",
+                    )
                 filled, done = filled + count, done + count
                 if filled == BUFFER:
                     _write(view, target, at, past)

@@ -42,7 +42,11 @@ def delivered(target: Path, store: Store, key: str) -> Delivery | None:
         found = target.stat()
     except OSError:
         return None
-    return note if note and (note.key, note.size, note.time) == (key, found.st_size, found.st_mtime_ns) else None
+    return (
+        note
+        if note and (note.key, note.size, note.time) == (key, found.st_size, found.st_mtime_ns)
+        else None
+    )
 
 
 def last_delivery(target: Path, store: Store) -> Delivery | None:

@@ -30,12 +30,16 @@ class Docker:
     def prepare(self, request: BuildRequest) -> None:
         """Write the Dockerfile beside the supplied files: their folder is the build's context."""
         context = request.files.parent
-        write_text(context / "Dockerfile", render(request.plan, root=ROOT_TAR, files=request.files.name))
+        write_text(
+            context / "Dockerfile", render(request.plan, root=ROOT_TAR, files=request.files.name)
+        )
         if request.root is not None:
             with telling(context):
                 _link(request.root, context / ROOT_TAR)
         saved = request.target.with_suffix(".tar")
-        write_text(request.target.with_suffix(".def"), f"Bootstrap: docker-archive\nFrom: {saved}\n")
+        write_text(
+            request.target.with_suffix(".def"), f"Bootstrap: docker-archive\nFrom: {saved}\n"
+        )
 
     def commands(self, request: BuildRequest, runtime: Runtime) -> tuple[Command, ...]:
         """Return the commands: the engine builds and saves, the runtime packs.
@@ -46,7 +50,17 @@ class Docker:
         tag = image_tag(request.name, request.lock)
         env = {**runtime.environment, "DOCKER_BUILDKIT": "1", "BUILDKIT_PROGRESS": "plain"}
         context = str(request.files.parent)
-        build = (engine, "build", "--network", "none", "--tag", tag, "--file", f"{context}/Dockerfile", context)
+        build = (
+            engine,
+            "build",
+            "--network",
+            "none",
+            "--tag",
+            tag,
+            "--file",
+            f"{context}/Dockerfile",
+            context,
+        )
         save = (engine, "save", "--output", str(request.target.with_suffix(".tar")), tag)
         pack = runtime.build_command(
             request.target,

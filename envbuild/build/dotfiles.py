@@ -44,7 +44,9 @@ in (--env, APPTAINERENV_*); without it they never arrive.
 """
 
 
-def dot_contents(definition: Definition, text: str, inherited: Inherited = NOTHING) -> Iterator[Content]:
+def dot_contents(
+    definition: Definition, text: str, inherited: Inherited = NOTHING
+) -> Iterator[Content]:
     """Yield the runtime's own files; ``text`` is the whole definition, kept beside them."""
     yield Entry(HOME, "d", 0o755), None
     yield Entry(f"{HOME}/env", "d", 0o755), None
@@ -66,8 +68,11 @@ def dot_files(definition: Definition, text: str, inherited: Inherited = NOTHING)
         **{f"env/{name}": script for name, script in before.items()},
         "env/90-environment.sh": own.rstrip("\n") + f"\n{exports}",
         "env/99-base.sh": f"#!/bin/sh\n{LIBRARIES}",
-        "labels.json": json.dumps(labels(definition, inherited), indent="\t", sort_keys=True) + "\n",
-        "runscript": script(definition.runscript) if definition.runscript else inherited.runscript or script(()),
+        "labels.json": json.dumps(labels(definition, inherited), indent="\t", sort_keys=True)
+        + "\n",
+        "runscript": script(definition.runscript)
+        if definition.runscript
+        else inherited.runscript or script(()),
         "runscript.help": "\n".join(definition.help) + "\n",
         "startscript": "#!/bin/sh\n",
         "test": script(definition.test),
@@ -91,14 +96,18 @@ def labels(definition: Definition, inherited: Inherited = NOTHING) -> dict[str, 
     }
 
 
-def inspect_metadata(definition: Definition, text: str, mode: str, held: Mapping[str, str]) -> bytes:
+def inspect_metadata(
+    definition: Definition, text: str, mode: str, held: Mapping[str, str]
+) -> bytes:
     """Return what ``apptainer inspect`` prints, which it reads from an object of the SIF and not from the image.
 
     ``held`` are the files below /.singularity.d that the image has, as far as a base may have brought them.
     """
     files = {**dot_files(definition, text), **held}
     attributes = {
-        "environment": {f"/{HOME}/{name}": files[name] for name in sorted({ENVIRONMENT, *held} & {*OF_BASE})},
+        "environment": {
+            f"/{HOME}/{name}": files[name] for name in sorted({ENVIRONMENT, *held} & {*OF_BASE})
+        },
         "labels": {**labels_of(files["labels.json"]), "envbuild.mode": mode},
         "runscript": files["runscript"],
         "startscript": files["startscript"],
@@ -106,4 +115,6 @@ def inspect_metadata(definition: Definition, text: str, mode: str, held: Mapping
         "helpfile": files["runscript.help"] + (LAYERED_HELP if mode == "layered" else ""),
         "deffile": text,
     }
-    return json.dumps({"data": {"attributes": attributes}, "type": "container"}, sort_keys=True).encode()
+    return json.dumps(
+        {"data": {"attributes": attributes}, "type": "container"}, sort_keys=True
+    ).encode()

@@ -63,7 +63,9 @@ def packed_size(size: int) -> int:
     return int(size * PACKED / UNPACKED)
 
 
-def check_space(needs: Iterable[Need], quotas: Callable[[Path], Iterable[Quota]] = lambda _: ()) -> None:
+def check_space(
+    needs: Iterable[Need], quotas: Callable[[Path], Iterable[Quota]] = lambda _: ()
+) -> None:
     """Check that every folder's file system has room for what it is to hold; needs on one file system add up.
 
     ``quotas`` tells which quotas count what is written into a folder.  Raises SpaceError naming the first file system

@@ -46,7 +46,10 @@ class Exchange:
         for _, name in below:
             with telling(self.out):
                 (self.out / name).mkdir(exist_ok=True)
-        return ((self.out, INSIDE, True), *((folder, f"{INSIDE}/{name}", False) for folder, name in below))
+        return (
+            (self.out, INSIDE, True),
+            *((folder, f"{INSIDE}/{name}", False) for folder, name in below),
+        )
 
     def write(self, name: str, data: bytes) -> None:
         """Give a file that is made here."""
@@ -164,7 +167,11 @@ def result_names(folder: Path, name: str = ".") -> list[str]:
 
 def take_file(folder: Path, name: str, target: Path, *, limit: int = FILE_LIMIT) -> None:
     """Copy a file that a run left to a path of our own.  Raises IntegrityError as result_file does, SpaceError."""
-    with result_file(folder, name, limit=limit) as source, telling(target), target.open("xb") as out:
+    with (
+        result_file(folder, name, limit=limit) as source,
+        telling(target),
+        target.open("xb") as out,
+    ):
         left = os.fstat(source.fileno()).st_size
         while left and (block := source.read(min(STEP, left))):
             out.write(block)

@@ -68,7 +68,9 @@ class _Move:
         size += end - begin
         self.fragments = {number: new for new, number in enumerate(sorted(fragments))}
         table = tuple((self.starts[at], packed) for _, (at, packed) in sorted(places.items()))
-        self.part = Part(key=kept.part.key, entries=(), fragments=table, size=size, sha256="", layer=True)
+        self.part = Part(
+            key=kept.part.key, entries=(), fragments=table, size=size, sha256="", layer=True
+        )
 
     def copy(self, target: int, at: int) -> None:
         """Write the bytes that are used to an open file at a place."""

@@ -34,7 +34,10 @@ class Fakeroot:
 
         Apptainer mounts the host's /tmp and /var/tmp while %post runs; folders of the build's own take their place.
         """
-        env = {"ENVBUILD_FILES": str(request.files), "SOURCE_DATE_EPOCH": str(request.lock.base.epoch)}
+        env = {
+            "ENVBUILD_FILES": str(request.files),
+            "SOURCE_DATE_EPOCH": str(request.lock.base.epoch),
+        }
         if request.root is not None:
             env["ENVBUILD_ROOT"] = str(request.root)
         command = runtime.build_command(
@@ -50,7 +53,9 @@ class Fakeroot:
             log=request.log,
             sandbox=self._sandbox,
             # a tree is built where it will lie, which is no folder of the build's own
-            reads=None if self._sandbox else [*filter(None, (request.root,)), *base_paths(request.definition)],
+            reads=None
+            if self._sandbox
+            else [*filter(None, (request.root,)), *base_paths(request.definition)],
             test=False,  # envbuild's own check follows, and proves more
         )
         return (command,)

@@ -43,7 +43,9 @@ def make_assembled(order: Order, shop: Workshop, check: Check) -> bool:
         if record is None or layers is None:
             if is_bootstrap(order.lock):
                 require_base(order)
-            layers = gather_for(order.lock, (order.plan, order.definition), shop, order.recipe.system.post).layers
+            layers = gather_for(
+                order.lock, (order.plan, order.definition), shop, order.recipe.system.post
+            ).layers
             _write_checked(order, layers, shop, check, None)
             return True
     _write_checked(order, layers, shop, check, record)
@@ -62,7 +64,10 @@ def _kept_layers(record: ImageRecord | None, store: Store) -> tuple[Layer, ...] 
 
 
 def gather_for(
-    lock: Lock, definition: tuple[Definition, str] | None, shop: Workshop, post: tuple[str, ...] = ()
+    lock: Lock,
+    definition: tuple[Definition, str] | None,
+    shop: Workshop,
+    post: tuple[str, ...] = (),
 ) -> Gathered:
     """Return the parts of a lock's image, after bringing whatever the store lacks of them.
 
@@ -104,7 +109,11 @@ def _build_digest(lock: Lock) -> str:
 
 
 def _write_checked(
-    order: Order, layers: tuple[Layer, ...], shop: Workshop, check: Check, record: ImageRecord | None
+    order: Order,
+    layers: tuple[Layer, ...],
+    shop: Workshop,
+    check: Check,
+    record: ImageRecord | None,
 ) -> None:
     key = key_of(order)
     with shop.store.beside(order.target) as partial:
@@ -130,5 +139,7 @@ def _record(path: Path, order: Order, layers: tuple[Layer, ...], tree: str) -> I
         tree=tree,
         size=path.stat().st_size,
         packer=codec_of(order.lock.packer).name,
-        layers=tuple((layer.name, tuple(part.part.key for part in layer.parts)) for layer in layers),
+        layers=tuple(
+            (layer.name, tuple(part.part.key for part in layer.parts)) for layer in layers
+        ),
     )

@@ -18,7 +18,15 @@ from envbuild.build.dotfiles import LAYERED_HELP
 from envbuild.build.image import METADATA
 from envbuild.build.objects import ImageNote
 from envbuild.build.origin import NOTE
-from envbuild.build.sifwrite import CYCLONEDX_JSON, OVERLAY, SBOM, SifPart, data, partition, write_sif
+from envbuild.build.sifwrite import (
+    CYCLONEDX_JSON,
+    OVERLAY,
+    SBOM,
+    SifPart,
+    data,
+    partition,
+    write_sif,
+)
 from envbuild.build.squashfs import Copy, write_squashfs
 from envbuild.build.tree import merge, tree_digest
 from envbuild.build.unsquash import SquashImage, read_tree
@@ -35,7 +43,9 @@ def flatten(source: Path, target: Path) -> str:
     """
     carried = read_carried(source)
     if carried.note is None or carried.note.mode != "layered":
-        raise UsageError("is no layered image of envbuild", where=str(source), hint="it can be used as it is")
+        raise UsageError(
+            "is no layered image of envbuild", where=str(source), hint="it can be used as it is"
+        )
     if carried.lock is None:
         raise IntegrityError("carries no lock", where=str(source))
     note, lock = carried.note, carried.lock
@@ -81,7 +91,9 @@ def _copy(source: Path, item: SifObject) -> Copy:
 def _data_objects(sif: SifFile, note: ImageNote) -> tuple[SifPart, ...]:
     """Return the objects beside the partitions; those that say what the image is are changed."""
     changes: dict[str, Callable[[bytes], bytes]] = {
-        NOTE: lambda _: msgspec.json.encode(msgspec.structs.replace(note, mode="flat"), order="sorted"),
+        NOTE: lambda _: msgspec.json.encode(
+            msgspec.structs.replace(note, mode="flat"), order="sorted"
+        ),
         METADATA: _flat_metadata,
     }
     kept = []

@@ -40,7 +40,9 @@ class Ground:
 
 def ground_of(parts: Sequence[KeptPart], inherited: Inherited = NOTHING) -> Ground:
     """Return the ground that these parts make."""
-    return Ground(parts=tuple(parts), tree=merge([part.part for part in parts]), inherited=inherited)
+    return Ground(
+        parts=tuple(parts), tree=merge([part.part for part in parts]), inherited=inherited
+    )
 
 
 def root_ground(digest: str, tar: Callable[[], Path], bench: Bench) -> Ground:
@@ -54,7 +56,9 @@ def root_ground(digest: str, tar: Callable[[], Path], bench: Bench) -> Ground:
     return ground_of([found])
 
 
-def image_ground(lock: Lock, shop: Workshop, bench: Bench, feeders: Executor, groups: Sequence[str]) -> Ground:
+def image_ground(
+    lock: Lock, shop: Workshop, bench: Bench, feeders: Executor, groups: Sequence[str]
+) -> Ground:
     """Return the ground of an image as base: one part for each of its layers, shared with other images.
 
     Over them come the locked Debian packages of the given groups.  Whatever the store lacks is brought and packed.
@@ -66,7 +70,11 @@ def image_ground(lock: Lock, shop: Workshop, bench: Bench, feeders: Executor, gr
     trees = merges(_laid(parts))
     parts.append(_mount_points(next(trees), bench))
     tree = next(trees)
-    image = stored_image(lock.base.digest, shop.store) if reference_of(lock).kind not in ("sif", "oras") else None
+    image = (
+        stored_image(lock.base.digest, shop.store)
+        if reference_of(lock).kind not in ("sif", "oras")
+        else None
+    )
     if image is None:
         inherited = of_tree(tree, parts, compressor=bench.codec.compressor)
     else:
@@ -80,7 +88,9 @@ def image_ground(lock: Lock, shop: Workshop, bench: Bench, feeders: Executor, gr
             sums = {p.file: p.sha256 for p in packages}
             parts.append(captured(act, parts, lock.base, means, sums))
             tree = next(trees)
-    return Ground(parts=tuple(parts[:own]), tree=tree, inherited=inherited, system=tuple(parts[own:]))
+    return Ground(
+        parts=tuple(parts[:own]), tree=tree, inherited=inherited, system=tuple(parts[own:])
+    )
 
 
 def _laid(parts: Sequence[KeptPart]) -> Iterator[list[Part]]:
@@ -111,7 +121,8 @@ def _of_layers(lock: Lock, shop: Workshop, bench: Bench, feeders: Executor) -> l
     layers, diff_ids = image.manifest.layers, stored_config(image, shop.store).rootfs.diff_ids
     if len(diff_ids) != len(layers):
         raise IntegrityError(
-            f"has {len(layers)} layers, its configuration names {len(diff_ids)}", where=lock.base.reference
+            f"has {len(layers)} layers, its configuration names {len(diff_ids)}",
+            where=lock.base.reference,
         )
     keys = [part_key("oci", diff=diff, format=FORMAT, packer=bench.codec.key) for diff in diff_ids]
     found = [kept_part(key, bench.store) for key in keys]
@@ -122,7 +133,10 @@ def _of_layers(lock: Lock, shop: Workshop, bench: Bench, feeders: Executor) -> l
     def pack(key: str, sha256: str, diff: str) -> KeptPart:
         path = shop.store.artifact(sha256)
         return provide_part(
-            key, bench, lambda writer: fill_layer(writer, path, diff, where=lock.base.reference), layer=True
+            key,
+            bench,
+            lambda writer: fill_layer(writer, path, diff, where=lock.base.reference),
+            layer=True,
         )
 
     lacking = sum(part is None for part in found)
@@ -130,14 +144,18 @@ def _of_layers(lock: Lock, shop: Workshop, bench: Bench, feeders: Executor) -> l
         # the largest first, so that no core waits for it in the end; a layer may be there twice
         rows = {key: (layer, diff) for key, layer, diff in zip(keys, layers, diff_ids, strict=True)}
         order = sorted(rows, key=lambda key: -rows[key][0].size)
-        futures = {key: feeders.submit(pack, key, rows[key][0].sha256, rows[key][1]) for key in order}
+        futures = {
+            key: feeders.submit(pack, key, rows[key][0].sha256, rows[key][1]) for key in order
+        }
         return [futures[key].result() for key in keys]
 
 
 def _bring(lock: Lock, shop: Workshop) -> dict[str, str]:
     """Bring the locked base into the store and return the header of a build from there."""
     reference = reference_of(lock)
-    return dict(BRINGERS[reference.kind](reference, shop.settings, shop.runner, shop.store, shop.report))
+    return dict(
+        BRINGERS[reference.kind](reference, shop.settings, shop.runner, shop.store, shop.report)
+    )
 
 
 def _mount_points(tree: Tree, bench: Bench) -> KeptPart:
@@ -145,5 +163,9 @@ def _mount_points(tree: Tree, bench: Bench) -> KeptPart:
     folders = {name: mode for name, mode in FOLDERS.items() if resolve(tree, name) not in tree}
     files = [name for name in EMPTY_FILES if resolve(tree, name) not in tree]
     key = part_key("mounts", folders=sorted(folders), files=files)
-    entries = [Entry(name, "d", mode) for name, mode in folders.items()] + [Entry(name, "f", 0o644) for name in files]
-    return provide_part(key, bench, lambda writer: writer.add_all((entry, None) for entry in entries), layer=True)
+    entries = [Entry(name, "d", mode) for name, mode in folders.items()] + [
+        Entry(name, "f", 0o644) for name in files
+    ]
+    return provide_part(
+        key, bench, lambda writer: writer.add_all((entry, None) for entry in entries), layer=True
+    )

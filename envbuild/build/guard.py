@@ -51,7 +51,9 @@ def _plain(files: dict[str, tuple[bytes, int]]) -> tuple[Part, Copy]:
     entries, content = [], b""
     for path, (text, mode) in files.items():
         sha256 = hashlib.sha256(text).hexdigest()
-        entries.append(Entry(path, "f", mode, size=len(text), sha256=sha256, fragment=0, offset=len(content)))
+        entries.append(
+            Entry(path, "f", mode, size=len(text), sha256=sha256, fragment=0, offset=len(content))
+        )
         content += text
     part = Part(
         key="",

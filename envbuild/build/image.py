@@ -18,7 +18,17 @@ from envbuild.build.objects import about, locked_text, sbom
 from envbuild.build.origin import NOTE
 from envbuild.build.parts import KeptPart
 from envbuild.build.reading import read_file
-from envbuild.build.sifwrite import CYCLONEDX_JSON, DEFINITION, GENERIC, JSON, SBOM, SifPart, data, partition, write_sif
+from envbuild.build.sifwrite import (
+    CYCLONEDX_JSON,
+    DEFINITION,
+    GENERIC,
+    JSON,
+    SBOM,
+    SifPart,
+    data,
+    partition,
+    write_sif,
+)
 from envbuild.build.squashfs import Copy, write_squashfs
 from envbuild.build.tree import Entry, Part, Tree, merges, tree_digest
 from envbuild.store.atomic import telling
@@ -55,7 +65,9 @@ def write_image(path: Path, order: Order, layers: Sequence[Layer], key: str) -> 
     return digest
 
 
-def _writer(tree: Tree, parts: Sequence[tuple[Part, Copy]], epoch: int, compressor: str) -> Callable[[BinaryIO], int]:
+def _writer(
+    tree: Tree, parts: Sequence[tuple[Part, Copy]], epoch: int, compressor: str
+) -> Callable[[BinaryIO], int]:
     def write(out: BinaryIO) -> int:
         return write_squashfs(out, tree, parts, epoch=epoch, compressor=compressor)
 
@@ -87,7 +99,9 @@ def _layer_trees(layers: Sequence[Layer], trees: Sequence[Tree]) -> list[Written
     below: Tree = {}
     first, whole = 0, trees[-1]
     for number, (layer, upto) in enumerate(zip(layers, trees, strict=True)):
-        own: Tree = {path: (entry, at - first) for path, (entry, at) in upto.items() if at >= first and path}
+        own: Tree = {
+            path: (entry, at - first) for path, (entry, at) in upto.items() if at >= first and path
+        }
         for path in below.keys() - upto.keys():
             folder = upto.get(path.rpartition("/")[0])
             if folder is not None and folder[0].kind == "d":
@@ -116,7 +130,9 @@ def _add_folders(tree: Tree, path: str) -> None:
 
 def layer_key(layer: Layer) -> str:
     """Return the key of a layer: over what it is made of."""
-    return hashlib.sha256("\n".join([layer.name, *(part.part.key for part in layer.parts)]).encode()).hexdigest()
+    return hashlib.sha256(
+        "\n".join([layer.name, *(part.part.key for part in layer.parts)]).encode()
+    ).hexdigest()
 
 
 def _data_objects(order: Order, tree: str, held: dict[str, str]) -> tuple[SifPart, ...]:

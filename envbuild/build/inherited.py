@@ -77,5 +77,9 @@ def _runscript(config: Config) -> str:
     told = config.config
     entry = " ".join(map(literal, (told.entrypoint if told else None) or ()))
     command = " ".join(map(literal, (told.cmd if told else None) or ()))
-    default = f'if [ "$#" -eq 0 ]; then set -- {command or "/bin/sh"}; fi\n' if command or not entry else ""
+    default = (
+        f'if [ "$#" -eq 0 ]; then set -- {command or "/bin/sh"}; fi\n'
+        if command or not entry
+        else ""
+    )
     return f'#!/bin/sh\n{default}exec {entry} "$@"\n'

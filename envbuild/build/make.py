@@ -86,7 +86,13 @@ def _make_from_definition(order: Order, shop: Workshop, check: Check) -> bool:
 def _build(order: Order, shop: Workshop, check: Check, kept: Path) -> None:
     with requested(order, shop) as request:
         with shop.report.stage("install and pack"):
-            perform(request, mode=order.mode, runtime=shop.runtime, runner=shop.runner, report=shop.report)
+            perform(
+                request,
+                mode=order.mode,
+                runtime=shop.runtime,
+                runner=shop.runner,
+                report=shop.report,
+            )
         with shop.store.work("image") as own:
             image = own / request.target.name
             take_file(request.target.parent, request.target.name, image)
@@ -142,5 +148,7 @@ def scratch_folder(work: Path) -> Path:
 def told(left: Estimate) -> str:
     """Return the estimate as a sentence."""
     minutes = max(1, round(left.seconds / 60))
-    download = f"{human_bytes(left.download)} to download" if left.download else "nothing to download"
+    download = (
+        f"{human_bytes(left.download)} to download" if left.download else "nothing to download"
+    )
     return f"{download}, an image of about {human_bytes(left.image)}, about {minutes} min"

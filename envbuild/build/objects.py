@@ -42,14 +42,18 @@ def sbom(recipe: str, lock: Lock) -> bytes:
         "bomFormat": "CycloneDX",
         "specVersion": "1.5",
         "version": 1,
-        "metadata": {"component": {"type": "container", "name": recipe, "version": lock_digest(lock)}},
+        "metadata": {
+            "component": {"type": "container", "name": recipe, "version": lock_digest(lock)}
+        },
         "components": sorted(components, key=lambda component: component["bom-ref"]),
     }
     return json.dumps(document, sort_keys=True, indent=1).encode()
 
 
 def _debian(package: DebianPackage) -> dict[str, Any]:
-    reference = f"pkg:deb/debian/{package.name}@{_escaped(package.version)}?arch={package.architecture}"
+    reference = (
+        f"pkg:deb/debian/{package.name}@{_escaped(package.version)}?arch={package.architecture}"
+    )
     return _component(package.name, package.version, reference, package.sha256)
 
 

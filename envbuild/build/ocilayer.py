@@ -53,7 +53,9 @@ def _add(writer: PartWriter, tar: tarfile.TarFile, member: tarfile.TarInfo, wher
         return
     kind = KINDS.get(member.type)
     if kind is None or not (0 <= member.uid < MOST_IDS and 0 <= member.gid < MOST_IDS):
-        raise IntegrityError(f"holds {member.name!r}, which no image may hold", where=where, hint=STRANGE)
+        raise IntegrityError(
+            f"holds {member.name!r}, which no image may hold", where=where, hint=STRANGE
+        )
     entry = Entry(
         path,
         kind,
@@ -86,7 +88,9 @@ def _text(name: str) -> str:
     try:
         name.encode()
     except UnicodeEncodeError as error:
-        raise IntegrityError(f"holds the name {name!r}, which is not UTF-8", hint=STRANGE) from error
+        raise IntegrityError(
+            f"holds the name {name!r}, which is not UTF-8", hint=STRANGE
+        ) from error
     if "\0" in name:
         raise IntegrityError(f"holds the name {name!r}", hint=STRANGE)
     return name

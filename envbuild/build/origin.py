@@ -29,7 +29,9 @@ def locked_by(image: Path) -> str | None:
             if item.name != NOTE and item.data_type != DEFINITION:
                 continue
             file.seek(item.offset)
-            found = _read(file.read(min(item.size, MOST)).decode("utf-8", "replace"), note=item.name == NOTE)
+            found = _read(
+                file.read(min(item.size, MOST)).decode("utf-8", "replace"), note=item.name == NOTE
+            )
             if found is not None:
                 return found
     return None

@@ -67,7 +67,11 @@ class PartWriter:
         if entry.kind != "f":
             self._entries[entry.path] = (entry, None)
             return None
-        stream = content if content is not None and not isinstance(content, bytes) else io.BytesIO(content or b"")
+        stream = (
+            content
+            if content is not None and not isinstance(content, bytes)
+            else io.BytesIO(content or b"")
+        )
         block = _read_block(stream)
         place = self._small_file(block) if len(block) < BLOCK else self._large_file(block, stream)
         self._entries[entry.path] = (entry, place)
@@ -75,7 +79,12 @@ class PartWriter:
 
     def _count(self, entry: Entry, room: Room) -> None:
         """Take the entry's names out of the room, and those of folders above it that come to be by it."""
-        room.take(limits.ENTRY + len(entry.path) + len(entry.target) + sum(len(value) for _, value in entry.xattrs))
+        room.take(
+            limits.ENTRY
+            + len(entry.path)
+            + len(entry.target)
+            + sum(len(value) for _, value in entry.xattrs)
+        )
         folder = entry.path.rpartition("/")[0]
         while folder not in self._folders:
             room.take(limits.ENTRY + len(folder))
@@ -125,7 +134,9 @@ class PartWriter:
             return self._known.get(sha256) or Place(sha256=sha256)
         if len(self._small) + len(content) > BLOCK:
             self._flush_fragment()
-        place = Place(size=len(content), sha256=sha256, fragment=len(self._fragments), offset=len(self._small))
+        place = Place(
+            size=len(content), sha256=sha256, fragment=len(self._fragments), offset=len(self._small)
+        )
         self._small += content
         self._known[sha256] = place
         return place
@@ -134,7 +145,9 @@ class PartWriter:
         if self._small:
             number = len(self._fragments)
             self._fragments.append((0, 0))
-            self._submit(bytes(self._small), lambda at, size: self._fragments.__setitem__(number, (at, size)))
+            self._submit(
+                bytes(self._small), lambda at, size: self._fragments.__setitem__(number, (at, size))
+            )
             self._small.clear()
 
     def _submit(self, block: bytes, note: Callable[[int, int], None]) -> None:

@@ -56,19 +56,36 @@ def _library(lock: Lock, shop: Workshop) -> bytes:
     if not _is_known(item.sha256, shop):
         _require_listed(item, shop)
         write_bytes(_known(item.sha256, shop), b"")
-    wanted = Wanted(file=item.file, size=item.size, sha256=item.sha256, kind="python", project=LIBRARY)
+    wanted = Wanted(
+        file=item.file, size=item.size, sha256=item.sha256, kind="python", project=LIBRARY
+    )
     with shop.report.stage(f"bring {item.name} {item.version}, which packs"):
-        fetch([wanted], settings=shop.settings, store=shop.store, runner=shop.runner, report=shop.report)
+        fetch(
+            [wanted],
+            settings=shop.settings,
+            store=shop.store,
+            runner=shop.runner,
+            report=shop.report,
+        )
     if item.size > limits.LIBRARY:
         raise IntegrityError(f"{item.file} is of {item.size} bytes, which no such wheel is")
     with shop.store.artifact(item.sha256).open("rb") as file:
         wheel = file.read(item.size + 1)
     if hashlib.sha256(wheel).hexdigest() != item.sha256:
-        raise IntegrityError(f"{item.file} was changed in the store", hint="run: envbuild store verify")
-    with reading("holds no compiled library", item.file), zipfile.ZipFile(io.BytesIO(wheel)) as archive:
-        (member,) = (one for one in archive.infolist() if one.filename.startswith(f"{LIBRARY}/backend_c."))
+        raise IntegrityError(
+            f"{item.file} was changed in the store", hint="run: envbuild store verify"
+        )
+    with (
+        reading("holds no compiled library", item.file),
+        zipfile.ZipFile(io.BytesIO(wheel)) as archive,
+    ):
+        (member,) = (
+            one for one in archive.infolist() if one.filename.startswith(f"{LIBRARY}/backend_c.")
+        )
         if member.file_size > limits.LIBRARY:
-            raise IntegrityError(f"{member.filename} is of {member.file_size} bytes", where=item.file)
+            raise IntegrityError(
+                f"{member.filename} is of {member.file_size} bytes", where=item.file
+            )
         return archive.read(member)
 
 

@@ -78,14 +78,20 @@ def read_index(path: Path) -> Part:
     """Read a part's index.  Raises IntegrityError for a damaged one, OSError for one that cannot be read."""
     raw = path.read_bytes()
     if hashlib.sha256(raw[DIGEST:]).hexdigest().encode() != raw[:DIGEST]:
-        raise IntegrityError("this index of a layer is damaged", where=str(path), hint="run: envbuild store verify")
+        raise IntegrityError(
+            "this index of a layer is damaged", where=str(path), hint="run: envbuild store verify"
+        )
     try:
         return msgspec.msgpack.decode(raw[DIGEST:], type=Part)
     except UNREADABLE as error:
-        raise IntegrityError(f"this index of a layer cannot be read: {error}", where=str(path)) from error
+        raise IntegrityError(
+            f"this index of a layer cannot be read: {error}", where=str(path)
+        ) from error
 
 
-def provide_part(key: str, bench: Bench, fill: Callable[[PartWriter], None], *, layer: bool = False) -> KeptPart:
+def provide_part(
+    key: str, bench: Bench, fill: Callable[[PartWriter], None], *, layer: bool = False
+) -> KeptPart:
     """Return the part of this key; ``fill`` adds its entries where the store has none.
 
     ``layer`` says that it is one of an image.

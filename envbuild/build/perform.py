@@ -31,21 +31,31 @@ def supplied_files(lock: Lock, store: Store) -> Iterator[Path]:
     where the store has lost or changed one meanwhile.
     """
     with store.work("files") as work:
-        top = work / "supplied/envbuild"  # the working folder itself is closed to the ids that root builds with
+        top = (
+            work / "supplied/envbuild"
+        )  # the working folder itself is closed to the ids that root builds with
         wanted = [("debian", p.file, p.sha256, p.size) for p in lock.debian if p.group != "base"]
         wanted += [("python", p.file, p.sha256, p.size) for p in lock.python]
-        wanted += [("files", f"{locked.sha256}.tar", locked.sha256, locked.size) for locked in lock.files]
+        wanted += [
+            ("files", f"{locked.sha256}.tar", locked.sha256, locked.size) for locked in lock.files
+        ]
         for folder in ("python", "debian", "files"):
             make_open(top / folder)
         for folder, name, sha256, size in wanted:
             kept = store.artifact(sha256)
             if not kept.is_file() or kept.stat().st_size != size:
-                raise IntegrityError(f"{name} is not whole in the store", where=str(kept), hint="run the command again")
+                raise IntegrityError(
+                    f"{name} is not whole in the store",
+                    where=str(kept),
+                    hint="run the command again",
+                )
             give_file(kept, top / folder / name, sha256)
         yield top
 
 
-def perform(request: BuildRequest, *, mode: str, runtime: Runtime, runner: Runner, report: Reporter) -> None:
+def perform(
+    request: BuildRequest, *, mode: str, runtime: Runtime, runner: Runner, report: Reporter
+) -> None:
     """Build ``request.target``.
 
     Raises UsageError for an unknown mode, SpaceError for a full disk, HostError for what the host lacks; the log of

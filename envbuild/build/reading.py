@@ -34,7 +34,9 @@ def read_file(tree: Tree, kept: Sequence[KeptPart], path: str, *, compressor: st
             data = blob.read(packed & ~STORED)
             return data if packed & STORED else unpack(data, compressor, BLOCK)
 
-        return b"".join(_blocks(entry, block, lambda number: block(*part.part.fragments[number]), BLOCK))
+        return b"".join(
+            _blocks(entry, block, lambda number: block(*part.part.fragments[number]), BLOCK)
+        )
 
 
 def _blocks(
@@ -61,7 +63,9 @@ class _Stream:
         """Read at most that many bytes."""
         if not self._rest:
             self._rest = next(self._blocks, b"")
-        piece, self._rest = (self._rest, b"") if size < 0 else (self._rest[:size], self._rest[size:])
+        piece, self._rest = (
+            (self._rest, b"") if size < 0 else (self._rest[:size], self._rest[size:])
+        )
         return piece
 
 
@@ -82,4 +86,9 @@ def image_contents(image: SquashImage) -> Iterator[Content]:
             yield entry, None
             continue
         stream = _Stream(_blocks(entry, image.content, fragment, image.block_size))
-        yield Entry(entry.path, "f", entry.mode, entry.uid, entry.gid, entry.mtime, xattrs=entry.xattrs), stream  # type: ignore[misc]
+        yield (
+            Entry(
+                entry.path, "f", entry.mode, entry.uid, entry.gid, entry.mtime, xattrs=entry.xattrs
+            ),
+            stream,
+        )  # type: ignore[misc]

@@ -65,7 +65,11 @@ def made_again(order: Order, shop: Workshop) -> Iterator[tuple[Path, Workshop]]:
 
 def give_files(lock: Lock, store: Store, other: Store) -> None:
     """Give another store on the same file system the locked files that the first one has, by name or as copies."""
-    wanted = {p.sha256 for p in lock.python} | {p.sha256 for p in lock.debian} | {f.sha256 for f in lock.files}
+    wanted = (
+        {p.sha256 for p in lock.python}
+        | {p.sha256 for p in lock.debian}
+        | {f.sha256 for f in lock.files}
+    )
     for sha256 in sorted(wanted | base_files(lock, store)):
         source, target = store.artifact(sha256), other.artifact(sha256)
         with telling(target):
@@ -85,7 +89,11 @@ def base_files(lock: Lock, store: Store) -> set[str]:
     image = stored_image(lock.base.digest, store, sif=kind == "oras")
     if image is None:
         return set()
-    blobs = {lock.base.digest, image.manifest.config.digest, *(layer.digest for layer in image.manifest.layers)}
+    blobs = {
+        lock.base.digest,
+        image.manifest.config.digest,
+        *(layer.digest for layer in image.manifest.layers),
+    }
     found = {digest.removeprefix("sha256:") for digest in blobs}
     return {sha256 for sha256 in found if store.artifact(sha256).is_file()}
 
@@ -97,7 +105,9 @@ def compare(first: Path, order: Order, second: Path, clean: Workshop) -> Compari
     """
     before, after = image_digest(first), image_digest(second)
     if before == after:
-        tree = _tree_of_record(order, clean.store) or tree_digest(image_tree(second, clean).values())
+        tree = _tree_of_record(order, clean.store) or tree_digest(
+            image_tree(second, clean).values()
+        )
         return _comparison(order, "bytes", (before, after), (tree, tree))
     old, new = image_tree(first, clean), image_tree(second, clean)
     trees = tree_digest(old.values()), tree_digest(new.values())
@@ -140,5 +150,7 @@ def _layers(order: Order, store: Store) -> Mapping[str, str]:
     found: dict[str, str] = {}
     for name, keys in record.layers if record else ():
         parts = (kept_part(key, store) for key in keys)
-        found.update({entry.path: name for part in parts if part is not None for entry in part.part.entries})
+        found.update(
+            {entry.path: name for part in parts if part is not None for entry in part.part.entries}
+        )
     return found

@@ -13,10 +13,14 @@ from envbuild.build.tree import WHITEOUT, Entry, Tree, resolve
 Read = Callable[[str], bytes | None]
 """Returns the content of a file of the base by its path."""
 LISTS = ("RECORD", "installed-files.txt")
-METADATA = re.compile(r"(?P<name>[A-Za-z0-9._+]+?)-[^/]*\.(dist|egg)-info$|(?P<bare>[A-Za-z0-9._+]+)\.egg-info$")
+METADATA = re.compile(
+    r"(?P<name>[A-Za-z0-9._+]+?)-[^/]*\.(dist|egg)-info$|(?P<bare>[A-Za-z0-9._+]+)\.egg-info$"
+)
 
 
-def replaced_entries(tree: Tree, names: Collection[str], scheme: Scheme, read: Read) -> tuple[Entry, ...]:
+def replaced_entries(
+    tree: Tree, names: Collection[str], scheme: Scheme, read: Read
+) -> tuple[Entry, ...]:
     """Return the marks that hide what the base holds of packages with these canonical names.
 
     Only what would shadow the new package or lie under it is hidden: copies in folders that Python looks into later
@@ -48,10 +52,19 @@ def _files(tree: Tree, info: str, read: Read) -> Iterator[str]:
     if listed is not None:
         relative = info if read(f"{info}/RECORD") is None else site
         rows = csv.reader(listed.decode("utf-8", "replace").splitlines())
-        names = [posixpath.normpath(posixpath.join("/", relative, row[0])).lstrip("/") for row in rows if row]
+        names = [
+            posixpath.normpath(posixpath.join("/", relative, row[0])).lstrip("/")
+            for row in rows
+            if row
+        ]
     else:
         modules = (read(f"{info}/top_level.txt") or b"").decode("utf-8", "replace").split()
-        names = [f"{site}/{module}{end}" for module in modules for end in ("", ".py") if module.isidentifier()]
+        names = [
+            f"{site}/{module}{end}"
+            for module in modules
+            for end in ("", ".py")
+            if module.isidentifier()
+        ]
     for name in names:
         folder, _, base = name.rpartition("/")
         path = f"{resolve(tree, folder)}/{base}"
@@ -86,7 +99,9 @@ def _tags(tree: Tree, folder: str) -> Collection[str]:
     """Return the endings that bytecode of CPython may have."""
     if folder not in tree:
         return ()
-    return [f"cpython-3{minor}{opt}.pyc" for minor in range(6, 20) for opt in ("", ".opt-1", ".opt-2")]
+    return [
+        f"cpython-3{minor}{opt}.pyc" for minor in range(6, 20) for opt in ("", ".opt-1", ".opt-2")
+    ]
 
 
 def _marks(tree: Tree, gone: set[str]) -> Iterator[Entry]:

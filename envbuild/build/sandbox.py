@@ -80,7 +80,13 @@ def make_sandbox(order: Order, shop: Workshop) -> None:
     partial = folder.with_name(f".{folder.name[:64]}.{os.getpid()}.partial")
     try:
         with requested(order, shop, partial) as request, shop.report.stage("install"):
-            perform(request, mode="sandbox", runtime=shop.runtime, runner=shop.runner, report=shop.report)
+            perform(
+                request,
+                mode="sandbox",
+                runtime=shop.runtime,
+                runner=shop.runner,
+                report=shop.report,
+            )
         facts = look_inside(partial, order.lock.base.python_path, shop.runtime, shop.runner)
         note = SandboxNote(
             recipe=order.recipe.name,
@@ -107,14 +113,18 @@ def read_note(folder: Path) -> SandboxNote:
         return msgspec.json.decode((folder / NOTE).read_bytes(), type=SandboxNote)
     except OSError as error:
         hint = "make one: envbuild make NAME --mode sandbox"
-        raise UsageError("is no sandbox that envbuild made", where=str(folder), hint=hint) from error
+        raise UsageError(
+            "is no sandbox that envbuild made", where=str(folder), hint=hint
+        ) from error
     except UNREADABLE as error:
         raise UsageError(f"is damaged: {error}", where=str(folder / NOTE)) from error
 
 
 def look_inside(folder: Path, python: str, runtime: Runtime, runner: Runner) -> BaseFacts:
     """Read a tree's facts by running the probe in it."""
-    command = runtime.exec_command(folder, (python, "-s", "-B", "-"), stdin=probe_text(), timeout=PROBE_SECONDS)
+    command = runtime.exec_command(
+        folder, (python, "-s", "-B", "-"), stdin=probe_text(), timeout=PROBE_SECONDS
+    )
     result = runner(command, check=False)
     if result.code != 0:
         raise explain_failure(result)
@@ -133,12 +143,18 @@ def compare(folder: Path, note: SandboxNote, facts: BaseFacts) -> ByHand:
     files = tuple(
         path
         for path in sorted({*note.files, *now})
-        if note.files.get(path) != now.get(path) and not path.startswith((*sites, *programs)) and path not in known
+        if note.files.get(path) != now.get(path)
+        and not path.startswith((*sites, *programs))
+        and path not in known
     )
-    required = {_required(line) for dist in facts.dists for line in dist.requires if "extra ==" not in line}
+    required = {
+        _required(line) for dist in facts.dists for line in dist.requires if "extra ==" not in line
+    }
     direct = tuple(name for name, _, version in dists if version and _plain(name) not in required)
     automatic = _automatic(folder)
-    asked = tuple(name for name, before, version in apt if version and not before and name not in automatic)
+    asked = tuple(
+        name for name, before, version in apt if version and not before and name not in automatic
+    )
     return ByHand(dists=dists, apt=apt, files=files, direct=direct, asked_for=asked)
 
 
@@ -150,17 +166,24 @@ def recipe_lines(done: ByHand) -> tuple[str, ...]:
         listed = "".join(f'\n  "{name}=={versions[name]}",' for name in done.direct)
         lines += ["[python]", *f"dependencies = [{listed}\n]".splitlines()]
     if done.asked_for:
-        lines += ["[system]", "packages = [" + ", ".join(f'"{name}"' for name in done.asked_for) + "]"]
+        lines += [
+            "[system]",
+            "packages = [" + ", ".join(f'"{name}"' for name in done.asked_for) + "]",
+        ]
     return tuple(lines)
 
 
-def pack_sandbox(folder: Path, target: Path, note: SandboxNote, shop: Workshop, check: Callable[[Path], None]) -> None:
+def pack_sandbox(
+    folder: Path, target: Path, note: SandboxNote, shop: Workshop, check: Callable[[Path], None]
+) -> None:
     """Pack a sandbox as an image, which gets its name once ``check`` has seen it.
 
     What envbuild keeps in it is left out; the tree stays as it is.  Raises SpaceError before anything is written.
     """
     if not str(folder).isprintable():
-        raise UsageError("its path has a character that would add lines to a definition", where=repr(str(folder)))
+        raise UsageError(
+            "its path has a character that would add lines to a definition", where=repr(str(folder))
+        )
     size = tree_size(folder)
     check_space(
         ((shop.settings.tmpdir, size, "TMPDIR"), (target.parent, packed_size(size), "-o")),
@@ -174,7 +197,11 @@ def pack_sandbox(folder: Path, target: Path, note: SandboxNote, shop: Workshop, 
         definition = work / "pack.def"
         write_text(definition, f"Bootstrap: localimage\nFrom: {folder}\n")
         command = shop.runtime.build_command(
-            partial, definition, tmpdir=temporary, packer_arguments=packer_arguments(note.packer), test=False
+            partial,
+            definition,
+            tmpdir=temporary,
+            packer_arguments=packer_arguments(note.packer),
+            test=False,
         )
         with _without_ours(folder), shop.report.stage(f"pack {folder.name}"):
             result = shop.runner(command, check=False)
@@ -217,7 +244,9 @@ def _files(folder: Path) -> Iterator[tuple[str, tuple[int, int]]]:
                 yield path, (found.st_size, found.st_mtime_ns)
 
 
-def _changes(before: Mapping[str, str], now: Mapping[str, str]) -> tuple[tuple[str, str | None, str | None], ...]:
+def _changes(
+    before: Mapping[str, str], now: Mapping[str, str]
+) -> tuple[tuple[str, str | None, str | None], ...]:
     names = sorted({*before, *now})
     return tuple((n, before.get(n), now.get(n)) for n in names if before.get(n) != now.get(n))
 
@@ -236,7 +265,9 @@ def _automatic(folder: Path) -> set[str]:
     """Return the Debian packages that came along with others, as apt keeps account of them."""
     path = folder / "var/lib/apt/extended_states"
     text = path.read_text("utf-8", "replace") if path.is_file() else ""
-    return set(re.findall(r"^Package: (\S+)\n(?:\S+: .*\n)*?Auto-Installed: 1$", text, re.MULTILINE))
+    return set(
+        re.findall(r"^Package: (\S+)\n(?:\S+: .*\n)*?Auto-Installed: 1$", text, re.MULTILINE)
+    )
 
 
 def _required(line: str) -> str:

@@ -32,10 +32,15 @@ def write_network(tree: Path, order: Order, shop: Workshop) -> None:
     folder = tree / FOLDER
     with telling(folder):
         folder.mkdir(mode=0o700)
-    variables = {"PIP_CONFIG_FILE": _write_pip(folder, shop), "APT_CONFIG": _write_apt(folder, order, shop)}
+    variables = {
+        "PIP_CONFIG_FILE": _write_pip(folder, shop),
+        "APT_CONFIG": _write_apt(folder, order, shop),
+    }
     bundle = _write_certificates(folder, shop)
     if bundle:
-        variables |= dict.fromkeys(("SSL_CERT_FILE", "PIP_CERT", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"), bundle)
+        variables |= dict.fromkeys(
+            ("SSL_CERT_FILE", "PIP_CERT", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"), bundle
+        )
     lines = [f'export {name}="{path}"\n' for name, path in variables.items() if path]
     write_text(tree / ENVIRONMENT, "".join(lines), mode=0o755)
 
@@ -85,7 +90,9 @@ def _source(order: Order, shop: Workshop) -> str:
 
 
 def _write_certificates(folder: Path, shop: Workshop) -> str:
-    bundle = shop.settings.certificates or Path(ssl.get_default_verify_paths().cafile or SYSTEMS_BUNDLE)
+    bundle = shop.settings.certificates or Path(
+        ssl.get_default_verify_paths().cafile or SYSTEMS_BUNDLE
+    )
     if not bundle.is_file():
         return ""
     with telling(bundle):

@@ -91,7 +91,9 @@ def read_scheme(told: bytes, base: LockedBase, tree: Tree) -> Scheme:
     try:
         data = msgspec.json.decode(told, type=_Told)
     except UNREADABLE as error:
-        raise HostError(f"its Python does not tell where it keeps packages: {error}", where=base.reference) from error
+        raise HostError(
+            f"its Python does not tell where it keeps packages: {error}", where=base.reference
+        ) from error
     site, platform = resolve(tree, data.purelib), resolve(tree, data.platlib)
     return Scheme(
         site=site,

@@ -14,7 +14,16 @@ from pathlib import Path
 
 from envbuild import limits
 from envbuild.build.container import Container
-from envbuild.build.exchange import GIVEN, INSIDE, exchange, give_file, make_open, open_tree, result_names, take_file
+from envbuild.build.exchange import (
+    GIVEN,
+    INSIDE,
+    exchange,
+    give_file,
+    make_open,
+    open_tree,
+    result_names,
+    take_file,
+)
 from envbuild.build.parts import part_key
 from envbuild.errors import IntegrityError, ToolFailedError, UsageError
 from envbuild.limits import reading
@@ -53,7 +62,9 @@ def wheel_key(package: PythonPackage, needs: BuildNeeds) -> str:
     )
 
 
-def build_wheels(packages: Sequence[PythonPackage], needs: BuildNeeds, inside: Container, store: Store) -> None:
+def build_wheels(
+    packages: Sequence[PythonPackage], needs: BuildNeeds, inside: Container, store: Store
+) -> None:
     """Build the wheels of source archives and keep them under their keys.
 
     What building needs and is there as source only is built first.  Each is built in a run of its own, so that none
@@ -85,10 +96,15 @@ def _in_order(tools: Sequence[PythonPackage], store: Store) -> list[PythonPackag
     wanted = {}
     for name, tool in sorted(named.items()):
         text = _read_top(store.artifact(tool.sha256), tool.file, "pyproject.toml")
-        system = parse_toml(text, f"{tool.file}/pyproject.toml").get("build-system") if text else None
+        system = (
+            parse_toml(text, f"{tool.file}/pyproject.toml").get("build-system") if text else None
+        )
         requires = system.get("requires", []) if isinstance(system, dict) else []
         lines = [str(line) for line in requires] if isinstance(requires, list) else []
-        found = {re.sub(r"[-_.]+", "-", re.split(r"[^A-Za-z0-9._-]", line.strip())[0]).lower() for line in lines}
+        found = {
+            re.sub(r"[-_.]+", "-", re.split(r"[^A-Za-z0-9._-]", line.strip())[0]).lower()
+            for line in lines
+        }
         wanted[name] = sorted(found & named.keys() - {name})
     try:
         return [named[name] for name in TopologicalSorter(wanted).static_order()]
@@ -108,12 +124,20 @@ def _build(package: PythonPackage, needs: BuildNeeds, inside: Container, store: 
             "archive": f"{GIVEN}/archives/{package.file}",
             "out": f"{INSIDE}/out",
             **_backend(archive, package.file),
-            "environment": {package.version_variable: package.version} if package.version_variable else {},
+            "environment": {package.version_variable: package.version}
+            if package.version_variable
+            else {},
         }
         between.write("build.json", json.dumps(job).encode())
         tools = ((inside.folder / "tools", "tools"),)
         try:
-            inside.run("build_wheel.py", f"{GIVEN}/build.json", between=between, env=_environment(needs), more=tools)
+            inside.run(
+                "build_wheel.py",
+                f"{GIVEN}/build.json",
+                between=between,
+                env=_environment(needs),
+                more=tools,
+            )
         except ToolFailedError as error:
             raise ToolFailedError(
                 f"{package.file} could not be built: {error.what}",
@@ -121,7 +145,8 @@ def _build(package: PythonPackage, needs: BuildNeeds, inside: Container, store: 
                 exit_code=error.exit_code,
                 stdout=error.stdout,
                 stderr=error.stderr,
-                hint=error.hint or "compilers and headers that it needs belong into [system] build-packages",
+                hint=error.hint
+                or "compilers and headers that it needs belong into [system] build-packages",
             ) from error
         _keep(package, wheel_key(package, needs), between.out, store)
 
@@ -144,7 +169,13 @@ def _lay_tool(name: str, kept: Path, sha256: str | None, tools: Path, inside: Co
     from installer.destinations import SchemeDictionaryDestination
     from installer.sources import WheelFile
 
-    folders = {"purelib": "lib", "platlib": "lib", "scripts": "bin", "headers": "include", "data": "."}
+    folders = {
+        "purelib": "lib",
+        "platlib": "lib",
+        "scripts": "bin",
+        "headers": "include",
+        "data": ".",
+    }
     destination = SchemeDictionaryDestination(
         {scheme: str(tools / folder) for scheme, folder in folders.items()}, inside.python, "posix"
     )
@@ -173,7 +204,10 @@ def _read_top(archive: Path, name: str, file: str) -> str | None:
     with reading("this source archive cannot be read", name):
         if name.endswith(".zip"):
             with zipfile.ZipFile(archive) as zipped:
-                found = next((n for n in zipped.namelist() if n.count("/") == 1 and n.endswith(f"/{file}")), None)
+                found = next(
+                    (n for n in zipped.namelist() if n.count("/") == 1 and n.endswith(f"/{file}")),
+                    None,
+                )
                 return zipped.open(found).read(limits.TEXT).decode() if found else None
         with opened_members(archive) as (tar, members):
             for member in members:
@@ -194,9 +228,13 @@ def _keep(package: PythonPackage, key: str, out: Path, store: Store) -> None:
     try:
         name, version, _, _ = parse_wheel_filename(built[0])
     except InvalidWheelFilename as error:
-        raise IntegrityError(f"its build gave no proper wheel: {error}", where=package.file) from error
+        raise IntegrityError(
+            f"its build gave no proper wheel: {error}", where=package.file
+        ) from error
     if name != canonicalize_name(package.name) or version != Version(package.version):
-        raise IntegrityError(f"its build gave {built[0]}, not version {package.version}", where=package.file)
+        raise IntegrityError(
+            f"its build gave {built[0]}, not version {package.version}", where=package.file
+        )
     with store.work("built") as work:
         take_file(out, f"out/{built[0]}", work / "wheel", limit=WHEEL_LIMIT)
         commit_sealed(work / "wheel", store.own(store.built(key)))

@@ -38,16 +38,22 @@ class SifPart:
 
 def data(data_type: int, name: str, content: bytes, *, extra: bytes = b"") -> SifPart:
     """Return an object of plain bytes."""
-    return SifPart(data_type=data_type, name=name, write=lambda out: out.write(content), extra=extra)
+    return SifPart(
+        data_type=data_type, name=name, write=lambda out: out.write(content), extra=extra
+    )
 
 
-def partition(write: Callable[[BinaryIO], int], *, machine: str, name: str = "", overlay: bool = False) -> SifPart:
+def partition(
+    write: Callable[[BinaryIO], int], *, machine: str, name: str = "", overlay: bool = False
+) -> SifPart:
     """Return a squashfs partition for a machine (``uname -m``): the root, or an overlay over it."""
     extra = struct.pack("<ii", SQUASHFS, OVERLAY if overlay else PRIMARY) + _architecture(machine)
     return SifPart(data_type=PARTITION, name=name, write=write, extra=extra)
 
 
-def write_sif(out: BinaryIO, parts: Sequence[SifPart], *, machine: str, epoch: int, identity: str) -> None:
+def write_sif(
+    out: BinaryIO, parts: Sequence[SifPart], *, machine: str, epoch: int, identity: str
+) -> None:
     """Write a whole SIF from the start of an empty file opened for writing.
 
     ``epoch`` (seconds) is its only time; its UUID comes from ``identity``.
@@ -79,7 +85,10 @@ def write_sif(out: BinaryIO, parts: Sequence[SifPart], *, machine: str, epoch: i
         at = begin + size
     out.truncate(at)
     unique = bytearray(hashlib.sha256(identity.encode()).digest()[:16])
-    unique[6], unique[8] = unique[6] & 0x0F | 0x80, unique[8] & 0x3F | 0x80  # RFC 9562, version 8: by its own rule
+    unique[6], unique[8] = (
+        unique[6] & 0x0F | 0x80,
+        unique[8] & 0x3F | 0x80,
+    )  # RFC 9562, version 8: by its own rule
     out.seek(0)
     out.write(
         HEADER.pack(

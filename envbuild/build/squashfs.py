@@ -71,11 +71,23 @@ class _Xattrs:
             self.numbers[pairs] = len(self.numbers)
             block, offset = self.values.where()
             for name, value in pairs:
-                kind = next((number for number, prefix in enumerate(XATTR_KINDS) if name.startswith(prefix)), None)
+                kind = next(
+                    (
+                        number
+                        for number, prefix in enumerate(XATTR_KINDS)
+                        if name.startswith(prefix)
+                    ),
+                    None,
+                )
                 if kind is None:
                     raise IntegrityError(f"no image can hold the extended attribute {name!r}")
                 rest = os.fsencode(name[len(XATTR_KINDS[kind]) :])
-                self.values.data += struct.pack("<HH", kind, len(rest)) + rest + struct.pack("<I", len(value)) + value
+                self.values.data += (
+                    struct.pack("<HH", kind, len(rest))
+                    + rest
+                    + struct.pack("<I", len(value))
+                    + value
+                )
             size = sum(len(os.fsencode(name)) + 1 for name, _ in pairs)
             self.rows.data += struct.pack("<QII", block << 16 | offset, len(pairs), size)
         return self.numbers[pairs]
@@ -109,13 +121,17 @@ class _Tables:
 
     def build(self) -> int:
         """Write all inodes, children before their folder; return the root's reference."""
-        children: dict[str, list[str]] = {path: [] for path, (entry, _) in self.tree.items() if entry.kind == "d"}
+        children: dict[str, list[str]] = {
+            path: [] for path, (entry, _) in self.tree.items() if entry.kind == "d"
+        }
         # the order of bytes, which is that of directory listings
         for number, path in enumerate(sorted(self.tree, key=os.fsencode), start=1):
             self.numbers[path] = number
             if path:
                 children[path.rpartition("/")[0]].append(path)
-        for path in sorted(children, key=lambda path: (-path.count("/") if path else 1, os.fsencode(path))):
+        for path in sorted(
+            children, key=lambda path: (-path.count("/") if path else 1, os.fsencode(path))
+        ):
             if path:
                 self._folder(path, children[path])
         self._folder("", children[""])
@@ -149,7 +165,9 @@ class _Tables:
                 name = os.fsencode(child.rpartition("/")[2])
                 kind = BASIC[self.tree[child][0].kind]
                 delta = self.numbers[child] - first
-                self.folders.data += struct.pack("<HhHH", self.places[child][1], delta, kind, len(name) - 1) + name
+                self.folders.data += (
+                    struct.pack("<HhHH", self.places[child][1], delta, kind, len(name) - 1) + name
+                )
             index += len(run)
         return len(self.folders.data) - before
 
@@ -193,7 +211,9 @@ class _Tables:
         sizes = struct.pack(f"<{len(entry.blocks)}I", *entry.blocks)
         xattrs = self.xattrs.number(entry.xattrs)
         if start <= NONE32 and entry.size <= NONE32 and xattrs == NONE32:
-            self._write(path, FILE, struct.pack("<IIII", start, fragment, entry.offset, entry.size) + sizes)
+            self._write(
+                path, FILE, struct.pack("<IIII", start, fragment, entry.offset, entry.size) + sizes
+            )
         else:
             body = struct.pack("<QQQIIII", start, entry.size, 0, 1, fragment, entry.offset, xattrs)
             self._write(path, FILE + LONG, body + sizes)
@@ -201,9 +221,13 @@ class _Tables:
     def _write(self, path: str, kind: int, body: bytes) -> None:
         entry = self.tree[path][0]
         self.places[path] = self.inodes.where()
-        user, group = (self.ids.setdefault(number, len(self.ids)) for number in (entry.uid, entry.gid))
+        user, group = (
+            self.ids.setdefault(number, len(self.ids)) for number in (entry.uid, entry.gid)
+        )
         mtime = self.epoch if entry.mtime == EPOCH else entry.mtime
-        self.inodes.data += struct.pack("<4HII", kind, entry.mode, user, group, mtime, self.numbers[path]) + body
+        self.inodes.data += (
+            struct.pack("<4HII", kind, entry.mode, user, group, mtime, self.numbers[path]) + body
+        )
 
 
 def write_squashfs(
@@ -225,7 +249,9 @@ def write_squashfs(
         order = sorted(zip(starts, parts, strict=True), key=lambda item: -item[1][0].size)
         copies = [pool.submit(copy, out.fileno(), begin + start) for start, (_, copy) in order]
         try:
-            size = _write_tables(out, (begin, at), tree, (parts, starts), epoch=epoch, compressor=compressor)
+            size = _write_tables(
+                out, (begin, at), tree, (parts, starts), epoch=epoch, compressor=compressor
+            )
             for done in copies:
                 done.result()
         except BaseException:

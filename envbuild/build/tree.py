@@ -137,14 +137,19 @@ class _Stack:
         if entry.kind == "h":
             found = self.tree.get(self.real(entry.target))
             if found is None or found[0].kind == "d":
-                raise IntegrityError(f"/{path} is another name of /{entry.target}, which no layer holds")
+                raise IntegrityError(
+                    f"/{path} is another name of /{entry.target}, which no layer holds"
+                )
             entry, number = found
         held = self.tree.get(path)
         if held is not None and held[0].kind != entry.kind and "d" in (held[0].kind, entry.kind):
             self._remove(path)
         if entry.kind in "ld" and held is not None and held[0].kind != entry.kind:
             self._real.clear()
-        self.tree[path] = (entry if entry.path == path else msgspec.structs.replace(entry, path=path), number)
+        self.tree[path] = (
+            entry if entry.path == path else msgspec.structs.replace(entry, path=path),
+            number,
+        )
         self._note(path)
 
     def _remove(self, path: str) -> None:

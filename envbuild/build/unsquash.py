@@ -78,7 +78,9 @@ class SquashImage:
         self._block = functools.lru_cache(maxsize=4096)(self._metadata_block)
         table = self._table(fields[17], fragments, 16) if fragments else b""
         self.fragments = [(start, packed) for start, packed, _ in struct.iter_unpack("<QII", table)]
-        self._ids = [number for (number,) in struct.iter_unpack("<I", self._table(fields[13], ids, 4))]
+        self._ids = [
+            number for (number,) in struct.iter_unpack("<I", self._table(fields[13], ids, 4))
+        ]
         self._xattr_table, self._xattr_rows = 0, b""
         if fields[14] != NONE64:
             self._xattr_table, count, _ = struct.unpack("<QII", self.read(fields[14], 16))
@@ -92,7 +94,9 @@ class SquashImage:
 
     def damaged(self, why: str) -> IntegrityError:
         """Return the error for a file system that cannot be what it says."""
-        return IntegrityError(f"{DAMAGED}: {why}", where=str(self.path), hint="copy or make it again")
+        return IntegrityError(
+            f"{DAMAGED}: {why}", where=str(self.path), hint="copy or make it again"
+        )
 
     def read(self, at: int, size: int) -> bytes:
         """Return bytes of the file system.  Raises IntegrityError where it does not have them."""
@@ -115,7 +119,9 @@ class SquashImage:
         (head,) = struct.unpack("<H", self.read(at, 2))
         size = head & ~UNCOMPRESSED
         data = self.read(at + 2, size)
-        return data if head & UNCOMPRESSED else unpack(data, self.compressor, METADATA), at + 2 + size
+        return data if head & UNCOMPRESSED else unpack(
+            data, self.compressor, METADATA
+        ), at + 2 + size
 
     def metadata(self, at: int, offset: int, size: int) -> tuple[bytes, int, int]:
         """Return bytes of a chain of metadata blocks, and the place behind them."""
@@ -180,7 +186,9 @@ class SquashImage:
             yield from self._walk("", self.root)
 
     def _walk(self, path: str, reference: int) -> Iterator[Entry]:
-        require_path(path)  # folders that lead in a circle end here, if the room does not end before
+        require_path(
+            path
+        )  # folders that lead in a circle end here, if the room does not end before
         entry, listing = self._inode(path, reference)
         attributes = sum(len(value) for _, value in entry.xattrs)
         self._room.take(limits.ENTRY + len(path) + len(entry.target) + attributes)
@@ -222,7 +230,13 @@ class SquashImage:
             self._room.take(count * BLOCK_ENTRY)
             blocks = take(f"<{count}I")
             number = NO_FRAGMENT if fragment == NONE32 else fragment
-            fields = {"size": size, "start": start, "blocks": blocks, "fragment": number, "offset": begin}
+            fields = {
+                "size": size,
+                "start": start,
+                "blocks": blocks,
+                "fragment": number,
+                "offset": begin,
+            }
             return Entry(path, "f", mode, **common, **fields), None
         if basic == "l":
             _, size = take("<II")
@@ -278,7 +292,9 @@ class _Hasher:
 
     def small(self, entries: list[Entry]) -> list[Entry]:
         """Hash files that lie in one fragment."""
-        data = memoryview(self._fragment(entries[0].fragment)) if entries[0].size else memoryview(b"")
+        data = (
+            memoryview(self._fragment(entries[0].fragment)) if entries[0].size else memoryview(b"")
+        )
         hashed = []
         for entry in entries:
             piece = data[entry.offset : entry.offset + entry.size]
@@ -294,7 +310,9 @@ class _Hasher:
         return self.image.content(*self.image.fragments[number])
 
 
-def read_tree(image: SquashImage, pool: Executor, advance: Callable[[int], None] = lambda _: None) -> dict[str, Entry]:
+def read_tree(
+    image: SquashImage, pool: Executor, advance: Callable[[int], None] = lambda _: None
+) -> dict[str, Entry]:
     """Return the whole tree with the hashes of all contents; ``advance`` is told how many bytes were hashed.
 
     Raises IntegrityError for whatever is damaged.

@@ -86,7 +86,9 @@ def read_carried(path: Path) -> Carried:
 
 def _text(sif: SifFile, item: SifObject) -> str:
     if item.size > MOST_TEXT:
-        raise IntegrityError(f"its object {item.name} is {human_bytes(item.size)}", where=str(sif.path))
+        raise IntegrityError(
+            f"its object {item.name} is {human_bytes(item.size)}", where=str(sif.path)
+        )
     with sif.path.open("rb") as file:
         file.seek(item.offset)
         return file.read(item.size).decode("utf-8", "replace")
@@ -128,7 +130,9 @@ def verify_image(path: Path, lock: Lock, order: Order | None, shop: Workshop) ->
         )
         seen: Mapping[str, Entry] = {name: found[name] for name in expected if name in found}
     elif order is None:
-        compared = "all files but the container runtime's own: there is no recipe to compare those with"
+        compared = (
+            "all files but the container runtime's own: there is no recipe to compare those with"
+        )
         seen, expected = _without_runtime(found), _without_runtime(expected)
     else:
         compared, seen = "all files", found
@@ -153,11 +157,16 @@ def verify_image(path: Path, lock: Lock, order: Order | None, shop: Workshop) ->
 def image_tree(path: Path, shop: Workshop) -> dict[str, Entry]:
     """Read the tree of an image; the layers of a layered one lie over one another, without what guards them."""
     layers = []
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0)), "hash") as pool, shop.report.stage(f"read {path.name}"):
+    with (
+        ThreadPoolExecutor(len(os.sched_getaffinity(0)), "hash") as pool,
+        shop.report.stage(f"read {path.name}"),
+    ):
         for item in root_partitions(path):
             image = SquashImage(path, item.offset, item.size)
             try:
-                layers.append(layer_of(image, read_tree(image, pool), overlay=item.partition == OVERLAY))
+                layers.append(
+                    layer_of(image, read_tree(image, pool), overlay=item.partition == OVERLAY)
+                )
             finally:
                 image.close()
     return {name: entry for name, (entry, _) in merge(layers).items()}
@@ -172,7 +181,9 @@ def layer_of(image: SquashImage, tree: Mapping[str, Entry], *, overlay: bool) ->
     for entry in tree.values():
         folder, _, name = entry.path.rpartition("/")
         if overlay and entry.kind == "c" and entry.device == 0:
-            entries.append(Entry(f"{folder}/{WHITEOUT}{name}" if folder else f"{WHITEOUT}{name}", "w", 0))
+            entries.append(
+                Entry(f"{folder}/{WHITEOUT}{name}" if folder else f"{WHITEOUT}{name}", "w", 0)
+            )
         elif not is_guard(entry.path):
             entries.append(entry)
     entries.sort(key=lambda entry: entry.path)
@@ -191,13 +202,17 @@ def root_partitions(path: Path) -> tuple[SifObject, ...]:
     sif = read_sif(path)
     if sif.primary is None:
         raise UsageError("has no root file system to compare", where=str(path))
-    overlays = [item for item in sif.objects if item.data_type == PARTITION and item.partition == OVERLAY]
+    overlays = [
+        item for item in sif.objects if item.data_type == PARTITION and item.partition == OVERLAY
+    ]
     return (sif.primary, *overlays)
 
 
 def _of_wheels(gathered: Gathered) -> dict[str, Entry]:
     entries = (entry for part in gathered.wheels for entry in part.part.entries)
-    return {e.path: e for e in entries if e.path.rpartition("/")[2] not in OWN and "/bin/" not in e.path}
+    return {
+        e.path: e for e in entries if e.path.rpartition("/")[2] not in OWN and "/bin/" not in e.path
+    }
 
 
 def _without_runtime(tree: Mapping[str, Entry]) -> dict[str, Entry]:
@@ -219,7 +234,10 @@ def _why_other_bytes(
     found = (image_digest(path), frame_digest(path))
     if record is not None and (record.digest, record.frame) == found:
         return ""
-    with shop.store.work("verify") as work, shop.report.stage("make the same image, to compare bytes"):
+    with (
+        shop.store.work("verify") as work,
+        shop.report.stage("make the same image, to compare bytes"),
+    ):
         made = work / "image.sif"
         write_image(made, order, gathered.layers, key_of(order))
         if (image_digest(made), frame_digest(made)) == found:

@@ -101,7 +101,10 @@ def read_ground(settings: Settings, runner: Runner, host: Host | None = None) ->
             layers = "/dev/fuse cannot be opened"
         elif find_squashfuse(runtime) is None:
             layers = "squashfuse was not found"
-    tools = {name: _why_missing(name, settings, runner) for name in ("mmdebstrap", "mksquashfs", "fuse-overlayfs")}
+    tools = {
+        name: _why_missing(name, settings, runner)
+        for name in ("mmdebstrap", "mksquashfs", "fuse-overlayfs")
+    }
     return Ground(
         containers=containers,
         layers=layers,
@@ -122,7 +125,9 @@ def _why_missing(tool: str, settings: Settings, runner: Runner) -> str | None:
     return None
 
 
-def choose_way(recipe: Recipe, lock: Lock, ground: Ground, *, roots: Collection[str], trust: Trust = OWN) -> Way:
+def choose_way(
+    recipe: Recipe, lock: Lock, ground: Ground, *, roots: Collection[str], trust: Trust = OWN
+) -> Way:
     """Return the first way that recipe and machine allow.
 
     ``roots`` are the modes whose Debian root the store has already.  Raises HostError with every obstacle, and what
@@ -135,17 +140,28 @@ def choose_way(recipe: Recipe, lock: Lock, ground: Ground, *, roots: Collection[
             return Way(mode=mode, passed_over=tuple(passed))
         passed.append((mode, why))
     reasons = "".join(f"\n  {mode}: {why}" for mode, why in passed)
-    raise HostError(f"{recipe.name} cannot be built on this machine:{reasons}", hint=_advice(ground, passed))
+    raise HostError(
+        f"{recipe.name} cannot be built on this machine:{reasons}", hint=_advice(ground, passed)
+    )
 
 
 def require_way(
-    mode: str, recipe: Recipe, lock: Lock, ground: Ground, *, roots: Collection[str], trust: Trust = OWN
+    mode: str,
+    recipe: Recipe,
+    lock: Lock,
+    ground: Ground,
+    *,
+    roots: Collection[str],
+    trust: Trust = OWN,
 ) -> None:
     """Raise HostError where the mode that somebody asked for does not work on this machine."""
     why = obstacle(mode, recipe, lock, ground, root_is_made=mode in roots, trust=trust)
     if why is not None:
         what = f"{recipe.name} cannot be built with --mode {mode} on this machine: {why}"
-        raise HostError(what, hint=f"leave --mode out for a way that works here, or:\n{_advice(ground, [(mode, why)])}")
+        raise HostError(
+            what,
+            hint=f"leave --mode out for a way that works here, or:\n{_advice(ground, [(mode, why)])}",
+        )
 
 
 def require_trust(recipe: Recipe, lock: Lock, ground: Ground, trust: Trust) -> None:
@@ -158,7 +174,11 @@ def require_trust(recipe: Recipe, lock: Lock, ground: Ground, trust: Trust) -> N
 def made_roots(lock: Lock, store: Store) -> frozenset[str]:
     """Return the modes whose Debian root the store has: ``flat`` has the recipe's own packages in it."""
     groups = dict.fromkeys(BUILDERS, ("base",)) | dict.fromkeys(ASSEMBLED, ("base", "system"))
-    return frozenset(mode for mode, names in groups.items() if store.base(bootstrap_of(lock, names).digest).exists())
+    return frozenset(
+        mode
+        for mode, names in groups.items()
+        if store.base(bootstrap_of(lock, names).digest).exists()
+    )
 
 
 def runs_inside(recipe: Recipe, lock: Lock) -> bool:
@@ -179,18 +199,28 @@ def obstacle(
 def exposure(mode: str, lock: Lock, ground: Ground, trust: Trust) -> str | None:
     """Return what foreign code could reach in a mode, where nobody allowed that (docs/security.md)."""
     source = any(package.is_sdist and package.source is None for package in lock.python)
-    brought = f"what it brings from {trust.origin}" if trust.origin else "the build of its source packages"
+    brought = (
+        f"what it brings from {trust.origin}"
+        if trust.origin
+        else "the build of its source packages"
+    )
     if not (trust.origin or source) or mode == "docker":
         return None
     if ground.root and not ground.mapped:
         safe = trust.as_root or (ground.caged and mode != "sandbox")
-        return None if safe else f"{brought} would run with root's own rights, and could do anything to this machine"
+        return (
+            None
+            if safe
+            else f"{brought} would run with root's own rights, and could do anything to this machine"
+        )
     if trust.origin and mode in ("fakeroot", "sandbox"):
         return f"{brought} could reach your home folder in this mode"
     return None
 
 
-def _obstacles(mode: str, recipe: Recipe, lock: Lock, ground: Ground, *, root_is_made: bool) -> Iterator[str]:
+def _obstacles(
+    mode: str, recipe: Recipe, lock: Lock, ground: Ground, *, root_is_made: bool
+) -> Iterator[str]:
     if ground.containers is not None:
         yield ground.containers
     if recipe.base.bootstrap is not None:

@@ -32,7 +32,9 @@ SPARE_ROWS = 1000
 """Rows of a RECORD for what is no file of the wheel."""
 
 
-def unpack_wheel(file: Path, name: str, scheme: Scheme, writer: PartWriter, *, sha256: str | None) -> None:
+def unpack_wheel(
+    file: Path, name: str, scheme: Scheme, writer: PartWriter, *, sha256: str | None
+) -> None:
     """Add everything that installing a wheel of the store would write; ``name`` is the wheel's file name.
 
     Raises IntegrityError for a wheel of another hash or a damaged one, and for one that would write outside of its
@@ -69,7 +71,9 @@ def _require_sizes(archive: zipfile.ZipFile, size: int) -> None:
         folder, _, name = info.filename.rpartition("/")
         most = limits.SCRIPT if ".data/scripts/" in info.filename else limits.WHOLE.get(name)
         if most is not None and info.file_size > most:
-            raise IntegrityError(f"{info.filename} is of {info.file_size} bytes, which no such file is")
+            raise IntegrityError(
+                f"{info.filename} is of {info.file_size} bytes, which no such file is"
+            )
         if name == "RECORD" and folder.endswith(".dist-info"):
             text = archive.read(info).decode("utf-8", "replace")
             if sum(text.count(end) for end in LINE_ENDS) > 2 * len(archive.infolist()) + SPARE_ROWS:
@@ -96,7 +100,9 @@ def _destination(project: str, scheme: Scheme, writer: PartWriter) -> WheelDesti
     from installer.utils import construct_record_file, fix_shebang
 
     class Destination(WheelDestination):
-        def write_file(self, scheme: Any, path: Any, stream: BinaryIO, is_executable: bool) -> RecordEntry:
+        def write_file(
+            self, scheme: Any, path: Any, stream: BinaryIO, is_executable: bool
+        ) -> RecordEntry:
             if scheme == "scripts":
                 seekable = io.BytesIO(stream.read())
                 with fix_shebang(seekable, f"/{self_scheme.python}") as fixed:
@@ -104,10 +110,14 @@ def _destination(project: str, scheme: Scheme, writer: PartWriter) -> WheelDesti
             return self.record(scheme, str(path), stream, executable=is_executable)
 
         def write_script(self, name: str, module: str, attr: str, section: Any) -> RecordEntry:
-            file, text = Script(name, module, attr, section).generate(f"/{self_scheme.python}", "posix")
+            file, text = Script(name, module, attr, section).generate(
+                f"/{self_scheme.python}", "posix"
+            )
             return self.record(SchemeName("scripts"), file, io.BytesIO(text), executable=True)
 
-        def record(self, scheme: Any, path: str, stream: BinaryIO, *, executable: bool) -> RecordEntry:
+        def record(
+            self, scheme: Any, path: str, stream: BinaryIO, *, executable: bool
+        ) -> RecordEntry:
             full = _inside(self_scheme.folder(scheme, project), path)
             place = writer.add(Entry(full, "f", 0o755 if executable else 0o644), stream)
             assert place is not None  # noqa: S101  (files have one)
@@ -122,7 +132,12 @@ def _destination(project: str, scheme: Scheme, writer: PartWriter) -> WheelDesti
                 return posixpath.relpath(self_scheme.folder(of, project), self_scheme.site) + "/"
 
             with construct_record_file(records, prefix) as stream:
-                writer.add(Entry(_inside(self_scheme.folder(scheme, project), record_file_path), "f", 0o644), stream)
+                writer.add(
+                    Entry(
+                        _inside(self_scheme.folder(scheme, project), record_file_path), "f", 0o644
+                    ),
+                    stream,
+                )
 
     self_scheme = scheme
     return Destination()

@@ -33,10 +33,17 @@ def open_zip(path: Path | BinaryIO) -> zipfile.ZipFile:
 class FastZipFile(zipfile.ZipFile):
     """A zip archive opened for reading, whose deflated members are inflated by isal."""
 
-    def open(self, name: str | zipfile.ZipInfo, mode: Any = "r", *args: Any, **kwargs: Any) -> IO[bytes]:
+    def open(
+        self, name: str | zipfile.ZipInfo, mode: Any = "r", *args: Any, **kwargs: Any
+    ) -> IO[bytes]:
         """Return a stream of a member's content.  Reading raises BadZipFile where it is not what the archive says."""
         info = name if isinstance(name, zipfile.ZipInfo) else self.getinfo(name)
-        if mode != "r" or info.compress_type != zipfile.ZIP_DEFLATED or info.flag_bits & ENCRYPTED or self.fp is None:
+        if (
+            mode != "r"
+            or info.compress_type != zipfile.ZIP_DEFLATED
+            or info.flag_bits & ENCRYPTED
+            or self.fp is None
+        ):
             return super().open(name, mode, *args, **kwargs)
         file: Any = self.fp
         file.seek(info.header_offset)

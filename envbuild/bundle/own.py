@@ -52,7 +52,9 @@ class Tool:
     pythons: tuple[str, ...]
 
 
-def own_wheels(folder: Path, settings: Settings, store: Store, runner: Runner, report: Reporter) -> Tool:
+def own_wheels(
+    folder: Path, settings: Settings, store: Store, runner: Runner, report: Reporter
+) -> Tool:
     """Put envbuild's wheel and those of what it needs, for this machine, into a folder.
 
     They are for this Python, and for the other supported ones that the index has all wheels for.  Raises NetworkError
@@ -93,17 +95,24 @@ def needed() -> dict[str, str]:
 def _holds(requirement: Requirement, extras: frozenset[str]) -> bool:
     marker = requirement.marker
     environment: dict[str, str] = {**default_environment()}  # type: ignore[dict-item]  # a TypedDict of strings
-    return marker is None or any(marker.evaluate({**environment, "extra": extra}) for extra in (*extras, ""))
+    return marker is None or any(
+        marker.evaluate({**environment, "extra": extra}) for extra in (*extras, "")
+    )
 
 
-def _wanted(settings: Settings, runner: Runner, report: Reporter) -> tuple[tuple[Wanted, ...], tuple[str, ...]]:
+def _wanted(
+    settings: Settings, runner: Runner, report: Reporter
+) -> tuple[tuple[Wanted, ...], tuple[str, ...]]:
     here = _this_python()
     index = index_url(settings, runner)
     resolved = _resolved(index, settings, runner)
     found: dict[str, Wanted] = {}
     pythons = []
     with make_client(settings) as client:
-        pages = {name: read_links(index, name, client) for name in sorted({name for name, _, _ in resolved})}
+        pages = {
+            name: read_links(index, name, client)
+            for name in sorted({name for name, _, _ in resolved})
+        }
         for python in sorted({*PYTHONS, here}, key=Version):
             try:
                 links = [
@@ -121,11 +130,15 @@ def _wanted(settings: Settings, runner: Runner, report: Reporter) -> tuple[tuple
                 if link.sha256 is None:
                     raise NetworkError(f"the index tells no hash of {link.file}", where=name)
                 size = _size(link, client)
-                found[link.file] = Wanted(file=link.file, size=size, sha256=link.sha256, kind="python", project=name)
+                found[link.file] = Wanted(
+                    file=link.file, size=size, sha256=link.sha256, kind="python", project=name
+                )
     return tuple(found.values()), tuple(pythons)
 
 
-def _resolved(index: str, settings: Settings, runner: Runner) -> list[tuple[str, str, Marker | None]]:
+def _resolved(
+    index: str, settings: Settings, runner: Runner
+) -> list[tuple[str, str, Marker | None]]:
     """Return name, version and condition of what envbuild needs on all its Pythons: installed versions where it can."""
     listed = metadata.distribution(NAME).requires or ()
     own = [text for text in listed if _holds(Requirement(text), frozenset())]
@@ -137,7 +150,9 @@ def _resolved(index: str, settings: Settings, runner: Runner) -> list[tuple[str,
             (place / "needed.in").write_text("\n".join(own), "utf-8")
             held = pins.replace("\n", f" ; python_version == '{here}'\n")
             (place / "installed.txt").write_text(held, "utf-8")
-            (place / "needed.txt").write_text(pins, "utf-8")  # what uv finds in its output file, it prefers
+            (place / "needed.txt").write_text(
+                pins, "utf-8"
+            )  # what uv finds in its output file, it prefers
         argv = (
             uv_program(settings), "pip", "compile", "--quiet", "--universal", "--no-header", "--no-annotate",
             "--no-config", "--python", sys.executable, "--python-version", PYTHONS[0],
@@ -147,10 +162,15 @@ def _resolved(index: str, settings: Settings, runner: Runner) -> list[tuple[str,
         env = uv_environment(settings) | {"UV_DEFAULT_INDEX": index}
         result = runner(Command(argv=argv, env=env, cwd=place, timeout=UV_SECONDS), check=False)
         if result.code:
-            raise HostError(f"what envbuild needs could not be resolved: {result.last_lines(3)}", hint=WITHOUT)
+            raise HostError(
+                f"what envbuild needs could not be resolved: {result.last_lines(3)}", hint=WITHOUT
+            )
         lines = (place / "needed.txt").read_text("utf-8").splitlines()
     found = [Requirement(line) for line in lines if line and not line.startswith("#")]
-    return [(str(canonicalize_name(one.name)), str(one.specifier).removeprefix("=="), one.marker) for one in found]
+    return [
+        (str(canonicalize_name(one.name)), str(one.specifier).removeprefix("=="), one.marker)
+        for one in found
+    ]
 
 
 def _this_python() -> str:
@@ -171,7 +191,10 @@ def _best(links: tuple[Link, ...], name: str, version: str, python: str) -> Link
     """Return the wheel of a version that fits a Python of this machine best."""
     major, minor = map(int, python.split("."))
     platforms = list(platform_tags())
-    known = (*cpython_tags((major, minor), platforms=platforms), *compatible_tags((major, minor), platforms=platforms))
+    known = (
+        *cpython_tags((major, minor), platforms=platforms),
+        *compatible_tags((major, minor), platforms=platforms),
+    )
     ranks = {tag: number for number, tag in enumerate(known)}
     fitting = []
     for link in links:
@@ -183,7 +206,11 @@ def _best(links: tuple[Link, ...], name: str, version: str, python: str) -> Link
         if rank is not None and found == Version(version):
             fitting.append((rank, link.file, link))
     if not fitting:
-        raise NetworkError(f"the index has no wheel of {name} {version} for Python {python}", where=name, hint=WITHOUT)
+        raise NetworkError(
+            f"the index has no wheel of {name} {version} for Python {python}",
+            where=name,
+            hint=WITHOUT,
+        )
     return min(fitting)[2]
 
 
@@ -198,9 +225,14 @@ def write_wheel(folder: Path) -> Path:
     for name in ("METADATA", "entry_points.txt"):
         text = distribution.read_text(name)
         if text is None:
-            raise UsageError(f"envbuild's own {name} is not here: it was not installed", hint="pip install envbuild")
+            raise UsageError(
+                f"envbuild's own {name} is not here: it was not installed",
+                hint="pip install envbuild",
+            )
         files[f"{about}/{name}"] = text.encode()
-    files[f"{about}/WHEEL"] = b"Wheel-Version: 1.0\nGenerator: envbuild\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    files[f"{about}/WHEEL"] = (
+        b"Wheel-Version: 1.0\nGenerator: envbuild\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    )
     rows = [f"{name},sha256={_hash(data)},{len(data)}\n" for name, data in sorted(files.items())]
     files[f"{about}/RECORD"] = "".join([*rows, f"{about}/RECORD,,\n"]).encode()
     path = folder / f"{NAME}-{__version__}-py3-none-any.whl"

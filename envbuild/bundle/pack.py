@@ -58,7 +58,9 @@ class Content:
         return io.BytesIO(self.source) if isinstance(self.source, bytes) else self.source.open("rb")
 
 
-def write_bundle(source: Source, order: Order, shop: Workshop, tool: Tool | None, target: Path) -> int:
+def write_bundle(
+    source: Source, order: Order, shop: Workshop, tool: Tool | None, target: Path
+) -> int:
     """Write the bundle of a recipe under its final name, whole or not at all; return its size in bytes.
 
     ``tool`` is envbuild itself.  What the store lacks is downloaded first.  The same inputs give
@@ -86,7 +88,9 @@ def write_bundle(source: Source, order: Order, shop: Workshop, tool: Tool | None
         return _write(target, table, contents, order, shop)
 
 
-def _contents(source: Source, order: Order, shop: Workshop, tool: Tool | None, work: Path) -> Iterator[Content]:
+def _contents(
+    source: Source, order: Order, shop: Workshop, tool: Tool | None, work: Path
+) -> Iterator[Content]:
     """Yield the files of a bundle, those for people first."""
     recipe, lock = order.recipe, order.lock
     header, base = _base(order, shop, work)
@@ -99,27 +103,47 @@ def _contents(source: Source, order: Order, shop: Workshop, tool: Tool | None, w
     if recipe.check.script:
         script = source.path.parent / recipe.check.script
         if not script.resolve().is_relative_to(source.path.parent.resolve()):
-            raise UsageError("[check] script lies outside the recipe's folder", where=recipe.check.script)
+            raise UsageError(
+                "[check] script lies outside the recipe's folder", where=recipe.check.script
+            )
         with telling(script):
-            yield Content(path=f"recipes/{recipe.check.script}", use="project", source=script.read_bytes())
+            yield Content(
+                path=f"recipes/{recipe.check.script}", use="project", source=script.read_bytes()
+            )
     name = source.lock.name.partition(".")[2]
-    yield Content(path=f"lockfiles/{recipe.name}.{name}", use="project", source=write_lock(lock).encode())
+    yield Content(
+        path=f"lockfiles/{recipe.name}.{name}", use="project", source=write_lock(lock).encode()
+    )
     for package in lock.debian:
         folder = "base/debian" if package.group == "base" else "files/envbuild/debian"
         kept = shop.store.artifact(package.sha256)
-        yield Content(path=f"{folder}/{package.file}", use="store", source=kept, sha256=package.sha256)
+        yield Content(
+            path=f"{folder}/{package.file}", use="store", source=kept, sha256=package.sha256
+        )
     for wheel in lock.python:
         kept = shop.store.artifact(wheel.sha256)
-        yield Content(path=f"files/envbuild/python/{wheel.file}", use="store", source=kept, sha256=wheel.sha256)
+        yield Content(
+            path=f"files/envbuild/python/{wheel.file}",
+            use="store",
+            source=kept,
+            sha256=wheel.sha256,
+        )
     for locked in lock.files:
         kept = shop.store.artifact(locked.sha256)
-        yield Content(path=f"files/envbuild/files/{locked.sha256}.tar", use="store", source=kept, sha256=locked.sha256)
+        yield Content(
+            path=f"files/envbuild/files/{locked.sha256}.tar",
+            use="store",
+            source=kept,
+            sha256=locked.sha256,
+        )
     yield from base
     for path in tool.wheels if tool else ():
         yield Content(path=f"tool/{path.name}", use="plain", source=path)
 
 
-def _base(order: Order, shop: Workshop, work: Path) -> tuple[tuple[tuple[str, str], ...], tuple[Content, ...]]:
+def _base(
+    order: Order, shop: Workshop, work: Path
+) -> tuple[tuple[tuple[str, str], ...], tuple[Content, ...]]:
     """Return the header that starts from the bundle's own copy of the base, and the files of that copy."""
     lock = order.lock
     if order.recipe.base.bootstrap is not None:
@@ -131,9 +155,13 @@ def _base(order: Order, shop: Workshop, work: Path) -> tuple[tuple[tuple[str, st
             msgspec.convert(path, MemberPath)
         except msgspec.ValidationError as error:
             hint = "move the image below the project's folder, name it by a relative path, and lock again"
-            raise UsageError("lies outside the project's folder, so it cannot travel", where=path, hint=hint) from error
+            raise UsageError(
+                "lies outside the project's folder, so it cannot travel", where=path, hint=hint
+            ) from error
         if path.split("/")[0] in RESERVED:
-            raise UsageError(f"a base cannot lie in a folder called {path.split('/')[0]} of a bundle", where=path)
+            raise UsageError(
+                f"a base cannot lie in a folder called {path.split('/')[0]} of a bundle", where=path
+            )
         content = Content(path=path, use="project", source=shop.settings.cwd / path)
         return (("Bootstrap", "localimage"), ("From", path)), (content,)
     image = stored_image(lock.base.digest, shop.store, sif=reference.kind == "oras")
@@ -141,12 +169,21 @@ def _base(order: Order, shop: Workshop, work: Path) -> tuple[tuple[tuple[str, st
         raise IntegrityError("the base's manifest is not in the store", where=lock.base.reference)
     if reference.kind == "oras":
         blobs = [image.manifest.config, *image.manifest.layers]
-        files = {f"{OCI}/blobs/sha256/{blob.sha256}": shop.store.artifact(blob.sha256) for blob in blobs}
+        files = {
+            f"{OCI}/blobs/sha256/{blob.sha256}": shop.store.artifact(blob.sha256) for blob in blobs
+        }
         files[f"{OCI}/blobs/sha256/{image.digest[7:]}"] = shop.store.artifact(image.digest[7:])
-        header = (("Bootstrap", "localimage"), ("From", f"{OCI}/blobs/sha256/{image.manifest.layers[0].sha256}"))
+        header = (
+            ("Bootstrap", "localimage"),
+            ("From", f"{OCI}/blobs/sha256/{image.manifest.layers[0].sha256}"),
+        )
     else:
         folder = lay_out(image, shop.store)
-        files = {f"{OCI}/{path.relative_to(folder)}": path for path in sorted(folder.rglob("*")) if path.is_file()}
+        files = {
+            f"{OCI}/{path.relative_to(folder)}": path
+            for path in sorted(folder.rglob("*"))
+            if path.is_file()
+        }
         header = (("Bootstrap", "oci"), ("From", OCI))
     return header, tuple(
         Content(path=name, use="store", source=path, sha256=path.name)
@@ -194,13 +231,16 @@ class _Checked:
         return data
 
 
-def _write(target: Path, table: Table, contents: tuple[Content, ...], order: Order, shop: Workshop) -> int:
+def _write(
+    target: Path, table: Table, contents: tuple[Content, ...], order: Order, shop: Workshop
+) -> int:
     total = sum(member.size for member in table.members)
     with telling(target.parent):
         free = shutil.disk_usage(target.parent).free
     if total * 1.01 + CHUNK > free:
         raise SpaceError(
-            f"the bundle takes {human_bytes(total)}, {human_bytes(free)} are free", where=str(target.parent)
+            f"the bundle takes {human_bytes(total)}, {human_bytes(free)} are free",
+            where=str(target.parent),
         )
     sums = "".join(f"{member.sha256}  {member.path}\n" for member in table.members).encode()
     head = (
@@ -235,4 +275,6 @@ def _add(tar: tarfile.TarFile, content: Content, sha256: str | None, order: Orde
         tar.addfile(info, checked)
     if sha256 is not None and checked.digest.hexdigest() != sha256:
         hint = "run envbuild store verify, which removes it, then bundle again"
-        raise IntegrityError("this file is damaged in the store", where=str(content.source), hint=hint)
+        raise IntegrityError(
+            "this file is damaged in the store", where=str(content.source), hint=hint
+        )

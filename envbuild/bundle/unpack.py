@@ -45,24 +45,35 @@ def opened_bundle(path: Path) -> Iterator[tuple[tarfile.TarFile, Table]]:
             tar = open_tar(file, path.stat().st_size)
         except tarfile.TarError as error:
             what = f"is no bundle: {error}"
-            raise UsageError(what, where=str(path), hint="envbuild bundle NAME writes one") from error
+            raise UsageError(
+                what, where=str(path), hint="envbuild bundle NAME writes one"
+            ) from error
         with tar:
             yield tar, _table(tar, path)
 
 
 def _table(tar: tarfile.TarFile, path: Path) -> Table:
     first = tar.next()
-    if first is None or not first.isfile() or first.name.rpartition("/")[2] != TABLE or first.size > BIGGEST_TABLE:
+    if (
+        first is None
+        or not first.isfile()
+        or first.name.rpartition("/")[2] != TABLE
+        or first.size > BIGGEST_TABLE
+    ):
         raise UsageError(f"is no bundle: its first member is not {TABLE}", where=str(path))
     file = tar.extractfile(first)
     try:
         raw = msgspec.json.decode(file.read() if file else b"")
         newer = isinstance(raw, dict) and raw.get("schema", 1) != 1
         if newer:
-            raise UsageError("is a bundle of a newer envbuild", where=str(path), hint="the one inside it: tool/")
+            raise UsageError(
+                "is a bundle of a newer envbuild", where=str(path), hint="the one inside it: tool/"
+            )
         table = msgspec.convert(raw, Table)
     except UNREADABLE as error:
-        raise IntegrityError(f"its table of contents is damaged: {error}", where=str(path)) from error
+        raise IntegrityError(
+            f"its table of contents is damaged: {error}", where=str(path)
+        ) from error
     names = [member.path for member in table.members]
     if len(set(names)) != len(names) or first.name != f"{table.name}/{TABLE}":
         raise IntegrityError("its table of contents contradicts itself", where=str(path))
@@ -79,13 +90,19 @@ def unpack(path: Path, store: Store, folder: Path, progress: Transfer | None = N
         wanted = {f"{table.name}/{member.path}": member for member in table.members}
         _check_space(table, store)
         for info in members(tar, path.stat().st_size):
-            if info.name == f"{table.name}/{TABLE}" or info.name in [f"{table.name}/{name}" for name in BESIDE]:
+            if info.name == f"{table.name}/{TABLE}" or info.name in [
+                f"{table.name}/{name}" for name in BESIDE
+            ]:
                 continue
             member = wanted.pop(info.name, None)
             if member is None:
-                raise IntegrityError(f"{info.name!r} is in it, but not in its table of contents", where=str(path))
+                raise IntegrityError(
+                    f"{info.name!r} is in it, but not in its table of contents", where=str(path)
+                )
             if not info.isfile() or info.size != member.size:
-                raise IntegrityError(f"{member.path} is not what its table of contents says", where=str(path))
+                raise IntegrityError(
+                    f"{member.path} is not what its table of contents says", where=str(path)
+                )
             _take(tar.extractfile(info), member, store, folder)
             if progress is not None:
                 progress.advance(member.size)
@@ -102,7 +119,9 @@ def _take(file: IO[bytes] | None, member: Member, store: Store, folder: Path) ->
     with store.work("unpack") as work:
         temporary = work / "file"
         if file is None or _copy(file, temporary) != member.sha256:
-            raise IntegrityError(f"was changed: its sha256 is not {member.sha256}", where=member.path)
+            raise IntegrityError(
+                f"was changed: its sha256 is not {member.sha256}", where=member.path
+            )
         if member.use == "store":
             commit(temporary, final)
         else:
@@ -123,8 +142,14 @@ def _copy(file: IO[bytes], target: Path) -> str:
 def _check_space(table: Table, store: Store) -> None:
     project = sum(member.size for member in table.members if member.use == "project")
     if project > limits.PROJECT:
-        raise IntegrityError(f"its recipe and lock take {human_bytes(project)}, which none of an honest bundle do")
-    lacking = {m.sha256: m.size for m in table.members if m.use == "store" and not store.artifact(m.sha256).is_file()}
+        raise IntegrityError(
+            f"its recipe and lock take {human_bytes(project)}, which none of an honest bundle do"
+        )
+    lacking = {
+        m.sha256: m.size
+        for m in table.members
+        if m.use == "store" and not store.artifact(m.sha256).is_file()
+    }
     folder = store.folder("artifacts")
     with telling(folder):
         free = shutil.disk_usage(folder).free
@@ -132,7 +157,9 @@ def _check_space(table: Table, store: Store) -> None:
         needed = human_bytes(sum(lacking.values()))
         hint = "free space there, or point ENVBUILD_STORE to a larger file system"
         raise SpaceError(
-            f"the bundle's files take {needed}, {human_bytes(free)} are free", where=str(folder), hint=hint
+            f"the bundle's files take {needed}, {human_bytes(free)} are free",
+            where=str(folder),
+            hint=hint,
         )
 
 

@@ -20,19 +20,29 @@ def companions(evidence: Evidence) -> Verdict:
         return skipped("no known GPU framework is installed, and none was asked for")
     versions = _versions(evidence)
     rows = _rows(versions)
-    broken = [row for row in rows if row.package in versions and not _fits(row.constraint, versions[row.package])]
+    broken = [
+        row
+        for row in rows
+        if row.package in versions and not _fits(row.constraint, versions[row.package])
+    ]
     if broken:
         # what does not go with the framework is told first: the rest may be a matter of that
         start = f"{evidence.framework.name} "
         first = min(broken, key=lambda row: not row.reason.startswith(start))
         with_whom = first.reason.partition(" (")[0]
         same = [row.package for row in broken if row.reason.partition(" (")[0] == with_whom]
-        what = f"{listing([f'{name} {versions[name]}' for name in same])} does not go with {with_whom}"
+        what = (
+            f"{listing([f'{name} {versions[name]}' for name in same])} does not go with {with_whom}"
+        )
         wanted = _wanted(first.constraint)
         return failed(
             f"{what}: it wants {wanted}" if wanted else what,
-            f'put "{first.constraint}" into [python] dependencies' if wanted else f"take {first.package} out",
-            broken={row.package: {"constraint": row.constraint, "source": row.reason} for row in broken},
+            f'put "{first.constraint}" into [python] dependencies'
+            if wanted
+            else f"take {first.package} out",
+            broken={
+                row.package: {"constraint": row.constraint, "source": row.reason} for row in broken
+            },
         )
     parts = _wrong_parts(evidence, versions)
     if parts:
@@ -48,7 +58,11 @@ def companions(evidence: Evidence) -> Verdict:
 
 def _versions(evidence: Evidence) -> dict[str, str]:
     """Return public versions by name; the framework under its own name, whichever distribution holds it."""
-    found = {dist.name: dist.version.split("+")[0] for dist in evidence.installed.dists if not dist.shadowed}
+    found = {
+        dist.name: dist.version.split("+")[0]
+        for dist in evidence.installed.dists
+        if not dist.shadowed
+    }
     assert evidence.framework is not None  # noqa: S101  (the judge skips before)
     owners = evidence.installed.owners.get(evidence.framework.module, ())
     if owners:
@@ -68,7 +82,11 @@ def _wrong_parts(evidence: Evidence, versions: dict[str, str]) -> list[tuple[str
     framework, installed = evidence.framework, evidence.installed
     assert framework is not None  # noqa: S101  (the judge skips before)
     python = installed.python
-    env = {"extra": "", "python_full_version": python, "python_version": ".".join(python.split(".")[:2])}
+    env = {
+        "extra": "",
+        "python_full_version": python,
+        "python_version": ".".join(python.split(".")[:2]),
+    }
     wrong = []
     for owner in installed.owners.get(framework.module, ()):
         for line in installed.requires.get(owner.name, ()):
@@ -89,7 +107,9 @@ def _rows(versions: dict[str, str]) -> list[Coupling]:
 
     rows = []
     for name in versions:
-        with contextlib.suppress(InvalidVersion, KeyError):  # a rule about what is not installed has nothing to fill in
+        with contextlib.suppress(
+            InvalidVersion, KeyError
+        ):  # a rule about what is not installed has nothing to fill in
             rows += [row for row in rows_for([name], versions) if row.binding]
     return rows
 

@@ -25,7 +25,11 @@ RISE = 32 << 20
 
 def precision(evidence: Evidence) -> Verdict:
     """Judge products in lower precision, each where the GPU has it."""
-    results = [one for one in _done(evidence, "tf32", "float16", "bfloat16", "memory") if _has(evidence, one)]
+    results = [
+        one
+        for one in _done(evidence, "tf32", "float16", "bfloat16", "memory")
+        if _has(evidence, one)
+    ]
     return _right(evidence, results, "products in lower precision and a copy of 64 MB")
 
 
@@ -52,7 +56,9 @@ def training(evidence: Evidence) -> Verdict:
                 **shown,
             )
     first = results[0].losses
-    return passed(f"the loss falls from {first[0]:.3f} to {first[-1]:.3f} in {len(first)} steps", **shown)
+    return passed(
+        f"the loss falls from {first[0]:.3f} to {first[-1]:.3f} in {len(first)} steps", **shown
+    )
 
 
 def compiled(evidence: Evidence) -> Verdict:
@@ -63,7 +69,9 @@ def compiled(evidence: Evidence) -> Verdict:
     verdict = _right(evidence, results, "a compiled product")
     if verdict.outcome != "failed" or _compiles(evidence):
         return verdict
-    return skipped(f"it does not work, and nothing in the project uses it: {verdict.reason}", verdict.hint)
+    return skipped(
+        f"it does not work, and nothing in the project uses it: {verdict.reason}", verdict.hint
+    )
 
 
 def seen_by_driver(evidence: Evidence) -> Verdict:
@@ -73,9 +81,14 @@ def seen_by_driver(evidence: Evidence) -> Verdict:
         return skipped("libnvidia-ml could not be asked")
     shown = {"pid": seen.pid, "processes": seen.processes, "rise": seen.rise}
     if seen.pid:
-        return passed(f"NVML lists the process; memory in use rose by {seen.rise >> 20} MiB", **shown)
+        return passed(
+            f"NVML lists the process; memory in use rose by {seen.rise >> 20} MiB", **shown
+        )
     if seen.rise >= RISE:
-        return passed(f"memory in use rose by {seen.rise >> 20} MiB (NVML cannot list processes here)", **shown)
+        return passed(
+            f"memory in use rose by {seen.rise >> 20} MiB (NVML cannot list processes here)",
+            **shown,
+        )
     return failed(
         f"the driver saw nothing of it: the process is not listed, and memory in use rose by {seen.rise >> 20} MiB",
         "it computed elsewhere than on this node's GPUs; look at the findings above",
@@ -118,7 +131,9 @@ def speed(evidence: Evidence) -> Verdict:
             **shown,
         )
     note = " (a small MIG slice, or another user on it?)" if ratio < SUSPECT else ""
-    return passed(f"a product of 2048 x 2048 takes {ratio:.0f} times as long on the CPU{note}", **shown)
+    return passed(
+        f"a product of 2048 x 2048 takes {ratio:.0f} times as long on the CPU{note}", **shown
+    )
 
 
 def collective(evidence: Evidence) -> Verdict:
@@ -142,7 +157,10 @@ def collective(evidence: Evidence) -> Verdict:
             **shown,
         )
     way = f" over {', '.join(ways)}" if ways else ""
-    return passed(f"{count} GPUs add up right, {(one.bandwidth or 0.0) / 1e9:.0f} GB/s bus bandwidth{way}", **shown)
+    return passed(
+        f"{count} GPUs add up right, {(one.bandwidth or 0.0) / 1e9:.0f} GB/s bus bandwidth{way}",
+        **shown,
+    )
 
 
 def endurance(evidence: Evidence) -> Verdict:
@@ -173,7 +191,9 @@ def _done(evidence: Evidence, *tasks: str) -> list[Computed]:
 def _has(evidence: Evidence, one: Computed) -> bool:
     """Tell whether the GPU has the number format of a task; where the driver did not say, it is tried."""
     driver = evidence.driver.data if evidence.driver else None
-    found = [device for device in driver.cuda.devices if device.index == one.index] if driver else []
+    found = (
+        [device for device in driver.cuda.devices if device.index == one.index] if driver else []
+    )
     return not found or capability(found[0]) >= NEEDS_CAPABILITY.get(one.task, 0)
 
 

@@ -55,7 +55,11 @@ class Evidence:
     @property
     def built_for(self) -> BuiltFor:
         """What the framework's own files say it was built for."""
-        return self.installed.builds.get(self.framework.module, BuiltFor()) if self.framework else BuiltFor()
+        return (
+            self.installed.builds.get(self.framework.module, BuiltFor())
+            if self.framework
+            else BuiltFor()
+        )
 
     @property
     def release(self) -> str | None:
@@ -71,7 +75,8 @@ class Evidence:
         row = facts.build_of(self.framework.name, self.release)
         seen = self.built_for.cuda
         same = row is not None and (
-            seen is None or facts.numbers(row.cuda)[: len(facts.numbers(seen))] == facts.numbers(seen)
+            seen is None
+            or facts.numbers(row.cuda)[: len(facts.numbers(seen))] == facts.numbers(seen)
         )
         return row if same else None
 
@@ -104,7 +109,9 @@ def skipped(reason: str, hint: str | None = None, **evidence: Any) -> Verdict:
 def given(answer: Answer[T] | None) -> T:
     """Return an answer that the judge's row in the table asks for, so that it is there."""
     if answer is None or answer.data is None:
-        raise LookupError("a judge was called without the answer that its row in the table asks for")
+        raise LookupError(
+            "a judge was called without the answer that its row in the table asks for"
+        )
     return answer.data
 
 

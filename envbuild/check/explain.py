@@ -18,7 +18,8 @@ LINE_LIMIT = 4000
 """Characters of one line that are looked at; progress bars and dumped arrays are longer."""
 ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 TROUBLE = re.compile(
-    r"^.*(?:Error\b|Exception\b|FATAL|fatal|Segmentation fault|Traceback|ERROR:|error:).*$", re.MULTILINE
+    r"^.*(?:Error\b|Exception\b|FATAL|fatal|Segmentation fault|Traceback|ERROR:|error:).*$",
+    re.MULTILINE,
 )
 
 
@@ -88,9 +89,13 @@ def explain(pieces: Iterable[str]) -> Explanation:
         trouble = [*trouble, *(one[0].strip() for one in TROUBLE.finditer(block))][-5:]
         lines += block.count("\n")
     told = tuple(
-        found[rule.name] for rule in rules() if rule.name in found and not any(name in found for name in rule.follows)
+        found[rule.name]
+        for rule in rules()
+        if rule.name in found and not any(name in found for name in rule.follows)
     )
-    return Explanation(known=told, lines=lines, trouble=() if told else tuple(line[:300] for line in trouble))
+    return Explanation(
+        known=told, lines=lines, trouble=() if told else tuple(line[:300] for line in trouble)
+    )
 
 
 def _search(rule: Rule, block: str, before: int, found: dict[str, Known]) -> None:
@@ -135,4 +140,6 @@ def _blocks(pieces: Iterable[str]) -> Iterator[str]:
 
 def _plain(text: str) -> str:
     lines = ANSI.sub("", text).replace("\r\n", "\n").split("\n")
-    return "".join(f"{line.rstrip(chr(13)).rpartition(chr(13))[2][:LINE_LIMIT]}\n" for line in lines)
+    return "".join(
+        f"{line.rstrip(chr(13)).rpartition(chr(13))[2][:LINE_LIMIT]}\n" for line in lines
+    )

@@ -196,13 +196,19 @@ def oldest_driver(toolkit: str) -> str | None:
 
 def cuda_of_driver(driver: str) -> str | None:
     """Return the newest toolkit that a driver came with or after (None: older than the table)."""
-    fitting = [toolkit for toolkit, needed in cuda().drivers.items() if numbers(needed) <= numbers(driver)]
+    fitting = [
+        toolkit for toolkit, needed in cuda().drivers.items() if numbers(needed) <= numbers(driver)
+    ]
     return max(fitting, key=numbers) if fitting else None
 
 
 def newest_toolkit(driver: str) -> str | None:
     """Return the newest toolkit whose machine code a driver runs (None: older than the table)."""
-    fitting = [toolkit for toolkit in cuda().drivers if numbers(oldest_driver(toolkit) or "") <= numbers(driver)]
+    fitting = [
+        toolkit
+        for toolkit in cuda().drivers
+        if numbers(oldest_driver(toolkit) or "") <= numbers(driver)
+    ]
     return max(fitting, key=numbers) if fitting else None
 
 
@@ -219,7 +225,10 @@ def runs_on(capability: int, sass: tuple[int, ...], ptx: tuple[int, ...]) -> str
 
 def gpu_names(capability: int) -> str:
     """Return cards with a capability, for messages ("V100"); the bare capability where none is known."""
-    return next((row.names for row in cuda().gpu if row.capability == capability), f"capability {capability / 10}")
+    return next(
+        (row.names for row in cuda().gpu if row.capability == capability),
+        f"capability {capability / 10}",
+    )
 
 
 def from_driver(soname: str) -> bool:
@@ -229,9 +238,13 @@ def from_driver(soname: str) -> bool:
 
 def may_lack(path: str) -> str | None:
     """Return why a shared object's libraries may be missing, or None where they must not."""
-    return next((row.reason for row in sonames().optional if fnmatch.fnmatchcase(path, row.object)), None)
+    return next(
+        (row.reason for row in sonames().optional if fnmatch.fnmatchcase(path, row.object)), None
+    )
 
 
 def provider_of(soname: str) -> Provider | None:
     """Return who has a library."""
-    return next((row for row in sonames().provider if fnmatch.fnmatchcase(soname, row.soname)), None)
+    return next(
+        (row for row in sonames().provider if fnmatch.fnmatchcase(soname, row.soname)), None
+    )

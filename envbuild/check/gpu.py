@@ -90,7 +90,9 @@ def architecture(evidence: Evidence) -> Verdict:
         return skipped("there is no framework or no GPU to compare")
     sass, ptx, source = code_of(evidence)
     if not sass and not ptx:
-        return skipped(f"which GPUs this build of {evidence.framework.name} has code for is not known")
+        return skipped(
+            f"which GPUs this build of {evidence.framework.name} has code for is not known"
+        )
     name = f"{evidence.framework.name} {evidence.release or ''}".strip()
     shown = {"sass": list(sass), "ptx": list(ptx), "source": source}
     slow = []
@@ -118,7 +120,10 @@ def architecture(evidence: Evidence) -> Verdict:
             "(minutes, once)",
             **shown,
         )
-    return passed(f"{name} has machine code for {listing(sorted({_described(device) for device in found}))}", **shown)
+    return passed(
+        f"{name} has machine code for {listing(sorted({_described(device) for device in found}))}",
+        **shown,
+    )
 
 
 def computes(evidence: Evidence) -> Verdict:
@@ -127,7 +132,11 @@ def computes(evidence: Evidence) -> Verdict:
     assert evidence.framework is not None  # noqa: S101  (the table asks for a framework's answer)
     name, seen = evidence.framework.name, driver_count(evidence)
     products = answer.of("product")
-    shown = {"results": [result_shown(one) for one in products], "tolerance": TOLERANCE, "notes": list(answer.notes)}
+    shown = {
+        "results": [result_shown(one) for one in products],
+        "tolerance": TOLERANCE,
+        "notes": list(answer.notes),
+    }
     if len(answer.devices) < max(seen, 1):
         told = [
             line
@@ -167,7 +176,9 @@ def capability(device: Device) -> int:
 def code_of(evidence: Evidence) -> tuple[tuple[int, ...], tuple[int, ...], str]:
     """Return the capabilities that the framework has machine and portable code for, and who says so."""
     scanned = evidence.code.data if evidence.code else None
-    own = tuple(one for one in scanned.files if _of_framework(evidence, one.path)) if scanned else ()
+    own = (
+        tuple(one for one in scanned.files if _of_framework(evidence, one.path)) if scanned else ()
+    )
     if own:
         return (*common_code(own), f"scan of {listing([one.path for one in own], 2)}")
     listed = evidence.compute.data.arches if evidence.compute and evidence.compute.data else ()
@@ -176,7 +187,11 @@ def code_of(evidence: Evidence) -> tuple[tuple[int, ...], tuple[int, ...], str]:
     if evidence.built_for.arches:
         # in TensorFlow's list compute_80 stands for machine code and portable code of 8.0 (scan of its 2.4.1 library)
         portable = _arches(evidence.built_for.arches, "compute")
-        return tuple(sorted({*_arches(evidence.built_for.arches, "sm"), *portable})), portable, "build_info.py"
+        return (
+            tuple(sorted({*_arches(evidence.built_for.arches, "sm"), *portable})),
+            portable,
+            "build_info.py",
+        )
     row = evidence.build
     return (row.sass, row.ptx, row.source) if row else ((), (), "")
 
@@ -194,7 +209,10 @@ def common_code(files: tuple[CodeFile, ...]) -> tuple[tuple[int, ...], tuple[int
     for region in telling:
         for kind, capabilities in (("sass", region.sass), ("ptx", region.ptx)):
             counts[kind].update(dict.fromkeys(capabilities, region.count))
-    sass, ptx = (tuple(sorted(n for n, count in counts[kind].items() if count >= half)) for kind in ("sass", "ptx"))
+    sass, ptx = (
+        tuple(sorted(n for n, count in counts[kind].items() if count >= half))
+        for kind in ("sass", "ptx")
+    )
     return sass, ptx
 
 
@@ -210,7 +228,11 @@ def _arches(words: tuple[str, ...], kind: str) -> tuple[int, ...]:
 
 def _compiles(evidence: Evidence) -> bool:
     supported, toolkit = given(evidence.driver).cuda.cuda, toolkit_of(evidence)
-    return supported is None or toolkit is None or facts.numbers(supported)[:2] >= facts.numbers(toolkit)[:2]
+    return (
+        supported is None
+        or toolkit is None
+        or facts.numbers(supported)[:2] >= facts.numbers(toolkit)[:2]
+    )
 
 
 def _described(device: Device) -> str:
@@ -224,7 +246,11 @@ def dotted(capabilities: tuple[int, ...]) -> str:
 
 def result_shown(one: Computed) -> dict[str, object]:
     """Return what is told about one task in the evidence."""
-    shown = {key: value for key, value in msgspec.structs.asdict(one).items() if value not in (None, (), "")}
+    shown = {
+        key: value
+        for key, value in msgspec.structs.asdict(one).items()
+        if value not in (None, (), "")
+    }
     return {"gpu": shown.pop("index"), **shown}
 
 

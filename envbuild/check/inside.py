@@ -99,16 +99,25 @@ class Inside:
         self.runner = runner
         self.gpu = gpu
         self.network = network
-        self.env = {key: value for key, value in (environment or {}).items() if gpu and key in HANDED_ON}
+        self.env = {
+            key: value for key, value in (environment or {}).items() if gpu and key in HANDED_ON
+        }
 
-    def ask(self, *lanes: Sequence[ProbeRequest], heard: Callable[[str], None] | None = None) -> Visit:
+    def ask(
+        self, *lanes: Sequence[ProbeRequest], heard: Callable[[str], None] | None = None
+    ) -> Visit:
         """Run probes in one container: lanes side by side, the probes of a lane one after the other.
 
         ``heard`` is called with a probe's name as soon as it has ended.
         """
         jobs = [
             [
-                {"name": one.name, "source": probe_source(one), "parameters": one.parameters, "limit": one.limit}
+                {
+                    "name": one.name,
+                    "source": probe_source(one),
+                    "parameters": one.parameters,
+                    "limit": one.limit,
+                }
                 for one in lane
             ]
             for lane in lanes
@@ -172,7 +181,11 @@ class Inside:
 
 def _plain_environment(given: Mapping[str, str]) -> dict[str, str]:
     """Return what of a command's environment an unsealed probe gets: the runtime's settings, and PLAIN."""
-    kept = {key: value for key, value in given.items() if key in PLAIN or key.startswith(("APPTAINER", "SINGULARITY"))}
+    kept = {
+        key: value
+        for key, value in given.items()
+        if key in PLAIN or key.startswith(("APPTAINER", "SINGULARITY"))
+    }
     if "TMPDIR" in given:  # where the runtime itself unpacks, which the image need not know
         kept.update({f"{name}_TMPDIR": given["TMPDIR"] for name in ("APPTAINER", "SINGULARITY")})
     return kept

@@ -16,7 +16,11 @@ def shared_libraries(evidence: Evidence) -> Verdict:
     found = given(evidence.libraries)
     if found.damaged_count:
         path, why = found.damaged[0]
-        objects = "1 shared object" if found.damaged_count == 1 else f"{found.damaged_count} shared objects"
+        objects = (
+            "1 shared object"
+            if found.damaged_count == 1
+            else f"{found.damaged_count} shared objects"
+        )
         return failed(
             f"{objects} cannot be read: {inside(path, found.folders)} ({why})",
             "the file is damaged; build the image again from its lock: envbuild make",
@@ -24,7 +28,9 @@ def shared_libraries(evidence: Evidence) -> Verdict:
         )
     missing: dict[str, list[str]] = {}
     for soname, paths in sorted(found.missing.items()):
-        needy = [path for path in paths if facts.may_lack(path) is None or _own_code(evidence, path)]
+        needy = [
+            path for path in paths if facts.may_lack(path) is None or _own_code(evidence, path)
+        ]
         if needy and not facts.from_driver(soname):
             missing[soname] = [inside(path, found.folders) for path in needy]
     shown = {"objects": found.objects, "preloaded": sorted(found.preloaded)}
@@ -38,13 +44,17 @@ def shared_libraries(evidence: Evidence) -> Verdict:
             missing={name: objects[:20] for name, objects in missing.items()},
             **shown,
         )
-    return _outdated(evidence, shown) or passed(f"{found.objects} shared objects find their libraries", **shown)
+    return _outdated(evidence, shown) or passed(
+        f"{found.objects} shared objects find their libraries", **shown
+    )
 
 
 def _own_code(evidence: Evidence, path: str) -> bool:
     """Tell whether a shared object is the framework's own GPU part, which must not lack anything."""
     folders = given(evidence.libraries).folders
-    return evidence.framework is not None and facts.matches(inside(path, folders), evidence.framework.code)
+    return evidence.framework is not None and facts.matches(
+        inside(path, folders), evidence.framework.code
+    )
 
 
 def _outdated(evidence: Evidence, shown: dict[str, Any]) -> Verdict | None:
@@ -91,7 +101,9 @@ def cuda_match(evidence: Evidence) -> Verdict:
     """Judge whether the CUDA and cuDNN that the framework was built for are those that it will load."""
     framework, built = evidence.framework, evidence.built_for
     if framework is None:
-        return _chainer_alone(evidence) or skipped("no known GPU framework is installed, and none was asked for")
+        return _chainer_alone(evidence) or skipped(
+            "no known GPU framework is installed, and none was asked for"
+        )
     name = f"{framework.name} {evidence.release or ''}".strip()
     if built.is_cuda is False or _cpu_only(evidence):
         return _without_cuda(evidence, name)
@@ -127,7 +139,9 @@ def _opened(evidence: Evidence, name: str, toolkit: str) -> Verdict:
     unreached = [soname for soname in lost if soname in places]
     if unreached:
         folders = sorted({str(PurePosixPath(path).parent) for path in places.values()})
-        folder = inside(str(PurePosixPath(places[unreached[0]]).parent), given(evidence.libraries).folders)
+        folder = inside(
+            str(PurePosixPath(places[unreached[0]]).parent), given(evidence.libraries).folders
+        )
         return failed(
             f"{name} was built for CUDA {toolkit}{_and_cudnn(evidence)}, and opens {listing(unreached)}, which is in "
             f"{folder}, where its loader does not look; it would go on without the GPU",
@@ -158,9 +172,14 @@ def _places(evidence: Evidence, toolkit: str) -> dict[str, Place]:
     """Return where the libraries are that this build of the framework opens itself."""
     framework, cudnn = evidence.framework, cudnn_of(evidence)
     assert framework is not None  # noqa: S101  (cuda_match asks for one)
-    names = (*facts.cuda_libraries(toolkit), *([f"libcudnn.so.{facts.numbers(cudnn)[0]}"] if cudnn else []))
+    names = (
+        *facts.cuda_libraries(toolkit),
+        *([f"libcudnn.so.{facts.numbers(cudnn)[0]}"] if cudnn else []),
+    )
     found = given(evidence.libraries).wanted.get(framework.module, {})
-    return {name: found.get(name, Place()) for name in names if facts.matches(name, framework.opens)}
+    return {
+        name: found.get(name, Place()) for name in names if facts.matches(name, framework.opens)
+    }
 
 
 def toolkit_of(evidence: Evidence) -> str | None:
@@ -190,8 +209,12 @@ def compiler_tools(evidence: Evidence) -> Verdict:
     XLA and triton call ptxas; XLA links libdevice (tensorflow#58859, jax#6323).
     """
     framework, tools = evidence.framework, given(evidence.libraries).tools
-    if framework is None or not (framework.name == "jax" or (evidence.sources and evidence.sources.compiles)):
-        return skipped("nothing here is known to compile for the GPU (XLA, torch.compile)", tools=tools)
+    if framework is None or not (
+        framework.name == "jax" or (evidence.sources and evidence.sources.compiles)
+    ):
+        return skipped(
+            "nothing here is known to compile for the GPU (XLA, torch.compile)", tools=tools
+        )
     without = [name for name in COMPILERS if not tools.get(name)]
     if framework.name == "torch" and evidence.sources and evidence.sources.inductor and without:
         return failed(
@@ -212,7 +235,9 @@ def compiler_tools(evidence: Evidence) -> Verdict:
             f'add "nvidia-cuda-nvcc-cu{major}" to [python] dependencies',
             tools=tools,
         )
-    return passed(f"{' and '.join(needed)} {'is' if len(needed) == 1 else 'are'} there", tools=tools)
+    return passed(
+        f"{' and '.join(needed)} {'is' if len(needed) == 1 else 'are'} there", tools=tools
+    )
 
 
 def _without_gpu_part(evidence: Evidence) -> bool:
@@ -225,9 +250,12 @@ def _without_gpu_part(evidence: Evidence) -> bool:
 
 
 def _cpu_only(evidence: Evidence) -> bool:
-    owners = evidence.installed.owners.get(evidence.framework.module, ()) if evidence.framework else ()
+    owners = (
+        evidence.installed.owners.get(evidence.framework.module, ()) if evidence.framework else ()
+    )
     return bool(owners) and all(
-        facts.matches(owner.name, evidence.framework.cpu if evidence.framework else ()) for owner in owners
+        facts.matches(owner.name, evidence.framework.cpu if evidence.framework else ())
+        for owner in owners
     )
 
 
@@ -263,14 +291,23 @@ def _jax_plugin(evidence: Evidence, name: str) -> Verdict:
             "ask for jax[cuda12] (or jax[cuda13]), which brings both parts in one version",
             plugins=plugins,
         )
-    return passed(f"{name} with {listing(sorted(plugins))} {next(iter(plugins.values()))}", plugins=plugins)
+    return passed(
+        f"{name} with {listing(sorted(plugins))} {next(iter(plugins.values()))}", plugins=plugins
+    )
 
 
 def _toolkit_in_name(evidence: Evidence) -> str | None:
     """Read CUDA out of a distribution's name: cupy-cuda12x, cupy-cuda117, cupy-cuda101."""
-    owners = evidence.installed.owners.get(evidence.framework.module, ()) if evidence.framework else ()
+    owners = (
+        evidence.installed.owners.get(evidence.framework.module, ()) if evidence.framework else ()
+    )
     found = next(
-        (match for owner in owners if (match := re.search(r"-cuda(\d{2})(x|\d)$|-cuda(\d)(\d)$", owner.name))), None
+        (
+            match
+            for owner in owners
+            if (match := re.search(r"-cuda(\d{2})(x|\d)$|-cuda(\d)(\d)$", owner.name))
+        ),
+        None,
     )
     if found is None:
         return None
@@ -286,7 +323,14 @@ def _and_cudnn(evidence: Evidence) -> str:
 
 def _other_majors(soname: str, copies: dict[str, tuple[str, ...]]) -> list[str]:
     stem = soname.split(".so", maxsplit=1)[0]
-    return sorted({PurePosixPath(path).name for paths in copies.values() for path in paths if f"/{stem}.so." in path})
+    return sorted(
+        {
+            PurePosixPath(path).name
+            for paths in copies.values()
+            for path in paths
+            if f"/{stem}.so." in path
+        }
+    )
 
 
 def _cudnn_new_enough(evidence: Evidence, name: str, opened: dict[str, Place]) -> Verdict | None:
@@ -298,7 +342,14 @@ def _cudnn_new_enough(evidence: Evidence, name: str, opened: dict[str, Place]) -
     place = next((opened[soname] for soname in opened if soname.startswith("libcudnn.")), None)
     if needed is None or len(facts.numbers(needed)) < 2 or place is None or place.real is None:
         return None
-    wheel = next((dist for dist in evidence.installed.dists if re.fullmatch(r"nvidia-cudnn-cu\d+", dist.name)), None)
+    wheel = next(
+        (
+            dist
+            for dist in evidence.installed.dists
+            if re.fullmatch(r"nvidia-cudnn-cu\d+", dist.name)
+        ),
+        None,
+    )
     if wheel is not None and "/nvidia/cudnn/" in place.real:
         seen = wheel.version
     else:

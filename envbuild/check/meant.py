@@ -20,7 +20,9 @@ def target_architecture(evidence: Evidence) -> Verdict:
     name, gpu = _name(evidence), described(target)
     shown = {"sass": list(sass), "ptx": list(ptx), "source": source, **_scanned(evidence)}
     if not sass and not ptx:
-        return skipped(f"{name} has no GPU code that could be read, and its release is not in the table")
+        return skipped(
+            f"{name} has no GPU code that could be read, and its release is not in the table"
+        )
     how = facts.runs_on(target.capability, sass, ptx)
     if how is None:
         portable = f", portable code for {dotted(ptx)}" if ptx else ", no portable code"
@@ -38,7 +40,9 @@ def target_architecture(evidence: Evidence) -> Verdict:
             **shown,
         )
     if how == "ptx":
-        return passed(f"{name} has portable code for {gpu}, compiled at first use (minutes, once)", **shown)
+        return passed(
+            f"{name} has portable code for {gpu}, compiled at first use (minutes, once)", **shown
+        )
     return passed(f"{name} has machine code for {gpu}", **shown)
 
 
@@ -48,7 +52,9 @@ def target_driver(evidence: Evidence) -> Verdict:
     if target.driver is None:
         return skipped("no driver was named (--driver)")
     if evidence.framework is None or toolkit is None:
-        return skipped("no known framework is installed, or what it was built for could not be read")
+        return skipped(
+            "no known framework is installed, or what it was built for could not be read"
+        )
     name, supported = _name(evidence), facts.cuda_of_driver(target.driver)
     shown = {"driver": target.driver, "supports": supported, "built_for": toolkit}
     row = next((row for row in facts.cuda().gpu if row.capability == target.capability), None)
@@ -72,7 +78,9 @@ def target_driver(evidence: Evidence) -> Verdict:
     )
 
 
-def _portable_code(evidence: Evidence, target: Target, supported: str | None, toolkit: str) -> Verdict | None:
+def _portable_code(
+    evidence: Evidence, target: Target, supported: str | None, toolkit: str
+) -> Verdict | None:
     """Return a failure where only portable code fits the GPU and the driver is older than what made it.
 
     "PTX code … is not supported by minor version compatibility" (NVIDIA's CUDA compatibility guide).
@@ -81,7 +89,9 @@ def _portable_code(evidence: Evidence, target: Target, supported: str | None, to
         return None
     sass, ptx, _ = code_of(evidence)
     how = facts.runs_on(target.capability, sass, ptx)
-    if how != "ptx" or (supported is not None and facts.numbers(supported)[:2] >= facts.numbers(toolkit)[:2]):
+    if how != "ptx" or (
+        supported is not None and facts.numbers(supported)[:2] >= facts.numbers(toolkit)[:2]
+    ):
         return None
     own = facts.cuda().drivers.get(".".join(map(str, facts.numbers(toolkit)[:2])))
     return failed(
@@ -119,7 +129,9 @@ OLDEST_GLIBC = (2, 17)
 def described(target: Target) -> str:
     """Write the GPU of a target for people: "A100 (capability 8.0)"."""
     capability = f"capability {dotted((target.capability or 0,))}"
-    known = target.gpu is not None and any(letter.isalpha() for letter in target.gpu.removeprefix("sm_"))
+    known = target.gpu is not None and any(
+        letter.isalpha() for letter in target.gpu.removeprefix("sm_")
+    )
     return f"{target.gpu} ({capability})" if known else capability
 
 
@@ -140,7 +152,12 @@ def _scanned(evidence: Evidence) -> dict[str, Any]:
         return {}
     scan = given(evidence.code)
     rate = scan.bytes / 1e6 / max(scan.seconds, 1e-3)
-    return {"bytes": scan.bytes, "seconds": scan.seconds, "MB_per_second": round(rate), "unread": list(scan.unread)}
+    return {
+        "bytes": scan.bytes,
+        "seconds": scan.seconds,
+        "MB_per_second": round(rate),
+        "unread": list(scan.unread),
+    }
 
 
 def _others_without(evidence: Evidence, capability: int) -> list[str]:

@@ -29,7 +29,11 @@ class Card:
 
 
 class _Memory(ctypes.Structure):
-    _fields_ = (("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong))
+    _fields_ = (
+        ("total", ctypes.c_ulonglong),
+        ("free", ctypes.c_ulonglong),
+        ("used", ctypes.c_ulonglong),
+    )
 
 
 class _Rates(ctypes.Structure):
@@ -62,7 +66,10 @@ class Nvml:
                 hint="watch on the node where the job runs: srun --jobid=ID --overlap --pty envbuild watch --pid PID",
             ) from error
         if code:
-            raise HostError(f"the NVIDIA driver does not answer (nvmlInit gives {code})", hint="nvidia-smi says more")
+            raise HostError(
+                f"the NVIDIA driver does not answer (nvmlInit gives {code})",
+                hint="nvidia-smi says more",
+            )
 
     def cards(self) -> tuple[Card, ...]:
         """Look at every GPU."""
@@ -91,7 +98,9 @@ class Nvml:
     def _processes(self, handle: ctypes.c_void_p) -> dict[int, int | None]:
         """Return who computes on a card; the oldest form of the call has no MIG fields and is not asked."""
         stem = "nvmlDeviceGetComputeRunningProcesses"
-        call = getattr(self.library, f"{stem}_v3", None) or getattr(self.library, f"{stem}_v2", None)
+        call = getattr(self.library, f"{stem}_v3", None) or getattr(
+            self.library, f"{stem}_v2", None
+        )
         room, table = ctypes.c_uint(MOST), (_Process * MOST)()
         if call is None or call(handle, ctypes.byref(room), table):
             return {}

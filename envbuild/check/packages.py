@@ -25,8 +25,14 @@ def framework_version(evidence: Evidence) -> Verdict:
         )
     found = evidence.release or "of unknown version"
     shown = {"installed": [f"{o.name} {o.version}" for o in owners], "locked": expected.version}
-    if expected.version and not any(same_version(owner.version, expected.version) for owner in owners):
-        return failed(f"{framework.name} {found} is installed; the lock says {expected.version}", REBUILD, **shown)
+    if expected.version and not any(
+        same_version(owner.version, expected.version) for owner in owners
+    ):
+        return failed(
+            f"{framework.name} {found} is installed; the lock says {expected.version}",
+            REBUILD,
+            **shown,
+        )
     seen = _imported_version(evidence)
     wanted = expected.version or evidence.release
     if seen and wanted and facts.numbers(seen)[:2] != facts.numbers(wanted)[:2]:
@@ -48,7 +54,11 @@ def one_framework(evidence: Evidence) -> Verdict:
         return skipped("no known GPU framework is installed, and none was asked for")
     owners = evidence.installed.owners.get(framework.module, ())
     if len(owners) < 2:
-        return passed(f"only {owners[0].name} provides {framework.module}" if owners else "nothing provides it twice")
+        return passed(
+            f"only {owners[0].name} provides {framework.module}"
+            if owners
+            else "nothing provides it twice"
+        )
     names = [f"{owner.name} {owner.version}" for owner in owners]
     if len({owner.name for owner in owners}) == 1:
         places = listing([owner.folder for owner in owners])
@@ -118,13 +128,23 @@ def base_files(evidence: Evidence) -> Verdict:
         others = f"; also {listing(sorted(set(bad) - {name}))}" if len(bad) > 1 else ""
         return failed(
             f"{name}: {counts} of {one.files} files (for one, {example}){others}",
-            "something removed or wrote over them after they were installed; see the two checks above, then " + REBUILD,
-            distributions={key: {"changed": value.changed, "missing": value.missing} for key, value in bad.items()},
+            "something removed or wrote over them after they were installed; see the two checks above, then "
+            + REBUILD,
+            distributions={
+                key: {"changed": value.changed, "missing": value.missing}
+                for key, value in bad.items()
+            },
         )
     files = sum(one.files for one in verified.values())
     sized = sum(one.sized for one in verified.values())
-    how = f": {files - sized} by hash, {sized} by size (--level full hashes all)" if sized else ", all by hash"
-    return passed(f"{files} files of {len(verified)} distributions are as installed{how}", sized=sized)
+    how = (
+        f": {files - sized} by hash, {sized} by size (--level full hashes all)"
+        if sized
+        else ", all by hash"
+    )
+    return passed(
+        f"{files} files of {len(verified)} distributions are as installed{how}", sized=sized
+    )
 
 
 def locked_versions(evidence: Evidence) -> Verdict:
@@ -140,16 +160,25 @@ def locked_versions(evidence: Evidence) -> Verdict:
         parts = [f"{listing(absent)} missing"] if absent else []
         parts += [listing([f"{name} {what}" for name, what in other.items()])] if other else []
         return failed(
-            f"the image is not what the lock says: {'; '.join(parts)}", REBUILD, missing=absent, different=other
+            f"the image is not what the lock says: {'; '.join(parts)}",
+            REBUILD,
+            missing=absent,
+            different=other,
         )
-    return passed(f"all {len(evidence.expected.locked)} locked packages are there, in their versions")
+    return passed(
+        f"all {len(evidence.expected.locked)} locked packages are there, in their versions"
+    )
 
 
 def direct_imports(evidence: Evidence) -> Verdict:
     """Judge whether every direct requirement imports."""
     modules = given(evidence.imports).modules
     broken = {name: answer for name, answer in modules.items() if not answer.ok}
-    needs_driver = {name for name, answer in broken.items() if lacks_driver(answer)} if not evidence.gpu else set()
+    needs_driver = (
+        {name for name, answer in broken.items() if lacks_driver(answer)}
+        if not evidence.gpu
+        else set()
+    )
     shown = {
         "seconds": {name: answer.seconds for name, answer in sorted(modules.items())},
         "errors": {name: answer.error for name, answer in sorted(broken.items())},
@@ -169,7 +198,9 @@ def direct_imports(evidence: Evidence) -> Verdict:
     absent = _absent(evidence)
     if absent:
         return failed(
-            f"{listing(absent)} is not installed", "lock and build again: envbuild lock, envbuild make", **shown
+            f"{listing(absent)} is not installed",
+            "lock and build again: envbuild lock, envbuild make",
+            **shown,
         )
     if not modules:
         return skipped("there is nothing to import")
@@ -177,7 +208,8 @@ def direct_imports(evidence: Evidence) -> Verdict:
     note = f" ({listing(nothing)} has no module to import)" if nothing else ""
     slowest = max(modules, key=lambda name: modules[name].seconds)
     return passed(
-        f"{len(modules)} modules import; the slowest, {slowest}, in {modules[slowest].seconds:.1f} s{note}", **shown
+        f"{len(modules)} modules import; the slowest, {slowest}, in {modules[slowest].seconds:.1f} s{note}",
+        **shown,
     )
 
 
@@ -201,11 +233,16 @@ def own_sources(evidence: Evidence) -> Verdict:
     """Judge whether the project's own Python asks for the GPU in a way that proves something, and leaves it alone."""
     found = evidence.sources
     assert found is not None  # noqa: S101  (asked only where a project is known)
-    shown = {"suspects": [msgspec.to_builtins(one) for one in found.suspects], "unread": list(found.unread)}
+    shown = {
+        "suspects": [msgspec.to_builtins(one) for one in found.suspects],
+        "unread": list(found.unread),
+    }
     if not found.files:
         return skipped("there is no Python in the project's folder")
     if not found.suspects:
-        return passed(f"{found.files} scripts of the project ask and choose no GPU in a wrong way", **shown)
+        return passed(
+            f"{found.files} scripts of the project ask and choose no GPU in a wrong way", **shown
+        )
     first = found.suspects[0]
     more = f" (and {len(found.suspects) - 1} more)" if len(found.suspects) > 1 else ""
     if first.kind == "hides":
@@ -239,7 +276,9 @@ def same_version(one: str, other: str) -> bool:
 
 def _imported_version(evidence: Evidence) -> str | None:
     answer = evidence.imports.data if evidence.imports else None
-    module = answer.modules.get(evidence.framework.module) if answer and evidence.framework else None
+    module = (
+        answer.modules.get(evidence.framework.module) if answer and evidence.framework else None
+    )
     return module.version if module and module.ok else None
 
 
@@ -252,7 +291,9 @@ def _twice_in_one_folder(evidence: Evidence) -> list[str]:
     for dist in evidence.installed.dists:
         seen.setdefault((dist.folder, dist.name), []).append(dist.version)
     return [
-        f"{name} {' and '.join(sorted(versions))}" for (_, name), versions in sorted(seen.items()) if len(versions) > 1
+        f"{name} {' and '.join(sorted(versions))}"
+        for (_, name), versions in sorted(seen.items())
+        if len(versions) > 1
     ]
 
 
@@ -278,7 +319,9 @@ def _cure(answer: Imported) -> str:
     library = next((word for word in words if ".so" in word and "/" not in word), None)
     provider = facts.provider_of(library) if library else None
     if provider and provider.debian:
-        return f'add "{provider.debian}" to [system] packages' + (f"; {provider.note}" if provider.note else "")
+        return f'add "{provider.debian}" to [system] packages' + (
+            f"; {provider.note}" if provider.note else ""
+        )
     if (
         "_ARRAY_API" in answer.error
         or "numpy.core.multiarray failed" in answer.error
@@ -295,7 +338,9 @@ def _cure(answer: Imported) -> str:
 def _absent(evidence: Evidence) -> list[str]:
     """Return direct requirements that no distribution of the image meets; a lock's check tells of the locked ones."""
     known = evidence.expected
-    asked = [name for name in known.direct if name not in known.locked and name not in known.conditional]
+    asked = [
+        name for name in known.direct if name not in known.locked and name not in known.conditional
+    ]
     return [name for name in asked if evidence.installed.dist(name) is None]
 
 

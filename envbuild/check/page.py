@@ -43,7 +43,9 @@ def page(report: Report) -> str:
     counts = ", ".join(f"{_count(report, word)} {word}" for word in WORDS)
     name = escape(report.image.rsplit("/", 1)[-1])
     findings = sorted(report.findings, key=lambda finding: ORDER[finding.outcome])
-    groups = "".join(_group(word, [one for one in findings if one.outcome == word]) for word in ORDER)
+    groups = "".join(
+        _group(word, [one for one in findings if one.outcome == word]) for word in ORDER
+    )
     return (
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -79,12 +81,18 @@ def _group(outcome: str, findings: list[Finding]) -> str:
 
 
 def _article(finding: Finding) -> str:
-    hint = f'<p class="do">{escape(finding.hint)}</p>\n' if finding.hint and finding.outcome != "passed" else ""
+    hint = (
+        f'<p class="do">{escape(finding.hint)}</p>\n'
+        if finding.hint and finding.outcome != "passed"
+        else ""
+    )
     evidence = ""
     if finding.evidence:
         text = msgspec.json.format(msgspec.json.encode(finding.evidence), indent=2).decode()
         shown = " open" if finding.outcome == "failed" else ""
-        evidence = f"<details{shown}><summary>evidence</summary><pre>{escape(text)}</pre></details>\n"
+        evidence = (
+            f"<details{shown}><summary>evidence</summary><pre>{escape(text)}</pre></details>\n"
+        )
     seconds = f" · {finding.seconds:.1f} s" if finding.seconds >= 0.05 else ""
     return (
         f'<article class="{finding.outcome}">\n<h3><span class="word">{WORDS[finding.outcome]}</span> '
@@ -101,5 +109,7 @@ def _identity(report: Report) -> str:
         "judged for": report.target,
         "envbuild": report.envbuild,
     }
-    told = "".join(f"<dt>{name}</dt><dd>{escape(value)}</dd>\n" for name, value in rows.items() if value)
+    told = "".join(
+        f"<dt>{name}</dt><dd>{escape(value)}</dd>\n" for name, value in rows.items() if value
+    )
     return f"<section>\n<h2>Of what</h2>\n<dl>\n{told}</dl>\n</section>\n"

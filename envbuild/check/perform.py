@@ -12,7 +12,17 @@ from pathlib import Path
 
 from envbuild import __version__
 from envbuild.check import facts, plan
-from envbuild.check.answers import Answer, Code, Compute, Driver, Imports, LibrarySurvey, Plain, ScriptRun, Static
+from envbuild.check.answers import (
+    Answer,
+    Code,
+    Compute,
+    Driver,
+    Imports,
+    LibrarySurvey,
+    Plain,
+    ScriptRun,
+    Static,
+)
 from envbuild.check.evidence import Evidence
 from envbuild.check.facts import Framework
 from envbuild.check.gpu import driver_count
@@ -60,14 +70,21 @@ def check_image(
     ``project`` is the folder with the user's own Python, which is looked through.
     Raises UsageError for what is no image, or none for this machine.
     """
-    expected = plan.expect(recipe, lock, script=script, records=records, target=target, project=project, level=level)
+    expected = plan.expect(
+        recipe, lock, script=script, records=records, target=target, project=project, level=level
+    )
     present = gpu_present() if gpu is None else gpu
     network = recipe is not None and recipe.check.network
     inside = Inside(image, runtime, runner, gpu=present, environment=environment, network=network)
     if not (network or network_namespaces_work()):
-        report.say("this machine gives no network of its own: what the check runs can reach the real one")
+        report.say(
+            "this machine gives no network of its own: what the check runs can reach the real one"
+        )
     plain = plan.plain_request()
-    with _digest_beside(image, digest, digest_of) as known, ThreadPoolExecutor(1, "plain-exec") as pool:
+    with (
+        _digest_beside(image, digest, digest_of) as known,
+        ThreadPoolExecutor(1, "plain-exec") as pool,
+    ):
         plainly = pool.submit(inside.ask_plainly, plain, Plain)
         evidence = replace(gather(expected, inside, report), plain=plainly.result())
         digest = known.result()
@@ -90,7 +107,9 @@ def check_image(
 
 
 @contextlib.contextmanager
-def _digest_beside(image: Path, digest: str | None, digest_of: Callable[[Path], str] | None) -> Iterator[Future[str]]:
+def _digest_beside(
+    image: Path, digest: str | None, digest_of: Callable[[Path], str] | None
+) -> Iterator[Future[str]]:
     """Work the image digest out while the probes run: reading gigabytes takes about as long as they do.
 
     Raises UsageError at once for a file that is no image, or one that cannot run here.
@@ -109,9 +128,15 @@ def as_built(recorded: str | None, digest: str) -> tuple[Finding, ...]:
         return ()
     title = "the file that make built"
     if recorded == digest:
-        return (Finding(check="as-built", title=title, outcome="passed", reason=f"its digest is {digest}"),)
+        return (
+            Finding(
+                check="as-built", title=title, outcome="passed", reason=f"its digest is {digest}"
+            ),
+        )
     reason = f"it was changed or damaged since: its digest is {digest}, make built {recorded}"
-    hint = "make it again: remove the file, then envbuild make; envbuild verify says what is different"
+    hint = (
+        "make it again: remove the file, then envbuild make; envbuild verify says what is different"
+    )
     return (Finding(check="as-built", title=title, outcome="failed", reason=reason, hint=hint),)
 
 
@@ -154,7 +179,9 @@ def gather(expected: plan.Expected, inside: Inside, report: Reporter) -> Evidenc
     run_script = _script_run(expected.script, inside, report)
     with ThreadPoolExecutor(1, "recipe-script") as pool:
         beside = pool.submit(run_script) if not inside.gpu else None
-        visit = inside.ask((imports,), files, heard=lambda name: report.detail(f"{plain(name)} done"))
+        visit = inside.ask(
+            (imports,), files, heard=lambda name: report.detail(f"{plain(name)} done")
+        )
     evidence = Evidence(
         expected=expected,
         framework=expected.framework,
@@ -168,12 +195,16 @@ def gather(expected: plan.Expected, inside: Inside, report: Reporter) -> Evidenc
     )
     if evidence.static is None or evidence.static.data is None:
         return evidence
-    evidence = replace(evidence, framework=expected.framework or installed_framework(evidence.static.data))
+    evidence = replace(
+        evidence, framework=expected.framework or installed_framework(evidence.static.data)
+    )
     evidence = replace(evidence, script=beside.result() if beside else run_script())
     return gather_gpu(evidence, inside, report) if inside.gpu else evidence
 
 
-def _script_run(script: Path | None, inside: Inside, report: Reporter) -> Callable[[], Answer[ScriptRun] | None]:
+def _script_run(
+    script: Path | None, inside: Inside, report: Reporter
+) -> Callable[[], Answer[ScriptRun] | None]:
     """Return what runs the recipe's own script, if it has one."""
 
     def run() -> Answer[ScriptRun] | None:
@@ -190,7 +221,9 @@ def gather_gpu(evidence: Evidence, inside: Inside, report: Reporter) -> Evidence
     if evidence.framework is None:
         return evidence
     report.detail(f"{evidence.framework.name} on the GPU")
-    request = plan.compute_request(evidence.framework, evidence.expected.level, driver_count(evidence))
+    request = plan.compute_request(
+        evidence.framework, evidence.expected.level, driver_count(evidence)
+    )
     return replace(evidence, compute=inside.ask((request,)).answer(request, Compute))
 
 
@@ -205,7 +238,9 @@ def installed_framework(found: Static) -> Framework | None:
         (
             item
             for item in facts.frameworks().framework
-            if any(facts.matches(owner.name, item.dists) for owner in found.owners.get(item.module, ()))
+            if any(
+                facts.matches(owner.name, item.dists) for owner in found.owners.get(item.module, ())
+            )
         ),
         None,
     )

@@ -24,7 +24,11 @@ HASH_LIMIT = 4 * 1024 * 1024
 FULL = (
     "product", "memory", "convolution", "tf32", "float16", "bfloat16", "compiled", "training", "speed", "collective"
 )  # fmt: skip
-TASKS: dict[Level, tuple[str, ...]] = {"quick": ("product",), "full": FULL, "soak": (*FULL, "endurance")}
+TASKS: dict[Level, tuple[str, ...]] = {
+    "quick": ("product",),
+    "full": FULL,
+    "soak": (*FULL, "endurance"),
+}
 """What a framework computes at each level (probes/compute.py)."""
 COMPUTE_LIMIT: dict[Level, float] = {"quick": 300.0, "full": 1200.0, "soak": 1200.0}
 SOAK_SECONDS = 600.0
@@ -94,17 +98,28 @@ def expect(
     framework = _framework(recipe, lock, locked, direct)
     version = None
     if framework is not None:
-        version = next((locked[name] for name in locked if facts.matches(name, framework.dists)), None)
-    asked = " ".join([*(recipe.python.dependencies if recipe else ()), *(lock.direct if lock else ()), *_named(recipe)])
+        version = next(
+            (locked[name] for name in locked if facts.matches(name, framework.dists)), None
+        )
+    asked = " ".join(
+        [
+            *(recipe.python.dependencies if recipe else ()),
+            *(lock.direct if lock else ()),
+            *_named(recipe),
+        ]
+    )
     wants_cpu = framework is not None and (
-        any(facts.matches(canonical(word), framework.cpu) for word in re.findall(r"[\w.-]+", asked)) or "+cpu" in asked
+        any(facts.matches(canonical(word), framework.cpu) for word in re.findall(r"[\w.-]+", asked))
+        or "+cpu" in asked
     )
     return Expected(
         framework=framework,
         version=version,
         wants_cpu=wants_cpu,
         direct=direct,
-        conditional=tuple(requirement_name(line) or "" for line in _lines(recipe, lock) if ";" in line),
+        conditional=tuple(
+            requirement_name(line) or "" for line in _lines(recipe, lock) if ";" in line
+        ),
         imports=recipe.check.imports if recipe else (),
         locked=locked,
         records=dict(records or {}),
@@ -129,14 +144,18 @@ def requirement_name(line: str) -> str | None:
 
 def _locked(lock: Lock) -> dict[str, str]:
     versions = {canonical(item.alias_of or item.name): item.version for item in lock.provided}
-    versions.update({canonical(item.name): item.version for item in lock.python if item.group != "build"})
+    versions.update(
+        {canonical(item.name): item.version for item in lock.python if item.group != "build"}
+    )
     return dict(sorted(versions.items()))
 
 
 def _direct(recipe: Recipe | None, lock: Lock | None) -> tuple[str, ...]:
     lines = _lines(recipe, lock)
     aliases = (
-        {canonical(item.name): canonical(item.alias_of) for item in lock.provided if item.alias_of} if lock else {}
+        {canonical(item.name): canonical(item.alias_of) for item in lock.provided if item.alias_of}
+        if lock
+        else {}
     )
     names = [name for name in map(requirement_name, lines) if name]
     names += [canonical(p.name) for p in lock.python if p.source is not None] if lock else []
@@ -148,7 +167,11 @@ def _lines(recipe: Recipe | None, lock: Lock | None) -> tuple[str, ...]:
 
 
 def _named(recipe: Recipe | None) -> tuple[str, ...]:
-    return tuple(text for text in (recipe.check.framework, recipe.base.framework) if text) if recipe else ()
+    return (
+        tuple(text for text in (recipe.check.framework, recipe.base.framework) if text)
+        if recipe
+        else ()
+    )
 
 
 def _framework(
@@ -157,12 +180,16 @@ def _framework(
     """Return the framework named by [check], [base], the lock's base, a direct requirement or any locked package."""
     named = [*_named(recipe), lock.base.framework if lock and lock.base.framework else ""]
     names = [name for name in map(requirement_name, named) if name]
-    return next((found for found in map(facts.framework_of, [*names, *direct, *locked]) if found), None)
+    return next(
+        (found for found in map(facts.framework_of, [*names, *direct, *locked]) if found), None
+    )
 
 
 def _protected(lock: Lock | None, framework: Framework | None) -> tuple[str, ...]:
     """Return patterns of the distributions whose files must be as they were installed."""
-    locked = [canonical(item.name) for item in lock.python if item.group == "framework"] if lock else []
+    locked = (
+        [canonical(item.name) for item in lock.python if item.group == "framework"] if lock else []
+    )
     known = _patterns(framework) if framework else ()
     every = frameworks_patterns() if lock is None and framework is None else ()
     return tuple(dict.fromkeys([*locked, *known, *every]))
@@ -180,7 +207,9 @@ def _patterns(framework: Framework) -> tuple[str, ...]:
 def static_request(expected: Expected) -> ProbeRequest:
     """Ask what is installed; above "quick" every protected file is hashed."""
     tables = facts.frameworks()
-    modules = [item.module for item in tables.framework] + [item.module for item in tables.exclusive]
+    modules = [item.module for item in tables.framework] + [
+        item.module for item in tables.exclusive
+    ]
     known = frameworks_patterns() if expected.framework is None else _patterns(expected.framework)
     return ProbeRequest(
         name="static_probe",
@@ -235,7 +264,10 @@ def code_request(expected: Expected, *, gpu: bool) -> ProbeRequest | None:
         return None
     files = tuple(pattern for item in _candidates(expected) for pattern in item.code)
     limit = 240
-    parameters = {"files": files if expected.level == "quick" else (*files, *OTHER_CODE), "limit": limit}
+    parameters = {
+        "files": files if expected.level == "quick" else (*files, *OTHER_CODE),
+        "limit": limit,
+    }
     return ProbeRequest(name="fatbin_probe", parameters=parameters, limit=limit + 30.0)
 
 
@@ -243,7 +275,9 @@ def plain_request() -> ProbeRequest:
     """Ask what of the caller comes in under a plain exec."""
     variables = ("PYTHONPATH", "LD_LIBRARY_PATH", *CONDA)
     return ProbeRequest(
-        name="plain_probe", parameters={"modules": (USER_MODULE, PATH_MODULE), "variables": variables}, limit=60.0
+        name="plain_probe",
+        parameters={"modules": (USER_MODULE, PATH_MODULE), "variables": variables},
+        limit=60.0,
     )
 
 
@@ -256,7 +290,9 @@ def compute_request(framework: Framework, level: Level, gpus: int) -> ProbeReque
     """Ask the framework to do a level's tasks on every GPU that it sees; ``gpus`` is how many the driver shows."""
     parameters = {"size": 1024, "tasks": TASKS[level], "seconds": SOAK_SECONDS, "gpus": gpus}
     limit = COMPUTE_LIMIT[level] + (SOAK_SECONDS * max(gpus, 1) if level == "soak" else 0)
-    return ProbeRequest(name=framework.probe, parameters=parameters, parts=("preamble", "compute"), limit=limit)
+    return ProbeRequest(
+        name=framework.probe, parameters=parameters, parts=("preamble", "compute"), limit=limit
+    )
 
 
 def _candidates(expected: Expected) -> tuple[Framework, ...]:
@@ -268,5 +304,7 @@ def asked_digest(recipe: Recipe | None, script: Path | None) -> str | None:
     """Return ``sha256:…`` over what a recipe itself wants checked, so that a kept verdict is not taken for another."""
     if recipe is None:
         return None
-    text = msgspec.json.encode(recipe.check, order="sorted") + (script.read_bytes() if script else b"")
+    text = msgspec.json.encode(recipe.check, order="sorted") + (
+        script.read_bytes() if script else b""
+    )
     return "sha256:" + hashlib.sha256(text).hexdigest()

@@ -29,7 +29,9 @@ def table(report: Report, *, style: Style = lambda text, _: text) -> str:
     counts = [f"{_count(report, outcome)} {outcome}" for outcome in ("passed", "failed", "skipped")]
     where = f" on {', '.join(report.gpu)}, driver {report.driver}" if report.gpu else ""
     where += f" for {report.target}" if report.target else ""
-    summary = f"{report.image}: {style(report.verdict, report.verdict)}{where} ({', '.join(counts)})"
+    summary = (
+        f"{report.image}: {style(report.verdict, report.verdict)}{where} ({', '.join(counts)})"
+    )
     return "\n".join([*lines, "", summary])
 
 
@@ -41,7 +43,11 @@ def to_json(report: Report) -> str:
 def report_schema() -> dict[str, Any]:
     """Return the JSON Schema (2020-12) that every report satisfies."""
     schema = msgspec.json.schema(Report)
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "envbuild check report", **schema}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "envbuild check report",
+        **schema,
+    }
 
 
 def save(report: Report, store: Store) -> None:
@@ -68,7 +74,10 @@ def kept_reports(digest: str, store: Store) -> tuple[Report, ...]:
 def last(digest: str, store: Store) -> Report | None:
     """Return the last verdict on an image itself, else the last one for a kind of node; None where there is none."""
     reports = kept_reports(digest, store)
-    return next((report for report in reversed(reports) if report.target is None), reports[-1] if reports else None)
+    return next(
+        (report for report in reversed(reports) if report.target is None),
+        reports[-1] if reports else None,
+    )
 
 
 def require_verdict(report: Report) -> None:
@@ -88,7 +97,9 @@ def _count(report: Report, outcome: str) -> int:
 def _finding_lines(finding: Finding, width: int, style: Style) -> list[str]:
     margin = len(SIGNS["passed"]) + width + 4
     reason, *more = textwrap.wrap(finding.reason, max(WIDTH - margin, 40)) or [""]
-    lines = [f"{style(SIGNS[finding.outcome], finding.outcome)}  {finding.title:<{width}}  {reason}"]
+    lines = [
+        f"{style(SIGNS[finding.outcome], finding.outcome)}  {finding.title:<{width}}  {reason}"
+    ]
     lines += [" " * margin + line for line in more]
     for hint in (finding.hint or "").splitlines():
         if finding.outcome == "failed":

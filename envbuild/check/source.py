@@ -23,7 +23,8 @@ PROBES = {
 """Functions that people ask for a GPU, and the name that must stand before them (tf.test, torch.cuda, tf.config)."""
 VARIABLE = "CUDA_VISIBLE_DEVICES"
 INDUCTOR = re.compile(
-    r"^[^#\n]*\btorch\.compile\b|^\s*(?:import|from) triton\b|\bfrom torch import .*\bcompile\b", re.MULTILINE
+    r"^[^#\n]*\btorch\.compile\b|^\s*(?:import|from) triton\b|\bfrom torch import .*\bcompile\b",
+    re.MULTILINE,
 )
 """What makes Triton or Inductor build code, with a compiler of the image, when the program runs."""
 COMPILES = re.compile(r"\b(?:jit_compile|experimental_compile)\s*=\s*True|\bimport jax\b")
@@ -80,9 +81,17 @@ def survey(project: Path) -> Survey:
             compiles = compiles or inductor or COMPILES.search(text) is not None
             suspects += look_through(code, name)
         except (OSError, SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
-            unread.append(name)  # Python 2, a template, a file that is no notebook: not ours to judge
+            unread.append(
+                name
+            )  # Python 2, a template, a file that is no notebook: not ours to judge
     suspects += _hiding(project, found)
-    return Survey(files=files, unread=tuple(unread), suspects=tuple(suspects), compiles=compiles, inductor=inductor)
+    return Survey(
+        files=files,
+        unread=tuple(unread),
+        suspects=tuple(suspects),
+        compiles=compiles,
+        inductor=inductor,
+    )
 
 
 def _hiding(project: Path, paths: list[Path]) -> list[Suspect]:
@@ -91,7 +100,9 @@ def _hiding(project: Path, paths: list[Path]) -> list[Suspect]:
     if len(beside) < 2 or any(path.name == "__init__.py" for path in beside):
         return []
     names = [path.name for path in beside if path.suffix == ".py" and path.stem in HIDDEN]
-    return [Suspect(path=name, line=1, kind="hides", text=name.removesuffix(".py")) for name in names]
+    return [
+        Suspect(path=name, line=1, kind="hides", text=name.removesuffix(".py")) for name in names
+    ]
 
 
 def sources(project: Path) -> Iterator[Path]:
@@ -103,11 +114,17 @@ def sources(project: Path) -> Iterator[Path]:
             return
         here = Path(folder)
         folders[:] = sorted(
-            name for name in folders if name not in SKIPPED and name[0] != "." and not _is_environment(here / name)
+            name
+            for name in folders
+            if name not in SKIPPED and name[0] != "." and not _is_environment(here / name)
         )
         for name in sorted(names):
             path = here / name
-            if path.suffix in (".py", ".ipynb") and path.is_file() and path.stat().st_size <= BIGGEST:
+            if (
+                path.suffix in (".py", ".ipynb")
+                and path.is_file()
+                and path.stat().st_size <= BIGGEST
+            ):
                 count += 1
                 if count > MOST_FILES:
                     return
@@ -115,7 +132,11 @@ def sources(project: Path) -> Iterator[Path]:
 
 
 def _is_environment(folder: Path) -> bool:
-    return (folder / "pyvenv.cfg").exists() or (folder / "conda-meta").exists() or (folder / ".singularity.d").exists()
+    return (
+        (folder / "pyvenv.cfg").exists()
+        or (folder / "conda-meta").exists()
+        or (folder / ".singularity.d").exists()
+    )
 
 
 def cells(text: str) -> str:
@@ -132,7 +153,9 @@ def cells(text: str) -> str:
         if isinstance(cell, dict) and cell.get("cell_type") == "code":
             source = cell.get("source", "")
             source = "".join(map(str, source)) if isinstance(source, list) else str(source)
-            lines += ["" if line.lstrip()[:1] in ("%", "!", "?") else line for line in source.splitlines()]
+            lines += [
+                "" if line.lstrip()[:1] in ("%", "!", "?") else line for line in source.splitlines()
+            ]
     return "\n".join(lines)
 
 
@@ -142,15 +165,26 @@ def look_through(text: str, name: str) -> list[Suspect]:
         warnings.simplefilter("ignore")  # invalid escapes of a stranger's strings
         tree = ast.parse(text)
     lines = text.splitlines()
-    found = [(node.lineno, "uncalled", ast.unparse(node)) for node in _asked(tree) if _is_probe(node)]
-    found += [(node.lineno, "chosen", lines[node.lineno - 1].strip()[:100]) for node in _choices(tree)]
-    return [Suspect(path=name, line=line, kind=kind, text=shown) for line, kind, shown in sorted(set(found))]
+    found = [
+        (node.lineno, "uncalled", ast.unparse(node)) for node in _asked(tree) if _is_probe(node)
+    ]
+    found += [
+        (node.lineno, "chosen", lines[node.lineno - 1].strip()[:100]) for node in _choices(tree)
+    ]
+    return [
+        Suspect(path=name, line=line, kind=kind, text=shown)
+        for line, kind, shown in sorted(set(found))
+    ]
 
 
 def _asked(tree: ast.AST) -> Iterator[ast.expr]:
     """Return expressions whose value is printed or decides something."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("print", "bool", "str"):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id in ("print", "bool", "str")
+        ):
             yield from node.args
         elif isinstance(node, ast.If | ast.While | ast.IfExp | ast.Assert):
             yield node.test
@@ -166,20 +200,34 @@ def _is_probe(node: ast.expr) -> bool:
     if not isinstance(node, ast.Attribute) or node.attr not in PROBES:
         return False
     before = node.value
-    name = before.attr if isinstance(before, ast.Attribute) else before.id if isinstance(before, ast.Name) else ""
+    name = (
+        before.attr
+        if isinstance(before, ast.Attribute)
+        else before.id
+        if isinstance(before, ast.Name)
+        else ""
+    )
     return name in PROBES[node.attr]
 
 
 def _choices(tree: ast.AST) -> Iterator[ast.stmt | ast.expr]:
     """Return places that set the variable to a text: os.environ[…] = "0", .setdefault, .update, putenv."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Assign) and _is_text(node.value) and any(map(_is_variable, node.targets)):
+        if (
+            isinstance(node, ast.Assign)
+            and _is_text(node.value)
+            and any(map(_is_variable, node.targets))
+        ):
             yield node
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             texts = [item.value for item in node.args if isinstance(item, ast.Constant)]
             if node.func.attr == "putenv" and len(texts) == 2 and texts[0] == VARIABLE:
                 yield node
-            if node.func.attr == "update" and "environ" in ast.unparse(node.func.value) and _in_update(node):
+            if (
+                node.func.attr == "update"
+                and "environ" in ast.unparse(node.func.value)
+                and _in_update(node)
+            ):
                 yield node
 
 

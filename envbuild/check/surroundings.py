@@ -47,9 +47,13 @@ def plain_exec(evidence: Evidence) -> Verdict:
             'set PYTHONNOUSERSITE = "1" in [run] environment, or start it with envbuild exec',
             **shown,
         )
-    come = [name for name in found.variables if name != "PYTHONPATH" or PATH_MODULE in found.modules]
+    come = [
+        name for name in found.variables if name != "PYTHONPATH" or PATH_MODULE in found.modules
+    ]
     note = f"; {listing(come)} of the caller do, which envbuild exec keeps out" if come else ""
-    return passed(f"under a plain exec, packages of the user's ~/.local do not come in{note}", **shown)
+    return passed(
+        f"under a plain exec, packages of the user's ~/.local do not come in{note}", **shown
+    )
 
 
 def leaks(evidence: Evidence) -> Verdict:
@@ -57,25 +61,47 @@ def leaks(evidence: Evidence) -> Verdict:
     found = evidence.installed
     env = found.environment
     faults = [f"{name} is set ({env[name]})" for name in WRONG_VARIABLES if env.get(name)]
-    faults += [f"PYTHONPATH names {path}, which is not in the image" for path in found.missing_folders]
-    faults += [f"LD_PRELOAD names {path}, which is not in the image" for path in found.preload_missing]
+    faults += [
+        f"PYTHONPATH names {path}, which is not in the image" for path in found.missing_folders
+    ]
+    faults += [
+        f"LD_PRELOAD names {path}, which is not in the image" for path in found.preload_missing
+    ]
     folders = [folder for folder in env.get("LD_LIBRARY_PATH", "").split(":") if folder]
     faults += [
-        f"LD_LIBRARY_PATH has {folder}, whose libraries are only for linking" for folder in folders if _stubs(folder)
+        f"LD_LIBRARY_PATH has {folder}, whose libraries are only for linking"
+        for folder in folders
+        if _stubs(folder)
     ]
     faults += [
         f"LD_LIBRARY_PATH has {folder}, whose libcuda comes before the host's driver"
         for folder in _drivers(evidence, folders)
     ]
-    homes = tuple(f"{home}/" for home in {env.get("HOME", "").rstrip("/"), "/root", "/home"} if home)
+    homes = tuple(
+        f"{home}/" for home in {env.get("HOME", "").rstrip("/"), "/root", "/home"} if home
+    )
     own = tuple(f"{prefix}/" for prefix in found.prefixes)  # some images have their Python in /root
-    strange = [folder for folder in found.path if folder.startswith(homes) and not folder.startswith(own)]
+    strange = [
+        folder for folder in found.path if folder.startswith(homes) and not folder.startswith(own)
+    ]
     faults += [f"sys.path has {folder}, below a home folder" for folder in strange]
     if faults:
-        return failed(listing(faults, 3), "take it out of the base's or the recipe's environment", faults=faults)
-    before = folders[: folders.index(LIBRARIES_OF_RUNTIME)] if LIBRARIES_OF_RUNTIME in folders else folders
+        return failed(
+            listing(faults, 3),
+            "take it out of the base's or the recipe's environment",
+            faults=faults,
+        )
+    before = (
+        folders[: folders.index(LIBRARIES_OF_RUNTIME)]
+        if LIBRARIES_OF_RUNTIME in folders
+        else folders
+    )
     compat = [folder for folder in before if "compat" in PurePosixPath(folder).parts]
-    note = f"; {listing(compat)} comes before the host's driver, which only data-centre GPUs support" if compat else ""
+    note = (
+        f"; {listing(compat)} comes before the host's driver, which only data-centre GPUs support"
+        if compat
+        else ""
+    )
     return passed(f"nothing points outside the image{note}", library_path=folders)
 
 
@@ -86,13 +112,21 @@ def _drivers(evidence: Evidence, folders: list[str]) -> list[str]:
     """
     if evidence.gpu:
         return []
-    copies = evidence.libraries.data.copies if evidence.libraries and evidence.libraries.data else {}
+    copies = (
+        evidence.libraries.data.copies if evidence.libraries and evidence.libraries.data else {}
+    )
     own = {str(PurePosixPath(path).parent) for path in copies.get("libcuda.so*", ())}
-    before = folders[: folders.index(LIBRARIES_OF_RUNTIME)] if LIBRARIES_OF_RUNTIME in folders else folders
+    before = (
+        folders[: folders.index(LIBRARIES_OF_RUNTIME)]
+        if LIBRARIES_OF_RUNTIME in folders
+        else folders
+    )
     return [
         folder
         for folder in before
-        if folder.rstrip("/") in own and "compat" not in PurePosixPath(folder).parts and not _stubs(folder)
+        if folder.rstrip("/") in own
+        and "compat" not in PurePosixPath(folder).parts
+        and not _stubs(folder)
     ]
 
 
@@ -111,15 +145,25 @@ def gpus_left(evidence: Evidence) -> Verdict:
     chosen = env.get(VARIABLE)
     if chosen is not None and not evidence.gpu:
         hides = chosen.split(",")[0].strip().lower() in NO_DEVICE
-        what = "no program in it sees a GPU" if hides else "whatever GPUs the scheduler gives to the job"
+        what = (
+            "no program in it sees a GPU"
+            if hides
+            else "whatever GPUs the scheduler gives to the job"
+        )
         faults.append(f'the image sets {VARIABLE} to "{chosen}": {what}')
     if evidence.installed.dist("jax") is not None:
         for name in JAX_CHOICES:
-            platforms = [word.strip().lower() for word in env.get(name, "").split(",") if word.strip()]
+            platforms = [
+                word.strip().lower() for word in env.get(name, "").split(",") if word.strip()
+            ]
             if platforms and platforms[0] == "cpu":
                 faults.append(f'the image sets {name} to "{env[name]}": JAX computes on the CPU')
     if faults:
-        return failed(listing(faults, 3), "take it out of the base's or the recipe's environment", faults=faults)
+        return failed(
+            listing(faults, 3),
+            "take it out of the base's or the recipe's environment",
+            faults=faults,
+        )
     return passed("no variable of the image hides a GPU")
 
 

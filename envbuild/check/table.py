@@ -32,7 +32,9 @@ class Check:
 def starts(evidence: Evidence) -> Verdict:
     """Judge whether the image starts and has a Python."""
     found = evidence.installed
-    return passed(f"Python {found.python} ({found.executable}), glibc {found.glibc}", python=found.python)
+    return passed(
+        f"Python {found.python} ({found.executable}), glibc {found.glibc}", python=found.python
+    )
 
 
 CHECKS: tuple[Check, ...] = (
@@ -60,7 +62,12 @@ CHECKS: tuple[Check, ...] = (
         judge=libraries.shared_libraries,
         needs=("static", "libraries"),
     ),
-    Check(name="cuda-match", title="CUDA it was built for", judge=libraries.cuda_match, needs=("static", "libraries")),
+    Check(
+        name="cuda-match",
+        title="CUDA it was built for",
+        judge=libraries.cuda_match,
+        needs=("static", "libraries"),
+    ),
     Check(
         name="compiler-tools",
         title="tools for compiled code",
@@ -72,7 +79,9 @@ CHECKS: tuple[Check, ...] = (
         title="code for the node's GPU",
         judge=meant.target_architecture,
         needs=("static", "code"),
-        asked=lambda expected: expected.target is not None and expected.target.capability is not None,
+        asked=lambda expected: (
+            expected.target is not None and expected.target.capability is not None
+        ),
     ),
     Check(
         name="target-driver",
@@ -88,7 +97,12 @@ CHECKS: tuple[Check, ...] = (
         asked=lambda expected: expected.target is not None and expected.target.glibc is not None,
     ),
     Check(name="user-site-off", title="user packages stay out", judge=surroundings.user_site_off),
-    Check(name="plain-exec", title="the caller stays out", judge=surroundings.plain_exec, needs=("static", "plain")),
+    Check(
+        name="plain-exec",
+        title="the caller stays out",
+        judge=surroundings.plain_exec,
+        needs=("static", "plain"),
+    ),
     Check(name="leaks", title="clean environment", judge=surroundings.leaks),
     Check(name="gpus-left", title="GPUs left to the job", judge=surroundings.gpus_left),
     Check(name="readable", title="files for every user", judge=surroundings.readable),
@@ -105,13 +119,27 @@ CHECKS: tuple[Check, ...] = (
         needs=("static", "script"),
         asked=lambda expected: expected.script is not None,
     ),
-    Check(name="driver", title="GPU driver", judge=gpu.driver_works, needs=("static", "driver"), gpu=True),
+    Check(
+        name="driver",
+        title="GPU driver",
+        judge=gpu.driver_works,
+        needs=("static", "driver"),
+        gpu=True,
+    ),
     Check(name="devices", title="GPUs", judge=gpu.devices, needs=("static", "driver"), gpu=True),
     Check(
-        name="architecture", title="code for these GPUs", judge=gpu.architecture, needs=("static", "driver"), gpu=True
+        name="architecture",
+        title="code for these GPUs",
+        judge=gpu.architecture,
+        needs=("static", "driver"),
+        gpu=True,
     ),
     Check(
-        name="compute", title="computes on the GPU", judge=gpu.computes, needs=("static", "driver", "compute"), gpu=True
+        name="compute",
+        title="computes on the GPU",
+        judge=gpu.computes,
+        needs=("static", "driver", "compute"),
+        gpu=True,
     ),
     *(
         Check(
@@ -159,7 +187,9 @@ def judge_all(evidence: Evidence) -> tuple[Finding, ...]:
                 reason=verdict.reason,
                 hint=verdict.hint,
                 evidence=verdict.evidence,
-                seconds=round(sum(answer.seconds for answer in answers.values() if answer is not None), 3),
+                seconds=round(
+                    sum(answer.seconds for answer in answers.values() if answer is not None), 3
+                ),
             )
         )
     return tuple(findings)
@@ -178,7 +208,12 @@ def _kept_back(check: Check, evidence: Evidence) -> Verdict | None:
         answer = getattr(evidence, need)
         if answer is not None and answer.data is None:
             noise = {"output": list(answer.noise)} if answer.noise else {}
-            return Verdict(outcome="failed", reason=answer.fault, hint=answer.hint or _hint(check), evidence=noise)
+            return Verdict(
+                outcome="failed",
+                reason=answer.fault,
+                hint=answer.hint or _hint(check),
+                evidence=noise,
+            )
     return None
 
 

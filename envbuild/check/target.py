@@ -27,7 +27,9 @@ class Target:
         return ", ".join(text for text in named if text)
 
 
-def read_target(*, gpu: str | None = None, driver: str | None = None, glibc: str | None = None) -> Target | None:
+def read_target(
+    *, gpu: str | None = None, driver: str | None = None, glibc: str | None = None
+) -> Target | None:
     """Read what was told about a kind of node; None where nothing was.
 
     ``gpu`` is a card ("A100", "Tesla V100S-PCIE-32GB", "RTX 3090") or a compute capability ("8.0", "sm_80").
@@ -37,6 +39,14 @@ def read_target(*, gpu: str | None = None, driver: str | None = None, glibc: str
         return None
     for option, text in (("--driver", driver), ("--glibc", glibc)):
         if text is not None and not re.fullmatch(r"\d+(\.\d+){1,2}", text):
-            example = "450.80.02 (nvidia-smi shows it)" if option == "--driver" else "2.28 (ldd --version shows it)"
-            raise UsageError(f"{text!r} is no version", where=option, hint=f"for example {option} {example}")
-    return Target(gpu=gpu, capability=None if gpu is None else capability_of(gpu), driver=driver, glibc=glibc)
+            example = (
+                "450.80.02 (nvidia-smi shows it)"
+                if option == "--driver"
+                else "2.28 (ldd --version shows it)"
+            )
+            raise UsageError(
+                f"{text!r} is no version", where=option, hint=f"for example {option} {example}"
+            )
+    return Target(
+        gpu=gpu, capability=None if gpu is None else capability_of(gpu), driver=driver, glibc=glibc
+    )

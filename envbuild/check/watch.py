@@ -56,7 +56,9 @@ def look(pids: frozenset[int], cards: tuple[Card, ...]) -> Look:
 
 def _card(card: Card) -> str:
     busy = "" if card.busy is None else f", {card.busy}% busy"
-    return f"GPU {card.index} {card.name}: {human_bytes(card.used)} of {human_bytes(card.total)}{busy}"
+    return (
+        f"GPU {card.index} {card.name}: {human_bytes(card.used)} of {human_bytes(card.total)}{busy}"
+    )
 
 
 @dataclass
@@ -79,9 +81,7 @@ class Course:
         """Say once that the GPU is not used, after PATIENCE looks."""
         if self.looks != PATIENCE or self.on_gpu:
             return None
-        return (
-            "it has not come to the GPU yet: envbuild check NAME --require-gpu tells why, in another shell on this node"
-        )
+        return "it has not come to the GPU yet: envbuild check NAME --require-gpu tells why, in another shell on this node"
 
     def __str__(self) -> str:
         if not self.looks:

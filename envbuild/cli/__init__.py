@@ -24,61 +24,141 @@ class Verb(NamedTuple):
 
 GROUPS: dict[str, dict[str, Verb]] = {
     "Every day": {
-        "init": Verb("envbuild.cli.init", "command", "Write a recipe from a project's own files and imports."),
-        "lock": Verb("envbuild.cli.lock", "command", "Resolve a recipe against its base and write the lock."),
-        "make": Verb("envbuild.cli.make", "command", "Build the image of a recipe from its lock, and check it."),
-        "check": Verb("envbuild.cli.check", "command", "Check an image: framework, libraries, imports, GPU."),
+        "init": Verb(
+            "envbuild.cli.init", "command", "Write a recipe from a project's own files and imports."
+        ),
+        "lock": Verb(
+            "envbuild.cli.lock", "command", "Resolve a recipe against its base and write the lock."
+        ),
+        "make": Verb(
+            "envbuild.cli.make",
+            "command",
+            "Build the image of a recipe from its lock, and check it.",
+        ),
+        "check": Verb(
+            "envbuild.cli.check", "command", "Check an image: framework, libraries, imports, GPU."
+        ),
         "exec": Verb("envbuild.cli.enter", "exec_command", "Run a command inside the image."),
         "shell": Verb("envbuild.cli.enter", "shell_command", "Open a shell inside the image."),
-        "submit": Verb("envbuild.cli.submit", "command", "Submit a job, wait for it, or open a shell on a node."),
-        "status": Verb("envbuild.cli.status", "command", "Show the state of the jobs submitted from this folder."),
+        "submit": Verb(
+            "envbuild.cli.submit",
+            "command",
+            "Submit a job, wait for it, or open a shell on a node.",
+        ),
+        "status": Verb(
+            "envbuild.cli.status",
+            "command",
+            "Show the state of the jobs submitted from this folder.",
+        ),
         "logs": Verb("envbuild.cli.logs", "command", "Print what a job has written."),
-        "list": Verb("envbuild.cli.listing", "command", "List recipes, locks and images with their last verdict."),
+        "list": Verb(
+            "envbuild.cli.listing",
+            "command",
+            "List recipes, locks and images with their last verdict.",
+        ),
     },
     "Start": {
-        "doctor": Verb("envbuild.cli.doctor", "command", "Say what works on this machine, and how to repair the rest."),
+        "doctor": Verb(
+            "envbuild.cli.doctor",
+            "command",
+            "Say what works on this machine, and how to repair the rest.",
+        ),
         "base": Verb("envbuild.cli.base", "command", "Inspect, list or suggest base images."),
-        "completion": Verb("envbuild.cli.completion", "command", "Print the completion script of a shell."),
+        "completion": Verb(
+            "envbuild.cli.completion", "command", "Print the completion script of a shell."
+        ),
     },
     "Build": {
-        "why": Verb("envbuild.cli.why", "command", "Say why a package is in a lock, and what would change it."),
+        "why": Verb(
+            "envbuild.cli.why",
+            "command",
+            "Say why a package is in a lock, and what would change it.",
+        ),
         "diff": Verb("envbuild.cli.diff", "command", "Compare two locks, or a lock and an image."),
-        "outdated": Verb("envbuild.cli.outdated", "command", "List what is newer on the index than in a lock."),
-        "def": Verb("envbuild.cli.definition", "command", "Print the container definition of a recipe's lock."),
-        "rebuild": Verb("envbuild.cli.rebuild", "command", "Make an image again from its lock, and compare the two."),
-        "flatten": Verb("envbuild.cli.flatten", "command", "Write a layered image as one partition."),
+        "outdated": Verb(
+            "envbuild.cli.outdated", "command", "List what is newer on the index than in a lock."
+        ),
+        "def": Verb(
+            "envbuild.cli.definition",
+            "command",
+            "Print the container definition of a recipe's lock.",
+        ),
+        "rebuild": Verb(
+            "envbuild.cli.rebuild",
+            "command",
+            "Make an image again from its lock, and compare the two.",
+        ),
+        "flatten": Verb(
+            "envbuild.cli.flatten", "command", "Write a layered image as one partition."
+        ),
     },
     "Check": {
-        "verify": Verb("envbuild.cli.verify", "command", "Compare an image with its lock, file by file."),
-        "explain": Verb(
-            "envbuild.cli.explain", "command", "Explain the log of a job: the cause, and a command to run."
+        "verify": Verb(
+            "envbuild.cli.verify", "command", "Compare an image with its lock, file by file."
         ),
-        "watch": Verb("envbuild.cli.watch", "command", "Say whether a command or process uses the GPU now."),
+        "explain": Verb(
+            "envbuild.cli.explain",
+            "command",
+            "Explain the log of a job: the cause, and a command to run.",
+        ),
+        "watch": Verb(
+            "envbuild.cli.watch", "command", "Say whether a command or process uses the GPU now."
+        ),
     },
     "Run": {
         "run": Verb(
-            "envbuild.cli.enter", "run_command", "Run the recipe's own command, or another one, inside the image."
+            "envbuild.cli.enter",
+            "run_command",
+            "Run the recipe's own command, or another one, inside the image.",
         ),
     },
     "Jobs": {
-        "job": Verb("envbuild.cli.job", "command", "Print the job script of a command in the image, for a cluster."),
-        "attach": Verb("envbuild.cli.attach", "command", "Open a shell or run a command on the node of a running job."),
+        "job": Verb(
+            "envbuild.cli.job",
+            "command",
+            "Print the job script of a command in the image, for a cluster.",
+        ),
+        "attach": Verb(
+            "envbuild.cli.attach",
+            "command",
+            "Open a shell or run a command on the node of a running job.",
+        ),
         "cancel": Verb("envbuild.cli.cancel", "command", "End a job."),
-        "site": Verb("envbuild.cli.site", "command", "List the clusters (sites) for jobs, or describe a new one."),
+        "site": Verb(
+            "envbuild.cli.site",
+            "command",
+            "List the clusters (sites) for jobs, or describe a new one.",
+        ),
     },
     "Share": {
-        "shelf": Verb("envbuild.cli.shelf", "command", "Share locked recipes, verdicts and images with the lab."),
-        "bundle": Verb("envbuild.cli.bundle", "command", "Write everything that an image is made of into one file."),
+        "shelf": Verb(
+            "envbuild.cli.shelf",
+            "command",
+            "Share locked recipes, verdicts and images with the lab.",
+        ),
+        "bundle": Verb(
+            "envbuild.cli.bundle",
+            "command",
+            "Write everything that an image is made of into one file.",
+        ),
         "export": Verb(
-            "envbuild.cli.export", "command", "Print a lock as another tool reads it: PEP 751, pip, SBOM, and more."
+            "envbuild.cli.export",
+            "command",
+            "Print a lock as another tool reads it: PEP 751, pip, SBOM, and more.",
         ),
     },
     "Look": {
-        "show": Verb("envbuild.cli.tell", "command", "Show a recipe, or what its build would run as root."),
-        "store": Verb(
-            "envbuild.cli.store", "command", "Show the store's size, remove old files, or verify its hashes."
+        "show": Verb(
+            "envbuild.cli.tell", "command", "Show a recipe, or what its build would run as root."
         ),
-        "schema": Verb("envbuild.cli.schema", "command", "Print the JSON Schema of recipes or reports."),
+        "store": Verb(
+            "envbuild.cli.store",
+            "command",
+            "Show the store's size, remove old files, or verify its hashes.",
+        ),
+        "schema": Verb(
+            "envbuild.cli.schema", "command", "Print the JSON Schema of recipes or reports."
+        ),
     },
 }
 """The verbs in the order of the help: the daily ones first, then by what a reader wants to do."""
@@ -121,7 +201,9 @@ class Verbs(click.Group):
         widest = max(map(len, VERBS))
         for title, verbs in GROUPS.items():
             with formatter.section(title):
-                formatter.write_dl([(name.ljust(widest), verb.text) for name, verb in verbs.items()])
+                formatter.write_dl(
+                    [(name.ljust(widest), verb.text) for name, verb in verbs.items()]
+                )
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -136,10 +218,17 @@ class Verbs(click.Group):
 
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, "-V", "--version", prog_name="envbuild", message="%(prog)s %(version)s")
+@click.version_option(
+    __version__, "-V", "--version", prog_name="envbuild", message="%(prog)s %(version)s"
+)
 @click.option("-v", "--verbose", count=True, help="Show more of what is done.")
 @click.option("-q", "--quiet", is_flag=True, help="Show errors and results only.")
-@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Colour the output.")
+@click.option(
+    "--color",
+    type=click.Choice(["auto", "always", "never"]),
+    default="auto",
+    help="Colour the output.",
+)
 @click.pass_context
 def main_group(ctx: click.Context, verbose: int, quiet: bool, color: str) -> None:
     """Build GPU containers that can be made again, and prove that they use the GPU.
@@ -158,7 +247,9 @@ def run_cli(arguments: Sequence[str]) -> int:
     """Run the command line and return its exit code; the only place where errors become messages."""
     _end_as_by_keyboard()
     try:
-        result: Any = main_group.main(args=hoisted(_as_option(arguments)), prog_name="envbuild", standalone_mode=False)
+        result: Any = main_group.main(
+            args=hoisted(_as_option(arguments)), prog_name="envbuild", standalone_mode=False
+        )
     except click.exceptions.Exit as error:
         return error.exit_code
     except BrokenPipeError:
@@ -166,7 +257,10 @@ def run_cli(arguments: Sequence[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         return _interrupted()
     except MemoryError:
-        code = _tell(HostError("this machine's memory, or what is left of it to you, is not enough"), arguments)
+        code = _tell(
+            HostError("this machine's memory, or what is left of it to you, is not enough"),
+            arguments,
+        )
         return OWN_FAILURE if _runs_command(arguments) else code
     except (click.ClickException, EnvbuildError, OSError) as error:
         code = _tell(error, arguments)
@@ -224,7 +318,11 @@ def _tell(error: click.ClickException | EnvbuildError | OSError, arguments: Sequ
     if isinstance(error, OSError):
         told: EnvbuildError = os_error(error, Path(str(error.filename or ".")))
     elif isinstance(error, click.ClickException):
-        path = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "envbuild"
+        path = (
+            error.ctx.command_path
+            if isinstance(error, click.UsageError) and error.ctx
+            else "envbuild"
+        )
         told = UsageError(error.format_message(), hint=f"{path} --help")
     else:
         told = error
@@ -255,7 +353,10 @@ def _recipe_named(arguments: Sequence[str]) -> str:
 
 
 def _interrupted() -> int:
-    click.echo("envbuild: interrupted; nothing half-made was left under a final name, the next run goes on", err=True)
+    click.echo(
+        "envbuild: interrupted; nothing half-made was left under a final name, the next run goes on",
+        err=True,
+    )
     return INTERRUPTED
 
 

@@ -45,11 +45,21 @@ def command(context: Context, *, job_id: str, argv: tuple[str, ...]) -> None:
     line = scheduler_of(site).attach("SCRIPT", plain_id(record.id), terminal=terminal)
     status = status_of(record, site, settings, context.runner)
     if status.phase != "running":
-        told = {"queued": "waits", "ended": "has ended", "unknown": "is not known to the scheduler"}[status.phase]
+        told = {
+            "queued": "waits",
+            "ended": "has ended",
+            "unknown": "is not known to the scheduler",
+        }[status.phase]
         raise UsageError(f"it {told}, so there is nothing to attach to", where=f"job {job_id}")
     script = write_script(job, site, settings, new_key("attach"))
     words = tuple(str(script) if word == "SCRIPT" else word for word in line)
-    hand_over(words, {**client_environment(settings.environment), "TERM": settings.environment.get("TERM", "dumb")})
+    hand_over(
+        words,
+        {
+            **client_environment(settings.environment),
+            "TERM": settings.environment.get("TERM", "dumb"),
+        },
+    )
 
 
 def _beside(record: Record, argv: tuple[str, ...]) -> Job:
@@ -59,6 +69,10 @@ def _beside(record: Record, argv: tuple[str, ...]) -> Job:
     if job is None or job.image is None:
         raise UsageError("it runs in no image, or an older envbuild submitted it", where=where)
     if job.intent.array is not None:
-        raise UsageError("it is an array, which has many nodes", where=where, hint="attach to one job")
+        raise UsageError(
+            "it is an array, which has many nodes", where=where, hint="attach to one job"
+        )
     intent = replace(job.intent, launcher="single", stage=(), after=(), after_any=())
-    return replace(job, argv=argv or ("bash",), intent=intent, checked=(), interactive=True, key=None)
+    return replace(
+        job, argv=argv or ("bash",), intent=intent, checked=(), interactive=True, key=None
+    )

@@ -23,7 +23,12 @@ def command() -> None:
 
 @command.command("inspect")
 @click.argument("reference", metavar="REF")
-@click.option("--json", "as_json", is_flag=True, help="Print the facts as JSON (docs/base.md), for lock --facts.")
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print the facts as JSON (docs/base.md), for lock --facts.",
+)
 @click.pass_obj
 def inspect_command(context: Context, *, reference: str, as_json: bool) -> None:
     """Read what a base holds: Python, distributions, framework, CUDA, Debian packages.
@@ -34,16 +39,26 @@ def inspect_command(context: Context, *, reference: str, as_json: bool) -> None:
     from envbuild.base.inspect import describe
     from envbuild.base.reference import parse_reference
 
-    facts = describe(parse_reference(reference), context.settings, context.runner, context.store, context.report)
+    facts = describe(
+        parse_reference(reference), context.settings, context.runner, context.store, context.report
+    )
     click.echo(encode_facts(facts).decode() if as_json else table(facts), nl=False)
 
 
 @command.command("suggest")
-@click.option("--framework", metavar="NAME[BOUNDS]", help='The framework, with bounds: "torch>=2.1,<2.5".')
-@click.option("--python", metavar="VERSION", help="The Python version, or bounds: 3.9, >=3.8,<3.11.")
+@click.option(
+    "--framework", metavar="NAME[BOUNDS]", help='The framework, with bounds: "torch>=2.1,<2.5".'
+)
+@click.option(
+    "--python", metavar="VERSION", help="The Python version, or bounds: 3.9, >=3.8,<3.11."
+)
 @click.option("--cuda", metavar="VERSION", help="The CUDA version, or its beginning: 11, 12.1.")
-@click.option("--gpu", metavar="NAME", help="The GPU: A100, V100, or a compute capability such as 8.0.")
-@click.option("--driver", metavar="VERSION", help="The oldest NVIDIA driver that it must run on: 450.80.02.")
+@click.option(
+    "--gpu", metavar="NAME", help="The GPU: A100, V100, or a compute capability such as 8.0."
+)
+@click.option(
+    "--driver", metavar="VERSION", help="The oldest NVIDIA driver that it must run on: 450.80.02."
+)
 @click.option("--glibc", metavar="VERSION", help="The oldest C library that will do: 2.28.")
 @click.option(
     "--site",
@@ -51,7 +66,9 @@ def inspect_command(context: Context, *, reference: str, as_json: bool) -> None:
     shell_complete=complete_site,
     help="Take GPU and driver from a cluster's site file.",
 )
-@click.option("--all", "everything", is_flag=True, help="Show all that fit, not only the first five.")
+@click.option(
+    "--all", "everything", is_flag=True, help="Show all that fit, not only the first five."
+)
 @json_option
 @click.pass_obj
 def suggest_command(
@@ -87,9 +104,15 @@ def suggest_command(
         click.echo(_as_json(choices))
     elif not choices:
         told = "; ".join(f"{reason} ({count})" for reason, count in refusals.counts)
-        raise NoSolutionError(f"no base of the catalogue fits: {told}", hint="ask for less, or see: envbuild base list")
+        raise NoSolutionError(
+            f"no base of the catalogue fits: {told}",
+            hint="ask for less, or see: envbuild base list",
+        )
     else:
-        click.echo(suggestions(choices if everything else choices[:SHOWN], len(choices), refusals), nl=False)
+        click.echo(
+            suggestions(choices if everything else choices[:SHOWN], len(choices), refusals),
+            nl=False,
+        )
 
 
 def _at_site(wish: Wish, site: str, context: Context) -> Wish:
@@ -101,13 +124,19 @@ def _at_site(wish: Wish, site: str, context: Context) -> Wish:
     node = target_of_site(site, context)
     gpu = wish.gpu or node.gpu
     driver = wish.driver or node.driver
-    told = ", ".join(text for text in (gpu, f"driver {driver}" if driver else "its driver is not known") if text)
+    told = ", ".join(
+        text for text in (gpu, f"driver {driver}" if driver else "its driver is not known") if text
+    )
     context.report.say(f"{site}: {told}")
     return msgspec.structs.replace(wish, gpu=gpu, driver=driver, node_glibc=node.glibc)
 
 
 @command.command("list")
-@click.option("--framework", metavar="NAME", help="Only the bases with this framework: torch, tensorflow, jax.")
+@click.option(
+    "--framework",
+    metavar="NAME",
+    help="Only the bases with this framework: torch, tensorflow, jax.",
+)
 @json_option
 def list_command(*, framework: str | None, as_json: bool) -> None:
     """List the bases of the catalogue."""
@@ -117,7 +146,9 @@ def list_command(*, framework: str | None, as_json: bool) -> None:
 
     wanted = framework_name(framework) if framework else None
     if framework and wanted is None:
-        raise UsageError(f"the catalogue knows no framework {framework!r}", hint="known: tensorflow, torch, jax")
+        raise UsageError(
+            f"the catalogue knows no framework {framework!r}", hint="known: tensorflow, torch, jax"
+        )
     found = [entry for entry in entries() if wanted in (None, entry.framework)]
     if as_json:
         print_json(found)
@@ -186,7 +217,10 @@ def _rows(facts: BaseFacts) -> tuple[tuple[str, str | None], ...]:
         ("created", facts.created),
         ("size", human_bytes(facts.size) if facts.size else None),
         ("system", f"{facts.distro or 'unknown'}, {facts.machine}, glibc {facts.glibc}"),
-        ("Python", f"{facts.python} {facts.abi or ''} {facts.python_path or ''}".rstrip() + managed),
+        (
+            "Python",
+            f"{facts.python} {facts.abi or ''} {facts.python_path or ''}".rstrip() + managed,
+        ),
         ("framework", facts.framework or "none"),
         ("built for", built),
         ("CUDA", facts.cuda or "none"),
@@ -194,7 +228,10 @@ def _rows(facts: BaseFacts) -> tuple[tuple[str, str | None], ...]:
         ("NCCL", facts.nccl or "none"),
         ("libcuda stub", ", ".join(facts.stubs)),
         ("Debian packages", str(len(facts.apt)) if facts.apt else None),
-        ("pip constraints", f"{len(facts.constraints.splitlines())} lines" if facts.constraints else None),
+        (
+            "pip constraints",
+            f"{len(facts.constraints.splitlines())} lines" if facts.constraints else None,
+        ),
     )
 
 

@@ -14,11 +14,15 @@ from envbuild.errors import UsageError
 
 @click.command("bundle")
 @click.argument("name", required=False, shell_complete=complete_recipe)
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="The file (default ./NAME.bundle.tar).")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), help="The file (default ./NAME.bundle.tar)."
+)
 @click.option("--no-tool", is_flag=True, help="Leave out envbuild itself.")
 @json_option
 @click.pass_obj
-def command(context: Context, *, name: str | None, output: Path | None, no_tool: bool, as_json: bool) -> None:
+def command(
+    context: Context, *, name: str | None, output: Path | None, no_tool: bool, as_json: bool
+) -> None:
     """Write a recipe with base, packages, lock, definition and envbuild itself into one file.
 
     On a machine without a network: envbuild make --from-bundle FILE gives the same image, and the file unpacked
@@ -40,7 +44,11 @@ def command(context: Context, *, name: str | None, output: Path | None, no_tool:
         raise UsageError("there is no such folder", where=str(target.parent))
     order = order_of(source, lock, target, "fakeroot")
     with context.store.work("own") as folder:
-        own = None if no_tool else own_wheels(folder, context.settings, context.store, context.runner, context.report)
+        own = (
+            None
+            if no_tool
+            else own_wheels(folder, context.settings, context.store, context.runner, context.report)
+        )
         size = write_bundle(source, order, workshop(context), own, target)
     if as_json:
         print_json({"bundle": str(target), "size": size, "lock": str(source.lock)})

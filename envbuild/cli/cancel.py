@@ -16,7 +16,9 @@ from envbuild.errors import HostError
 @click.pass_obj
 def command(context: Context, *, jobs: tuple[str, ...], as_json: bool) -> None:
     """End jobs that were submitted from this folder; a job that has ended already stays as it is."""
-    rows = [{"job": number, "state": state} for number, state in (_cancel(job, context) for job in jobs)]
+    rows = [
+        {"job": number, "state": state} for number, state in (_cancel(job, context) for job in jobs)
+    ]
     if as_json:
         print_json(rows)
 
@@ -46,6 +48,8 @@ def _cancel(job: str, context: Context) -> tuple[str, str]:
         context.report.say(f"job {number} has ended already")
         return number, "ended"
     if result.code or result.timed_out:
-        raise HostError(f"{argv[0]} said: {result.last_lines(3) or 'nothing'}", where=f"job {record.id}")
+        raise HostError(
+            f"{argv[0]} said: {result.last_lines(3) or 'nothing'}", where=f"job {record.id}"
+        )
     context.report.say(f"job {number} was cancelled")
     return number, "cancelled"

@@ -21,9 +21,20 @@ COLOURS = {"passed": "green", "failed": "red", "skipped": "yellow"}
 
 @click.command("check")
 @click.argument("target", metavar="[IMAGE|NAME]", required=False, shell_complete=complete_image)
-@click.option("--level", type=click.Choice(["quick", "full", "soak"]), default="quick", help="How deep to look.")
-@click.option("--require-gpu", is_flag=True, help="Fail where no GPU can be checked, instead of skipping that part.")
-@click.option("--gpu", metavar="CARD", help="Judge for this GPU (A100, or a compute capability: 8.0).")
+@click.option(
+    "--level",
+    type=click.Choice(["quick", "full", "soak"]),
+    default="quick",
+    help="How deep to look.",
+)
+@click.option(
+    "--require-gpu",
+    is_flag=True,
+    help="Fail where no GPU can be checked, instead of skipping that part.",
+)
+@click.option(
+    "--gpu", metavar="CARD", help="Judge for this GPU (A100, or a compute capability: 8.0)."
+)
 @click.option("--driver", metavar="VERSION", help="Judge for this NVIDIA driver (450.80.02).")
 @click.option("--glibc", metavar="VERSION", help="Judge for a node with this C library (2.28).")
 @click.option(
@@ -34,11 +45,24 @@ COLOURS = {"passed": "green", "failed": "red", "skipped": "yellow"}
     help="Judge for the nodes of a cluster (envbuild site list).",
 )
 @click.option(
-    "--on", metavar="SITE[:PARTITION]", shell_complete=complete_site, help="Check on a GPU node of a cluster, by a job."
+    "--on",
+    metavar="SITE[:PARTITION]",
+    shell_complete=complete_site,
+    help="Check on a GPU node of a cluster, by a job.",
 )
 @click.option("--account", help="With --on: account, project or group that pays.")
-@click.option("--html", type=click.Path(path_type=Path), metavar="FILE", help="Write the report as a page too.")
-@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON (envbuild schema --of report).")
+@click.option(
+    "--html",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write the report as a page too.",
+)
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print the report as JSON (envbuild schema --of report).",
+)
 @click.pass_obj
 def command(
     context: Context,
@@ -65,9 +89,14 @@ def command(
     from envbuild.check.target import read_target
     from envbuild.cli.remote import check_on, target_of_site
 
-    node = target_of_site(site, context) if site else read_target(gpu=gpu, driver=driver, glibc=glibc)
+    node = (
+        target_of_site(site, context) if site else read_target(gpu=gpu, driver=driver, glibc=glibc)
+    )
     if on and node:
-        raise UsageError("--on looks at a node, --for, --gpu, --driver and --glibc tell of one: not both", where="--on")
+        raise UsageError(
+            "--on looks at a node, --for, --gpu, --driver and --glibc tell of one: not both",
+            where="--on",
+        )
     report = (
         check_on(on, target, context, level=level, require_gpu=require_gpu, account=account)
         if on
@@ -79,9 +108,13 @@ def command(
     if as_json:
         click.echo(to_json(report))
     else:
-        click.echo(table(report, style=lambda text, outcome: click.style(text, fg=COLOURS[outcome])))
+        click.echo(
+            table(report, style=lambda text, outcome: click.style(text, fg=COLOURS[outcome]))
+        )
     if report.verdict == "failed":
-        names = ", ".join(finding.check for finding in report.findings if finding.outcome == "failed")
+        names = ", ".join(
+            finding.check for finding in report.findings if finding.outcome == "failed"
+        )
         raise CheckFailedError(f"the check failed: {names}", where=report.image)
     require_verdict(report)
 
@@ -95,7 +128,9 @@ def _write_page(report: Report, target: Path) -> None:
     write_bytes(target, page(report).encode())
 
 
-def _check(context: Context, target: str | None, *, level: Level, require_gpu: bool, node: Target | None) -> Report:
+def _check(
+    context: Context, target: str | None, *, level: Level, require_gpu: bool, node: Target | None
+) -> Report:
     from envbuild.base.digests import fresh_digest, known_digest
     from envbuild.build.verify import recorded_digest
     from envbuild.check.perform import check_image

@@ -36,7 +36,12 @@ class Context:
 def make_context(*, verbose: int, quiet: bool, color: str) -> Context:
     """Read the settings and choose how progress looks: a live line on a terminal, plain lines elsewhere."""
     settings = load_settings()
-    return Context(settings=settings, runner=LocalRunner(), report=_reporter(verbose, quiet, color), verbose=verbose)
+    return Context(
+        settings=settings,
+        runner=LocalRunner(),
+        report=_reporter(verbose, quiet, color),
+        verbose=verbose,
+    )
 
 
 def _reporter(verbose: int, quiet: bool, color: str) -> Reporter:

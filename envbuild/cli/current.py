@@ -28,7 +28,10 @@ def recipe_of(name: str | None, context: Context) -> Source | None:
     if name is not None:
         if "/" in name or name.endswith(".sif"):
             return None
-        if name not in recipe_files(context.settings) and (context.settings.cwd / f"{name}.sif").exists():
+        if (
+            name not in recipe_files(context.settings)
+            and (context.settings.cwd / f"{name}.sif").exists()
+        ):
             return None
     return find_recipe(name, context.settings)
 
@@ -52,7 +55,10 @@ def find_old(image: Path, source: Source | None) -> Old | None:
         reason = f"the recipe was changed: {'; '.join(reasons)}"
         return Old(reason=reason, remedy=f"envbuild lock {name} && envbuild make {name}")
     if origin is not None and origin != lock_digest(lock):
-        return Old(reason=f"it was made from another lock than {source.lock.name}", remedy=f"envbuild make {name}")
+        return Old(
+            reason=f"it was made from another lock than {source.lock.name}",
+            remedy=f"envbuild make {name}",
+        )
     return None
 
 
@@ -80,7 +86,9 @@ def cuda_in(image: Path, source: Source | None) -> str | None:
     if source is not None and source.recipe.base.cpu:
         return None
     try:
-        lock = read_lock(source.lock) if source and source.lock.is_file() else read_carried(image).lock
+        lock = (
+            read_lock(source.lock) if source and source.lock.is_file() else read_carried(image).lock
+        )
     except EnvbuildError:
         return None
     return cuda_of(lock) if lock else None

@@ -32,7 +32,9 @@ def command(context: Context, *, name: str | None, syntax: str, output: Path | N
     source = source_named(name, context)
     if not source.lock.is_file():
         raise UsageError(
-            "there is no lock yet", where=str(source.lock), hint=f"run: envbuild lock {source.recipe.name}"
+            "there is no lock yet",
+            where=str(source.lock),
+            hint=f"run: envbuild lock {source.recipe.name}",
         )
     lock = read_lock(source.lock)
     require_fresh(source, lock)

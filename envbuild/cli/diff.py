@@ -53,7 +53,9 @@ def _side(text: str, context: Context) -> Side:
         from envbuild.base.reference import parse_reference
 
         reference = parse_reference(text)
-        return side_of_facts(describe(reference, context.settings, context.runner, context.store, context.report))
+        return side_of_facts(
+            describe(reference, context.settings, context.runner, context.store, context.report)
+        )
     from envbuild.cli.lock import require_lock
     from envbuild.cli.shelved import source_named
 
@@ -64,7 +66,9 @@ def _text(found: Difference) -> str:
     lines = [f"{change.name}: {change.before} -> {change.after}" for change in found.about]
     lines += [_told(change) for change in found.packages]
     if found.unknown:
-        lines.append(f"(what the base of {found.unknown} holds besides is not in its lock, so not compared)")
+        lines.append(
+            f"(what the base of {found.unknown} holds besides is not in its lock, so not compared)"
+        )
     return "".join(f"{line}\n" for line in lines) or "no difference\n"
 
 
@@ -74,6 +78,7 @@ def _told(change: Change) -> str:
 
 def _rows(found: Difference) -> dict[str, object]:
     rows = [
-        {"kind": c.kind, "name": c.name, "before": c.before, "after": c.after} for c in (*found.about, *found.packages)
+        {"kind": c.kind, "name": c.name, "before": c.before, "after": c.after}
+        for c in (*found.about, *found.packages)
     ]
     return {"changes": rows, "not-compared": found.unknown}

@@ -49,7 +49,11 @@ def command(context: Context, *, as_json: bool) -> int:
     findings = examine(context.settings, context.runner)
     broken = any(finding.verdict == "broken" for finding in findings)
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode({"ok": not broken, "findings": findings}), indent=2))
+        click.echo(
+            msgspec.json.format(
+                msgspec.json.encode({"ok": not broken, "findings": findings}), indent=2
+            )
+        )
     else:
         for finding in findings:
             _show(finding)
@@ -129,7 +133,11 @@ def judge_namespaces(host: Host, *, works: bool | None) -> Finding:
     if works is None and limit != 0:
         return Finding(name=name, verdict="differs", value="not tried: there is no unshare program")
     if works:
-        return Finding(name=name, verdict="fine", value=f"usable (limit {limit})" if limit is not None else "usable")
+        return Finding(
+            name=name,
+            verdict="fine",
+            value=f"usable (limit {limit})" if limit is not None else "usable",
+        )
     value = "switched off (user.max_user_namespaces = 0)" if limit == 0 else "unshare -U is refused"
     if host.uid == 0 and not host.crippled_root:
         return Finding(name=name, verdict="differs", value=f"{value}; root needs none")
@@ -150,8 +158,12 @@ def judge_ids(host: Host) -> Finding:
     ranges = {"subuid": host.subuid, "subgid": host.subgid}
     short = [file for file, found in ranges.items() if found is None or found[1] < ID_COUNT]
     if not short and host.subuid is not None:
-        return Finding(name=name, verdict="fine", value=f"{host.subuid[1]} ids from {host.subuid[0]}")
-    value = f"no range of {ID_COUNT} ids for {host.user} in " + " and ".join(f"/etc/{file}" for file in short)
+        return Finding(
+            name=name, verdict="fine", value=f"{host.subuid[1]} ids from {host.subuid[0]}"
+        )
+    value = f"no range of {ID_COUNT} ids for {host.user} in " + " and ".join(
+        f"/etc/{file}" for file in short
+    )
     if host.uid == 0 and not host.crippled_root:
         return Finding(name=name, verdict="differs", value=f"{value}; root needs none")
     line = f"{host.user}:{host.free_ids}:{ID_COUNT}"
@@ -164,7 +176,9 @@ def judge_fuse(host: Host) -> Finding:
     if host.fuse:
         return Finding(name="/dev/fuse", verdict="fine", value="usable")
     if host.uid == 0 and not host.crippled_root:
-        return Finding(name="/dev/fuse", verdict="differs", value="cannot be opened; root needs none")
+        return Finding(
+            name="/dev/fuse", verdict="differs", value="cannot be opened; root needs none"
+        )
     if host.crippled_root:
         value = "cannot be opened: images cannot be run"
         return Finding(name="/dev/fuse", verdict="broken", value=value, mend=FUSE_MEND)
@@ -177,7 +191,9 @@ def judge_fuse(host: Host) -> Finding:
 
 
 def _python() -> list[Finding]:
-    version = ".".join(map(str, sys.version_info[:3]))  # older ones than 3.10 cannot even install envbuild
+    version = ".".join(
+        map(str, sys.version_info[:3])
+    )  # older ones than 3.10 cannot even install envbuild
     return [Finding(name="Python", verdict="fine", value=f"{version} ({sys.executable})")]
 
 
@@ -204,7 +220,11 @@ def _runtime(settings: Settings, runner: Runner, host: Host) -> list[Finding]:
     value = f"{runtime.name} {runtime.version_text}, {kind} ({runtime.program})"
     if runtime.flags:
         value += f", runs with {' '.join(runtime.flags)}"
-    return [Finding(name="container runtime", verdict="differs" if runtime.flags else "fine", value=value)]
+    return [
+        Finding(
+            name="container runtime", verdict="differs" if runtime.flags else "fine", value=value
+        )
+    ]
 
 
 def _squashfuse(settings: Settings, runner: Runner, host: Host) -> Finding:
@@ -227,13 +247,19 @@ def _engine(settings: Settings, runner: Runner) -> Finding:
         program = shutil.which(name, path=settings.environment.get("PATH"))
         if program is None:
             continue
-        asked = Command(argv=(program, "info", "--format", "{{.ServerVersion}}"), env=settings.environment, timeout=10)
+        asked = Command(
+            argv=(program, "info", "--format", "{{.ServerVersion}}"),
+            env=settings.environment,
+            timeout=10,
+        )
         answer = runner(asked, check=False)
         if answer.code == 0:
             return Finding(name="engine", verdict="fine", value=f"{name} ({program}) answers")
         value = f"{name} ({program}) does not answer: no --mode docker, no docker-daemon: bases"
         return Finding(name="engine", verdict="differs", value=value)
-    value = "neither docker nor podman: no --mode docker, no docker-daemon: bases; all else needs none"
+    value = (
+        "neither docker nor podman: no --mode docker, no docker-daemon: bases; all else needs none"
+    )
     return Finding(name="engine", verdict="differs", value=value)
 
 
@@ -246,10 +272,23 @@ def _gpu(settings: Settings, runner: Runner, host: Host) -> Finding:
         listed = runner(command, check=False)
     except HostError:
         return Finding(
-            name="GPU", verdict="fine", value=f"NVIDIA driver {host.driver} (no nvidia-smi to name the GPUs)"
+            name="GPU",
+            verdict="fine",
+            value=f"NVIDIA driver {host.driver} (no nvidia-smi to name the GPUs)",
         )
-    gpus = [line.partition(" (UUID")[0] for line in listed.stdout.splitlines() if line.startswith("GPU ")]
+    gpus = [
+        line.partition(" (UUID")[0]
+        for line in listed.stdout.splitlines()
+        if line.startswith("GPU ")
+    ]
     if listed.code != 0 or not gpus:
         value = f"NVIDIA driver {host.driver}, but no GPU answers: {listed.last_lines(1)}"
-        return Finding(name="GPU", verdict="differs", value=value, mend="on a cluster: ask the scheduler for a GPU")
-    return Finding(name="GPU", verdict="fine", value=f"NVIDIA driver {host.driver}; {'; '.join(gpus)}")
+        return Finding(
+            name="GPU",
+            verdict="differs",
+            value=value,
+            mend="on a cluster: ask the scheduler for a GPU",
+        )
+    return Finding(
+        name="GPU", verdict="fine", value=f"NVIDIA driver {host.driver}; {'; '.join(gpus)}"
+    )

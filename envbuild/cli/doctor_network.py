@@ -29,10 +29,15 @@ def probes(settings: Settings, runner: Runner) -> list[tuple[str, Callable[[], I
     extra = sorted(name for name in settings.indexes if name != "default")
 
     def index(name: str) -> Callable[[], Iterable[Finding]]:
-        return lambda: [reach_index(f"index {name}", index_url(settings, runner, name), settings, runner)]
+        return lambda: [
+            reach_index(f"index {name}", index_url(settings, runner, name), settings, runner)
+        ]
 
     return [
-        ("package index", lambda: [reach_index("package index", index_url(settings, runner), settings, runner)]),
+        (
+            "package index",
+            lambda: [reach_index("package index", index_url(settings, runner), settings, runner)],
+        ),
         *((f"index {name}", index(name)) for name in extra),
         ("Debian mirror", lambda: [reach("Debian mirror", mirror(settings, runner), settings)]),
         ("registries", lambda: registries(settings)),
@@ -60,9 +65,13 @@ def reach(name: str, url: str, settings: Settings) -> Finding:
     answer = _ask(url, settings)
     if isinstance(answer, str):
         mend = CERTIFICATE_HINT if "CERTIFICATE_VERIFY_FAILED" in answer else MEND
-        return Finding(name=name, verdict="broken", value=f"{shown} cannot be reached: {answer}", mend=mend)
+        return Finding(
+            name=name, verdict="broken", value=f"{shown} cannot be reached: {answer}", mend=mend
+        )
     if answer in (401, 403, 407) or answer >= 500:
-        return Finding(name=name, verdict="broken", value=f"{shown} answers with HTTP {answer}", mend=MEND)
+        return Finding(
+            name=name, verdict="broken", value=f"{shown} answers with HTTP {answer}", mend=MEND
+        )
     return Finding(name=name, verdict="fine", value=shown)
 
 
@@ -91,8 +100,19 @@ def _ask_with_uv(url: str, settings: Settings, runner: Runner) -> None:
     """Let uv read one page of an index; raises NetworkError where it cannot, and leaves all else to ``lock``."""
     # the address goes by the environment: it may hold a password
     own = {"UV_DEFAULT_INDEX": url, "UV_NO_CACHE": "1", "UV_HTTP_RETRIES": "0"}
-    argv = (uv_program(settings), "pip", "compile", "--no-config", "--no-deps", "--python", sys.executable, "-")
-    command = Command(argv=argv, env=uv_environment(settings) | own, stdin="pip\n", timeout=UV_SECONDS)
+    argv = (
+        uv_program(settings),
+        "pip",
+        "compile",
+        "--no-config",
+        "--no-deps",
+        "--python",
+        sys.executable,
+        "-",
+    )
+    command = Command(
+        argv=argv, env=uv_environment(settings) | own, stdin="pip\n", timeout=UV_SECONDS
+    )
     result = runner(command, check=False)
     if result.timed_out:
         raise NetworkError(f"no answer within {UV_SECONDS:.0f} s", hint=MEND)

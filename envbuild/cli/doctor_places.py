@@ -28,7 +28,9 @@ LOCAL = ("SLURM_TMPDIR", "SGE_LOCALDIR", "PBS_LOCALDIR", "PBS_JOBFS", "T4TMPDIR"
 """Variables in which schedulers and sites name folders on a node's own disk."""
 
 
-def probes(settings: Settings, runner: Runner, host: Host) -> list[tuple[str, Callable[[], Iterable[Finding]]]]:
+def probes(
+    settings: Settings, runner: Runner, host: Host
+) -> list[tuple[str, Callable[[], Iterable[Finding]]]]:
     """Return the probes of TMPDIR, the store and the current folder."""
     places = {"TMPDIR": settings.tmpdir, "store": settings.store, "current folder": settings.cwd}
 
@@ -37,9 +39,18 @@ def probes(settings: Settings, runner: Runner, host: Host) -> list[tuple[str, Ca
             space = read_space(folder)
             better = next(candidates(name, settings, host.user), None)
             quota = tightest(quotas_of(folder, runner))
-            found = judge_space(name, space, writable=writable(folder), quota=quota, home=settings.home, better=better)
+            found = judge_space(
+                name,
+                space,
+                writable=writable(folder),
+                quota=quota,
+                home=settings.home,
+                better=better,
+            )
             rooted = host.uid == 0 and not host.crippled_root
-            yield judge_entry(found, space, closed=None if rooted else closed_above(folder), better=better)
+            yield judge_entry(
+                found, space, closed=None if rooted else closed_above(folder), better=better
+            )
 
         return look
 
@@ -66,11 +77,18 @@ def judge_space(
         value += f" of {quota.owner} quota of {human_bytes(quota.limit)}"
     value += "" if inodes is None else f", {inodes:,} inodes free"
     variable = VARIABLES.get(name)
-    move = f"export {variable}={better or '/another/folder'}" if variable else "work in another folder"
+    move = (
+        f"export {variable}={better or '/another/folder'}" if variable else "work in another folder"
+    )
     if not writable:
         return Finding(name=name, verdict="broken", value=f"{value}; not writable", mend=move)
     if free < least or (inodes is not None and inodes < INODES[1]):
-        return Finding(name=name, verdict="broken", value=value, mend=move if better else f"{move} with more room")
+        return Finding(
+            name=name,
+            verdict="broken",
+            value=value,
+            mend=move if better else f"{move} with more room",
+        )
     if name == "TMPDIR" and space.slow:
         value += "; builds are slow there, and may fail for lack of extended attributes"
         mend = f"export TMPDIR={better or '/a/folder/on/a/local/disk'}"
@@ -79,11 +97,15 @@ def judge_space(
         value += "; a home of this size fills up after a few images"
         return Finding(name=name, verdict="differs", value=value, mend=move)
     if free < enough or (inodes is not None and inodes < INODES[0]):
-        return Finding(name=name, verdict="differs", value=f"{value}; big images may not fit", mend=move)
+        return Finding(
+            name=name, verdict="differs", value=f"{value}; big images may not fit", mend=move
+        )
     return Finding(name=name, verdict="fine", value=value)
 
 
-def judge_entry(found: Finding, space: Space, *, closed: Path | None, better: Path | None = None) -> Finding:
+def judge_entry(
+    found: Finding, space: Space, *, closed: Path | None, better: Path | None = None
+) -> Finding:
     """Judge whether programs start in TMPDIR, and whether the other ids of a build may enter it (``closed``: not)."""
     if found.name != "TMPDIR" or found.verdict == "broken":
         return found
@@ -93,7 +115,9 @@ def judge_entry(found: Finding, space: Space, *, closed: Path | None, better: Pa
         return Finding(name=found.name, verdict="broken", value=value, mend=move)
     if closed is not None:
         value = f"{found.value}; other users may not enter {closed}, and a build without root works with other ids"
-        return Finding(name=found.name, verdict="differs", value=value, mend=f"chmod o+x {closed}\nor: {move}")
+        return Finding(
+            name=found.name, verdict="differs", value=value, mend=f"chmod o+x {closed}\nor: {move}"
+        )
     return found
 
 
@@ -117,7 +141,10 @@ def candidates(name: str, settings: Settings, user: str) -> Iterator[Path]:
         guesses = [*named, f"/local/{user}", f"/scratch/local/{user}", "/tmp", "/var/tmp"]  # noqa: S108
     else:
         named = [env[variable] for variable in WORK if env.get(variable)]
-        guesses = [*named, *(f"/{top}/{user}" for top in ("scratch", "work", "lustre", "data", "gs/bs"))]
+        guesses = [
+            *named,
+            *(f"/{top}/{user}" for top in ("scratch", "work", "lustre", "data", "gs/bs")),
+        ]
     for folder in map(Path, guesses):
         if not folder.is_absolute() or not folder.is_dir() or not writable(folder):
             continue

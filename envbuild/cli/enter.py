@@ -53,10 +53,19 @@ class CommandAfterDashes(click.Command):
 
 
 _binds = click.option(
-    "--bind", "-B", "binds", multiple=True, metavar="SRC[:DEST][:ro]", help="Bind another file or folder."
+    "--bind",
+    "-B",
+    "binds",
+    multiple=True,
+    metavar="SRC[:DEST][:ro]",
+    help="Bind another file or folder.",
 )
 _variables = click.option(
-    "--env", "variables", multiple=True, metavar="KEY[=VALUE]", help="Set a variable inside, or hand on yours."
+    "--env",
+    "variables",
+    multiple=True,
+    metavar="KEY[=VALUE]",
+    help="Set a variable inside, or hand on yours.",
 )
 _dry_run = click.option("--dry-run", is_flag=True, help="Print the command line that would be run.")
 
@@ -94,7 +103,12 @@ def exec_command(
 @_dry_run
 @click.pass_obj
 def shell_command(
-    context: Context, *, image: str | None, binds: tuple[str, ...], variables: tuple[str, ...], dry_run: bool
+    context: Context,
+    *,
+    image: str | None,
+    binds: tuple[str, ...],
+    variables: tuple[str, ...],
+    dry_run: bool,
 ) -> None:
     """Open a shell inside the image, in the current folder."""
     _enter(context, image, (), binds, variables, dry_run=dry_run)
@@ -117,7 +131,9 @@ def run_command(
     dry_run: bool,
 ) -> None:
     """Run the recipe's [run] command inside the image, or another one behind --."""
-    _enter(context, image, argv or _recipe_command(image, context), binds, variables, dry_run=dry_run)
+    _enter(
+        context, image, argv or _recipe_command(image, context), binds, variables, dry_run=dry_run
+    )
 
 
 def find_image(name: str | None, context: Context) -> Path:
@@ -131,13 +147,23 @@ def find_image(name: str | None, context: Context) -> Path:
         if not image.exists():
             raise UsageError("there is no such image", where=name)
     else:
-        found = None if name is not None and (cwd / f"{name}.sif").exists() else find_recipe(name, context.settings)
+        found = (
+            None
+            if name is not None and (cwd / f"{name}.sif").exists()
+            else find_recipe(name, context.settings)
+        )
         stem = found.recipe.name if found else name
         image = cwd / f"{stem}.sif"
         if not image.exists():
-            raise UsageError(f"the image of {stem} is not built yet", where=str(image), hint=f"envbuild make {stem}")
+            raise UsageError(
+                f"the image of {stem} is not built yet",
+                where=str(image),
+                hint=f"envbuild make {stem}",
+            )
     if image.is_file() and not _is_sif(image):
-        raise UsageError("this is no image, or a damaged one", where=str(image), hint="copy or build it again")
+        raise UsageError(
+            "this is no image, or a damaged one", where=str(image), hint="copy or build it again"
+        )
     return image
 
 
@@ -197,7 +223,13 @@ def _enter(
         image,
         argv,
         verb="exec" if argv else "shell",
-        binds=(*_room(context, make=not dry_run), *((project,) if project else ()), *notes, *kept, *given),
+        binds=(
+            *_room(context, make=not dry_run),
+            *((project,) if project else ()),
+            *notes,
+            *kept,
+            *given,
+        ),
         env={**kept_env, **env},
         gpu=read_driver() is not None,
         cwd=str(settings.cwd) if project else None,
@@ -205,7 +237,11 @@ def _enter(
     )
     child = dict(command.env or {})
     if dry_run:
-        added = [f"{key}={value}" for key, value in child.items() if runtime.environment.get(key) != value]
+        added = [
+            f"{key}={value}"
+            for key, value in child.items()
+            if runtime.environment.get(key) != value
+        ]
         click.echo(shlex.join(("env", *added, *command.argv)))
         return
     hand_over(command.argv, child)
@@ -218,12 +254,16 @@ def _keep(
     from envbuild.caches import make_folders, plan_caches
 
     run = source.recipe.run if source else Run()
-    caches = plan_caches(image, context.settings, wanted=run.caches, taken={*taken, *run.environment})
+    caches = plan_caches(
+        image, context.settings, wanted=run.caches, taken={*taken, *run.environment}
+    )
     try:
         if make:
             make_folders(caches)
     except OSError as error:
-        context.report.say(f"note: downloads are not kept: {error.filename}: {error.strerror} (ENVBUILD_CACHES=FOLDER)")
+        context.report.say(
+            f"note: downloads are not kept: {error.filename}: {error.strerror} (ENVBUILD_CACHES=FOLDER)"
+        )
         return (), {}
     binds = [(Path(folder), f"{HOME}/{below}", True) for folder, below in caches.folders]
     binds += [(Path(folder), folder, True) for _, folder in caches.given]
@@ -250,7 +290,12 @@ def _pip_note(image: Path, source: Source | None) -> tuple[Bind, ...]:
 
     from envbuild.lock.read import read_lock
 
-    if source is None or source.recipe.base.bootstrap is None or image.is_dir() or not source.lock.is_file():
+    if (
+        source is None
+        or source.recipe.base.bootstrap is None
+        or image.is_dir()
+        or not source.lock.is_file()
+    ):
         return ()
     try:
         major, minor = read_lock(source.lock).base.python.split(".")[:2]
@@ -269,11 +314,17 @@ def _project_bind(cwd: Path) -> Bind | None:
 
 def _recipe_command(name: str | None, context: Context) -> tuple[str, ...]:
     if name is not None and _is_path(name):
-        raise UsageError("an image has no [run] command of its own", where=name, hint="name the command: -- CMD …")
+        raise UsageError(
+            "an image has no [run] command of its own",
+            where=name,
+            hint="name the command: -- CMD …",
+        )
     source: Source = find_recipe(name, context.settings)
     if not source.recipe.run.command:
         raise UsageError(
-            "the recipe has no [run] command", where=str(source.path), hint="add one, or name it here: -- CMD …"
+            "the recipe has no [run] command",
+            where=str(source.path),
+            hint="add one, or name it here: -- CMD …",
         )
     return source.recipe.run.command
 

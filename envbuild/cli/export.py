@@ -60,10 +60,15 @@ def _text(form: str, recipe: Recipe, lock: Lock, context: Context) -> str:
         from envbuild.cli.definition import definition_text, dockerfile_text
 
         return (dockerfile_text if form == "dockerfile" else definition_text)(recipe, lock)
-    trees = [f"{package.name} ({package.source})" for package in lock.python if package.source is not None]
+    trees = [
+        f"{package.name} ({package.source})"
+        for package in lock.python
+        if package.source is not None
+    ]
     if trees:
         raise UsageError(
-            f"{', '.join(trees)}: a source tree is on no index, so {form} cannot name it", where=recipe.name
+            f"{', '.join(trees)}: a source tree is on no index, so {form} cannot name it",
+            where=recipe.name,
         )
     return _pylock(lock, context) if form == "pylock" else _requirements(lock, context)
 
@@ -86,5 +91,6 @@ def _requirements(lock: Lock, context: Context) -> str:
 
     names = sorted({package.index for package in installed(lock) if package.index})
     return requirements_text(
-        lock, {name: without_user(index_url(context.settings, context.runner, name)) for name in names}
+        lock,
+        {name: without_user(index_url(context.settings, context.runner, name)) for name in names},
     )

@@ -13,7 +13,12 @@ from envbuild.cli.output import json_option, print_json
 
 @click.command("flatten")
 @click.argument("image", metavar="NAME|IMAGE", shell_complete=complete_image)
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write it there (default: in its place).")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="Write it there (default: in its place).",
+)
 @json_option
 @click.pass_obj
 def command(context: Context, *, image: str, output: Path | None, as_json: bool) -> None:

@@ -102,7 +102,10 @@ def _ignore_images(project: Path) -> None:
     missing = [line for line in IGNORED if line not in text.splitlines()]
     if missing:
         with path.open("a", encoding="utf-8") as file:
-            file.write(("\n" if text and not text.endswith("\n") else "") + "".join(f"{line}\n" for line in missing))
+            file.write(
+                ("\n" if text and not text.endswith("\n") else "")
+                + "".join(f"{line}\n" for line in missing)
+            )
         click.echo(f"  .gitignore: added {', '.join(missing)}", err=True)
 
 
@@ -115,7 +118,9 @@ def _check_name(name: str | None) -> None:
     import re
 
     if name is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
-        raise UsageError(f"--name {name!r}: letters, digits, dot, underscore and hyphen; at most 64 characters")
+        raise UsageError(
+            f"--name {name!r}: letters, digits, dot, underscore and hyphen; at most 64 characters"
+        )
 
 
 def _may_write(target: Path, *, force: bool, asks: bool) -> None:
@@ -143,9 +148,13 @@ def _ask_for_cpu(made: Draft) -> Draft:
 
     from msgspec import structs
 
-    if made.recipe.job.gpus is None or not click.confirm("Is an image for the CPU meant?", default=False, err=True):
+    if made.recipe.job.gpus is None or not click.confirm(
+        "Is an image for the CPU meant?", default=False, err=True
+    ):
         return made
-    recipe = structs.replace(made.recipe, base=structs.replace(made.recipe.base, cpu=True), job=Job())
+    recipe = structs.replace(
+        made.recipe, base=structs.replace(made.recipe.base, cpu=True), job=Job()
+    )
     return replace(made, recipe=recipe)
 
 
@@ -165,7 +174,10 @@ def _text(made: Draft, name: str) -> str:
 
     about = msgspec.structs.replace(made.recipe.recipe, name=name)
     recipe = msgspec.structs.replace(made.recipe, recipe=about)
-    head = tuple(line.replace(f"envbuild lock {made.recipe.name}", f"envbuild lock {name}") for line in made.head)
+    head = tuple(
+        line.replace(f"envbuild lock {made.recipe.name}", f"envbuild lock {name}")
+        for line in made.head
+    )
     return write_recipe(recipe, head=head, beside=made.beside, below=made.below)
 
 

@@ -32,33 +32,77 @@ _OPTIONS = (
         help="The cluster (envbuild site list).",
     ),
     click.option("--gpus", metavar="[TYPE:]N", help="GPUs in total."),
-    click.option("--nodes", type=click.IntRange(min=1), help="Nodes; left out: as few as hold the GPUs."),
+    click.option(
+        "--nodes", type=click.IntRange(min=1), help="Nodes; left out: as few as hold the GPUs."
+    ),
     click.option("--tasks", type=click.IntRange(min=1), help="Processes in total."),
     click.option("--cpus", type=click.IntRange(min=1), help="Cores per process."),
     click.option("--memory", metavar="SIZE", help="Memory per node, with its unit: 32GiB."),
     click.option("--walltime", metavar="TIME", help="With its unit: 24h, 90m, or HH:MM:SS."),
     click.option("--partition", help="Partition or queue."),
     click.option("--account", help="Account, project or group that pays."),
-    click.option("--trial", is_flag=True, help="A trial run without an account, where the site has them."),
     click.option(
-        "--array", metavar="FIRST-LAST[%AT-ONCE]", help="One task per number, which is in the scheduler's own variable."
+        "--trial", is_flag=True, help="A trial run without an account, where the site has them."
     ),
     click.option(
-        "--each", type=click.Path(path_type=Path), help="One task per row of a CSV file; {column} in CMD is its value."
+        "--array",
+        metavar="FIRST-LAST[%AT-ONCE]",
+        help="One task per number, which is in the scheduler's own variable.",
     ),
-    click.option("--after", multiple=True, metavar="ID", help="Start when these jobs have succeeded."),
-    click.option("--after-any", multiple=True, metavar="ID", help="Start when these jobs have ended."),
-    click.option("--launcher", metavar="single|torchrun|lightning|mpi", help="Who starts the processes."),
-    click.option("--env", "variables", multiple=True, metavar="KEY[=VALUE]", help="Set a variable, or hand on yours."),
-    click.option("--env-file", type=click.Path(path_type=Path), help="Hand on the KEY=VALUE lines of a 0600 file."),
+    click.option(
+        "--each",
+        type=click.Path(path_type=Path),
+        help="One task per row of a CSV file; {column} in CMD is its value.",
+    ),
+    click.option(
+        "--after", multiple=True, metavar="ID", help="Start when these jobs have succeeded."
+    ),
+    click.option(
+        "--after-any", multiple=True, metavar="ID", help="Start when these jobs have ended."
+    ),
+    click.option(
+        "--launcher", metavar="single|torchrun|lightning|mpi", help="Who starts the processes."
+    ),
+    click.option(
+        "--env",
+        "variables",
+        multiple=True,
+        metavar="KEY[=VALUE]",
+        help="Set a variable, or hand on yours.",
+    ),
+    click.option(
+        "--env-file",
+        type=click.Path(path_type=Path),
+        help="Hand on the KEY=VALUE lines of a 0600 file.",
+    ),
     click.option("--output", metavar="FILE", help="Log file, with {name}, {id}, {task}."),
     click.option(
-        "--input", "inputs", multiple=True, metavar="PATH", help="Check first that the container can read it."
+        "--input",
+        "inputs",
+        multiple=True,
+        metavar="PATH",
+        help="Check first that the container can read it.",
     ),
-    click.option("--stage", multiple=True, metavar="PATH", help="Copy (unpack) it to the node's own disk first."),
-    click.option("--bind", "-B", "binds", multiple=True, metavar="SRC[:DEST][:ro]", help="Bind a file or folder."),
     click.option(
-        "--option", "options", multiple=True, metavar="TEXT", help="Give one option to the scheduler as it is."
+        "--stage",
+        multiple=True,
+        metavar="PATH",
+        help="Copy (unpack) it to the node's own disk first.",
+    ),
+    click.option(
+        "--bind",
+        "-B",
+        "binds",
+        multiple=True,
+        metavar="SRC[:DEST][:ro]",
+        help="Bind a file or folder.",
+    ),
+    click.option(
+        "--option",
+        "options",
+        multiple=True,
+        metavar="TEXT",
+        help="Give one option to the scheduler as it is.",
     ),
     click.option("--name", "job_name", help="Name of the job; left out: the recipe's."),
 )
@@ -118,7 +162,12 @@ def command(context: Context, *, name: str, argv: tuple[str, ...], given: dict[s
 
 
 def plan_job(
-    context: Context, name: str, argv: tuple[str, ...], given: dict[str, Any], *, interactive: bool = False
+    context: Context,
+    name: str,
+    argv: tuple[str, ...],
+    given: dict[str, Any],
+    *,
+    interactive: bool = False,
 ) -> tuple[Job, Site]:
     """Put the job together from recipe, flags and site; its handed-on variables are left to ``submit``.
 
@@ -187,7 +236,11 @@ def find_site(text: str | None, context: Context) -> Site:
 
 def _own_command(source: Source | None, name: str) -> tuple[str, ...]:
     if source is None or not source.recipe.run.command:
-        raise UsageError("which command?", where=name, hint=f"envbuild submit {shlex.quote(name)} -- python train.py")
+        raise UsageError(
+            "which command?",
+            where=name,
+            hint=f"envbuild submit {shlex.quote(name)} -- python train.py",
+        )
     return source.recipe.run.command
 
 
@@ -212,7 +265,9 @@ def refuse_unfit(image: Path, source: Source | None, intent: Intent, site: Site)
     raise UsageError(unfit, where=image.name, hint=hint)
 
 
-def _intent(flags: dict[str, Any], site: Site, image: Path, source: Source | None, context: Context) -> Intent:
+def _intent(
+    flags: dict[str, Any], site: Site, image: Path, source: Source | None, context: Context
+) -> Intent:
     """Join recipe and flags; where neither says how many GPUs, an image with CUDA gets one for each node."""
     from envbuild.cli.current import cuda_in
     from envbuild.job.intent import Flags, make_intent
@@ -226,15 +281,21 @@ def _intent(flags: dict[str, Any], site: Site, image: Path, source: Source | Non
     if cuda is None:
         return intent
     if not site.has_gpus:
-        context.report.say(f"note: {image.name} has CUDA {cuda}, and {site.name} has no GPUs: the job gets none")
+        context.report.say(
+            f"note: {image.name} has CUDA {cuda}, and {site.name} has no GPUs: the job gets none"
+        )
         return intent
     gpus = intent.nodes or 1
     count = "one GPU" if gpus == 1 else f"{gpus} GPUs"
-    context.report.say(f"the job gets {count}, as {image.name} has CUDA {cuda} (--gpus N, or gpus in [job])")
+    context.report.say(
+        f"the job gets {count}, as {image.name} has CUDA {cuda} (--gpus N, or gpus in [job])"
+    )
     return replace(intent, gpus=gpus)
 
 
-def _caches(job: Job, image: Path, source: Source | None, given: dict[str, Any], context: Context) -> Caches:
+def _caches(
+    job: Job, image: Path, source: Source | None, given: dict[str, Any], context: Context
+) -> Caches:
     """Return what outlives the job of its HOME; variables that anybody sets are left alone."""
     from envbuild.caches import plan_caches
     from envbuild.recipe.model import Run
@@ -252,7 +313,9 @@ def _image(path: Path, context: Context) -> Image:
     from envbuild.job.model import Image
 
     if path.is_dir():
-        raise UsageError("a job needs an image file, not a sandbox", where=str(path), hint="envbuild make")
+        raise UsageError(
+            "a job needs an image file, not a sandbox", where=str(path), hint="envbuild make"
+        )
     below = path.is_relative_to(context.settings.cwd)
     return Image(
         path=str(path.relative_to(context.settings.cwd) if below else path),

@@ -38,7 +38,11 @@ class RecipeRow(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     @property
     def image_text(self) -> str:
         """Size and state of the image, for people."""
-        return self.image if self.image_bytes is None else f"{human_bytes(self.image_bytes)}, {self.image}"
+        return (
+            self.image
+            if self.image_bytes is None
+            else f"{human_bytes(self.image_bytes)}, {self.image}"
+        )
 
     @property
     def verdict_text(self) -> str:
@@ -75,7 +79,9 @@ def recipe_row(path: Path, context: Context) -> RecipeRow:
     except EnvbuildError as error:
         return RecipeRow(recipe=path.stem, image="-", summary=f"broken: {error}")
     recipe = source.recipe
-    row = RecipeRow(recipe=recipe.name, lock=_lock_state(source.lock, recipe), summary=recipe.recipe.summary)
+    row = RecipeRow(
+        recipe=recipe.name, lock=_lock_state(source.lock, recipe), summary=recipe.recipe.summary
+    )
     image = context.settings.cwd / f"{recipe.name}.sif"
     return _with_image(row, image, source, context) if image.is_file() else row
 
@@ -90,7 +96,11 @@ def _with_image(row: RecipeRow, image: Path, source: Source, context: Context) -
     except EnvbuildError:
         return msgspec.structs.replace(row, image="no image file", image_bytes=size)
     row = msgspec.structs.replace(row, image=state, image_bytes=size)
-    return row if report is None else msgspec.structs.replace(row, verdict=report.verdict, checked=report.when)
+    return (
+        row
+        if report is None
+        else msgspec.structs.replace(row, verdict=report.verdict, checked=report.when)
+    )
 
 
 def _lock_state(path: Path, recipe: Any) -> str:

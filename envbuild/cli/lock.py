@@ -23,7 +23,11 @@ if TYPE_CHECKING:
 
 @click.command("lock")
 @click.argument("name", required=False, shell_complete=complete_recipe)
-@click.option("--check", is_flag=True, help="Only say whether the lock fits the recipe (exit code 4 when it does not).")
+@click.option(
+    "--check",
+    is_flag=True,
+    help="Only say whether the lock fits the recipe (exit code 4 when it does not).",
+)
 @click.option(
     "--upgrade",
     multiple=True,
@@ -33,11 +37,22 @@ if TYPE_CHECKING:
     help="Take the newest version of one package, or of all.",
 )
 @click.option("--upgrade-system", is_flag=True, help="Take today's Debian packages.")
-@click.option("--as-of", metavar="DATE|none", help="Resolve as the index was on that day (YYYY-MM-DD).")
-@click.option("--facts", type=click.Path(path_type=Path), help="Resolve against a facts file, without an image.")
+@click.option(
+    "--as-of", metavar="DATE|none", help="Resolve as the index was on that day (YYYY-MM-DD)."
+)
+@click.option(
+    "--facts",
+    type=click.Path(path_type=Path),
+    help="Resolve against a facts file, without an image.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the lock as JSON.")
 @click.option("--explain", is_flag=True, help="Print, for every package, who requires it.")
-@click.option("--resolver", type=click.Choice(("uv", "pip-tools")), default="uv", help="Who chooses the versions.")
+@click.option(
+    "--resolver",
+    type=click.Choice(("uv", "pip-tools")),
+    default="uv",
+    help="Who chooses the versions.",
+)
 @click.option(
     "--prove/--no-proof",
     help="Build it, import every direct dependency, and look for versions that do. Without, the lock says: not run.",
@@ -147,16 +162,24 @@ def _print(lock: Lock, *, as_json: bool, explain: bool) -> None:
 def _require_sense(*, prove: bool, budget: float | None, facts: Path | None) -> None:
     """Raise UsageError for options that contradict each other."""
     if prove and facts is not None:
-        raise UsageError("--prove builds the image, which --facts does without", hint="leave one of them out")
+        raise UsageError(
+            "--prove builds the image, which --facts does without", hint="leave one of them out"
+        )
     if budget is not None and not prove:
-        raise UsageError("--budget bounds a proof, and none is asked for", where="--budget", hint="add --prove")
+        raise UsageError(
+            "--budget bounds a proof, and none is asked for", where="--budget", hint="add --prove"
+        )
 
 
 def write_target(source: Source, context: Context) -> Path:
     """Return where a lock is written: where it was read from, but never into envbuild's own installation."""
     settings = context.settings
     in_tree = source.lock.resolve().is_relative_to(settings.cwd.resolve())
-    return source.lock if in_tree or not source.shipped else settings.cwd / "lockfiles" / source.lock.name
+    return (
+        source.lock
+        if in_tree or not source.shipped
+        else settings.cwd / "lockfiles" / source.lock.name
+    )
 
 
 def decide_and_write(source: Source, context: Context, seconds: float | None = None) -> Lock:
@@ -178,7 +201,11 @@ def _proved(source: Source, lock: Lock, wish: Wish, context: Context, *, seconds
     """Return the lock, or the nearest one whose direct dependencies import; one that is proved already stays."""
     from envbuild.cli.prove import prove
 
-    return lock if lock.proof == "imported" else prove(source, lock, wish, context, decide=decide, seconds=seconds)
+    return (
+        lock
+        if lock.proof == "imported"
+        else prove(source, lock, wish, context, decide=decide, seconds=seconds)
+    )
 
 
 def decide(source: Source, wish: Wish, context: Context, facts: Path | None = None) -> Lock:
@@ -248,13 +275,17 @@ def require_sources(source: Source, lock: Lock, context: Context) -> None:
 def _tools(context: Context) -> Tools:
     from envbuild.lock.tools import Tools
 
-    return Tools(settings=context.settings, runner=context.runner, store=context.store, report=context.report)
+    return Tools(
+        settings=context.settings, runner=context.runner, store=context.store, report=context.report
+    )
 
 
 def _explain(lock: Lock) -> None:
     for package in lock.python:
         if package.group != "build":
-            click.echo(f"{package.name} {package.version}: required by {', '.join(package.via) or 'the framework'}")
+            click.echo(
+                f"{package.name} {package.version}: required by {', '.join(package.via) or 'the framework'}"
+            )
     for provided in lock.provided:
         alias = f" (as {provided.alias_of})" if provided.alias_of else ""
         click.echo(f"{provided.name} {provided.version}: held by the base{alias}")
@@ -278,7 +309,11 @@ def _tell(old: Lock | None, lock: Lock, target: Path | None) -> None:
     click.echo(short_path(f"{target or 'not written'}: {first}"), err=True)
     for line in others:
         click.echo(f"  {line}", err=True)
-    how = "" if lock.proof == "imported" else " (envbuild lock --prove, or the check of envbuild make)"
+    how = (
+        ""
+        if lock.proof == "imported"
+        else " (envbuild lock --prove, or the check of envbuild make)"
+    )
     click.echo(f"  proof: {lock.proof}{how}", err=True)
     if old is not None:
         found = changes(old, lock)

@@ -12,7 +12,11 @@ from envbuild.errors import UsageError
 @click.command("logs")
 @click.argument("job", metavar="[ID]", required=False, shell_complete=complete_job)
 @click.option(
-    "-f", "--follow", "go_on", is_flag=True, help="Follow the log until the job ends; the exit code is the job's."
+    "-f",
+    "--follow",
+    "go_on",
+    is_flag=True,
+    help="Follow the log until the job ends; the exit code is the job's.",
 )
 @click.pass_obj
 def command(context: Context, *, job: str | None, go_on: bool) -> int:
@@ -28,7 +32,9 @@ def command(context: Context, *, job: str | None, go_on: bool) -> int:
         return follow(context, record, load_site(record.site, context.settings))
     found = [path for path in log_files(record, context.settings.cwd) if path.is_file()]
     if not found:
-        raise UsageError("the job has written nothing yet", where=job, hint=f"envbuild status {job}")
+        raise UsageError(
+            "the job has written nothing yet", where=job, hint=f"envbuild status {job}"
+        )
     for path in found:
         if len(found) > 1:
             click.echo(f"==> {path.name} <==")

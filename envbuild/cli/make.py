@@ -30,10 +30,25 @@ MODES = ("auto", "flat", "layered", "fakeroot", "sandbox", "docker")
 
 @click.command("make")
 @click.argument("name", required=False, shell_complete=complete_recipe)
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="The image file (default ./NAME.sif).")
-@click.option("--mode", type=click.Choice(MODES), default="auto", help="How to build; auto is flat where it can be.")
-@click.option("--from-sandbox", type=click.Path(path_type=Path), help="Pack a sandbox, and say what was done in it.")
-@click.option("--from-bundle", type=click.Path(path_type=Path), help="Make the image of a bundle, without a network.")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), help="The image file (default ./NAME.sif)."
+)
+@click.option(
+    "--mode",
+    type=click.Choice(MODES),
+    default="auto",
+    help="How to build; auto is flat where it can be.",
+)
+@click.option(
+    "--from-sandbox",
+    type=click.Path(path_type=Path),
+    help="Pack a sandbox, and say what was done in it.",
+)
+@click.option(
+    "--from-bundle",
+    type=click.Path(path_type=Path),
+    help="Make the image of a bundle, without a network.",
+)
 @click.option(
     "--prove/--no-proof",
     default=True,
@@ -46,7 +61,9 @@ MODES = ("auto", "flat", "layered", "fakeroot", "sandbox", "docker")
     help=f"How long that search may take ({PROOF_SECONDS:.0f}).",
 )
 @click.option(
-    "--as-root", is_flag=True, help="As root: let a stranger's code run with root's own rights where it has to."
+    "--as-root",
+    is_flag=True,
+    help="As root: let a stranger's code run with root's own rights where it has to.",
 )
 @click.option("--no-check", is_flag=True, help="Do not check the image.")
 @click.option("--require-gpu", is_flag=True, help="Fail when the GPU checks cannot run here.")
@@ -57,7 +74,9 @@ MODES = ("auto", "flat", "layered", "fakeroot", "sandbox", "docker")
     help="Build on a node of a cluster, by a job (envbuild site list).",
 )
 @click.option("--account", help="With --on: account, project or group that pays.")
-@click.option("--all", "every", is_flag=True, help="With --on: every recipe of ./recipes, one task each.")
+@click.option(
+    "--all", "every", is_flag=True, help="With --on: every recipe of ./recipes, one task each."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print what was built and proved as JSON.")
 @click.option("--dry-run", is_flag=True, help="Say what would be downloaded and built, and stop.")
 @host_builds
@@ -94,9 +113,18 @@ def command(
     switches |= {"as_json": as_json, "dry_run": dry_run}
     if on is not None or every:
         if as_json or dry_run or from_sandbox or budget is not None:
-            raise UsageError("--json, --dry-run, --from-sandbox and --budget do not go with --on", where="--on")
-        flags = {"--no-proof": not prove, "--no-check": no_check, "--require-gpu": require_gpu, "--as-root": as_root}
-        _make_elsewhere(on, name, context, _handed_on(mode, output, flags), account=account, every=every)
+            raise UsageError(
+                "--json, --dry-run, --from-sandbox and --budget do not go with --on", where="--on"
+            )
+        flags = {
+            "--no-proof": not prove,
+            "--no-check": no_check,
+            "--require-gpu": require_gpu,
+            "--as-root": as_root,
+        }
+        _make_elsewhere(
+            on, name, context, _handed_on(mode, output, flags), account=account, every=every
+        )
     elif from_sandbox is not None:
         from envbuild.cli.sandbox import pack
 
@@ -107,7 +135,16 @@ def command(
 
         with unbundled(from_bundle, context) as (inner, recipe):
             target = context.settings.cwd / (output or f"{Path(recipe).stem}.sif")
-            _make_here(inner, recipe, output=target, mode=mode, prove=False, budget=None, complete=True, **switches)
+            _make_here(
+                inner,
+                recipe,
+                output=target,
+                mode=mode,
+                prove=False,
+                budget=None,
+                complete=True,
+                **switches,
+            )
     else:
         _make_here(context, name, output=output, mode=mode, prove=prove, budget=budget, **switches)
 
@@ -143,7 +180,9 @@ def _make_here(
     started = time.monotonic()
     taken = on_shelf(name, context)
     source = source_in(taken, name, context)
-    lock = _lock(source, context, prove=prove and not (no_check or dry_run), budget=budget, complete=complete)
+    lock = _lock(
+        source, context, prove=prove and not (no_check or dry_run), budget=budget, complete=complete
+    )
     order = _order(source, lock, context, output, mode)
     origin = "a shelf" if taken is not None else ""
     trust = Trust(origin="a bundle" if complete else origin, as_root=as_root)
@@ -161,14 +200,29 @@ def _make_here(
     reports: list[Report] = []
 
     def check(image: Path, digest: str | None, *, known: bool = True) -> None:
-        believed = not require_gpu and known and _known_verdict(image, digest, source, context.store, reports)
+        believed = (
+            not require_gpu
+            and known
+            and _known_verdict(image, digest, source, context.store, reports)
+        )
         if not no_check and not believed:
-            reports.append(_check(image, digest, order, source, workshop(context), require_gpu=require_gpu))
+            reports.append(
+                _check(image, digest, order, source, workshop(context), require_gpu=require_gpu)
+            )
 
     if taken is not None and mode == "auto" and has_image(taken):
         made = dry_run or make_from_shelf(taken, order, context, check)
     else:
-        made = _build(order, source, context, check, reports, checked=not no_check, again=require_gpu, dry_run=dry_run)
+        made = _build(
+            order,
+            source,
+            context,
+            check,
+            reports,
+            checked=not no_check,
+            again=require_gpu,
+            dry_run=dry_run,
+        )
     if dry_run:
         return
     if made and taken is not None:
@@ -219,13 +273,23 @@ def _build(
 
 
 def _make_elsewhere(
-    on: str | None, name: str | None, context: Context, options: tuple[str, ...], *, account: str | None, every: bool
+    on: str | None,
+    name: str | None,
+    context: Context,
+    options: tuple[str, ...],
+    *,
+    account: str | None,
+    every: bool,
 ) -> None:
     from envbuild.cli.remote import make_on
     from envbuild.recipe.find import find_recipe
 
     if on is None:
-        raise UsageError("--all goes with --on: it is one job with a task per recipe", where="--all", hint="--on SITE")
+        raise UsageError(
+            "--all goes with --on: it is one job with a task per recipe",
+            where="--all",
+            hint="--on SITE",
+        )
     if every and name is not None:
         raise UsageError("--all and a name exclude each other", where=name)
     local = sorted(path.stem for path in (context.settings.cwd / "recipes").glob("*.toml"))
@@ -237,7 +301,9 @@ def _make_elsewhere(
     make_on(on, names, options, context, account=account)
 
 
-def _lock(source: Source, context: Context, *, prove: bool, budget: float | None, complete: bool) -> Lock:
+def _lock(
+    source: Source, context: Context, *, prove: bool, budget: float | None, complete: bool
+) -> Lock:
     """Return the lock that is there, or a first one; a first one is proved by importing unless that is left out."""
     from envbuild.cli.lock import decide_and_write, require_fresh, require_sources
     from envbuild.lock.read import read_lock
@@ -261,10 +327,15 @@ def _note_proof(source: Source, lock: Lock, reports: list[Report], context: Cont
     from envbuild.store.atomic import write_text
 
     imported = any(
-        one.check == "direct-imports" and one.outcome == "passed" for report in reports for one in report.findings
+        one.check == "direct-imports" and one.outcome == "passed"
+        for report in reports
+        for one in report.findings
     )
     if imported and lock.proof == "not run" and not source.shipped:
-        write_text(write_target(source, context), write_lock(msgspec.structs.replace(lock, proof="imported")))
+        write_text(
+            write_target(source, context),
+            write_lock(msgspec.structs.replace(lock, proof="imported")),
+        )
         context.report.say("all direct dependencies import: the lock says so now (proof)")
 
 
@@ -278,7 +349,9 @@ def _ground(context: Context) -> Ground | None:
         return None
 
 
-def _by_way(order: Order, source: Source, context: Context, output: Path | None, *, asked: str, trust: Trust) -> Order:
+def _by_way(
+    order: Order, source: Source, context: Context, output: Path | None, *, asked: str, trust: Trust
+) -> Order:
     """Return the order by the way that this machine can go; raises HostError for none.
 
     A way that nobody asked for is told, with the reason.  What the store has needs no way.
@@ -296,22 +369,34 @@ def _by_way(order: Order, source: Source, context: Context, output: Path | None,
         return order
     way = choose_way(order.recipe, order.lock, ground, roots=roots, trust=trust)
     context.report.say(f"{order.recipe.name}: {way}")
-    return order if way.mode == order.mode else _order(source, order.lock, context, output, way.mode)
+    return (
+        order if way.mode == order.mode else _order(source, order.lock, context, output, way.mode)
+    )
 
 
 def _order(source: Source, lock: Lock, context: Context, output: Path | None, mode: str) -> Order:
     from envbuild.build.known import choose_mode
 
-    target = context.settings.cwd / (output or f"{source.recipe.name}.{'sandbox' if mode == 'sandbox' else 'sif'}")
+    target = context.settings.cwd / (
+        output or f"{source.recipe.name}.{'sandbox' if mode == 'sandbox' else 'sif'}"
+    )
     if target.is_dir() and mode != "sandbox":
-        raise UsageError("is a folder", where=str(target), hint=f"-o {target / (source.recipe.name + '.sif')}")
+        raise UsageError(
+            "is a folder", where=str(target), hint=f"-o {target / (source.recipe.name + '.sif')}"
+        )
     if not target.parent.is_dir():
         raise UsageError("there is no such folder", where=str(target.parent))
     return order_of(source, lock, target, choose_mode(mode))
 
 
 def _check(
-    image: Path, digest: str | None, order: Order, source: Source, shop: Workshop, *, require_gpu: bool
+    image: Path,
+    digest: str | None,
+    order: Order,
+    source: Source,
+    shop: Workshop,
+    *,
+    require_gpu: bool,
 ) -> Report:
     """Check an image and keep the report; raises CheckFailedError when it failed."""
     from envbuild.check.perform import check_image
@@ -334,7 +419,9 @@ def _check(
     save(report, shop.store)
     if report.verdict == "failed":
         click.echo(table(report), err=True)
-        failed = ", ".join(finding.check for finding in report.findings if finding.outcome == "failed")
+        failed = ", ".join(
+            finding.check for finding in report.findings if finding.outcome == "failed"
+        )
         what = f"{order.recipe.name}: the image was built, but its check failed: {failed}"
         raise CheckFailedError(what, hint=_cure(order.recipe.name, failed))
     require_verdict(report)
@@ -342,11 +429,17 @@ def _check(
 
 
 def _cure(name: str, failed: str) -> str:
-    looked = f"; envbuild lock --prove {name} looks for versions that import" if "direct-imports" in failed else ""
+    looked = (
+        f"; envbuild lock --prove {name} looks for versions that import"
+        if "direct-imports" in failed
+        else ""
+    )
     return f"mend the recipe as the findings above say{looked}; envbuild make --no-check keeps the image as it is"
 
 
-def _known_verdict(image: Path, digest: str | None, source: Source, store: Store, reports: list[Report]) -> bool:
+def _known_verdict(
+    image: Path, digest: str | None, source: Source, store: Store, reports: list[Report]
+) -> bool:
     """Use the report of an image that was checked before: where it passed, and the recipe asks the same of it."""
     from envbuild.base.digests import known_digest
     from envbuild.check.plan import asked_digest
@@ -370,17 +463,26 @@ def _conclude(order: Order, reports: list[Report], seconds: float, *, as_json: b
     target, lock = order.target, order.lock
     size = target.stat().st_size
     if as_json:
-        built = {"image": str(target), "size": size, "lock": lock_digest(lock), "seconds": round(seconds, 1)}
+        built = {
+            "image": str(target),
+            "size": size,
+            "lock": lock_digest(lock),
+            "seconds": round(seconds, 1),
+        }
         print_json({**built, "report": reports[0] if reports else None})
         return
     name = order.recipe.name
-    base = f"{lock.base.framework or 'no framework'}, Python {lock.base.python}, {lock.base.reference}"
+    base = (
+        f"{lock.base.framework or 'no framework'}, Python {lock.base.python}, {lock.base.reference}"
+    )
     click.echo(f"\n{target.name}: {human_bytes(size)} in {human_seconds(seconds)}")
     click.echo(f"  built    {base}; lock {lock_digest(lock)[7:19]}")
     for line in _proved(reports):
         click.echo(f"  {line}")
     if order.mode == "layered":
-        click.echo("  layered  for turns on this machine; to hand it on: envbuild flatten " + target.name)
+        click.echo(
+            "  layered  for turns on this machine; to hand it on: envbuild flatten " + target.name
+        )
     click.echo(f"  where    {short_path(str(target))}")
     click.echo(f"  run      envbuild exec {name} -- python train.py")
     click.echo(f"           apptainer exec --nv {target.name} python train.py")

@@ -34,4 +34,11 @@ def order_of(source: Source, lock: Lock, target: Path, mode: str) -> Order:
     from envbuild.plan.definition import plan_definition
 
     plan = plan_definition(source.recipe, lock)
-    return Order(recipe=source.recipe, lock=lock, plan=plan, definition=render(plan), mode=mode, target=target)
+    return Order(
+        recipe=source.recipe,
+        lock=lock,
+        plan=plan,
+        definition=render(plan),
+        mode=mode,
+        target=target,
+    )

@@ -51,10 +51,14 @@ def _newest(lock: Lock, context: Context) -> Mapping[str, str]:
     from envbuild.store.index import index_url
 
     base = lock.base
-    facts = BaseFacts(image=base.reference, python=base.python, machine=base.machine, glibc=base.glibc)
+    facts = BaseFacts(
+        image=base.reference, python=base.python, machine=base.machine, glibc=base.glibc
+    )
     packages = [p for p in lock.python if p.group != "build"]
     named = dict.fromkeys(p.index for p in packages if p.index)
-    with context.report.stage(f"ask for the newest releases of {counted(len(packages), 'package')}"):
+    with context.report.stage(
+        f"ask for the newest releases of {counted(len(packages), 'package')}"
+    ):
         return newest_releases(
             [p.name for p in packages],
             facts,
@@ -68,11 +72,15 @@ def _newest(lock: Lock, context: Context) -> Mapping[str, str]:
         )
 
 
-def _rows(lock: Lock, newest: Mapping[str, str], *, everything: bool) -> list[tuple[str, str, str, str]]:
+def _rows(
+    lock: Lock, newest: Mapping[str, str], *, everything: bool
+) -> list[tuple[str, str, str, str]]:
     from packaging.version import Version
 
     reasons = {hold.name: hold.reason for hold in lock.held_back}
-    default = f"the lock is as of {lock.as_of}" if lock.as_of else "envbuild lock --upgrade may take it"
+    default = (
+        f"the lock is as of {lock.as_of}" if lock.as_of else "envbuild lock --upgrade may take it"
+    )
     return [
         (p.name, p.version, newest[p.name], reasons.get(p.name, _group_reason(p.group, default)))
         for p in lock.python

@@ -34,7 +34,9 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Non
         click.echo(line)
 
 
-def table_lines(columns: Sequence[str], rows: Sequence[Sequence[object]], terminal: int | None = None) -> list[str]:
+def table_lines(
+    columns: Sequence[str], rows: Sequence[Sequence[object]], terminal: int | None = None
+) -> list[str]:
     """Return the lines of a table; ``terminal`` is its width in character cells, None for no limit."""
     table = [tuple(columns), *(tuple(str(cell) for cell in row) for row in rows)]
     widths = [max(map(cell_width, column)) for column in zip(*table, strict=True)]

@@ -12,7 +12,12 @@ if TYPE_CHECKING:
     from envbuild.shelf.model import Entry
     from envbuild.shelf.site.model import Command
 
-SUBMIT = {"slurm": "sbatch job.sh", "gridengine": "qsub job.sh", "pbs": "qsub job.sh", "local": "bash job.sh"}
+SUBMIT = {
+    "slurm": "sbatch job.sh",
+    "gridengine": "qsub job.sh",
+    "pbs": "qsub job.sh",
+    "local": "bash job.sh",
+}
 
 
 def write_pages(context: Context, folder: Path, shelf: str | None) -> int:
@@ -37,15 +42,21 @@ def commands_for(shelf: str, context: Context) -> Callable[[Entry], Sequence[Com
     from envbuild.job.sites import load_site, site_files
     from envbuild.shelf.site.model import Command
 
-    sites = [(name, load_site(name, context.settings)) for name in sorted(site_files(context.settings))]
+    sites = [
+        (name, load_site(name, context.settings)) for name in sorted(site_files(context.settings))
+    ]
     open_sites = [(name, site) for name, site in sites if not site.site.retired]
 
     def commands(entry: Entry) -> Sequence[Command]:
         name = entry.name
         found = [
             Command(title="Make the image here", lines=f"envbuild make {shelf}/{name}"),
-            Command(title="Take recipe and lock to build on", lines=f"envbuild shelf get {shelf}/{name}"),
-            Command(title="Run something in it here", lines=f"envbuild exec {name} -- python train.py"),
+            Command(
+                title="Take recipe and lock to build on", lines=f"envbuild shelf get {shelf}/{name}"
+            ),
+            Command(
+                title="Run something in it here", lines=f"envbuild exec {name} -- python train.py"
+            ),
         ]
         for site, told in open_sites:
             summary = f" ({told.site.summary})" if told.site.summary else ""

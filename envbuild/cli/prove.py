@@ -34,7 +34,9 @@ class _ImportsFailedError(EnvbuildError):
         self.failures = failures
 
 
-def prove(source: Source, lock: Lock, wish: Wish, context: Context, *, decide: Decide, seconds: float) -> Lock:
+def prove(
+    source: Source, lock: Lock, wish: Wish, context: Context, *, decide: Decide, seconds: float
+) -> Lock:
     """Return a lock that is proved by importing: this one, or the nearest that imports.
 
     Raises NoSolutionError saying what was tried, HostError where nothing can be built here.
@@ -65,7 +67,9 @@ class _Lab:
     def relock(self, bounds: Bounds, old: Lock) -> Lock:
         """Lock again, keeping what still fits."""
         kept = replace(self.wish, old=old, bounds=bounds.constraints, upgrade=(), upgrade_all=False)
-        return self.decide(self.source, replace(kept, as_of=bounds.as_of or self.wish.as_of), self.context)
+        return self.decide(
+            self.source, replace(kept, as_of=bounds.as_of or self.wish.as_of), self.context
+        )
 
     def imports(self, lock: Lock) -> tuple[Failure, ...]:
         """Make the lock's image in the store; one that does not import is not kept."""
@@ -103,7 +107,9 @@ class _Lab:
         if answer.data is None:
             raise HostError(f"the imports could not be tried: {answer.fault}", hint=answer.hint)
         modules = answer.data.modules
-        failed = {name: one for name, one in modules.items() if not one.ok and not lacks_driver(one)}
+        failed = {
+            name: one for name, one in modules.items() if not one.ok and not lacks_driver(one)
+        }
         if failed:
             raise _ImportsFailedError(
                 tuple(
@@ -126,7 +132,9 @@ class _Lab:
 
         settings = self.context.settings
         with make_client(settings) as client:
-            links = read_links(index_url(settings, self.context.runner, package.index), package.name, client)
+            links = read_links(
+                index_url(settings, self.context.runner, package.index), package.name, client
+            )
         found: dict[str, None] = {}
         for link in links:
             with suppress(InvalidWheelFilename, InvalidSdistFilename):

@@ -44,10 +44,15 @@ def publish(context: Context, name: str | None, wish: Wish, *, as_json: bool = F
     library = one_library(context, wish.shelf)
     if wish.with_image and library.backend.pieces is None:
         raise UsageError(
-            f"the shelf {library.name} takes no images", hint="publish without --image: its digest is published anyway"
+            f"the shelf {library.name} takes no images",
+            hint="publish without --image: its digest is published anyway",
         )
     if library.require_signed and wish.key is None:
-        raise UsageError(f"the shelf {library.name} takes signed entries only", where="publish", hint="--sign KEY")
+        raise UsageError(
+            f"the shelf {library.name} takes signed entries only",
+            where="publish",
+            hint="--sign KEY",
+        )
     source = find_recipe(name, context.settings)
     lock = require_lock(source)
     require_fresh(source, lock)
@@ -64,22 +69,41 @@ def publish(context: Context, name: str | None, wish: Wish, *, as_json: bool = F
         listed, new = keep_image(image, weight, library.backend.pieces, context.report)
         objects[digest_of(listed)] = listed
         weight = replace(weight, pieces=digest_of(listed))
-    elif weight is not None and head is not None and head.image is not None and head.image.digest == weight.digest:
+    elif (
+        weight is not None
+        and head is not None
+        and head.image is not None
+        and head.image.digest == weight.digest
+    ):
         weight = replace(weight, pieces=head.image.pieces)  # the bytes are there already
     entry = with_earlier(replace(entry, image=weight), head)
     new += library.missing(objects)
     notary, signing = library.notary, context.settings.cwd / wish.key if wish.key else None
-    stored, added = library.append(entry, objects, (lambda data: notary.sign(data, signing)) if signing else None)
+    stored, added = library.append(
+        entry, objects, (lambda data: notary.sign(data, signing)) if signing else None
+    )
     if as_json:
-        print_json({"shelf": library.name, "name": entry.name, "digest": stored.digest, "new": added, "bytes": new})
+        print_json(
+            {
+                "shelf": library.name,
+                "name": entry.name,
+                "digest": stored.digest,
+                "new": added,
+                "bytes": new,
+            }
+        )
         return
     if not added:
         context.report.say(f"{library.name}/{entry.name}@{stored.digest[7:19]} says this already")
         return
     after = f", after {stored.entry.number - 1} earlier" if stored.entry.number > 1 else ""
-    click.echo(f"{library.name}/{entry.name}@{stored.digest[7:19]}: published{after}, {human_bytes(new)} new")
+    click.echo(
+        f"{library.name}/{entry.name}@{stored.digest[7:19]}: published{after}, {human_bytes(new)} new"
+    )
     if weight is None:
-        context.report.say(f"no image of this lock is here, so no verdict is published (envbuild make {entry.name})")
+        context.report.say(
+            f"no image of this lock is here, so no verdict is published (envbuild make {entry.name})"
+        )
 
 
 def _vouched(library: Library, name: str, *, signed: bool) -> Entry | None:
@@ -104,7 +128,9 @@ def one_library(context: Context, shelf: str | None) -> Library:
         return open_shelf(shelf, context.settings, context.runner)
     every = libraries(context)
     if len(every) > 1:
-        raise UsageError("you have several shelves", hint=f"name one of: {', '.join(one.name for one in every)}")
+        raise UsageError(
+            "you have several shelves", hint=f"name one of: {', '.join(one.name for one in every)}"
+        )
     return every[0]
 
 
@@ -119,12 +145,16 @@ def _image(
     path = context.settings.cwd / f"{source.recipe.name}.sif"
     if not path.is_file():
         if needed:
-            raise UsageError("is not built yet", where=str(path), hint=f"envbuild make {source.recipe.name}")
+            raise UsageError(
+                "is not built yet", where=str(path), hint=f"envbuild make {source.recipe.name}"
+            )
         return path, None, ()
     if not _is_of_lock(path, source, lock, context):
         if needed:
             hint = f"envbuild make {source.recipe.name}"
-            raise UsageError("is no image of this lock, as far as can be told", where=str(path), hint=hint)
+            raise UsageError(
+                "is no image of this lock, as far as can be told", where=str(path), hint=hint
+            )
         context.report.say(f"{path.name} is no image of this lock: published without it")
         return path, None, ()
     with context.report.stage(f"hash {path.name}"):
@@ -139,8 +169,12 @@ def _ask_about_failed(reports: tuple[Report, ...]) -> None:
     failed = [report for report in reports if report.verdict == "failed"]
     if not failed:
         return
-    told = "; ".join(f"level {one.level}{f' for {one.target}' if one.target else ''}" for one in failed)
-    if sys.stdin.isatty() and click.confirm(f"its check failed ({told}). Publish all the same?", err=True):
+    told = "; ".join(
+        f"level {one.level}{f' for {one.target}' if one.target else ''}" for one in failed
+    )
+    if sys.stdin.isatty() and click.confirm(
+        f"its check failed ({told}). Publish all the same?", err=True
+    ):
         return
     hint = "mend it and check again; --failed publishes it as it is"
     raise CheckFailedError(f"its check failed ({told})", where="publish", hint=hint)
@@ -169,6 +203,8 @@ def _who(context: Context) -> str:
 
     env = context.settings.environment
     try:
-        return shown(env.get("LOGNAME") or env.get("USER") or pwd.getpwuid(os.getuid()).pw_name)[:200]
+        return shown(env.get("LOGNAME") or env.get("USER") or pwd.getpwuid(os.getuid()).pw_name)[
+            :200
+        ]
     except KeyError:
         return f"user {os.getuid()}"

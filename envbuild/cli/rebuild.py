@@ -25,13 +25,29 @@ SAME = {
 
 @click.command("rebuild")
 @click.argument("name", required=False, shell_complete=complete_recipe)
-@click.option("--verify", is_flag=True, help="Compare it with the existing image; exit code 1 where files differ.")
-@click.option("--image", type=click.Path(path_type=Path), help="The image to compare with (default ./NAME.sif).")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Keep the new image under this name.")
+@click.option(
+    "--verify",
+    is_flag=True,
+    help="Compare it with the existing image; exit code 1 where files differ.",
+)
+@click.option(
+    "--image",
+    type=click.Path(path_type=Path),
+    help="The image to compare with (default ./NAME.sif).",
+)
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), help="Keep the new image under this name."
+)
 @json_option
 @click.pass_obj
 def command(
-    context: Context, *, name: str | None, verify: bool, image: Path | None, output: Path | None, as_json: bool
+    context: Context,
+    *,
+    name: str | None,
+    verify: bool,
+    image: Path | None,
+    output: Path | None,
+    as_json: bool,
 ) -> int:
     """Make an image again from its lock, with nothing but the locked files.
 
@@ -46,14 +62,18 @@ def command(
     from envbuild.store.atomic import place
 
     if not verify and output is None:
-        raise UsageError("would throw away what it makes", hint="add --verify to compare, or -o FILE to keep it")
+        raise UsageError(
+            "would throw away what it makes", hint="add --verify to compare, or -o FILE to keep it"
+        )
     source = source_named(name, context)
     lock = require_lock(source)
     require_fresh(source, lock)
     require_sources(source, lock, context)
     first = context.settings.cwd / (image or f"{source.recipe.name}.sif")
     if not first.is_file():
-        raise UsageError("there is no such image", where=str(first), hint=f"envbuild make {source.recipe.name}")
+        raise UsageError(
+            "there is no such image", where=str(first), hint=f"envbuild make {source.recipe.name}"
+        )
     carried = read_carried(first)
     order = order_of(source, lock, first, carried.note.mode if carried.note else "fakeroot")
     shop = workshop(context)

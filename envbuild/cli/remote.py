@@ -40,18 +40,30 @@ def target_of_site(text: str, context: Context) -> Target:
 
 
 def _gpu(site: Site, part: str) -> Gpu | None:
-    found = [row for row in site.gpu if not part or row.partition == part or part.lower() in row.name.lower()]
+    found = [
+        row
+        for row in site.gpu
+        if not part or row.partition == part or part.lower() in row.name.lower()
+    ]
     if part and not found:
         known = ", ".join(row.name for row in site.gpu) or "none"
         raise UsageError(f'no GPU of "{part}" is known; known: {known}', where=f"site {site.name}")
     if len(found) > 1:
-        choices = ", ".join(f"{site.name}:{row.partition or row.name.split('-')[0].split()[-1]}" for row in found)
+        choices = ", ".join(
+            f"{site.name}:{row.partition or row.name.split('-')[0].split()[-1]}" for row in found
+        )
         raise UsageError("which GPU?", where=f"site {site.name}", hint=f"write one of: {choices}")
     return found[0] if found else None
 
 
 def check_on(
-    site_text: str, target: str | None, context: Context, *, level: Level, require_gpu: bool, account: str | None
+    site_text: str,
+    target: str | None,
+    context: Context,
+    *,
+    level: Level,
+    require_gpu: bool,
+    account: str | None,
 ) -> Report:
     """Check an image by a job and return its report.
 
@@ -113,7 +125,12 @@ def _read_report(path: Path, site: Site, record: Record) -> Report:
 
 
 def make_on(
-    site_text: str, names: tuple[str, ...], options: tuple[str, ...], context: Context, *, account: str | None
+    site_text: str,
+    names: tuple[str, ...],
+    options: tuple[str, ...],
+    context: Context,
+    *,
+    account: str | None,
 ) -> None:
     """Build images by a job, one task per recipe; what needs the network is done here where nodes have none.
 
@@ -128,17 +145,23 @@ def make_on(
             _fetch(name, context)
     flags = _build_flags(site_text, site, account)
     words = tuple(("make", name, *options) for name in names)
-    record = _send(words[0], flags, site, context, purpose="make", subject=" ".join(names), rows=words)
+    record = _send(
+        words[0], flags, site, context, purpose="make", subject=" ".join(names), rows=words
+    )
     follow(context, record, site)
     failed = _failed(record, names, context)
     if failed:
-        raise CheckFailedError(f"not built: {', '.join(failed)}", where=f"site {site.name}", hint="see the logs above")
+        raise CheckFailedError(
+            f"not built: {', '.join(failed)}", where=f"site {site.name}", hint="see the logs above"
+        )
 
 
 def _failed(record: Record, names: tuple[str, ...], context: Context) -> list[str]:
     from envbuild.job.records import read_receipts
 
-    codes = {receipt.task or "1": receipt.code for receipt in read_receipts(record, context.settings.cwd)}
+    codes = {
+        receipt.task or "1": receipt.code for receipt in read_receipts(record, context.settings.cwd)
+    }
     return [name for number, name in enumerate(names, 1) if codes.get(str(number), 1) != 0]
 
 
@@ -151,13 +174,17 @@ def _fetch(name: str, context: Context) -> None:
     from envbuild.recipe.find import find_recipe
 
     source = find_recipe(name, context.settings)
-    lock = read_lock(source.lock) if source.lock.is_file() else decide_and_write(source, context, None)
+    lock = (
+        read_lock(source.lock) if source.lock.is_file() else decide_and_write(source, context, None)
+    )
     require_sources(source, lock, context)
     with context.report.stage(f"fetch {name}"):
         fetch_files(lock, workshop(context))
 
 
-def _flags(site_text: str, target: str | None, context: Context, *, account: str | None, walltime: str) -> Intent:
+def _flags(
+    site_text: str, target: str | None, context: Context, *, account: str | None, walltime: str
+) -> Intent:
     """Return the intent of a check: one GPU where the site has any, and the recipe's own account and partition."""
     from envbuild.cli.current import recipe_of
     from envbuild.job.intent import Flags, make_intent
@@ -215,7 +242,9 @@ def _send(
     from envbuild.job.submit import new_key, submit
 
     key = new_key(purpose)
-    commands = tuple(_on_node(row, key, context, report=purpose == "check") for row in (rows or (words,)))
+    commands = tuple(
+        _on_node(row, key, context, report=purpose == "check") for row in (rows or (words,))
+    )
     job: Job = compose(
         purpose,
         commands[0],
@@ -225,16 +254,27 @@ def _send(
         image=None,
         rows=commands if len(commands) > 1 else (),
     )
-    record = submit(job, site, context.settings, context.runner, key=key, purpose=purpose, subject=subject)
+    record = submit(
+        job, site, context.settings, context.runner, key=key, purpose=purpose, subject=subject
+    )
     context.report.say(f"submitted job {record.id} to {site.name}")
     return record
 
 
-def _on_node(words: tuple[str, ...], key: str, context: Context, *, report: bool) -> tuple[str, ...]:
+def _on_node(
+    words: tuple[str, ...], key: str, context: Context, *, report: bool
+) -> tuple[str, ...]:
     """Return the command that runs envbuild on a node with this store; a report goes into a file beside the script."""
     from envbuild.job.records import job_folder
 
-    command = ("env", f"ENVBUILD_STORE={context.settings.store}", sys.executable, "-m", "envbuild", *words)
+    command = (
+        "env",
+        f"ENVBUILD_STORE={context.settings.store}",
+        sys.executable,
+        "-m",
+        "envbuild",
+        *words,
+    )
     if not report:
         return command
     path = job_folder(context.settings.cwd) / f"{key}.report.json"

@@ -35,7 +35,9 @@ def make(order: Order, shop: Workshop, *, dry_run: bool) -> None:
     click.echo(
         f"  install  pip install …, apt-get install …: as root inside; {order.lock.base.python_path} is its Python"
     )
-    click.echo(f"  pack     envbuild make --from-sandbox {name}    (says which recipe lines would do the same)")
+    click.echo(
+        f"  pack     envbuild make --from-sandbox {name}    (says which recipe lines would do the same)"
+    )
 
 
 def pack(
@@ -55,7 +57,9 @@ def pack(
     note = read_note(folder)
     target = shop.settings.cwd / (output or f"{note.recipe}.sif")
     if target.is_dir():
-        raise UsageError("is a folder", where=str(target), hint=f"-o {target / (note.recipe + '.sif')}")
+        raise UsageError(
+            "is a folder", where=str(target), hint=f"-o {target / (note.recipe + '.sif')}"
+        )
     with shop.report.stage(f"compare {folder.name} with what it was"):
         done = compare(folder, note, look_inside(folder, note.python, shop.runtime, shop.runner))
     proved: list[str] = []
@@ -73,7 +77,9 @@ def pack(
         if not dry_run:
             click.echo(f"\n{target.name}: packed as it is; no lock describes what was done by hand")
             told = (
-                f"{counted(len(proved), 'check')} passed: {', '.join(proved)}" if proved else "nothing: it was left out"
+                f"{counted(len(proved), 'check')} passed: {', '.join(proved)}"
+                if proved
+                else "nothing: it was left out"
             )
             click.echo(f"  proved   {told}")
 
@@ -104,7 +110,9 @@ def _check(image: Path, name: str, shop: Workshop, *, require_gpu: bool) -> list
     save(found, shop.store)
     if found.verdict == "failed":
         click.echo(table(found), err=True)
-        failed = ", ".join(finding.check for finding in found.findings if finding.outcome == "failed")
+        failed = ", ".join(
+            finding.check for finding in found.findings if finding.outcome == "failed"
+        )
         raise CheckFailedError(
             f"the sandbox was packed, but its check failed: {failed}",
             hint="mend it in the sandbox and pack again; --no-check keeps the image as it is",
@@ -135,7 +143,9 @@ def report(done: ByHand) -> str:
             "",
             "files come into an image by [system] post lines; code and data better stay outside, bound when it runs",
         ]
-    return "\n".join("".join(char if char.isprintable() else "?" for char in line) for line in lines)
+    return "\n".join(
+        "".join(char if char.isprintable() else "?" for char in line) for line in lines
+    )
 
 
 def _change(name: str, before: str | None, now: str | None) -> str:

@@ -9,7 +9,11 @@ import click
 
 @click.command("schema")
 @click.option(
-    "--of", "what", type=click.Choice(["recipe", "report", "entry"]), default="recipe", help="Which document."
+    "--of",
+    "what",
+    type=click.Choice(["recipe", "report", "entry"]),
+    default="recipe",
+    help="Which document.",
 )
 def command(what: str) -> None:
     """Print the JSON Schema of recipes (default), of check reports or of entries on a shelf.

@@ -37,11 +37,19 @@ def command() -> None:
     metavar="FILE",
     help="Pin who may sign (ssh-keygen's allowed_signers format); a copy is kept.",
 )
-@click.option("--require-signed", is_flag=True, help="Take nothing from there that no pinned key has signed.")
+@click.option(
+    "--require-signed", is_flag=True, help="Take nothing from there that no pinned key has signed."
+)
 @json_option
 @click.pass_obj
 def add_command(
-    context: Context, *, name: str, url: str, signers: Path | None, require_signed: bool, as_json: bool
+    context: Context,
+    *,
+    name: str,
+    url: str,
+    signers: Path | None,
+    require_signed: bool,
+    as_json: bool,
 ) -> None:
     """Use a shelf under a name of your own; an empty folder or repository becomes one.
 
@@ -71,7 +79,9 @@ def add_command(
         print_json({"shelf": name, "new": made, **msgspec.to_builtins(shelf)})
     context.report.say(f"{name}: {place}{' (made just now, empty)' if made else ''}")
     if signers is None:
-        context.report.say("no signers are pinned: what is on it is taken as whoever can write there put it")
+        context.report.say(
+            "no signers are pinned: what is on it is taken as whoever can write there put it"
+        )
 
 
 @command.command("remove")
@@ -106,7 +116,13 @@ def list_command(context: Context, *, as_json: bool) -> None:
             held: int | str = len(open_shelf(name, context.settings, context.runner).numbers)
         except EnvbuildError as error:
             held = f"not there: {error.what}"
-        trust = "signed only" if shelf.require_signed else "signatures checked" if shelf.pinned else "unsigned"
+        trust = (
+            "signed only"
+            if shelf.require_signed
+            else "signatures checked"
+            if shelf.pinned
+            else "unsigned"
+        )
         rows.append({"shelf": name, "names": held, "trust": trust, "url": shelf.url})
     if as_json:
         print_json(rows)
@@ -118,12 +134,22 @@ def list_command(context: Context, *, as_json: bool) -> None:
 
 @command.command("publish")
 @click.argument("name", required=False, shell_complete=complete_recipe)
-@click.option("--image", "with_image", is_flag=True, help="Put the image's bytes there too (./NAME.sif).")
-@click.option("--sign", "key", type=click.Path(path_type=Path), metavar="KEY", help="Sign with this ssh key.")
 @click.option(
-    "--to", "shelf", metavar="SHELF", shell_complete=complete_shelf, help="Which shelf, where you have several."
+    "--image", "with_image", is_flag=True, help="Put the image's bytes there too (./NAME.sif)."
 )
-@click.option("--failed", is_flag=True, help="Publish it although its check failed, without being asked.")
+@click.option(
+    "--sign", "key", type=click.Path(path_type=Path), metavar="KEY", help="Sign with this ssh key."
+)
+@click.option(
+    "--to",
+    "shelf",
+    metavar="SHELF",
+    shell_complete=complete_shelf,
+    help="Which shelf, where you have several.",
+)
+@click.option(
+    "--failed", is_flag=True, help="Publish it although its check failed, without being asked."
+)
 @json_option
 @click.pass_obj
 def publish_command(
@@ -142,18 +168,33 @@ def publish_command(
     """
     from envbuild.cli.publishing import Wish, publish
 
-    publish(context, name, Wish(with_image=with_image, key=key, shelf=shelf, failed=failed), as_json=as_json)
+    publish(
+        context,
+        name,
+        Wish(with_image=with_image, key=key, shelf=shelf, failed=failed),
+        as_json=as_json,
+    )
 
 
 @command.command("search")
 @click.argument("words", metavar="[WORD…]", nargs=-1)
-@click.option("--framework", metavar="NAME[==VERSION]", help="Only with this framework: torch, tensorflow==2.15.")
+@click.option(
+    "--framework",
+    metavar="NAME[==VERSION]",
+    help="Only with this framework: torch, tensorflow==2.15.",
+)
 @click.option("--gpu", metavar="CARD", help="Only what passed its check on such a GPU: A100.")
 @click.option("--cuda", metavar="VERSION", help="Only with this CUDA: 12, 12.4.")
 @json_option
 @click.pass_obj
 def search_command(
-    context: Context, *, words: tuple[str, ...], framework: str | None, gpu: str | None, cuda: str | None, as_json: bool
+    context: Context,
+    *,
+    words: tuple[str, ...],
+    framework: str | None,
+    gpu: str | None,
+    cuda: str | None,
+    as_json: bool,
 ) -> int:
     """Find recipes by words in their name, summary, base, framework and direct requirements.
 
@@ -188,7 +229,9 @@ def search_command(
 
 @command.command("show")
 @click.argument("name")
-@click.option("--json", "as_json", is_flag=True, help="Print the entry as JSON (envbuild schema --of entry).")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print the entry as JSON (envbuild schema --of entry)."
+)
 @click.pass_obj
 def show_command(context: Context, *, name: str, as_json: bool) -> None:
     """Show what is published under a name, who signed it, its verdicts and its history."""
@@ -202,16 +245,23 @@ def show_command(context: Context, *, name: str, as_json: bool) -> None:
         signer = taken.signer.principal or taken.signer.key if taken.signer else None
         print_json({"digest": taken.stored.digest, "signer": signer, "entry": entry})
         return
-    _card(taken, [(stored.digest, stored.entry.when, stored.entry.who) for stored in library.history(bare)])
+    _card(
+        taken,
+        [(stored.digest, stored.entry.when, stored.entry.who) for stored in library.history(bare)],
+    )
 
 
 @command.command("get")
 @click.argument("name", metavar="NAME[@DIGEST]")
 @click.option("--image", "with_image", is_flag=True, help="Bring the image too, as ./NAME.sif.")
-@click.option("--force", is_flag=True, help="Replace files of these names that hold something else.")
+@click.option(
+    "--force", is_flag=True, help="Replace files of these names that hold something else."
+)
 @json_option
 @click.pass_obj
-def get_command(context: Context, *, name: str, with_image: bool, force: bool, as_json: bool) -> None:
+def get_command(
+    context: Context, *, name: str, with_image: bool, force: bool, as_json: bool
+) -> None:
     """Write a published recipe, its lock and its check script into ./recipes and ./lockfiles, to build on it."""
     from envbuild.cli.shelved import get
 
@@ -258,13 +308,19 @@ def _card(taken: Taken, history: list[tuple[str, str, str]]) -> None:
         ("lock", entry.locked),
     ]
     if entry.image is not None:
-        where = human_bytes(entry.image.size) if entry.image.pieces else "not kept here: make builds and compares it"
+        where = (
+            human_bytes(entry.image.size)
+            if entry.image.pieces
+            else "not kept here: make builds and compares it"
+        )
         rows.append(("image", f"{entry.image.digest} ({where})"))
     rows += [("root runs", line) for line in taken.recipe.system.post]
     for one in entry.verdicts:
         where = f" on {', '.join(one.gpu)}, driver {one.driver}" if one.gpu else ""
         rows.append(("verdict", f"{one.outcome} {one.when[:10]}, {one.level}{where}"))
-    rows += [("history", f"{digest[7:19]}  {when}  {who}") for digest, when, who in reversed(history)]
+    rows += [
+        ("history", f"{digest[7:19]}  {when}  {who}") for digest, when, who in reversed(history)
+    ]
     for title, text in rows:
         click.echo(f"  {title:<9}  {shown(text)}")
     click.echo(f"  take it    envbuild make {taken.shelf}/{entry.name}")

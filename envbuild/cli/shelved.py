@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from envbuild.shelf.library import Library
     from envbuild.shelf.take import Taken
 
-REFERENCE = re.compile(r"(?:(?P<shelf>[A-Za-z0-9][A-Za-z0-9_-]*)/)?(?P<name>[^/@]+)(?:@(?P<digest>[^/@]+))?")
+REFERENCE = re.compile(
+    r"(?:(?P<shelf>[A-Za-z0-9][A-Za-z0-9_-]*)/)?(?P<name>[^/@]+)(?:@(?P<digest>[^/@]+))?"
+)
 
 
 def libraries(context: Context) -> list[Library]:
@@ -53,7 +55,9 @@ def split_name(text: str) -> tuple[str | None, str, str | None]:
     """Take SHELF/NAME@DIGEST apart; shelf and digest may be left out."""
     found = REFERENCE.fullmatch(text)
     if found is None:
-        raise UsageError("is no name on a shelf", where=text, hint="write NAME, SHELF/NAME or SHELF/NAME@DIGEST")
+        raise UsageError(
+            "is no name on a shelf", where=text, hint="write NAME, SHELF/NAME or SHELF/NAME@DIGEST"
+        )
     return found["shelf"], found["name"], found["digest"]
 
 
@@ -68,19 +72,29 @@ def find_library(context: Context, text: str) -> tuple[Library, str, str | None]
     if shelf is not None:
         return open_shelf(shelf, context.settings, context.runner), name, digest
     every = reachable(context)
-    having = [library for library in every if name in library.numbers or name in library.seen.heads()]
+    having = [
+        library for library in every if name in library.numbers or name in library.seen.heads()
+    ]
     if len(having) > 1:
         names = ", ".join(f"{library.name}/{name}" for library in having)
         raise UsageError(f'several shelves have "{name}"', hint=f"name one: {names}")
     if not having and len(every) > 1:
         searched = ", ".join(library.name for library in every)
-        raise UsageError(f'there is no "{name}" on any of your shelves ({searched})', hint="envbuild shelf search")
+        raise UsageError(
+            f'there is no "{name}" on any of your shelves ({searched})',
+            hint="envbuild shelf search",
+        )
     return (having or every)[0], name, digest
 
 
 def on_shelf(name: str | None, context: Context) -> Taken | None:
     """Return the entry that SHELF/NAME stands for; None for a recipe's name or path."""
-    if name is None or name.endswith(".toml") or name.count("/") != 1 or (context.settings.cwd / name).exists():
+    if (
+        name is None
+        or name.endswith(".toml")
+        or name.count("/") != 1
+        or (context.settings.cwd / name).exists()
+    ):
         return None
     from envbuild.shelf.configured import shelves
     from envbuild.shelf.shown import shown
@@ -119,7 +133,11 @@ def signed_by(taken: Taken) -> str:
     if taken.signer is None:
         return "not signed"
     who = taken.signer.principal
-    return f"signed by {shown(who)}" if who else f"signed by {taken.signer.key}, which no pinned file names"
+    return (
+        f"signed by {shown(who)}"
+        if who
+        else f"signed by {taken.signer.key}, which no pinned file names"
+    )
 
 
 def get(context: Context, name: str, *, with_image: bool, force: bool) -> list[str]:
@@ -131,7 +149,11 @@ def get(context: Context, name: str, *, with_image: bool, force: bool) -> list[s
     taken = take(library, bare, digest)
     cwd = context.settings.cwd
     files = files_of(taken)
-    other = [path for path, data in files.items() if (cwd / path).exists() and (cwd / path).read_bytes() != data]
+    other = [
+        path
+        for path, data in files.items()
+        if (cwd / path).exists() and (cwd / path).read_bytes() != data
+    ]
     if other and not force:
         raise UsageError(
             f"{', '.join(other)} {'are' if len(other) > 1 else 'is'} here already and different",
@@ -160,7 +182,9 @@ def bring(taken: Taken, library: Library, target: Path, context: Context) -> Non
     if weight is None or weight.pieces is None or pieces is None:
         hint = f"envbuild make {taken.shelf}/{taken.recipe.name} builds it from its lock"
         raise UsageError("no image of it is on the shelf", where=taken.title, hint=hint)
-    bring_image(weight, library.content(weight.pieces, "list of pieces"), pieces, target, context.report)
+    bring_image(
+        weight, library.content(weight.pieces, "list of pieces"), pieces, target, context.report
+    )
     require_flat(target)
     carried = read_carried(target)
     if carried.lock is not None and lock_digest(carried.lock) != taken.stored.entry.locked:
@@ -227,5 +251,9 @@ def compare_built(taken: Taken, order: Order, context: Context) -> None:
     if weight is None:
         return
     same = known_digest(order.target, context.store) == weight.digest
-    what = "the same bytes as published" if same else "the same lock, but other bytes than were published"
+    what = (
+        "the same bytes as published"
+        if same
+        else "the same lock, but other bytes than were published"
+    )
     context.report.say(f"{order.target.name}: {what} ({weight.digest[7:19]})")

@@ -30,7 +30,10 @@ def show_error(error: EnvbuildError, stream: TextIO | None = None) -> None:
     click.echo(f"{head} {short_path(str(error))}", file=out)
     if error.hint:
         for number, line in enumerate(short_path(error.hint).splitlines()):
-            click.echo(f"  {click.style('what to do:', bold=True) if number == 0 else '           '} {line}", file=out)
+            click.echo(
+                f"  {click.style('what to do:', bold=True) if number == 0 else '           '} {line}",
+                file=out,
+            )
 
 
 def short_path(text: str) -> str:
@@ -39,7 +42,11 @@ def short_path(text: str) -> str:
         here = Path.cwd()
     except FileNotFoundError:  # the folder was removed while we run
         return text
-    return text if here == Path("/") else re.sub(rf"(?<![\w.@:/-]){re.escape(str(here))}/(?=[\w.])", "", text)
+    return (
+        text
+        if here == Path("/")
+        else re.sub(rf"(?<![\w.@:/-]){re.escape(str(here))}/(?=[\w.])", "", text)
+    )
 
 
 def human_seconds(seconds: float) -> str:
@@ -138,9 +145,15 @@ class _Meter:
                 return
             self.told = now
             rate = self.done / (now - self.started)
-        left = f", {human_seconds((self.size - self.done) / rate)} left" if rate > 0 and self.size > self.done else ""
+        left = (
+            f", {human_seconds((self.size - self.done) / rate)} left"
+            if rate > 0 and self.size > self.done
+            else ""
+        )
         share = f"{human_bytes(self.done)} of {human_bytes(self.size)}"
-        self.lines.say(f"  {share}, {self.finished} of {self.files} files, {human_bytes(round(rate))}/s{left}")
+        self.lines.say(
+            f"  {share}, {self.finished} of {self.files} files, {human_bytes(round(rate))}/s{left}"
+        )
 
     def finish_file(self, name: str) -> None:
         with self.lock:
@@ -155,7 +168,13 @@ class Pretty(Lines):
     def stage(self, title: str, *, total: int | None = None) -> Iterator[Stage]:
         """Show a spinner with the count and the running seconds, then one finished line."""
         from rich.console import Console
-        from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import (
+            MofNCompleteColumn,
+            Progress,
+            SpinnerColumn,
+            TextColumn,
+            TimeElapsedColumn,
+        )
 
         started = time.monotonic()
         counted = (MofNCompleteColumn(),) if total else ()
@@ -168,7 +187,9 @@ class Pretty(Lines):
                     progress.advance(task, count)
 
             yield Count()
-        self.say(f"{click.style('✓', fg='green')} {title}: {human_seconds(time.monotonic() - started)}")
+        self.say(
+            f"{click.style('✓', fg='green')} {title}: {human_seconds(time.monotonic() - started)}"
+        )
 
     @contextlib.contextmanager
     def transfer(self, title: str, *, files: int, size: int) -> Iterator[Transfer]:

@@ -29,7 +29,9 @@ def list_command(context: Context, *, as_json: bool) -> None:
         about = load_site(str(path) if path else name, context.settings).site
         closed = f" (closed {about.retired})" if about.retired else ""
         where = str(path) if path else "shipped"
-        rows.append(dict(zip(COLUMNS, (name, about.scheduler, where, about.summary + closed), strict=True)))
+        rows.append(
+            dict(zip(COLUMNS, (name, about.scheduler, where, about.summary + closed), strict=True))
+        )
     if as_json:
         print_json(rows)
         return
@@ -53,7 +55,9 @@ def show_command(context: Context, *, name: str, as_json: bool) -> None:
 
 @command.command("init")
 @click.argument("name")
-@click.option("--print", "only_print", is_flag=True, help="Print it instead of writing sites/NAME.toml.")
+@click.option(
+    "--print", "only_print", is_flag=True, help="Print it instead of writing sites/NAME.toml."
+)
 @click.option(
     "--scheduler",
     type=click.Choice(["slurm", "gridengine", "pbs"]),
@@ -61,7 +65,9 @@ def show_command(context: Context, *, name: str, as_json: bool) -> None:
 )
 @json_option
 @click.pass_obj
-def init_command(context: Context, *, name: str, only_print: bool, scheduler: str | None, as_json: bool) -> None:
+def init_command(
+    context: Context, *, name: str, only_print: bool, scheduler: str | None, as_json: bool
+) -> None:
     """Write sites/NAME.toml from what this machine's scheduler says about itself."""
     import re
 
@@ -70,10 +76,14 @@ def init_command(context: Context, *, name: str, only_print: bool, scheduler: st
     from envbuild.store.atomic import write_text
 
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,60}", name):
-        raise UsageError("is no name of a site", where=name, hint="letters, digits, dot, underscore and hyphen")
+        raise UsageError(
+            "is no name of a site", where=name, hint="letters, digits, dot, underscore and hyphen"
+        )
     path = context.settings.cwd / FOLDER / f"{name}.toml"
     if path.exists() and not only_print:
-        raise UsageError("is there already", where=str(path), hint="remove it first, or choose another name")
+        raise UsageError(
+            "is there already", where=str(path), hint="remove it first, or choose another name"
+        )
     found = detect(context.settings, context.runner, scheduler)
     text = site_text(name, found, context.settings, context.runner)
     if only_print:
@@ -84,18 +94,27 @@ def init_command(context: Context, *, name: str, only_print: bool, scheduler: st
     if as_json:
         print_json({"file": str(path), "site": site})
     context.report.say(f"{found.program} says {found.version}; wrote {path}")
-    context.report.say("look through it: what has to be known, such as accounts, stands there as a comment")
+    context.report.say(
+        "look through it: what has to be known, such as accounts, stands there as a comment"
+    )
 
 
 @command.command("probe")
 @click.option(
-    "--on", "name", required=True, metavar="SITE", shell_complete=complete_site, help="A site with a file of your own."
+    "--on",
+    "name",
+    required=True,
+    metavar="SITE",
+    shell_complete=complete_site,
+    help="A site with a file of your own.",
 )
 @click.option("--gpus", default="1", help="GPUs of the probing job.")
 @click.option("--account", help="Account, project or group that pays.")
 @click.option("--partition", help="Partition or queue.")
 @click.pass_obj
-def probe_command(context: Context, *, name: str, gpus: str, account: str | None, partition: str | None) -> None:
+def probe_command(
+    context: Context, *, name: str, gpus: str, account: str | None, partition: str | None
+) -> None:
     """Fill in driver, glibc and GPUs of a site by a job of one minute."""
     from envbuild.cli.submit import follow
     from envbuild.job.compose import compose
@@ -111,17 +130,23 @@ def probe_command(context: Context, *, name: str, gpus: str, account: str | None
     path = site_files(settings).get(name)
     if path is None:
         raise UsageError(
-            "its file is not yours to write to", where=name, hint=f"envbuild site show {name} > sites/{name}.toml"
+            "its file is not yours to write to",
+            where=name,
+            hint=f"envbuild site show {name} > sites/{name}.toml",
         )
     site = load_site(name, settings)
     flags = Flags(gpus=gpus, walltime="1m", account=account, partition=partition)
     intent = make_intent(Wanted(), flags)
     job = compose("probe", PROBE, intent, site, settings, image=None)
-    record = submit(job, site, settings, context.runner, key=new_key("probe"), purpose="probe", subject=name)
+    record = submit(
+        job, site, settings, context.runner, key=new_key("probe"), purpose="probe", subject=name
+    )
     follow(context, record, site)
     log = log_files(record, settings.cwd)[0].read_text("utf-8", "replace")
     facts, found = probed_sections(log)
     if not facts:
-        raise CheckFailedError("the probe told nothing", where=str(log_files(record, settings.cwd)[0]))
+        raise CheckFailedError(
+            "the probe told nothing", where=str(log_files(record, settings.cwd)[0])
+        )
     write_text(path, with_facts(path.read_text("utf-8"), facts, found))
     context.report.say(f"wrote {', '.join(facts)} and {len(found)} kinds of GPU to {path}")

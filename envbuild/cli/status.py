@@ -48,17 +48,26 @@ def row(record: Record, context: Context) -> dict[str, Any]:
     from envbuild.job.follow import exit_code, stopped
     from envbuild.job.records import plain_id, read_receipts
 
-    known = {"job": plain_id(record.id), "site": record.site, "name": record.name, "submitted": record.submitted}
+    known = {
+        "job": plain_id(record.id),
+        "site": record.site,
+        "name": record.name,
+        "submitted": record.submitted,
+    }
     receipts = read_receipts(record, context.settings.cwd)
     whole = len(receipts) >= max(1, len(record.tasks))
     state, detail = ("", "") if whole and not stopped(receipts) else _asked(record, context)
     if whole and state not in ("queued", "running"):
         code = exit_code(receipts)
         signals = {receipt.signal for receipt in receipts if receipt.signal}
-        detail = f"code {code} on {receipts[0].node}" + (f", signal {', '.join(sorted(signals))}" if signals else "")
+        detail = f"code {code} on {receipts[0].node}" + (
+            f", signal {', '.join(sorted(signals))}" if signals else ""
+        )
         return {**known, "state": "succeeded" if code == 0 else "failed", "detail": detail}
     if record.tasks:
-        detail = f"{len(receipts)} of {len(record.tasks)} tasks ended{', ' if detail else ''}{detail}"
+        detail = (
+            f"{len(receipts)} of {len(record.tasks)} tasks ended{', ' if detail else ''}{detail}"
+        )
     return {**known, "state": state, "detail": detail}
 
 

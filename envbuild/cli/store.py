@@ -28,7 +28,9 @@ def command() -> None:
 def path_command(context: Context, *, as_json: bool) -> None:
     """Print the store's folder, then the folders of the read-only stores below it."""
     if as_json:
-        print_json({"path": str(context.store.root), "below": [str(root) for root in context.store.below]})
+        print_json(
+            {"path": str(context.store.root), "below": [str(root) for root in context.store.below]}
+        )
         return
     for root in (context.store.root, *context.store.below):
         click.echo(str(root))
@@ -76,7 +78,9 @@ def gc_command(context: Context, *, days: float | None, dry_run: bool, as_json: 
     found = list(collect(context.store, keep_days=days))
     gone = [removal for removal in found if dry_run or remove(removal)]
     if as_json:
-        print_json([{"path": str(item.path), "bytes": item.size, "reason": item.reason} for item in gone])
+        print_json(
+            [{"path": str(item.path), "bytes": item.size, "reason": item.reason} for item in gone]
+        )
         return
     for item in gone:
         context.report.detail(f"{item.path}: {item.reason}")
@@ -110,5 +114,7 @@ def verify_command(context: Context, *, as_json: bool) -> int:
     else:
         for item in damaged:
             click.echo(f"damaged, removed: {item.path}")
-        click.echo(f"{counted(len(items), 'file')}, {human_bytes(size)}: {len(damaged) or 'none'} damaged")
+        click.echo(
+            f"{counted(len(items), 'file')}, {human_bytes(size)}: {len(damaged) or 'none'} damaged"
+        )
     return 6 if damaged else 0

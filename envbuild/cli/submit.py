@@ -28,9 +28,17 @@ if TYPE_CHECKING:
 @click.argument("argv", metavar="-- CMD…", nargs=-1, type=click.UNPROCESSED)
 @job_options
 @click.option("--wait", is_flag=True, help="Follow the log, and end with the job's exit code.")
-@click.option("--interactive", is_flag=True, help="Open a shell (or CMD) in the image on a node, with this terminal.")
-@click.option("--stale", is_flag=True, help="Submit an image that is not of the recipe's lock of today.")
-@click.option("--dry-run", is_flag=True, help="Print what would be run, and the script; submit nothing.")
+@click.option(
+    "--interactive",
+    is_flag=True,
+    help="Open a shell (or CMD) in the image on a node, with this terminal.",
+)
+@click.option(
+    "--stale", is_flag=True, help="Submit an image that is not of the recipe's lock of today."
+)
+@click.option(
+    "--dry-run", is_flag=True, help="Print what would be run, and the script; submit nothing."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the submitted job as JSON.")
 @click.pass_obj
 def command(
@@ -56,7 +64,9 @@ def command(
     if wait and interactive:
         raise UsageError("--wait and --interactive exclude each other", where="--interactive")
     if as_json and (wait or interactive or dry_run):
-        raise UsageError("--json prints the job's id and files; it does not go with --wait, --interactive or --dry-run")
+        raise UsageError(
+            "--json prints the job's id and files; it does not go with --wait, --interactive or --dry-run"
+        )
     image, source = find_image(name, context), recipe_of(name, context)
     if not stale:
         refuse_old(image, source)
@@ -89,7 +99,9 @@ def hand_in(
     from envbuild.job.submit import log_sizes, submit
 
     before = log_sizes(job, context.settings)
-    record = submit(job, site, context.settings, context.runner, key=key, purpose=purpose, subject=subject)
+    record = submit(
+        job, site, context.settings, context.runner, key=key, purpose=purpose, subject=subject
+    )
     number = plain_id(record.id)
     if not wait:
         if as_json:
@@ -105,14 +117,22 @@ def hand_in(
     return follow(context, record, site, before=before)
 
 
-def follow(context: Context, record: Record, site: Site, *, before: Mapping[Path, int] | None = None) -> int:
+def follow(
+    context: Context, record: Record, site: Site, *, before: Mapping[Path, int] | None = None
+) -> int:
     """Follow a job's log to its end and return its exit code; Ctrl-C says how to go on and leaves the job alone."""
     from envbuild.job.follow import Tail, exit_code, wait
     from envbuild.job.records import log_files, plain_id
 
-    tail = Tail(log_files(record, context.settings.cwd), lambda text: click.echo(text, nl=False), before=before)
+    tail = Tail(
+        log_files(record, context.settings.cwd),
+        lambda text: click.echo(text, nl=False),
+        before=before,
+    )
     try:
-        receipts = wait(record, site, context.settings, context.runner, tail=tail, say=context.report.say)
+        receipts = wait(
+            record, site, context.settings, context.runner, tail=tail, say=context.report.say
+        )
     except KeyboardInterrupt:
         number = plain_id(record.id)
         click.echo(
@@ -129,7 +149,9 @@ def _tell(receipts: tuple[Receipt, ...], context: Context) -> None:
     for receipt in receipts:
         task = f" task {receipt.task}" if receipt.task else ""
         ended = f", after signal {receipt.signal}" if receipt.signal else ""
-        context.report.say(f"job {receipt.job}{task} ended with code {receipt.code} on {receipt.node}{ended}")
+        context.report.say(
+            f"job {receipt.job}{task} ended with code {receipt.code} on {receipt.node}{ended}"
+        )
 
 
 def _with_variables(job: Job, context: Context, given: dict[str, Any]) -> tuple[Job, str]:

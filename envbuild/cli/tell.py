@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 
 @click.command("show")
 @click.argument("name", metavar="[NAME|SHELF/NAME]", required=False, shell_complete=complete_recipe)
-@click.option("--script", is_flag=True, help="Print what would run as root in its build, and as you in its check.")
+@click.option(
+    "--script",
+    is_flag=True,
+    help="Print what would run as root in its build, and as you in its check.",
+)
 @json_option
 @click.pass_obj
 def command(context: Context, *, name: str | None, script: bool, as_json: bool) -> None:
@@ -84,7 +88,9 @@ def script_text(source: Source, lock: Lock) -> str:
     ]
     if recipe.check.script:
         text = (source.path.parent / recipe.check.script).read_text("utf-8").splitlines()
-        parts += _part(f"its check runs {recipe.check.script} inside the sealed image, as you", tuple(text))
+        parts += _part(
+            f"its check runs {recipe.check.script} inside the sealed image, as you", tuple(text)
+        )
     return "\n".join(parts) + "\n"
 
 

@@ -82,11 +82,15 @@ def _lock_of(path: Path, image: str, context: Context) -> tuple[Lock, Order | No
     except EnvbuildError as error:
         if carried.lock is None:
             raise UsageError(
-                "carries no lock, and there is no recipe of its name", where=str(path), hint=error.hint
+                "carries no lock, and there is no recipe of its name",
+                where=str(path),
+                hint=error.hint,
             ) from error
         return carried.lock, None
     if carried.lock is not None and lock_digest(lock) != lock_digest(carried.lock):
-        context.report.say(f"{source.lock} is another lock; comparing with the one inside the image")
+        context.report.say(
+            f"{source.lock} is another lock; comparing with the one inside the image"
+        )
         return carried.lock, None
     mode = carried.note.mode if carried.note else "fakeroot"
     return lock, order_of(source, lock, path, mode)

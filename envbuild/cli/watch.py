@@ -17,14 +17,22 @@ if TYPE_CHECKING:
 
 
 @click.command("watch")
-@click.option("--pid", type=click.IntRange(min=1), metavar="PID", help="Watch a process that runs already.")
 @click.option(
-    "--every", type=click.FloatRange(min=0.1), default=5.0, show_default=True, help="Seconds between two lines."
+    "--pid", type=click.IntRange(min=1), metavar="PID", help="Watch a process that runs already."
+)
+@click.option(
+    "--every",
+    type=click.FloatRange(min=0.1),
+    default=5.0,
+    show_default=True,
+    help="Seconds between two lines.",
 )
 @click.option("--once", is_flag=True, help="Look once; exit code 1 when it does not use the GPU.")
 @click.argument("argv", metavar="[-- CMD…]", nargs=-1, type=click.UNPROCESSED)
 @click.pass_obj
-def command(context: Context, *, pid: int | None, every: float, once: bool, argv: tuple[str, ...]) -> int:
+def command(
+    context: Context, *, pid: int | None, every: float, once: bool, argv: tuple[str, ...]
+) -> int:
     """Say every few seconds whether a command, or a process and its children, uses the GPU.
 
     \b
@@ -38,18 +46,28 @@ def command(context: Context, *, pid: int | None, every: float, once: bool, argv
     from envbuild.run import beside
 
     if (pid is None) == (not argv):
-        raise UsageError("watch takes a command behind --, or --pid PID", hint="envbuild watch -- python train.py")
+        raise UsageError(
+            "watch takes a command behind --, or --pid PID",
+            hint="envbuild watch -- python train.py",
+        )
     nvml, course = Nvml(), Course()
     if pid is not None:
         return _watch_process(context, nvml, pid, course, every=every, once=once)
     if once:
         raise UsageError("--once goes with --pid: a command has not begun when it is looked at")
-    code = beside(argv, context.settings.environment, lambda child: _tell(context, nvml, child, course), every=every)
+    code = beside(
+        argv,
+        context.settings.environment,
+        lambda child: _tell(context, nvml, child, course),
+        every=every,
+    )
     context.report.say(f"watch: {course}")
     return code
 
 
-def _watch_process(context: Context, nvml: Nvml, pid: int, course: Course, *, every: float, once: bool) -> int:
+def _watch_process(
+    context: Context, nvml: Nvml, pid: int, course: Course, *, every: float, once: bool
+) -> int:
     if not Path(f"/proc/{pid}").exists():
         raise UsageError("there is no such process on this machine", where=f"--pid {pid}")
     while Path(f"/proc/{pid}").exists():

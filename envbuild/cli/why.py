@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 @json_option
 @host_builds
 @click.pass_obj
-def command(context: Context, *, package: str, name: str | None, offline: bool, as_json: bool) -> None:
+def command(
+    context: Context, *, package: str, name: str | None, offline: bool, as_json: bool
+) -> None:
     """Say why PACKAGE is in the lock of the recipe NAME: who wants it, what holds it back, what would change it."""
     from packaging.utils import canonicalize_name
 
@@ -38,7 +40,9 @@ def command(context: Context, *, package: str, name: str | None, offline: bool, 
     lines = story(lock, wanted)
     if not lines:
         known = [*(p.name for p in lock.python), *(p.name for p in lock.provided)]
-        raise UsageError(f'"{package}" is not in the lock{closest(wanted, known)}', where=str(source.lock))
+        raise UsageError(
+            f'"{package}" is not in the lock{closest(wanted, known)}', where=str(source.lock)
+        )
     outlook = None if offline else _outlook(source, lock, wanted, context)
     if as_json:
         print_json({"package": wanted, "reasons": lines, "would-change": outlook})

@@ -28,7 +28,9 @@ def shared_sqlite(job: Job, project: Path) -> str | None:
     count = processes(job)
     if count < 2:
         return None
-    named = next((word for row in (job.rows or (job.argv,)) for word in row if SQLITE.search(word)), None)
+    named = next(
+        (word for row in (job.rows or (job.argv,)) for word in row if SQLITE.search(word)), None
+    )
     place = named or _in_source(project)
     if place is None:
         return None

@@ -37,13 +37,19 @@ def _check_required(intent: Intent, site: Site) -> None:
     if intent.trial and intent.account is not None:
         refuse(site, "--trial", "a trial run is one without an account; leave --account out")
     for field in site.fields.required:
-        missing = getattr(intent, field) is None and not (field == "partition" and site.fields.partition)
+        missing = getattr(intent, field) is None and not (
+            field == "partition" and site.fields.partition
+        )
         if missing and not (field == "account" and intent.trial):
             hint = f'--{field} … (or {field} = "…" in [job])'
             if field == "account" and site.limits.trial_walltime:
                 hint += f"\n--trial runs without one, for at most {site.limits.trial_walltime}"
             refuse(site, field, "must be given here", hint)
-    if intent.account is not None and site.fields.account is None and site.site.scheduler != "local":
+    if (
+        intent.account is not None
+        and site.fields.account is None
+        and site.site.scheduler != "local"
+    ):
         refuse(site, "account", "this site knows no accounts")
 
 
@@ -52,7 +58,9 @@ def _check_queue(intent: Intent, site: Site) -> None:
         return
     if intent.partition is not None and site.partition and site.queue(intent.partition) is None:
         names = [row.name for row in site.partition]
-        refuse(site, "partition", f'there is no "{intent.partition}"{closest(intent.partition, names)}')
+        refuse(
+            site, "partition", f'there is no "{intent.partition}"{closest(intent.partition, names)}'
+        )
     if intent.partition is not None and site.pbs.type_is_queue:
         refuse(site, "partition", "the queue follows from the GPUs and nodes here; leave it out")
     queue = site.queue(intent.partition)
@@ -81,13 +89,22 @@ def _check_array(intent: Intent, site: Site) -> None:
     if array is None:
         return
     if scheduler == "local":
-        refuse(site, "array", "there is no scheduler here that could run one", "run the command once per parameter")
+        refuse(
+            site,
+            "array",
+            "there is no scheduler here that could run one",
+            "run the command once per parameter",
+        )
     if scheduler == "gridengine" and array.first < 1:
         refuse(site, "array", "tasks are numbered from 1 in Grid Engine (qsub(1), -t)")
     if scheduler == "pbs" and len(array.numbers) < 2:
-        refuse(site, "array", "an array of one task is none to PBS (qsub(1B), -J)", "leave --array out")
+        refuse(
+            site, "array", "an array of one task is none to PBS (qsub(1B), -J)", "leave --array out"
+        )
     if site.limits.array is not None and len(array.numbers) > site.limits.array:
-        refuse(site, "array", f"{len(array.numbers)} tasks are above the limit, {site.limits.array}")
+        refuse(
+            site, "array", f"{len(array.numbers)} tasks are above the limit, {site.limits.array}"
+        )
 
 
 def _check_limits(intent: Intent, found: Allocation, site: Site) -> None:
@@ -97,10 +114,23 @@ def _check_limits(intent: Intent, found: Allocation, site: Site) -> None:
         refuse(site, "nodes", f"{found.nodes} are above the limit, {nodes}")
     if site.limits.gpus is not None and found.nodes * found.gpus > site.limits.gpus:
         refuse(site, "gpus", f"{found.nodes * found.gpus} are above the limit, {site.limits.gpus}")
-    if intent.trial and site.limits.trial_units is not None and found.nodes > site.limits.trial_units:
-        refuse(site, "--trial", f"{found.nodes} units are above the limit of a trial run, {site.limits.trial_units}")
+    if (
+        intent.trial
+        and site.limits.trial_units is not None
+        and found.nodes > site.limits.trial_units
+    ):
+        refuse(
+            site,
+            "--trial",
+            f"{found.nodes} units are above the limit of a trial run, {site.limits.trial_units}",
+        )
     if intent.launcher == "lightning" and found.gpus == 0:
-        refuse(site, "launcher", "lightning starts one task per GPU, and the job asks for none", "--gpus N")
+        refuse(
+            site,
+            "launcher",
+            "lightning starts one task per GPU, and the job asks for none",
+            "--gpus N",
+        )
 
 
 def _of_nodes(intent: Intent, site: Site) -> Allocation:
@@ -109,19 +139,36 @@ def _of_nodes(intent: Intent, site: Site) -> Allocation:
     most = queue.gpus_per_node if queue and queue.gpus_per_node else resources.gpus_per_node
     scheduler = site.site.scheduler
     if intent.gpus and resources.gpu == "none" and scheduler != "local":
-        refuse(site, "gpus", "its file knows no way to ask for a GPU", "see [resources] gpu in docs/site.md")
+        refuse(
+            site,
+            "gpus",
+            "its file knows no way to ask for a GPU",
+            "see [resources] gpu in docs/site.md",
+        )
     nodes = intent.nodes or (max(1, -(-intent.gpus // most)) if most else 1)
     if scheduler == "local" and nodes > 1:
         refuse(site, "nodes", "there is this machine only")
     if scheduler == "gridengine" and nodes > 1:
-        refuse(site, "nodes", "its file has no node types, so a job gets one node", "see [[type]] in docs/site.md")
+        refuse(
+            site,
+            "nodes",
+            "its file has no node types, so a job gets one node",
+            "see [[type]] in docs/site.md",
+        )
     gpus = _share(site, "gpus", intent.gpus, nodes)
     if most is not None and gpus > most:
-        refuse(site, "gpus", f"{gpus} per node are above the limit, {most}", f"--nodes {-(-intent.gpus // most)}")
+        refuse(
+            site,
+            "gpus",
+            f"{gpus} per node are above the limit, {most}",
+            f"--nodes {-(-intent.gpus // most)}",
+        )
     if intent.memory is not None and resources.memory == "none" and scheduler != "local":
         refuse(site, "memory", "is not asked for here; the site decides")
     processes = _processes(intent, site, nodes, gpus)
-    return Allocation(nodes=nodes, gpus=gpus, processes=processes, cpus=intent.cpus, memory=intent.memory)
+    return Allocation(
+        nodes=nodes, gpus=gpus, processes=processes, cpus=intent.cpus, memory=intent.memory
+    )
 
 
 def _processes(intent: Intent, site: Site, nodes: int, gpus: int) -> int:
@@ -129,11 +176,20 @@ def _processes(intent: Intent, site: Site, nodes: int, gpus: int) -> int:
     tasks = intent.tasks
     if intent.launcher in ("torchrun", "lightning") and gpus:
         if tasks is not None and tasks != gpus * nodes:
-            refuse(site, "tasks", f"{intent.launcher} starts one per GPU, that is {gpus * nodes}; leave tasks out")
+            refuse(
+                site,
+                "tasks",
+                f"{intent.launcher} starts one per GPU, that is {gpus * nodes}; leave tasks out",
+            )
         return gpus
     if intent.launcher == "single":
         if tasks not in (None, 1):
-            refuse(site, "tasks", "launcher single starts one process; more cores are --cpus", "--launcher mpi")
+            refuse(
+                site,
+                "tasks",
+                "launcher single starts one process; more cores are --cpus",
+                "--launcher mpi",
+            )
         return 1
     return _share(site, "tasks", tasks or max(gpus, 1) * nodes, nodes)
 
@@ -153,19 +209,28 @@ def _of_types(intent: Intent, site: Site) -> Allocation:
     if row.most is not None and count > row.most:
         refuse(site, "nodes", f"{count} of {row.name} are above the limit, {row.most}")
     if intent.memory is not None and limit is not None and intent.memory > limit:
-        refuse(site, "memory", f"{told_memory(intent.memory)} is more than a {row.name} has, {row.memory}")
+        refuse(
+            site,
+            "memory",
+            f"{told_memory(intent.memory)} is more than a {row.name} has, {row.memory}",
+        )
     processes = _processes(intent, site, count, row.gpus)
     cpus = intent.cpus or max(1, row.cpus // processes)
     if processes * cpus > row.cpus:
         refuse(site, "cpus", f"{processes} x {cpus} are more than a {row.name} has, {row.cpus}")
-    return Allocation(nodes=count, gpus=row.gpus, processes=processes, cpus=cpus, memory=None, type=row.name)
+    return Allocation(
+        nodes=count, gpus=row.gpus, processes=processes, cpus=cpus, memory=None, type=row.name
+    )
 
 
 def _type(intent: Intent, site: Site) -> tuple[NodeType, int]:
     """Choose the smallest type that holds the job, else as many of the largest as give exactly the GPUs asked for."""
     if intent.gpus == 0:
         return _without_gpu(intent, site)
-    whole = sorted((row for row in site.type if row.gpus and not row.shared_gpu), key=lambda row: (row.gpus, row.cpus))
+    whole = sorted(
+        (row for row in site.type if row.gpus and not row.shared_gpu),
+        key=lambda row: (row.gpus, row.cpus),
+    )
     if not whole:
         refuse(site, "gpus", "it has none")
     nodes = intent.nodes or 1
@@ -177,7 +242,9 @@ def _type(intent: Intent, site: Site) -> tuple[NodeType, int]:
         return largest, intent.gpus // largest.gpus
     amounts = ", ".join(str(row.gpus) for row in {row.gpus: row for row in whole}.values())
     rule = f"{intent.gpus} GPUs{f' on {nodes} nodes' if intent.nodes else ''} cannot be had exactly"
-    refuse(site, "gpus", rule, f"it hands out {amounts} per node, or whole multiples of {largest.gpus}")
+    refuse(
+        site, "gpus", rule, f"it hands out {amounts} per node, or whole multiples of {largest.gpus}"
+    )
 
 
 def _without_gpu(intent: Intent, site: Site) -> tuple[NodeType, int]:
@@ -185,7 +252,13 @@ def _without_gpu(intent: Intent, site: Site) -> tuple[NodeType, int]:
     for row in rows:
         if _holds(row, intent):
             return row, intent.nodes or 1
-    refuse(site, "gpus", "it has no nodes without GPUs that hold this job" if rows else "a job must ask for GPUs here")
+    refuse(
+        site,
+        "gpus",
+        "it has no nodes without GPUs that hold this job"
+        if rows
+        else "a job must ask for GPUs here",
+    )
 
 
 def _holds(row: NodeType, intent: Intent) -> bool:

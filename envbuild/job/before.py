@@ -16,7 +16,11 @@ from envbuild.settings import Settings
 
 STRANGERS = {
     "gridengine": ("PBS", ("qsub", "--version"), r"^pbs_version = "),
-    "pbs": ("Grid Engine", ("qstat", "-help"), r"^(?:SGE|UGE|AGE|GE|OGE|Univa Grid Engine|Altair Grid Engine) \d"),
+    "pbs": (
+        "Grid Engine",
+        ("qstat", "-help"),
+        r"^(?:SGE|UGE|AGE|GE|OGE|Univa Grid Engine|Altair Grid Engine) \d",
+    ),
 }
 """For each site's scheduler: who else has a qsub, what to ask it, and what it says then.
 
@@ -34,7 +38,9 @@ def check_client(site: Site, settings: Settings, runner: Runner) -> None:
         result = ask(argv, settings, runner, patience=10)
     except HostError:
         return  # the submission itself tells what is missing
-    if not result.timed_out and re.search(pattern, f"{result.stdout}\n{result.stderr}", flags=re.MULTILINE):
+    if not result.timed_out and re.search(
+        pattern, f"{result.stdout}\n{result.stderr}", flags=re.MULTILINE
+    ):
         raise HostError(
             f"{argv[0]} is that of {title} here, and the site has {scheduler_of(site).title}",
             where=f"site {site.name}",

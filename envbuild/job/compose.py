@@ -37,7 +37,9 @@ def compose(
     if rows:
         intent = _array_of(rows, intent)
     if interactive and (intent.array or intent.after or intent.after_any):
-        raise UsageError("an interactive job is one job that starts when you wait for it", where="--interactive")
+        raise UsageError(
+            "an interactive job is one job that starts when you wait for it", where="--interactive"
+        )
     if "{task}" in (intent.output or "") and intent.array is None:
         raise UsageError("{task} is for arrays", where="output", hint="leave it out")
     return Job(
@@ -73,36 +75,56 @@ def _checked(intent: Intent, site: Site, settings: Settings) -> tuple[str, ...]:
     if not intent.after or site.site.scheduler not in ("gridengine", "local"):
         return ()
     if site.site.scheduler == "local":
-        refuse(site, "--after", "nothing waits for another job here", "envbuild submit --wait … && envbuild submit …")
+        refuse(
+            site,
+            "--after",
+            "nothing waits for another job here",
+            "envbuild submit --wait … && envbuild submit …",
+        )
     found: list[str] = []
     for job in intent.after:
         try:
             record = find_record(job, settings.cwd, site=site.name)
         except UsageError as error:
             rule = f"Grid Engine cannot test for success, and job {plain_id(job)} left no receipt in this folder"
-            raise UsageError(rule, where=f"site {site.name}, --after", hint=f"--after-any {job}") from error
-        found += [str(path.relative_to(settings.cwd)) for path in receipt_files(record, settings.cwd)]
+            raise UsageError(
+                rule, where=f"site {site.name}, --after", hint=f"--after-any {job}"
+            ) from error
+        found += [
+            str(path.relative_to(settings.cwd)) for path in receipt_files(record, settings.cwd)
+        ]
     return tuple(found)
 
 
 def visible_folders(site: Site, settings: Settings, binds: tuple[Bind, ...]) -> tuple[Path, ...]:
     """Return the folders that the container sees at their own path, as far as this machine knows them."""
     texts = [*site.runtime.binds, *([site.folders.scratch] if site.folders.scratch else [])]
-    folders = [settings.environment.get(text[1:], "") if text.startswith("$") else text for text in texts]
+    folders = [
+        settings.environment.get(text[1:], "") if text.startswith("$") else text for text in texts
+    ]
     same = [source for source, target, _ in binds if str(source) == target]
     return (settings.cwd, *(Path(text) for text in folders if text), *same)
 
 
-def check_visible(job: Job, site: Site, settings: Settings, binds: tuple[Bind, ...]) -> tuple[str, ...]:
+def check_visible(
+    job: Job, site: Site, settings: Settings, binds: tuple[Bind, ...]
+) -> tuple[str, ...]:
     """Test the inputs of every task; return warnings about links of the project that lead out of it."""
     words = tuple(dict.fromkeys(word for row in (job.rows or (job.argv,)) for word in row))
     check_stage(job.intent.stage, settings.cwd)
-    shown = (*visible_folders(site, settings, binds), *(settings.cwd / name for name in job.intent.stage))
+    shown = (
+        *visible_folders(site, settings, binds),
+        *(settings.cwd / name for name in job.intent.stage),
+    )
     links = check_inputs(words, job.intent.inputs, settings.cwd, shown)
-    return tuple(f"{item.named} leads to {item.real}, which the container does not see" for item in links)
+    return tuple(
+        f"{item.named} leads to {item.real}, which the container does not see" for item in links
+    )
 
 
-def collect(names: tuple[str, ...], given: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
+def collect(
+    names: tuple[str, ...], given: Mapping[str, str], environment: Mapping[str, str]
+) -> dict[str, str]:
     """Return the values of variables to hand on; raises UsageError for one that is not set, naming it."""
     found = dict(given)
     for name in names:
@@ -110,7 +132,9 @@ def collect(names: tuple[str, ...], given: Mapping[str, str], environment: Mappi
             continue
         if name not in environment:
             raise UsageError(
-                "a variable to hand on is not set here", where=name, hint=f"export {name}=…, or --env-file FILE"
+                "a variable to hand on is not set here",
+                where=name,
+                hint=f"export {name}=…, or --env-file FILE",
             )
         found[name] = environment[name]
     return found

@@ -11,7 +11,13 @@ from envbuild.job.site import Site
 from envbuild.job.stage import stage_binds
 from envbuild.runtime import HOME, bind_flags
 
-PASSED = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES", "NCCL_*", "OMP_NUM_THREADS")
+PASSED = (
+    "CUDA_VISIBLE_DEVICES",
+    "CUDA_DEVICE_ORDER",
+    "NVIDIA_VISIBLE_DEVICES",
+    "NCCL_*",
+    "OMP_NUM_THREADS",
+)
 RANKS = ("MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK", "NODE_RANK", "WORLD_SIZE")
 MPI = ("OMPI_*", "PMIX_*", "PMI_*", "PALS_*", "MPI_*", "I_MPI_*", "UCX_*")
 
@@ -46,7 +52,8 @@ SCRATCH = """\
 def node_local_function(site: Site) -> str:
     """Return the function that prints the first node-local folder that can be written."""
     words = " ".join(
-        f'"${{{text[1:]}:-}}"' if text.startswith("$") else shlex.quote(text) for text in site.folders.local
+        f'"${{{text[1:]}:-}}"' if text.startswith("$") else shlex.quote(text)
+        for text in site.folders.local
     )
     return (
         "node_local() {\n"
@@ -72,7 +79,11 @@ def enter_function(job: Job, site: Site, scheduler: Scheduler) -> str:
     assert job.image is not None  # noqa: S101
     image = shlex.quote(job.image.path)
     program = site.runtime.program
-    find = "command -v apptainer || command -v singularity" if program == "any" else f"command -v {program}"
+    find = (
+        "command -v apptainer || command -v singularity"
+        if program == "any"
+        else f"command -v {program}"
+    )
     missing = "neither apptainer nor singularity is" if program == "any" else f"{program} is not"
     return "".join(
         (
@@ -145,7 +156,9 @@ def _stage_lines(job: Job) -> str:
     """Return the lines that bring data; the test of the ranks (launch.py) needs none."""
     if not job.intent.stage:
         return ""
-    return f'  if [ "$0" != world ]; then\n    stage\n    binds=({" ".join(stage_binds(job))})\n  fi\n'
+    return (
+        f'  if [ "$0" != world ]; then\n    stage\n    binds=({" ".join(stage_binds(job))})\n  fi\n'
+    )
 
 
 def _cache_lines(job: Job, site: Site) -> str:
@@ -158,7 +171,9 @@ def _cache_lines(job: Job, site: Site) -> str:
     variables = [f"{name}={below}" for name, below in caches.variables if name not in named]
     given = {name: folder for name, folder in caches.given if name not in named}
     points = [f'"$scratch"/{shlex.quote(below)}' for _, below in caches.folders]
-    binds = [f"{shlex.quote(folder)}:{home}/{shlex.quote(below)}:rw" for folder, below in caches.folders]
+    binds = [
+        f"{shlex.quote(folder)}:{home}/{shlex.quote(below)}:rw" for folder, below in caches.folders
+    ]
     lines = [
         "  # what is downloaded and compiled stays in folders of the user's (docs/howto-data.md)",
         "  if (umask 077 && mkdir -p -- \\",
@@ -198,7 +213,10 @@ def _folder(text: str) -> str:
 
 
 def _exec_line(job: Job, site: Site, image: str) -> str:
-    words = ['"$runtime" --quiet exec ${flags[@]+"${flags[@]}"}', *map(shlex.quote, site.runtime.flags)]
+    words = [
+        '"$runtime" --quiet exec ${flags[@]+"${flags[@]}"}',
+        *map(shlex.quote, site.runtime.flags),
+    ]
     if job.intent.gpus:
         words.append("--nv")
     if several_containers(job):

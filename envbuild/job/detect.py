@@ -29,7 +29,10 @@ class Found:
 def _ask(argv: tuple[str, ...], settings: Settings, runner: Runner) -> str:
     """Return what a program says on both streams, "" where it is missing or hangs."""
     try:
-        result = runner(Command(argv=argv, env=client_environment(settings.environment), timeout=10), check=False)
+        result = runner(
+            Command(argv=argv, env=client_environment(settings.environment), timeout=10),
+            check=False,
+        )
     except EnvbuildError:
         return ""
     return "" if result.timed_out else f"{result.stdout}\n{result.stderr}"
@@ -38,7 +41,11 @@ def _ask(argv: tuple[str, ...], settings: Settings, runner: Runner) -> str:
 VERSIONS = (
     ("slurm", ("sbatch", "--version"), r"^slurm(?:-wlm)? \d\S*"),
     ("pbs", ("qsub", "--version"), r"^pbs_version = \S+"),
-    ("gridengine", ("qstat", "-help"), r"^(?:SGE|UGE|AGE|GE|OGE|Univa Grid Engine|Altair Grid Engine) \d\S*"),
+    (
+        "gridengine",
+        ("qstat", "-help"),
+        r"^(?:SGE|UGE|AGE|GE|OGE|Univa Grid Engine|Altair Grid Engine) \d\S*",
+    ),
 )
 STRANGERS = (
     ("NQSV", ("qsub", "--version"), r"NQSV|NEC"),
@@ -64,7 +71,8 @@ def detect(settings: Settings, runner: Runner, wanted: str | None = None) -> Fou
     for name, argv, pattern in STRANGERS:
         if re.search(pattern, _ask(argv, settings, runner), flags=re.MULTILINE):
             raise HostError(
-                f"{name} runs here, for which envbuild writes no jobs", hint="known: Slurm, Grid Engine, PBS"
+                f"{name} runs here, for which envbuild writes no jobs",
+                hint="known: Slurm, Grid Engine, PBS",
             )
     raise HostError(
         "no scheduler answers here (asked: sbatch, qsub, qstat)",
@@ -80,25 +88,38 @@ def site_text(name: str, found: Found, settings: Settings, runner: Runner) -> st
         "pbs": _pbs_sections,
     }[found.scheduler](settings, runner)
     lines = ["[site]", f"name = {quote(name)}", f"scheduler = {quote(found.scheduler)}"]
-    lines += [f"source = {quote(f'{found.version}, asked on {os.uname().nodename}')}", "", *sections, ""]
+    lines += [
+        f"source = {quote(f'{found.version}, asked on {os.uname().nodename}')}",
+        "",
+        *sections,
+        "",
+    ]
     lines += _folder_lines(settings.environment)
     lines += ["[host]", f"architecture = {quote(os.uname().machine)}"]
     driver = read_driver()
-    lines += [f"driver = {quote(driver)}"] if driver else ['# driver = ""  # envbuild site probe --on NAME fills it in']
+    lines += (
+        [f"driver = {quote(driver)}"]
+        if driver
+        else ['# driver = ""  # envbuild site probe --on NAME fills it in']
+    )
     return "\n".join(lines) + "\n"
 
 
 def _slurm_sections(settings: Settings, runner: Runner) -> list[str]:
     text = _ask(("sinfo", "-h", "-o", "%P|%l|%G|%D"), settings, runner)
     rows = [line.split("|") for line in text.splitlines() if line.count("|") == 3]
-    gpus = [found for row in rows for found in re.findall(r"gpu:(?:([A-Za-z][\w.-]*):)?(\d+)", row[2])]
+    gpus = [
+        found for row in rows for found in re.findall(r"gpu:(?:([A-Za-z][\w.-]*):)?(\d+)", row[2])
+    ]
     types = sorted({kind for kind, _ in gpus if kind})
     most = max((int(count) for _, count in gpus), default=0)
     lines = ["[resources]", f'gpu = "{"gres" if gpus else "none"}"', 'memory = "mem"']
     lines += [f"gpu-types = [{', '.join(map(quote, types))}]"] if types else []
     lines += [f"gpus-per-node = {most}"] if most else []
     default = next((row[0].rstrip("*") for row in rows if row[0].endswith("*")), None)
-    lines += ["", "[fields]", f"# partition = {quote(default)}  # the default here"] if default else []
+    lines += (
+        ["", "[fields]", f"# partition = {quote(default)}  # the default here"] if default else []
+    )
     lines += ['# required = ["account", "walltime"]  # where a job without one is refused']
     for row in sorted({(row[0].rstrip("*"), row[1]) for row in rows}):
         lines += ["", "[[partition]]", f"name = {quote(row[0])}"]
@@ -122,27 +143,48 @@ def _slurm_time(text: str) -> str | None:
 def _grid_engine_sections(settings: Settings, runner: Runner) -> list[str]:
     complexes = _ask(("qconf", "-sc"), settings, runner)
     environments = [
-        line for line in _ask(("qconf", "-spl"), settings, runner).split() if re.fullmatch(r"[\w.-]+", line)
+        line
+        for line in _ask(("qconf", "-spl"), settings, runner).split()
+        if re.fullmatch(r"[\w.-]+", line)
     ]
     gpu = re.search(
-        r"^(\S*gpu\S*)\s+\S+\s+INT\s+\S+\s+(?:YES|FORCED)\s+(YES|JOB)\s", complexes, flags=re.MULTILINE | re.IGNORECASE
+        r"^(\S*gpu\S*)\s+\S+\s+INT\s+\S+\s+(?:YES|FORCED)\s+(YES|JOB)\s",
+        complexes,
+        flags=re.MULTILINE | re.IGNORECASE,
     )
     lines = ["[resources]", f'gpu = "{"consumable" if gpu else "none"}"']
     if gpu:
         per = "slot" if gpu[2] == "YES" else "job"
-        lines += [f"gpu-name = {quote(gpu[1])}", f'gpu-per = "{per}"  # consumable {gpu[2]} in qconf -sc']
+        lines += [
+            f"gpu-name = {quote(gpu[1])}",
+            f'gpu-per = "{per}"  # consumable {gpu[2]} in qconf -sc',
+        ]
     if environments:
-        chosen = next((name for name in environments if name in ("smp", "shm", "openmp")), environments[0])
+        chosen = next(
+            (name for name in environments if name in ("smp", "shm", "openmp")), environments[0]
+        )
         lines.append(f"parallel-environment = {quote(chosen)}  # of: {' '.join(environments)}")
     return [*lines, "", "[fields]", '# required = ["account", "walltime"]', '# account = "-P"']
 
 
 def _pbs_sections(settings: Settings, runner: Runner) -> list[str]:
-    queues = re.findall(r"^Queue:? (\S+)", _ask(("qstat", "-Qf"), settings, runner), flags=re.MULTILINE)
+    queues = re.findall(
+        r"^Queue:? (\S+)", _ask(("qstat", "-Qf"), settings, runner), flags=re.MULTILINE
+    )
     nodes = _ask(("pbsnodes", "-a"), settings, runner)
     gpu = "ngpus" if re.search(r"resources_available\.ngpus = [1-9]", nodes) else "none"
-    lines = ["[resources]", f'gpu = "{gpu}"', 'memory = "mem"', "", "[fields]", '# account = "-A"  # or -P, -W']
-    return [*lines, *(line for queue in queues for line in ("", "[[partition]]", f"name = {quote(queue)}"))]
+    lines = [
+        "[resources]",
+        f'gpu = "{gpu}"',
+        'memory = "mem"',
+        "",
+        "[fields]",
+        '# account = "-A"  # or -P, -W',
+    ]
+    return [
+        *lines,
+        *(line for queue in queues for line in ("", "[[partition]]", f"name = {quote(queue)}")),
+    ]
 
 
 def _folder_lines(environment: Mapping[str, str]) -> list[str]:
@@ -190,8 +232,18 @@ def with_facts(text: str, facts: Mapping[str, str], gpus: list[tuple[str, int, s
     kept += [
         "",
         "[host]",
-        *(f"{key} = {quote(facts[key])}" for key in ("driver", "glibc", "architecture") if key in facts),
+        *(
+            f"{key} = {quote(facts[key])}"
+            for key in ("driver", "glibc", "architecture")
+            if key in facts
+        ),
     ]
     for name, capability, memory in gpus:
-        kept += ["", "[[gpu]]", f"name = {quote(name)}", f"capability = {capability}", f"memory = {quote(memory)}"]
+        kept += [
+            "",
+            "[[gpu]]",
+            f"name = {quote(name)}",
+            f"capability = {capability}",
+            f"memory = {quote(memory)}",
+        ]
     return "\n".join(kept) + "\n"

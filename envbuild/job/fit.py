@@ -21,9 +21,7 @@ def why_unfit(cuda: str, site: Site, partition: str | None = None) -> str | None
     gone = [card for card in cards if asked >= _numbers(ends.get(card.capability, "999"))]
     if cards and len(gone) == len(cards):
         name = gone[0].name
-        return (
-            f"CUDA {cuda} has no code for {name} of {site.name}; the last that has is below {ends[gone[0].capability]}"
-        )
+        return f"CUDA {cuda} has no code for {name} of {site.name}; the last that has is below {ends[gone[0].capability]}"
     return None
 
 

@@ -49,7 +49,9 @@ def status_of(record: Record, site: Site, settings: Settings, runner: Runner) ->
     return Status(phase="unknown", reason="the scheduler does not know it")
 
 
-def _answer(question: Question, record: Record, settings: Settings, runner: Runner) -> Status | None:
+def _answer(
+    question: Question, record: Record, settings: Settings, runner: Runner
+) -> Status | None:
     """Ask one question; a client that is missing or hangs answers nothing."""
     try:
         result = ask(question.argv, settings, runner, patience=30)
@@ -65,7 +67,11 @@ class Tail:
     """
 
     def __init__(
-        self, files: tuple[Path, ...], write: Callable[[str], None], *, before: Mapping[Path, int] | None = None
+        self,
+        files: tuple[Path, ...],
+        write: Callable[[str], None],
+        *,
+        before: Mapping[Path, int] | None = None,
     ) -> None:
         self.places = {path: (before or {}).get(path, 0) for path in files}
         self.write = write
@@ -120,7 +126,12 @@ def wait(
         status = status_of(record, site, settings, runner)
         due, pause = hand.now() + pause, min(LAST, pause * 1.5)
         settled = gone_since is not None and hand.now() - gone_since >= SETTLED
-        if whole and settled and status.phase in ("ended", "unknown") and (last := _receipts_of_all(record, settings)):
+        if (
+            whole
+            and settled
+            and status.phase in ("ended", "unknown")
+            and (last := _receipts_of_all(record, settings))
+        ):
             tail.move()
             return last
         if (line := _told(status)) != told:

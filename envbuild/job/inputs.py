@@ -9,7 +9,19 @@ from pathlib import Path
 
 from envbuild.errors import UsageError
 
-IMAGE_FOLDERS = ("/bin", "/dev", "/etc", "/lib", "/lib64", "/opt", "/proc", "/run", "/sbin", "/sys", "/usr")
+IMAGE_FOLDERS = (
+    "/bin",
+    "/dev",
+    "/etc",
+    "/lib",
+    "/lib64",
+    "/opt",
+    "/proc",
+    "/run",
+    "/sbin",
+    "/sys",
+    "/usr",
+)
 """Folders that are the image's own: what the command names there is no file of this machine."""
 ENTRIES = 2000
 """Entries of a folder that are looked at for links; a data set may have millions of files."""
@@ -23,7 +35,9 @@ class Unreadable:
     real: Path
 
 
-def unreadable(words: Iterable[str], folder: Path, visible: Iterable[Path]) -> tuple[Unreadable, ...]:
+def unreadable(
+    words: Iterable[str], folder: Path, visible: Iterable[Path]
+) -> tuple[Unreadable, ...]:
     """Return the paths among words of a command, links inside them included, that no bind shows.
 
     ``visible`` are the folders that the container sees at their own path; a word "--key=PATH" is looked into.
@@ -36,7 +50,9 @@ def unreadable(words: Iterable[str], folder: Path, visible: Iterable[Path]) -> t
             if not _below(real, shown) or not _below(Path(os.path.abspath(path)), shown):  # noqa: PTH100  (no link)
                 found.append(Unreadable(named=word, real=real))
             elif path.is_dir():
-                found += [Unreadable(named=str(link), real=real) for link, real in _links_out(path, shown)]
+                found += [
+                    Unreadable(named=str(link), real=real) for link, real in _links_out(path, shown)
+                ]
     return tuple(dict.fromkeys(found))
 
 
@@ -83,16 +99,22 @@ def check_inputs(
     for name in declared:
         if not (folder / name).exists():
             raise UsageError(
-                "the input is not there", where=name, hint="[job] inputs are paths from the project folder"
+                "the input is not there",
+                where=name,
+                hint="[job] inputs are paths from the project folder",
             )
     seen = tuple(visible)
     missing = unreadable((*words, *declared), folder, seen)
     if missing:
         first = missing[0]
-        places = dict.fromkeys(item.real if item.real.is_dir() else item.real.parent for item in missing)
+        places = dict.fromkeys(
+            item.real if item.real.is_dir() else item.real.parent for item in missing
+        )
         leads = f" leads to {first.real}, which" if str(first.real) != first.named else ""
         raise UsageError(
             f"{first.named}{leads} cannot be seen inside the container",
             hint="add: " + " ".join(f"--bind {place}:ro" for place in places),
         )
-    return tuple(Unreadable(named=link.name, real=real) for link, real in _links_out(folder, list(seen)))
+    return tuple(
+        Unreadable(named=link.name, real=real) for link, real in _links_out(folder, list(seen))
+    )

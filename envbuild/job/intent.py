@@ -45,16 +45,23 @@ class Flags:
 
 def make_intent(wanted: Wanted, flags: Flags, *, where: str = "[job]") -> Intent:
     """Join a recipe's [job] with the flags, which win; raises UsageError naming the flag or the key at fault."""
-    gpus, kind = _gpus(flags.gpus) if flags.gpus is not None else (wanted.gpus or 0, wanted.gpu_type)
+    gpus, kind = (
+        _gpus(flags.gpus) if flags.gpus is not None else (wanted.gpus or 0, wanted.gpu_type)
+    )
     launcher = flags.launcher or wanted.launcher
     if launcher not in get_args(Launcher):
         raise UsageError(
-            f"there is no launcher {launcher!r}{closest(launcher, get_args(Launcher))}", where="--launcher"
+            f"there is no launcher {launcher!r}{closest(launcher, get_args(Launcher))}",
+            where="--launcher",
         )
 
     def pick(name: str) -> tuple[str | None, str]:
         given = getattr(flags, name)
-        return (given, f"--{name}") if given is not None else (getattr(wanted, name), f"{where} {name}")
+        return (
+            (given, f"--{name}")
+            if given is not None
+            else (getattr(wanted, name), f"{where} {name}")
+        )
 
     memory, memory_place = pick("memory")
     walltime, walltime_place = pick("walltime")
@@ -119,14 +126,18 @@ def _output(text: str, place: str) -> str:
     """Check a pattern of log files: it goes into a directive, which no shell quotes."""
     plain = re.sub(r"\{(name|id|task)\}", "", text)
     if not re.fullmatch(r"[A-Za-z0-9._+@/=-]*", plain):
-        hint = (
-            "letters, digits, . _ + @ = - / and {name}, {id}, {task}; no variables, a scheduler would not expand them"
-        )
+        hint = "letters, digits, . _ + @ = - / and {name}, {id}, {task}; no variables, a scheduler would not expand them"
         raise UsageError(f"{text!r} is no pattern of a log file", where=place, hint=hint)
     if "{id}" not in text:
-        raise UsageError("two jobs would write the same log", where=place, hint=f"put {{id}} into it: {text}-{{id}}")
+        raise UsageError(
+            "two jobs would write the same log",
+            where=place,
+            hint=f"put {{id}} into it: {text}-{{id}}",
+        )
     if text.endswith("/") or ".." in Path(text).parts:
-        raise UsageError(f"{text!r} is no file below the project or at an absolute path", where=place)
+        raise UsageError(
+            f"{text!r} is no file below the project or at an absolute path", where=place
+        )
     return text
 
 
@@ -134,7 +145,9 @@ def parse_array(text: str, place: str) -> Array:
     """Read "1-10%2", "0-9:3", "5"; raises UsageError."""
     found = re.fullmatch(r"(\d{1,7})(?:-(\d{1,7})(?::(\d{1,5}))?)?(?:%(\d{1,6}))?", text)
     if found is None:
-        raise UsageError(f"{text!r} is no array", where=place, hint="write FIRST-LAST[:STEP][%AT-ONCE]: 1-10%2")
+        raise UsageError(
+            f"{text!r} is no array", where=place, hint="write FIRST-LAST[:STEP][%AT-ONCE]: 1-10%2"
+        )
     first, last = int(found[1]), int(found[2] or found[1])
     step, limit = int(found[3] or 1), int(found[4]) if found[4] else None
     if last < first or step == 0 or limit == 0:
@@ -156,17 +169,23 @@ def read_each(path: Path, argv: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
     if not rows:
         raise UsageError("has no rows below its header", where=where)
     if len(rows) > MOST_ROWS:
-        raise UsageError(f"has {len(rows)} rows; at most {MOST_ROWS} fit into one script", where=where)
+        raise UsageError(
+            f"has {len(rows)} rows; at most {MOST_ROWS} fit into one script", where=where
+        )
     names = [name.strip() for name in header]
     used = {name for word in argv for name in re.findall(r"\{(\w+)\}", word)}
     if not used & set(names):
         columns = ", ".join(f"{{{name}}}" for name in names)
-        raise UsageError("the command names no column, so all tasks would be the same", where=where, hint=columns)
+        raise UsageError(
+            "the command names no column, so all tasks would be the same", where=where, hint=columns
+        )
     for name in sorted(used - set(names)):
         raise UsageError(f"has no column {name!r}{closest(name, names)}", where=where)
     for number, row in enumerate(rows, 2):
         if len(row) != len(names):
-            raise UsageError(f"has {len(row)} values for {len(names)} columns", where=f"{where}, row {number}")
+            raise UsageError(
+                f"has {len(row)} values for {len(names)} columns", where=f"{where}, row {number}"
+            )
         if any(re.search(r"[\x00-\x1f\x7f]", value) for value in row):
             raise UsageError("has a value with a control character", where=f"{where}, row {number}")
     return tuple(_fill(argv, dict(zip(names, row, strict=True))) for row in rows)

@@ -39,7 +39,9 @@ def launch(job: Job, site: Site, scheduler: Scheduler) -> str:
         return PORT + f'enter {_torchrun(job, "localhost")} "${{command[@]}}"\nexit\n'
     parts = [_hosts(job, scheduler), PORT, _program(site, job), _starter_setup(job, site)]
     if kind == "torchrun":
-        parts.append(f'{_starter(job, site, 1)} {_torchrun(job, "$MASTER_ADDR")} "${{command[@]}}"\nexit\n')
+        parts.append(
+            f'{_starter(job, site, 1)} {_torchrun(job, "$MASTER_ADDR")} "${{command[@]}}"\nexit\n'
+        )
     else:
         if kind == "mpi":
             parts.append(_world_test(job, site))
@@ -50,9 +52,19 @@ def launch(job: Job, site: Site, scheduler: Scheduler) -> str:
 def _torchrun(job: Job, head: str) -> str:
     grant = job.allocation
     # with underscores: PyTorch 1 knows no hyphens here
-    words = [f"--nnodes={grant.nodes}", f"--nproc_per_node={grant.processes}", '--rdzv_id="$id"', "--rdzv_backend=c10d"]
+    words = [
+        f"--nnodes={grant.nodes}",
+        f"--nproc_per_node={grant.processes}",
+        '--rdzv_id="$id"',
+        "--rdzv_backend=c10d",
+    ]
     return " ".join(
-        ("python3 -m torch.distributed.run", *words, f'--rdzv_endpoint="{head}:$MASTER_PORT"', "--no_python")
+        (
+            "python3 -m torch.distributed.run",
+            *words,
+            f'--rdzv_endpoint="{head}:$MASTER_PORT"',
+            "--no_python",
+        )
     )
 
 
@@ -105,7 +117,9 @@ def _starter_setup(job: Job, site: Site) -> str:
         lines += [f"export {key}={shlex.quote(text)}" for key, text in site.mpi.environment.items()]
     if _by_srun(site, job):
         # Slurm from 22.05 to 23.02 does not hand --cpus-per-task on to srun
-        lines.append('[ -z "${SLURM_CPUS_PER_TASK:-}" ] || export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK')
+        lines.append(
+            '[ -z "${SLURM_CPUS_PER_TASK:-}" ] || export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK'
+        )
     else:
         slots = 1 if job.intent.launcher == "torchrun" else job.allocation.processes
         line = f"%s slots={slots}\\n" if site.mpi.kind == "openmpi" else f"%s:{slots}\\n"
@@ -117,11 +131,20 @@ def _starter_setup(job: Job, site: Site) -> str:
 def _starter(job: Job, site: Site, each: int, name: str = "rank") -> str:
     """Return the beginning of the line that starts ``each`` copies of the program, called ``name``, on every node."""
     nodes, mpi = job.allocation.nodes, site.mpi
-    own = shlex.join(word for text in mpi.arguments for word in text.split()) if job.intent.launcher == "mpi" else ""
+    own = (
+        shlex.join(word for text in mpi.arguments for word in text.split())
+        if job.intent.launcher == "mpi"
+        else ""
+    )
     if _by_srun(site, job):
-        words = [f"srun --nodes={nodes} --ntasks={nodes * each} --ntasks-per-node={each} --kill-on-bad-exit=1", own]
+        words = [
+            f"srun --nodes={nodes} --ntasks={nodes * each} --ntasks-per-node={each} --kill-on-bad-exit=1",
+            own,
+        ]
     elif mpi.kind == "openmpi":
-        words = [f'{mpi.start} -np {nodes * each} --map-by "ppr:{each}:node" --bind-to none --hostfile "$hostfile"']
+        words = [
+            f'{mpi.start} -np {nodes * each} --map-by "ppr:{each}:node" --bind-to none --hostfile "$hostfile"'
+        ]
         words += ["-x MASTER_ADDR -x MASTER_PORT", own]
     else:
         words = [f'{mpi.start} -n {nodes * each} -ppn {each} -f "$hostfile"', own]

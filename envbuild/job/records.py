@@ -44,7 +44,11 @@ def save_record(record: Record, project: Path) -> Path:
 
 def load_records(project: Path) -> tuple[Record, ...]:
     """Return all submissions of a folder, oldest first; files that are none are left out."""
-    found = [record for path in sorted((project / FOLDER).glob("*.json")) if (record := _read(path, Record))]
+    found = [
+        record
+        for path in sorted((project / FOLDER).glob("*.json"))
+        if (record := _read(path, Record))
+    ]
     return tuple(sorted(found, key=lambda record: record.submitted))
 
 
@@ -55,15 +59,23 @@ def find_record(job: str, project: Path, *, site: str | None = None) -> Record:
     """
     named, _, number = job.rpartition(":")
     wanted, records = site or named, load_records(project)
-    found = [record for record in records if plain_id(record.id) == plain_id(number) and wanted in ("", record.site)]
+    found = [
+        record
+        for record in records
+        if plain_id(record.id) == plain_id(number) and wanted in ("", record.site)
+    ]
     if not found:
         known = ", ".join(plain_id(record.id) for record in records[-5:]) or "none"
         raise UsageError(
-            f"job {job} was not submitted from this folder", hint=f"known here: {known}; go to the folder it came from"
+            f"job {job} was not submitted from this folder",
+            hint=f"known here: {known}; go to the folder it came from",
         )
     sites = sorted({record.site for record in found})
     if len(sites) > 1:
-        raise UsageError(f"several sites have a job {number}", hint=" or ".join(f"{name}:{number}" for name in sites))
+        raise UsageError(
+            f"several sites have a job {number}",
+            hint=" or ".join(f"{name}:{number}" for name in sites),
+        )
     return found[-1]
 
 
@@ -71,7 +83,11 @@ def last_record(project: Path) -> Record:
     """Return the last submission of a folder; raises UsageError where there is none."""
     records = load_records(project)
     if not records:
-        raise UsageError("no job was submitted from this folder", where=str(project), hint="go to the project's folder")
+        raise UsageError(
+            "no job was submitted from this folder",
+            where=str(project),
+            hint="go to the project's folder",
+        )
     return records[-1]
 
 

@@ -97,7 +97,12 @@ def render(job: Job, site: Site, scheduler: Scheduler) -> str:
 
 def _container(job: Job, site: Site, scheduler: Scheduler) -> str:
     stage = stage_functions(job)
-    return (NAMING if stage else "") + node_local_function(site) + stage + enter_function(job, site, scheduler)
+    return (
+        (NAMING if stage else "")
+        + node_local_function(site)
+        + stage
+        + enter_function(job, site, scheduler)
+    )
 
 
 def _head(job: Job, site: Site, scheduler: Scheduler) -> str:
@@ -140,7 +145,9 @@ def _start(job: Job, scheduler: Scheduler) -> str:
 
 
 def _finish(job: Job, site: Site) -> str:
-    local = site.site.scheduler == "local" and job.intent.walltime is not None and not job.interactive
+    local = (
+        site.site.scheduler == "local" and job.intent.walltime is not None and not job.interactive
+    )
     image = job.image
     return fill(
         FINISH,
@@ -202,5 +209,8 @@ def _command(job: Job) -> str:
     if not job.rows:
         return f"command=({shlex.join(job.argv)})\n"
     numbers = job.intent.array.numbers if job.intent.array else range(1, len(job.rows) + 1)
-    rows = (f"{number}) command=({shlex.join(row)}) ;;" for number, row in zip(numbers, job.rows, strict=True))
+    rows = (
+        f"{number}) command=({shlex.join(row)}) ;;"
+        for number, row in zip(numbers, job.rows, strict=True)
+    )
     return "\n".join(("case $task in", *rows, '*) fail "there is no row $task" ;;', "esac", ""))

@@ -17,7 +17,9 @@ Option = Annotated[str, Meta(pattern=r"^-[A-Za-z-]+=?\Z")]
 Field = Literal["account", "partition", "walltime", "memory", "cpus"]
 
 
-class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
+class _Section(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"
+):
     """Every section: frozen, known keys only, names in kebab case."""
 
 

@@ -19,7 +19,9 @@ def own_folder(settings: Settings) -> Path:
     env = settings.environment
     config = env.get("ENVBUILD_CONFIG")
     return (
-        Path(config).parent if config else Path(env.get("XDG_CONFIG_HOME") or settings.home / ".config") / "envbuild"
+        Path(config).parent
+        if config
+        else Path(env.get("XDG_CONFIG_HOME") or settings.home / ".config") / "envbuild"
     ) / FOLDER
 
 
@@ -29,7 +31,9 @@ def site_files(settings: Settings) -> dict[str, Path | None]:
     for folder in (settings.cwd / FOLDER, own_folder(settings)):
         for path in sorted(folder.glob("*.toml")):
             found.setdefault(path.stem, path)
-    for item in sorted(resources.files("envbuild.data").joinpath(FOLDER).iterdir(), key=lambda item: item.name):
+    for item in sorted(
+        resources.files("envbuild.data").joinpath(FOLDER).iterdir(), key=lambda item: item.name
+    ):
         if item.name.endswith(".toml"):
             found.setdefault(item.name.removesuffix(".toml"), None)
     return found
@@ -60,7 +64,11 @@ def load_site(name: str, settings: Settings) -> Site:
 def site_text(name: str, settings: Settings) -> str:
     """Return the text of a site file."""
     path = settings.cwd / name if name.endswith(".toml") else site_files(settings)[name]
-    item = resources.files("envbuild.data").joinpath(FOLDER).joinpath(f"{name}.toml") if path is None else path
+    item = (
+        resources.files("envbuild.data").joinpath(FOLDER).joinpath(f"{name}.toml")
+        if path is None
+        else path
+    )
     return item.read_text("utf-8")
 
 
@@ -109,8 +117,12 @@ def _check_dialect(site: Site, text: str, where: str) -> None:
     place = f"{where}, line {line_of(text, ('resources', 'gpu'))}"
     if gpu not in DIALECTS[scheduler]:
         known = ", ".join(DIALECTS[scheduler])
-        raise UsageError(f'[resources] gpu = "{gpu}" is not for {scheduler}; known there: {known}', where=place)
+        raise UsageError(
+            f'[resources] gpu = "{gpu}" is not for {scheduler}; known there: {known}', where=place
+        )
     if gpu == "type" and not site.type:
         raise UsageError('[resources] gpu = "type" needs at least one [[type]]', where=place)
     if scheduler == "gridengine" and gpu == "type" and site.resources.cpus != "fixed":
-        raise UsageError('[resources] gpu = "type" goes with cpus = "fixed": the type has them', where=place)
+        raise UsageError(
+            '[resources] gpu = "type" goes with cpus = "fixed": the type has them', where=place
+        )

@@ -57,7 +57,11 @@ def staged(job: Job) -> tuple[Staged, ...]:
     found = []
     for name in job.intent.stage:
         packed = ARCHIVE.search(name)
-        found.append(Staged(source=name, target=name[: packed.start()] if packed else name, packed=bool(packed)))
+        found.append(
+            Staged(
+                source=name, target=name[: packed.start()] if packed else name, packed=bool(packed)
+            )
+        )
     return tuple(found)
 
 
@@ -68,10 +72,15 @@ def check_stage(names: tuple[str, ...], folder: Path) -> None:
             raise UsageError("the data to stage is not there", where=name)
         if not re.fullmatch(r"[A-Za-z0-9/][A-Za-z0-9._+@=/ -]*", name) or ".." in Path(name).parts:
             raise UsageError(
-                "cannot be staged: it needs a path of letters, digits, blanks and . _ + @ = - /, without ..", where=name
+                "cannot be staged: it needs a path of letters, digits, blanks and . _ + @ = - /, without ..",
+                where=name,
             )
         if folder.resolve().is_relative_to((folder / name).resolve()):
-            raise UsageError("the project itself cannot be staged", where=name, hint="name the folder of its data")
+            raise UsageError(
+                "the project itself cannot be staged",
+                where=name,
+                hint="name the folder of its data",
+            )
 
 
 def stage_functions(job: Job) -> str:
@@ -80,7 +89,10 @@ def stage_functions(job: Job) -> str:
     for number, item in enumerate(staged(job)):
         source, place = shlex.quote(item.source), f'"$staged/{number}"'
         if item.packed:
-            lines += [f"mkdir -p -- {shlex.quote(item.target)} {place}", f"supervise tar -xf {source} -C {place}"]
+            lines += [
+                f"mkdir -p -- {shlex.quote(item.target)} {place}",
+                f"supervise tar -xf {source} -C {place}",
+            ]
         else:
             lines.append(f"supervise cp -rL --preserve=timestamps -- {source} {place}")
     return fill(STAGE, copies=" &&\n      ".join(lines)) if lines else ""

@@ -81,13 +81,22 @@ REFUSALS = (
 
 def client_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """Return what a client of the scheduler may see of the caller's environment, with messages in English."""
-    return {**{key: value for key, value in environment.items() if KEPT.fullmatch(key)}, "LC_ALL": "C"}
+    return {
+        **{key: value for key, value in environment.items() if KEPT.fullmatch(key)},
+        "LC_ALL": "C",
+    }
 
 
-def ask(argv: tuple[str, ...], settings: Settings, runner: Runner, *, patience: float = PATIENCE) -> Result:
+def ask(
+    argv: tuple[str, ...], settings: Settings, runner: Runner, *, patience: float = PATIENCE
+) -> Result:
     """Run a client of the scheduler; its failure is for the caller to read."""
     command = Command(
-        argv=argv, env=client_environment(settings.environment), cwd=settings.cwd, timeout=patience, stdin=None
+        argv=argv,
+        env=client_environment(settings.environment),
+        cwd=settings.cwd,
+        timeout=patience,
+        stdin=None,
     )
     return runner(command, check=False)
 
@@ -132,7 +141,11 @@ def make_log_folder(job: Job, settings: Settings) -> Path:
 def log_sizes(job: Job, settings: Settings) -> dict[Path, int]:
     """Return the sizes of the files in the folder of the logs; an id comes again, and a job adds to its log."""
     folder = (settings.cwd / log_pattern(job)).parent
-    return {path: path.stat().st_size for path in folder.glob("*") if path.is_file()} if folder.is_dir() else {}
+    return (
+        {path: path.stat().st_size for path in folder.glob("*") if path.is_file()}
+        if folder.is_dir()
+        else {}
+    )
 
 
 def submit(
@@ -151,7 +164,9 @@ def submit(
     """
     if site.site.retired:
         raise UsageError(
-            f"the site closed on {site.site.retired}", where=f"site {site.name}", hint="envbuild site list"
+            f"the site closed on {site.site.retired}",
+            where=f"site {site.name}",
+            hint="envbuild site list",
         )
     scheduler = scheduler_of(site)
     make_log_folder(job, settings)
@@ -196,7 +211,12 @@ def refusal(site: Site, result: Result) -> ToolFailedError:
     """Turn the failure of a submission into the error that says what it means, with the scheduler's own words."""
     said = result.last_lines(6) or "nothing"
     program = result.argv[0]
-    evidence = {"argv": result.argv, "exit_code": result.code, "stdout": result.stdout, "stderr": result.stderr}
+    evidence = {
+        "argv": result.argv,
+        "exit_code": result.code,
+        "stdout": result.stdout,
+        "stderr": result.stderr,
+    }
     where = f"site {site.name}"
     if result.timed_out:
         return ToolFailedError(
@@ -216,4 +236,6 @@ def refusal(site: Site, result: Result) -> ToolFailedError:
 def check_project(folder: Path) -> None:
     """Refuse a project folder that cannot be bound or written into a script's directive."""
     if not re.fullmatch(r"[^\x00-\x1f\x7f,:\"'\\$`]+", str(folder)):
-        raise UsageError("jobs cannot run in a folder with such a name", where=str(folder), hint="rename it")
+        raise UsageError(
+            "jobs cannot run in a folder with such a name", where=str(folder), hint="rename it"
+        )

@@ -17,7 +17,9 @@ def parse_walltime(text: str, where: str) -> int:
     if clock:
         seconds = int(clock[1]) * 3600 + int(clock[2]) * 60 + int(clock[3])
     elif parts and text:
-        seconds = sum(int(count or 0) * TIME[unit] for count, unit in zip(parts.groups(), "dhms", strict=True))
+        seconds = sum(
+            int(count or 0) * TIME[unit] for count, unit in zip(parts.groups(), "dhms", strict=True)
+        )
     else:
         hint = 'write a unit: "24h", "90m", "1d12h", or HH:MM:SS'
         if text.isdigit():
@@ -32,7 +34,11 @@ def parse_memory(text: str, where: str) -> int:
     """Return the MiB of "16GiB" or "16 GB" (rounded up); raises UsageError without a unit and for zero."""
     found = re.fullmatch(r"(\d{1,9})\s*([MGT]i?B)", text)
     if found is None:
-        raise UsageError(f"{text!r} is no amount of memory", where=where, hint='write a unit: "16GB", "64GiB", "900MB"')
+        raise UsageError(
+            f"{text!r} is no amount of memory",
+            where=where,
+            hint='write a unit: "16GB", "64GiB", "900MB"',
+        )
     size = -(-int(found[1]) * MEMORY[found[2]] // 2**20)
     if size == 0:
         raise UsageError("a memory of zero", where=where)

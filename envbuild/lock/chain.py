@@ -46,8 +46,16 @@ def story(lock: Lock, name: str) -> list[str]:
         if name in (provided.name, provided.alias_of):
             stand_in = f"; {provided.alias_of} stands for it" if provided.alias_of else ""
             lines.append(f"{provided.name} {provided.version}: the base holds it{stand_in}")
-    lines += [f"replaces {move.before} of the base, because {move.reason}" for move in lock.moved if move.name == name]
-    lines += [f"held back: {hold.newest} is newer, but {hold.reason}" for hold in lock.held_back if hold.name == name]
+    lines += [
+        f"replaces {move.before} of the base, because {move.reason}"
+        for move in lock.moved
+        if move.name == name
+    ]
+    lines += [
+        f"held back: {hold.newest} is newer, but {hold.reason}"
+        for hold in lock.held_back
+        if hold.name == name
+    ]
     needs = sorted(p.name for p in lock.python if name in p.via and p.group != "build")
     if needs:
         lines.append(f"brings: {', '.join(needs)}")
@@ -60,7 +68,13 @@ def story(lock: Lock, name: str) -> list[str]:
 def _told(way: tuple[str, ...], lock: Lock) -> str:
     versions: Mapping[str, str] = {p.name: p.version for p in lock.python if p.group != "build"}
     first = locked(lock, way[0])
-    start = "the base" if first is None else "the recipe's framework" if first.group == "framework" else "the recipe"
+    start = (
+        "the base"
+        if first is None
+        else "the recipe's framework"
+        if first.group == "framework"
+        else "the recipe"
+    )
     steps = [f"{name} {versions[name]}" if name in versions else name for name in way]
     return " -> ".join((start, *steps))
 

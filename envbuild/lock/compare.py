@@ -17,17 +17,30 @@ def staleness(recipe: Recipe, lock: Lock) -> tuple[str, ...]:
         return (f"it is the lock of {lock.name}",)
     if recipe_digest(recipe) == lock.recipe_digest:
         return ()
-    reasons = [f'requirement "{line}" was added' for line in recipe.python.dependencies if line not in lock.direct]
-    reasons += [f'requirement "{line}" was removed' for line in lock.direct if line not in recipe.python.dependencies]
+    reasons = [
+        f'requirement "{line}" was added'
+        for line in recipe.python.dependencies
+        if line not in lock.direct
+    ]
+    reasons += [
+        f'requirement "{line}" was removed'
+        for line in lock.direct
+        if line not in recipe.python.dependencies
+    ]
     wanted = (*recipe.system.packages, *recipe.system.build_packages)
     reasons += [f'system package "{name}" was added' for name in wanted if name not in lock.system]
-    reasons += [f'system package "{name}" was removed' for name in lock.system if name not in wanted]
+    reasons += [
+        f'system package "{name}" was removed' for name in lock.system if name not in wanted
+    ]
     reference = recipe.base.image or recipe.base.bootstrap
     if reference != lock.base.reference:
         reasons.append(f'the base was changed from "{lock.base.reference}" to "{reference}"')
     if recipe.base.platform != lock.platform:
         reasons.append(f"the platform was changed from {lock.platform} to {recipe.base.platform}")
-    wanted_files, locked_files = recipe.files, {locked.source: locked.target for locked in lock.files}
+    wanted_files, locked_files = (
+        recipe.files,
+        {locked.source: locked.target for locked in lock.files},
+    )
     reasons += [
         f'[files] "{name}" was changed'
         for name in sorted({*wanted_files, *locked_files})
@@ -73,7 +86,12 @@ def changes(before: Lock, after: Lock) -> tuple[Change, ...]:
     if before.base.digest != after.base.digest:
         digests = (lock.base.digest.removeprefix("sha256:")[:12] for lock in (before, after))
         found.append(
-            Change(kind="base", name=f"base {after.base.reference}", before=next(digests), after=next(digests))
+            Change(
+                kind="base",
+                name=f"base {after.base.reference}",
+                before=next(digests),
+                after=next(digests),
+            )
         )
     for kind in ("debian", "python"):
         old, new = _versions(before, kind), _versions(after, kind)
@@ -82,7 +100,11 @@ def changes(before: Lock, after: Lock) -> tuple[Change, ...]:
             for name in sorted({*old, *new})
             if old.get(name) != new.get(name)
         ]
-        found += [change for change in _files(before, after, kind) if old.get(change.name) == new.get(change.name)]
+        found += [
+            change
+            for change in _files(before, after, kind)
+            if old.get(change.name) == new.get(change.name)
+        ]
     return tuple(found)
 
 
@@ -93,7 +115,9 @@ def _files(before: Lock, after: Lock, kind: str) -> Iterator[Change]:
         (file, content), (other, changed) = old[name], new[name]
         if content != changed:
             same = file == other
-            names = (f"{file} ({content[:12]})", f"{other} ({changed[:12]})") if same else (file, other)
+            names = (
+                (f"{file} ({content[:12]})", f"{other} ({changed[:12]})") if same else (file, other)
+            )
             yield Change(kind=kind, name=name, before=names[0], after=names[1])
 
 

@@ -34,13 +34,21 @@ class Compiling:
 
 
 def with_compiling(
-    resolution: Resolution, recipe: Recipe, base: Described, brought: Collection[Found], store: Store
+    resolution: Resolution,
+    recipe: Recipe,
+    base: Described,
+    brought: Collection[Found],
+    store: Store,
 ) -> Resolution:
     """Return a resolution that says what its source archives need to be built, and has their framework at hand.
 
     ``brought`` is all that the lock brings.  Resolving has put the archives into the store; nothing of them is run.
     """
-    archives = ((package, store.artifact(package.file.sha256)) for package in resolution.packages if package.is_sdist)
+    archives = (
+        (package, store.artifact(package.file.sha256))
+        for package in resolution.packages
+        if package.is_sdist
+    )
     found = [_look(package, path) for package, path in archives if path.is_file()]
     notes = compile_notes(found, recipe, base.under or base.facts, brought)
     names = at_hand(found, brought) if base.framework else frozenset()
@@ -55,8 +63,14 @@ def compile_notes(
     found: Collection[Compiling], recipe: Recipe, facts: BaseFacts, brought: Collection[Found]
 ) -> tuple[str, ...]:
     """Return what a build will miss: nvcc, or the Debian packages that init would write down for it."""
-    debian = {*recipe.system.packages, *recipe.system.build_packages, *(package.name for package in facts.apt)}
-    has_nvcc = any(name.startswith(("cuda-nvcc", "cuda-compiler", "nvidia-cuda-toolkit")) for name in debian)
+    debian = {
+        *recipe.system.packages,
+        *recipe.system.build_packages,
+        *(package.name for package in facts.apt),
+    }
+    has_nvcc = any(
+        name.startswith(("cuda-nvcc", "cuda-compiler", "nvidia-cuda-toolkit")) for name in debian
+    )
     has_nvcc = has_nvcc or any(package.name.startswith("nvidia-cuda-nvcc") for package in brought)
     known = load_names().system
     notes = []
@@ -72,7 +86,9 @@ def compile_notes(
         gone = [name for name in row.build if name not in debian] if row else []
         if gone:
             names = ", ".join(gone)
-            notes.append(f"{named} is compiled when the image is built: add {names} to [system] build-packages")
+            notes.append(
+                f"{named} is compiled when the image is built: add {names} to [system] build-packages"
+            )
     return tuple(notes)
 
 
@@ -114,7 +130,11 @@ def _members(path: Path) -> tuple[tuple[str, ...], str]:
         with tarfile.open(path) as tar:
             members = tar.getmembers()
             names = tuple(member.name for member in members)
-            files = [tar.extractfile(member) for member in members if _is_setup(member.name) and member.isfile()]
+            files = [
+                tar.extractfile(member)
+                for member in members
+                if _is_setup(member.name) and member.isfile()
+            ]
             texts = [file.read(SETUP_BYTES) for file in files if file is not None]
     return names, "\n".join(text.decode("utf-8", "replace") for text in texts)
 

@@ -23,12 +23,16 @@ def _own_cuda(dist: Dist, machine: str) -> str | None:
     """Return the CUDA that a wheel carries in itself, or was built for by its own name."""
     if built := re.search(r"\+cu(\d+)(\d)(?!\d)", dist.version):  # torch 2.1.0+cu118
         return f"{built[1]}.{built[2]}"
-    if family := re.fullmatch(r"(?:cupy-cuda|mxnet-cu)(\d\d)(\dx?|x)?", dist.name):  # cupy-cuda12x, mxnet-cu112
+    if family := re.fullmatch(
+        r"(?:cupy-cuda|mxnet-cu)(\d\d)(\dx?|x)?", dist.name
+    ):  # cupy-cuda12x, mxnet-cu112
         minor = (family[2] or "").rstrip("x")
         return f"{family[1]}.{minor}" if minor else family[1]
     if dist.name != "torch" or "+" in dist.version or machine != "x86_64":
         return None
     from envbuild.base.catalogue import build_of  # reads a table that few locks need
 
-    build = build_of("torch", dist.version)  # before 2.0 its wheels held CUDA's libraries themselves
+    build = build_of(
+        "torch", dist.version
+    )  # before 2.0 its wheels held CUDA's libraries themselves
     return build.cuda if build else None

@@ -42,7 +42,10 @@ if TYPE_CHECKING:
     from envbuild.base.debian import Bootstrap
 
 MACHINES = {"linux/amd64": "x86_64", "linux/arm64": "aarch64"}
-PLATFORMS: dict[str, Literal["linux/amd64", "linux/arm64"]] = {"x86_64": "linux/amd64", "aarch64": "linux/arm64"}
+PLATFORMS: dict[str, Literal["linux/amd64", "linux/arm64"]] = {
+    "x86_64": "linux/amd64",
+    "aarch64": "linux/arm64",
+}
 """Facts that are given by the user may be of another platform than the recipe's, and win."""
 INSTALLER_PYTHON = "3.12.0"
 
@@ -69,7 +72,9 @@ class Wish:
         return self.upgrade_all or bool(self.upgrade)
 
 
-def decide_lock(source: Source, wish: Wish, tools: Tools, today: date, *, facts: BaseFacts | None = None) -> Lock:
+def decide_lock(
+    source: Source, wish: Wish, tools: Tools, today: date, *, facts: BaseFacts | None = None
+) -> Lock:
     """Return the lock of a recipe; with ``facts`` the base is taken from them and no image is looked at.
 
     Raises NoSolutionError in the user's words, NetworkError, HostError, UsageError.
@@ -86,7 +91,11 @@ def decide_lock(source: Source, wish: Wish, tools: Tools, today: date, *, facts:
     refuse_removal(recipe)
     if facts is None:
         require_python(recipe)
-    base = _given(facts, recipe, wish, tools, today) if facts else _describe(recipe, wish, tools, today)
+    base = (
+        _given(facts, recipe, wish, tools, today)
+        if facts
+        else _describe(recipe, wish, tools, today)
+    )
     require_python(recipe, base.facts.python)
     lines, trees = take_trees(source, base.facts, wish.old, wish.upgrade, tools)
     request = Request(
@@ -124,7 +133,9 @@ def _resolve_project(
     """
     ask = RESOLVERS[wish.resolver](tools.settings, tools.runner, tools.report)
     whole = _whole(request, base, recipe, wish, today)
-    with tools.report.stage("resolve the requirements" + (f" as of {whole.as_of}" if whole.as_of else "")):
+    with tools.report.stage(
+        "resolve the requirements" + (f" as of {whole.as_of}" if whole.as_of else "")
+    ):
         try:
             return base, ask(whole)
         except NoSolutionError as refusal:
@@ -175,7 +186,9 @@ def _refuse_unused(source: Source, resolution: Resolution) -> None:
 
 def asking_for(source: Source, package: str) -> Source:
     """Return a recipe that asks for one more package by name, to find out what would become of it."""
-    python = structs.replace(source.recipe.python, dependencies=(*source.recipe.python.dependencies, package))
+    python = structs.replace(
+        source.recipe.python, dependencies=(*source.recipe.python.dependencies, package)
+    )
     return structs.replace(source, recipe=structs.replace(source.recipe, python=python))
 
 
@@ -191,7 +204,10 @@ def _describe(recipe: Recipe, wish: Wish, tools: Tools, today: date) -> Describe
 
     reference = parse_reference(recipe.base.bootstrap or "")
     if reference.kind != "debian":
-        raise UsageError(f'[base] bootstrap "{reference.text}" is no distribution', hint='write "debian:bookworm"')
+        raise UsageError(
+            f'[base] bootstrap "{reference.text}" is no distribution',
+            hint='write "debian:bookworm"',
+        )
     machine = MACHINES[recipe.base.platform]
     with tools.report.stage(f"choose the Debian packages ({reference.text})"):
         bootstrap, debian = _debian(recipe, reference.name, machine, wish, tools)
@@ -205,12 +221,20 @@ def _given(facts: BaseFacts, recipe: Recipe, wish: Wish, tools: Tools, today: da
     base = _described_facts(facts)
     if recipe.base.image is not None:
         base = replace(base, debian=_system(recipe, facts, wish, tools))
-    held = recipe.base.framework is not None and facts.dist(re.split(r"[^\w.-]", recipe.base.framework)[0])
+    held = recipe.base.framework is not None and facts.dist(
+        re.split(r"[^\w.-]", recipe.base.framework)[0]
+    )
     return base if held else _framed(base, recipe, wish, tools, today)
 
 
 def _framed(
-    base: Described, recipe: Recipe, wish: Wish, tools: Tools, today: date, *, bounds: tuple[str, ...] = ()
+    base: Described,
+    recipe: Recipe,
+    wish: Wish,
+    tools: Tools,
+    today: date,
+    *,
+    bounds: tuple[str, ...] = (),
 ) -> Described:
     """Return the base with the framework that the recipe puts into it, if it does; ``bounds`` choose its release."""
     if recipe.base.framework is None:
@@ -219,24 +243,36 @@ def _framed(
     from envbuild.resolve.framework import bare_framework, with_framework
 
     named = recipe.base.framework
-    request = Request(requirements=(named,), facts=base.facts, indexes=recipe.python.indexes, bounds=bounds)
+    request = Request(
+        requirements=(named,), facts=base.facts, indexes=recipe.python.indexes, bounds=bounds
+    )
     request = replace(request, keep=_keep(wish), upgrade=wish.upgrade, anew=wish.anew)
     with tools.report.stage(f"resolve the framework {named}"):
-        framework = resolve_framework(request, recipe, wish.as_of or recipe.python.as_of, _resolver(tools), today)
+        framework = resolve_framework(
+            request, recipe, wish.as_of or recipe.python.as_of, _resolver(tools), today
+        )
     bare, protect = bare_framework(base.facts, framework)
     whole = with_framework(base.facts, framework)
-    return replace(base, facts=whole, framework=framework, under=base.facts, bare=bare, protect=protect)
+    return replace(
+        base, facts=whole, framework=framework, under=base.facts, bare=bare, protect=protect
+    )
 
 
 def _described_image(recipe: Recipe, wish: Wish, tools: Tools) -> Described:
     from envbuild.base.inspect import describe
 
-    reference = structs.replace(parse_reference(recipe.base.image or ""), platform=recipe.base.platform)
-    base = _described_facts(describe(reference, tools.settings, tools.runner, tools.store, tools.report))
+    reference = structs.replace(
+        parse_reference(recipe.base.image or ""), platform=recipe.base.platform
+    )
+    base = _described_facts(
+        describe(reference, tools.settings, tools.runner, tools.store, tools.report)
+    )
     return replace(base, debian=_system(recipe, base.facts, wish, tools))
 
 
-def _system(recipe: Recipe, facts: BaseFacts, wish: Wish, tools: Tools) -> tuple[DebianPackage, ...]:
+def _system(
+    recipe: Recipe, facts: BaseFacts, wish: Wish, tools: Tools
+) -> tuple[DebianPackage, ...]:
     if not (recipe.system.packages or recipe.system.build_packages):
         return ()
     from envbuild.lock.system import choose_system
@@ -267,7 +303,12 @@ def _debian(
 
     wanted = (*recipe.system.packages, *recipe.system.build_packages)
     old = wish.old
-    if old is not None and not wish.upgrade_system and old.system == wanted and _same_base(recipe, old):
+    if (
+        old is not None
+        and not wish.upgrade_system
+        and old.system == wanted
+        and _same_base(recipe, old)
+    ):
         packages = tuple(p for p in old.debian if p.group == "base")
         created = datetime.fromtimestamp(old.base.epoch, timezone.utc).date().isoformat()
         return Bootstrap(suite=suite, created=created, packages=packages), old.debian
@@ -275,7 +316,10 @@ def _debian(
     lists = read_lists(suite, settings, runner, store, tools.report, machine=machine)
     bootstrap = choose_bootstrap(lists, settings, runner, store)
     here: tuple[DebianPackage, ...] = bootstrap.packages
-    for group, names in (("system", recipe.system.packages), ("build", recipe.system.build_packages)):
+    for group, names in (
+        ("system", recipe.system.packages),
+        ("build", recipe.system.build_packages),
+    ):
         here += resolve_debian(
             lists,
             names,
@@ -306,7 +350,9 @@ def _keep(wish: Wish) -> tuple[tuple[str, str], ...]:
     return tuple((p.name, p.version) for p in wish.old.python if p.group != "build")
 
 
-def _packing(wish: Wish, resolver: Resolver, machine: str, settings: Settings) -> tuple[Packer, tuple[PackerFile, ...]]:
+def _packing(
+    wish: Wish, resolver: Resolver, machine: str, settings: Settings
+) -> tuple[Packer, tuple[PackerFile, ...]]:
     """Return the packer of the last lock unless all is to be new, so that images keep their bytes; else today's."""
     old = wish.old
     if old is not None and not wish.upgrade_all and old.packer.library is not None:
@@ -324,7 +370,10 @@ def _assemble(
     recipe = source.recipe
     framework = framework_packages(base, resolution)
     own = {p.name for p in framework}
-    build = {p.name: p for p in (*(base.framework.build if base.framework else ()), *resolution.build, *installer)}
+    build = {
+        p.name: p
+        for p in (*(base.framework.build if base.framework else ()), *resolution.build, *installer)
+    }
     python = [_locked(p, "framework") for p in framework]
     python += [_locked(p, "project") for p in resolution.packages if p.name not in own]
     python += [_locked(p, "build") for p in build.values()]
@@ -341,13 +390,19 @@ def _assemble(
         tools={"envbuild": __version__, "uv": installed_version(INSTALLER)},
         packer=packing[0],
         packers=packing[1],
-        notes=tuple(dict.fromkeys((*(base.framework.notes if base.framework else ()), *resolution.notes))),
+        notes=tuple(
+            dict.fromkeys((*(base.framework.notes if base.framework else ()), *resolution.notes))
+        ),
         debian=base.debian,
         python=tuple(sorted(python, key=lambda p: (p.group, p.name))),
         provided=_provided(resolution, framework),
-        moved=tuple(LockedMove(name=m.name, before=m.before, after=m.after, reason=m.reason) for m in resolution.moved),
+        moved=tuple(
+            LockedMove(name=m.name, before=m.before, after=m.after, reason=m.reason)
+            for m in resolution.moved
+        ),
         held_back=tuple(
-            LockedHold(name=h.name, version=h.version, newest=h.newest, reason=h.reason) for h in resolution.held_back
+            LockedHold(name=h.name, version=h.version, newest=h.newest, reason=h.reason)
+            for h in resolution.held_back
         ),
     )
 

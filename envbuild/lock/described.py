@@ -44,4 +44,6 @@ def framework_packages(base: Described, resolution: Resolution) -> tuple[Found, 
     """Return what the framework brings and the project has left as it is."""
     chosen = {p.name: p.file.sha256 for p in resolution.packages}
     packages = base.framework.packages if base.framework else ()
-    return tuple(p for p in packages if p.name in base.protect or chosen.get(p.name) == p.file.sha256)
+    return tuple(
+        p for p in packages if p.name in base.protect or chosen.get(p.name) == p.file.sha256
+    )

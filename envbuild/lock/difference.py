@@ -43,13 +43,24 @@ class Difference:
 def side_of_lock(label: str, lock: Lock) -> Side:
     """Return what a lock tells of the image that is made from it."""
     python = {p.name: p.version for p in lock.python if p.group != "build"}
-    held = {p.alias_of or p.name: p.version for p in lock.provided if (p.alias_of or p.name) not in python}
+    held = {
+        p.alias_of or p.name: p.version
+        for p in lock.provided
+        if (p.alias_of or p.name) not in python
+    }
     framework = lock.base.framework
-    cuda = gpu.cuda([Dist(name=n, version=v) for n, v in python.items()], (), {}, {}) or lock.base.cuda
+    cuda = (
+        gpu.cuda([Dist(name=n, version=v) for n, v in python.items()], (), {}, {}) or lock.base.cuda
+    )
     return Side(
         label=label,
         about=_about(
-            {"base": lock.base.reference, "Python": lock.base.python, "glibc": lock.base.glibc, "date": lock.as_of},
+            {
+                "base": lock.base.reference,
+                "Python": lock.base.python,
+                "glibc": lock.base.glibc,
+                "date": lock.as_of,
+            },
             framework,
             cuda,
         ),
@@ -63,7 +74,9 @@ def side_of_facts(facts: BaseFacts) -> Side:
     """Return what an image holds."""
     from packaging.utils import canonicalize_name
 
-    dists = [d for d in facts.dists if not (facts.apt and (d.location or "").startswith(DEBIAN_PYTHON))]
+    dists = [
+        d for d in facts.dists if not (facts.apt and (d.location or "").startswith(DEBIAN_PYTHON))
+    ]
     return Side(
         label=facts.image,
         about=_about({"Python": facts.python, "glibc": facts.glibc}, facts.framework, facts.cuda),
@@ -73,7 +86,9 @@ def side_of_facts(facts: BaseFacts) -> Side:
     )
 
 
-def _about(values: Mapping[str, str | None], framework: str | None, cuda: str | None) -> dict[str, str]:
+def _about(
+    values: Mapping[str, str | None], framework: str | None, cuda: str | None
+) -> dict[str, str]:
     name, _, version = (framework or "").partition(" ")
     known = framework_name(name) if name else None
     build = build_of(known, version) if known else None
@@ -86,19 +101,26 @@ def _driver(cuda: str | None) -> str | None:
     if cuda is None:
         return None
     table = load_cuda()
-    return table.families.get(cuda.split(".")[0]) or table.drivers.get(".".join(cuda.split(".")[:2]))
+    return table.families.get(cuda.split(".")[0]) or table.drivers.get(
+        ".".join(cuda.split(".")[:2])
+    )
 
 
 def difference(before: Side, after: Side) -> Difference:
     """Return what differs, single values first, then Debian and Python packages, each sorted by name."""
-    keys = [key for key in (*before.about, *after.about) if key in before.about and key in after.about]
+    keys = [
+        key for key in (*before.about, *after.about) if key in before.about and key in after.about
+    ]
     about = tuple(
         Change(kind="about", name=key, before=before.about[key], after=after.about[key])
         for key in dict.fromkeys(keys)
         if before.about[key] != after.about[key]
     )
     packages: list[Change] = []
-    for kind, old, new in (("debian", before.debian, after.debian), ("python", before.python, after.python)):
+    for kind, old, new in (
+        ("debian", before.debian, after.debian),
+        ("python", before.python, after.python),
+    ):
         packages += [
             Change(kind=kind, name=name, before=old.get(name), after=new.get(name))
             for name in sorted({*old, *new})
@@ -108,7 +130,9 @@ def difference(before: Side, after: Side) -> Difference:
     return Difference(about=about, packages=tuple(packages), unknown=unknown)
 
 
-def _counts(name: str, old: Mapping[str, str], new: Mapping[str, str], before: Side, after: Side) -> bool:
+def _counts(
+    name: str, old: Mapping[str, str], new: Mapping[str, str], before: Side, after: Side
+) -> bool:
     """Whether a change is known to be one: what a lock does not name, the image below it may hold all the same."""
     if before.whole == after.whole:
         return True

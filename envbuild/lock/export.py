@@ -30,7 +30,9 @@ def requirements_text(lock: Lock, indexes: Mapping[str, str]) -> str:
 def pylock_text(lock: Lock, located: Mapping[str, str]) -> str:
     """Return a ``pylock.toml`` (PEP 751); ``located`` has the address of each file by its sha256."""
     minor = ".".join(lock.base.python.split(".")[:2])
-    machine = write_value([f"sys_platform == 'linux' and platform_machine == '{lock.base.machine}'"])
+    machine = write_value(
+        [f"sys_platform == 'linux' and platform_machine == '{lock.base.machine}'"]
+    )
     blocks = [
         "".join(f"{line}\n" for line in _about(lock)),
         'lock-version = "1.0"\n',
@@ -43,7 +45,12 @@ def pylock_text(lock: Lock, located: Mapping[str, str]) -> str:
 
 
 def _entry(package: PythonPackage, url: str) -> str:
-    pairs = {"name": package.file, "url": url, "size": package.size, "hashes": {"sha256": package.sha256}}
+    pairs = {
+        "name": package.file,
+        "url": url,
+        "size": package.size,
+        "hashes": {"sha256": package.sha256},
+    }
     file = "{ " + ", ".join(f"{key} = {_inline(value)}" for key, value in pairs.items()) + " }"
     kind = f"sdist = {file}" if package.is_sdist else f"wheels = [{file}]"
     return f"\n[[packages]]\nname = {quote(package.name)}\nversion = {quote(package.version)}\n{kind}\n"
@@ -59,6 +66,8 @@ def _about(lock: Lock) -> Iterable[str]:
     base = lock.base
     yield f"# {lock.name}: written by envbuild {__version__} from lock {lock_digest(lock)}."
     held = (
-        "framework and packages" if base.reference.startswith("debian:") else "what is installed over its own packages"
+        "framework and packages"
+        if base.reference.startswith("debian:")
+        else "what is installed over its own packages"
     )
     yield f"# For {base.reference}, Python {base.python}, {lock.platform}: {held}."

@@ -30,10 +30,14 @@ def take_files(source: Source, tools: Tools) -> tuple[LockedFiles, ...]:
     """
     found = []
     for name, target in sorted(source.recipe.files.items()):
-        with tempfile.TemporaryDirectory(prefix="envbuild-files-", dir=tools.settings.tmpdir) as work:
+        with tempfile.TemporaryDirectory(
+            prefix="envbuild-files-", dir=tools.settings.tmpdir
+        ) as work:
             archive = Path(work) / "files.tar"
             sha256 = _pack(_place(source, name), target, archive)
-            found.append(LockedFiles(source=name, target=target, size=archive.stat().st_size, sha256=sha256))
+            found.append(
+                LockedFiles(source=name, target=target, size=archive.stat().st_size, sha256=sha256)
+            )
             commit(archive, tools.store.artifact(sha256))
     return tuple(found)
 
@@ -41,7 +45,9 @@ def take_files(source: Source, tools: Tools) -> tuple[LockedFiles, ...]:
 def require_files(source: Source, lock: Lock, tools: Tools) -> None:
     """Bring the archives that the store lacks.  Raises StaleLockError where a file is not what was locked."""
     for locked in lock.files:
-        with tempfile.TemporaryDirectory(prefix="envbuild-files-", dir=tools.settings.tmpdir) as work:
+        with tempfile.TemporaryDirectory(
+            prefix="envbuild-files-", dir=tools.settings.tmpdir
+        ) as work:
             archive = Path(work) / "files.tar"
             if _pack(_place(source, locked.source), locked.target, archive) != locked.sha256:
                 raise StaleLockError(
@@ -57,9 +63,15 @@ def _place(source: Source, name: str) -> Path:
     project = project_folder(source.path)
     path = project / name
     if not path.resolve().is_relative_to(project.resolve()):
-        raise UsageError(f'[files] "{name}" is a link that leaves the project\'s folder', where=str(source.path))
+        raise UsageError(
+            f'[files] "{name}" is a link that leaves the project\'s folder', where=str(source.path)
+        )
     if not path.exists():
-        raise UsageError(f'[files] "{name}" is not there', where=str(source.path), hint=f"looked for in {project}")
+        raise UsageError(
+            f'[files] "{name}" is not there',
+            where=str(source.path),
+            hint=f"looked for in {project}",
+        )
     return path
 
 
@@ -72,7 +84,11 @@ def _pack(path: Path, target: str, archive: Path) -> str:
             found = member.lstat()
             entry.mtime, entry.mode = TIME, 0o755 if found.st_mode & 0o100 else 0o644
             if stat.S_ISLNK(found.st_mode):
-                entry.type, entry.linkname, entry.mode = tarfile.SYMTYPE, _inner_link(member, path), 0o777
+                entry.type, entry.linkname, entry.mode = (
+                    tarfile.SYMTYPE,
+                    _inner_link(member, path),
+                    0o777,
+                )
                 out.addfile(entry)
             elif stat.S_ISDIR(found.st_mode):
                 entry.type, entry.mode = tarfile.DIRTYPE, 0o755
@@ -101,8 +117,16 @@ def _members(path: Path) -> Iterator[tuple[str, Path]]:
         folders[:] = [name for name in folders if name not in CACHES]
         links = [name for name in folders if (Path(top) / name).is_symlink()]
         if not folders and not names:
-            found.append(("" if Path(top) == followed else Path(top).relative_to(followed).as_posix(), Path(top)))
-        found += [((Path(top) / name).relative_to(followed).as_posix(), Path(top) / name) for name in (*names, *links)]
+            found.append(
+                (
+                    "" if Path(top) == followed else Path(top).relative_to(followed).as_posix(),
+                    Path(top),
+                )
+            )
+        found += [
+            ((Path(top) / name).relative_to(followed).as_posix(), Path(top) / name)
+            for name in (*names, *links)
+        ]
     yield from sorted(found)
 
 
@@ -110,7 +134,9 @@ def _inner_link(link: Path, top: Path) -> str:
     text = str(link.readlink())
     if Path(text).is_absolute() or not link.resolve().is_relative_to(top.resolve()):
         raise UsageError(
-            f"leads to {text}, out of what [files] names", where=str(link), hint="copy the file, or link inside"
+            f"leads to {text}, out of what [files] names",
+            where=str(link),
+            hint="copy the file, or link inside",
         )
     return text
 

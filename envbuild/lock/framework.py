@@ -52,7 +52,11 @@ def other_release(request: Request, base: Described, resolver: Resolver) -> str 
         return None
     requirements = (request.framework, *request.requirements)
     try:
-        found = resolver(replace(request, requirements=requirements, facts=base.under, protect=(), framework=None))
+        found = resolver(
+            replace(
+                request, requirements=requirements, facts=base.under, protect=(), framework=None
+            )
+        )
     except NoSolutionError:
         return None
     name = canonicalize_name(named.name)
@@ -78,7 +82,11 @@ def require_framework(recipe: Recipe, facts: BaseFacts, brought: Collection[str]
     # NGC's 2.4.0a0+nv24.06 is what becomes 2.4.0
     if name in brought or (found is not None and (found != name or _fits(held[found], wanted))):
         return
-    has = f"{name} {held[name]}" if name in held else framework(facts.dists) or "no framework that envbuild knows"
+    has = (
+        f"{name} {held[name]}"
+        if name in held
+        else framework(facts.dists) or "no framework that envbuild knows"
+    )
     raise NoSolutionError(
         f'[check] framework names "{recipe.check.framework}", and the base {recipe.base.image} holds {has}',
         hint=f"take another base (envbuild base suggest --framework {name}), or correct [check] framework",

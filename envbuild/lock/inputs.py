@@ -10,7 +10,15 @@ from envbuild.lock.model import EVERYTHING, Lock, PythonPackage
 from envbuild.lock.tools import Tools
 from envbuild.recipe.model import Source
 from envbuild.recipe.trees import TreeLine, read_source, read_tree_line
-from envbuild.resolve.trees import Grove, Tree, bring_tree, project_folder, requirement, take_tree, tree_digest
+from envbuild.resolve.trees import (
+    Grove,
+    Tree,
+    bring_tree,
+    project_folder,
+    requirement,
+    take_tree,
+    tree_digest,
+)
 from envbuild.store.partial import is_whole
 
 
@@ -47,7 +55,9 @@ def with_sources(lock: Lock, trees: tuple[Tree, ...]) -> Lock:
     sources = {tree.sha256: tree.source for tree in trees}
     if not sources:
         return lock
-    return structs.replace(lock, python=tuple(structs.replace(p, source=sources.get(p.sha256)) for p in lock.python))
+    return structs.replace(
+        lock, python=tuple(structs.replace(p, source=sources.get(p.sha256)) for p in lock.python)
+    )
 
 
 def require_trees(source: Source, lock: Lock, tools: Tools) -> None:
@@ -92,4 +102,6 @@ def _locked(line: TreeLine, old: Lock | None, upgrade: tuple[str, ...]) -> str |
         return None
     if {line.name, EVERYTHING} & set(upgrade):
         return None
-    return next((p.source for p in old.python if p.source and p.source.startswith(f"git+{line.url}@")), None)
+    return next(
+        (p.source for p in old.python if p.source and p.source.startswith(f"git+{line.url}@")), None
+    )

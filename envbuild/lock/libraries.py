@@ -27,7 +27,12 @@ from envbuild.resolve.stubs import EXTRA
 from envbuild.toml import convert, parse_toml
 
 MOST_IMAGES = 2
-SPOKEN = {"cublas": "cuBLAS", "cudnn": "cuDNN", "cuda-nvrtc": "NVRTC", "cuda-runtime": "the CUDA runtime"}
+SPOKEN = {
+    "cublas": "cuBLAS",
+    "cudnn": "cuDNN",
+    "cuda-nvrtc": "NVRTC",
+    "cuda-runtime": "the CUDA runtime",
+}
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -76,11 +81,17 @@ def require_cuda(recipe: Recipe, facts: BaseFacts, packages: Collection[Found]) 
     held = frozenset(canonicalize_name(dist.name) for dist in facts.dists)
     names = held | {found.name for found in packages}
     lacks = [lack for found in packages if (lack := _lack(found, names, facts)) is not None]
-    others = [found for found in packages if _source(found.name) and found not in [lack.found for lack in lacks]]
+    others = [
+        found
+        for found in packages
+        if _source(found.name) and found not in [lack.found for lack in lacks]
+    ]
     alone = not others and facts.cuda is None
     for lack in lacks:
         if alone and DIRECT in lack.found.via:
-            raise NoSolutionError(str(lack), where=_where(recipe, lack), hint="\nor ".join(_hints(lack, facts)))
+            raise NoSolutionError(
+                str(lack), where=_where(recipe, lack), hint="\nor ".join(_hints(lack, facts))
+            )
     return tuple(str(lack) for lack in lacks)
 
 
@@ -104,7 +115,11 @@ def load_sources() -> Sources:
 
 
 def _source(name: str) -> Source | None:
-    rows = (row for row in load_sources().framework if any(fnmatchcase(name, dist) for dist in row.dists))
+    rows = (
+        row
+        for row in load_sources().framework
+        if any(fnmatchcase(name, dist) for dist in row.dists)
+    )
     return next(rows, None)
 
 
@@ -122,7 +137,11 @@ def _missing(found: Found, source: Source, names: Collection[str], facts: BaseFa
         return "its wheels are for the CPU alone"
     if local.split(".")[0] == "cpu":
         return f"+{local} is a build for the CPU"
-    within = source.within is not None and facts.machine == "x86_64" and version in SpecifierSet(source.within)
+    within = (
+        source.within is not None
+        and facts.machine == "x86_64"
+        and version in SpecifierSet(source.within)
+    )
     if within or re.match(r"cu(da)?\d", local):
         return None
     if source.plugin and not matching(names, source.plugin):

@@ -23,7 +23,14 @@ PackageName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0
 Version = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9.+!_~:-]*\Z", max_length=100)]
 
 
-class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab", omit_defaults=True):
+class _Entry(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    rename="kebab",
+    omit_defaults=True,
+):
     """Every table of a lock: frozen, known keys only."""
 
 
@@ -47,9 +54,9 @@ class LockedBase(_Entry, frozen=True):
     distro: str = ""
     framework: str | None = None
     cuda: str | None = None
-    python_path: Annotated[str, Meta(pattern=r"^(/(?!\.{1,2}(/|\Z))[A-Za-z0-9._+-]+)+\Z", max_length=300)] = (
-        "/usr/bin/python3"
-    )
+    python_path: Annotated[
+        str, Meta(pattern=r"^(/(?!\.{1,2}(/|\Z))[A-Za-z0-9._+-]+)+\Z", max_length=300)
+    ] = "/usr/bin/python3"
     externally_managed: bool = False
     size: Size = 0
 
@@ -70,7 +77,11 @@ class PythonPackage(_Entry, frozen=True):
     sha256: Sha256
     index: str | None = None
     source: (
-        Annotated[str, Meta(pattern=r"^(\.(/[^\x00-\x1f]*)?|git\+[a-z]+://[^\s\x00-\x1f]+)\Z", max_length=400)] | None
+        Annotated[
+            str,
+            Meta(pattern=r"^(\.(/[^\x00-\x1f]*)?|git\+[a-z]+://[^\s\x00-\x1f]+)\Z", max_length=400),
+        ]
+        | None
     ) = None
     via: tuple[str, ...] = ()
 
@@ -90,8 +101,15 @@ class PythonPackage(_Entry, frozen=True):
 class LockedFiles(_Entry, frozen=True):
     """One entry of [files]: what, where it will lie in the image, and the archive that envbuild packs of it."""
 
-    source: Annotated[str, Meta(min_length=1, max_length=300, pattern=r"^(?!/)(?!.*(^|/)\.\.(/|$))[^\x00-\x1f\x7f]+\Z")]
-    target: Annotated[str, Meta(max_length=300, pattern=r"^(/(?!\.{1,2}(/|$))[^/\x00-\x1f\x7f]+)+\Z")]
+    source: Annotated[
+        str,
+        Meta(
+            min_length=1, max_length=300, pattern=r"^(?!/)(?!.*(^|/)\.\.(/|$))[^\x00-\x1f\x7f]+\Z"
+        ),
+    ]
+    target: Annotated[
+        str, Meta(max_length=300, pattern=r"^(/(?!\.{1,2}(/|$))[^/\x00-\x1f\x7f]+)+\Z")
+    ]
     size: Size
     sha256: Sha256
 

@@ -28,7 +28,9 @@ GLIBC = "2.28"
 
 def packer_here() -> Packer:
     """Return what packs images on this machine."""
-    return Packer(name="envbuild", version=str(LAYOUT), compressor="zstd", level=LEVEL, library=library_here())
+    return Packer(
+        name="envbuild", version=str(LAYOUT), compressor="zstd", level=LEVEL, library=library_here()
+    )
 
 
 def find_packers(resolver: Resolver, machine: str, settings: Settings) -> tuple[PackerFile, ...]:
@@ -46,11 +48,19 @@ def find_packers(resolver: Resolver, machine: str, settings: Settings) -> tuple[
     for python in PYTHONS:
         facts = BaseFacts(image=LIBRARY, python=f"{python}.0", machine=machine, glibc=GLIBC)
         try:
-            packages = resolver(Request(requirements=(f"{LIBRARY}=={wanted}",), facts=facts)).packages
+            packages = resolver(
+                Request(requirements=(f"{LIBRARY}=={wanted}",), facts=facts)
+            ).packages
         except EnvbuildError:
             return tuple(found)
         found += [
-            PackerFile(name=p.name, version=p.version, file=p.file.file, size=p.file.size, sha256=p.file.sha256)
+            PackerFile(
+                name=p.name,
+                version=p.version,
+                file=p.file.file,
+                size=p.file.size,
+                sha256=p.file.sha256,
+            )
             for p in packages
             if p.name == LIBRARY and not p.is_sdist
         ]

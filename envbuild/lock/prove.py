@@ -112,10 +112,14 @@ class Search:
                 failures = failures[1:]
             else:
                 bounds, lock, failures = found
-                failures = tuple(one for one in failures if not any(_fails(known, (one,)) for known in left))
+                failures = tuple(
+                    one for one in failures if not any(_fails(known, (one,)) for known in left)
+                )
         for culprit, failure in self.reasons:
             lock = explained(lock, culprit, failure)
-        notes = tuple(f"the project's source imports {one.module}, which fails: {one.error}" for one in left)
+        notes = tuple(
+            f"the project's source imports {one.module}, which fails: {one.error}" for one in left
+        )
         return msgspec.structs.replace(lock, proof="imported", notes=(*lock.notes, *notes))
 
     def _mended_if_it_can(
@@ -188,15 +192,23 @@ class Search:
             lock = self.lab.relock(bounds, old)
         except NoSolutionError as error:
             reason = next((line.lstrip("- ") for line in error.what.splitlines()[1:]), error.what)
-            self._note(Trial(bounds=bounds, failures=(), seconds=self.clock() - before, unsolvable=reason))
+            self._note(
+                Trial(bounds=bounds, failures=(), seconds=self.clock() - before, unsolvable=reason)
+            )
             return None, ()
         try:
             return lock, self._try(bounds, lock, before=before)
         except ToolFailedError as error:  # an old release's own setup.py may want tools of its day
-            self._note(Trial(bounds=bounds, failures=(), seconds=self.clock() - before, unsolvable=error.what))
+            self._note(
+                Trial(
+                    bounds=bounds, failures=(), seconds=self.clock() - before, unsolvable=error.what
+                )
+            )
             return None, ()
 
-    def _try(self, bounds: Bounds, lock: Lock, *, before: float | None = None) -> tuple[Failure, ...]:
+    def _try(
+        self, bounds: Bounds, lock: Lock, *, before: float | None = None
+    ) -> tuple[Failure, ...]:
         before = self.clock() if before is None else before
         failures = self.lab.imports(lock)
         self._note(Trial(bounds=bounds, failures=failures, seconds=self.clock() - before))
@@ -241,7 +253,11 @@ def older_releases(version: str, releases: tuple[str, ...]) -> tuple[str, ...]:
 
     whole = re.compile(rf"\s*{VERSION_PATTERN}\s*", re.VERBOSE | re.IGNORECASE)
     known = {Version(release) for release in releases if whole.fullmatch(release)}
-    return tuple(str(one) for one in sorted(known, reverse=True) if one < Version(version) and not one.is_prerelease)
+    return tuple(
+        str(one)
+        for one in sorted(known, reverse=True)
+        if one < Version(version) and not one.is_prerelease
+    )
 
 
 def steps(count: int) -> Iterator[int]:
@@ -266,7 +282,9 @@ def explained(lock: Lock, culprit: PythonPackage | str, failure: Failure) -> Loc
         note = f"{culprit.name} is left out: {culprit.version} {what}"
         return msgspec.structs.replace(lock, notes=(*lock.notes, note))
     note = f"{culprit.name} {now}: newer ones fail to import{framework} ({failure.module}: {failure.error})"
-    hold = LockedHold(name=culprit.name, version=now, newest=culprit.version, reason=f"{culprit.version} {what}")
+    hold = LockedHold(
+        name=culprit.name, version=now, newest=culprit.version, reason=f"{culprit.version} {what}"
+    )
     held = (*(one for one in lock.held_back if one.name != culprit.name), hold)
     return msgspec.structs.replace(
         lock, notes=(*lock.notes, note), held_back=tuple(sorted(held, key=lambda one: one.name))
@@ -275,7 +293,12 @@ def explained(lock: Lock, culprit: PythonPackage | str, failure: Failure) -> Loc
 
 def carried(old: Lock, lock: Lock) -> Lock:
     """Return a new lock with an old one's proof, and what that held back, where both hold the same files."""
-    same = (old.python, old.debian, old.base, old.platform) == (lock.python, lock.debian, lock.base, lock.platform)
+    same = (old.python, old.debian, old.base, old.platform) == (
+        lock.python,
+        lock.debian,
+        lock.base,
+        lock.platform,
+    )
     if not same or old.proof != "imported":
         return lock
     return msgspec.structs.replace(lock, proof=old.proof, held_back=old.held_back, notes=old.notes)
@@ -294,5 +317,7 @@ def _fails(failure: Failure, failures: tuple[Failure, ...]) -> bool:
 
 
 def _is_another(before: Failure, after: Failure) -> bool:
-    said = [re.sub(r" \(.*\)$", "", one.error) for one in (before, after)]  # without the path of the file
+    said = [
+        re.sub(r" \(.*\)$", "", one.error) for one in (before, after)
+    ]  # without the path of the file
     return said[0] != said[1] and before.blame[:1] != after.blame[:1]

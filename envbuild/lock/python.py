@@ -41,8 +41,12 @@ def _hints(recipe: Recipe, wanted: str, suites: dict[str, str]) -> Iterable[str]
     if asked and name:
         bounds = f"{name}{Requirement(asked).specifier}"
         choices = [choice.entry for choice in suggest(Wish(framework=bounds, python=wanted))[0]]
-        images = [entry for entry in choices if not entry.is_bootstrap and entry.defect is None][:MOST_IMAGES]
+        images = [entry for entry in choices if not entry.is_bootstrap and entry.defect is None][
+            :MOST_IMAGES
+        ]
         if images:
-            yield "take " + " or ".join(f'image = "{entry.reference}" ({entry.holds})' for entry in images)
+            yield "take " + " or ".join(
+                f'image = "{entry.reference}" ({entry.holds})' for entry in images
+            )
     has = ", ".join(f"{suite} {python}" for suite, python in suites.items())
     yield f"leave out [python] version (Debian releases: {has}), or take an image with Python {wanted}"

@@ -29,7 +29,9 @@ def _convert(data: dict[str, Any], text: str, where: str) -> Lock:
     schema = data.get("schema")
     if isinstance(schema, int) and schema > SCHEMA:
         raise UsageError(
-            f"is a lock of schema {schema}; this envbuild reads up to {SCHEMA}", where=where, hint="update envbuild"
+            f"is a lock of schema {schema}; this envbuild reads up to {SCHEMA}",
+            where=where,
+            hint="update envbuild",
         )
     lock = convert(data, Lock, text=text, where=where)
     _check_consistent(lock, where)
@@ -40,9 +42,13 @@ def _check_consistent(lock: Lock, where: str) -> None:
     library, compressor = lock.packer.library, lock.packer.compressor
     if library is not None and library.split()[0] != PACKED_BY[compressor]:
         what = f"packs with {compressor}, but names the library {library}"
-        raise IntegrityError(what, where=where, hint="the lock was changed by hand; make it anew: envbuild lock NAME")
+        raise IntegrityError(
+            what, where=where, hint="the lock was changed by hand; make it anew: envbuild lock NAME"
+        )
     seen: dict[str, str] = {}
-    files = [(item.file, item.sha256) for item in lock.debian] + [(item.file, item.sha256) for item in lock.python]
+    files = [(item.file, item.sha256) for item in lock.debian] + [
+        (item.file, item.sha256) for item in lock.python
+    ]
     for file, sha256 in files:
         if seen.setdefault(file, sha256) != sha256:
             raise IntegrityError(f"{file} is listed with two different hashes", where=where)

@@ -46,7 +46,12 @@ def _package(package: PythonPackage) -> dict[str, Any]:
         "group": package.group,
         "via": package.via,
         "files": [
-            {"file": package.file, "size": package.size, "sha256": package.sha256, "index": package.index},
+            {
+                "file": package.file,
+                "size": package.size,
+                "sha256": package.sha256,
+                "index": package.index,
+            },
         ],
     }
 
@@ -59,11 +64,18 @@ def _plain(record: msgspec.Struct) -> dict[str, Any]:
 def told(lock: Lock) -> list[str]:
     """Return what a person wants to know of a new lock, one line each, the first with counts and size."""
     size = sum(p.size for p in lock.python) + sum(p.size for p in lock.debian)
-    lines = [f"{len(lock.python)} Python and {len(lock.debian)} Debian packages, {human_bytes(size)}"]
+    lines = [
+        f"{len(lock.python)} Python and {len(lock.debian)} Debian packages, {human_bytes(size)}"
+    ]
     if lock.base.framework:
-        lines.append(f"framework: {lock.base.framework} on {lock.base.reference}, Python {lock.base.python}")
-    lines += [f"moved: {move.name} {move.before} -> {move.after} ({move.reason})" for move in lock.moved]
+        lines.append(
+            f"framework: {lock.base.framework} on {lock.base.reference}, Python {lock.base.python}"
+        )
     lines += [
-        f"held back: {hold.name} {hold.version}, newest is {hold.newest} ({hold.reason})" for hold in lock.held_back
+        f"moved: {move.name} {move.before} -> {move.after} ({move.reason})" for move in lock.moved
+    ]
+    lines += [
+        f"held back: {hold.name} {hold.version}, newest is {hold.newest} ({hold.reason})"
+        for hold in lock.held_back
     ]
     return lines + [f"note: {note}" for note in lock.notes]

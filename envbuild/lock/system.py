@@ -40,7 +40,9 @@ def choose_system(
         return old.debian
     distribution, suite = release_of(facts.distro or "")
     with report.stage(f"choose the {distribution.title} packages ({suite})"):
-        lists = read_lists(suite, settings, runner, store, report, machine=facts.machine, distribution=distribution)
+        lists = read_lists(
+            suite, settings, runner, store, report, machine=facts.machine, distribution=distribution
+        )
         chosen: tuple[DebianPackage, ...] = ()
         for group in GROUPS:
             chosen += resolve_debian(

@@ -66,4 +66,6 @@ def _inline(row: dict[str, Any]) -> str:
 
 
 def _key(name: str) -> str:
-    return name if name.replace("-", "").replace("_", "").isalnum() and name.isascii() else quote(name)
+    return (
+        name if name.replace("-", "").replace("_", "").isalnum() and name.isascii() else quote(name)
+    )

@@ -10,7 +10,9 @@ from envbuild.plan.quoting import INDENT, STAGE, label, text_line, word
 def render(definition: Definition) -> str:
     """Return the definition file; the same record gives the same text."""
     blocks = ["".join(f"# {text_line(line)}".rstrip() + "\n" for line in definition.comment)]
-    blocks.append("".join(f"{key}: {_header_value(key, value)}\n" for key, value in definition.header))
+    blocks.append(
+        "".join(f"{key}: {_header_value(key, value)}\n" for key, value in definition.header)
+    )
     blocks.append(_script("setup", definition.setup))
     blocks.append(_script("post", definition.post))
     exports = tuple(f"export {name}={word(value)}" for name, value in definition.environment)
@@ -26,13 +28,20 @@ def with_header(text: str, header: Pairs) -> str:
     """Return a rendered definition that starts from elsewhere: the same base, but a copy of it on this machine."""
     head, blank, body = text.partition("\n\n")
     _, end, rest = body.partition("\n\n")
-    return head + blank + "".join(f"{key}: {_header_value(key, value)}\n" for key, value in header) + end[1:] + rest
+    return (
+        head
+        + blank
+        + "".join(f"{key}: {_header_value(key, value)}\n" for key, value in header)
+        + end[1:]
+        + rest
+    )
 
 
 def _header_value(key: str, value: str) -> str:
     if any(char in value for char in "\n\r\0#\\") or "{{" in value:
         raise UsageError(
-            f"{key}: {value!r} cannot stand in the header of a definition", hint="rename the file or folder"
+            f"{key}: {value!r} cannot stand in the header of a definition",
+            hint="rename the file or folder",
         )
     return value
 
@@ -57,4 +66,6 @@ def _script(section: str, lines: tuple[str, ...]) -> str:
 
 def _refuse_section(section: str, line: str) -> None:
     if line.lstrip().startswith("%") or STAGE.match(line):
-        raise UsageError(f"%{section}: the line {line!r} would begin a section or stage of the definition")
+        raise UsageError(
+            f"%{section}: the line {line!r} would begin a section or stage of the definition"
+        )

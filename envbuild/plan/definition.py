@@ -51,7 +51,11 @@ def plan_dockerfile(recipe: Recipe, lock: Lock) -> Definition:
         "installs the same packages, each verified by its sha256. Where the network needs more than that:",
         "    --secret id=network,src=FILE       with lines as PIP_INDEX_URL=..., DEBIAN_MIRROR=...",
         "    --secret id=certificates,src=FILE  a bundle of certificates",
-        *(("    --build-arg BUILDER=IMAGE          a Debian to make the root on",) if bootstrapped else ()),
+        *(
+            ("    --build-arg BUILDER=IMAGE          a Debian to make the root on",)
+            if bootstrapped
+            else ()
+        ),
     )
     base, others = _debian_groups(lock)
     setup = root.root_stage(base, others, lock.base.epoch) if bootstrapped else ()
@@ -61,15 +65,25 @@ def plan_dockerfile(recipe: Recipe, lock: Lock) -> Definition:
 
 def is_before_cuda_key(base: LockedBase) -> bool:
     """Tell whether a base is an image with CUDA from before NVIDIA changed the key of its package lists."""
-    return parse_reference(base.reference).kind != "debian" and base.cuda is not None and base.created < CUDA_KEY
+    return (
+        parse_reference(base.reference).kind != "debian"
+        and base.cuda is not None
+        and base.created < CUDA_KEY
+    )
 
 
 def image_header(lock: Lock) -> Pairs:
     """Return the header that starts from the locked image, wherever it is built."""
     reference = parse_reference(lock.base.reference)
     if reference.kind in ("docker", "oras"):
-        return (("Bootstrap", reference.kind), ("From", parse_image_name(reference.name).at(lock.base.digest)))
-    return (("Bootstrap", "localimage" if reference.kind == "sif" else reference.kind), ("From", reference.name))
+        return (
+            ("Bootstrap", reference.kind),
+            ("From", parse_image_name(reference.name).at(lock.base.digest)),
+        )
+    return (
+        ("Bootstrap", "localimage" if reference.kind == "sif" else reference.kind),
+        ("From", reference.name),
+    )
 
 
 def _comment(recipe: Recipe, lock: Lock) -> tuple[str, ...]:
@@ -99,7 +113,10 @@ def _post(recipe: Recipe, lock: Lock, *, bootstrapped: bool) -> tuple[str, ...]:
     build = tuple(p for p in lock.python if p.group == "build")
     system = tuple(p for p in lock.debian if p.group != "base")
     python = lock.base.python_path
-    lines = [*QUIET, *shell.supply_files(packages, build, python, () if bootstrapped else system, lock.files)]
+    lines = [
+        *QUIET,
+        *shell.supply_files(packages, build, python, () if bootstrapped else system, lock.files),
+    ]
     lines += shell.install_debian(system)
     if packages:
         hashed = _minor(lock) >= (3, 7)  # the first that knows bytecode checked by hash (PEP 552)

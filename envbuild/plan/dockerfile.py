@@ -34,9 +34,13 @@ def render(definition: Definition, *, root: str | None = None, files: str | None
     mounts = _mounts(files, staged=staged)
     blocks = ["".join(f"# {text_line(line)}".rstrip() + "\n" for line in definition.comment)]
     if staged:
-        blocks.append(f"ARG BUILDER={BUILDER}\nFROM ${{BUILDER}} AS root\n{_run(definition.setup, _mounts(None))}")
+        blocks.append(
+            f"ARG BUILDER={BUILDER}\nFROM ${{BUILDER}} AS root\n{_run(definition.setup, _mounts(None))}"
+        )
     blocks.append(_base(definition.header, root))
-    blocks.append("".join(f"ENV {name}={_value(value)}\n" for name, value in definition.environment))
+    blocks.append(
+        "".join(f"ENV {name}={_value(value)}\n" for name, value in definition.environment)
+    )
     blocks.append("".join(f"LABEL {name}={_value(value)}\n" for name, value in definition.labels))
     blocks.append(_run(definition.post, mounts))
     if definition.runscript:
@@ -72,7 +76,9 @@ def _mounts(files: str | None, *, staged: bool = False) -> str:
     if files is not None:
         return f"--mount=type=bind,source={files},target={SUPPLIED} "
     found = "--mount=type=secret,id=network --mount=type=secret,id=certificates "
-    return found + (f"--mount=type=bind,from=root,source={STAGED},target={SUPPLIED_DEBIAN} " if staged else "")
+    return found + (
+        f"--mount=type=bind,from=root,source={STAGED},target={SUPPLIED_DEBIAN} " if staged else ""
+    )
 
 
 def _run(lines: tuple[str, ...], mounts: str) -> str:

@@ -54,7 +54,9 @@ def script_line(line: str, *, key: str) -> str:
             hint="start the line with another word, for instance: printf '%s\\n' …",
         )
     if STAGE.match(line):
-        raise UsageError(f'{key}: {line!r} starts with "bootstrap:", which begins a stage in a definition')
+        raise UsageError(
+            f'{key}: {line!r} starts with "bootstrap:", which begins a stage in a definition'
+        )
     if "{{" in line:
         raise UsageError(
             f"{key}: {line!r} has {{{{, which is a template in a definition",

@@ -13,7 +13,9 @@ TARGET, STAGED, SUPPLIED_DEBIAN = "/target", "/debian", "/mnt/debian"
 """In a Dockerfile: the root, the other Debian packages in the stage that makes it, and where the next sees those."""
 
 
-def bootstrap_root(base: tuple[DebianPackage, ...], others: tuple[DebianPackage, ...], epoch: int) -> tuple[str, ...]:
+def bootstrap_root(
+    base: tuple[DebianPackage, ...], others: tuple[DebianPackage, ...], epoch: int
+) -> tuple[str, ...]:
     """Return %setup lines that fill the root with the locked Debian packages and lay the others ready for %post.
 
     ``epoch`` is in seconds.  With ENVBUILD_ROOT (a tar that envbuild made from the same packages) nothing is
@@ -37,7 +39,9 @@ def bootstrap_root(base: tuple[DebianPackage, ...], others: tuple[DebianPackage,
     )
 
 
-def root_stage(base: tuple[DebianPackage, ...], others: tuple[DebianPackage, ...], epoch: int) -> tuple[str, ...]:
+def root_stage(
+    base: tuple[DebianPackage, ...], others: tuple[DebianPackage, ...], epoch: int
+) -> tuple[str, ...]:
     """Return the lines that make the same root in a stage of a Dockerfile, on an image of Debian.
 
     The root is TARGET then, and the other locked packages lie in STAGED.  ``epoch`` is in seconds.
@@ -76,10 +80,16 @@ def take_secrets(*, staged: bool) -> tuple[str, ...]:
         f"if [ -r {SECRETS}/network ]; then cp {SECRETS}/network {BUILD}/network; fi",
         f"if [ -r {SECRETS}/certificates ]; then cp {SECRETS}/certificates {BUILD}/certificates.crt; fi",
     )
-    return (*take, f"mkdir -p {BUILD}/files", f"cp -r {SUPPLIED_DEBIAN} {BUILD}/files/debian") if staged else take
+    return (
+        (*take, f"mkdir -p {BUILD}/files", f"cp -r {SUPPLIED_DEBIAN} {BUILD}/files/debian")
+        if staged
+        else take
+    )
 
 
-def _fill_root(base: tuple[DebianPackage, ...], others: tuple[DebianPackage, ...]) -> tuple[str, ...]:
+def _fill_root(
+    base: tuple[DebianPackage, ...], others: tuple[DebianPackage, ...]
+) -> tuple[str, ...]:
     """Return lines that download into a folder $work, and fill $root with the packages of the base."""
     return (
         *_download_debian(base, others),
@@ -98,13 +108,21 @@ def _fill_root(base: tuple[DebianPackage, ...], others: tuple[DebianPackage, ...
 
 def _mmdebstrap(base: tuple[DebianPackage, ...]) -> str:
     """Return the call that envbuild's own bootstrap makes, with the folder $work of the script."""
-    arguments = mmdebstrap_arguments(base, repository="$work/base", target="$work/root.tar", mode="root")
+    arguments = mmdebstrap_arguments(
+        base, repository="$work/base", target="$work/root.tar", mode="root"
+    )
     # none of the arguments that name $work holds anything but plain letters beside it
-    return " ".join(f'"{argument}"' if "$work" in argument else word(argument) for argument in arguments)
+    return " ".join(
+        f'"{argument}"' if "$work" in argument else word(argument) for argument in arguments
+    )
 
 
-def _download_debian(base: tuple[DebianPackage, ...], others: tuple[DebianPackage, ...]) -> tuple[str, ...]:
-    listing = [f"base {p.sha256} {p.path}" for p in base] + [f"others {p.sha256} {p.path}" for p in others]
+def _download_debian(
+    base: tuple[DebianPackage, ...], others: tuple[DebianPackage, ...]
+) -> tuple[str, ...]:
+    listing = [f"base {p.sha256} {p.path}" for p in base] + [
+        f"others {p.sha256} {p.path}" for p in others
+    ]
     return (
         '    work=$(mktemp -d "${TMPDIR:-/tmp}/envbuild-XXXXXX")',
         """    trap 'rm -rf "$work"' EXIT""",

@@ -109,7 +109,9 @@ def heredoc(command: str, end: str, lines: Iterable[str]) -> tuple[str, ...]:
     """Return a command with its literal input; raises UsageError for a line that would end it early."""
     body = tuple(lines)
     if end in body:
-        raise UsageError(f"a line cannot be the single word {end}: it ends the script's input in the definition")
+        raise UsageError(
+            f"a line cannot be the single word {end}: it ends the script's input in the definition"
+        )
     return (f"{command} <<'{end}'", *body, end)
 
 
@@ -159,8 +161,14 @@ def supply_files(
 
     ``debian`` are packages that are downloaded here and not before; ``own`` are files of the project.
     """
-    named = [f"{p.name} ({p.source})" for p in packages if p.source is not None] + [f.source for f in own]
-    alone = f"{', '.join(named)}: files of the project are on no index; build with envbuild make" if named else ""
+    named = [f"{p.name} ({p.source})" for p in packages if p.source is not None] + [
+        f.source for f in own
+    ]
+    alone = (
+        f"{', '.join(named)}: files of the project are on no index; build with envbuild make"
+        if named
+        else ""
+    )
     versions = [f"{p.version_variable}={word(p.version)}" for p in packages if p.version_variable]
     return (
         *((f"export {' '.join(versions)}",) if versions else ()),
@@ -192,7 +200,9 @@ def _fetch_debian(packages: tuple[DebianPackage, ...], python: str) -> tuple[str
         return ()
     return (
         f"    mkdir -p {BUILD}/files/debian",
-        *heredoc(f"    cat >{BUILD}/debian.txt", "LOCKED", [f"{p.sha256} {p.path}" for p in packages]),
+        *heredoc(
+            f"    cat >{BUILD}/debian.txt", "LOCKED", [f"{p.sha256} {p.path}" for p in packages]
+        ),
         *heredoc(f"    cat >{BUILD}/fetch_debian.py", "PYTHON", FETCH_DEBIAN),
         f"    {word(python)} {BUILD}/fetch_debian.py {BUILD}/files/debian {BUILD}/debian.txt",
     )
@@ -204,7 +214,10 @@ def lay_files(files: tuple[LockedFiles, ...]) -> tuple[str, ...]:
         return ()
     sums = [f"{locked.sha256}  {locked.sha256}.tar" for locked in files]
     unpack = "tar -C / --no-overwrite-dir --no-same-owner -xf"
-    lines = [f'{unpack} "$files/files/{locked.sha256}.tar"  # {text_line(locked.target)}' for locked in files]
+    lines = [
+        f'{unpack} "$files/files/{locked.sha256}.tar"  # {text_line(locked.target)}'
+        for locked in files
+    ]
     return (
         "# files of the recipe",
         *heredoc('(cd "$files/files" && sha256sum --check --quiet)', "FILES", sums),

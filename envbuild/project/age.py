@@ -23,9 +23,12 @@ KERAS_3 = dt.date(2024, 3, 9)
 MOST_PATCHES = 5
 TORCH = tuple(f"1.{minor}" for minor in range(4, 14)) + tuple(f"2.{minor}" for minor in range(20))
 TORCH_LINES = {
-    "torchaudio": tuple((line, line.replace("1.", "0.", 1) if line[0] == "1" else line) for line in TORCH),
+    "torchaudio": tuple(
+        (line, line.replace("1.", "0.", 1) if line[0] == "1" else line) for line in TORCH
+    ),
     "torchvision": tuple(
-        (line, f"0.{int(line[2:]) + 1}" if line[0] == "1" else f"0.{int(line[2:]) + 15}") for line in TORCH
+        (line, f"0.{int(line[2:]) + 1}" if line[0] == "1" else f"0.{int(line[2:]) + 15}")
+        for line in TORCH
     ),
 }
 """Release lines of PyTorch with those of its companions, oldest first."""
@@ -39,7 +42,9 @@ def newest_pin(releases: Mapping[str, Release], packages: int) -> dt.date | None
     None where nothing is pinned, or too little to tell; a pin of a package that is used with a framework alone tells.
     """
     days = [release.day for release in releases.values() if release.day is not None]
-    pinned = {name for name, release in releases.items() if release.exact and release.day is not None}
+    pinned = {
+        name for name, release in releases.items() if release.exact and release.day is not None
+    }
     close = any(name in WITH_FRAMEWORKS or implied_framework(name) for name in pinned)
     enough = len(days) >= FEWEST_DATED and len(days) >= DATED_SHARE * packages
     return max(days) + GRACE if pinned and (close or enough) else None
@@ -54,16 +59,27 @@ def keras_2_only(needs: Sequence[Need], releases: Mapping[str, Release]) -> list
             found.append(need.name)
         release = releases.get(need.name)
         on_keras = need.name.startswith("keras-") or implied_framework(need.name) == "tensorflow"
-        if on_keras and release is not None and release.latest is not None and release.latest < KERAS_3:
+        if (
+            on_keras
+            and release is not None
+            and release.latest is not None
+            and release.latest < KERAS_3
+        ):
             found.append(need.name)
     return found
 
 
 def shared_pythons(releases: Mapping[str, Release]) -> tuple[str, ...]:
     """Return the Python series that most of the pinned releases can be had for; none where nothing is pinned."""
-    counts = Counter(series for release in releases.values() if release.exact for series in release.pythons)
+    counts = Counter(
+        series for release in releases.values() if release.exact for series in release.pythons
+    )
     most = max(counts.values(), default=0)
-    return tuple(sorted((series for series in counts if counts[series] == most), key=lambda one: int(one[2:])))
+    return tuple(
+        sorted(
+            (series for series in counts if counts[series] == most), key=lambda one: int(one[2:])
+        )
+    )
 
 
 def torch_bounds(need: Need) -> str:
@@ -73,11 +89,15 @@ def torch_bounds(need: Need) -> str:
     one line ahead (their installation tables).
     """
     bounds = SpecifierSet(bounds_of(need))
-    if need.name not in TORCH_LINES or not any(one.operator in ("==", "===", "~=", "<", "<=") for one in bounds):
+    if need.name not in TORCH_LINES or not any(
+        one.operator in ("==", "===", "~=", "<", "<=") for one in bounds
+    ):
         return ""
     lines = TORCH_LINES[need.name]
     fitting = [
-        torch for torch, other in lines if any(bounds.contains(f"{other}.{patch}") for patch in range(MOST_PATCHES))
+        torch
+        for torch, other in lines
+        if any(bounds.contains(f"{other}.{patch}") for patch in range(MOST_PATCHES))
     ]
     if not fitting or len(fitting) == len(lines):
         return ""

@@ -20,7 +20,9 @@ GUESSED = "by a list of packages that others usually bring; look it over"
 class Offline:
     """An index that is not asked."""
 
-    def reduce(self, needs: tuple[Need, ...], imported: frozenset[str]) -> tuple[tuple[Need, ...], str]:
+    def reduce(
+        self, needs: tuple[Need, ...], imported: frozenset[str]
+    ) -> tuple[tuple[Need, ...], str]:
         """Reduce a dump by a list of packages that others usually bring."""
         return guessed(needs, imported), GUESSED
 
@@ -37,7 +39,9 @@ class Online:
     runner: Runner
     report: Reporter
 
-    def reduce(self, needs: tuple[Need, ...], imported: frozenset[str]) -> tuple[tuple[Need, ...], str]:
+    def reduce(
+        self, needs: tuple[Need, ...], imported: frozenset[str]
+    ) -> tuple[tuple[Need, ...], str]:
         """Reduce a dump by what the packages themselves require."""
         try:
             with self.report.stage(f"ask the index what {len(needs)} packages require"):

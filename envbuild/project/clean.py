@@ -70,7 +70,8 @@ def _named(need: Need, found: Cleaned) -> Need:
     # the bounds are about the wrong one's releases, unless only the spelling was wrong
     bounds = (
         ""
-        if need.name in ("sklearn", "umap", "pil", "pycrypto", "nvidia-ml-py3", "pynvml", "bs4", "opencv")
+        if need.name
+        in ("sklearn", "umap", "pil", "pycrypto", "nvidia-ml-py3", "pynvml", "bs4", "opencv")
         else bounds_of(need)
     )
     return Need(text=f"{wrong.use}{bounds}", name=canonical(wrong.use), where=need.where)
@@ -97,7 +98,10 @@ def merged(needs: Iterable[Need], found: Cleaned) -> list[Need]:
         if len(marked) > 1 and len({need.text for need in marked}) > 1:
             kept += {need.text: need for need in marked}.values()
             continue
-        best = max(same, key=lambda need: ("==" in bounds_of(need), bool(bounds_of(need)), "[" in need.text))
+        best = max(
+            same,
+            key=lambda need: ("==" in bounds_of(need), bool(bounds_of(need)), "[" in need.text),
+        )
         others = sorted({bounds_of(need) for need in same if bounds_of(need)} - {bounds_of(best)})
         if others:
             found.notes.append(
@@ -132,7 +136,9 @@ def _one_of_each(found: Cleaned) -> None:
             found.needs.remove(need)
         found.needs.append(kept)
         names = ", ".join(need.name for need in there)
-        found.notes.append(f"{names} write the same files ({module}); only one may be installed: {kept.name} is taken")
+        found.notes.append(
+            f"{names} write the same files ({module}); only one may be installed: {kept.name} is taken"
+        )
 
 
 def _preferred(module: str, there: list[Need]) -> Need:
@@ -156,15 +162,26 @@ def without_others(needs: Iterable[Need], python: str | None, found: Cleaned) ->
     """Drop needs whose marker does not hold on the base: Linux on x86_64, a Python series where it is known."""
     from packaging.requirements import Requirement
 
-    there = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix", "platform_machine": "x86_64"}
+    there = {
+        "sys_platform": "linux",
+        "platform_system": "Linux",
+        "os_name": "posix",
+        "platform_machine": "x86_64",
+    }
     kept: list[Need] = []
     for need in needs:
         marker = Requirement(need.text).marker
-        about_python = marker is not None and ("python" in str(marker) or "implementation" in str(marker))
+        about_python = marker is not None and (
+            "python" in str(marker) or "implementation" in str(marker)
+        )
         if marker is None or (about_python and python is None):
             kept.append(need)
             continue
-        series = {"python_version": python or "3.11", "python_full_version": f"{python or '3.11'}.9", "extra": ""}
+        series = {
+            "python_version": python or "3.11",
+            "python_full_version": f"{python or '3.11'}.9",
+            "extra": "",
+        }
         if marker.evaluate({**there, **series}):
             kept.append(need)
         else:

@@ -30,10 +30,16 @@ def read_conda(path: Path, root: Path) -> Saying | None:
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         place = getattr(error, "problem_mark", None)
         where = f"{file}, line {place.line + 1}" if place is not None else file
-        raise UsageError("is not YAML", where=where, hint="mend it, or name another file") from error
+        raise UsageError(
+            "is not YAML", where=where, hint="mend it, or name another file"
+        ) from error
     if not isinstance(data, dict) or not ({"dependencies", "channels"} & set(data)):
         named = isinstance(data, dict) and "name" in data
-        return Saying(file=file, notes=(f"{file} names an environment, but no packages",)) if named else None
+        return (
+            Saying(file=file, notes=(f"{file} names an environment, but no packages",))
+            if named
+            else None
+        )
     entries = data.get("dependencies")
     reader = _Reader(file, root, path)
     for entry in entries if isinstance(entries, list) else []:
@@ -43,7 +49,9 @@ def read_conda(path: Path, root: Path) -> Saying | None:
     name = data.get("name")
     reader.title = name if isinstance(name, str) and name not in ("", "base") else None
     variables = data.get("variables")
-    reader.environment = tuple((str(k), str(v)) for k, v in variables.items()) if isinstance(variables, dict) else ()
+    reader.environment = (
+        tuple((str(k), str(v)) for k, v in variables.items()) if isinstance(variables, dict) else ()
+    )
     return reader.saying()
 
 
@@ -116,14 +124,18 @@ class _Reader:
         unknown = () if frozen else tuple((name, reason) for name in self.unknown)
         if frozen and self.unknown:
             names = ", ".join(re.sub(r"[=<>!~].*", "", name) for name in self.unknown)
-            self.notes.append(f"{self.file}: of these conda packages nothing is known outside of conda: {names}")
+            self.notes.append(
+                f"{self.file}: of these conda packages nothing is known outside of conda: {names}"
+            )
         return Saying(
             file=self.file,
             needs=tuple(self.needs),
             aside=(*self.aside, *unknown),
             system=() if frozen else tuple(dict.fromkeys(self.system)),
             python=self.python,
-            environment=tuple((k, v) for k, v in self.environment if NAME.fullmatch(k) and v.isprintable()),
+            environment=tuple(
+                (k, v) for k, v in self.environment if NAME.fullmatch(k) and v.isprintable()
+            ),
             frozen=frozen,
             direct=self._direct() if frozen else frozenset(),
             notes=tuple(self.notes),
@@ -139,11 +151,11 @@ class _Reader:
 
 def compiler_note(name: str, bounds: str, where: str) -> str | None:
     """Say of conda's CUDA compiler that the base has to have one; None for every other package."""
-    if not re.fullmatch(r"cuda|cuda-(toolkit|nvcc|compiler|dev)|cudatoolkit-dev|nvcc(_linux-64)?", name):
+    if not re.fullmatch(
+        r"cuda|cuda-(toolkit|nvcc|compiler|dev)|cudatoolkit-dev|nvcc(_linux-64)?", name
+    ):
         return None
-    return (
-        f"{where}: {name}{bounds} is CUDA's compiler: the base brings CUDA; where code is compiled, take a -devel image"
-    )
+    return f"{where}: {name}{bounds} is CUDA's compiler: the base brings CUDA; where code is compiled, take a -devel image"
 
 
 def _lines(text: str) -> list[str]:
@@ -157,7 +169,9 @@ def _lines(text: str) -> list[str]:
 
 def conda_cuda(name: str, wish: str) -> str | None:
     """Return the CUDA version that a conda package pins: cudatoolkit=11.3, pytorch-cuda=12.1, a build of cuda113."""
-    if re.fullmatch(r"cudatoolkit(-dev)?|pytorch-cuda|cuda|cuda-(toolkit|runtime|version|nvcc|cudart)", name):
+    if re.fullmatch(
+        r"cudatoolkit(-dev)?|pytorch-cuda|cuda|cuda-(toolkit|runtime|version|nvcc|cudart)", name
+    ):
         version = re.search(r"(\d+\.\d+)", wish)
         return version[1] if version else None
     return cuda_of(name) or cuda_of(wish.rpartition("=")[2])

@@ -46,7 +46,9 @@ NEEDLESS_SYSTEM = re.compile(
     r"|software-properties-common|gnupg2?|sudo|locales|tzdata|dialog|cuda-.*|lib(cu[a-z]+|npp|nvjpeg)(-dev)?-\d+-\d+|libcudnn\d.*|libnccl.*|nvidia-.*)"
 )
 """Debian packages that a definition installs for its own building, or that the base brings."""
-BUILD_SYSTEM = re.compile(r"(build-essential|gcc(-\d+)?|g\+\+(-\d+)?|cmake|make|ninja-build|pkg-config|.*-dev)")
+BUILD_SYSTEM = re.compile(
+    r"(build-essential|gcc(-\d+)?|g\+\+(-\d+)?|cmake|make|ninja-build|pkg-config|.*-dev)"
+)
 """Debian packages for building: not kept in the image."""
 
 
@@ -72,7 +74,9 @@ def read_container(path: Path, root: Path) -> Saying:
     file = shown(path, root)
     text = read_text(path)
     if text is None:
-        raise UsageError(f"cannot be read as text, or is larger than {LARGEST // 1024 // 1024} MB", where=file)
+        raise UsageError(
+            f"cannot be read as text, or is larger than {LARGEST // 1024 // 1024} MB", where=file
+        )
     parts = _docker(text, file) if is_dockerfile(path, text) else _definition(text, path, file)
     found = read_lines(parts.lines, file, apart=parts.apart)
     found.system += _listed_packages(found, parts, path, root)
@@ -81,13 +85,21 @@ def read_container(path: Path, root: Path) -> Saying:
     environment, left = _environment(parts.variables)
     sources = [" ".join(one) for one in parts.copies]
     copies = ", ".join(sources[:3]) + (" …" if len(sources) > 3 else "")
-    copied = (f"{file} copies files into the image: {copies}; the project's folder is bound instead",) if copies else ()
+    copied = (
+        (f"{file} copies files into the image: {copies}; the project's folder is bound instead",)
+        if copies
+        else ()
+    )
     return Saying(
         file=file,
         needs=tuple(need for need in saying.needs if need.name not in FOR_DEVELOPERS),
         aside=saying.aside,
-        system=tuple(name for name in system if not _is_needless(name) and not BUILD_SYSTEM.fullmatch(name)),
-        build=tuple(name for name in system if BUILD_SYSTEM.fullmatch(name) and not _is_needless(name)),
+        system=tuple(
+            name for name in system if not _is_needless(name) and not BUILD_SYSTEM.fullmatch(name)
+        ),
+        build=tuple(
+            name for name in system if BUILD_SYSTEM.fullmatch(name) and not _is_needless(name)
+        ),
         post=tuple(found.post),
         image=parts.image,
         python=found.python or saying.python or _python_of(parts.start),
@@ -113,10 +125,16 @@ def _docker(text: str, file: str) -> _Parts:
     """Take a Dockerfile apart; its last stage counts, with those that it starts from."""
     stages = read_dockerfile(text)
     if not stages or not stages[-1].start:
-        raise UsageError("is not a Dockerfile that can be read", where=file, hint="name another file")
+        raise UsageError(
+            "is not a Dockerfile that can be read", where=file, hint="name another file"
+        )
     chain = _chain(stages)
     start, last = chain[0].start, chain[-1]
-    notes = [f"{file} has {len(stages)} stages; the last one is taken"] if len(stages) > len(chain) else []
+    notes = (
+        [f"{file} has {len(stages)} stages; the last one is taken"]
+        if len(stages) > len(chain)
+        else []
+    )
     if "$" in start:
         notes.append(f"{file} starts from {printable(start)}, which is only known when it is built")
     return _Parts(
@@ -142,7 +160,14 @@ def _chain(stages: list[Stage]) -> list[Stage]:
 
 
 def _parent(stages: list[Stage], start: str) -> int | None:
-    return next((number for number, stage in enumerate(stages) if stage.name and stage.name == start.lower()), None)
+    return next(
+        (
+            number
+            for number, stage in enumerate(stages)
+            if stage.name and stage.name == start.lower()
+        ),
+        None,
+    )
 
 
 def _definition(text: str, path: Path, file: str) -> _Parts:
@@ -162,7 +187,11 @@ def _definition(text: str, path: Path, file: str) -> _Parts:
         notes.append(f"{file}: {said}")
     elif agent not in ("docker", "debootstrap", "localimage"):
         notes.append(f"{file} starts from {agent}: {start}, which is not taken as base")
-    starts = [line for line in stage.lines("runscript") if line.strip() and not line.strip().startswith("#")]
+    starts = [
+        line
+        for line in stage.lines("runscript")
+        if line.strip() and not line.strip().startswith("#")
+    ]
     return _Parts(
         lines=stage.lines("post"),
         start=start,
@@ -202,11 +231,17 @@ def _local_image(start: str, path: Path) -> tuple[str | None, str]:
     """
     if (path.parent / start).is_file() and start.endswith(".sif"):
         return start, f"starts from the file {start}"
-    pulled = {entry.reference.rpartition("/")[2].replace(":", "_") + ".sif": entry.reference for entry in entries()}
+    pulled = {
+        entry.reference.rpartition("/")[2].replace(":", "_") + ".sif": entry.reference
+        for entry in entries()
+    }
     image = pulled.get(Path(start).name)
     if image is None:
         return None, f"starts from the file {start}, which is not here"
-    return image, f"starts from the file {start}, which is not here; apptainer pull calls {image} so"
+    return (
+        image,
+        f"starts from the file {start}, which is not here; apptainer pull calls {image} so",
+    )
 
 
 def _listed_packages(found: Installed, parts: _Parts, path: Path, root: Path) -> list[str]:
@@ -216,7 +251,9 @@ def _listed_packages(found: Installed, parts: _Parts, path: Path, root: Path) ->
         other = _in_project(name, parts, path, root)
         text = read_text(other) if other is not None else None
         if text is None:
-            found.notes.append(f"{shown(path, root)} installs Debian packages from {name}, which is not in the project")
+            found.notes.append(
+                f"{shown(path, root)} installs Debian packages from {name}, which is not in the project"
+            )
         else:
             words = re.sub(r"#.*", "", text).split()
             names += [word for word in words if re.fullmatch(r"[a-z0-9][a-z0-9+.-]+", word)]
@@ -226,8 +263,14 @@ def _listed_packages(found: Installed, parts: _Parts, path: Path, root: Path) ->
 def _in_project(name: str, parts: _Parts, path: Path, root: Path) -> Path | None:
     """Find a file that a definition names inside the image: by what was copied there, else by its name."""
     wanted = Path(name).name
-    copied = [source for source, target in parts.copies if Path(target).name == wanted or Path(source).name == wanted]
-    tries = [base / source for source in copied if "*" not in source for base in (path.parent, root)]
+    copied = [
+        source
+        for source, target in parts.copies
+        if Path(target).name == wanted or Path(source).name == wanted
+    ]
+    tries = [
+        base / source for source in copied if "*" not in source for base in (path.parent, root)
+    ]
     tries += [path.parent / wanted, root / name.lstrip("/"), root / wanted]
     try:
         return next((one for one in tries if one.is_file() and is_inside(one, root)), None)
@@ -246,7 +289,11 @@ def _with_lists(found: Installed, parts: _Parts, path: Path, root: Path) -> Sayi
         if other is None:
             notes.append(f"{file} installs from {printable(name)}, which is not in the project")
             continue
-        saying = read_conda(other, root) if name in found.environments else read_requirements(other, root)
+        saying = (
+            read_conda(other, root)
+            if name in found.environments
+            else read_requirements(other, root)
+        )
         if saying is not None:
             needs += saying.needs
             aside += saying.aside
@@ -255,7 +302,13 @@ def _with_lists(found: Installed, parts: _Parts, path: Path, root: Path) -> Sayi
             python, cuda = python or saying.python, cuda or saying.cuda
             frozen = frozen or saying.frozen
     return Saying(
-        file=file, needs=tuple(needs), aside=tuple(aside), notes=tuple(notes), python=python, frozen=frozen, cuda=cuda
+        file=file,
+        needs=tuple(needs),
+        aside=tuple(aside),
+        notes=tuple(notes),
+        python=python,
+        frozen=frozen,
+        cuda=cuda,
     )
 
 
@@ -277,7 +330,11 @@ def _command(words: tuple[str, ...]) -> tuple[str, ...]:
     """Return what the image starts, where that is a program and its words; what it hands on is left out."""
     words = tuple(word for word in words if word != "$@")
     shells = {"bash", "/bin/bash", "sh", "/bin/sh", "zsh"}
-    return () if not words or words[0] in shells or any("$" in word or "\n" in word for word in words) else words
+    return (
+        ()
+        if not words or words[0] in shells or any("$" in word or "\n" in word for word in words)
+        else words
+    )
 
 
 def _words(value: object) -> tuple[str, ...]:
@@ -291,11 +348,22 @@ def _words(value: object) -> tuple[str, ...]:
         return ()
 
 
-HOUSE = ("PATH", "LD_LIBRARY_PATH", "DEBIAN_FRONTEND", "LANG", "LC_ALL", "LANGUAGE", "CONDA_PREFIX", "VIRTUAL_ENV")
+HOUSE = (
+    "PATH",
+    "LD_LIBRARY_PATH",
+    "DEBIAN_FRONTEND",
+    "LANG",
+    "LC_ALL",
+    "LANGUAGE",
+    "CONDA_PREFIX",
+    "VIRTUAL_ENV",
+)
 """Variables of the image's own housekeeping."""
 
 
-def _environment(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
+def _environment(
+    pairs: Iterable[tuple[str, str]],
+) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
     """Return plain variables, and those left out with the reason.
 
     Those built from others and those of the image's own housekeeping are left out without a word.
@@ -308,7 +376,12 @@ def _environment(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[tuple[str, str
             left[name] = "its name or value is a secret's; hand it on from your own environment"
         elif is_loader(name):
             left[name] = "it loads a library into every program"
-        elif re.fullmatch(r"[A-Za-z_]\w*", name) and name not in HOUSE and "$" not in value and value.isprintable():
+        elif (
+            re.fullmatch(r"[A-Za-z_]\w*", name)
+            and name not in HOUSE
+            and "$" not in value
+            and value.isprintable()
+        ):
             found[name] = value
     return tuple(found.items()), tuple((f"variable {name}", why) for name, why in left.items())
 

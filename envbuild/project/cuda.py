@@ -18,7 +18,11 @@ def cuda_of(text: str) -> str | None:
     if local:
         return _dotted(local[1])
     short = SHORT.search(text)
-    if short and int(short[1]) >= 9 and not (len(short[1]) == 1 and short[1] + short[2] in ("11", "12", "13")):
+    if (
+        short
+        and int(short[1]) >= 9
+        and not (len(short[1]) == 1 and short[1] + short[2] in ("11", "12", "13"))
+    ):
         return _dotted(short[1] + short[2])
     long = LONG.search(text)
     return long[1] if long and 9 <= float(long[1]) < 20 else None

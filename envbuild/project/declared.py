@@ -20,7 +20,9 @@ MOST_MEMBERS = 100
 """Members of a workspace that are read."""
 
 
-def gathered(lines: Iterable[object], where: str) -> tuple[tuple[Need, ...], tuple[tuple[str, str], ...]]:
+def gathered(
+    lines: Iterable[object], where: str
+) -> tuple[tuple[Need, ...], tuple[tuple[str, str], ...]]:
     """Split PEP 508 lines into needs and what a recipe cannot express."""
     needs: list[Need] = []
     aside: list[tuple[str, str]] = []
@@ -32,7 +34,11 @@ def gathered(lines: Iterable[object], where: str) -> tuple[tuple[Need, ...], tup
         if found is not None:
             needs.append(found)
         else:
-            reason = NO_ADDRESS if "@" in text or "://" in text else "not a requirement as PEP 508 has it"
+            reason = (
+                NO_ADDRESS
+                if "@" in text or "://" in text
+                else "not a requirement as PEP 508 has it"
+            )
             aside.append((without_secrets(text)[:200], f"{where}: {reason}"))
     return tuple(needs), tuple(aside)
 
@@ -58,7 +64,11 @@ def read_pyproject(path: Path, root: Path) -> Saying | None:
     if "dependencies" in _list(project.get("dynamic")) and dynamic:
         for name in _list([dynamic] if isinstance(dynamic, str) else dynamic):
             other = read_requirements(root / str(name), root)
-            needs, aside, notes = (*needs, *other.needs), (*aside, *other.aside), [*notes, *other.notes]
+            needs, aside, notes = (
+                (*needs, *other.needs),
+                (*aside, *other.aside),
+                [*notes, *other.notes],
+            )
     groups = [*_table(project, "optional-dependencies"), *_table(data, "dependency-groups")]
     if groups:
         notes.append(f"{file}: its optional groups are not taken: {', '.join(groups)}")
@@ -77,7 +87,11 @@ def _workspace(data: Mapping[str, Any], folder: Path, root: Path) -> list[Saying
     """Read the members of a uv workspace: their code is the project's own, what they ask for is needed."""
     found: list[Saying] = []
     for pattern in _list(_table(data, "tool", "uv", "workspace").get("members")):
-        if isinstance(pattern, str) and not pattern.startswith("/") and ".." not in Path(pattern).parts:
+        if (
+            isinstance(pattern, str)
+            and not pattern.startswith("/")
+            and ".." not in Path(pattern).parts
+        ):
             for path in sorted(folder.glob(f"{pattern}/pyproject.toml"))[:MOST_MEMBERS]:
                 said = read_pyproject(path, root)
                 found += [said] if said is not None else []
@@ -88,17 +102,28 @@ def _without_sources(
     needs: tuple[Need, ...], data: Mapping[str, Any], own: Collection[str | None], file: str
 ) -> tuple[tuple[Need, ...], tuple[tuple[str, str], ...]]:
     """Take out what uv or Poetry find elsewhere than on an index: on a public one, that name could be anybody's."""
-    tables = {**_table(data, "tool", "uv", "sources"), **_table(data, "tool", "poetry", "dependencies")}
+    tables = {
+        **_table(data, "tool", "uv", "sources"),
+        **_table(data, "tool", "poetry", "dependencies"),
+    }
     reasons: dict[str, str] = {}
     for name, source in tables.items():
-        rows = [row for row in (source if isinstance(source, list) else [source]) if isinstance(row, dict)]
+        rows = [
+            row
+            for row in (source if isinstance(source, list) else [source])
+            if isinstance(row, dict)
+        ]
         if any(row.get("workspace") for row in rows):
             reasons[canonical(name)] = "part of this project, whose folder is bound when it runs"
         elif any({"git", "path", "url", "file"} & set(row) for row in rows):
             reasons[canonical(name)] = NO_ADDRESS
-    reasons |= {name: "part of this project, whose folder is bound when it runs" for name in own if name}
+    reasons |= {
+        name: "part of this project, whose folder is bound when it runs" for name in own if name
+    }
     kept = tuple(need for need in needs if need.name not in reasons)
-    return kept, tuple((need.text, f"{file}: {reasons[need.name]}") for need in needs if need.name in reasons)
+    return kept, tuple(
+        (need.text, f"{file}: {reasons[need.name]}") for need in needs if need.name in reasons
+    )
 
 
 def _poetry(poetry: Mapping[str, Any], file: str) -> Saying:
@@ -115,9 +140,15 @@ def _poetry(poetry: Mapping[str, Any], file: str) -> Saying:
             if {"git", "path", "url", "file"} & set(table):
                 aside.append((name, f"{file}: {NO_ADDRESS}"))
             elif not table.get("optional"):
-                extras = f"[{','.join(map(str, table.get('extras', ())))}]" if table.get("extras") else ""
+                extras = (
+                    f"[{','.join(map(str, table.get('extras', ())))}]"
+                    if table.get("extras")
+                    else ""
+                )
                 marker = poetry_marker(table)
-                lines.append(f"{name}{extras}{poetry_bounds(str(table.get('version', '*')))}{marker}")
+                lines.append(
+                    f"{name}{extras}{poetry_bounds(str(table.get('version', '*')))}{marker}"
+                )
     groups = list(_table(poetry, "group")) + (["dev"] if poetry.get("dev-dependencies") else [])
     if groups:
         notes.append(f"{file}: its groups are not taken: {', '.join(dict.fromkeys(groups))}")
@@ -147,9 +178,15 @@ def read_setup_cfg(path: Path, root: Path) -> Saying | None:
     python = parser.get("options", "python_requires", fallback="").strip() or None
     if lines.strip().startswith("file:"):
         other = read_requirements(root / lines.strip().removeprefix("file:").strip(), root)
-        return Saying(file=file, needs=other.needs, aside=other.aside, notes=other.notes, python=python)
+        return Saying(
+            file=file, needs=other.needs, aside=other.aside, notes=other.notes, python=python
+        )
     needs, aside = gathered(re.split(r"[\n]+", lines), file)
-    return Saying(file=file, needs=needs, aside=aside, python=python) if needs or aside or python else None
+    return (
+        Saying(file=file, needs=needs, aside=aside, python=python)
+        if needs or aside or python
+        else None
+    )
 
 
 def read_pipfile(path: Path, root: Path) -> Saying:
@@ -173,7 +210,13 @@ def read_pipfile(path: Path, root: Path) -> Saying:
     exact = _text(requires.get("python_full_version")) or ""
     python = _text(requires.get("python_version")) or ".".join(exact.split(".")[:2])
     notes = (f"{file}: [dev-packages] is not taken",) if _table(data, "dev-packages") else ()
-    return Saying(file=file, needs=needs, aside=(*aside, *odd), python=f"=={python}.*" if python else None, notes=notes)
+    return Saying(
+        file=file,
+        needs=needs,
+        aside=(*aside, *odd),
+        python=f"=={python}.*" if python else None,
+        notes=notes,
+    )
 
 
 def _table(data: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:

@@ -115,7 +115,9 @@ def _run(text: str, documents: list[str], stage: Stage) -> list[str]:
     if text.lstrip().startswith("["):
         return [shlex.join(_words(text))]
     if documents and re.match(r"(\S*\b(ba|da|z|k)?sh\b[^<]*)?<<", text):
-        return [_filled(line, stage.known) for document in documents for line in document.splitlines()]
+        return [
+            _filled(line, stage.known) for document in documents for line in document.splitlines()
+        ]
     if documents:
         found = [text]
         for mark, document in zip(HERE.finditer(text), documents, strict=True):

@@ -45,13 +45,17 @@ FOLDER_VARIABLES = {
 """Variables of definitions that name folders of another image."""
 
 
-def draft(gathered: Gathered, index: Index, *, driver: str | None = None, gpu: str | None = None) -> Draft:
+def draft(
+    gathered: Gathered, index: Index, *, driver: str | None = None, gpu: str | None = None
+) -> Draft:
     """Make a draft: direct dependencies, a base, Debian packages, and comments on what is not certain."""
     making = Making(gathered)
     modules = {one.module: distribution_of(one.module) for one in gathered.imports}
     used = frozenset(name for name in modules.values() if name)
     needs = declared(making, used, index)
-    making.releases, has = index.look_up(tuple(need for need in clean(needs).needs if not framework_name(need.name)))
+    making.releases, has = index.look_up(
+        tuple(need for need in clean(needs).needs if not framework_name(need.name))
+    )
     added = undeclared(making, needs, modules, has)
     if any(implied_framework(need.name) == "tensorflow" for need in added):
         making.releases = {**making.releases, **index.look_up(tuple(added))[0]}
@@ -79,7 +83,9 @@ def draft(gathered: Gathered, index: Index, *, driver: str | None = None, gpu: s
         recipe=recipe,
         head=tuple(map(without_secrets, _head(making))),
         beside=making.beside,
-        below={section: tuple(map(without_secrets, lines)) for section, lines in making.below.items()},
+        below={
+            section: tuple(map(without_secrets, lines)) for section, lines in making.below.items()
+        },
         proposals=tuple(making.proposals),
         sources=tuple(saying.file for saying in gathered.sayings),
     )
@@ -94,12 +100,16 @@ def without(made: Draft, refused: Sequence[Proposal]) -> Draft:
         gone = set(proposal.values)
         if proposal.kind == "import":
             kept = tuple(line for line in recipe.python.dependencies if line not in gone)
-            recipe = msgspec.structs.replace(recipe, python=msgspec.structs.replace(recipe.python, dependencies=kept))
+            recipe = msgspec.structs.replace(
+                recipe, python=msgspec.structs.replace(recipe.python, dependencies=kept)
+            )
         elif proposal.kind == "system":
             system = msgspec.structs.replace(
                 recipe.system,
                 packages=tuple(name for name in recipe.system.packages if name not in gone),
-                build_packages=tuple(name for name in recipe.system.build_packages if name not in gone),
+                build_packages=tuple(
+                    name for name in recipe.system.build_packages if name not in gone
+                ),
             )
             recipe = msgspec.structs.replace(recipe, system=system)
         else:
@@ -148,15 +158,23 @@ def _tell_compiled(making: Making) -> None:
 def _tell(making: Making, cleaned: Cleaned) -> None:
     for note in cleaned.notes:
         making.note("python", note)
-    brought = sorted({need.name for need, why in cleaned.dropped if "base" in why and "framework" in why})
+    brought = sorted(
+        {need.name for need, why in cleaned.dropped if "base" in why and "framework" in why}
+    )
     if brought:
-        making.note("python", f"not taken, because the base's framework brings them: {few(brought)}")
+        making.note(
+            "python", f"not taken, because the base's framework brings them: {few(brought)}"
+        )
     for need, why in cleaned.dropped:
         if need.name not in brought:
             making.note("python", f"not taken: {need.name} ({need.where}): {why}")
     if cleaned.frameworks:
         first = cleaned.frameworks[0]
-        asks = first.where if first.where.startswith(("imported", "no list")) else f"{first.where} asks for it"
+        asks = (
+            first.where
+            if first.where.startswith(("imported", "no list"))
+            else f"{first.where} asks for it"
+        )
         making.note("base", f"{first.text}: {asks}")
 
 
@@ -164,7 +182,9 @@ def _frameworks(making: Making, cleaned: Cleaned) -> None:
     """Sort the frameworks that are asked for; where none is, take what the code or the other packages need."""
     if not cleaned.frameworks:
         cleaned.frameworks += _implied(making, cleaned)
-    cleaned.frameworks.sort(key=lambda need: (not is_held(need), *_weight(need, making.gathered.imports)))
+    cleaned.frameworks.sort(
+        key=lambda need: (not is_held(need), *_weight(need, making.gathered.imports))
+    )
     first = cleaned.frameworks[0] if cleaned.frameworks else None
     if first is None or re.search(r"==|~=|<", bounds_of(first)):
         return
@@ -189,18 +209,26 @@ def _upper_bound(making: Making, cleaned: Cleaned, framework: Need) -> tuple[str
     if where is not None:
         return "<2", f"{where} is written for TensorFlow 1: a release before 2 is taken"
     old = keras_2_only(cleaned.needs, making.releases)
-    return ("<2.16", f"{few(old)}: made for Keras 2, which TensorFlow has before 2.16") if old else ("", "")
+    return (
+        ("<2.16", f"{few(old)}: made for Keras 2, which TensorFlow has before 2.16")
+        if old
+        else ("", "")
+    )
 
 
 def _implied(making: Making, cleaned: Cleaned) -> list[Need]:
     """Return the framework that files import, else the one that most packages are nothing without."""
-    imported = [one for one in making.gathered.imports if framework_name(one.module) and _counts(one)]
+    imported = [
+        one for one in making.gathered.imports if framework_name(one.module) and _counts(one)
+    ]
     if imported:
         most = max(imported, key=lambda one: (one.certain, one.files))
         return [Need(text=most.module, name=most.module, where=f"imported in {most.where}")]
     if any(need.name == "keras" for need in cleaned.needs):
         # Keras computes nothing by itself, and TensorFlow is the backend that it takes where nobody says another
-        return [Need(text="tensorflow", name="tensorflow", where="imported by keras as its backend")]
+        return [
+            Need(text="tensorflow", name="tensorflow", where="imported by keras as its backend")
+        ]
     votes: dict[str, list[str]] = {}
     for need in cleaned.needs:
         framework = implied_framework(need.name)
@@ -257,14 +285,17 @@ def _weight(need: Need, imports: Sequence[Imported]) -> tuple[int, bool]:
 
 def _extra_frameworks(making: Making, cleaned: Cleaned, base: Base) -> None:
     """Keep further frameworks as packages; the base's own has to go."""
-    first = _framework_of(base) or (framework_name(cleaned.frameworks[0].name) if cleaned.frameworks else None)
+    first = _framework_of(base) or (
+        framework_name(cleaned.frameworks[0].name) if cleaned.frameworks else None
+    )
     seen = {first}
     for need in cleaned.frameworks:
         if framework_name(need.name) not in seen:
             seen.add(framework_name(need.name))
             making.needs.append(need)
             making.note(
-                "python", f"{need.name} is a second framework: it brings its own CUDA libraries beside the base's"
+                "python",
+                f"{need.name} is a second framework: it brings its own CUDA libraries beside the base's",
             )
 
 
@@ -276,7 +307,9 @@ def _framework_of(base: Base) -> str | None:
 
 def _system(making: Making, cleaned: Cleaned, base: Base) -> System:
     sayings = making.gathered.sayings
-    said = tuple(dict.fromkeys((*(name for saying in sayings for name in saying.system), *cleaned.system)))
+    said = tuple(
+        dict.fromkeys((*(name for saying in sayings for name in saying.system), *cleaned.system))
+    )
     build = tuple(dict.fromkeys(name for saying in sayings for name in saying.build))
     if base.image is None:
         notes: list[str] = []
@@ -287,14 +320,24 @@ def _system(making: Making, cleaned: Cleaned, base: Base) -> System:
     if file := compiling(making.gathered.tree):
         run = {**run, **dict.fromkeys(COMPILERS, f"torch.compile or Triton in {file}")}
     added = {name: why for name, why in run.items() if name not in said}
-    post = tuple(line for saying in sayings for line in saying.post if line.isprintable() and not has_secret(line))
+    post = tuple(
+        line
+        for saying in sayings
+        for line in saying.post
+        if line.isprintable() and not has_secret(line)
+    )
     _tell_refused(making)
     if post:
-        making.beside["system", "post", ""] = "from the definition: look at each, a build has no network"
+        making.beside["system", "post", ""] = (
+            "from the definition: look at each, a build has no network"
+        )
     if base.image is not None and not takes_debian_packages(base.image):
         every = tuple(dict.fromkeys((*said, *build, *run, *wanted)))
         if every:
-            making.note("system", f"Debian packages that are wanted, if the image has not got them: {' '.join(every)}")
+            making.note(
+                "system",
+                f"Debian packages that are wanted, if the image has not got them: {' '.join(every)}",
+            )
         return System(post=post)
     for name, why in added.items():
         making.beside["system", "packages", name] = f"for {why}"
@@ -315,11 +358,18 @@ def _system(making: Making, cleaned: Cleaned, base: Base) -> System:
 
 def _tell_refused(making: Making) -> None:
     """Name the lines and variables of definitions that are not taken."""
-    refused = [(f"{text} ({saying.file}): {why}") for saying in making.gathered.sayings for text, why in saying.refused]
+    refused = [
+        (f"{text} ({saying.file}): {why}")
+        for saying in making.gathered.sayings
+        for text, why in saying.refused
+    ]
     for text in refused[:MOST_REFUSED]:
         making.note("system", f"not taken: {text}")
     if len(refused) > MOST_REFUSED:
-        making.note("system", f"not taken: {len(refused) - MOST_REFUSED} more lines; look at the definition itself")
+        making.note(
+            "system",
+            f"not taken: {len(refused) - MOST_REFUSED} more lines; look at the definition itself",
+        )
 
 
 def _run(making: Making) -> Run:
@@ -327,7 +377,9 @@ def _run(making: Making) -> Run:
     sayings, root = making.gathered.sayings, making.gathered.tree.root
     command = next((saying.command for saying in sayings if saying.command), ())
     command = tuple(
-        name if word.startswith("/") and (name := word.rpartition("/")[2]) and (root / name).is_file() else word
+        name
+        if word.startswith("/") and (name := word.rpartition("/")[2]) and (root / name).is_file()
+        else word
         for word in command
     )
     if has_secret(" ".join(command)):
@@ -336,7 +388,9 @@ def _run(making: Making) -> Run:
     environment: dict[str, str] = {}
     for name, value in (pair for saying in sayings for pair in saying.environment):
         if is_secret_name(name) or has_secret(value) or is_loader(name):
-            making.note("run", f"variable {name} is not taken: hand it on from your own environment")
+            making.note(
+                "run", f"variable {name} is not taken: hand it on from your own environment"
+            )
         elif name not in FOLDER_VARIABLES:
             environment[name] = value
     return Run(command=command, environment=environment)
@@ -347,7 +401,9 @@ def _head(making: Making) -> tuple[str, ...]:
     read = ", ".join(saying.file for saying in gathered.sayings)
     code = len(gathered.tree.code) + len(gathered.tree.notebooks)
     parts = [part for part in (read, f"the imports of {code} files" if code else "") if part]
-    lines = [f"Drafted by envbuild init from {' and '.join(parts)}.  Look it over; then: envbuild lock {gathered.name}"]
+    lines = [
+        f"Drafted by envbuild init from {' and '.join(parts)}.  Look it over; then: envbuild lock {gathered.name}"
+    ]
     notes = [note for saying in gathered.sayings for note in saying.notes]
     every = tuple(dict.fromkeys((*gathered.notes, *notes)))
     return (*lines, "", *every) if every else tuple(lines)

@@ -22,14 +22,19 @@ Requires = Mapping[str, frozenset[str]]
 PIN = re.compile(r"={2,3}\s*([^\s;,]+)")
 
 
-def roots(needs: tuple[Need, ...], requires: Requires, imported: frozenset[str]) -> tuple[Need, ...]:
+def roots(
+    needs: tuple[Need, ...], requires: Requires, imported: frozenset[str]
+) -> tuple[Need, ...]:
     """Return the needs that no other one requires, and those that the code imports itself.
 
     ``requires`` maps canonical names to the names that they require; of names that require each other in a ring the
     first one stays.
     """
     listed = {need.name for need in needs}
-    brought = {name: {by for by in listed if name in requires.get(by, ()) and by != name} for name in listed}
+    brought = {
+        name: {by for by in listed if name in requires.get(by, ()) and by != name}
+        for name in listed
+    }
     kept = {name for name in listed if not brought[name] or name in imported}
     reached = _reached(kept, requires)
     for need in needs:
@@ -57,7 +62,9 @@ def guessed(needs: tuple[Need, ...], imported: frozenset[str]) -> tuple[Need, ..
     return tuple(need for need in needs if need.name in imported or need.name not in brought)
 
 
-def requirements_of(needs: tuple[Need, ...], settings: Settings, runner: Runner, report: Reporter) -> Requires:
+def requirements_of(
+    needs: tuple[Need, ...], settings: Settings, runner: Runner, report: Reporter
+) -> Requires:
     """Ask the index what the pinned packages require: their metadata alone, nothing is built or run.
 
     A package that is not on the index requires nothing that is known.  Raises NetworkError.
@@ -95,8 +102,16 @@ def _files(needs: tuple[Need, ...], settings: Settings, runner: Runner) -> dict[
             except EnvbuildError:
                 return
             version = re.escape(pin[1])
-            fitting = [link for link in links if re.search(rf"-{version}(-|\.(tar|zip))", link.file) and link.sha256]
-            chosen = min(fitting, key=lambda link: (not link.file.endswith(".whl"), link.size or 0), default=None)
+            fitting = [
+                link
+                for link in links
+                if re.search(rf"-{version}(-|\.(tar|zip))", link.file) and link.sha256
+            ]
+            chosen = min(
+                fitting,
+                key=lambda link: (not link.file.endswith(".whl"), link.size or 0),
+                default=None,
+            )
             if chosen is not None:
                 found[need.name] = Candidate(
                     file=chosen.file, url=chosen.url, sha256=chosen.sha256 or "", size=chosen.size

@@ -23,7 +23,13 @@ from envbuild.project.setup_py import read_setup_py
 from envbuild.project.tree import Tree, is_inside, scan, shown
 from envbuild.resolve.projectname import name_and_version
 
-PLAIN_LISTS = ("requirements.in", "requirements.txt", "requirement.txt", "pip_requirements.txt", "pip-requirements.txt")
+PLAIN_LISTS = (
+    "requirements.in",
+    "requirements.txt",
+    "requirement.txt",
+    "pip_requirements.txt",
+    "pip-requirements.txt",
+)
 """Lists that are taken alone where there are others beside them (requirements-gpu.txt and so on)."""
 MOST_PARTS = 100
 """Projects inside a project whose names are read."""
@@ -59,7 +65,10 @@ def gather(place: Path) -> Gathered:
 def _folder(root: Path) -> Gathered:
     tree = scan(root)
     notes = [f"only the first {len(tree.code)} Python files were looked at"] if tree.cut else []
-    notes += [f"{_name(path)} is a link that leads out of the project, or nowhere: not read" for path in tree.outside]
+    notes += [
+        f"{_name(path)} is a link that leads out of the project, or nowhere: not read"
+        for path in tree.outside
+    ]
     chosen, left = choose(tree.lists)
     sayings = _read_all(chosen, root, notes)
     for path in _framework_lists(left, sayings):
@@ -115,7 +124,9 @@ def _framework_lists(left: tuple[Path, ...], sayings: list[Saying]) -> tuple[Pat
     if any(framework_name(need.name) for saying in sayings for need in saying.needs):
         return ()
     about = (
-        path for path in left if re.search(r"[-_.](torch|pytorch|tensorflow|tf|jax|cuda|gpu)\b", path.name.lower())
+        path
+        for path in left
+        if re.search(r"[-_.](torch|pytorch|tensorflow|tf|jax|cuda|gpu)\b", path.name.lower())
     )
     return tuple(path for path in about if _is_requirements(path))[:1]
 
@@ -124,7 +135,8 @@ def _file(path: Path) -> Gathered:
     root = path.parent
     stem = path.name.split(".")[0] if path.name.count(".") else path.name
     generic = re.match(
-        r"(requirements?|environment|env|pyproject|setup|Pipfile|Dockerfile|Singularity|Containerfile)", path.name
+        r"(requirements?|environment|env|pyproject|setup|Pipfile|Dockerfile|Singularity|Containerfile)",
+        path.name,
     )
     name = recipe_name(root.resolve().name if generic else stem)
     code = (Path(path.name),) if path.suffix == ".py" and path.name != "setup.py" else ()
@@ -136,11 +148,15 @@ def _file(path: Path) -> Gathered:
         if notes:
             raise UsageError("is not a notebook as Jupyter writes it", where=printable(str(path)))
         installs = read_notebook(path, root) if notebooks else None
-        return Gathered(name=name, sayings=(installs,) if installs else (), imports=found, tree=tree)
+        return Gathered(
+            name=name, sayings=(installs,) if installs else (), imports=found, tree=tree
+        )
     saying = read(path, root)
     if saying is None:
         raise UsageError("says nothing of what a project needs", where=printable(str(path)))
-    return Gathered(name=recipe_name(saying.title or name), sayings=(saying,), imports=(), tree=tree)
+    return Gathered(
+        name=recipe_name(saying.title or name), sayings=(saying,), imports=(), tree=tree
+    )
 
 
 def recipe_name(text: str) -> str:
@@ -161,12 +177,16 @@ READERS: dict[str, Callable[[Path, Path], Saying | None]] = {
 def read(path: Path, root: Path) -> Saying | None:
     """Read one list by its kind.  Raises UsageError for one that cannot be read, or that links out of the project."""
     if not is_inside(path, root):
-        raise UsageError("is a link that leads out of the project, or nowhere", where=shown(path, root))
+        raise UsageError(
+            "is a link that leads out of the project, or nowhere", where=shown(path, root)
+        )
     if path.name in READERS:
         return READERS[path.name](path, root)
     if path.suffix in (".yml", ".yaml"):
         return read_conda(path, root)
-    if path.suffix == ".def" or re.match(r"Dockerfile|Containerfile|Singularity|.*[Dd]ockerfile$", path.name):
+    if path.suffix == ".def" or re.match(
+        r"Dockerfile|Containerfile|Singularity|.*[Dd]ockerfile$", path.name
+    ):
         return read_container(path, root)
     return read_requirements(path, root)
 
@@ -184,12 +204,19 @@ def choose(lists: tuple[Path, ...]) -> tuple[tuple[Path, ...], tuple[Path, ...]]
         elif kind is _is_requirements:
             chosen += _plain(nearest)
         elif nearest:
-            chosen.append(min(nearest, key=lambda path: (_variant(path), _is_docker(path), len(path.name), path.name)))
+            chosen.append(
+                min(
+                    nearest,
+                    key=lambda path: (_variant(path), _is_docker(path), len(path.name), path.name),
+                )
+            )
     left = [path for path in lists if path not in chosen]
     return tuple(chosen), tuple(path for path in left if len(path.parts) == 1 or not _is_near(path))
 
 
-NEAR = re.compile(r"$|req|env|conda|docker|container|singularity|apptainer|install|setup|config|build|deploy")
+NEAR = re.compile(
+    r"$|req|env|conda|docker|container|singularity|apptainer|install|setup|config|build|deploy"
+)
 """Folders that are there for lists."""
 
 
@@ -197,7 +224,10 @@ def _is_near(path: Path) -> bool:
     """Whether a list is at the root, or in a folder that is there for lists."""
     folder = path.parts[0].lower() if len(path.parts) > 1 else ""
     return (
-        re.match(r"$|req|env|conda|docker|container|singularity|apptainer|install|setup|config|build|deploy", folder)
+        re.match(
+            r"$|req|env|conda|docker|container|singularity|apptainer|install|setup|config|build|deploy",
+            folder,
+        )
         is not None
     )
 
@@ -211,14 +241,19 @@ def _plain(lists: list[Path]) -> list[Path]:
     by_name = {path.name: path for path in lists}
     found = [by_name[name] for name in PLAIN_LISTS if name in by_name]
     in_folder = [
-        path for path in lists if path.stem in ("base", "main", "common", "runtime", "prod", "default", "core")
+        path
+        for path in lists
+        if path.stem in ("base", "main", "common", "runtime", "prod", "default", "core")
     ]
     return found or in_folder or [path for path in lists if not _variant(path)] or lists[:1]
 
 
 def _variant(path: Path) -> bool:
     return bool(
-        re.search(r"cpu|mac|osx|win|arm|rocm|amd|tpu|colab|optional|extra|full|dev|test|lock|frozen", path.name.lower())
+        re.search(
+            r"cpu|mac|osx|win|arm|rocm|amd|tpu|colab|optional|extra|full|dev|test|lock|frozen",
+            path.name.lower(),
+        )
     )
 
 
@@ -231,7 +266,9 @@ def _is_conda(path: Path) -> bool:
 
 
 def _is_container(path: Path) -> bool:
-    return not _is_table(path) and not _is_conda(path) and path.suffix not in (".txt", ".in", ".pip")
+    return (
+        not _is_table(path) and not _is_conda(path) and path.suffix not in (".txt", ".in", ".pip")
+    )
 
 
 def _is_requirements(path: Path) -> bool:

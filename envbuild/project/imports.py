@@ -46,7 +46,11 @@ def imported(tree: Tree) -> tuple[tuple[Imported, ...], tuple[str, ...]]:
     for path in sorted(named, key=lambda path: path not in own):
         names = {top(name) for name in named[path] if not name.startswith(".")}
         files.update(names)
-        new = {name for name in names if not _own(name, tree) and not (name in found and found[name].certain)}
+        new = {
+            name
+            for name in names
+            if not _own(name, tree) and not (name in found and found[name].certain)
+        }
         if not new:
             continue
         at_top = _at_top(_source(tree.root / path, [], "") or "")
@@ -54,7 +58,9 @@ def imported(tree: Tree) -> tuple[tuple[Imported, ...], tuple[str, ...]]:
             counts = path in own or (path.suffix == ".ipynb" and _is_program(path, tree))
             certain = counts and (at_top is None or name in at_top)
             if certain or name not in found:
-                found[name] = Imported(module=name, where=printable(path.as_posix()), certain=certain)
+                found[name] = Imported(
+                    module=name, where=printable(path.as_posix()), certain=certain
+                )
     return tuple(replace(found[name], files=files[name]) for name in sorted(found)), tuple(notes)
 
 
@@ -76,7 +82,11 @@ def old_tensorflow(tree: Tree) -> str | None:
     """Return the first of the project's files that calls what TensorFlow 2 has no more, None where none does."""
     for path in tree.code:
         text = read_text(tree.root / path) or ""
-        if "tensorflow" in text and OLD.search(text) and not re.search(r"compat\.v1|compat import v1", text):
+        if (
+            "tensorflow" in text
+            and OLD.search(text)
+            and not re.search(r"compat\.v1|compat import v1", text)
+        ):
             return printable(path.as_posix())
     return None
 
@@ -126,7 +136,11 @@ def notebook_cells(text: str) -> list[str] | None:
 def _code(cell: str) -> str:
     """Return a cell's Python: lines of the shell and of magics are not, what a magic only measures is."""
     text = MEASURED.sub("", cell)
-    return "" if text.startswith("%%") else re.sub(r"^[ \t]*[%!?].*$", "pass", text, flags=re.MULTILINE)
+    return (
+        ""
+        if text.startswith("%%")
+        else re.sub(r"^[ \t]*[%!?].*$", "pass", text, flags=re.MULTILINE)
+    )
 
 
 def _at_top(text: str) -> set[str] | None:
@@ -147,7 +161,9 @@ def _walk(body: Iterable[ast.stmt]) -> Iterable[str]:
             yield from (top(alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
             yield top(node.module)
-            yield from (top(f"{node.module}.{alias.name}") for alias in node.names if node.module in DOTTED)
+            yield from (
+                top(f"{node.module}.{alias.name}") for alias in node.names if node.module in DOTTED
+            )
         elif isinstance(node, ast.Try):
             if not _forgives(node):
                 yield from _walk(node.body)
@@ -159,7 +175,12 @@ def _walk(body: Iterable[ast.stmt]) -> Iterable[str]:
 
 def _forgives(node: ast.Try) -> bool:
     """Whether a failed import is survived; one whose handler stops all the same is not."""
-    caught = [ast.unparse(handler.type) if handler.type else "Exception" for handler in node.handlers]
+    caught = [
+        ast.unparse(handler.type) if handler.type else "Exception" for handler in node.handlers
+    ]
     names = ("ImportError", "ModuleNotFoundError", "Exception", "BaseException")
-    stops = all(any(isinstance(inner, ast.Raise) for inner in ast.walk(handler)) for handler in node.handlers)
+    stops = all(
+        any(isinstance(inner, ast.Raise) for inner in ast.walk(handler))
+        for handler in node.handlers
+    )
     return any(name in kind for kind in caught for name in names) and not stops

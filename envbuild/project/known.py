@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from packaging.version import Version
 
 MINORS = tuple(f"3.{minor}" for minor in range(6, 15))
-FILE = re.compile(r"^[A-Za-z0-9._]+?-(\d[A-Za-z0-9.!+_]*?)(?:-.*\.whl|\.tar\.gz|\.zip|\.tar\.bz2|\.tgz)$")
+FILE = re.compile(
+    r"^[A-Za-z0-9._]+?-(\d[A-Za-z0-9.!+_]*?)(?:-.*\.whl|\.tar\.gz|\.zip|\.tar\.bz2|\.tgz)$"
+)
 WHEEL = re.compile(r"-([A-Za-z0-9_.]+)-([A-Za-z0-9_.]+)-([A-Za-z0-9_.]+)\.whl$")
 LINUX = re.compile(r"any|linux_x86_64|manylinux\w*_x86_64")
 OWN = re.compile(r"[^/]+\.(dist-info|data|libs)$")
@@ -43,7 +45,9 @@ class _Pages:
     wheels: dict[str, Candidate] = field(default_factory=dict)
 
 
-def look_up(needs: Iterable[Need], settings: Settings, runner: Runner) -> tuple[dict[str, Release], dict[str, str]]:
+def look_up(
+    needs: Iterable[Need], settings: Settings, runner: Runner
+) -> tuple[dict[str, Release], dict[str, str]]:
     """Return the releases that needs pin or start from, by name, and which distribution has which module.
 
     A package that the index has not, or that it does not tell of, is missing in both.  Raises NetworkError.
@@ -80,10 +84,16 @@ def _read_page(need: Need, links: Iterable[Link], pages: _Pages) -> None:
     pinned = _asked_version(asked, files)
     exact = any(one.operator in ("==", "===") and "*" not in one.version for one in asked.specifier)
     latest = _day(link for links in files.values() for link in links)
-    pages.releases[need.name] = _release(files[pinned] if pinned is not None else [], exact=exact, latest=latest)
+    pages.releases[need.name] = _release(
+        files[pinned] if pinned is not None else [], exact=exact, latest=latest
+    )
     fitting = [version for version in files if asked.specifier.contains(version)]
     chosen = pinned if pinned is not None else max(fitting, default=None)
-    wheels = [link for link in files.get(chosen, ()) if link.file.endswith(".whl") and link.sha256] if chosen else []
+    wheels = (
+        [link for link in files.get(chosen, ()) if link.file.endswith(".whl") and link.sha256]
+        if chosen
+        else []
+    )
     if wheels:
         smallest = min(wheels, key=lambda link: link.size or 0)
         pages.wheels[need.name] = Candidate(
@@ -113,7 +123,11 @@ def _asked_version(asked: Requirement, files: Mapping[Version, object]) -> Versi
                 version = Version(re.sub(r"(\.\*|\+.*)$", "", bound.version))
             except InvalidVersion:
                 continue
-            later = sorted(one for one in files if one >= version and asked.specifier.contains(one, prereleases=True))
+            later = sorted(
+                one
+                for one in files
+                if one >= version and asked.specifier.contains(one, prereleases=True)
+            )
             return version if version in files else later[0] if later else None
     return None
 
@@ -129,8 +143,15 @@ def _release(links: list[Link], *, exact: bool, latest: dt.date | None) -> Relea
     allowed = next((link.requires_python for link in links if link.requires_python), None)
     pythons = [minor for minor in MINORS if _allows(allowed, minor)]
     if wheels:
-        pythons = [minor for minor in pythons if any(_runs(tags[1], tags[2], minor) for tags in wheels)]
-    return Release(day=_day(links, first=True), pythons=tuple(pythons), exact=exact and bool(links), latest=latest)
+        pythons = [
+            minor for minor in pythons if any(_runs(tags[1], tags[2], minor) for tags in wheels)
+        ]
+    return Release(
+        day=_day(links, first=True),
+        pythons=tuple(pythons),
+        exact=exact and bool(links),
+        latest=latest,
+    )
 
 
 def _allows(requires_python: str | None, minor: str) -> bool:

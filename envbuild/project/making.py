@@ -33,4 +33,6 @@ class Making:
 
 def few(names: Sequence[str]) -> str:
     """Return names with commas, the last ones as a number."""
-    return ", ".join(names[:MOST_NAMED]) + (f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else "")
+    return ", ".join(names[:MOST_NAMED]) + (
+        f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    )

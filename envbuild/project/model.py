@@ -69,7 +69,9 @@ class Release:
 class Index(Protocol):
     """What a draft asks of the package index; one that is not asked knows nothing."""
 
-    def reduce(self, needs: tuple[Need, ...], imported: frozenset[str]) -> tuple[tuple[Need, ...], str]:
+    def reduce(
+        self, needs: tuple[Need, ...], imported: frozenset[str]
+    ) -> tuple[tuple[Need, ...], str]:
         """Reduce a dump to its roots, given the distributions that the code imports; also say how it was found out."""
         ...  # pragma: no cover
 

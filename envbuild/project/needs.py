@@ -24,29 +24,36 @@ def declared(making: Making, used: frozenset[str], index: Index) -> list[Need]:
     for saying in dumps:
         if enough:
             making.note(
-                "python", f"{saying.file} is a dump of a whole environment: the direct lists were taken instead"
+                "python",
+                f"{saying.file} is a dump of a whole environment: the direct lists were taken instead",
             )
             continue
         roots, how = _roots(saying, used, index)
         making.note(
-            "python", f"{saying.file} is a dump of {len(saying.needs)} packages; {len(roots)} are its roots ({how})"
+            "python",
+            f"{saying.file} is a dump of {len(saying.needs)} packages; {len(roots)} are its roots ({how})",
         )
         needs += roots
     for saying in making.gathered.sayings:
         for text, reason in () if saying.frozen and enough else saying.aside:
             making.note("python", f"not taken: {text} ({reason})")
-    ourselves = making.gathered.own | {saying.project for saying in making.gathered.sayings if saying.project}
+    ourselves = making.gathered.own | {
+        saying.project for saying in making.gathered.sayings if saying.project
+    }
     parts = sorted({need.name for need in needs} & making.gathered.own)
     if parts:
         making.note(
-            "python", f"not taken: {', '.join(parts)}: part of this project, whose folder is bound when it runs"
+            "python",
+            f"not taken: {', '.join(parts)}: part of this project, whose folder is bound when it runs",
         )
     return [need for need in needs if need.name not in ourselves]
 
 
 def _roots(saying: Saying, used: frozenset[str], index: Index) -> tuple[tuple[Need, ...], str]:
     if saying.direct:
-        return tuple(need for need in saying.needs if need.name in saying.direct), "it says so itself"
+        return tuple(
+            need for need in saying.needs if need.name in saying.direct
+        ), "it says so itself"
     return index.reduce(saying.needs, used)
 
 
@@ -58,7 +65,12 @@ def undeclared(
     ``has`` are distributions of the lists by the modules in their wheels.
     """
     named = {need.name for need in needs}
-    elsewhere = {name for saying in making.gathered.sayings for text, _ in saying.aside if (name := _name_of(text))}
+    elsewhere = {
+        name
+        for saying in making.gathered.sayings
+        for text, _ in saying.aside
+        if (name := _name_of(text))
+    }
     frameworks = {name for name in map(framework_name, named) if name}
     complete = any(saying.complete for saying in making.gathered.sayings)
     found: list[Need] = []
@@ -72,7 +84,8 @@ def undeclared(
             unknown.append(one)
         elif not dist:
             making.note(
-                "python", f"not taken: {one.module} ({one.where}): no index has it; it is built from its own repository"
+                "python",
+                f"not taken: {one.module} ({one.where}): no index has it; it is built from its own repository",
             )
         elif _is_there(dist, named | elsewhere):
             continue
@@ -96,7 +109,9 @@ def _name_of(text: str) -> str | None:
 def _has_name(module: str, names: set[str], *, known: bool) -> bool:
     """Whether a package is called as a module; of a module that no table knows, a word of the name is enough."""
     name = canonical(module)
-    return name in names or (not known and len(name) > 2 and any(f"-{name}-" in f"-{one}-" for one in names))
+    return name in names or (
+        not known and len(name) > 2 and any(f"-{name}-" in f"-{one}-" for one in names)
+    )
 
 
 def _is_there(dist: str, named: set[str]) -> bool:
@@ -127,7 +142,8 @@ def _tell_imports(
     certain = [one for one in unknown if one.certain]
     for one in certain[:MOST_NAMED]:
         making.note(
-            "python", f"unknown: the module {one.module} ({one.where}) is in no table; add the package that has it"
+            "python",
+            f"unknown: the module {one.module} ({one.where}) is in no table; add the package that has it",
         )
     if len(certain) > MOST_NAMED:
         making.note(
@@ -135,4 +151,7 @@ def _tell_imports(
             f"unknown: and {len(certain) - MOST_NAMED} more: {few([one.module for one in certain[MOST_NAMED:]])}",
         )
     if optional:
-        making.note("python", f"imported and in no list, but not needed at every start, so not taken: {few(optional)}")
+        making.note(
+            "python",
+            f"imported and in no list, but not needed at every start, so not taken: {few(optional)}",
+        )

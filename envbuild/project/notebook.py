@@ -11,7 +11,8 @@ from envbuild.project.shellwords import read_lines
 from envbuild.project.tree import read_text
 
 LINE = re.compile(
-    r"^[ \t]*(?:[!%]|%%)[ \t]*((?:sudo[ \t]+)?\S*(?:pip|apt|apt-get|conda|mamba|python)\d*\b.*)$", re.MULTILINE
+    r"^[ \t]*(?:[!%]|%%)[ \t]*((?:sudo[ \t]+)?\S*(?:pip|apt|apt-get|conda|mamba|python)\d*\b.*)$",
+    re.MULTILINE,
 )
 SHELL = re.compile(r"\s*%%(?:bash|sh|shell|script\s+\S*sh)\b[^\n]*\n")
 

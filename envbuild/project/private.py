@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
-NAMES = re.compile(r"KEY|TOKEN(?!IZ)|SECRET|PASSW|PASSPHRASE|CREDENTIAL|AUTH(?!OR)|COOKIE|^PGPASS", re.IGNORECASE)
+NAMES = re.compile(
+    r"KEY|TOKEN(?!IZ)|SECRET|PASSW|PASSPHRASE|CREDENTIAL|AUTH(?!OR)|COOKIE|^PGPASS", re.IGNORECASE
+)
 """What a variable's name has in it when its value is nobody else's business."""
 LOADERS = {"LD_PRELOAD", "LD_AUDIT"}
 """Variables that load a library of another image into every program."""
@@ -15,7 +17,9 @@ KNOWN = re.compile(
 )
 """Shapes of keys that services give out."""
 WORD = r"[\w-]*(?:api[_-]?key|token|secret|passw(?:or)?d|passphrase|credential)s?"
-GIVEN = re.compile(rf"((?:--{WORD}(?:\s+|=)|\b{WORD}\s*[:=]\s*))(?![=$])[\"']?[^\s\"'&;$]{{4,}}", re.IGNORECASE)
+GIVEN = re.compile(
+    rf"((?:--{WORD}(?:\s+|=)|\b{WORD}\s*[:=]\s*))(?![=$])[\"']?[^\s\"'&;$]{{4,}}", re.IGNORECASE
+)
 """A word that names a secret, with a value after it (--token abcdef, ?access_token=abcdef)."""
 
 SPOKEN = re.compile(

@@ -73,7 +73,9 @@ def propose_base(wanted: Wanted) -> Proposed:
             choice = _first(structs.replace(wish, driver=node[0], gpu=node[1]), wanted.framework)
             if choice is not None:
                 return _proposed(choice, wanted, wanted.framework, notes)
-        notes.append(f"base: no base with {wanted.framework.text} runs on driver {node[0]} and GPU {node[1]}")
+        notes.append(
+            f"base: no base with {wanted.framework.text} runs on driver {node[0]} and GPU {node[1]}"
+        )
     return _bare(wanted)
 
 
@@ -99,7 +101,11 @@ def _other_release(image: str, framework: Need | None) -> str | None:
     if version is None:
         return f"of which the release is not known, {asked}" if re.match(r"==\s*\d", text) else None
     fits = bounds.contains(version, prereleases=True) or _same_line(version, text)
-    return None if fits or name != framework_name(framework.name) else f"which holds {version}, {asked}"
+    return (
+        None
+        if fits or name != framework_name(framework.name)
+        else f"which holds {version}, {asked}"
+    )
 
 
 def _held_by(image: str) -> tuple[str | None, str | None]:
@@ -107,7 +113,10 @@ def _held_by(image: str) -> tuple[str | None, str | None]:
     entry = next((entry for entry in entries() if entry.reference == image), None)
     if entry is not None and entry.version is not None:
         return entry.framework, entry.version
-    tag = re.match(r"docker://(?:docker\.io/)?(?:pytorch|tensorflow)/(pytorch|tensorflow):(\d+\.\d+\.\d+)", image)
+    tag = re.match(
+        r"docker://(?:docker\.io/)?(?:pytorch|tensorflow)/(pytorch|tensorflow):(\d+\.\d+\.\d+)",
+        image,
+    )
     return (framework_name(tag[1]), tag[2]) if tag else (None, None)
 
 
@@ -131,7 +140,9 @@ def _wishes(wanted: Wanted, framework: Need) -> Iterator[Wish]:
         for until in days:
             for python, series in pythons:
                 for cuda in cudas:
-                    yield Wish(framework=name, python=python, pythons=series, cuda=cuda, until=until)
+                    yield Wish(
+                        framework=name, python=python, pythons=series, cuda=cuda, until=until
+                    )
 
 
 def _first(wish: Wish, framework: Need | None = None) -> Choice | None:
@@ -141,12 +152,18 @@ def _first(wish: Wish, framework: Need | None = None) -> Choice | None:
     except UsageError:
         return None
     sound = [choice for choice in choices if not choice.entry.defect]
-    pinned = re.match(r"={2,3}\s*(\d[\w.]*)", bounds_of(framework)) if framework is not None else None
+    pinned = (
+        re.match(r"={2,3}\s*(\d[\w.]*)", bounds_of(framework)) if framework is not None else None
+    )
     if pinned is None or wish.framework != framework_name(framework.name if framework else ""):
         return sound[0] if sound else None
     day = released(wish.framework, pinned[1])
     oldest = min(sound, key=lambda choice: numbers(choice.entry.version or "999"), default=None)
-    if day is None and oldest is not None and numbers(pinned[1]) < numbers(oldest.entry.version or ""):
+    if (
+        day is None
+        and oldest is not None
+        and numbers(pinned[1]) < numbers(oldest.entry.version or "")
+    ):
         return oldest
     days = [(choice, released(choice.entry.framework, choice.entry.version)) for choice in sound]
     near = [(abs(other - day), choice) for choice, other in days if day and other]
@@ -162,7 +179,11 @@ def _line(text: str) -> str:
 
 def _series(entry: Entry | None) -> str | None:
     """Return the Python series of an entry ("3.9"), None where it is not certain."""
-    match = re.fullmatch(r"(\d+\.\d+)(\.\d+)?(rc\d+)?", entry.python or "") if entry is not None else None
+    match = (
+        re.fullmatch(r"(\d+\.\d+)(\.\d+)?(rc\d+)?", entry.python or "")
+        if entry is not None
+        else None
+    )
     return match[1] if match else None
 
 
@@ -174,11 +195,17 @@ def _proposed(choice: Choice, wanted: Wanted, framework: Need, before: list[str]
         base = Base(image=entry.reference)
     held = entry.version or ""
     asked = re.search(r"==\s*([\d.]+)$", bounds_of(framework))
-    exact = asked is None or held == asked[1] or (entry.is_bootstrap and asked[1].startswith(f"{held}."))
+    exact = (
+        asked is None
+        or held == asked[1]
+        or (entry.is_bootstrap and asked[1].startswith(f"{held}."))
+    )
     notes = [*before, *_left_out(entry, wanted, framework, exact=exact)]
     notes += [f"base: {caution}" for caution in choice.cautions]
     reason = "; ".join(choice.reasons)
-    return Proposed(base=base, reason=reason, notes=tuple(notes), exact=exact, python=_series(entry))
+    return Proposed(
+        base=base, reason=reason, notes=tuple(notes), exact=exact, python=_series(entry)
+    )
 
 
 def _left_out(entry: Entry, wanted: Wanted, framework: Need, *, exact: bool) -> Iterator[str]:
@@ -201,7 +228,10 @@ def _allows(python: str, series: str) -> bool:
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
     try:
-        return any(SpecifierSet(python).contains(f"{series}.{patch}", prereleases=True) for patch in (0, 5, 9, 18))
+        return any(
+            SpecifierSet(python).contains(f"{series}.{patch}", prereleases=True)
+            for patch in (0, 5, 9, 18)
+        )
     except InvalidSpecifier:
         return True
 
@@ -211,7 +241,11 @@ def _bare(wanted: Wanted) -> Proposed:
     order = [one for one in ("3.11", "3.13", "3.9") if one in series] or ["3.11", "3.13", "3.9"]
     fitting = [one for one in order if _allows(wanted.python or "", one)]
     version = fitting[0] if fitting else order[0]
-    notes = () if fitting else (f"base: no bootstrap has Python {wanted.python}; Python {version} was taken",)
+    notes = (
+        ()
+        if fitting
+        else (f"base: no bootstrap has Python {wanted.python}; Python {version} was taken",)
+    )
     return Proposed(
         base=Base(bootstrap=BARE[version]),
         reason=f"no GPU framework is asked for; Python {version}",

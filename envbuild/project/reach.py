@@ -20,7 +20,9 @@ def loaded(tree: Tree, names: Mapping[Path, frozenset[str]]) -> frozenset[Path]:
     """
     code = [path for path in tree.code if not is_aside(path)]
     if not code:
-        return frozenset(tree.code)  # all of it is scripts, tools or examples: those are the project
+        return frozenset(
+            tree.code
+        )  # all of it is scripts, tools or examples: those are the project
     starts = {path for path in code if _is_program(path)}
     if starts or (tree.root / "src").is_dir():
         starts |= {path for package in _packages(tree) for path in code if _is_below(path, package)}
@@ -44,7 +46,9 @@ def loaded(tree: Tree, names: Mapping[Path, frozenset[str]]) -> frozenset[Path]:
 
 def _is_program(path: Path) -> bool:
     """Whether a file is at the root, or at the top of the folder that is there for code."""
-    at_top = len(path.parts) == 1 or (len(path.parts) == 2 and path.parts[0] in ("src", "code", "source"))
+    at_top = len(path.parts) == 1 or (
+        len(path.parts) == 2 and path.parts[0] in ("src", "code", "source")
+    )
     return at_top and path.stem not in TOOLS
 
 
@@ -52,8 +56,16 @@ def _packages(tree: Tree) -> set[Path]:
     """Return the folders of the project's own packages."""
     folders = {path.parent for path in tree.code if path.name == "__init__.py"}
     roots = {folder for folder in folders if len(folder.parts) == 1}
-    roots |= {folder for folder in folders if len(folder.parts) == 2 and folder.parts[0] in ("src", "lib", "python")}
-    return {folder for folder in roots if not is_aside(folder / "x") and not _in_part(folder / "x", tree)}
+    roots |= {
+        folder
+        for folder in folders
+        if len(folder.parts) == 2 and folder.parts[0] in ("src", "lib", "python")
+    }
+    return {
+        folder
+        for folder in roots
+        if not is_aside(folder / "x") and not _in_part(folder / "x", tree)
+    }
 
 
 def _in_part(path: Path, tree: Tree) -> bool:

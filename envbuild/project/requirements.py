@@ -15,10 +15,14 @@ from envbuild.project.tree import is_inside, read_text, shown
 
 MOST_FILES = 100
 """Files that one list may include before it is taken for a mistake."""
-NO_ADDRESS = 'init takes no addresses: write "NAME @ git+https://HOST/PATH@COMMIT", or put it on an index'
+NO_ADDRESS = (
+    'init takes no addresses: write "NAME @ git+https://HOST/PATH@COMMIT", or put it on an index'
+)
 OPTION = re.compile(r"\s+--?[a-z].*$")
 EGG = re.compile(r"[#&]egg=([A-Za-z0-9._-]+)")
-ADDRESS = re.compile(r"[a-z+]+://|git\+|file:|\.{1,2}/|/|\.$|\.\[|[\w.\[\],-]+\s*@\s*\S+:|\S+\.(whl|tar\.gz|zip)(\s|$)")
+ADDRESS = re.compile(
+    r"[a-z+]+://|git\+|file:|\.{1,2}/|/|\.$|\.\[|[\w.\[\],-]+\s*@\s*\S+:|\S+\.(whl|tar\.gz|zip)(\s|$)"
+)
 VIA = re.compile(r"#\s+via\b|^\s+#\s{1,3}(-r\s|via\b)", re.MULTILINE)
 
 
@@ -78,7 +82,9 @@ class _Reader:
         """Read one file; one that includes itself is read once."""
         name = shown(path, self.root)
         if not is_inside(path, self.root):
-            self.notes.append(f"{name} lies outside of the project, or is a link that leads there: not read")
+            self.notes.append(
+                f"{name} lies outside of the project, or is a link that leads there: not read"
+            )
             return
         place = path.resolve()
         if place in self.include:
@@ -88,7 +94,9 @@ class _Reader:
         if place in self.seen:
             return
         if len(self.seen) >= MOST_FILES:
-            raise UsageError(f"includes more than {MOST_FILES} files", where=shown(self.include[0], self.root))
+            raise UsageError(
+                f"includes more than {MOST_FILES} files", where=shown(self.include[0], self.root)
+            )
         text = read_text(path)
         if text is None:
             self.notes.append(f"{name} cannot be read as text, so what it asks for is missing here")
@@ -107,7 +115,9 @@ class _Reader:
         """Read one line that is not empty."""
         option = re.match(r"(?:-r|--requirement|-c|--constraint)(?:\s+|=)?(\S+)", line)
         if option:
-            self._included(option[1], path, constraints=constraints or line.startswith(("-c", "--c")))
+            self._included(
+                option[1], path, constraints=constraints or line.startswith(("-c", "--c"))
+            )
         elif (wheel := wheel_need(line, where)) is not None:
             self.needs.append(wheel)
         elif re.match(r"(-e|--editable)\b", line) or _is_address(line):
@@ -115,7 +125,9 @@ class _Reader:
         elif line.startswith("-"):
             self._option(line, where)
         elif (found := need(OPTION.sub("", line), where)) is None:
-            self.aside.append((without_secrets(line)[:120], f"{where}: not a requirement as PEP 508 has it"))
+            self.aside.append(
+                (without_secrets(line)[:120], f"{where}: not a requirement as PEP 508 has it")
+            )
         elif constraints:
             self.bounds[found.name] = found.text[len(re.match(r"[\w.-]+", found.text)[0]) :]  # type: ignore[index]
         else:
@@ -123,7 +135,9 @@ class _Reader:
 
     def _included(self, name: str, path: Path, *, constraints: bool) -> None:
         if re.match(r"[a-z]+://", name):
-            self.notes.append(f"{shown(path, self.root)} includes {without_secrets(name)}, which is not fetched")
+            self.notes.append(
+                f"{shown(path, self.root)} includes {without_secrets(name)}, which is not fetched"
+            )
             return
         self.read(path.parent / name, constraints=constraints)
 
@@ -137,7 +151,9 @@ class _Reader:
         option = match[1] if match else line
         if option in ("-i", "--index-url", "--extra-index-url", "-f", "--find-links"):
             self.cuda = self.cuda or cuda_of(line)
-            known = " (CUDA builds come with the base)" if "pytorch" in line or cuda_of(line) else ""
+            known = (
+                " (CUDA builds come with the base)" if "pytorch" in line or cuda_of(line) else ""
+            )
             self.notes.append(
                 f"{where}: {option} is left out: name the index in [python] indexes if it is needed{known}"
             )
@@ -229,7 +245,13 @@ def called_direct(text: str) -> frozenset[str]:
             name, open_via = canonical(pinned[1]), False
         via = re.search(r"#\s+via\s*(.*)$", line)
         said = (
-            via[1] if via else (line.strip().lstrip("#").strip() if open_via and line.strip().startswith("#") else "")
+            via[1]
+            if via
+            else (
+                line.strip().lstrip("#").strip()
+                if open_via and line.strip().startswith("#")
+                else ""
+            )
         )
         open_via = bool(via) or (open_via and line.strip().startswith("#"))
         if name and re.search(r"(^|,\s*)(-r\s|\S+ \((pyproject\.toml|setup\.(py|cfg))\))", said):

@@ -53,7 +53,9 @@ def read_setup_py(path: Path, root: Path) -> Saying | None:
     lines = handed.lines("install_requires")
     if lines is None:
         return _from_file(path, root, text, handed)
-    same = next((name for name, said in texts.items() if lines and list(lines) == lines_of(said)), None)
+    same = next(
+        (name for name, said in texts.items() if lines and list(lines) == lines_of(said)), None
+    )
     if same is not None:
         return _listed(path.parent / same, root, file, handed)
     needs, aside = gathered(lines, file)
@@ -77,7 +79,9 @@ def read_setup_py(path: Path, root: Path) -> Saying | None:
 def _from_file(path: Path, root: Path, text: str, handed: Handed) -> Saying:
     """Take the requirements file with the shortest name of those that a setup.py names which computes its list."""
     file = shown(path, root)
-    for name in sorted({match[1] for match in LIST.finditer(text)}, key=lambda name: (len(name), name)):
+    for name in sorted(
+        {match[1] for match in LIST.finditer(text)}, key=lambda name: (len(name), name)
+    ):
         other = path.parent / name
         if other.is_file() and is_inside(other, root):
             return _listed(other, root, file, handed)

@@ -19,7 +19,15 @@ SHELLS = {"bash", "sh", "zsh", "dash"}
 APT = {"apt-get", "apt", "aptitude", "apt-fast"}
 PIP = re.compile(r"(\S*/)?pip[0-9.]*$")
 CONDA = {"conda", "mamba", "micromamba"}
-INDEX = {"-i", "--index-url", "--extra-index-url", "-f", "--find-links", "--index", "--default-index"}
+INDEX = {
+    "-i",
+    "--index-url",
+    "--extra-index-url",
+    "-f",
+    "--find-links",
+    "--index",
+    "--default-index",
+}
 WITH_VALUE = {
     *INDEX, "-t", "--target", "--trusted-host", "--timeout", "--default-timeout", "--root", "--prefix", "--cache-dir",
     "-c", "--constraint", "-n", "--name", "-p", "--channel", "--progress-bar", "--retries", "--global-option",
@@ -44,7 +52,8 @@ FETCHES = re.compile(
 )
 """Lines that need a network, which a build has not."""
 OURSELVES = re.compile(
-    r"(\.|\$PWD|\$\(pwd\)|/(app|workspace|code|src|work|root|opt/\w+)/?\.?)?/?\.?(\[[^\]]*\])?", re.IGNORECASE
+    r"(\.|\$PWD|\$\(pwd\)|/(app|workspace|code|src|work|root|opt/\w+)/?\.?)?/?\.?(\[[^\]]*\])?",
+    re.IGNORECASE,
 )
 """The project itself, with extras or without: its folder is bound when it runs."""
 CHANGES_FOLDER = re.compile(r"(cd|pushd)\s|popd$")
@@ -114,10 +123,14 @@ def read_lines(lines: list[str], where: str, *, apart: bool = False) -> Installe
                 folder = ""
         if apart:
             here_too = any(CHANGES_FOLDER.match(line) for line in found.post[kept:])
-            found.post[kept:] = [f"({' && '.join(found.post[kept:])})"] if here_too else found.post[kept:]
+            found.post[kept:] = (
+                [f"({' && '.join(found.post[kept:])})"] if here_too else found.post[kept:]
+            )
             folder = found.here = workdir
     if until:
-        found.notes.append(f"{where}: a here-document is not closed with {until}, so what follows it may be missing")
+        found.notes.append(
+            f"{where}: a here-document is not closed with {until}, so what follows it may be missing"
+        )
     return found
 
 
@@ -133,8 +146,16 @@ def joined(lines: list[str]) -> list[str]:
         if line.endswith(("\\", "&&", "||")):
             pending += " "
             continue
-        pending = re.sub(r"\s#\s.*$", "", pending) if pending.count("'") + pending.count('"') == 0 else pending
-        found.append(" ".join(pending.split()) if "'" not in pending and '"' not in pending else pending.strip())
+        pending = (
+            re.sub(r"\s#\s.*$", "", pending)
+            if pending.count("'") + pending.count('"') == 0
+            else pending
+        )
+        found.append(
+            " ".join(pending.split())
+            if "'" not in pending and '"' not in pending
+            else pending.strip()
+        )
         pending = ""
     return [*found, pending.strip()] if pending.strip() else found
 
@@ -154,7 +175,9 @@ def _commands(line: str) -> list[str]:
             found.append([])
         else:
             found[-1].append(word)
-    commands = (re.sub(r"\s*\|\|\s*(true|:|exit 0)$", "", " ".join(words)) for words in found if words)
+    commands = (
+        re.sub(r"\s*\|\|\s*(true|:|exit 0)$", "", " ".join(words)) for words in found if words
+    )
     return [_without_brackets(command) for command in commands if command.strip("() ")]
 
 
@@ -162,7 +185,11 @@ def _without_brackets(command: str) -> str:
     """Take off the bracket of a subshell that is split."""
     if command.startswith("("):
         command = command[1:].strip()
-    return command[:-1].strip() if command.endswith(")") and command.count("(") < command.count(")") else command
+    return (
+        command[:-1].strip()
+        if command.endswith(")") and command.count("(") < command.count(")")
+        else command
+    )
 
 
 def _command(command: str, found: Installed, where: str) -> None:
@@ -249,14 +276,22 @@ def removes_framework(command: str) -> bool:
     if removed:
         return any(framework_name(word) is not None for word in removed[1].split())
     deleted = re.search(r"\brm\s.*?(?:site|dist)-packages/([\w*.-]*)", command)
-    return bool(deleted) and (deleted[1] in ("", "*") or framework_name(deleted[1].rstrip("*-.")) is not None)  # type: ignore[index]
+    if deleted is None:
+        return False
+    return deleted[1] in ("", "*") or framework_name(deleted[1].rstrip("*-.")) is not None
 
 
 def _fetched(command: str) -> set[str]:
     """Return the names of files and folders that a line brings: the end of an address, what -O or -o names."""
     words = [word.strip("\"'") for word in command.split()]
-    ends = [word.rstrip("/").rsplit("/", 1)[-1] for word in words if "://" in word or word.endswith(".git")]
-    named = [after for flag, after in itertools.pairwise(words) if flag in ("-O", "-o", "-d", "--output")]
+    ends = [
+        word.rstrip("/").rsplit("/", 1)[-1]
+        for word in words
+        if "://" in word or word.endswith(".git")
+    ]
+    named = [
+        after for flag, after in itertools.pairwise(words) if flag in ("-O", "-o", "-d", "--output")
+    ]
     if re.match(r"git\s", command) and words and "://" not in words[-1]:
         named.append(words[-1])
     files = {name.rsplit("/", 1)[-1] for name in (*ends, *named)}
@@ -283,14 +318,18 @@ def _pip(words: list[str], found: Installed, where: str) -> None:
     if words[:1] == ["uninstall"]:
         gone = [word for word in words[1:] if framework_name(word)]
         if gone:
-            found.refused.append((f"pip {' '.join(words)}"[:160], "it would remove the base's framework"))
+            found.refused.append(
+                (f"pip {' '.join(words)}"[:160], "it would remove the base's framework")
+            )
         return
     index = words.index("install") + 1 if "install" in words else len(words)
     while index < len(words):
         word = words[index]
         index += 1
         flag, equals, value = word.partition("=")
-        takes = word.startswith("-") and (flag in WITH_VALUE or flag in ("-r", "--requirement", "-e", "--editable"))
+        takes = word.startswith("-") and (
+            flag in WITH_VALUE or flag in ("-r", "--requirement", "-e", "--editable")
+        )
         if takes and not equals:
             value = words[index] if index < len(words) else ""
             index += 1
@@ -309,7 +348,9 @@ def _pip_option(flag: str, value: str, found: Installed, where: str) -> None:
         of_file = OF_FILE.fullmatch(value)
         found.lists.append(of_file[1] or of_file[2] if of_file else value)
     elif flag in ("-c", "--constraint"):
-        found.notes.append(f"{where}: the bounds of {without_secrets(value)} (pip's {flag}) are not taken")
+        found.notes.append(
+            f"{where}: the bounds of {without_secrets(value)} (pip's {flag}) are not taken"
+        )
     elif flag in ("-e", "--editable"):
         _pip_folder(value, found, where)
     elif flag in INDEX:
@@ -330,7 +371,9 @@ def _pip_word(word: str, found: Installed, where: str) -> None:
         return
     one = need(word, where) or wheel_need(word, where)
     if one is None and "$" in word:
-        found.refused.append((f"pip install {without_secrets(word)[:120]}", "it is only known when it is built"))
+        found.refused.append(
+            (f"pip install {without_secrets(word)[:120]}", "it is only known when it is built")
+        )
     elif one is None:
         found.aside.append((without_secrets(word)[:200], f"{where}: {NO_ADDRESS}"))
     else:
@@ -352,7 +395,9 @@ def _conda(words: list[str], found: Installed, where: str) -> None:
         word = rest[index]
         index += 1
         if word in ("-c", "-f", "--file", *WITH_VALUE):
-            found.cuda = found.cuda or cuda_of(rest[index] if index < len(rest) and word in ("-c", "--channel") else "")
+            found.cuda = found.cuda or cuda_of(
+                rest[index] if index < len(rest) and word in ("-c", "--channel") else ""
+            )
             index += 1
         elif not word.startswith("-") and verb != "update":
             _conda_package(word, found, where)
@@ -372,7 +417,9 @@ def _conda_package(word: str, found: Installed, where: str) -> None:
     if name == "python":
         found.python = bounds or None
     elif known is None:
-        found.aside.append((word, f"{where}: a conda package that nothing is known of outside of conda"))
+        found.aside.append(
+            (word, f"{where}: a conda package that nothing is known of outside of conda")
+        )
     elif known.startswith("system:"):
         found.system.append(known.removeprefix("system:"))
     elif known and (one := need(f"{known}{bounds}", where)) is not None:

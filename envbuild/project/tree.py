@@ -70,7 +70,9 @@ def scan(root: Path) -> Tree:
         with os.scandir(root) as entries:
             next(entries, None)
     except OSError as error:
-        raise UsageError(f"the folder cannot be read: {error.strerror}", where=printable(str(root))) from error
+        raise UsageError(
+            f"the folder cannot be read: {error.strerror}", where=printable(str(root))
+        ) from error
     found: list[Path] = []
     outside: list[Path] = []
     modules: set[str] = set()
@@ -81,7 +83,9 @@ def scan(root: Path) -> Tree:
             outside.append(path)
         elif kind != "file":
             modules.add(path.stem if kind == "vendored" else path.name)
-    relative = sorted((path.relative_to(root) for path in found), key=lambda path: (len(path.parts), path.parts))
+    relative = sorted(
+        (path.relative_to(root) for path in found), key=lambda path: (len(path.parts), path.parts)
+    )
     code = [path for path in relative if path.suffix == ".py"]
     modules.update(path.stem for path in code)
     lists = [path for path in relative if len(path.parts) <= DEEPEST_LIST + 1 and is_list(path)]
@@ -93,7 +97,10 @@ def scan(root: Path) -> Tree:
         code=tuple(path for path in code if path.name != "setup.py"),
         notebooks=tuple(path for path in relative if path.suffix == ".ipynb"),
         modules=frozenset(modules),
-        parts=frozenset(path.parent for path in relative if path.name in ("setup.py", "pyproject.toml")) - {Path()},
+        parts=frozenset(
+            path.parent for path in relative if path.name in ("setup.py", "pyproject.toml")
+        )
+        - {Path()},
         outside=tuple(path.relative_to(root) for path in outside if is_list(path)),
         cut=len(found) >= MOST_FILES,
     )
@@ -153,12 +160,19 @@ def is_list(path: Path) -> bool:
 
 def is_about_developing(path: Path) -> bool:
     """Whether a list is for those who change, test or ship a project."""
-    return bool(ASIDE.search(path.as_posix().lower())) and path.as_posix() not in ("setup.py", "pyproject.toml")
+    return bool(ASIDE.search(path.as_posix().lower())) and path.as_posix() not in (
+        "setup.py",
+        "pyproject.toml",
+    )
 
 
 def is_aside(path: Path) -> bool:
     """Whether code is a test, an example or a tool: what it imports, the project may do without."""
-    return bool(TEST_FOLDERS & set(path.parts[:-1])) or path.name.startswith("test_") or path.stem.endswith("_test")
+    return (
+        bool(TEST_FOLDERS & set(path.parts[:-1]))
+        or path.name.startswith("test_")
+        or path.stem.endswith("_test")
+    )
 
 
 def is_inside(path: Path, root: Path) -> bool:

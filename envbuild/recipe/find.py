@@ -73,7 +73,9 @@ def _named(name: str, settings: Settings) -> Path:
         path = settings.cwd / name
         if path.is_file():
             return path
-        raise UsageError("there is no such recipe file", where=name, hint=_suggestion(Path(name).stem, settings))
+        raise UsageError(
+            "there is no such recipe file", where=name, hint=_suggestion(Path(name).stem, settings)
+        )
     known = recipe_files(settings)
     if name in known:
         return known[name]

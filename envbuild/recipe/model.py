@@ -15,11 +15,17 @@ Name = Annotated[
         description="Letters, digits, dot, underscore and hyphen; at most 64 characters.",
     ),
 ]
-OneLine = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]*\Z", max_length=200, description="One line of text.")]
-Words = tuple[Annotated[str, Meta(min_length=1, max_length=300, pattern=r"^[^\x00-\x1f\x7f]*\Z")], ...]
+OneLine = Annotated[
+    str, Meta(pattern=r"^[^\x00-\x1f\x7f]*\Z", max_length=200, description="One line of text.")
+]
+Words = tuple[
+    Annotated[str, Meta(min_length=1, max_length=300, pattern=r"^[^\x00-\x1f\x7f]*\Z")], ...
+]
 
 
-class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
+class _Section(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"
+):
     """Every section: frozen, known keys only, names in kebab case."""
 
 
@@ -62,7 +68,10 @@ class Python(_Section, frozen=True):
     inside the base although the index has wheels of them.
     """
 
-    version: Annotated[str, Meta(pattern=r"^3\.\d{1,2}\Z", description="A Python series, such as 3.12.")] | None = None
+    version: (
+        Annotated[str, Meta(pattern=r"^3\.\d{1,2}\Z", description="A Python series, such as 3.12.")]
+        | None
+    ) = None
     dependencies: Words = ()
     from_source: tuple[Distribution, ...] = ()
     indexes: Words = ()
@@ -71,7 +80,10 @@ class Python(_Section, frozen=True):
 
 DebianName = Annotated[
     str,
-    Meta(pattern=r"^[a-z0-9][a-z0-9+.-]+\Z", description="A Debian package name (Debian policy 5.6.7)."),
+    Meta(
+        pattern=r"^[a-z0-9][a-z0-9+.-]+\Z",
+        description="A Debian package name (Debian policy 5.6.7).",
+    ),
 ]
 
 

@@ -46,7 +46,9 @@ def _check_base(recipe: Recipe, path: Path, text: str) -> None:
     where = _place(path, text, "base")
     if (base.image is None) == (base.bootstrap is None):
         found = "both" if base.image else "neither"
-        raise UsageError(f"[base] takes image or bootstrap, one of them; {found} is given", where=where)
+        raise UsageError(
+            f"[base] takes image or bootstrap, one of them; {found} is given", where=where
+        )
     if base.image is not None and base.framework is not None:
         raise UsageError(
             "[base] framework goes with bootstrap; an image brings its own framework",
@@ -68,7 +70,17 @@ def _check_requirements(recipe: Recipe, path: Path, text: str) -> None:
             _requirement(line, where)
 
 
-KEPT_OUT = ("/dev", "/proc", "/sys", "/tmp", "/var/tmp", "/run", "/mnt", "/.singularity.d", "/.envbuild")  # noqa: S108
+KEPT_OUT = (
+    "/dev",
+    "/proc",
+    "/sys",
+    "/tmp",  # noqa: S108  (in the image)
+    "/var/tmp",  # noqa: S108  (in the image)
+    "/run",
+    "/mnt",
+    "/.singularity.d",
+    "/.envbuild",
+)
 """Folders of an image that [files] does not write to: mounted over, or the runtime's and envbuild's own."""
 
 
@@ -78,14 +90,20 @@ def _check_files(recipe: Recipe, path: Path, text: str) -> None:
         where = _place(path, text, "files", source)
         if not source or Path(source).is_absolute() or ".." in Path(source).parts:
             hint = "the left side is a file or folder of the project, the right side its place in the image"
-            raise UsageError(f"[files] {source!r} is no path below the project's folder", where=where, hint=hint)
+            raise UsageError(
+                f"[files] {source!r} is no path below the project's folder", where=where, hint=hint
+            )
         if not re.fullmatch(r"(/(?!\.{1,2}(/|$))[^/]+)+", target):
             hint = 'write an absolute path without "..", and without / at its end'
             raise UsageError(f"[files] {target!r} is no place in the image", where=where, hint=hint)
         if any(target == folder or target.startswith(f"{folder}/") for folder in KEPT_OUT):
-            raise UsageError(f"[files] {target} is no place for files: what lies there is not seen", where=where)
+            raise UsageError(
+                f"[files] {target} is no place for files: what lies there is not seen", where=where
+            )
         if target in targets:
-            raise UsageError(f"[files] {source!r} and {targets[target]!r} both go to {target}", where=where)
+            raise UsageError(
+                f"[files] {source!r} and {targets[target]!r} both go to {target}", where=where
+            )
         targets[target] = source
 
 
@@ -96,11 +114,15 @@ def _check_check(recipe: Recipe, path: Path, text: str) -> None:
     where = _place(path, text, "check", "script")
     if Path(script).is_absolute() or ".." in Path(script).parts:
         raise UsageError(
-            f"[check] script {script!r} leaves the recipe's folder", where=where, hint="put it beside the recipe"
+            f"[check] script {script!r} leaves the recipe's folder",
+            where=where,
+            hint="put it beside the recipe",
         )
     resolved = (path.parent / script).resolve()
     if not resolved.is_relative_to(path.parent.resolve()):
-        raise UsageError(f"[check] script {script!r} is a link that leaves the recipe's folder", where=where)
+        raise UsageError(
+            f"[check] script {script!r} is a link that leaves the recipe's folder", where=where
+        )
     if not resolved.is_file():
         raise UsageError(f"[check] script {script!r} does not exist beside the recipe", where=where)
 
@@ -113,7 +135,9 @@ def _requirement(line: str, where: str) -> Requirement:
         hint = 'write a name with version bounds, such as "numpy>=1.24,<2" (PEP 508)'
         if line.lstrip().startswith("-"):
             hint = "options of pip have no place here; indexes are named in [python] indexes"
-        raise UsageError(f"{line!r} is not a requirement: {reason}", where=where, hint=hint) from error
+        raise UsageError(
+            f"{line!r} is not a requirement: {reason}", where=where, hint=hint
+        ) from error
 
 
 def _place_of_item(path: Path, text: str, section: str, key: str, item: str) -> str:

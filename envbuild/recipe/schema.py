@@ -12,4 +12,8 @@ from envbuild.recipe.model import Recipe
 def recipe_schema() -> dict[str, Any]:
     """Return the JSON Schema (2020-12) that every valid recipe satisfies."""
     schema = msgspec.json.schema(Recipe)
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "envbuild recipe", **schema}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "envbuild recipe",
+        **schema,
+    }

@@ -37,7 +37,9 @@ class TreeLine:
         """Return what a lock says of it: the folder, or the repository at a commit."""
         if self.folder is not None:
             return self.folder
-        return f"git+{self.url}@{commit}" + (f"#subdirectory={self.subfolder}" if self.subfolder else "")
+        return f"git+{self.url}@{commit}" + (
+            f"#subdirectory={self.subfolder}" if self.subfolder else ""
+        )
 
 
 def read_tree_line(line: str) -> TreeLine | None:
@@ -50,7 +52,10 @@ def read_tree_line(line: str) -> TreeLine | None:
     if found:
         folder = found[1].rstrip("/") or "."
         if ".." in folder.split("/"):
-            raise UsageError(f"{line!r} leaves the project's folder", hint="lock what lies in it, or name a repository")
+            raise UsageError(
+                f"{line!r} leaves the project's folder",
+                hint="lock what lies in it, or name a repository",
+            )
         return TreeLine(written=line, folder=folder, extras=_extras(found[2]))
     if "git+" not in text:
         return None
@@ -64,7 +69,12 @@ def read_tree_line(line: str) -> TreeLine | None:
         raise UsageError(f"{revision!r} is no commit, tag or branch", where=repr(line), hint=FORM)
     subfolder = _subfolder(fragment, line)
     return TreeLine(
-        written=line, name=found[1], extras=_extras(found[2]), url=url, revision=revision, subfolder=subfolder
+        written=line,
+        name=found[1],
+        extras=_extras(found[2]),
+        url=url,
+        revision=revision,
+        subfolder=subfolder,
     )
 
 
@@ -116,8 +126,15 @@ def _check_address(url: str, line: str) -> None:
         raise UsageError("a password or user has no place in a recipe", where=where, hint=hint)
     plain = parts.scheme == "http" and LOOPBACK.fullmatch(host)
     if parts.scheme not in ("https", "ssh") and not plain:
-        raise UsageError(f"git+{parts.scheme} is not taken", where=where, hint="write git+https://… or git+ssh://…")
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*|\[[0-9a-fA-F:]+\]|[0-9a-fA-F:]+", host) or parts.query:
+        raise UsageError(
+            f"git+{parts.scheme} is not taken",
+            where=where,
+            hint="write git+https://… or git+ssh://…",
+        )
+    if (
+        not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*|\[[0-9a-fA-F:]+\]|[0-9a-fA-F:]+", host)
+        or parts.query
+    ):
         raise UsageError("is no address of a repository", where=where, hint=FORM)
 
 
@@ -126,7 +143,13 @@ def _subfolder(fragment: str, line: str) -> str:
         key, _, value = part.partition("=")
         if key == "egg":
             continue
-        if key != "subdirectory" or not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._/-]*", value) or ".." in value:
-            raise UsageError(f"#{part} is not understood", where=repr(line), hint="write #subdirectory=FOLDER")
+        if (
+            key != "subdirectory"
+            or not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._/-]*", value)
+            or ".." in value
+        ):
+            raise UsageError(
+                f"#{part} is not understood", where=repr(line), hint="write #subdirectory=FOLDER"
+            )
         return value.strip("/")
     return ""

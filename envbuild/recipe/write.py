@@ -32,10 +32,18 @@ def write_recipe(
     out = [_comment(line) for line in head]
     for field in msgspec.structs.fields(recipe):
         section = getattr(recipe, field.name)
-        lines = [line for key, value in _changed(section) for line in _entry(field.encode_name, key, value, comments)]
+        lines = [
+            line
+            for key, value in _changed(section)
+            for line in _entry(field.encode_name, key, value, comments)
+        ]
         lines += [_comment(line) for line in after.get(field.encode_name, ())]
         if lines:
-            out += ["", f"[{field.encode_name}]", *lines] if out else [f"[{field.encode_name}]", *lines]
+            out += (
+                ["", f"[{field.encode_name}]", *lines]
+                if out
+                else [f"[{field.encode_name}]", *lines]
+            )
     return "\n".join(out) + "\n"
 
 
@@ -46,7 +54,9 @@ def _changed(section: msgspec.Struct | Mapping[str, Any]) -> list[tuple[str, Any
     found = []
     for field in msgspec.structs.fields(section):
         value = getattr(section, field.name)
-        default = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
+        default = (
+            field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
+        )
         if value != default and value not in ((), {}, None):
             found.append((field.encode_name, value))
     return found
@@ -63,13 +73,19 @@ def _entry(section: str, key: str, value: Any, comments: Beside) -> list[str]:
     line = f"{key} = [{', '.join(text for text, _ in items)}]"
     if len(line) <= WIDTH and not any(comment for _, comment in items):
         return [_with(line, said)]
-    return [_with(f"{key} = [", said), *(_with(f"  {text},", comment) for text, comment in items), "]"]
+    return [
+        _with(f"{key} = [", said),
+        *(_with(f"  {text},", comment) for text, comment in items),
+        "]",
+    ]
 
 
 def _plain(value: Any) -> str:
     built = msgspec.to_builtins(value)
     if isinstance(built, dict):
-        return f"{{ {', '.join(f'{_key(name)} = {_plain(item)}' for name, item in built.items())} }}"
+        return (
+            f"{{ {', '.join(f'{_key(name)} = {_plain(item)}' for name, item in built.items())} }}"
+        )
     return write_value(built)
 
 

@@ -39,7 +39,11 @@ def require_agreement(
     """
     if not _doubtful(edges, answer, files):
         return
-    wheels = [file for file in files.values() if file.file.endswith(".whl") and file.url.startswith("http")]
+    wheels = [
+        file
+        for file in files.values()
+        if file.file.endswith(".whl") and file.url.startswith("http")
+    ]
     with make_client(settings) as client:
 
         def one(file: Candidate, stop: threading.Event) -> None:
@@ -55,13 +59,17 @@ def require_agreement(
         each(wheels, one, workers=LOOKUPS)
 
 
-def _doubtful(edges: Iterable[Edge], answer: Mapping[str, Chosen], files: Mapping[str, Candidate]) -> bool:
+def _doubtful(
+    edges: Iterable[Edge], answer: Mapping[str, Chosen], files: Mapping[str, Candidate]
+) -> bool:
     wanted: set[str] = set()
     for edge in edges:
         wanted.add(edge.target)
         if edge.source in files and edge.requirement.url is None:
             chosen = answer.get(edge.target)
-            if chosen is None or not edge.requirement.specifier.contains(chosen.version, prereleases=True):
+            if chosen is None or not edge.requirement.specifier.contains(
+                chosen.version, prereleases=True
+            ):
                 return True
     return bool(set(files) - wanted)
 

@@ -60,32 +60,56 @@ def pick(chosen: Chosen, order: Mapping[Tag, int]) -> Candidate:
 def found_file(file: Candidate, about: About, index: str | None = None) -> FoundFile:
     """Return the record of a chosen file."""
     return FoundFile(
-        file=file.file, sha256=file.sha256, size=about.size, url=file.url, uploaded=file.uploaded, index=index
+        file=file.file,
+        sha256=file.sha256,
+        size=about.size,
+        url=file.url,
+        uploaded=file.uploaded,
+        index=index,
     )
 
 
 def compose(
-    parts: Parts, *, build: tuple[Found, ...], held: tuple[HeldBack, ...], notes: Iterable[str], tool: str
+    parts: Parts,
+    *,
+    build: tuple[Found, ...],
+    held: tuple[HeldBack, ...],
+    notes: Iterable[str],
+    tool: str,
 ) -> Resolution:
     """Return the resolution."""
     edges = _edges(parts)
     via = sources(edges)
     stubs = parts.context.stubs.by_name
-    same = {name for name in parts.files if name in stubs and _same(stubs[name], parts.answer[name].version)}
-    packages = tuple(_found(name, parts, via.get(name, ())) for name in sorted(parts.files) if name not in same)
-    provided = sorted({edge.target for edge in edges if edge.target in stubs} - {p.name for p in packages})
+    same = {
+        name
+        for name in parts.files
+        if name in stubs and _same(stubs[name], parts.answer[name].version)
+    }
+    packages = tuple(
+        _found(name, parts, via.get(name, ())) for name in sorted(parts.files) if name not in same
+    )
+    provided = sorted(
+        {edge.target for edge in edges if edge.target in stubs} - {p.name for p in packages}
+    )
     moved = tuple(_moved(stubs[p.name], p.version, edges) for p in packages if p.name in stubs)
     return Resolution(
         packages=packages,
         build=build,
         provided=tuple(
-            Provided(name=name, version=stubs[name].real, alias_of=stubs[name].alias_of) for name in provided
+            Provided(name=name, version=stubs[name].real, alias_of=stubs[name].alias_of)
+            for name in provided
         ),
         moved=moved,
         held_back=held,
         notes=tuple(
             dict.fromkeys(
-                (*notes, *_notes(parts, packages), *_aliased(parts, provided), *_ancient(parts, packages, held))
+                (
+                    *notes,
+                    *_notes(parts, packages),
+                    *_aliased(parts, provided),
+                    *_ancient(parts, packages, held),
+                )
             )
         ),
         as_of=parts.context.as_of,
@@ -129,14 +153,22 @@ def _moved(stub: Stub, after: str, edges: Iterable[Edge]) -> Moved:
         {
             f"{edge.source} needs {edge.requirement.name}{edge.requirement.specifier}"
             for edge in edges
-            if edge.target == stub.name and not edge.requirement.specifier.contains(stub.version, prereleases=True)
+            if edge.target == stub.name
+            and not edge.requirement.specifier.contains(stub.version, prereleases=True)
         }
     )
     reason = "; ".join(wanting) or "no answer was found that keeps it"
-    return Moved(name=stub.name, before=stub.real, after=after, reason=reason.replace(f"{DIRECT} needs", "you ask for"))
+    return Moved(
+        name=stub.name,
+        before=stub.real,
+        after=after,
+        reason=reason.replace(f"{DIRECT} needs", "you ask for"),
+    )
 
 
-def _ancient(parts: Parts, packages: tuple[Found, ...], held: tuple[HeldBack, ...]) -> Iterable[str]:
+def _ancient(
+    parts: Parts, packages: tuple[Found, ...], held: tuple[HeldBack, ...]
+) -> Iterable[str]:
     """Yield a warning for what was held back so far that it names nothing of the base any more (accelerate 0.0.1)."""
     if parts.facts.created is None:
         return
@@ -173,7 +205,9 @@ def _notes(parts: Parts, packages: tuple[Found, ...]) -> Iterable[str]:
     versions = {package.name: package.version for package in packages}
     for row in parts.context.couplings:
         version = versions.get(row.package)
-        outside = version is not None and not Requirement(row.constraint).specifier.contains(version, prereleases=True)
+        outside = version is not None and not Requirement(row.constraint).specifier.contains(
+            version, prereleases=True
+        )
         if outside and not row.binding:
             yield f"{row.package} {version} may not fit: as far as is known {row.constraint} goes with {row.reason}"
         if version is not None and row.note:
@@ -185,7 +219,10 @@ def _notes(parts: Parts, packages: tuple[Found, ...]) -> Iterable[str]:
     yield from filter(None, (second_stack(packages, parts.context.stubs, parts.facts),))
     yield from _without_cuda(parts, packages)
     yield from _compiled_elsewhere(parts, packages)
-    present = {*versions, *(name for name, stub in parts.context.stubs.by_name.items() if not stub.alias_of)}
+    present = {
+        *versions,
+        *(name for name, stub in parts.context.stubs.by_name.items() if not stub.alias_of),
+    }
     for group, members in doubled(present):
         if any(member in versions for member in members):
             yield f"{' and '.join(members)} both hold the module {group}: one overwrites the other's files"
@@ -199,8 +236,14 @@ def _without_cuda(parts: Parts, packages: tuple[Found, ...]) -> Iterable[str]:
     here = {**markers(parts.facts), "extra": ""}
     there = {**here, "platform_machine": "x86_64"}
     for package in packages:
-        asked = [r for r in parsed(package.requires) if r.name.startswith(CUDA_NAMES) and r.marker is not None]
-        mine, theirs = ([r for r in asked if r.marker and r.marker.evaluate(env)] for env in (here, there))
+        asked = [
+            r
+            for r in parsed(package.requires)
+            if r.name.startswith(CUDA_NAMES) and r.marker is not None
+        ]
+        mine, theirs = (
+            [r for r in asked if r.marker and r.marker.evaluate(env)] for env in (here, there)
+        )
         if theirs and not mine and not package.is_sdist:
             yield (
                 f"{package.name} {package.version} has CUDA on x86_64 only: what is published for "
@@ -225,7 +268,9 @@ def _compiled_elsewhere(parts: Parts, packages: tuple[Found, ...]) -> Iterable[s
             continue
         for requirement in parsed(package.requires):
             stub = built.get(requirement.name)
-            if stub is not None and any(specifier.operator == "==" for specifier in requirement.specifier):
+            if stub is not None and any(
+                specifier.operator == "==" for specifier in requirement.specifier
+            ):
                 yield (
                     f"{package.name} {package.version} was compiled for {requirement.name}{requirement.specifier} as "
                     f"published, the base holds its vendor's own build {stub.real}: if it fails to import, build it in "

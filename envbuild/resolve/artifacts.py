@@ -56,7 +56,9 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     stub: str | None = None
 
 
-def describe(files: Iterable[Candidate], *, settings: Settings, report: Reporter) -> dict[str, About]:
+def describe(
+    files: Iterable[Candidate], *, settings: Settings, report: Reporter
+) -> dict[str, About]:
     """Return what the files say, by sha256; several are asked at once.
 
     Raises NetworkError, and IntegrityError for a file that is not what the index says.
@@ -68,7 +70,9 @@ def describe(files: Iterable[Candidate], *, settings: Settings, report: Reporter
             raise IntegrityError(f"the index gives no sha256 for {candidate.file}", hint=hint)
     store = Store(settings.store)
     folder = store.folder("metadata")
-    known = {sha: about for sha in wanted if (about := _kept(folder / f"{sha}-{FORM}.json")) is not None}
+    known = {
+        sha: about for sha in wanted if (about := _kept(folder / f"{sha}-{FORM}.json")) is not None
+    }
     missing = [candidate for sha, candidate in wanted.items() if sha not in known]
     if not missing:
         return known
@@ -103,7 +107,9 @@ def wheel_metadata(candidate: Candidate, client: httpx.Client) -> str:
     if path is not None:
         with telling(path), path.open("rb") as file:
             return wheel_text(file, candidate.file)
-    return patiently(lambda: wheel_text(_remote_wheel(candidate, client)[0], candidate.file), url=candidate.url)
+    return patiently(
+        lambda: wheel_text(_remote_wheel(candidate, client)[0], candidate.file), url=candidate.url
+    )
 
 
 def wheel_members(candidate: Candidate, client: httpx.Client) -> list[str]:
@@ -112,7 +118,9 @@ def wheel_members(candidate: Candidate, client: httpx.Client) -> list[str]:
     if path is not None:
         with telling(path), path.open("rb") as file:
             return _members(file, candidate.file)
-    return patiently(lambda: _members(_remote_wheel(candidate, client)[0], candidate.file), url=candidate.url)
+    return patiently(
+        lambda: _members(_remote_wheel(candidate, client)[0], candidate.file), url=candidate.url
+    )
 
 
 def _members(file: BinaryIO, name: str) -> list[str]:
@@ -123,12 +131,20 @@ def _members(file: BinaryIO, name: str) -> list[str]:
         raise IntegrityError(f"is not a wheel: {error}", where=name) from error
 
 
-def stored_file(candidate: Candidate, client: httpx.Client, store: Store, stop: threading.Event) -> Path:
+def stored_file(
+    candidate: Candidate, client: httpx.Client, store: Store, stop: threading.Event
+) -> Path:
     """Bring a whole file into the store and return where it lies there."""
-    size = candidate.size if candidate.size is not None else sizes([candidate.url], client)[candidate.url]
+    size = (
+        candidate.size
+        if candidate.size is not None
+        else sizes([candidate.url], client)[candidate.url]
+    )
     final = store.artifact(candidate.sha256)
     if not is_whole(final, size):
-        job = Job(url=candidate.url, name=candidate.file, size=size, sha256=candidate.sha256, final=final)
+        job = Job(
+            url=candidate.url, name=candidate.file, size=size, sha256=candidate.sha256, final=final
+        )
         with Silent().transfer("", files=1, size=size) as transfer:
             download(job, client=client, transfer=transfer, report=Silent(), stop=stop)
     return final
@@ -174,8 +190,12 @@ def _remote_wheel(candidate: Candidate, client: httpx.Client) -> tuple[BinaryIO,
     with opened(client, candidate.url, headers=tail, accept=(200, 206)) as response:
         found = RANGE.fullmatch(response.headers.get("Content-Range", ""))
         length = response.headers.get("Content-Length", "")
-        if response.status_code == 200 and not (length.isdecimal() and int(length) <= LARGEST_WHOLE):
-            raise NetworkError("does not answer requests for a part of a file", where=redact(candidate.url))
+        if response.status_code == 200 and not (
+            length.isdecimal() and int(length) <= LARGEST_WHOLE
+        ):
+            raise NetworkError(
+                "does not answer requests for a part of a file", where=redact(candidate.url)
+            )
         data = read_bounded(response, LARGEST_WHOLE)
     size = int(found[3]) if found and response.status_code == 206 else len(data)
     if candidate.size not in (None, size):

@@ -26,4 +26,7 @@ def _pip_tools(settings: Settings, runner: Runner, report: Reporter) -> Resolver
     return PipToolsResolver(settings, runner, report)
 
 
-RESOLVERS: dict[str, Callable[[Settings, Runner, Reporter], Resolver]] = {"uv": _uv, "pip-tools": _pip_tools}
+RESOLVERS: dict[str, Callable[[Settings, Runner, Reporter], Resolver]] = {
+    "uv": _uv,
+    "pip-tools": _pip_tools,
+}

@@ -37,7 +37,9 @@ def resolve_builds(
         return ()
     wanted = _wanted(session, files, abouts)
     seed = {name: chosen.version for name, chosen in answer.items() if not chosen.from_base}
-    seed |= {n: stub.real for n, stub in session.stubs.by_name.items() if n not in seed and not stub.hard}
+    seed |= {
+        n: stub.real for n, stub in session.stubs.by_name.items() if n not in seed and not stub.hard
+    }
     found = _ask(session, wanted, tuple(seed.items()), as_of)
     said_by = {name: abouts[files[name].sha256] for name in archives}
     more = _beyond(session, asked(session, archives, said_by, found), wanted)
@@ -45,7 +47,9 @@ def resolve_builds(
         wanted = (*wanted, *more)
         found = _ask(session, wanted, tuple(seed.items()), as_of)
     order = tag_order(session.facts)
-    chosen = {name: pick(package, order) for name, package in found.items() if not package.from_base}
+    chosen = {
+        name: pick(package, order) for name, package in found.items() if not package.from_base
+    }
     said = describe(chosen.values(), settings=session.settings, report=session.report)
     requires = {name: said[file.sha256].requires for name, file in chosen.items()}
     via = sources(walk(wanted, requires, markers(session.facts)))
@@ -86,12 +90,16 @@ def _beyond(
     return tuple(
         pair
         for pair in told
-        if pair not in wanted and not session.stubs.hard(canonicalize_name(Requirement(pair[1]).name))
+        if pair not in wanted
+        and not session.stubs.hard(canonicalize_name(Requirement(pair[1]).name))
     )
 
 
 def _ask(
-    session: Session, wanted: tuple[tuple[str, str], ...], seed: tuple[tuple[str, str], ...], as_of: str | None
+    session: Session,
+    wanted: tuple[tuple[str, str], ...],
+    seed: tuple[tuple[str, str], ...],
+    as_of: str | None,
 ) -> dict[str, Chosen]:
     texts = tuple(dict.fromkeys(text for _, text in wanted))
     if not texts:

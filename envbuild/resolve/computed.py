@@ -175,10 +175,19 @@ class _Walk(Expressions):
         owner = call.func.value if isinstance(call.func, ast.Attribute) else None
         if name == "setup" and (owner is None or name_of(owner) in ("setuptools", "core")):
             self.handed = Handed(keywords=self._keywords(call))
-        elif name in ("exit", "_exit") and condition == TRUE and self.handed is None and not self.depth:
+        elif (
+            name in ("exit", "_exit")
+            and condition == TRUE
+            and self.handed is None
+            and not self.depth
+        ):
             raise Ended
         elif name in ("append", "extend", "insert") and isinstance(owner, ast.Name) and call.args:
-            more = call.args[-1] if name == "extend" else ast.List(elts=[call.args[-1]], ctx=ast.Load())
+            more = (
+                call.args[-1]
+                if name == "extend"
+                else ast.List(elts=[call.args[-1]], ctx=ast.Load())
+            )
             self._extend(ast.Name(id=owner.id, ctx=ast.Store()), more, condition)
         elif name == "update" and isinstance(owner, ast.Name):
             self.names[owner.id] = None
@@ -206,7 +215,9 @@ class _Walk(Expressions):
             raise Unknown
         return found
 
-    def _go_inside(self, function: ast.FunctionDef, call: ast.Call, condition: Condition) -> Value | None:
+    def _go_inside(
+        self, function: ast.FunctionDef, call: ast.Call, condition: Condition
+    ) -> Value | None:
         if self.depth >= DEEPEST:
             raise Unknown
         kept = dict(self.names)

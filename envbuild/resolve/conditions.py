@@ -39,12 +39,17 @@ class Condition:
         """Return the opposite; that of what holds always is a comparison that never does."""
         if not self.parts:
             return Condition((("python_version", "<", "0"),))
-        opposite = tuple(p.negated() if isinstance(p, Condition) else (p[0], OPPOSITE[p[1]], p[2]) for p in self.parts)
+        opposite = tuple(
+            p.negated() if isinstance(p, Condition) else (p[0], OPPOSITE[p[1]], p[2])
+            for p in self.parts
+        )
         return Condition(opposite, "or" if self.joint == "and" else "and")
 
     def text(self) -> str:
         """Return it as an environment marker, "" where it holds always."""
-        said = [p.text() if isinstance(p, Condition) else f'{p[0]} {p[1]} "{p[2]}"' for p in self.parts]
+        said = [
+            p.text() if isinstance(p, Condition) else f'{p[0]} {p[1]} "{p[2]}"' for p in self.parts
+        ]
         joined = f" {self.joint} ".join(said)
         return f"({joined})" if len(said) > 1 else joined
 
@@ -114,7 +119,11 @@ def _comparison(asked: ast.expr, sign: str, value: ast.expr, *, turned: bool) ->
 def _among(marker: str, sign: str, given: object) -> Condition | None:
     if isinstance(given, str):
         return _one(marker, sign, given) if '"' not in given else None
-    if sign == "==" and isinstance(given, list | tuple | set) and all(isinstance(item, str) for item in given):
+    if (
+        sign == "=="
+        and isinstance(given, list | tuple | set)
+        and all(isinstance(item, str) for item in given)
+    ):
         return Condition(tuple((marker, "==", item) for item in sorted(given)), "or")
     return None
 
@@ -123,20 +132,28 @@ def _major(sign: str, major: int) -> Condition | None:
     edges = {"<": ("<", major), "<=": ("<", major + 1), ">": (">=", major + 1), ">=": (">=", major)}
     if sign in edges:
         return _one("python_version", edges[sign][0], str(edges[sign][1]))
-    equal = Condition((("python_version", ">=", str(major)), ("python_version", "<", str(major + 1))))
+    equal = Condition(
+        (("python_version", ">=", str(major)), ("python_version", "<", str(major + 1)))
+    )
     return equal if sign == "==" else equal.negated()
 
 
 def _version(sign: str, given: object, length: int) -> Condition | None:
     """Compare sys.version_info with a tuple: (3, 8) lies before every 3.8.x, whose tuples are longer."""
-    if not isinstance(given, tuple) or not given or not all(isinstance(part, int) for part in given[:3]):
+    if (
+        not isinstance(given, tuple)
+        or not given
+        or not all(isinstance(part, int) for part in given[:3])
+    ):
         return None
     if len(given) == 1:
         return _major({"<=": "<", ">": ">="}.get(sign, sign), given[0])
     if len(given) == 2:
         text = ".".join(map(str, given))
         exact = length == 2
-        return _one("python_version", sign if exact else {"<=": "<", ">": ">="}.get(sign, sign), text)
+        return _one(
+            "python_version", sign if exact else {"<=": "<", ">": ">="}.get(sign, sign), text
+        )
     return _one("python_full_version", sign, ".".join(map(str, given[:3])))
 
 
@@ -144,9 +161,19 @@ def _starts_with(call: ast.Call) -> Condition | None:
     """Read ``sys.platform.startswith("win")``; Linux's is "linux" since Python 3.3."""
     if ast.unparse(call.func) != "sys.platform.startswith" or len(call.args) != 1:
         return None
-    names = {"win": "win32", "win32": "win32", "linux": "linux", "darwin": "darwin", "cygwin": "cygwin"}
+    names = {
+        "win": "win32",
+        "win32": "win32",
+        "linux": "linux",
+        "darwin": "darwin",
+        "cygwin": "cygwin",
+    }
     given = call.args[0].value if isinstance(call.args[0], ast.Constant) else None
-    return _one("sys_platform", "==", names[given]) if isinstance(given, str) and given in names else None
+    return (
+        _one("sys_platform", "==", names[given])
+        if isinstance(given, str) and given in names
+        else None
+    )
 
 
 def _one(marker: str, sign: str, value: str) -> Condition:

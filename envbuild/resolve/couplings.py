@@ -98,7 +98,9 @@ class Lossy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     missing: str
 
 
-class Protected(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"but": "except"}):
+class Protected(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"but": "except"}
+):
     """Patterns of distributions that are never replaced.
 
     ``lesser`` frameworks are such only in a base that none of ``greater`` is in; ``plugins`` are companions that run
@@ -190,7 +192,11 @@ def protected_names(facts: BaseFacts, extra: Collection[str] = ()) -> frozenset[
     if not any(_matches(name, patterns.greater, patterns.but) for name in dists):
         frameworks |= {name for name in dists if _matches(name, patterns.lesser, patterns.but)}
     found = set(frameworks)
-    found |= {name for name in dists if _matches(name, (*patterns.companions, *patterns.cuda), patterns.but)}
+    found |= {
+        name
+        for name in dists
+        if _matches(name, (*patterns.companions, *patterns.cuda), patterns.but)
+    }
     for name in frameworks:
         for requirement in parsed(dists[name].requires):
             if requirement.marker is not None and "extra" in str(requirement.marker):
@@ -214,7 +220,9 @@ def computes(name: str) -> bool:
 
 
 def _matches(name: str, patterns: Collection[str], but: Collection[str]) -> bool:
-    return any(fnmatchcase(name, p) for p in patterns) and not any(fnmatchcase(name, p) for p in but)
+    return any(fnmatchcase(name, p) for p in patterns) and not any(
+        fnmatchcase(name, p) for p in but
+    )
 
 
 def couplings(facts: BaseFacts, stubs: Stubs, asked: Collection[str] = ()) -> tuple[Coupling, ...]:
@@ -225,10 +233,14 @@ def couplings(facts: BaseFacts, stubs: Stubs, asked: Collection[str] = ()) -> tu
     """
     versions = framework_versions(facts, stubs)
     found = rows_for(versions, versions, asked)
-    return tuple(coupling for coupling in found if not _settled_by_base(coupling, stubs)) + _numpy_major(stubs)
+    return tuple(
+        coupling for coupling in found if not _settled_by_base(coupling, stubs)
+    ) + _numpy_major(stubs)
 
 
-def rows_for(frameworks: Collection[str], versions: Mapping[str, str], asked: Collection[str] = ()) -> list[Coupling]:
+def rows_for(
+    frameworks: Collection[str], versions: Mapping[str, str], asked: Collection[str] = ()
+) -> list[Coupling]:
     """Return the rows about these frameworks that hold at these public versions."""
     found: list[Coupling] = []
     for rule in load_companions().rule:
@@ -246,7 +258,9 @@ def built_for(names: Collection[str], facts: BaseFacts, stubs: Stubs) -> dict[st
     return {
         rule.built_from: TEMPLATE.sub(lambda found: _fill(found, versions), row.constrain)
         for rule in load_companions().rule
-        if rule.built_from is not None and rule.built_from in names and rule.built_from not in stubs.by_name
+        if rule.built_from is not None
+        and rule.built_from in names
+        and rule.built_from not in stubs.by_name
         if rule.framework in versions
         for row in rule.rows
         if _holds(row.when, versions[rule.framework])
@@ -260,7 +274,9 @@ def framework_versions(facts: BaseFacts, stubs: Stubs) -> dict[str, str]:
     """
     versions = {name: stub.public for name, stub in stubs.by_name.items()}
     for library, said in (("cuda", facts.cuda), ("cudnn", facts.cudnn)):
-        found = said or next((versions[name] for name in versions if LIBRARIES[library].fullmatch(name)), "")
+        found = said or next(
+            (versions[name] for name in versions if LIBRARIES[library].fullmatch(name)), ""
+        )
         if re.fullmatch(r"\d+(\.\d+)*", found):
             versions[library] = found
     return versions
@@ -281,7 +297,9 @@ def _couple(rule: Rule, row: Row, versions: Mapping[str, str]) -> list[Coupling]
     binding = (row.sure or rule.sure) != "memory"
     if rule.packages and not wanted.specifier:
         return [
-            Coupling(package=name, constraint=f"{name}<0", reason=reason, binding=binding, note=row.note)
+            Coupling(
+                package=name, constraint=f"{name}<0", reason=reason, binding=binding, note=row.note
+            )
             for name in rule.packages
             if name != wanted.name
         ]

@@ -64,7 +64,9 @@ def read_date(text: str, where: str) -> dt.date:
 
 def _ended(facts: BaseFacts, today: dt.date) -> bool:
     minor = ".".join(map(str, python_minor(facts)))
-    return any(release.version == minor and release.ends < today for release in load_pythons().python)
+    return any(
+        release.version == minor and release.ends < today for release in load_pythons().python
+    )
 
 
 def _months_before(day: dt.date, months: int) -> dt.date:

@@ -8,7 +8,16 @@ from envbuild.errors import EnvbuildError
 from envbuild.resolve.answer import pick
 from envbuild.resolve.artifacts import describe
 from envbuild.resolve.couplings import is_framework
-from envbuild.resolve.explain import MISSING, NO_WHEELS, PINNED, Clash, ConflictError, Context, name_of, satisfied
+from envbuild.resolve.explain import (
+    MISSING,
+    NO_WHEELS,
+    PINNED,
+    Clash,
+    ConflictError,
+    Context,
+    name_of,
+    satisfied,
+)
 from envbuild.resolve.platform import markers, tag_order
 from envbuild.resolve.question import Question
 from envbuild.resolve.session import Session
@@ -23,10 +32,18 @@ def gather(session: Session, conflict: ConflictError, context: Context) -> tuple
     What cannot be read is left out: the derivation itself is told in any case.
     """
     found: list[Clash] = []
-    pins = dict.fromkeys((name, version.rstrip(".,")) for name, version in PINNED.findall(conflict.text))
-    subjects = [(n, v) for n, v in pins if not is_stub(v) and not v.endswith("*") and n not in context.stubs.by_name]
+    pins = dict.fromkeys(
+        (name, version.rstrip(".,")) for name, version in PINNED.findall(conflict.text)
+    )
+    subjects = [
+        (n, v)
+        for n, v in pins
+        if not is_stub(v) and not v.endswith("*") and n not in context.stubs.by_name
+    ]
     for name, version in subjects[:MOST_SUBJECTS]:
-        extras = {e for d in context.directs if d.name == name_of(name) for e in (*d.extras, d.added) if e}
+        extras = {
+            e for d in context.directs if d.name == name_of(name) for e in (*d.extras, d.added) if e
+        }
         found += _clashes(session, name, version, context, extras)
     return tuple(sorted(found, key=lambda clash: not is_framework(clash.stub.name)))
 
@@ -41,7 +58,9 @@ def with_others(session: Session, conflict: ConflictError, context: Context) -> 
     for _ in range(MOST_SUBJECTS if gone else 0):
         rest = tuple(d.text for d in directs.values() if d.name not in gone)
         try:
-            session.ask(Question(requirements=rest, deps=False, soft=False, as_of=context.as_of)) if rest else None
+            session.ask(
+                Question(requirements=rest, deps=False, soft=False, as_of=context.as_of)
+            ) if rest else None
         except ConflictError as other:
             if not _gone(other) & set(directs) - gone:
                 break
@@ -54,19 +73,29 @@ def with_others(session: Session, conflict: ConflictError, context: Context) -> 
 
 def _gone(conflict: ConflictError) -> set[str]:
     """Return the names of which a derivation says that there is nothing for the base."""
-    return {name_of(term) for term, _ in NO_WHEELS.findall(conflict.text)} | set(MISSING.findall(conflict.text))
+    return {name_of(term) for term, _ in NO_WHEELS.findall(conflict.text)} | set(
+        MISSING.findall(conflict.text)
+    )
 
 
-def _clashes(session: Session, name: str, version: str, context: Context, extras: Collection[str]) -> list[Clash]:
+def _clashes(
+    session: Session, name: str, version: str, context: Context, extras: Collection[str]
+) -> list[Clash]:
     try:
-        question = Question(requirements=(f"{name}=={version}",), deps=False, soft=False, as_of=context.as_of)
+        question = Question(
+            requirements=(f"{name}=={version}",), deps=False, soft=False, as_of=context.as_of
+        )
         file = pick(session.ask(question)[name], tag_order(session.facts))
         about = describe([file], settings=session.settings, report=session.report)[file.sha256]
     except (ConflictError, EnvbuildError, KeyError):
         return []
     environments = [markers(session.facts) | {"extra": extra} for extra in ("", *sorted(extras))]
     return [
-        Clash(subject=f"{name}=={version}", wanted=f"{requirement.name}{requirement.specifier}", stub=stub)
+        Clash(
+            subject=f"{name}=={version}",
+            wanted=f"{requirement.name}{requirement.specifier}",
+            stub=stub,
+        )
         for requirement in parsed(about.requires)
         if requirement.marker is None or any(map(requirement.marker.evaluate, environments))
         if (stub := context.stubs.by_name.get(name_of(requirement.name))) is not None

@@ -7,7 +7,14 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from envbuild.base.model import BaseFacts
-from envbuild.errors import HostError, IntegrityError, NetworkError, NoSolutionError, SpaceError, ToolFailedError
+from envbuild.errors import (
+    HostError,
+    IntegrityError,
+    NetworkError,
+    NoSolutionError,
+    SpaceError,
+    ToolFailedError,
+)
 from envbuild.resolve.couplings import Coupling
 from envbuild.resolve.requirements import Direct
 from envbuild.resolve.stubs import Stub, Stubs, is_stub
@@ -58,7 +65,9 @@ class ConflictError(Exception):
     def __init__(self, output: str) -> None:
         body, *hints = re.split(r"^hint: ", output, flags=re.MULTILINE)
         cause = body.partition("cause:")[2] or body
-        self.text = re.sub(r"\{[^}]*\}", "", " ".join(cause.split()))  # without markers: NAME{python_version < '3.8'}
+        self.text = re.sub(
+            r"\{[^}]*\}", "", " ".join(cause.split())
+        )  # without markers: NAME{python_version < '3.8'}
         hinted = [found[1] for hint in hints for found in FILTERED.finditer(hint)]
         self.filtered = tuple(dict.fromkeys([*hinted, *AFTER_DATE.findall(self.text)]))
         super().__init__(self.text)
@@ -68,7 +77,10 @@ class ConflictError(Exception):
         both = ConflictError(f"{self.text} {other.text}")
         both.told = tuple(dict.fromkeys((*self.told, *other.told)))
         both.traps = tuple(dict.fromkeys((*self.traps, *other.traps)))
-        both.filtered = (*self.filtered, *(name for name in other.filtered if name not in self.filtered))
+        both.filtered = (
+            *self.filtered,
+            *(name for name in other.filtered if name not in self.filtered),
+        )
         return both
 
 
@@ -88,11 +100,17 @@ def translate_failure(output: str) -> Exception:
     """Return the error for a failed call of uv: a ConflictError, or one that is for the user as it is."""
     if "No solution found" in output:
         return ConflictError(output)
-    told = (line.strip() for line in output.splitlines() if not line.startswith(("warning:", "Resolved ")))
+    told = (
+        line.strip()
+        for line in output.splitlines()
+        if not line.startswith(("warning:", "Resolved "))
+    )
     lines = [URL.sub(lambda found: redact(found[0]), line) for line in told if line]
     text = "\n".join(lines[:12])
     if "No space left on device" in output or "Disk quota exceeded" in output:
-        return SpaceError(f"uv could not write: {text}", hint="free space in uv's cache and in TMPDIR")
+        return SpaceError(
+            f"uv could not write: {text}", hint="free space in uv's cache and in TMPDIR"
+        )
     if "Failed to build" in output:
         return HostError(f"uv could not read a source package: {text}")
     return _index_failure(output, lines) or ToolFailedError(f"uv failed\n{text}", stderr=output)
@@ -104,7 +122,9 @@ def _index_failure(output: str, lines: list[str]) -> Exception | None:
     other = ANOTHER.search("\n".join(lines))
     if other:
         what = f"the index offers another package under this name: {other[0]}"
-        return IntegrityError(what, where=where, hint="a damaged or hostile index or mirror does this")
+        return IntegrityError(
+            what, where=where, hint="a damaged or hostile index or mirror does this"
+        )
     if UNTRUSTED_ISSUER.search(output):
         return NetworkError(UNTRUSTED, where=where, hint=CERTIFICATE_HINT)
     if NO_PAGE.search(output):
@@ -115,7 +135,9 @@ def _index_failure(output: str, lines: list[str]) -> Exception | None:
             hint="is it a package index? It may also be a proxy's login page",
         )
     if NETWORK.search(output):
-        causes = [line.removeprefix("cause:").strip() for line in lines if line.startswith("cause:")]
+        causes = [
+            line.removeprefix("cause:").strip() for line in lines if line.startswith("cause:")
+        ]
         reason = causes[-1] if causes else lines[0].removeprefix("error:").strip()
         return NetworkError(
             f"the package index did not answer: {reason}",
@@ -142,10 +164,16 @@ def no_solution(
 ) -> NoSolutionError:
     """Return the error that tells a conflict in the user's words; ``hints`` are what would help."""
     once = {(name_of(clash.subject), clash.wanted): clash for clash in reversed(tuple(clashes))}
-    reasons = dict.fromkeys((*conflict.told, *map(str, reversed(once.values())), *_reasons(conflict, context)))
+    reasons = dict.fromkeys(
+        (*conflict.told, *map(str, reversed(once.values())), *_reasons(conflict, context))
+    )
     lines = [HEADING, *(f"- {reason}" for reason in reasons)]
     reasoning = plain(conflict.text, context.stubs)
-    cut = reasoning if len(reasoning) <= LONGEST_REASONING else f"{reasoning[:LONGEST_REASONING]} … (cut)"
+    cut = (
+        reasoning
+        if len(reasoning) <= LONGEST_REASONING
+        else f"{reasoning[:LONGEST_REASONING]} … (cut)"
+    )
     lines.append(f"the resolver's reasoning: {cut}")
     return NoSolutionError("\n".join(lines), hint="\nor ".join(hints) or None)
 
@@ -168,7 +196,10 @@ def _disputes(text: str, context: Context) -> Iterable[str]:
         target = name_of(wanted)
         other = first.setdefault(target, (package, wanted))
         if name_of(other[0]) != name_of(package) and other[1] != wanted:
-            one, two = (f"{plain(p, context.stubs)} needs {w.rstrip(',.')}" for p, w in (other, (package, wanted)))
+            one, two = (
+                f"{plain(p, context.stubs)} needs {w.rstrip(',.')}"
+                for p, w in (other, (package, wanted))
+            )
             yield f"{one}, and {two}"
 
 
@@ -197,7 +228,9 @@ def told(warning: str, stubs: Stubs, *, quiet: Collection[str] = ()) -> str | No
     yanked = YANKED.fullmatch(warning)
     if yanked:
         reason = "".join(char for char in yanked[3] or "" if char.isprintable())[:200]
-        return f"{yanked[1]} {yanked[2]} was withdrawn by its authors" + (f": {reason}" if reason else "")
+        return f"{yanked[1]} {yanked[2]} was withdrawn by its authors" + (
+            f": {reason}" if reason else ""
+        )
     extra = NO_EXTRA.fullmatch(warning)
     if extra and f"{name_of(extra[1])}[{extra[2]}]" not in quiet:
         return f"{plain(extra[1], stubs)} has no extra named {extra[2]}: nothing is added for it"
@@ -209,7 +242,9 @@ def plain(text: str, stubs: Stubs) -> str:
 
     def named(found: re.Match[str]) -> str:
         stub = stubs.by_name.get(found[1].lower())
-        return f"{_held(stub)} (in the base)" if stub is not None and is_stub(found[2]) else found[0]
+        return (
+            f"{_held(stub)} (in the base)" if stub is not None and is_stub(found[2]) else found[0]
+        )
 
     return re.sub(r"\+(?:[a-z0-9]+\.)*base(?![a-z0-9.])", "", PINNED.sub(named, text))
 
@@ -223,12 +258,16 @@ def _held(stub: Stub) -> str:
 def clashes_of(conflict: ConflictError, context: Context) -> Iterable[Clash]:
     """Yield the clauses of a derivation that are about what the base holds, and the user has not asked to replace."""
     stubs = context.stubs.by_name
-    given_up = {d.name for d in context.directs if d.name in stubs and not satisfied(d.text, stubs[d.name])}
+    given_up = {
+        d.name for d in context.directs if d.name in stubs and not satisfied(d.text, stubs[d.name])
+    }
     given_up = {name for name in given_up if not stubs[name].hard}
     for package, wanted in DEPENDS.findall(conflict.text):
         stub = context.stubs.by_name.get(name_of(wanted))
         if stub is not None and stub.name not in given_up and not satisfied(wanted, stub):
-            yield Clash(subject=plain(package, context.stubs), wanted=wanted.rstrip(",."), stub=stub)
+            yield Clash(
+                subject=plain(package, context.stubs), wanted=wanted.rstrip(",."), stub=stub
+            )
 
 
 def _reasons(conflict: ConflictError, context: Context) -> Iterable[str]:
@@ -257,7 +296,9 @@ def _reasons(conflict: ConflictError, context: Context) -> Iterable[str]:
 
 def empty_pages(conflict: ConflictError) -> tuple[str, ...]:
     """Return the names that an index knows and has nothing for, whatever the date."""
-    return tuple(name for name in NO_RELEASE.findall(conflict.text) if name not in conflict.filtered)
+    return tuple(
+        name for name in NO_RELEASE.findall(conflict.text) if name not in conflict.filtered
+    )
 
 
 def _quarrels(text: str, context: Context) -> Iterable[str]:
@@ -269,7 +310,11 @@ def _quarrels(text: str, context: Context) -> Iterable[str]:
             yield f"{plain(package, context.stubs)} needs {wanted.rstrip(',.')}; you ask for {direct.written}"
     facts = context.facts
     for package, tag in NO_WHEELS.findall(text):
-        where = f"{facts.machine} with glibc {facts.glibc}" if "platform" in tag else f"Python {facts.python}"
+        where = (
+            f"{facts.machine} with glibc {facts.glibc}"
+            if "platform" in tag
+            else f"Python {facts.python}"
+        )
         yield f"{plain(package, context.stubs)} has no wheels for {where}, and no source"
 
 

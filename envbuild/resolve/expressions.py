@@ -14,7 +14,18 @@ DEEPEST = 12
 MOST_STEPS = 20_000
 """Expressions looked at in one file: real ones have some hundred."""
 METHODS = ("strip", "rstrip", "lstrip", "lower")
-KEPT_AS_IS = ("abspath", "realpath", "normpath", "str", "list", "tuple", "set", "sorted", "Path", "parse_requirements")
+KEPT_AS_IS = (
+    "abspath",
+    "realpath",
+    "normpath",
+    "str",
+    "list",
+    "tuple",
+    "set",
+    "sorted",
+    "Path",
+    "parse_requirements",
+)
 """Calls whose result is their argument, as far as requirements go."""
 OF_LINES = ("splitlines", "readlines", "split")
 MAPPED = 2
@@ -116,7 +127,9 @@ class Expressions:
 
     @_read.register(ast.JoinedStr)
     def _formatted(self, node: ast.JoinedStr) -> Value:
-        parts = [self._value(p.value if isinstance(p, ast.FormattedValue) else p) for p in node.values]
+        parts = [
+            self._value(p.value if isinstance(p, ast.FormattedValue) else p) for p in node.values
+        ]
         if all(isinstance(part, Text) for part in parts):
             return Text("".join(part.text for part in parts if isinstance(part, Text)))
         raise Unknown
@@ -128,12 +141,18 @@ class Expressions:
         if test is None or not isinstance(one, Lines) or not isinstance(other, Lines):
             raise Unknown
         kept = tuple((text, where.both(test)) for text, where in one.items)
-        return Lines(kept + tuple((text, where.both(test.negated())) for text, where in other.items))
+        return Lines(
+            kept + tuple((text, where.both(test.negated())) for text, where in other.items)
+        )
 
     @_read.register(ast.Subscript)
     def _item(self, node: ast.Subscript) -> Value:
         table, key = self._value(node.value), self._value(node.slice)
-        found = table.items.get(key.text) if isinstance(table, Table) and isinstance(key, Text) else None
+        found = (
+            table.items.get(key.text)
+            if isinstance(table, Table) and isinstance(key, Text)
+            else None
+        )
         if found is None:
             raise Unknown
         return found
@@ -167,7 +186,13 @@ class Expressions:
             value = Lines(tuple((line, TRUE) for line in lines_of(value.text)))
         if not isinstance(value, Lines):
             raise Unknown
-        return Lines(tuple((text.strip(), where) for text, where in value.items if text.strip()[:1] not in ("", "#")))
+        return Lines(
+            tuple(
+                (text.strip(), where)
+                for text, where in value.items
+                if text.strip()[:1] not in ("", "#")
+            )
+        )
 
     @_read.register(ast.Call)
     def _result(self, node: ast.Call) -> Value:
@@ -181,7 +206,11 @@ class Expressions:
         if name == "dict" and not node.args:
             return Table({word.arg: self.known(word.value) for word in node.keywords if word.arg})
         if isinstance(node.func, ast.Attribute) and name in OF_LINES:
-            return Lines(tuple((line, TRUE) for line in lines_of("\n".join(self._split(node.func.value, node)))))
+            return Lines(
+                tuple(
+                    (line, TRUE) for line in lines_of("\n".join(self._split(node.func.value, node)))
+                )
+            )
         return Text(self._called(node, name))
 
     def _called(self, node: ast.Call, name: str) -> str:
@@ -207,7 +236,11 @@ class Expressions:
     def _split(self, owner: ast.expr, call: ast.Call) -> list[str]:
         text = self._text(owner)
         by = self._text(call.args[0]) if call.args and name_of(call.func) == "split" else None
-        return text.split(by) if by or (name_of(call.func) == "split" and not call.args) else text.splitlines()
+        return (
+            text.split(by)
+            if by or (name_of(call.func) == "split" and not call.args)
+            else text.splitlines()
+        )
 
     def _parts(self, node: ast.expr) -> list[str]:
         """Return the parts of a path that an argument is, or, with a star before it, holds."""
@@ -233,7 +266,13 @@ class Expressions:
 
 def name_of(node: ast.expr) -> str | None:
     """Return the last part of a dotted name."""
-    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else None
+    return (
+        node.attr
+        if isinstance(node, ast.Attribute)
+        else node.id
+        if isinstance(node, ast.Name)
+        else None
+    )
 
 
 def _calls(*nodes: ast.AST) -> set[str | None]:

@@ -86,7 +86,9 @@ def below(requires: tuple[str, ...], extra: str | None, versions: Mapping[str, s
         version = versions.get(name_of(requirement.name))
         if extra is None or version is None or extra not in EXTRA.findall(str(requirement)):
             continue
-        floors = [one.version for one in requirement.specifier if one.operator in (">=", "==", "~=", ">")]
+        floors = [
+            one.version for one in requirement.specifier if one.operator in (">=", "==", "~=", ">")
+        ]
         if any(Version(version) < Version(floor.removesuffix(".*")) for floor in floors):
             return True
     return False
@@ -100,7 +102,12 @@ def _row(bound: str, lack: Lack) -> Coupling:
 def _ask(session: Session, task: Task, bound: str) -> dict[str, Chosen]:
     constraints = (*task.constraints, bound)
     return session.ask(
-        Question(requirements=task.requirements, constraints=constraints, as_of=task.context.as_of, binary=task.binary)
+        Question(
+            requirements=task.requirements,
+            constraints=constraints,
+            as_of=task.context.as_of,
+            binary=task.binary,
+        )
     )
 
 
@@ -108,7 +115,9 @@ def _below(lack: Lack) -> tuple[str, ...]:
     """Return bounds that go back from a release: its line, its major version and the one before."""
     major, minor, *_ = (*Version(lack.version).release, 0)
     steps = [f"{major}.{minor}", str(major), str(major - 1)]
-    return tuple(f"{lack.name}<{step}" for step in dict.fromkeys(steps) if Version(step) > Version("0"))
+    return tuple(
+        f"{lack.name}<{step}" for step in dict.fromkeys(steps) if Version(step) > Version("0")
+    )
 
 
 def _is_newest(session: Session, task: Task, name: str, version: str) -> bool:
@@ -125,13 +134,17 @@ def _unknown(session: Session, task: Task, lack: Lack) -> NoSolutionError:
         later, newest = _extras(session, lack.name, "", None)
         if lack.extra in later:
             what = f"{HEADING}\n- {lack}; it is of before {task.context.as_of}, and later ones are left out"
-            hint = f"set as-of under [python] to a later date: {lack.name} {newest} has it\nor {hint}"
+            hint = (
+                f"set as-of under [python] to a later date: {lack.name} {newest} has it\nor {hint}"
+            )
     return NoSolutionError(what, hint=hint)
 
 
 def _extras(session: Session, name: str, bounds: str, as_of: str | None) -> tuple[set[str], str]:
     """Return the extras of the newest release within bounds, and its version."""
-    found = session.ask(Question(requirements=(name + bounds,), deps=False, soft=False, as_of=as_of))[name]
+    found = session.ask(
+        Question(requirements=(name + bounds,), deps=False, soft=False, as_of=as_of)
+    )[name]
     file = pick(found, tag_order(session.facts))
     about = describe([file], settings=session.settings, report=session.report)[file.sha256]
     return {extra for text in about.requires for extra in EXTRA.findall(text)}, found.version

@@ -37,9 +37,17 @@ def bare_framework(facts: BaseFacts, resolution: Resolution) -> tuple[BaseFacts,
     choice yet: it is resolved together with the project.
     """
     whole = with_framework(facts, resolution)
-    kept = {found.name for found in resolution.packages if DIRECT in found.via or is_framework(found.name)}
-    pinned = {name for found in resolution.packages if found.name in kept for name in _pinned(found)}
-    kept |= {found.name for found in resolution.packages if found.name in pinned and computes(found.name)}
+    kept = {
+        found.name
+        for found in resolution.packages
+        if DIRECT in found.via or is_framework(found.name)
+    }
+    pinned = {
+        name for found in resolution.packages if found.name in kept for name in _pinned(found)
+    }
+    kept |= {
+        found.name for found in resolution.packages if found.name in pinned and computes(found.name)
+    }
     new = {canonicalize_name(found.name) for found in resolution.packages}
     base = tuple(dist for dist in facts.dists if canonicalize_name(dist.name) not in kept)
     own = tuple(dist for dist in whole.dists if canonicalize_name(dist.name) in new & kept)
@@ -55,9 +63,18 @@ def _pinned(found: Found) -> set[str]:
     }
 
 
-def _replace(facts: BaseFacts, *, dists: tuple[Dist, ...], framework: Found, created: str | None) -> BaseFacts:
-    return structs.replace(facts, dists=dists, framework=f"{framework.name} {framework.version}", created=created)
+def _replace(
+    facts: BaseFacts, *, dists: tuple[Dist, ...], framework: Found, created: str | None
+) -> BaseFacts:
+    return structs.replace(
+        facts, dists=dists, framework=f"{framework.name} {framework.version}", created=created
+    )
 
 
 def _dist(found: Found) -> Dist:
-    return Dist(name=found.name, version=found.version, requires=found.requires, requires_python=found.requires_python)
+    return Dist(
+        name=found.name,
+        version=found.version,
+        requires=found.requires,
+        requires_python=found.requires_python,
+    )

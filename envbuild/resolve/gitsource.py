@@ -23,7 +23,9 @@ SAFE = (
 """Settings under which git starts no program that a repository names, and writes the same bytes everywhere."""
 
 
-def checkout(url: str, revision: str, target: Path, settings: Settings, runner: Runner, *, below: str = "") -> str:
+def checkout(
+    url: str, revision: str, target: Path, settings: Settings, runner: Runner, *, below: str = ""
+) -> str:
     """Put the files of a revision into a new folder, and return its commit.
 
     A commit is fetched alone where the server allows it; a branch or tag is looked up.  Submodules come along, those
@@ -46,7 +48,9 @@ def _fetch(url: str, revision: str, git: _Git) -> str:
     wanted = [revision] if revision else ["HEAD"]
     if not COMMIT.fullmatch(revision or ""):
         wanted += [f"refs/tags/{revision}", f"refs/heads/{revision}"] if revision else []
-    alone = next((name for name in wanted if git.tried("fetch", "--quiet", "--depth", "1", url, name)), None)
+    alone = next(
+        (name for name in wanted if git.tried("fetch", "--quiet", "--depth", "1", url, name)), None
+    )
     if alone is None:
         # servers of plain files know no single commits
         every = ("+HEAD:refs/envbuild/head", "+refs/heads/*:refs/remotes/origin/*")
@@ -78,12 +82,16 @@ def _submodules(url: str, below: str, git: _Git) -> Iterator[tuple[str, str, str
     git.tried("config", "--blob", "HEAD:.gitmodules", "-z", "--get-regexp", names)
     told = dict(line.split("\n", 1) for line in git.last.stdout.split("\0") if "\n" in line)
     addresses = {
-        path: told.get(f"{key[: -len('.path')]}.url", "") for key, path in told.items() if key.endswith(".path")
+        path: told.get(f"{key[: -len('.path')]}.url", "")
+        for key, path in told.items()
+        if key.endswith(".path")
     }
     for path, commit in commits.items():
         hint = "fork the repository and let the submodule's address be https, ssh or relative; or vendor its files"
         if not addresses.get(path):
-            raise UsageError(f"its submodule {path} has no address in .gitmodules", where=url, hint=hint)
+            raise UsageError(
+                f"its submodule {path} has no address in .gitmodules", where=url, hint=hint
+            )
         try:
             address = submodule_address(url, addresses[path])
         except UsageError as error:
@@ -94,7 +102,9 @@ def _submodules(url: str, below: str, git: _Git) -> Iterator[tuple[str, str, str
 
 def is_repository(folder: Path, settings: Settings, runner: Runner) -> bool:
     """Tell whether git knows which files of a folder belong to a project."""
-    if not any((parent / ".git").exists() for parent in (folder.resolve(), *folder.resolve().parents)):
+    if not any(
+        (parent / ".git").exists() for parent in (folder.resolve(), *folder.resolve().parents)
+    ):
         return False
     return _Git(folder, settings, runner).tried("rev-parse", "--is-inside-work-tree")
 
@@ -105,17 +115,23 @@ def listed_files(folder: Path, settings: Settings, runner: Runner) -> tuple[str,
     Raises UsageError for a submodule that is not checked out.
     """
     git = _Git(folder, settings, runner)
-    listed = git.run("ls-files", "-z", "--cached", "--others", "--exclude-standard", ".").stdout.split("\0")
+    listed = git.run(
+        "ls-files", "-z", "--cached", "--others", "--exclude-standard", "."
+    ).stdout.split("\0")
     files: dict[str, None] = {}
     for name in filter(None, listed):
         inner = folder / name
         if name.endswith("/") or inner.is_symlink() or not inner.is_dir():
             files[name] = None
         elif (inner / ".git").exists():
-            files |= dict.fromkeys(f"{name}/{below}" for below in listed_files(inner, settings, runner))
+            files |= dict.fromkeys(
+                f"{name}/{below}" for below in listed_files(inner, settings, runner)
+            )
         else:
             hint = f"run: git submodule update --init --recursive {shlex.quote(name)}"
-            raise UsageError(f"its submodule {name} is not checked out", where=str(folder), hint=hint)
+            raise UsageError(
+                f"its submodule {name} is not checked out", where=str(folder), hint=hint
+            )
     return tuple(files)
 
 
@@ -130,14 +146,21 @@ class _Git:
 
     def tried(self, *arguments: str) -> bool:
         """Run git and tell whether it succeeded."""
-        command = Command(argv=("git", *SAFE, *arguments), cwd=self._folder, env=self._environment, timeout=SECONDS)
+        command = Command(
+            argv=("git", *SAFE, *arguments),
+            cwd=self._folder,
+            env=self._environment,
+            timeout=SECONDS,
+        )
         self.last = self._runner(command, check=False)
         return self.last.code == 0
 
     def run(self, *arguments: str) -> Result:
         """Run git.  Raises HostError where it fails."""
         if not self.tried(*arguments):
-            raise HostError(f"git {arguments[0]} failed: {self.last.last_lines(2)}", where=str(self._folder))
+            raise HostError(
+                f"git {arguments[0]} failed: {self.last.last_lines(2)}", where=str(self._folder)
+            )
         return self.last
 
 

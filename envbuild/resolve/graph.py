@@ -24,7 +24,9 @@ class Edge:
 
 
 def walk(
-    starts: Iterable[tuple[str, str]], requires: Mapping[str, tuple[str, ...]], environment: Mapping[str, str]
+    starts: Iterable[tuple[str, str]],
+    requires: Mapping[str, tuple[str, ...]],
+    environment: Mapping[str, str],
 ) -> tuple[Edge, ...]:
     """Return all requirements in force, from the first ones on; extras count where they are asked for.
 
@@ -43,11 +45,15 @@ def walk(
         for extra in ("", *requirement.extras):
             if (target, extra) not in seen and target in requires:
                 seen.add((target, extra))
-                todo += [(target, wanted) for wanted in _in_force(requires[target], extra, environment)]
+                todo += [
+                    (target, wanted) for wanted in _in_force(requires[target], extra, environment)
+                ]
     return tuple(edges)
 
 
-def _in_force(requires: tuple[str, ...], extra: str, environment: Mapping[str, str]) -> list[Requirement]:
+def _in_force(
+    requires: tuple[str, ...], extra: str, environment: Mapping[str, str]
+) -> list[Requirement]:
     """Return what holds with an extra and did not without it; with none, what always holds."""
     from packaging.utils import canonicalize_name
 
@@ -58,7 +64,8 @@ def _in_force(requires: tuple[str, ...], extra: str, environment: Mapping[str, s
         if of_extra != bool(extra):
             continue
         if marker is None or any(
-            marker.evaluate({**environment, "extra": spelled}) for spelled in {extra, canonicalize_name(extra)}
+            marker.evaluate({**environment, "extra": spelled})
+            for spelled in {extra, canonicalize_name(extra)}
         ):
             found.append(requirement)
     return found

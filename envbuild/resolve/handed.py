@@ -57,7 +57,10 @@ class Handed:
             if lines is None:
                 return None
             name, _, marker = key.partition(":")
-            conditions = [*([f"({marker})"] if marker else []), *([f'extra == "{name}"'] if name else [])]
+            conditions = [
+                *([f"({marker})"] if marker else []),
+                *([f'extra == "{name}"'] if name else []),
+            ]
             found += [_with_marker(line, " and ".join(conditions)) for line in lines]
         return tuple(found)
 
@@ -75,7 +78,11 @@ def _with_marker(line: str, marker: str) -> str:
     if not marker:
         return line
     wanted, _, own = line.partition(";")
-    return f"{wanted.strip()} ; ({own.strip()}) and {marker}" if own.strip() else f"{wanted.strip()} ; {marker}"
+    return (
+        f"{wanted.strip()} ; ({own.strip()}) and {marker}"
+        if own.strip()
+        else f"{wanted.strip()} ; {marker}"
+    )
 
 
 def lines_of(text: str) -> list[str]:

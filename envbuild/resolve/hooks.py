@@ -95,36 +95,55 @@ def _applies(row: Row, name: str, tools: Mapping[str, Chosen]) -> bool:
         return True
     bound = Requirement(row.where)
     chosen = tools.get(bound.name)
-    return chosen is not None and bound.specifier.contains(chosen.version.partition("+")[0], prereleases=True)
+    return chosen is not None and bound.specifier.contains(
+        chosen.version.partition("+")[0], prereleases=True
+    )
 
 
 def asked(
-    session: Session, archives: Mapping[str, Path], abouts: Mapping[str, About], tools: Mapping[str, Chosen]
+    session: Session,
+    archives: Mapping[str, Path],
+    abouts: Mapping[str, About],
+    tools: Mapping[str, Chosen],
 ) -> tuple[tuple[str, str], ...]:
     """Return (sdist, build requirement) beyond what the archives declare, with the chosen ``tools`` at hand.
 
     ``archives`` and ``abouts`` are by package name.  An archive whose backend fails where it may run adds nothing: its
     own words come when it is built in the base.
     """
-    known = [(name, text) for name in sorted(archives) for text in known_asks(name, abouts[name].backend, tools)]
+    known = [
+        (name, text)
+        for name in sorted(archives)
+        for text in known_asks(name, abouts[name].backend, tools)
+    ]
     if not session.settings.host_builds or session.python_minor != python_minor(session.facts):
         return tuple(known)
     return (*known, *_asked_here(session, archives, tools))
 
 
-def _asked_here(session: Session, archives: Mapping[str, Path], tools: Mapping[str, Chosen]) -> list[tuple[str, str]]:
+def _asked_here(
+    session: Session, archives: Mapping[str, Path], tools: Mapping[str, Chosen]
+) -> list[tuple[str, str]]:
     """Run the backends on this machine, which the user has allowed."""
-    pins = [f"{name}=={chosen.version}" for name, chosen in sorted(tools.items()) if not chosen.from_base]
+    pins = [
+        f"{name}=={chosen.version}"
+        for name, chosen in sorted(tools.items())
+        if not chosen.from_base
+    ]
     memory = Store(session.settings.store).folder("metadata")
     found: list[tuple[str, str]] = []
     with tempfile.TemporaryDirectory(prefix="envbuild-hooks-", dir=session.settings.tmpdir) as name:
         place, installed = Path(name), False
         for package, archive in sorted(archives.items()):
-            key = hashlib.sha256("\n".join([archive.name, session.python, *pins]).encode()).hexdigest()
+            key = hashlib.sha256(
+                "\n".join([archive.name, session.python, *pins]).encode()
+            ).hexdigest()
             remembered = memory / f"asked-{key}.json"
             texts = _kept(remembered)
             if texts is None:
-                session.report.say(f"{package}: its build backend is asked on this machine (--allow-host-builds)")
+                session.report.say(
+                    f"{package}: its build backend is asked on this machine (--allow-host-builds)"
+                )
                 if not installed:
                     installed = _install(session, pins, place / "tools")
                 texts = _ask(session, archive, place) if installed else []
@@ -169,10 +188,14 @@ def _ask(session: Session, archive: Path, place: Path) -> list[str]:
         "LC_ALL": "C.UTF-8",
     }
     argv = (session.python, "-c", SCRIPT, json.dumps(backend))
-    result = session.runner(Command(argv=argv, cwd=top, env=env, timeout=BACKEND_SECONDS), check=False)
+    result = session.runner(
+        Command(argv=argv, cwd=top, env=env, timeout=BACKEND_SECONDS), check=False
+    )
     said = [line for line in result.stdout.splitlines() if line.startswith(MARK)]
     if result.code or not said:
-        session.report.detail(f"the build backend gave no answer on this host: {result.last_lines()}")
+        session.report.detail(
+            f"the build backend gave no answer on this host: {result.last_lines()}"
+        )
         return []
     with suppress(*UNREADABLE):
         return msgspec.json.decode(said[-1].removeprefix(MARK), type=list[str])
@@ -191,4 +214,8 @@ def _backend(top: Path) -> tuple[str, list[str]] | None:
 def archives_of(files: Mapping[str, Candidate], settings_store: Path) -> dict[str, Path]:
     """Return where the sdists among the chosen files lie in the store, by package name."""
     store = Store(settings_store)
-    return {name: store.artifact(file.sha256) for name, file in files.items() if not file.file.endswith(".whl")}
+    return {
+        name: store.artifact(file.sha256)
+        for name, file in files.items()
+        if not file.file.endswith(".whl")
+    }

@@ -28,8 +28,12 @@ def find_installer(resolver: Resolver, facts: BaseFacts, settings: Settings) -> 
         return msgspec.json.decode(path.read_bytes(), type=tuple[Found, ...])
     except (OSError, *UNREADABLE):
         pass  # asked for the first time, or cut short by a full disk
-    python = facts.python if python_minor(facts) >= OLDEST_PYTHON else ".".join(map(str, OLDEST_PYTHON))
+    python = (
+        facts.python if python_minor(facts) >= OLDEST_PYTHON else ".".join(map(str, OLDEST_PYTHON))
+    )
     bare = BaseFacts(image=facts.image, python=python, machine=facts.machine, glibc=facts.glibc)
-    found = resolver(Request(requirements=(f"{INSTALLER}=={installed_version(INSTALLER)}",), facts=bare)).packages
+    found = resolver(
+        Request(requirements=(f"{INSTALLER}=={installed_version(INSTALLER)}",), facts=bare)
+    ).packages
     write_bytes(path, msgspec.json.encode(found))
     return found

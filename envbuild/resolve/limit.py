@@ -35,7 +35,8 @@ class Limit:
         slow = _slow(list(dict.fromkeys(reversed(list(asked))))[:MOST_PROBED], settings)
         names = ", ".join(redact(url) for url in slow[:MOST_TOLD])
         raise NetworkError(
-            f"resolving was ended after {took:.0f} s" + (f": {names} did not answer whole in time" if slow else ""),
+            f"resolving was ended after {took:.0f} s"
+            + (f": {names} did not answer whole in time" if slow else ""),
             hint="what has arrived is kept, so that starting again goes on from there; "
             "another index is named under [indexes] in the settings",
         )

@@ -45,10 +45,14 @@ def headers(text: str) -> Headers:
     python = message.get("Requires-Python")
     return Headers(
         requires=tuple(str(requirement) for requirement in requires),
-        requires_python=re.sub(r"[^\x20-\x7e]", "", str(python)).strip() or None if python else None,
+        requires_python=re.sub(r"[^\x20-\x7e]", "", str(python)).strip() or None
+        if python
+        else None,
         name=str(message.get("Name", "")).strip(),
         release=str(message.get("Version", "")).strip(),
-        version=tuple(map(int, re.findall(r"[0-9]{1,4}", str(message.get("Metadata-Version", "")))[:2])),
+        version=tuple(
+            map(int, re.findall(r"[0-9]{1,4}", str(message.get("Metadata-Version", "")))[:2])
+        ),
         dynamic=tuple(str(value).strip().lower() for value in message.get_all("Dynamic") or ()),
     )
 
@@ -85,10 +89,17 @@ def require_same(found: Headers, file: str) -> None:
 
 def _named(file: str) -> tuple[str, Version] | None:
     """Return the package and release that a file's name says."""
-    from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, parse_sdist_filename, parse_wheel_filename
+    from packaging.utils import (
+        InvalidSdistFilename,
+        InvalidWheelFilename,
+        parse_sdist_filename,
+        parse_wheel_filename,
+    )
 
     try:
-        found = parse_wheel_filename(file)[:2] if file.endswith(".whl") else parse_sdist_filename(file)
+        found = (
+            parse_wheel_filename(file)[:2] if file.endswith(".whl") else parse_sdist_filename(file)
+        )
     except (InvalidSdistFilename, InvalidWheelFilename):
         return None
     return found[0], found[1]
@@ -109,7 +120,9 @@ def wheel_text(file: BinaryIO, name: str) -> str:
         with zipfile.ZipFile(file) as archive:
             found = [info for info in archive.infolist() if METADATA.match(info.filename)]
             if len(found) != 1 or found[0].file_size > BIGGEST_METADATA:
-                raise IntegrityError(f"has {len(found)} metadata files of usable size, a wheel has one", where=name)
+                raise IntegrityError(
+                    f"has {len(found)} metadata files of usable size, a wheel has one", where=name
+                )
             return archive.read(found[0]).decode("utf-8", "replace")
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
         raise IntegrityError(f"is not a wheel: {error}", where=name) from error

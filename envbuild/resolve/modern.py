@@ -18,7 +18,9 @@ MOST = 4
 Ask = Callable[[Question], dict[str, Chosen]]
 
 
-def modern(answer: dict[str, Chosen], last: Question, fixed: Collection[str], ask: Ask) -> dict[str, Chosen]:
+def modern(
+    answer: dict[str, Chosen], last: Question, fixed: Collection[str], ask: Ask
+) -> dict[str, Chosen]:
     """Return an answer in which no package is ancient only to keep another package of the base as it is.
 
     ``last`` is the question that the answer is to; ``fixed`` are direct requirements and what the base holds, which are
@@ -53,8 +55,13 @@ def _old(answer: Mapping[str, Chosen]) -> list[str]:
     if latest is None:
         return []
     end = read_date(latest, "upload date")
-    return sorted(name for name, day in days.items() if (end - read_date(day, name)).days > OLD_DAYS)
+    return sorted(
+        name for name, day in days.items() if (end - read_date(day, name)).days > OLD_DAYS
+    )
 
 
 def _uploaded(one: Chosen) -> str | None:
-    return min((file.uploaded for file in (*one.wheels, one.sdist) if file is not None and file.uploaded), default=None)
+    return min(
+        (file.uploaded for file in (*one.wheels, one.sdist) if file is not None and file.uploaded),
+        default=None,
+    )

@@ -9,7 +9,9 @@ from envbuild.resolve.standins import stand_ins
 from envbuild.resolve.stubs import Stubs, first
 
 
-def broken_couplings(new: Mapping[str, str], stubs: Stubs, asked: Collection[str]) -> tuple[Coupling, ...]:
+def broken_couplings(
+    new: Mapping[str, str], stubs: Stubs, asked: Collection[str]
+) -> tuple[Coupling, ...]:
     """Return the rows about new frameworks that the new packages (name to version) do not keep to.
 
     Of two rows that say the same from both sides, the one about what nobody ``asked`` for by name counts.
@@ -19,7 +21,11 @@ def broken_couplings(new: Mapping[str, str], stubs: Stubs, asked: Collection[str
 
     public = {name: Version(version).public for name, version in new.items()}
     for wanted, patterns in stand_ins().items():
-        if wanted not in public and wanted not in stubs.by_name and (real := first(patterns, public)) is not None:
+        if (
+            wanted not in public
+            and wanted not in stubs.by_name
+            and (real := first(patterns, public)) is not None
+        ):
             public[wanted] = public[real]
     versions = {name: stub.public for name, stub in stubs.by_name.items()} | public
     broken = [

@@ -43,7 +43,9 @@ def overlaps(new: Mapping[str, str], stubs: Stubs) -> tuple[Overlap, ...]:
 
     These are all with what is protected, and among CUDA wheels.  Others are only told: doubled.
     """
-    real = {name: stub.real for name, stub in stubs.by_name.items() if stub.hard and not stub.alias_of}
+    real = {
+        name: stub.real for name, stub in stubs.by_name.items() if stub.hard and not stub.alias_of
+    }
     found: dict[str, Overlap] = {}
     for group, cuda in _groups({*new, *real}):
         held = next((name for name in group if name in real), None)
@@ -89,7 +91,9 @@ def second_stack(packages: Collection[Found], stubs: Stubs, facts: BaseFacts) ->
     own = facts.cuda is not None or any(CUDA_WHEEL.fullmatch(name) for name in stubs.by_name)
     if not (computes and own):
         return None
-    brought = [p for p in packages if p.name.startswith(("nvidia-", "cuda-")) or is_framework(p.name)]
+    brought = [
+        p for p in packages if p.name.startswith(("nvidia-", "cuda-")) or is_framework(p.name)
+    ]
     size = sum(p.file.size for p in brought)
     if size < LARGE_BYTES:
         return None

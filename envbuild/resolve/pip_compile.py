@@ -55,7 +55,11 @@ class OnHost:
 
     def __call__(self, words: tuple[str, ...], place: Path, index: str) -> Result:
         """Run ``python -m piptools`` here."""
-        env = {name: value for name, value in self.environment.items() if name.lower() not in NOT_INHERITED}
+        env = {
+            name: value
+            for name, value in self.environment.items()
+            if name.lower() not in NOT_INHERITED
+        }
         env |= _variables(str(self.folder), index) | {"HOME": str(self.folder / "home")}
         if self.tools is not None:
             env["PYTHONPATH"] = str(self.tools)
@@ -96,7 +100,10 @@ class InBase:
 def _variables(folder: str, index: str) -> dict[str, str]:
     """Return what configures pip: the index alone, whose address is no argument, for other users see those."""
     own = {"TMPDIR": f"{folder}/home", "PIP_INDEX_URL": index}
-    caches = {"PIP_CACHE_DIR": f"{folder}/home/pip", "PIP_TOOLS_CACHE_DIR": f"{folder}/home/pip-tools"}
+    caches = {
+        "PIP_CACHE_DIR": f"{folder}/home/pip",
+        "PIP_TOOLS_CACHE_DIR": f"{folder}/home/pip-tools",
+    }
     return {**ALWAYS, **own, **caches, "no_proxy": "*"}
 
 
@@ -124,7 +131,9 @@ def find_compiler(
     tools = None if on_host and "piptools" in found else folder / "tools"
     if not on_host:
         runtime = find_runtime(settings, runner)
-        image = _base(facts, folder, runtime=runtime, settings=settings, runner=runner, report=report)
+        image = _base(
+            facts, folder, runtime=runtime, settings=settings, runner=runner, report=report
+        )
     if tools is not None:
         argv = (
             uv, "pip", "install", "--quiet", "--no-config", "--target", str(tools), "--python-version", minor,
@@ -132,12 +141,30 @@ def find_compiler(
         )  # fmt: skip
         runner(Command(argv=argv, env=uv_environment(settings)))
     if on_host:
-        return OnHost(python=python, tools=tools, folder=folder, environment=uv_environment(settings), runner=runner)
-    return InBase(image=image, python=facts.python_path or "python3", folder=folder, runtime=runtime, runner=runner)
+        return OnHost(
+            python=python,
+            tools=tools,
+            folder=folder,
+            environment=uv_environment(settings),
+            runner=runner,
+        )
+    return InBase(
+        image=image,
+        python=facts.python_path or "python3",
+        folder=folder,
+        runtime=runtime,
+        runner=runner,
+    )
 
 
 def _base(
-    facts: BaseFacts, folder: Path, *, runtime: Runtime, settings: Settings, runner: Runner, report: Reporter
+    facts: BaseFacts,
+    folder: Path,
+    *,
+    runtime: Runtime,
+    settings: Settings,
+    runner: Runner,
+    report: Reporter,
 ) -> Path:
     """Return a base whose Python answers here."""
     minor = ".".join(map(str, python_minor(facts)))
@@ -150,10 +177,14 @@ def _base(
     store = Store(settings.store)
     with report.stage(f"no Python {minor} here: pip-tools runs in {facts.image}"):
         try:
-            image = runnable(facts, root, settings=settings, runner=runner, store=store, report=report)
+            image = runnable(
+                facts, root, settings=settings, runner=runner, store=store, report=report
+            )
         except (HostError, UsageError) as error:
             raise HostError(f"{why}: {error}", hint=hint) from error
-        answer = runner(runtime.exec_command(image, (python, "-c", PROBE), timeout=SECONDS), check=False)
+        answer = runner(
+            runtime.exec_command(image, (python, "-c", PROBE), timeout=SECONDS), check=False
+        )
     if answer.stdout.split()[:1] != [minor]:
         raise HostError(f"{why}: {explain_failure(answer).what}", hint=hint)
     return image

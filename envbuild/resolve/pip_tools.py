@@ -115,19 +115,34 @@ class _PipSession(Session):
 
     def _compile(self, question: Question, place: Path) -> Result:
         """Run pip-compile on a question's files; the seed is its output file, whose pins it prefers."""
-        fixed = [f"{stub.name}=={stub.version}" for stub in self.stubs.by_name.values() if stub.hard]
+        fixed = [
+            f"{stub.name}=={stub.version}" for stub in self.stubs.by_name.values() if stub.hard
+        ]
         with telling(place):
-            (place / "constraints.txt").write_text("\n".join([*question.constraints, *fixed, ""]), "utf-8")
-            (place / "pinned.txt").write_text("".join(f"{n}=={v}\n" for n, v in question.seed), "utf-8")
+            (place / "constraints.txt").write_text(
+                "\n".join([*question.constraints, *fixed, ""]), "utf-8"
+            )
+            (place / "pinned.txt").write_text(
+                "".join(f"{n}=={v}\n" for n, v in question.seed), "utf-8"
+            )
             # a line of the file, for older versions have no option for constraints
             wanted = "".join(f"{line}\n" for line in ("-c constraints.txt", *question.requirements))
             (place / "requirements.in").write_text(wanted, "utf-8")
         links = ["--find-links", "../hard", *(["--find-links", "../soft"] if question.soft else [])]
-        words = ("compile", *self._options, *links, "--output-file", "pinned.txt", "requirements.in")
+        words = (
+            "compile",
+            *self._options,
+            *links,
+            "--output-file",
+            "pinned.txt",
+            "requirements.in",
+        )
         with self._relay.serving(question.as_of, question.fresh) as index:
             result = self._compiler(words, place, index)
         if result.timed_out:
-            raise HostError(f"pip-compile did not finish within {SECONDS:.0f} s", hint="leave out --resolver")
+            raise HostError(
+                f"pip-compile did not finish within {SECONDS:.0f} s", hint="leave out --resolver"
+            )
         return result
 
 
@@ -138,5 +153,9 @@ def _names(told: str, option: str) -> bool:
 
 def _plain(result: Result) -> str:
     """Return what pip-compile said, without the stub's own mark and without passwords."""
-    lines = [line.strip() for line in result.stderr.splitlines() if line.strip() and "Traceback" not in line]
+    lines = [
+        line.strip()
+        for line in result.stderr.splitlines()
+        if line.strip() and "Traceback" not in line
+    ]
     return redact("\n".join(lines[-12:])) or result.last_lines()

@@ -32,6 +32,8 @@ def broken(facts: BaseFacts, stubs: Stubs, new: Mapping[str, str]) -> tuple[tupl
             if requirement.marker is not None and not requirement.marker.evaluate(environment):
                 continue
             if requirement.specifier.contains(stubs.by_name[wanted].version, prereleases=True):
-                sentence = f"{dist.name} {dist.version} of the base needs {wanted}{requirement.specifier}"
+                sentence = (
+                    f"{dist.name} {dist.version} of the base needs {wanted}{requirement.specifier}"
+                )
                 found.append((name, sentence))
     return tuple(found)

@@ -24,7 +24,9 @@ def python_minor(facts: BaseFacts) -> tuple[int, int]:
     """Return (major, minor) of the base's Python."""
     found = PYTHON.fullmatch(facts.python)
     if not found:
-        raise UsageError(f"python {facts.python!r} is not a version such as 3.11.2", where=facts.image)
+        raise UsageError(
+            f"python {facts.python!r} is not a version such as 3.11.2", where=facts.image
+        )
     return int(found[1]), int(found[2])
 
 
@@ -44,12 +46,15 @@ def glibc_minor(facts: BaseFacts) -> int:
 def uv_platform(facts: BaseFacts) -> str:
     """Return the value of ``uv --python-platform`` nearest below the base, such as ``x86_64-manylinux_2_36``."""
     if facts.machine not in MACHINES:
-        raise UsageError(f"machine {facts.machine!r} is not one of {', '.join(MACHINES)}", where=facts.image)
+        raise UsageError(
+            f"machine {facts.machine!r} is not one of {', '.join(MACHINES)}", where=facts.image
+        )
     minor = glibc_minor(facts)
     known = [value for value in GLIBC_MINORS if value <= minor]
     if not known:
         raise UsageError(
-            f"glibc {facts.glibc} is older than 2.17, the oldest that today's wheels are made for", where=facts.image
+            f"glibc {facts.glibc} is older than 2.17, the oldest that today's wheels are made for",
+            where=facts.image,
         )
     return f"{facts.machine}-manylinux_2_{known[-1]}"
 
@@ -66,7 +71,10 @@ def tag_order(facts: BaseFacts) -> dict[Tag, int]:
         platforms += [f"{name}_{machine}" for name, glibc in LEGACY_TAGS.items() if glibc == value]
     platforms.append(f"linux_{machine}")
     interpreter = f"cp{version[0]}{version[1]}"
-    ordered = [*tags.cpython_tags(version, platforms=platforms), *tags.compatible_tags(version, interpreter, platforms)]
+    ordered = [
+        *tags.cpython_tags(version, platforms=platforms),
+        *tags.compatible_tags(version, interpreter, platforms),
+    ]
     return {tag: place for place, tag in enumerate(dict.fromkeys(ordered))}
 
 

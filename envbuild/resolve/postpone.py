@@ -25,7 +25,9 @@ class Later:
     patient: str
 
 
-def postponed(session: Session, conflict: ConflictError, context: Context, latest: str) -> Later | None:
+def postponed(
+    session: Session, conflict: ConflictError, context: Context, latest: str
+) -> Later | None:
     """Return the date to resolve at instead, None where the date is not what is in the way.
 
     Raises ConflictError where there is no release for this base at any date.
@@ -34,7 +36,11 @@ def postponed(session: Session, conflict: ConflictError, context: Context, lates
     the base; unless that release is pinned, as long again as an old base is given.
     """
     unfit = {name_of(package) for package, _ in NO_WHEELS.findall(conflict.text)}
-    late = [direct for direct in context.directs if direct.name in conflict.filtered or direct.name in unfit]
+    late = [
+        direct
+        for direct in context.directs
+        if direct.name in conflict.filtered or direct.name in unfit
+    ]
     if not late or context.as_of is None:
         return None
     question = Question(
@@ -48,14 +54,20 @@ def postponed(session: Session, conflict: ConflictError, context: Context, lates
     days: dict[str, str] = {}
     for direct in late:
         chosen = found[direct.name]
-        uploads = [file.uploaded for file in (*chosen.wheels, chosen.sdist) if file is not None and file.uploaded]
+        uploads = [
+            file.uploaded
+            for file in (*chosen.wheels, chosen.sdist)
+            if file is not None and file.uploaded
+        ]
         if uploads:
             days[direct.written] = min(uploads)
     written, day = max(days.items(), key=lambda item: item[1], default=("", ""))
     if not day:
         return None
     pinned = all(PIN.fullmatch(direct.specifier) for direct in late)
-    date, patient = (_after(day, days, latest) for days in (PINNED_DAYS if pinned else GRACE_DAYS, GRACE_DAYS))
+    date, patient = (
+        _after(day, days, latest) for days in (PINNED_DAYS if pinned else GRACE_DAYS, GRACE_DAYS)
+    )
     if date <= context.as_of:
         return None
     return Later(date=date, reason=f"{written} has no release before {day}", patient=patient)

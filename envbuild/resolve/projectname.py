@@ -14,7 +14,9 @@ from envbuild.resolve.handed import Text
 from envbuild.toml import parse_toml
 
 FILES = ("pyproject.toml", "setup.cfg", "setup.py")
-VERSION = re.compile(r"""^(?:__version__|VERSION|version)\s*(?::\s*str\s*)?=\s*['"]v?([^'"]+)['"]""", re.MULTILINE)
+VERSION = re.compile(
+    r"""^(?:__version__|VERSION|version)\s*(?::\s*str\s*)?=\s*['"]v?([^'"]+)['"]""", re.MULTILINE
+)
 
 
 def name_and_version(folder: Path) -> tuple[str, str] | None:
@@ -88,7 +90,9 @@ def _literal(text: str, name: str) -> str | None:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     for node in tree.body:
-        if not isinstance(node, ast.Assign | ast.AnnAssign) or not isinstance(node.value, ast.Constant):
+        if not isinstance(node, ast.Assign | ast.AnnAssign) or not isinstance(
+            node.value, ast.Constant
+        ):
             continue
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
         if any(isinstance(target, ast.Name) and target.id == name for target in targets):

@@ -66,7 +66,9 @@ def _candidate(entry: Mapping[str, Any]) -> Candidate:
     uploaded = entry.get("upload-time")
     file = entry.get("name") or unquote(urlsplit(url).path.rsplit("/", 1)[-1])
     if not FILE.fullmatch(file):
-        raise IntegrityError(f"the index offers a file named {file[:80]!r}, which no package file is")
+        raise IntegrityError(
+            f"the index offers a file named {file[:80]!r}, which no package file is"
+        )
     return Candidate(
         file=file,
         url=url,
@@ -78,5 +80,7 @@ def _candidate(entry: Mapping[str, Any]) -> Candidate:
 
 def write_seed(pins: Iterable[tuple[str, str]]) -> str:
     """Write the smallest lock that uv reads preferences from: names and versions."""
-    entries = "".join(f"\n[[packages]]\nname = {quote(n)}\nversion = {quote(v)}\n" for n, v in sorted(pins))
+    entries = "".join(
+        f"\n[[packages]]\nname = {quote(n)}\nversion = {quote(v)}\n" for n, v in sorted(pins)
+    )
     return 'lock-version = "1.0"\ncreated-by = "envbuild"\n' + (entries or "packages = []\n")

@@ -87,7 +87,12 @@ def building_environment(settings: Settings, home: Path) -> dict[str, str]:
         if KEPT_VARIABLES.fullmatch(name) or name.lower() in PASSED_ON
     }
     cache = Path(settings.environment.get("XDG_CACHE_HOME") or settings.home / ".cache") / "uv"
-    own = {"HOME": str(home), "TMPDIR": str(home), "PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
+    own = {
+        "HOME": str(home),
+        "TMPDIR": str(home),
+        "PATH": "/usr/local/bin:/usr/bin:/bin",
+        "LC_ALL": "C.UTF-8",
+    }
     netrc = settings.environment.get("NETRC") or str(settings.home / ".netrc")
     return {
         **trust(settings.certificates),
@@ -153,8 +158,12 @@ def write_question(
     if from_source:
         blocks.append(f"[pip]\nno-binary = {write_value(from_source)}\n")
     (place / "uv.toml").write_text("\n".join(blocks), "utf-8")
-    (place / "requirements.in").write_text("".join(f"{line}\n" for line in question.requirements), "utf-8")
-    (place / "constraints.txt").write_text("".join(f"{line}\n" for line in question.constraints), "utf-8")
+    (place / "requirements.in").write_text(
+        "".join(f"{line}\n" for line in question.requirements), "utf-8"
+    )
+    (place / "constraints.txt").write_text(
+        "".join(f"{line}\n" for line in question.constraints), "utf-8"
+    )
     (place / "pylock.toml").write_text(write_seed(question.seed), "utf-8")
 
 

@@ -84,10 +84,16 @@ class Relay:
                     return None
                 if parts[1] == "simple" and len(parts) == 3:
                     return self._page(normalize(parts[2]), client, as_of, fresh)
-                return self._file(parts[2], parts[-1], client) if parts[1] == "file" and len(parts) == 4 else None
+                return (
+                    self._file(parts[2], parts[-1], client)
+                    if parts[1] == "file" and len(parts) == 4
+                    else None
+                )
 
             server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(answer, self._note))
-            thread = threading.Thread(target=server.serve_forever, args=(POLL_SECONDS,), daemon=True)
+            thread = threading.Thread(
+                target=server.serve_forever, args=(POLL_SECONDS,), daemon=True
+            )
             thread.start()
             try:
                 yield f"http://127.0.0.1:{server.server_address[1]}/{word}/simple"
@@ -100,7 +106,9 @@ class Relay:
     def _note(self, error: EnvbuildError) -> None:
         self.failure = self.failure or error
 
-    def _page(self, project: str, client: httpx.Client, as_of: str | None, fresh: Collection[str]) -> Answer | None:
+    def _page(
+        self, project: str, client: httpx.Client, as_of: str | None, fresh: Collection[str]
+    ) -> Answer | None:
         """Write a project's page as it was; None where no index has the project."""
         if project in self._hidden:
             return None
@@ -114,9 +122,14 @@ class Relay:
         if project in self._from_source:
             shown = [link for link in shown if not link.file.endswith(".whl")]
         pure = {_release(link.file) for link in shown if link.file.endswith("-none-any.whl")}
-        shown = [link for link in shown if link.file.endswith(".whl") or _release(link.file) not in pure]
+        shown = [
+            link for link in shown if link.file.endswith(".whl") or _release(link.file) not in pure
+        ]
         lines = map(self._anchor, shown)
-        return "text/html; charset=utf-8", f"<!DOCTYPE html><html><body>{''.join(lines)}</body></html>".encode()
+        return (
+            "text/html; charset=utf-8",
+            f"<!DOCTYPE html><html><body>{''.join(lines)}</body></html>".encode(),
+        )
 
     def _links(self, project: str, client: httpx.Client) -> tuple[Link, ...] | None:
         pages = (self._listed(index, project, client) for index in self._indexes)
@@ -134,7 +147,9 @@ class Relay:
             return ""
         key = hashlib.sha256(link.url.encode()).hexdigest()[:24]
         release = _release(link.file)
-        self._files[key] = Candidate(file=link.file, url=link.url, sha256=link.sha256, size=link.size)
+        self._files[key] = Candidate(
+            file=link.file, url=link.url, sha256=link.sha256, size=link.size
+        )
         is_wheel = link.file.endswith(".whl")
         if not is_wheel and release is None:
             return ""
@@ -146,7 +161,9 @@ class Relay:
             "data-core-metadata": "true" if is_wheel else None,
             "data-dist-info-metadata": "true" if is_wheel else None,
         }
-        given = " ".join(f'{name}="{html.escape(value)}"' for name, value in said.items() if value is not None)
+        given = " ".join(
+            f'{name}="{html.escape(value)}"' for name, value in said.items() if value is not None
+        )
         return f"<a {given}>{html.escape(file)}</a>\n"
 
     def _file(self, key: str, name: str, client: httpx.Client) -> Answer | None:
@@ -166,8 +183,14 @@ class Relay:
         A placeholder requires what is nowhere, so that it is no answer.
         """
         about = describe([candidate], settings=self._settings, report=Silent())[candidate.sha256]
-        requires = about.requires if about.stub is None else (*about.requires, f"{release[0]}==0+placeholder")
-        with tempfile.TemporaryDirectory(prefix="envbuild-relay-", dir=self._settings.tmpdir) as folder:
+        requires = (
+            about.requires
+            if about.stub is None
+            else (*about.requires, f"{release[0]}==0+placeholder")
+        )
+        with tempfile.TemporaryDirectory(
+            prefix="envbuild-relay-", dir=self._settings.tmpdir
+        ) as folder:
             return write_wheel(Path(folder), *release, requires).read_bytes()
 
     def _metadata(self, candidate: Candidate, client: httpx.Client) -> str:
@@ -191,7 +214,9 @@ def _release(file: str) -> tuple[str, str] | None:
     )
 
     try:
-        found = parse_wheel_filename(file)[:2] if file.endswith(".whl") else parse_sdist_filename(file)
+        found = (
+            parse_wheel_filename(file)[:2] if file.endswith(".whl") else parse_sdist_filename(file)
+        )
     except (InvalidSdistFilename, InvalidWheelFilename):
         return None
     return found[0], str(found[1])

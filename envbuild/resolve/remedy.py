@@ -86,7 +86,11 @@ class Trials:
             return None
 
     def changed(
-        self, loose: Collection[str] = (), *, without: Collection[str] = (), bounds: tuple[str, ...] = ()
+        self,
+        loose: Collection[str] = (),
+        *,
+        without: Collection[str] = (),
+        bounds: tuple[str, ...] = (),
     ) -> Question:
         """Return the task's question with some direct requirements free of bounds, or left out."""
         context = self.task.context
@@ -99,14 +103,20 @@ class Trials:
         )
 
 
-def hints(session: Session, task: Task, conflict: ConflictError, clashes: Iterable[Clash]) -> tuple[str, ...]:
+def hints(
+    session: Session, task: Task, conflict: ConflictError, clashes: Iterable[Clash]
+) -> tuple[str, ...]:
     """Return what to change, the smallest change first; that nothing was found where nothing was."""
     told = tuple(_untried(conflict, task.context))
     if told:
         return told
     trials = _trials(session, task)
     told_of = tuple(clashes)
-    found = [*_pins(trials, conflict), *_dates(trials, conflict), *_other_bases(trials, conflict, told_of)]
+    found = [
+        *_pins(trials, conflict),
+        *_dates(trials, conflict),
+        *_other_bases(trials, conflict, told_of),
+    ]
     if not found and not told_of:
         found += _other_pythons(trials, conflict)
     if not found:
@@ -114,7 +124,9 @@ def hints(session: Session, task: Task, conflict: ConflictError, clashes: Iterab
     if found:
         return tuple(found)
     tried = f" ({counted(trials.asked, 'change')} tried)" if trials.asked else ""
-    return (f"make an image of its own for each of what excludes the other: nothing else was found{tried}",)
+    return (
+        f"make an image of its own for each of what excludes the other: nothing else was found{tried}",
+    )
 
 
 def _trials(session: Session, task: Task) -> Trials:
@@ -123,10 +135,18 @@ def _trials(session: Session, task: Task) -> Trials:
     chosen = {name for name, stub in stubs.by_name.items() if stub.chosen}
     if not chosen:
         return Trials(session=session, task=task)
-    kept = {name: stub for name, stub in stubs.by_name.items() if name not in chosen and stub.alias_of not in chosen}
-    dists = tuple(dist for dist in session.facts.dists if canonicalize_name(dist.name) not in chosen)
+    kept = {
+        name: stub
+        for name, stub in stubs.by_name.items()
+        if name not in chosen and stub.alias_of not in chosen
+    }
+    dists = tuple(
+        dist for dist in session.facts.dists if canonicalize_name(dist.name) not in chosen
+    )
     trials = Trials(session=session, task=task)
-    free = _elsewhere(trials, structs.replace(session.facts, dists=dists, framework=None), Stubs(kept))
+    free = _elsewhere(
+        trials, structs.replace(session.facts, dists=dists, framework=None), Stubs(kept)
+    )
     roots = tuple(root for root in task.roots if name_of(root) not in chosen)
     roots += tuple(filter(None, (task.context.framework,)))
     return Trials(session=free, task=replace(task, roots=roots))
@@ -135,7 +155,9 @@ def _trials(session: Session, task: Task) -> Trials:
 def _untried(conflict: ConflictError, context: Context) -> Iterable[str]:
     """Yield what to do about names and files of the index that no other answer would mend."""
     elsewhere = load_aliases().elsewhere
-    for name in dict.fromkeys((*MISSING.findall(conflict.text), *(n for n in conflict.traps if n in elsewhere))):
+    for name in dict.fromkeys(
+        (*MISSING.findall(conflict.text), *(n for n in conflict.traps if n in elsewhere))
+    ):
         if name in elsewhere:
             yield f"leave out {name}, or bring it otherwise: {elsewhere[name]}"
         else:
@@ -151,7 +173,9 @@ def _untried(conflict: ConflictError, context: Context) -> Iterable[str]:
     if BROKEN.search(conflict.text):
         yield "take another index, or clear the cache of the mirror or proxy that answers here"
     machine = context.facts.machine
-    lacking = [name_of(package) for package, tag in NO_WHEELS.findall(conflict.text) if "platform" in tag]
+    lacking = [
+        name_of(package) for package, tag in NO_WHEELS.findall(conflict.text) if "platform" in tag
+    ]
     if lacking and machine != "x86_64":
         names = ", ".join(dict.fromkeys(lacking))
         yield f"leave out {names}, or take a base for another machine than {machine}"
@@ -165,7 +189,11 @@ def _pins(trials: Trials, conflict: ConflictError) -> Iterable[str]:
         names = {pin.name for pin in pins}
         fits = {pin.name: _fit(trials, pin, names) for pin in pins}
         found = {name: replace(fit, alone=False) for name, fit in fits.items() if fit is not None}
-    inert = [pin.name for pin in pins if pin.name in found and satisfies(found[pin.name].version, pin.specifier)]
+    inert = [
+        pin.name
+        for pin in pins
+        if pin.name in found and satisfies(found[pin.name].version, pin.specifier)
+    ]
     useful = [pin for pin in pins if pin.name in found and pin.name not in inert]
     # a pin that stays as it is was not in the way, unless it is the only one
     for pin in useful or [pin for pin in pins if pin.name in found]:
@@ -191,7 +219,11 @@ def _fit(trials: Trials, pin: Direct, loose: Collection[str]) -> Fit | None:
         chosen = above[pin.name]
     if chosen is None:
         return None
-    uploads = [file.uploaded for file in (*chosen.wheels, chosen.sdist) if file is not None and file.uploaded]
+    uploads = [
+        file.uploaded
+        for file in (*chosen.wheels, chosen.sdist)
+        if file is not None and file.uploaded
+    ]
     return Fit(version=chosen.version, uploaded=min(uploads, default=None))
 
 
@@ -208,7 +240,9 @@ def _left_out(trials: Trials, conflict: ConflictError) -> Iterable[str]:
             yield f"leave out {direct.written}: the rest fits"
 
 
-def _other_bases(trials: Trials, conflict: ConflictError, clashes: tuple[Clash, ...]) -> Iterable[str]:
+def _other_bases(
+    trials: Trials, conflict: ConflictError, clashes: tuple[Clash, ...]
+) -> Iterable[str]:
     """Yield bases of the catalogue on which the requirements have an answer."""
     context = trials.task.context
     wanted = dict.fromkeys(clash.wanted for clash in clashes if clash.stub.hard)
@@ -216,16 +250,22 @@ def _other_bases(trials: Trials, conflict: ConflictError, clashes: tuple[Clash, 
     lacking = {name_of(package) for package, _ in NO_WHEELS.findall(conflict.text)}
     wanted |= dict.fromkeys(d.text for d in pins if context.stubs.hard(d.name) or d.name in lacking)
     named = [text for text in wanted if framework_name(text)]
-    fitting = [entry for entry in _candidates(conflict, context, named) if _has_answer(trials, entry)]
+    fitting = [
+        entry for entry in _candidates(conflict, context, named) if _has_answer(trials, entry)
+    ]
     if fitting:
         told = " or ".join(map(_told, fitting))
-        yield f"take a base that holds {named[0]}: {told}" if named else f"take another base: {told}"
+        yield (
+            f"take a base that holds {named[0]}: {told}" if named else f"take another base: {told}"
+        )
 
 
 def _candidates(conflict: ConflictError, context: Context, named: list[str]) -> list[Entry]:
     own = ".".join(map(str, python_minor(context.facts)))
     pythons = [bounds.rstrip(",") for bounds, _ in PYTHON.findall(conflict.text)]
-    wishes = [Wish(framework=text, python=python) for text in named[:MOST_PINS] for python in (own, None)]
+    wishes = [
+        Wish(framework=text, python=python) for text in named[:MOST_PINS] for python in (own, None)
+    ]
     if pythons and not named:
         wishes = [Wish(framework=text, python=pythons[0]) for text in _held(context)]
     for wish in wishes:
@@ -245,11 +285,15 @@ def _has_answer(trials: Trials, entry: Entry) -> bool:
     A bootstrap's framework is asked of the index; an image's stands there as it is.
     """
     facts = trials.session.facts
-    facts = structs.replace(facts, python=(entry.python or facts.python).rstrip("?"), glibc=entry.glibc or facts.glibc)
+    facts = structs.replace(
+        facts, python=(entry.python or facts.python).rstrip("?"), glibc=entry.glibc or facts.glibc
+    )
     name = entry.framework or ""
     asked = entry.requirement if entry.is_bootstrap else name
     try:
-        stub = Stub(name=name, version=lenient(entry.version or ""), real=entry.version or "", hard=True)
+        stub = Stub(
+            name=name, version=lenient(entry.version or ""), real=entry.version or "", hard=True
+        )
     except ValueError:
         return False  # the catalogue knows its line only
     other = _elsewhere(trials, facts, Stubs({} if entry.is_bootstrap else {name: stub}))
@@ -287,8 +331,13 @@ def _other_pythons(trials: Trials, conflict: ConflictError) -> Iterable[str]:
         other = structs.replace(facts, python=python or facts.python, glibc=glibc)
         if other == facts or (python and facts.python.startswith(f"{python}.")):
             continue
-        if trials.ask(trials.changed(), _elsewhere(trials, other, trials.session.stubs)) is not None:
-            yield f"take a base with Python {python}" if python else "take a base with a newer glibc"
+        if (
+            trials.ask(trials.changed(), _elsewhere(trials, other, trials.session.stubs))
+            is not None
+        ):
+            yield (
+                f"take a base with Python {python}" if python else "take a base with a newer glibc"
+            )
             return
 
 

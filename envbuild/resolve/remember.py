@@ -54,7 +54,10 @@ class Remembering:
 
     def __call__(self, request: Request) -> Resolution:
         """Resolve.  Raises what the other one raises."""
-        indexes = {name: index_url(self.settings, self.runner, name) for name in (*request.indexes, "default")}
+        indexes = {
+            name: index_url(self.settings, self.runner, name)
+            for name in (*request.indexes, "default")
+        }
         if not all(url.startswith("http") for url in indexes.values()):
             return self.make()(request)
         path = (
@@ -82,7 +85,10 @@ def _key(request: Request, indexes: Mapping[str, str], *, host_builds: bool) -> 
     """Return the digest of all that an answer depends on but the index's pages: also envbuild's own rules and data."""
     own = Path(__file__).parent
     rules = [
-        path.stat() for folder in (own, own.parent / "data") for path in sorted(folder.iterdir()) if path.is_file()
+        path.stat()
+        for folder in (own, own.parent / "data")
+        for path in sorted(folder.iterdir())
+        if path.is_file()
     ]
     said = msgspec.json.encode(
         (

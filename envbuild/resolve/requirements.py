@@ -62,7 +62,9 @@ def read_directs(
         if requirement.marker is not None and not requirement.marker.evaluate(dict(environment)):
             notes.append(f"{written} does not apply to this base: its marker is false there")
             continue
-        if stubs.hard(name) and any(specifier.operator == "===" for specifier in requirement.specifier):
+        if stubs.hard(name) and any(
+            specifier.operator == "===" for specifier in requirement.specifier
+        ):
             raise _protected(written, name, stubs)
         extras = tuple(sorted(requirement.extras))
         held = stubs.by_name.get(name)
@@ -93,7 +95,9 @@ def _read(written: str) -> Requirement:
     except InvalidRequirement as error:
         if re.match(r"[a-z+]+:|\.{0,2}/|\.$", text):
             raise _address(where) from error
-        raise UsageError("is not a requirement as PEP 508 has it", where=where, hint=FORM) from error
+        raise UsageError(
+            "is not a requirement as PEP 508 has it", where=where, hint=FORM
+        ) from error
     if requirement.url is not None:
         raise _address(where)
     return requirement

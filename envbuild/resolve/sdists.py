@@ -37,7 +37,8 @@ WANTED = re.compile(
 STATIC_SINCE = (2, 2)
 """From this metadata version on, a field of PKG-INFO that is not called dynamic holds for every build (PEP 643)."""
 CODE = re.compile(
-    r".+\.(?:pyx?|pyi|pxd|c|cc|cpp|cxx|h|hpp|cu|cuh|f|f90|for|rs|go|so|jl|r|js|ipynb|java|swg|i)\Z", re.IGNORECASE
+    r".+\.(?:pyx?|pyi|pxd|c|cc|cpp|cxx|h|hpp|cu|cuh|f|f90|for|rs|go|so|jl|r|js|ipynb|java|swg|i)\Z",
+    re.IGNORECASE,
 )
 NO_CODE = re.compile(
     r"(?:setup|package_info|conftest|versioneer|noxfile|[^/]*test[^/]*)\.py\Z|(?:tests?|docs?|examples?|\.[^/]+)/"
@@ -96,7 +97,10 @@ def declared(members: Mapping[str, str], where: str, names: Collection[str] = ()
 
 
 def _requires(
-    members: Mapping[str, str], information: Headers, project: Mapping[str, Any], handed: Handed | None
+    members: Mapping[str, str],
+    information: Headers,
+    project: Mapping[str, Any],
+    handed: Handed | None,
 ) -> tuple[Iterable[str], str]:
     """Return the requirements and where they stand: what holds for every build comes before what was packed."""
     if information.version >= STATIC_SINCE and "requires-dist" not in information.dynamic:
@@ -110,13 +114,18 @@ def _requires(
     return _computed(members, information, handed)
 
 
-def _computed(members: Mapping[str, str], information: Headers, handed: Handed | None) -> tuple[Iterable[str], str]:
+def _computed(
+    members: Mapping[str, str], information: Headers, handed: Handed | None
+) -> tuple[Iterable[str], str]:
     """Return what setup.py says to who reads it, else what came out of it on its author's machine."""
     packed = _packed(members, information)
     plain = _of_setup(members, handed)
     if plain is not None and _covers(plain[0], packed or ()):
         extras = [line for line in packed or () if "extra ==" in line]
-        return [*(line for line in plain[0] if not extras or "extra ==" not in line), *extras], plain[1]
+        return [
+            *(line for line in plain[0] if not extras or "extra ==" not in line),
+            *extras,
+        ], plain[1]
     if packed is None:
         return (), "none"
     setup = members.get("setup.py", "")
@@ -129,11 +138,17 @@ def _packed(members: Mapping[str, str], information: Headers) -> tuple[str, ...]
     """Return what building gave on its author's machine, None where the archive does not say."""
     if information.requires:
         return information.requires
-    egg = {path.rsplit("/", 1)[1]: text for path, text in sorted(members.items()) if ".egg-info/" in path}
+    egg = {
+        path.rsplit("/", 1)[1]: text
+        for path, text in sorted(members.items())
+        if ".egg-info/" in path
+    }
     return _clean(egg_requires(egg.get("requires.txt", ""))) if egg else None
 
 
-def _of_setup(members: Mapping[str, str], handed: Handed | None) -> tuple[tuple[str, ...], str] | None:
+def _of_setup(
+    members: Mapping[str, str], handed: Handed | None
+) -> tuple[tuple[str, ...], str] | None:
     """Return what setup.py or setup.cfg say to whoever reads them, None where running would be needed."""
     if handed is not None and not handed.ends and "install_requires" in handed.keywords:
         needs = handed.lines("install_requires")
@@ -154,7 +169,11 @@ def _covers(plain: Iterable[str], packed: Iterable[str]) -> bool:
 
 
 def _stub(
-    backend: str, handed: Handed | None, requires: Collection[str], members: Mapping[str, str], names: Iterable[str]
+    backend: str,
+    handed: Handed | None,
+    requires: Collection[str],
+    members: Mapping[str, str],
+    names: Iterable[str],
 ) -> str | None:
     """Return why an archive is no release of anything."""
     if backend.partition(".")[0] in STUB_BACKENDS:
@@ -182,7 +201,10 @@ def _build(project: Mapping[str, Any], handed: Handed | None) -> tuple[str, ...]
 
 
 def _clean(texts: Iterable[Any]) -> tuple[str, ...]:
-    return tuple(str(requirement) for requirement in parsed(tuple(text for text in texts if isinstance(text, str))))
+    return tuple(
+        str(requirement)
+        for requirement in parsed(tuple(text for text in texts if isinstance(text, str)))
+    )
 
 
 def _pyproject(text: str | None, where: str) -> dict[str, Any]:
@@ -199,7 +221,9 @@ def _members(path: Path, name: str, names: set[str]) -> Iterator[tuple[str, str]
     read = 0
     for count, (member, data) in enumerate(reader(path)):
         if count > MOST_MEMBERS or read > MOST_READ:
-            raise ValueError(f"more than {MOST_MEMBERS if count > MOST_MEMBERS else MOST_READ} members")
+            raise ValueError(
+                f"more than {MOST_MEMBERS if count > MOST_MEMBERS else MOST_READ} members"
+            )
         names.add(member)
         if data is not None:
             read += 1

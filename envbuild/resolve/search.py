@@ -72,8 +72,12 @@ class Search:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What uv warned of, in the user's words."""
-        quiet = {f"{direct.name}[{direct.added}]" for direct in self.task.context.directs if direct.added}
-        return tuple(filter(None, (told(warning, self.stubs, quiet=quiet) for warning in self.said)))
+        quiet = {
+            f"{direct.name}[{direct.added}]" for direct in self.task.context.directs if direct.added
+        }
+        return tuple(
+            filter(None, (told(warning, self.stubs, quiet=quiet) for warning in self.said))
+        )
 
     def run(self) -> dict[str, Chosen]:
         """Return the answer.  Raises ConflictError when there is none."""
@@ -85,7 +89,9 @@ class Search:
         late = [name for name in BUILD_TOOLS if self._too_late(answer.get(name))]
         if late:
             self._caps = dict(filter(None, map(self._cap, late)))
-            self._fresh = tuple(name for name in self._fresh if name in self._caps or name not in late)
+            self._fresh = tuple(
+                name for name in self._fresh if name in self._caps or name not in late
+            )
             answer = self._passes()
         fixed = {*self.stubs.by_name, *(direct.name for direct in self.task.context.directs)}
         answer = self._unbroken(modern(answer, self._last, fixed, self._put_whole))
@@ -94,19 +100,31 @@ class Search:
 
     def _ask_newest(self) -> dict[str, str]:
         """Return the newest version of each direct requirement that the index, Python and date allow, by itself."""
-        return self._look({d.name for d in self.task.context.directs if d.name not in self.stubs.by_name})
+        return self._look(
+            {d.name for d in self.task.context.directs if d.name not in self.stubs.by_name}
+        )
 
     def _ask_best(self) -> dict[str, str]:
         """Return the newest version of each direct requirement that the couplings to the base allow as well."""
-        coupled = {name for name, version in self.newest.items() if self._coupling(name, version) is not None}
+        coupled = {
+            name
+            for name, version in self.newest.items()
+            if self._coupling(name, version) is not None
+        }
         coupled |= set(self.task.binary) & set(self.newest)
-        return {**self.newest, **self._look(coupled, self.task.constraints)} if coupled else self.newest
+        return (
+            {**self.newest, **self._look(coupled, self.task.constraints)}
+            if coupled
+            else self.newest
+        )
 
     def _look(self, names: Collection[str], constraints: tuple[str, ...] = ()) -> dict[str, str]:
         directs = tuple(d.text for d in self.task.context.directs if d.name in names)
         if not directs:
             return {}
-        question = Question(requirements=directs, constraints=constraints, deps=False, soft=False, as_of=self.as_of)
+        question = Question(
+            requirements=directs, constraints=constraints, deps=False, soft=False, as_of=self.as_of
+        )
         try:
             found = self.session.ask(question)
         except ConflictError:
@@ -139,11 +157,15 @@ class Search:
         from packaging.version import Version
 
         try:
-            found = self.session.ask(Question(requirements=(name,), deps=False, soft=False, as_of=self.as_of))
+            found = self.session.ask(
+                Question(requirements=(name,), deps=False, soft=False, as_of=self.as_of)
+            )
         except ConflictError:
             return None
         stub = self.stubs.by_name.get(name)
-        limit = max(Version(Version(found[name].version).public), Version(stub.public if stub else "0"))
+        limit = max(
+            Version(Version(found[name].version).public), Version(stub.public if stub else "0")
+        )
         return name, f"{name}<={limit}"
 
     def _passes(self) -> dict[str, Chosen]:
@@ -155,13 +177,21 @@ class Search:
             if not wanted:
                 raise
         first = self._newer(self._ask(seed=keep), lambda: self._ask(seed={**self._base(), **keep}))
-        names = [d.name for d in self.task.context.directs if d.name not in self.stubs.by_name and d.name in first]
+        names = [
+            d.name
+            for d in self.task.context.directs
+            if d.name not in self.stubs.by_name and d.name in first
+        ]
         held = {name: first[name].version for name in names}
-        if any(name in self.stubs.by_name for name, chosen in first.items() if not chosen.from_base):
+        if any(
+            name in self.stubs.by_name for name, chosen in first.items() if not chosen.from_base
+        ):
             first = self._over_base(held, keep)
         return self._climbed(first, {name: first[name].version for name in names}, keep)
 
-    def _newer(self, one: dict[str, Chosen], ask_other: Callable[[], dict[str, Chosen]]) -> dict[str, Chosen]:
+    def _newer(
+        self, one: dict[str, Chosen], ask_other: Callable[[], dict[str, Chosen]]
+    ) -> dict[str, Chosen]:
         """Return the answer with the newer direct requirements; the other one is not asked for where all are newest."""
         if not self._behind(one):
             return one
@@ -174,7 +204,9 @@ class Search:
         self._last = before
         return one
 
-    def _climbed(self, answer: dict[str, Chosen], held: dict[str, str], keep: Mapping[str, str]) -> dict[str, Chosen]:
+    def _climbed(
+        self, answer: dict[str, Chosen], held: dict[str, str], keep: Mapping[str, str]
+    ) -> dict[str, Chosen]:
         """Try each direct requirement that is behind for a newer release while no other one becomes older."""
         from packaging.version import Version
 
@@ -214,8 +246,13 @@ class Search:
         """Ask for direct requirements no older than these, and the base's version of everything else that allows it."""
         from packaging.version import Version
 
-        floors = tuple(f"{name}>={Version(version).public}{self._ceiling(name)}" for name, version in direct.items())
-        return self._ask(seed={**self._base(), **direct, **keep}, floors=(*floors, *above), seconds=seconds)
+        floors = tuple(
+            f"{name}>={Version(version).public}{self._ceiling(name)}"
+            for name, version in direct.items()
+        )
+        return self._ask(
+            seed={**self._base(), **direct, **keep}, floors=(*floors, *above), seconds=seconds
+        )
 
     def _ceiling(self, name: str) -> str:
         """Return a bound at the newest release: uv would else take a preview where that one is refused."""
@@ -234,7 +271,9 @@ class Search:
             answer = self._put(question, requirements=(*question.requirements, *names))
         except ConflictError as conflict:
             self.notes.append(f"{held_reason(conflict, self.task.context)}: left as it is")
-        self.notes += [f"{sentence}, which this resolution replaces" for _, sentence in self._broken(answer)]
+        self.notes += [
+            f"{sentence}, which this resolution replaces" for _, sentence in self._broken(answer)
+        ]
         return answer
 
     def _broken(self, answer: Mapping[str, Chosen]) -> tuple[tuple[str, str], ...]:
@@ -257,7 +296,11 @@ class Search:
 
     def _put_whole(self, question: Question) -> dict[str, Chosen]:
         """Put a question as it is; one about a whole set is then the last one."""
-        return self._put(question, requirements=question.requirements) if question.deps else self.session.ask(question)
+        return (
+            self._put(question, requirements=question.requirements)
+            if question.deps
+            else self.session.ask(question)
+        )
 
     def _put(self, question: Question, *, requirements: tuple[str, ...]) -> dict[str, Chosen]:
         put = replace(question, requirements=requirements)
@@ -271,9 +314,15 @@ class Search:
         from packaging.version import Version
 
         newest = self.newest
-        directs = {direct.name: answer[direct.name] for direct in self.task.context.directs if direct.name in answer}
+        directs = {
+            direct.name: answer[direct.name]
+            for direct in self.task.context.directs
+            if direct.name in answer
+        }
         chosen = {name: one.version for name, one in directs.items() if not one.from_base}
-        behind = [n for n in sorted(chosen) if n in newest and Version(chosen[n]) < Version(newest[n])]
+        behind = [
+            n for n in sorted(chosen) if n in newest and Version(chosen[n]) < Version(newest[n])
+        ]
         return tuple(
             HeldBack(name=name, version=chosen[name], newest=newest[name], reason=reason)
             for name in behind
@@ -291,8 +340,12 @@ class Search:
         if row is not None:
             return f"{row.constraint} goes with {row.reason}"
         if name in self.task.binary:
-            return f"{name} {newest} has no wheel for this base, and would have to be compiled in it"
-        wanted = {other: Version(version).public for other, version in chosen.items() if other != name}
+            return (
+                f"{name} {newest} has no wheel for this base, and would have to be compiled in it"
+            )
+        wanted = {
+            other: Version(version).public for other, version in chosen.items() if other != name
+        }
         for floors in ((), tuple(f"{other}>={version}" for other, version in wanted.items())):
             question = Question(
                 requirements=(*self.task.requirements, f"{name}=={newest}"),

@@ -19,7 +19,14 @@ from envbuild.limits import UNREADABLE
 from envbuild.progress import Reporter
 from envbuild.resolve.artifacts import FORM, About, describe
 from envbuild.resolve.couplings import load_aliases
-from envbuild.resolve.explain import MISSING, NO_RELEASE, ConflictError, mentioned, name_of, translate_failure
+from envbuild.resolve.explain import (
+    MISSING,
+    NO_RELEASE,
+    ConflictError,
+    mentioned,
+    name_of,
+    translate_failure,
+)
 from envbuild.resolve.interpreter import write_mute
 from envbuild.resolve.limit import Limit
 from envbuild.resolve.platform import python_minor, uv_platform
@@ -87,8 +94,12 @@ class Session:
         self._static: dict[Pin, About] = {}
         for pin, about in self._memory.load().items():
             self._learn(pin, about)
-        self._may_build = self.settings.host_builds and self.python_minor == python_minor(self.facts)
-        self._builder = self.python if self._may_build else str(write_mute(self.folder, sys.executable))
+        self._may_build = self.settings.host_builds and self.python_minor == python_minor(
+            self.facts
+        )
+        self._builder = (
+            self.python if self._may_build else str(write_mute(self.folder, sys.executable))
+        )
         with telling(self.folder):
             if self.archives:
                 write_stubs(self.stubs, self.folder)
@@ -119,11 +130,21 @@ class Session:
         What looks like somebody else's, who took a name that was given up, stays out: the conflict tells.
         """
         asked = {name_of(requirement) for requirement in question.requirements}
-        gone = set(NO_RELEASE.findall(conflict.text)) & set(conflict.filtered) - {*asked, *self.late}
+        gone = set(NO_RELEASE.findall(conflict.text)) & set(conflict.filtered) - {
+            *asked,
+            *self.late,
+        }
         for name in sorted(gone):
-            late = registered_late(name, question.as_of or "", self.indexes, self.settings) if question.as_of else None
+            late = (
+                registered_late(name, question.as_of or "", self.indexes, self.settings)
+                if question.as_of
+                else None
+            )
             if late is not None and late.suspicious:
-                conflict.told = (*conflict.told, f"{late}, after {question.as_of}: it may be somebody else's by now")
+                conflict.told = (
+                    *conflict.told,
+                    f"{late}, after {question.as_of}: it may be somebody else's by now",
+                )
                 conflict.traps = (*conflict.traps, name)
                 gone.discard(name)
         self.late = (*self.late, *sorted(gone))
@@ -157,7 +178,9 @@ class Session:
         self._gone |= missing
         names = mentioned(error.text)
         known = load_aliases().elsewhere
-        barred = {name: f"{name} {version} is {reason}" for (name, version), reason in self.barred.items()}
+        barred = {
+            name: f"{name} {version} is {reason}" for (name, version), reason in self.barred.items()
+        }
         reasons = {
             name: f"{name} is not what an index has by that name: {known[name]}"
             for name in self._wheels_only
@@ -169,10 +192,18 @@ class Session:
 
     def _find_placeholders(self, answer: Mapping[str, Chosen]) -> bool:
         """Bar the chosen archives that are no release of anything; tell whether there were any."""
-        sources = {(one.name, one.version): one.sdist for one in answer.values() if one.sdist and not one.wheels}
+        sources = {
+            (one.name, one.version): one.sdist
+            for one in answer.values()
+            if one.sdist and not one.wheels
+        }
         unread = {pin: sdist for pin, sdist in sources.items() if pin not in self._static}
-        abouts = describe(unread.values(), settings=self.settings, report=self.report) if unread else {}
-        found = {pin: about.stub for pin, sdist in unread.items() if (about := abouts[sdist.sha256]).stub}
+        abouts = (
+            describe(unread.values(), settings=self.settings, report=self.report) if unread else {}
+        )
+        found = {
+            pin: about.stub for pin, sdist in unread.items() if (about := abouts[sdist.sha256]).stub
+        }
         for pin, reason in found.items():
             self._bar(pin, reason or "")
         return bool(found)
@@ -181,14 +212,19 @@ class Session:
         """Take a release off the list; after a few of one name, all that it has as source."""
         self.barred[pin] = reason
         name = pin[0]
-        if sum(other == name for other, _ in self.barred) >= MOST_PLACEHOLDERS and name not in self._wheels_only:
+        if (
+            sum(other == name for other, _ in self.barred) >= MOST_PLACEHOLDERS
+            and name not in self._wheels_only
+        ):
             self._wheels_only = (*self._wheels_only, name)
 
     def _refuse_local(self, answer: Mapping[str, Chosen]) -> None:
         """Raise IntegrityError for a file of this machine that an index elsewhere names."""
         if not all(url.startswith("http") for url in self.indexes.values()):
             return
-        own = {Path(archive).name for _, archive in self.archives} | {name for name, _ in self.archives}
+        own = {Path(archive).name for _, archive in self.archives} | {
+            name for name, _ in self.archives
+        }
         for one in answer.values():
             for file in () if one.from_base else (*one.wheels, *filter(None, (one.sdist,))):
                 if not file.url.startswith("http") and file.file not in own:
@@ -212,7 +248,9 @@ class Session:
 
     def origins(self, pins: Mapping[str, str]) -> dict[str, str]:
         """Return by package the name of the extra index that it comes from; the default index is left out."""
-        question = Question(requirements=tuple(f"{name}=={version}" for name, version in pins.items()), deps=False)
+        question = Question(
+            requirements=tuple(f"{name}=={version}" for name, version in pins.items()), deps=False
+        )
         place = self._place(question, self._static)
         given = [*self._arguments(question, place), "--emit-index-annotation"]
         given[given.index("pylock.toml")] = "origins.txt"
@@ -227,7 +265,9 @@ class Session:
         quiet = ("--quiet", "--no-deps", "--no-python-downloads", "--only-binary", ":all:")
         options = (*quiet, "--config-file", "uv.toml", "--target", str(folder))
         return self._call(
-            Question(requirements=()), place, ("pip", "install", "--python", self.python, *options, *pins)
+            Question(requirements=()),
+            place,
+            ("pip", "install", "--python", self.python, *options, *pins),
         )
 
     def _place(self, question: Question, static: Mapping[Pin, About]) -> Path:
@@ -257,7 +297,11 @@ class Session:
             environment = building_environment(self.settings, self.folder)
         seconds, whole = self.limit.seconds(question.seconds)
         command = Command(
-            argv=(self._uv, *given), cwd=place, env=environment, timeout=seconds, on_line=self._tell_build
+            argv=(self._uv, *given),
+            cwd=place,
+            env=environment,
+            timeout=seconds,
+            on_line=self._tell_build,
         )
         result = self.runner(command, check=False)
         if result.timed_out and whole:
@@ -283,16 +327,24 @@ class Session:
         uv finds the file: with its requirements declared empty, and looked at alone, it has nothing to build.
         """
         name, version = pin
-        question = Question(requirements=(f"{name}=={version}",), deps=False, soft=False, as_of=as_of)
+        question = Question(
+            requirements=(f"{name}=={version}",), deps=False, soft=False, as_of=as_of
+        )
         place = self._place(question, {pin: NOTHING})
         result = self._call(question, place, self._arguments(question, place))
         if result.code:
             raise translate_failure(result.stderr)
         found = read_pylock((place / "pylock.toml").read_text("utf-8")).get(name)
         if found is None or found.sdist is None:
-            raise NetworkError(f"{name} {version} is source only, and its archive was not found on the index")
-        about = describe([found.sdist], settings=self.settings, report=self.report)[found.sdist.sha256]
-        self.report.detail(f"{name} {version}: its requirements are read from its source archive ({about.read_from})")
+            raise NetworkError(
+                f"{name} {version} is source only, and its archive was not found on the index"
+            )
+        about = describe([found.sdist], settings=self.settings, report=self.report)[
+            found.sdist.sha256
+        ]
+        self.report.detail(
+            f"{name} {version}: its requirements are read from its source archive ({about.read_from})"
+        )
         self._learn(pin, about)
         self._memory.keep(pin, about)
 
@@ -301,7 +353,14 @@ class Readings:
     """What source archives of some indexes say, so that uv need not meet each of them again at every resolution."""
 
     def __init__(self, store: Store, facts: BaseFacts, indexes: Mapping[str, str]) -> None:
-        said = "\n".join((str(FORM), uv_platform(facts), str(python_minor(facts)), *map(redacted, indexes.values())))
+        said = "\n".join(
+            (
+                str(FORM),
+                uv_platform(facts),
+                str(python_minor(facts)),
+                *map(redacted, indexes.values()),
+            )
+        )
         key = hashlib.sha256(said.encode()).hexdigest()[:16]
         self.path = store.folder("metadata") / f"sources-{key}.json"
 

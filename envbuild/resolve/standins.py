@@ -18,7 +18,10 @@ def stand_ins() -> Mapping[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = dict(data.alias)
     for members in data.interchangeable.values():
         for name in members:
-            found[name] = (*found.get(name, ()), *(other for other in reversed(members) if other != name))
+            found[name] = (
+                *found.get(name, ()),
+                *(other for other in reversed(members) if other != name),
+            )
     for name, lossy in data.lossy.items():
         found[name] = (*found.get(name, ()), *lossy.by)
     return MappingProxyType(found)
@@ -42,7 +45,9 @@ def doubled(names: Collection[str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """
     found = []
     for module, patterns in sorted(load_aliases().exclusive.items()):
-        members = [name for pattern in patterns for name in sorted(names) if fnmatchcase(name, pattern)]
+        members = [
+            name for pattern in patterns for name in sorted(names) if fnmatchcase(name, pattern)
+        ]
         if len(members) > 1:
             found.append((module, tuple(dict.fromkeys(members))))
     return tuple(found)
@@ -66,4 +71,6 @@ def merged(names: Collection[str], asked: Collection[str]) -> dict[str, str]:
 
 def _full(alias: str, real: str) -> bool:
     lossy = load_aliases().lossy.get(alias)
-    return first(stand_ins().get(alias, ()), {real}) is not None and not (lossy and real in lossy.by)
+    return first(stand_ins().get(alias, ()), {real}) is not None and not (
+        lossy and real in lossy.by
+    )

@@ -77,7 +77,9 @@ class Stubs:
     @property
     def roots(self) -> tuple[str, ...]:
         """Names that are required in every resolution, so that the protected packages' own bounds always hold."""
-        return tuple(sorted(name for name, stub in self.by_name.items() if stub.hard and not stub.alias_of))
+        return tuple(
+            sorted(name for name, stub in self.by_name.items() if stub.hard and not stub.alias_of)
+        )
 
     def with_aliases(self, aliases: Mapping[str, tuple[str, str]]) -> Stubs:
         """Return these and aliases (name to real name and version) of what an index has."""
@@ -143,7 +145,9 @@ def plan_stubs(
     dists: dict[str, Dist] = {}
     for name, dist in distributions(facts).items():
         if not NAME.fullmatch(dist.name):
-            notes.append(f"{ascii(dist.name)[:80]} of the base is left out: no distribution has such a name")
+            notes.append(
+                f"{ascii(dist.name)[:80]} of the base is left out: no distribution has such a name"
+            )
             continue
         if (version := _lenient(dist.version)) is None:
             notes.append(
@@ -151,7 +155,11 @@ def plan_stubs(
             )
             continue
         versions[name], dists[name] = version, dist
-    alias_of = {alias: real for alias, reals in aliases.items() if alias not in dists and (real := first(reals, dists))}
+    alias_of = {
+        alias: real
+        for alias, reals in aliases.items()
+        if alias not in dists and (real := first(reals, dists))
+    }
     known = versions | {alias: versions[real] for alias, real in alias_of.items()}
     hard = {name for name in dists if name in protected} | set(alias_of.values())
     environment = markers(facts)
@@ -217,7 +225,9 @@ def _requirement(text: str) -> Requirement | None:
 
 
 def _all(dist: Dist) -> tuple[str, ...]:
-    return tuple(str(requirement) for requirement in parsed(dist.requires) if requirement.url is None)
+    return tuple(
+        str(requirement) for requirement in parsed(dist.requires) if requirement.url is None
+    )
 
 
 def _requires(
@@ -249,7 +259,9 @@ def write_stubs(stubs: Stubs, folder: Path) -> None:
     for kind in ("hard", "soft"):
         (folder / kind).mkdir()
     for stub in stubs.by_name.values():
-        write_wheel(folder / ("hard" if stub.hard else "soft"), stub.name, stub.version, stub.requires)
+        write_wheel(
+            folder / ("hard" if stub.hard else "soft"), stub.name, stub.version, stub.requires
+        )
 
 
 def kept_stubs(stubs: Stubs, store: Store) -> Path:
@@ -272,7 +284,9 @@ def kept_stubs(stubs: Stubs, store: Store) -> Path:
         made.mkdir()
         write_stubs(stubs, made)
         for path in (made, *made.rglob("*")):
-            path.chmod(0o755 if path.is_dir() else 0o644)  # a lab's store is read by others, whatever the umask
+            path.chmod(
+                0o755 if path.is_dir() else 0o644
+            )  # a lab's store is read by others, whatever the umask
         with suppress(OSError):  # another process was quicker
             made.rename(final)
     return final
@@ -288,6 +302,10 @@ def write_wheel(folder: Path, name: str, version: str, requires: tuple[str, ...]
     wheel = "Wheel-Version: 1.0\nGenerator: envbuild\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
     path = folder / f"{stem}-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as archive:
-        for member, text in (("METADATA", "\n".join(lines) + "\n"), ("WHEEL", wheel), ("RECORD", "")):
+        for member, text in (
+            ("METADATA", "\n".join(lines) + "\n"),
+            ("WHEEL", wheel),
+            ("RECORD", ""),
+        ):
             archive.writestr(zipfile.ZipInfo(f"{stem}.dist-info/{member}", EARLIEST), text)
     return path

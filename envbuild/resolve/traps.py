@@ -71,7 +71,9 @@ class Late:
         return f"{self.name} was registered on {self.first} ({count}, {human_bytes(self.size)}{module})"
 
 
-def registered_late(name: str, before: str, indexes: Mapping[str, str], settings: Settings) -> Late | None:
+def registered_late(
+    name: str, before: str, indexes: Mapping[str, str], settings: Settings
+) -> Late | None:
     """Return what is known of a name whose first file came more than GAP_DAYS after an ISO date, else None.
 
     Raises NetworkError.
@@ -86,13 +88,17 @@ def registered_late(name: str, before: str, indexes: Mapping[str, str], settings
                 continue
         days = [link.uploaded[:10] for link in links if link.uploaded]
         first = min(days, default=None)
-        if first is None or read_date(first, name) - read_date(before, name) <= dt.timedelta(days=GAP_DAYS):
+        if first is None or read_date(first, name) - read_date(before, name) <= dt.timedelta(
+            days=GAP_DAYS
+        ):
             return None
         newest = max(links, key=lambda link: link.uploaded or "")
         size = max((link.size or 0 for link in links), default=0)
         modules = None
         if newest.sha256 is not None and size <= LARGEST_READ:
-            candidate = Candidate(file=newest.file, url=newest.url, sha256=newest.sha256, size=newest.size)
+            candidate = Candidate(
+                file=newest.file, url=newest.url, sha256=newest.sha256, size=newest.size
+            )
             path = stored_file(candidate, client, Store(settings.store), threading.Event())
             modules, size = modules_of(path, newest.file), max(size, path.stat().st_size)
         return Late(
@@ -105,7 +111,10 @@ def registered_late(name: str, before: str, indexes: Mapping[str, str], settings
 
 
 def registered_anew(
-    edges: Iterable[Edge], files: Mapping[str, Candidate], indexes: Mapping[str, str], settings: Settings
+    edges: Iterable[Edge],
+    files: Mapping[str, Candidate],
+    indexes: Mapping[str, str],
+    settings: Settings,
 ) -> dict[str, tuple[Late, str]]:
     """Return what was registered long after all that require it were published, and one of those, by name.
 
@@ -121,7 +130,12 @@ def registered_anew(
         days = {one: files[one].uploaded or "" for one in sources if one in files}
         written = max(days.values(), default="")
         small = file.size is None or file.size <= LARGEST_READ
-        if len(days) == len(sources) and all(days.values()) and small and _after(file.uploaded, written):
+        if (
+            len(days) == len(sources)
+            and all(days.values())
+            and small
+            and _after(file.uploaded, written)
+        ):
             asked[name] = written, max(days, key=lambda one: days[one])
     found: dict[str, tuple[Late, str]] = {}
 
@@ -134,7 +148,11 @@ def registered_anew(
         else:
             write_text(folder / _key(files[name], asked[name][0]), "")
 
-    each([name for name in asked if not (folder / _key(files[name], asked[name][0])).is_file()], one, workers=LOOKUPS)
+    each(
+        [name for name in asked if not (folder / _key(files[name], asked[name][0])).is_file()],
+        one,
+        workers=LOOKUPS,
+    )
     return dict(sorted(found.items()))
 
 
@@ -143,14 +161,19 @@ def _key(file: Candidate, written: str) -> str:
     return f"{file.sha256}-{written}.known"
 
 
-def refuse_registered_anew(session: Session, edges: Iterable[Edge], files: Mapping[str, Candidate]) -> None:
+def refuse_registered_anew(
+    session: Session, edges: Iterable[Edge], files: Mapping[str, Candidate]
+) -> None:
     """Raise NoSolutionError for a name that somebody else seems to have taken since it was required.
 
     ``edges`` are the requirements in force, ``files`` what was chosen by name.
     """
     found = registered_anew(edges, files, session.indexes, session.settings).values()
     if found:
-        lines = (f"- {late}, long after {one}, which requires it: it may be somebody else's" for late, one in found)
+        lines = (
+            f"- {late}, long after {one}, which requires it: it may be somebody else's"
+            for late, one in found
+        )
         raise NoSolutionError(
             "\n".join([HEADING, *lines]),
             hint="look at what it is, and write it under [python] dependencies if it is what you want\n"
@@ -159,7 +182,9 @@ def refuse_registered_anew(session: Session, edges: Iterable[Edge], files: Mappi
 
 
 def _after(day: str | None, before: str) -> bool:
-    return bool(day) and read_date(day or "", "") - read_date(before, "") > dt.timedelta(days=GAP_DAYS)
+    return bool(day) and read_date(day or "", "") - read_date(before, "") > dt.timedelta(
+        days=GAP_DAYS
+    )
 
 
 def modules_of(path: Path, file: str) -> frozenset[str]:
@@ -170,7 +195,9 @@ def modules_of(path: Path, file: str) -> frozenset[str]:
     except IntegrityError:
         return frozenset()
     parts = (PurePosixPath(name).parts for name in names)
-    inner = parts if file.endswith(".whl") else (p[2:] if p[1:2] == ("src",) else p[1:] for p in parts)
+    inner = (
+        parts if file.endswith(".whl") else (p[2:] if p[1:2] == ("src",) else p[1:] for p in parts)
+    )
     return frozenset(_modules(inner))
 
 
@@ -191,15 +218,24 @@ def _modules(paths: Iterable[tuple[str, ...]]) -> Iterable[str]:
 
 
 def _version(file: str) -> str:
-    from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, parse_sdist_filename, parse_wheel_filename
+    from packaging.utils import (
+        InvalidSdistFilename,
+        InvalidWheelFilename,
+        parse_sdist_filename,
+        parse_wheel_filename,
+    )
 
     try:
-        return str((parse_wheel_filename(file) if file.endswith(".whl") else parse_sdist_filename(file))[1])
+        return str(
+            (parse_wheel_filename(file) if file.endswith(".whl") else parse_sdist_filename(file))[1]
+        )
     except (InvalidSdistFilename, InvalidWheelFilename):
         return file
 
 
-def unanswered(names: Iterable[str], indexes: Mapping[str, str], settings: Settings) -> EnvbuildError | None:
+def unanswered(
+    names: Iterable[str], indexes: Mapping[str, str], settings: Settings
+) -> EnvbuildError | None:
     """Return the error of an index that refuses a page: uv takes that for a name that is not there."""
     with make_client(settings) as client:
         for name in names:

@@ -28,7 +28,9 @@ TIME = (1980, 1, 1, 0, 0, 0)
 """The earliest time that a zip can say; every member has it."""
 LARGEST = 256 * 1024 * 1024
 """Bytes of a tree: more is data that somebody left beside the code."""
-CACHES = frozenset({"__pycache__", ".tox", ".nox", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".git"})
+CACHES = frozenset(
+    {"__pycache__", ".tox", ".nox", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".git"}
+)
 PASSED_OVER = CACHES | {"build", "dist", "node_modules", "venv", ".venv"}
 """Folders of a project without git that hold nothing written by people."""
 OURS = frozenset({"recipes", "lockfiles"})
@@ -82,7 +84,14 @@ def take_tree(line: TreeLine, grove: Grove, *, locked: str | None = None) -> Tre
     kept = re.search(r"@([0-9a-f]{40})(?:#|$)", locked or "")
     revision = kept[1] if kept else line.revision
     with _folder(grove.settings) as work:
-        found = checkout(line.url, revision, Path(work) / "tree", grove.settings, grove.runner, below=line.subfolder)
+        found = checkout(
+            line.url,
+            revision,
+            Path(work) / "tree",
+            grove.settings,
+            grove.runner,
+            below=line.subfolder,
+        )
         return _packed(line, Path(work) / "tree" / line.subfolder, line.source(found), grove)
 
 
@@ -98,7 +107,9 @@ def bring_tree(source: str, file: str, sha256: str, grove: Grove) -> None:
             folder = grove.project / line.folder
         else:
             tree = Path(work) / "tree"
-            checkout(line.url, line.revision, tree, grove.settings, grove.runner, below=line.subfolder)
+            checkout(
+                line.url, line.revision, tree, grove.settings, grove.runner, below=line.subfolder
+            )
             folder = tree / line.subfolder
         found = _archive(folder, top, Path(work) / "archive.zip", grove)
         if found != sha256:
@@ -113,7 +124,12 @@ def bring_tree(source: str, file: str, sha256: str, grove: Grove) -> None:
 def tree_digest(line: TreeLine, file: str, grove: Grove) -> str:
     """Return the sha256 that a folder's archive would have now."""
     with _folder(grove.settings) as work:
-        return _archive(grove.project / (line.folder or "."), file.removesuffix(".zip"), Path(work) / "a.zip", grove)
+        return _archive(
+            grove.project / (line.folder or "."),
+            file.removesuffix(".zip"),
+            Path(work) / "a.zip",
+            grove,
+        )
 
 
 def requirement(tree: Tree, line: TreeLine) -> str:
@@ -137,7 +153,9 @@ def _packed(line: TreeLine, folder: Path, source: str, grove: Grove) -> Tree:
     try:
         plain = str(Version(version))
     except InvalidVersion as error:
-        raise UsageError(f"{name} has the version {version!r}, which is none (PEP 440)", where=str(folder)) from error
+        raise UsageError(
+            f"{name} has the version {version!r}, which is none (PEP 440)", where=str(folder)
+        ) from error
     top = f"{canonicalize_name(name).replace('-', '_')}-{plain}"
     with _folder(grove.settings) as work:
         archive = Path(work) / "archive.zip"
@@ -182,7 +200,9 @@ def _files(folder: Path, grove: Grove) -> Iterable[str]:
         names: Sequence[str] = listed_files(folder, grove.settings, grove.runner)
     else:
         names = tuple(_walk(folder))
-    sandboxes = tuple(name.removesuffix(SANDBOX_NOTE) for name in names if name.endswith(f"/{SANDBOX_NOTE}"))
+    sandboxes = tuple(
+        name.removesuffix(SANDBOX_NOTE) for name in names if name.endswith(f"/{SANDBOX_NOTE}")
+    )
     for name in names:
         parts = name.split("/")
         image = name.endswith(IMAGES) or name.startswith(sandboxes)
@@ -192,7 +212,11 @@ def _files(folder: Path, grove: Grove) -> Iterable[str]:
 
 def _walk(folder: Path) -> Iterable[str]:
     for top, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if name not in PASSED_OVER and not name.endswith((".egg-info", *IMAGES))]
+        folders[:] = [
+            name
+            for name in folders
+            if name not in PASSED_OVER and not name.endswith((".egg-info", *IMAGES))
+        ]
         for name in names:
             if not name.endswith((".pyc", ".pyo")):
                 yield (Path(top) / name).relative_to(folder).as_posix()
@@ -202,7 +226,9 @@ def _followed(folder: Path, name: str) -> Path:
     """Return the file that a name stands for; a link may lead to another file of the tree, whose content is taken."""
     path = folder / name
     if path.is_symlink() and not path.resolve().is_relative_to(folder.resolve()):
-        raise UsageError("is a link that leaves the tree", where=str(path), hint="copy the file into the tree")
+        raise UsageError(
+            "is a link that leaves the tree", where=str(path), hint="copy the file into the tree"
+        )
     if not stat.S_ISREG(path.stat().st_mode):
         raise UsageError("is no ordinary file", where=str(path))
     return path
@@ -246,8 +272,20 @@ def _built(folder: Path, line: TreeLine, grove: Grove) -> tuple[str, str]:
     with _folder(grove.settings) as out, _folder(grove.settings) as home:
         environment = building_environment(grove.settings, Path(home))
         environment["UV_DEFAULT_INDEX"] = index_url(grove.settings, grove.runner)
-        argv = (uv, "build", "--sdist", "--no-config", "--python", grove.python, "--out-dir", out, str(folder))
-        result = grove.runner(Command(argv=argv, env=environment, timeout=QUESTION_SECONDS), check=False)
+        argv = (
+            uv,
+            "build",
+            "--sdist",
+            "--no-config",
+            "--python",
+            grove.python,
+            "--out-dir",
+            out,
+            str(folder),
+        )
+        result = grove.runner(
+            Command(argv=argv, env=environment, timeout=QUESTION_SECONDS), check=False
+        )
         archives = sorted(Path(out).glob("*.tar.gz"))
         if result.code != 0 or len(archives) != 1:
             raise HostError(

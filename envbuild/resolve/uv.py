@@ -79,7 +79,11 @@ class UvResolver:
             except NoSolutionError:
                 if patient in ("", at.as_of):
                     raise
-                at, why, patient = replace(request, as_of=patient), why.replace(at.as_of or "", patient), ""
+                at, why, patient = (
+                    replace(request, as_of=patient),
+                    why.replace(at.as_of or "", patient),
+                    "",
+                )
                 continue
             if isinstance(found, Resolution):
                 return replace(found, notes=(*filter(None, (why,)), *found.notes))
@@ -119,7 +123,9 @@ class UvResolver:
             return None
         known = {name: stub.public for name, stub in without.context.stubs.by_name.items()}
         known |= {package.name: package.version for package in found.packages}
-        if any(below(package.requires, added.get(package.name), known) for package in found.packages):
+        if any(
+            below(package.requires, added.get(package.name), known) for package in found.packages
+        ):
             return None
         named = ", ".join(f"{name}[{extra}]" for name, extra in added.items())
         note = f"of {named} the lower bounds alone are kept: what is asked for excludes the others"
@@ -128,7 +134,9 @@ class UvResolver:
     def _put(self, request: Request, task: Task, notes: tuple[str, ...]) -> Resolution | Later:
         with ExitStack() as stack:
             with telling(self.settings.tmpdir):
-                temporary = tempfile.TemporaryDirectory(prefix="envbuild-resolve-", dir=self.settings.tmpdir)
+                temporary = tempfile.TemporaryDirectory(
+                    prefix="envbuild-resolve-", dir=self.settings.tmpdir
+                )
                 folder = Path(stack.enter_context(temporary))
             session = self._session(request, task, folder / "first")
             try:
@@ -137,11 +145,17 @@ class UvResolver:
             except ConflictError as conflict:
                 return self._later(request, session, task, conflict)
 
-    def _later(self, request: Request, session: Session, task: Task, conflict: ConflictError) -> Later:
+    def _later(
+        self, request: Request, session: Session, task: Task, conflict: ConflictError
+    ) -> Later:
         """Return the date to put the request at instead.  Raises NoSolutionError where none would help."""
         task = bound_by(task, conflict.couplings)
         try:
-            later = postponed(session, conflict, task.context, request.latest) if request.latest else None
+            later = (
+                postponed(session, conflict, task.context, request.latest)
+                if request.latest
+                else None
+            )
         except ConflictError as deeper:
             task = replace(task, context=replace(task.context, as_of=None))
             raise _refused(session, task, deeper) from None
@@ -159,7 +173,9 @@ class UvResolver:
             stubs=task.context.stubs,
             indexes=indexes,
             archives=request.archives,
-            settings=replace(self.settings, indexes={**self.settings.indexes, **indexes}),  # their passwords count
+            settings=replace(
+                self.settings, indexes={**self.settings.indexes, **indexes}
+            ),  # their passwords count
             runner=self.runner,
             report=self.report,
             from_source=request.from_source,
@@ -221,7 +237,9 @@ class UvResolver:
             return answer
         before = {name: one.version for name, one in answer.chosen.items() if name not in names}
         cost = [
-            d.name for d in task.context.directs if d.name in before and older(other.chosen, d.name, before[d.name])
+            d.name
+            for d in task.context.directs
+            if d.name in before and older(other.chosen, d.name, before[d.name])
         ]
         return answer if cost else other
 
@@ -260,26 +278,42 @@ class UvResolver:
         aliases = merged(new, {direct.name for direct in context.directs})
         if not aliases:
             return answer
-        stubs = context.stubs.with_aliases({alias: (real, new[real]) for alias, real in aliases.items()})
+        stubs = context.stubs.with_aliases(
+            {alias: (real, new[real]) for alias, real in aliases.items()}
+        )
         keep = tuple((name, version) for name, version in new.items() if name not in aliases)
         task = replace(answer.task, context=replace(context, stubs=stubs), keep=keep)
         try:
-            again = self._search(self._session(request, task, folder / f"merged-{len(stubs.by_name)}"), task)
+            again = self._search(
+                self._session(request, task, folder / f"merged-{len(stubs.by_name)}"), task
+            )
         except ConflictError:
             return answer  # their bounds exclude each other: compose tells that both will be there
-        again = replace(again, search=answer.search)  # what holds a package back is told without the stand-ins
-        return self._merged(request, again, folder)  # other releases may have brought another member of the group
+        again = replace(
+            again, search=answer.search
+        )  # what holds a package back is told without the stand-ins
+        return self._merged(
+            request, again, folder
+        )  # other releases may have brought another member of the group
 
     def _resolution(self, request: Request, answer: _Answer, notes: tuple[str, ...]) -> Resolution:
         session, search, chosen = answer.session, answer.search, answer.chosen
         order = tag_order(request.facts)
-        files = {name: pick(package, order) for name, package in chosen.items() if not package.from_base}
-        origins = session.origins({name: chosen[name].version for name in files}) if request.indexes else {}
+        files = {
+            name: pick(package, order) for name, package in chosen.items() if not package.from_base
+        }
+        origins = (
+            session.origins({name: chosen[name].version for name in files})
+            if request.indexes
+            else {}
+        )
         abouts = describe(files.values(), settings=session.settings, report=self.report)
         edges = _edges(session, answer.task, files, abouts)
         require_agreement(edges, chosen, files, abouts, session.settings)
         refuse_registered_anew(session, edges, files)
-        builds = resolve_builds(session, answer=chosen, files=files, abouts=abouts, as_of=request.as_of)
+        builds = resolve_builds(
+            session, answer=chosen, files=files, abouts=abouts, as_of=request.as_of
+        )
         parts = Parts(
             context=answer.task.context,
             wanted=(*answer.task.wanted, *filter(None, (request.framework,))),
@@ -289,7 +323,9 @@ class UvResolver:
             abouts=abouts,
             origins=origins,
         )
-        computed = [_computed(chosen[name], abouts[file.sha256]) for name, file in sorted(files.items())]
+        computed = [
+            _computed(chosen[name], abouts[file.sha256]) for name, file in sorted(files.items())
+        ]
         late = [
             f"{name} {chosen[name].version}: there is none from before the date"
             for name in session.late
@@ -306,7 +342,9 @@ class UvResolver:
     def _indexes(self, request: Request) -> Mapping[str, str]:
         """Return name to URL in the order in which they are asked, the default index last."""
         if "default" in request.indexes or "base" in request.indexes:
-            raise UsageError('"default" and "base" are not names of extra indexes', where="[python] indexes")
+            raise UsageError(
+                '"default" and "base" are not names of extra indexes', where="[python] indexes"
+            )
         named = {name: index_url(self.settings, self.runner, name) for name in request.indexes}
         return named | {"default": index_url(self.settings, self.runner)}
 
@@ -317,7 +355,9 @@ def _refused(session: Session, task: Task, conflict: ConflictError) -> NoSolutio
     conflict = with_others(session, conflict, context)
     read = gather(session, conflict, context)
     known = {(name_of(clash.subject), clash.stub.name) for clash in read}
-    also = (c for c in clashes_of(conflict, context) if (name_of(c.subject), c.stub.name) not in known)
+    also = (
+        c for c in clashes_of(conflict, context) if (name_of(c.subject), c.stub.name) not in known
+    )
     clashes = tuple(dict.fromkeys((*read, *also)))
     return no_solution(conflict, context, clashes, hints(session, task, conflict, clashes))
 

@@ -31,7 +31,10 @@ def newer(version: str, specifier: str) -> bool:
     from packaging.specifiers import SpecifierSet
     from packaging.version import Version
 
-    return any(Version(version) > Version(one.version.removesuffix(".*")) for one in SpecifierSet(specifier))
+    return any(
+        Version(version) > Version(one.version.removesuffix(".*"))
+        for one in SpecifierSet(specifier)
+    )
 
 
 def is_preview(version: str) -> bool:

@@ -27,13 +27,19 @@ COMPILED = re.compile(r"-cp3\d+-[a-z0-9]+-(?:many)?linux[A-Za-z0-9_.]*\.whl$")
 YES, NO = "wheels\n", "none\n"
 
 
-def compiled(chosen: Iterable[Chosen], indexes: Mapping[str, str], settings: Settings) -> frozenset[str]:
+def compiled(
+    chosen: Iterable[Chosen], indexes: Mapping[str, str], settings: Settings
+) -> frozenset[str]:
     """Return the names of those that come as an sdist while the same release has compiled wheels for Linux.
 
     What was found out is kept by the sdist's sha256.  Raises NetworkError.
     """
     folder = Store(settings.store).folder("metadata")
-    kept = {package: folder / f"{package.sdist.sha256}.wheels" for package in chosen if package.sdist is not None}
+    kept = {
+        package: folder / f"{package.sdist.sha256}.wheels"
+        for package in chosen
+        if package.sdist is not None
+    }
     unknown = [package for package, path in kept.items() if not path.is_file()]
     if unknown:
         with make_client(settings) as client:
@@ -53,7 +59,9 @@ def _read(path: Path) -> str:
         return NO
 
 
-def _has_wheels(package: Chosen, indexes: Mapping[str, str], client: httpx.Client, stop: threading.Event) -> bool:
+def _has_wheels(
+    package: Chosen, indexes: Mapping[str, str], client: httpx.Client, stop: threading.Event
+) -> bool:
     from packaging.utils import InvalidWheelFilename, parse_wheel_filename
     from packaging.version import Version
 

@@ -56,7 +56,9 @@ def poetry_requires(data: Mapping[str, Any]) -> list[str] | None:
             line = _poetry_line(name, table)
             if not table.get("optional"):
                 found.append(line)
-            found += [with_extra(line, extra) for extra, members in extras.items() if name in members]
+            found += [
+                with_extra(line, extra) for extra, members in extras.items() if name in members
+            ]
     return found
 
 
@@ -68,7 +70,11 @@ def _poetry_line(name: str, table: Mapping[str, Any]) -> str:
 def poetry_marker(table: Mapping[str, Any]) -> str:
     """Return the marker of one wish of Poetry's: its own, and its Python versions as one."""
     bounds = poetry_bounds(str(table.get("python", "*")))
-    python = [re.sub(r"^([<>=!~]+)(.*)$", r"python_version \1 '\2'", bound) for bound in bounds.split(",") if bound]
+    python = [
+        re.sub(r"^([<>=!~]+)(.*)$", r"python_version \1 '\2'", bound)
+        for bound in bounds.split(",")
+        if bound
+    ]
     markers = [f"({table['markers']})"] if table.get("markers") else []
     return f" ; {' and '.join([*markers, *python])}" if markers or python else ""
 
@@ -118,7 +124,10 @@ def cfg_requires(text: str, files: Mapping[str, str]) -> list[str] | None:
     found = list(_lines(needs.splitlines()))
     section = "options.extras_require"
     for extra in parser.options(section) if parser.has_section(section) else ():
-        lines = re.split(r"[\n;]" if "\n" not in parser.get(section, extra) else r"\n", parser.get(section, extra))
+        lines = re.split(
+            r"[\n;]" if "\n" not in parser.get(section, extra) else r"\n",
+            parser.get(section, extra),
+        )
         found += [with_extra(line, extra) for line in _lines(lines)]
     return found
 

@@ -60,7 +60,9 @@ def shelves(settings: Settings) -> dict[str, Shelf]:
 def require_name(name: str) -> None:
     """Raise UsageError for what cannot name a shelf."""
     if not NAME.fullmatch(name):
-        raise UsageError("is no name of a shelf", where=name, hint="letters, digits, underscore and hyphen")
+        raise UsageError(
+            "is no name of a shelf", where=name, hint="letters, digits, underscore and hyphen"
+        )
 
 
 def add(name: str, shelf: Shelf, signers: Path | None, settings: Settings) -> None:
@@ -78,7 +80,9 @@ def remove(name: str, settings: Settings) -> Shelf:
     known = shelves(settings)
     shelf = known.pop(name, None)
     if shelf is None:
-        raise UsageError(f'there is no shelf "{name}"{closest(name, known)}', where=str(config_file(settings)))
+        raise UsageError(
+            f'there is no shelf "{name}"{closest(name, known)}', where=str(config_file(settings))
+        )
     _write(known, settings)
     signers_file(name, settings).unlink(missing_ok=True)
     return shelf
@@ -87,7 +91,11 @@ def remove(name: str, settings: Settings) -> Shelf:
 def _write(known: Mapping[str, Shelf], settings: Settings) -> None:
     blocks = [HEADING]
     for name, shelf in sorted(known.items()):
-        flags = [f"{key} = true" for key in ("pinned", "require-signed") if getattr(shelf, key.replace("-", "_"))]
+        flags = [
+            f"{key} = true"
+            for key in ("pinned", "require-signed")
+            if getattr(shelf, key.replace("-", "_"))
+        ]
         blocks.append("\n".join((f"\n[{name}]", f"url = {quote(shelf.url)}", *flags)) + "\n")
     write_text(config_file(settings), "".join(blocks))
 

@@ -41,13 +41,17 @@ def refuse_recipe(text: str, where: str) -> None:
     """Raise UsageError, naming line and key, for a recipe that leads out of its build."""
     data = parse_toml(text, where)
     if "files" in data:
-        raise _leads_out(where, text, ("files",), "[files] reads from the folder of whoever wrote it")
+        raise _leads_out(
+            where, text, ("files",), "[files] reads from the folder of whoever wrote it"
+        )
     for keys, value in _strings(data, ()):
         if not any(keys[: len(free)] == free for free in INSIDE):
             _refuse_value(keys, value, where, text)
     for keys, value in _strings(data, ()):
         if keys[0] != "run" and DISPLAYED.search(value):
-            raise _leads_out(where, text, keys, f"{value!r} has a character that hides what a terminal shows")
+            raise _leads_out(
+                where, text, keys, f"{value!r} has a character that hides what a terminal shows"
+            )
 
 
 def _refuse_value(keys: tuple[str, ...], value: str, where: str, text: str) -> None:
@@ -57,7 +61,9 @@ def _refuse_value(keys: tuple[str, ...], value: str, where: str, text: str) -> N
         _refuse_requirement(keys, value, where, text)
     elif keys[:2] == ("check", "script"):
         if not SCRIPT.fullmatch(value):
-            raise _leads_out(where, text, keys, f"{value!r} is no plain path below the recipe's folder")
+            raise _leads_out(
+                where, text, keys, f"{value!r} is no plain path below the recipe's folder"
+            )
     elif keys[:2] == ("python", "indexes") and not INDEX.fullmatch(value):
         raise _leads_out(where, text, keys, f"{value!r} is no name of an index")
     else:
@@ -90,9 +96,13 @@ def _refuse_requirement(keys: tuple[str, ...], value: str, where: str, text: str
     try:
         requirement = Requirement(value)
     except InvalidRequirement:
-        raise _leads_out(where, text, keys, f"{value!r} is no requirement, but may be a path") from None
+        raise _leads_out(
+            where, text, keys, f"{value!r} is no requirement, but may be a path"
+        ) from None
     if requirement.url and not URL.fullmatch(requirement.url):
-        raise _leads_out(where, text, keys, f"{value!r} is fetched from {requirement.url}, which is not https")
+        raise _leads_out(
+            where, text, keys, f"{value!r} is fetched from {requirement.url}, which is not https"
+        )
     if requirement.url and SHELL.search(requirement.url):
         raise _leads_out(where, text, keys, f"{value!r} has a character that a shell would read")
     if requirement.url is None and re.search(r"[`$&|\\\n\r\t\0{}?]", MARKER.sub("", value)):
@@ -103,7 +113,9 @@ def _leads_out(where: str, text: str, keys: tuple[str, ...], what: str) -> Usage
     line = line_of(text, keys)
     hint = "a recipe on a shelf stands alone: paths and settings of one machine stay in the recipe of that machine"
     return UsageError(
-        f"[{keys[0]}] {'.'.join(keys[1:2])}: {what}".replace(" :", ":"), where=f"{where}, line {line}", hint=hint
+        f"[{keys[0]}] {'.'.join(keys[1:2])}: {what}".replace(" :", ":"),
+        where=f"{where}, line {line}",
+        hint=hint,
     )
 
 
@@ -117,8 +129,13 @@ def refuse_lock(recipe: Recipe, lock: Lock, where: str) -> None:
     if reasons or lock.name != recipe.name:
         what = f"is no lock of this recipe: {'; '.join(reasons) or f'it is for {lock.name}'}"
         raise IntegrityError(what, where=where)
-    if lock.base.reference != (recipe.base.image or recipe.base.bootstrap) or lock.platform != recipe.base.platform:
-        raise IntegrityError(f"starts from {lock.base.reference!r}, which the recipe does not", where=where)
+    if (
+        lock.base.reference != (recipe.base.image or recipe.base.bootstrap)
+        or lock.platform != recipe.base.platform
+    ):
+        raise IntegrityError(
+            f"starts from {lock.base.reference!r}, which the recipe does not", where=where
+        )
     for index in sorted({package.index for package in lock.python if package.index}):
         if not INDEX.fullmatch(index):
             raise UsageError(f"{index!r} is no name of an index", where=where)
@@ -129,7 +146,9 @@ def refuse_lock(recipe: Recipe, lock: Lock, where: str) -> None:
     try:
         render(plan_definition(recipe, lock))
     except EnvbuildError as error:
-        raise UsageError(f"no definition can carry it: {error}", where=where, hint=error.hint) from error
+        raise UsageError(
+            f"no definition can carry it: {error}", where=where, hint=error.hint
+        ) from error
 
 
 def _strings(value: Any, keys: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:

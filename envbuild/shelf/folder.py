@@ -14,7 +14,15 @@ from typing import BinaryIO
 
 from envbuild.build.copying import append_file
 from envbuild.errors import EnvbuildError, HostError, IntegrityError, SpaceError, UsageError
-from envbuild.shelf.backend import BIGGEST_TEXT, MARKED, MARKER, NAMES, SlotTakenError, object_path, slot_path
+from envbuild.shelf.backend import (
+    BIGGEST_TEXT,
+    MARKED,
+    MARKER,
+    NAMES,
+    SlotTakenError,
+    object_path,
+    slot_path,
+)
 from envbuild.shelf.model import SLOT
 from envbuild.store.atomic import sync_folder
 
@@ -42,10 +50,14 @@ class Folder:
             there, marked = self.root.is_dir(), (self.root / MARKER).is_file()
         if not there:
             what = "the shelf's folder is not there"
-            raise HostError(what, where=where, hint="is its file system mounted here? nothing was changed")
+            raise HostError(
+                what, where=where, hint="is its file system mounted here? nothing was changed"
+            )
         if not marked:
             what = f"the folder is there, but it holds no shelf (no {MARKER})"
-            raise HostError(what, where=where, hint="is its file system mounted here? nothing was changed")
+            raise HostError(
+                what, where=where, hint="is its file system mounted here? nothing was changed"
+            )
 
     def create(self) -> bool:
         """Make a shelf of a missing or empty folder; with the group's permissions where its parent has them."""
@@ -55,7 +67,11 @@ class Folder:
             filled = self.root.is_dir() and any(self.root.iterdir())
         if filled:
             what = "is no shelf, and not empty"
-            raise UsageError(what, where=str(self.root), hint="name an empty folder, or one that does not exist yet")
+            raise UsageError(
+                what,
+                where=str(self.root),
+                hint="name an empty folder, or one that does not exist yet",
+            )
         if not self.root.parent.is_dir():
             raise UsageError("there is no such folder", where=str(self.root.parent))
         with _telling(self.root):
@@ -114,7 +130,9 @@ class Folder:
             self._folder(target.parent)
             self._write(partial, lambda out: append_file(source, out, size, offset=offset))
             if _hash(partial) != digest:
-                raise IntegrityError("changed while it was published", where=str(source), hint="publish it again")
+                raise IntegrityError(
+                    "changed while it was published", where=str(source), hint="publish it again"
+                )
             partial.replace(target)
 
     def lend(self, digest: str) -> Path:
@@ -124,7 +142,9 @@ class Folder:
             regular = stat.S_ISREG(os.lstat(path).st_mode)
         except OSError as error:
             hint = "build it instead: envbuild make --mode flat"
-            raise IntegrityError("a piece of the image is missing", where=str(path), hint=hint) from error
+            raise IntegrityError(
+                "a piece of the image is missing", where=str(path), hint=hint
+            ) from error
         if not regular:
             raise IntegrityError("is no file", where=str(path))
         return path
@@ -152,12 +172,16 @@ class Folder:
         try:
             os.link(partial, target)
         except FileExistsError as error:
-            if partial.stat().st_nlink != 2:  # an NFS server whose answer was lost had made it (open(2))
+            if (
+                partial.stat().st_nlink != 2
+            ):  # an NFS server whose answer was lost had made it (open(2))
                 raise SlotTakenError(target.name) from error
         except OSError as error:
             if error.errno not in NO_LINKS:
                 raise
-            what = "its file system has no hard links, which make two publishers safe from each other"
+            what = (
+                "its file system has no hard links, which make two publishers safe from each other"
+            )
             raise HostError(
                 what, where=str(self.root), hint="put the shelf on another one, or use a git shelf"
             ) from error
@@ -175,7 +199,9 @@ class Folder:
             path.unlink(missing_ok=True)
 
     def _write(self, path: Path, fill: Callable[[BinaryIO], object]) -> None:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        handle = os.open(
+            path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+        )
         with os.fdopen(handle, "wb") as out:
             fill(out)
             out.flush()
@@ -201,7 +227,11 @@ class Folder:
         """Give what is ours the mode it should have; what belongs to others is theirs to mend."""
         found = os.lstat(path)
         wanted = self._modes()[0 if stat.S_ISDIR(found.st_mode) else 1]
-        if found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) != wanted and not stat.S_ISLNK(found.st_mode):
+        if (
+            found.st_uid == os.geteuid()
+            and stat.S_IMODE(found.st_mode) != wanted
+            and not stat.S_ISLNK(found.st_mode)
+        ):
             path.chmod(wanted)
 
     def _sweep(self) -> None:
@@ -219,7 +249,9 @@ def _open_folder(root: Path, relative: str) -> int:
     handle = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     for part in filter(None, relative.split("/")):
         try:
-            below = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=handle)
+            below = os.open(
+                part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=handle
+            )
         finally:
             os.close(handle)
         handle = below
@@ -230,7 +262,9 @@ def _open_file(root: Path, relative: str) -> int:
     parent, _, name = relative.rpartition("/")
     folder = _open_folder(root, parent)
     try:
-        return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+        return os.open(
+            name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder
+        )
     finally:
         os.close(folder)
 
@@ -286,12 +320,22 @@ def _told(error: OSError, path: Path) -> EnvbuildError:
     """Return the error to raise for what the operating system says about a shelf."""
     where = str(error.filename or path)
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        what = "the shelf's file system is full" if error.errno == errno.ENOSPC else "the shelf's quota is used up"
-        return SpaceError(what, where=where, hint="nothing was published: free space there, then publish again")
+        what = (
+            "the shelf's file system is full"
+            if error.errno == errno.ENOSPC
+            else "the shelf's quota is used up"
+        )
+        return SpaceError(
+            what, where=where, hint="nothing was published: free space there, then publish again"
+        )
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         what = f"the shelf cannot be used: {error.strerror}"
-        return HostError(what, where=where, hint="ask whoever keeps the shelf; nothing was published")
+        return HostError(
+            what, where=where, hint="ask whoever keeps the shelf; nothing was published"
+        )
     if error.errno in (errno.ENOENT, errno.ESTALE, errno.ENOTCONN, errno.EIO):
         what = f"the shelf went away: {error.strerror}"
-        return HostError(what, where=where, hint="is its file system mounted here? nothing was published")
+        return HostError(
+            what, where=where, hint="is its file system mounted here? nothing was published"
+        )
     return HostError(f"the shelf cannot be used: {error.strerror}", where=where)

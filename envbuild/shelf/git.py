@@ -9,7 +9,14 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from envbuild.errors import EnvbuildError, HostError, IntegrityError, NetworkError, ToolFailedError, UsageError
+from envbuild.errors import (
+    EnvbuildError,
+    HostError,
+    IntegrityError,
+    NetworkError,
+    ToolFailedError,
+    UsageError,
+)
 from envbuild.run import Command, Result, Runner
 from envbuild.settings import Settings
 from envbuild.shelf.backend import BIGGEST_TEXT, MARKED, MARKER, NAMES, SlotTakenError, slot_path
@@ -23,8 +30,17 @@ HERE = "refs/envbuild/shelf"
 SECONDS = 600.0
 BATCH = 4 * 1024 * 1024
 """Bytes asked of git at once; the runner keeps at most CAPTURE_LIMIT of an answer."""
-FORMS = re.compile(r"git\+(file|ssh|https)://.+|ssh://.+|[A-Za-z0-9_][A-Za-z0-9._-]*@[A-Za-z0-9][A-Za-z0-9.-]*:.+")
-AGAIN = ("fetch first", "non-fast-forward", "stale info", "cannot lock ref", "failed to update ref", "incorrect old")
+FORMS = re.compile(
+    r"git\+(file|ssh|https)://.+|ssh://.+|[A-Za-z0-9_][A-Za-z0-9._-]*@[A-Za-z0-9][A-Za-z0-9.-]*:.+"
+)
+AGAIN = (
+    "fetch first",
+    "non-fast-forward",
+    "stale info",
+    "cannot lock ref",
+    "failed to update ref",
+    "incorrect old",
+)
 """What git says to a push that came second (builtin/push.c, builtin/receive-pack.c, refs/files-backend.c)."""
 SAFE = (
     "-c", "core.hooksPath=/dev/null", "-c", "protocol.ext.allow=never", "-c", "transfer.fsckObjects=true",
@@ -73,7 +89,9 @@ class GitRepository:
 
     def slots(self) -> tuple[str, ...]:
         """Return the entries of the commit that was fetched last."""
-        names = (path.removeprefix(f"{NAMES}/") for path in self._tree if path.startswith(f"{NAMES}/"))
+        names = (
+            path.removeprefix(f"{NAMES}/") for path in self._tree if path.startswith(f"{NAMES}/")
+        )
         return tuple(sorted(name for name in names if SLOT.fullmatch(name)))
 
     def read(self, paths: Iterable[str]) -> dict[str, bytes]:
@@ -87,7 +105,9 @@ class GitRepository:
                 continue
             size = self._tree[path][1]
             if size > BIGGEST_TEXT:
-                raise IntegrityError(f"is {size} bytes long, which no file of this kind is", where=path)
+                raise IntegrityError(
+                    f"is {size} bytes long, which no file of this kind is", where=path
+                )
             if batch and sum(self._tree[item][1] for item in batch) + size > BATCH:
                 found.update(self._batch(batch))
                 batch = []
@@ -107,7 +127,9 @@ class GitRepository:
     def _fetch(self) -> bool:
         """Bring the branch; return False for a repository without one."""
         self._make_mirror()
-        result = self._git("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", self.url, f"+{BRANCH}:{HERE}")
+        result = self._git(
+            "fetch", "--quiet", "--no-tags", "--no-write-fetch-head", self.url, f"+{BRANCH}:{HERE}"
+        )
         if result.code == 0:
             return True
         if "couldn't find remote ref" in result.stderr:
@@ -138,7 +160,9 @@ class GitRepository:
 
         result = self._git("ls-tree", "-r", "-l", "--full-tree", HERE, on_line=note)
         if result.code != 0:
-            raise HostError(f"the mirror of the shelf is damaged: {_said(result)}", where=str(self._mirror))
+            raise HostError(
+                f"the mirror of the shelf is damaged: {_said(result)}", where=str(self._mirror)
+            )
 
     def _batch(self, paths: list[str]) -> dict[str, bytes]:
         if not paths:
@@ -166,9 +190,13 @@ class GitRepository:
         for path, data in files.items():
             lines += [f"M 100644 inline {path}\n", _data(data)]
         text = "".join(lines) + "\ndone\n"
-        made = self._git("fast-import", "--quiet", "--force", "--done", "--date-format=now", stdin=text)
+        made = self._git(
+            "fast-import", "--quiet", "--force", "--done", "--date-format=now", stdin=text
+        )
         if made.code != 0:
-            raise ToolFailedError(f"git could not write the commit: {_said(made)}", where=str(self._mirror))
+            raise ToolFailedError(
+                f"git could not write the commit: {_said(made)}", where=str(self._mirror)
+            )
         return name
 
     def _identity(self) -> str:
@@ -192,21 +220,39 @@ class GitRepository:
 
     def _unreachable(self, result: Result) -> EnvbuildError:
         said = result.last_lines(4)
-        if result.code == 128 and ("dubious ownership" in said or "detected dubious" in result.stderr):
+        if result.code == 128 and (
+            "dubious ownership" in said or "detected dubious" in result.stderr
+        ):
             path = self.url.removeprefix("file://")
             hint = f"if you trust who owns it: git config --global --add safe.directory {path}"
-            return HostError("git does not read repositories of other users unasked", where=self.url, hint=hint)
+            return HostError(
+                "git does not read repositories of other users unasked", where=self.url, hint=hint
+            )
         hint = "try: git ls-remote " + self.url
-        return NetworkError(f"the shelf's repository cannot be reached\n{said}", where=self.url, hint=hint)
+        return NetworkError(
+            f"the shelf's repository cannot be reached\n{said}", where=self.url, hint=hint
+        )
 
     def _git(self, *arguments: str, stdin: str | None = None, on_line: OnLine = None) -> Result:
-        return self._run(("git", "-C", str(self._mirror), *SAFE, *arguments), stdin=stdin, on_line=on_line)
+        return self._run(
+            ("git", "-C", str(self._mirror), *SAFE, *arguments), stdin=stdin, on_line=on_line
+        )
 
     def _run(
-        self, argv: tuple[str, ...], *, stdin: str | None = None, on_line: OnLine = None, check: bool = False
+        self,
+        argv: tuple[str, ...],
+        *,
+        stdin: str | None = None,
+        on_line: OnLine = None,
+        check: bool = False,
     ) -> Result:
         env = {name: value for name, value in self._settings.environment.items() if name not in OWN}
-        env = {"GIT_SSH_COMMAND": "ssh -o BatchMode=yes", **env, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+        env = {
+            "GIT_SSH_COMMAND": "ssh -o BatchMode=yes",
+            **env,
+            "GIT_TERMINAL_PROMPT": "0",
+            "LC_ALL": "C",
+        }
         command = Command(argv=argv, env=env, stdin=stdin, timeout=SECONDS, on_line=on_line)
         try:
             return self._runner(command, check=check)
@@ -217,7 +263,13 @@ class GitRepository:
             raise
 
 
-OWN = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES")
+OWN = (
+    "GIT_DIR",
+    "GIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+)
 """Variables of a git command that we may have been started by: they would lead git away from our mirror."""
 
 
@@ -231,7 +283,11 @@ def _said(result: Result) -> str:
 
 def _remote(result: Result) -> str:
     """Return what the other side's hook printed."""
-    lines = [line.removeprefix("remote:").strip() for line in result.stderr.splitlines() if line.startswith("remote:")]
+    lines = [
+        line.removeprefix("remote:").strip()
+        for line in result.stderr.splitlines()
+        if line.startswith("remote:")
+    ]
     return "\n".join(line for line in lines if line)
 
 

@@ -51,15 +51,23 @@ def search(
         known = library.seen.heads()
         for name, found in library.heads().items():
             if isinstance(found, IntegrityError):
-                if all(word in name.casefold() for word in asked) and not (framework or gpu or cuda):
-                    ranked.append((0, Row(shelf=library.name, name=name, state=f"refused: {found}")))
+                if all(word in name.casefold() for word in asked) and not (
+                    framework or gpu or cuda
+                ):
+                    ranked.append(
+                        (0, Row(shelf=library.name, name=name, state=f"refused: {found}"))
+                    )
                 continue
             if _fits(found.entry, framework=framework, gpu=gpu, cuda=cuda):
                 rank = _rank(found.entry, asked)
                 if rank is not None:
                     behind = name in known and found.entry.number < known[name].number
-                    ranked.append((rank, row(library.name, found, "refused: rolled back" if behind else "")))
-    return tuple(row for _, row in sorted(ranked, key=lambda item: (item[0], item[1].name, item[1].shelf)))
+                    ranked.append(
+                        (rank, row(library.name, found, "refused: rolled back" if behind else ""))
+                    )
+    return tuple(
+        row for _, row in sorted(ranked, key=lambda item: (item[0], item[1].name, item[1].shelf))
+    )
 
 
 def row(shelf: str, stored: Stored, state: str = "") -> Row:
@@ -86,7 +94,9 @@ def row(shelf: str, stored: Stored, state: str = "") -> Row:
 
 
 def _gpus(entry: Entry) -> tuple[str, ...]:
-    return tuple(sorted({gpu for one in entry.verdicts if one.outcome == "passed" for gpu in one.gpu}))
+    return tuple(
+        sorted({gpu for one in entry.verdicts if one.outcome == "passed" for gpu in one.gpu})
+    )
 
 
 def _fits(entry: Entry, *, framework: str | None, gpu: str | None, cuda: str | None) -> bool:
@@ -111,4 +121,10 @@ def _rank(entry: Entry, asked: tuple[str, ...]) -> int | None:
     text = " ".join((about.summary, about.base, about.framework or "", *about.direct)).casefold()
     if not all(word in name or word in text for word in asked):
         return None
-    return 0 if all(word == name for word in asked) else 1 if all(word in name for word in asked) else 2
+    return (
+        0
+        if all(word == name for word in asked)
+        else 1
+        if all(word in name for word in asked)
+        else 2
+    )

@@ -36,7 +36,9 @@ class Stored:
 class Library:
     """An open shelf."""
 
-    def __init__(self, name: str, backend: Backend, notary: Notary, seen: Seen, *, require_signed: bool) -> None:
+    def __init__(
+        self, name: str, backend: Backend, notary: Notary, seen: Seen, *, require_signed: bool
+    ) -> None:
         self.name = name
         self.backend = backend
         self.notary = notary
@@ -65,7 +67,10 @@ class Library:
             data = self.backend.read(paths)
         except IntegrityError:  # one bad file takes its own entry from the shelf, not all
             return {name: self._read_or_error(slot) for name, slot in slots.items()}
-        return {name: self._stored_or_error(slot, data.get(slot_path(slot))) for name, slot in slots.items()}
+        return {
+            name: self._stored_or_error(slot, data.get(slot_path(slot)))
+            for name, slot in slots.items()
+        }
 
     def history(self, name: str) -> tuple[Stored, ...]:
         """Return all entries of a name, oldest first.
@@ -91,10 +96,14 @@ class Library:
             stored = self._stored(slot, data.get(slot_path(slot)))
             before = entries[-1].digest if entries else None
             if stored.entry.previous != before:
-                raise self._rolled_back(name, f"entry {number} does not continue entry {number - 1}")
+                raise self._rolled_back(
+                    name, f"entry {number} does not continue entry {number - 1}"
+                )
             entries.append(stored)
         if known is not None and entries[known.number - 1].digest != known.digest:
-            raise self._rolled_back(name, f"entry {known.number} is another one than was verified here before")
+            raise self._rolled_back(
+                name, f"entry {known.number} is another one than was verified here before"
+            )
         return tuple(entries)
 
     def find(self, name: str, digest: str | None = None) -> Stored:
@@ -104,7 +113,11 @@ class Library:
             return entries[-1]
         wanted = digest.removeprefix("sha256:")
         if not re.fullmatch(rf"[0-9a-f]{{{SHORTEST},64}}", wanted):
-            raise UsageError("names no entry", where=f"@{digest}", hint=f"give {SHORTEST} to 64 digits of its digest")
+            raise UsageError(
+                "names no entry",
+                where=f"@{digest}",
+                hint=f"give {SHORTEST} to 64 digits of its digest",
+            )
         found = [stored for stored in entries if stored.digest[7:].startswith(wanted)]
         if len(found) != 1:
             what = f"{name} has {len(found) or 'no'} entries whose digest begins with {wanted}"
@@ -123,7 +136,9 @@ class Library:
             return self.notary.judge(stored.data, signature, where=where)
         if self.require_signed:
             what = f"entry {stored.entry.number} is not signed, and only signed ones are taken from this shelf"
-            raise IntegrityError(what, where=where, hint=f"ask {stored.entry.who} to publish it again with --sign")
+            raise IntegrityError(
+                what, where=where, hint=f"ask {stored.entry.who} to publish it again with --sign"
+            )
         return None
 
     def content(self, digest: str, what: str) -> bytes:
@@ -135,13 +150,17 @@ class Library:
         found = digest_of(data)
         if found != digest:
             hint = "do not use it; tell whoever keeps the shelf"
-            raise IntegrityError(f"its {what} was changed on the shelf: sha256 is {found[7:]}", where=path, hint=hint)
+            raise IntegrityError(
+                f"its {what} was changed on the shelf: sha256 is {found[7:]}", where=path, hint=hint
+            )
         return data
 
     def missing(self, objects: Mapping[str, bytes]) -> int:
         """Return how many bytes of objects (by digest) are not there yet."""
         there = self.backend.read([object_path(digest) for digest in objects])
-        return sum(len(data) for digest, data in objects.items() if object_path(digest) not in there)
+        return sum(
+            len(data) for digest, data in objects.items() if object_path(digest) not in there
+        )
 
     def remember(self, stored: Stored) -> None:
         """Note an entry as verified: from now on the shelf must continue it."""
@@ -162,7 +181,9 @@ class Library:
             if head is not None and _same(head.entry, draft) and self._stands(head, sign):
                 return head, False
             number = head.entry.number + 1 if head else 1
-            entry = msgspec.structs.replace(draft, number=number, previous=head.digest if head else None)
+            entry = msgspec.structs.replace(
+                draft, number=number, previous=head.digest if head else None
+            )
             data = write_entry(entry)
             stored = Stored(entry=entry, digest=digest_of(data), data=data)
             extra = {signature_path(stored.digest): self._signed(stored, sign)} if sign else {}
@@ -174,7 +195,11 @@ class Library:
             self.remember(stored)
             return stored, True
         what = f"somebody else was quicker {TRIES} times"
-        raise HostError(what, where=f"{self.name}/{draft.name}", hint="nothing was published: try again in a minute")
+        raise HostError(
+            what,
+            where=f"{self.name}/{draft.name}",
+            hint="nothing was published: try again in a minute",
+        )
 
     def _signed(self, stored: Stored, sign: Callable[[bytes], str]) -> bytes:
         """Sign an entry, and refuse to publish what others would refuse to take."""
@@ -221,13 +246,17 @@ class Library:
             "a shelf is only ever added to: ask whoever keeps it\n"
             f"if it was started anew on purpose: envbuild shelf remove {self.name} --forget, then add it again"
         )
-        return IntegrityError(f"its history was changed: {why}", where=f"{self.name}/{name}", hint=hint)
+        return IntegrityError(
+            f"its history was changed: {why}", where=f"{self.name}/{name}", hint=hint
+        )
 
 
 def _same(one: Entry, other: Entry) -> bool:
     """Tell whether two entries publish the same thing."""
 
     def content(entry: Entry) -> Entry:
-        return msgspec.structs.replace(entry, number=1, previous=None, who="", when="2000-01-01T00:00:00Z")
+        return msgspec.structs.replace(
+            entry, number=1, previous=None, who="", when="2000-01-01T00:00:00Z"
+        )
 
     return content(one) == content(other)

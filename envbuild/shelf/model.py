@@ -20,13 +20,18 @@ Text = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]*\Z", max_length=400)]
 Number = Annotated[int, Meta(ge=1, le=999_999)]
 Bytes = Annotated[int, Meta(ge=0, lt=2**43)]
 Moment = Annotated[
-    str, Meta(pattern=r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]\d{2}:\d{2})\Z", max_length=40)
+    str,
+    Meta(
+        pattern=r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]\d{2}:\d{2})\Z", max_length=40
+    ),
 ]
 SLOT = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,63})\.(\d{6})")
 """A file of ``names/``: the name and the number of one entry of its history."""
 
 
-class _Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
+class _Record(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"
+):
     """Every part of an entry: frozen, known keys only."""
 
 
@@ -151,4 +156,8 @@ def _schema_of(data: bytes) -> int:
 def entry_schema() -> dict[str, Any]:
     """Return the JSON Schema (2020-12) that every entry satisfies."""
     schema = msgspec.json.schema(Entry)
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "envbuild shelf entry", **schema}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "envbuild shelf entry",
+        **schema,
+    }

@@ -55,7 +55,9 @@ def weigh(image: Path, locked: str, store: Store) -> Weight:
     carried = read_carried(image)
     if carried.lock is not None and lock_digest(carried.lock) != locked:
         hint = "make it again, or publish without it"
-        raise UsageError("was made from another lock than the one to publish", where=str(image), hint=hint)
+        raise UsageError(
+            "was made from another lock than the one to publish", where=str(image), hint=hint
+        )
     size = image.stat().st_size
     return Weight(digest=known_digest(image, store), sha256=known_sha256(image, store), size=size)
 
@@ -78,8 +80,12 @@ def keep_image(image: Path, weight: Weight, pieces: Pieces, report: Reporter) ->
     new = sum(size for _, size in missing.values())
     if new > pieces.room():
         what = f"the shelf has room for {human_bytes(pieces.room())}, the image adds {human_bytes(new)}"
-        raise SpaceError(what, where=str(image), hint="free space there, or publish without --image")
-    with report.transfer(f"put {image.name} on the shelf", files=len(missing), size=new) as transfer:
+        raise SpaceError(
+            what, where=str(image), hint="free space there, or publish without --image"
+        )
+    with report.transfer(
+        f"put {image.name} on the shelf", files=len(missing), size=new
+    ) as transfer:
         for digest, (at, size) in missing.items():
             pieces.keep(digest, image, at, size)
             transfer.advance(size)
@@ -88,7 +94,9 @@ def keep_image(image: Path, weight: Weight, pieces: Pieces, report: Reporter) ->
     return msgspec.json.encode(listed) + b"\n", new
 
 
-def bring_image(weight: Weight, listed: bytes, pieces: Pieces, target: Path, report: Reporter) -> None:
+def bring_image(
+    weight: Weight, listed: bytes, pieces: Pieces, target: Path, report: Reporter
+) -> None:
     """Put an image together from a shelf, in a file that has no final name yet.
 
     Raises IntegrityError for a piece, or a whole, that is not what the entry says.
@@ -96,9 +104,13 @@ def bring_image(weight: Weight, listed: bytes, pieces: Pieces, target: Path, rep
     try:
         plan = msgspec.json.decode(listed, type=PieceList).pieces
     except UNREADABLE as error:
-        raise IntegrityError(f"the list of the image's pieces is damaged: {error}", where=str(weight.pieces)) from error
+        raise IntegrityError(
+            f"the list of the image's pieces is damaged: {error}", where=str(weight.pieces)
+        ) from error
     if sum(size for _, size in plan) != weight.size or len(plan) > MOST_PIECES:
-        raise IntegrityError("the pieces of the image are not as long as the image", where=str(weight.pieces))
+        raise IntegrityError(
+            "the pieces of the image are not as long as the image", where=str(weight.pieces)
+        )
     whole = hashlib.sha256()
     title = f"take {target.name.lstrip('.').split('.')[0]} from the shelf"
     with (
@@ -116,10 +128,14 @@ def bring_image(weight: Weight, listed: bytes, pieces: Pieces, target: Path, rep
                 transfer.advance(len(chunk))
             if f"sha256:{found.hexdigest()}" != digest:
                 hint = "do not use it; tell whoever keeps the shelf. Build it instead: envbuild make --mode flat"
-                raise IntegrityError("a piece of the image was changed on the shelf", where=str(source), hint=hint)
+                raise IntegrityError(
+                    "a piece of the image was changed on the shelf", where=str(source), hint=hint
+                )
             transfer.finish_file(digest)
     if f"sha256:{whole.hexdigest()}" != weight.sha256 or image_digest(target) != weight.digest:
-        raise IntegrityError("the image is another one than was published", where=str(weight.pieces))
+        raise IntegrityError(
+            "the image is another one than was published", where=str(weight.pieces)
+        )
 
 
 def _chunks(path: Path, size: int) -> Iterator[bytes]:
@@ -130,7 +146,9 @@ def _chunks(path: Path, size: int) -> Iterator[bytes]:
             left -= len(chunk)
             yield chunk
         if left or file.read(1):
-            raise IntegrityError("a piece of the image has another size than was published", where=str(path))
+            raise IntegrityError(
+                "a piece of the image has another size than was published", where=str(path)
+            )
 
 
 def _hashed(image: Path, cut: list[int]) -> Iterator[tuple[str, int, int]]:

@@ -37,7 +37,12 @@ class Draft:
 
 
 def draft(
-    source: Source, lock: Lock, *, who: str, image: Weight | None = None, reports: tuple[Report, ...] = ()
+    source: Source,
+    lock: Lock,
+    *,
+    who: str,
+    image: Weight | None = None,
+    reports: tuple[Report, ...] = (),
 ) -> Draft:
     """Return the draft of a recipe with its lock.
 
@@ -51,11 +56,15 @@ def draft(
 
     def keep(data: bytes, what: str) -> str:
         if len(data) > BIGGEST_TEXT:
-            raise UsageError(f"the {what} takes {human_bytes(len(data))}; a shelf takes {human_bytes(BIGGEST_TEXT)}")
+            raise UsageError(
+                f"the {what} takes {human_bytes(len(data))}; a shelf takes {human_bytes(BIGGEST_TEXT)}"
+            )
         objects[digest_of(data)] = data
         return digest_of(data)
 
-    kept = tuple((keep(_report_text(report, recipe.name), "check report"), report) for report in reports)
+    kept = tuple(
+        (keep(_report_text(report, recipe.name), "check report"), report) for report in reports
+    )
     entry = Entry(
         schema=1,
         name=recipe.name,
@@ -83,7 +92,8 @@ def card(recipe: Recipe, lock: Lock) -> Card:
         summary=recipe.recipe.summary,
         base=base.reference[:400],
         framework=base.framework[:400] if base.framework else None,
-        cuda=base.cuda or next((p.version for p in lock.python if CUDA_WHEEL.fullmatch(p.name)), None),
+        cuda=base.cuda
+        or next((p.version for p in lock.python if CUDA_WHEEL.fullmatch(p.name)), None),
         python=base.python,
         platform=lock.platform,
         direct=tuple(line[:400] for line in lock.direct),
@@ -106,7 +116,12 @@ def verdict(digest: str, report: Report) -> Verdict:
 
 def with_earlier(entry: Entry, earlier: Entry | None) -> Entry:
     """Return an entry that keeps the verdicts which the one before it has about the same image, oldest first."""
-    if earlier is None or earlier.image is None or entry.image is None or earlier.image.digest != entry.image.digest:
+    if (
+        earlier is None
+        or earlier.image is None
+        or entry.image is None
+        or earlier.image.digest != entry.image.digest
+    ):
         return entry
     new = {one.report for one in entry.verdicts}
     kept = tuple(one for one in earlier.verdicts if one.report not in new)
@@ -115,7 +130,10 @@ def with_earlier(entry: Entry, earlier: Entry | None) -> Entry:
 
 def _report_text(report: Report, name: str) -> bytes:
     """Return a report as it is published: without the publisher's own path of the image."""
-    return msgspec.json.encode(msgspec.structs.replace(report, image=f"{name}.sif"), order="sorted") + b"\n"
+    return (
+        msgspec.json.encode(msgspec.structs.replace(report, image=f"{name}.sif"), order="sorted")
+        + b"\n"
+    )
 
 
 def _text(source: Source) -> bytes:

@@ -58,4 +58,6 @@ class Seen:
 
 def seen_of(url: str, settings: Settings) -> Seen:
     """Return what was seen of the shelf at a place, under whatever name it is configured."""
-    return Seen(settings.state / "shelves" / f"{hashlib.sha256(url.encode()).hexdigest()[:32]}.json")
+    return Seen(
+        settings.state / "shelves" / f"{hashlib.sha256(url.encode()).hexdigest()[:32]}.json"
+    )

@@ -59,18 +59,25 @@ def take(library: Library, name: str, digest: str | None = None) -> Taken:
     recipe_text = _text(library.content(entry.recipe, "recipe"), title)
     lock_text = _text(library.content(entry.lock, "lock"), title)
     refuse_recipe(recipe_text, f"{title}, its recipe")
-    recipe = convert(parse_toml(recipe_text, title), Recipe, text=recipe_text, where=f"{title}, its recipe")
+    recipe = convert(
+        parse_toml(recipe_text, title), Recipe, text=recipe_text, where=f"{title}, its recipe"
+    )
     if recipe.name != name:
         raise IntegrityError(f"holds the recipe of {recipe.name!r}", where=title)
     if (recipe.check.script is None) != (entry.script is None):
         raise IntegrityError("its check script is missing, or is none of its recipe's", where=title)
     lock = parse_lock(lock_text, f"{title}, its lock")
     refuse_lock(recipe, lock, f"{title}, its lock")
-    copied = card(recipe, lock)  # what is worked out of a lock may be worked out otherwise by another envbuild
+    copied = card(
+        recipe, lock
+    )  # what is worked out of a lock may be worked out otherwise by another envbuild
     copied = msgspec.structs.replace(copied, cuda=entry.about.cuda, packages=entry.about.packages)
     if lock_digest(lock) != entry.locked or copied != entry.about:
         raise IntegrityError("its card says something else than its recipe and lock", where=title)
-    reports = tuple(_report(library, one, entry.image.digest if entry.image else "", title) for one in entry.verdicts)
+    reports = tuple(
+        _report(library, one, entry.image.digest if entry.image else "", title)
+        for one in entry.verdicts
+    )
     taken = Taken(
         shelf=library.name,
         stored=stored,
@@ -91,7 +98,10 @@ def files_of(taken: Taken) -> dict[str, bytes]:
     """Return what an entry gives a project folder, by path: recipe, lock and check script."""
     name = taken.recipe.name
     suffix = ".lock" if taken.recipe.base.platform == "linux/amd64" else ".aarch64.lock"
-    files = {f"{RECIPES}/{name}.toml": taken.recipe_text.encode(), f"{LOCKS}/{name}{suffix}": taken.lock_text.encode()}
+    files = {
+        f"{RECIPES}/{name}.toml": taken.recipe_text.encode(),
+        f"{LOCKS}/{name}{suffix}": taken.lock_text.encode(),
+    }
     if taken.script is not None and taken.recipe.check.script is not None:
         assert SCRIPT.fullmatch(taken.recipe.check.script)  # noqa: S101  (refuse_recipe)
         files[f"{RECIPES}/{taken.recipe.check.script}"] = taken.script
@@ -115,10 +125,13 @@ def _report(library: Library, one: Verdict, image: str, title: str) -> Report:
     try:
         report = msgspec.json.decode(data, type=Report)
     except UNREADABLE as error:
-        raise IntegrityError(f"a check report of it cannot be read: {error}", where=title) from error
+        raise IntegrityError(
+            f"a check report of it cannot be read: {error}", where=title
+        ) from error
     if report.digest != image or verdict(one.report, report) != one:
         raise IntegrityError(
-            "a verdict of it is about another image, or says something else than its report", where=title
+            "a verdict of it is about another image, or says something else than its report",
+            where=title,
         )
     return report
 

@@ -44,7 +44,9 @@ class Notary:
         Raises UsageError for a key that is none or cannot be used.
         """
         if not key.is_file():
-            raise UsageError("there is no such key", where=str(key), hint="ssh-keygen -t ed25519 makes one")
+            raise UsageError(
+                "there is no such key", where=str(key), hint="ssh-keygen -t ed25519 makes one"
+            )
         result = self._keygen("sign", "-n", NAMESPACE, "-f", str(key), data=data)
         if result.code != 0 or "BEGIN SSH SIGNATURE" not in result.stdout:
             hint = f"a key with a passphrase signs through the agent: ssh-add {key}, then --sign {key}.pub"
@@ -94,11 +96,18 @@ class Notary:
     def _principals(self, path: Path) -> tuple[str, ...]:
         result = self._keygen("find-principals", "-f", str(self.signers), "-s", str(path))
         lines = result.stdout.splitlines() if result.code == 0 else []
-        return tuple(name.strip() for line in lines for name in line.split(",") if name.strip() and name[0] != "!")
+        return tuple(
+            name.strip()
+            for line in lines
+            for name in line.split(",")
+            if name.strip() and name[0] != "!"
+        )
 
     def _unknown(self, key: str, where: str) -> EnvbuildError:
         """Return the error for a good signature that no principal's key answers for, today and for this purpose."""
-        owners = [(name, options) for name, options, known in _pinned(self.signers) if key.endswith(known)]
+        owners = [
+            (name, options) for name, options, known in _pinned(self.signers) if key.endswith(known)
+        ]
         if owners:
             name, options = owners[0]
             what = f"it is signed by {name} with a key that is not valid today, or not for this: {options}"
@@ -112,7 +121,9 @@ class Notary:
         env = {**self.environment, "LC_ALL": "C", "SSH_ASKPASS_REQUIRE": "never"}
         argv = ("ssh-keygen", "-Y", *arguments)
         try:
-            return self.runner(Command(argv=argv, env=env, stdin=data.decode(), timeout=SECONDS), check=False)
+            return self.runner(
+                Command(argv=argv, env=env, stdin=data.decode(), timeout=SECONDS), check=False
+            )
         except HostError as error:
             hint = "on Debian or Ubuntu, as root: apt-get install openssh-client"
             raise HostError(f"signatures need ssh-keygen: {error.what}", hint=hint) from error
@@ -124,7 +135,9 @@ def read_signers(path: Path) -> str:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot be read: {error}", where=str(path)) from error
-    lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    lines = [
+        line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")
+    ]
     wrong = [line for line in lines if not KEY.search(line)]
     if wrong or not lines:
         what = f"this line names no key: {wrong[0][:60]!r}" if wrong else "names no key"
@@ -141,7 +154,11 @@ def _pinned(signers: Path | None) -> Iterator[tuple[str, str, str]]:
             names, _, options = line[: found.start()].strip().partition(" ")
             with contextlib.suppress(ValueError):
                 digest = hashlib.sha256(base64.b64decode(found[2], validate=True)).digest()
-                yield names, options.strip() or "no options", "SHA256:" + base64.b64encode(digest).decode().rstrip("=")
+                yield (
+                    names,
+                    options.strip() or "no options",
+                    "SHA256:" + base64.b64encode(digest).decode().rstrip("="),
+                )
 
 
 def _identity(principal: str) -> str:
@@ -150,5 +167,9 @@ def _identity(principal: str) -> str:
 
 
 def _said(result: Result) -> str:
-    lines = [line for line in result.stderr.splitlines() if line.strip() and not line.startswith("Signing data on")]
+    lines = [
+        line
+        for line in result.stderr.splitlines()
+        if line.strip() and not line.startswith("Signing data on")
+    ]
     return lines[-1].strip() if lines else f"ssh-keygen ended with {result.code}"

@@ -31,12 +31,18 @@ def telling(path: Path) -> Iterator[None]:
 def os_error(error: OSError, path: Path) -> HostError | SpaceError:
     """Return the error to raise for an OSError met while writing to a path."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        full = "the file system is full" if error.errno == errno.ENOSPC else "the disk quota is used up"
+        full = (
+            "the file system is full"
+            if error.errno == errno.ENOSPC
+            else "the disk quota is used up"
+        )
         hint = "free space there, or point TMPDIR or ENVBUILD_STORE to a larger file system"
         return SpaceError(full, where=str(path), hint=hint)
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return HostError(
-            f"cannot be written: {error.strerror}", where=str(path), hint="choose a folder that you may write to"
+            f"cannot be written: {error.strerror}",
+            where=str(path),
+            hint="choose a folder that you may write to",
         )
     return HostError(f"cannot be used: {error.strerror}", where=str(path))
 
@@ -98,7 +104,9 @@ def make_empty(path: Path, mode: int) -> None:
     handle, name = tempfile.mkstemp(prefix=".", dir=path.parent)
     try:
         os.fchmod(handle, mode)
-        with contextlib.suppress(OSError):  # another was faster, or the file system has no links: it is made as usual
+        with contextlib.suppress(
+            OSError
+        ):  # another was faster, or the file system has no links: it is made as usual
             os.link(name, path)
     finally:
         os.close(handle)
@@ -120,7 +128,9 @@ def write_bytes(path: Path, data: bytes, *, mode: int = 0o644) -> None:
     """Write a file whole or not at all.  Raises SpaceError or HostError."""
     with telling(path):
         make_folder(path.parent)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name[:64]}.", suffix=".partial", dir=path.parent)
+        handle, name = tempfile.mkstemp(
+            prefix=f".{path.name[:64]}.", suffix=".partial", dir=path.parent
+        )
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(data)
@@ -163,7 +173,9 @@ def place(source: Path, target: Path, *, mode: int = 0o644) -> None:
     """
     with telling(target):
         make_folder(target.parent)
-        handle, name = tempfile.mkstemp(prefix=f".{target.name[:64]}.", suffix=".partial", dir=target.parent)
+        handle, name = tempfile.mkstemp(
+            prefix=f".{target.name[:64]}.", suffix=".partial", dir=target.parent
+        )
         try:
             with os.fdopen(handle, "wb") as out:
                 clone(source, out)

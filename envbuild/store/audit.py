@@ -37,7 +37,12 @@ def sealed_items(store: Store) -> Iterator[Item]:
         for path in sorted((store.root / LAYOUT).glob(pattern)):
             if not path.name.startswith("."):
                 seal = seal_path(path)
-                yield Item(path=path, size=path.stat().st_size, sha256=sealed_hash(path) or "", parts=(path, seal))
+                yield Item(
+                    path=path,
+                    size=path.stat().st_size,
+                    sha256=sealed_hash(path) or "",
+                    parts=(path, seal),
+                )
 
 
 def is_sound(item: Item, advance: Callable[[int], None]) -> bool:

@@ -31,7 +31,9 @@ class Removal:
     reason: str
 
 
-def collect(store: Store, *, keep_days: float | None = None, now: float | None = None) -> Iterator[Removal]:
+def collect(
+    store: Store, *, keep_days: float | None = None, now: float | None = None
+) -> Iterator[Removal]:
     """Yield what can go; nothing is removed here.
 
     Without ``keep_days`` only leftovers; with it also every file that was neither made nor used for so many days.
@@ -63,7 +65,9 @@ def _remembered(note: Path) -> Iterator[Removal]:
         path = Path(os.fsdecode(note.read_bytes()))
         # a note is only believed where it names what we would have written
         found = path.lstat()
-        image = path.name.startswith(".") and path.name.endswith(LEFT) and stat.S_ISREG(found.st_mode)
+        image = (
+            path.name.startswith(".") and path.name.endswith(LEFT) and stat.S_ISREG(found.st_mode)
+        )
         ours = path.name.startswith(OUTSIDE) and found.st_uid in (os.geteuid(), note.lstat().st_uid)
         if image or (ours and stat.S_ISDIR(found.st_mode)):
             yield Removal(path=path, size=tree_size(path), reason="its process has ended")
@@ -87,19 +91,27 @@ def _is_dead(note: Path) -> bool:
 def _partials(store: Store, now: float) -> Iterator[Removal]:
     for path in _files(store.root / LAYOUT):
         if path.name.endswith(".partial") and _age(path, now) > PARTIAL_DAYS * DAY:
-            yield Removal(path=path, size=_size(path), reason="a download or write that nobody continued")
+            yield Removal(
+                path=path, size=_size(path), reason="a download or write that nobody continued"
+            )
 
 
 def _orphans(store: Store, now: float) -> Iterator[Removal]:
     for path in _children(store.root / LAYOUT / "layers"):
-        if path.suffix == ".blob" and not path.with_suffix(".index").exists() and _age(path, now) > DAY:
+        if (
+            path.suffix == ".blob"
+            and not path.with_suffix(".index").exists()
+            and _age(path, now) > DAY
+        ):
             yield Removal(path=path, size=_size(path), reason="a layer without its index")
 
 
 def _unused(store: Store, before: float, days: float) -> Iterator[Removal]:
     for name in AGEING:
         # what makes a file count goes first, so that a killed gc leaves none that counts and is not whole
-        for path in sorted(_files(store.root / LAYOUT / name), key=lambda path: path.suffix == ".blob"):
+        for path in sorted(
+            _files(store.root / LAYOUT / name), key=lambda path: path.suffix == ".blob"
+        ):
             main = path.with_suffix({".blob": ".index", SEAL: ""}.get(path.suffix, path.suffix))
             if not path.name.endswith(".partial") and max(_used(main), _used(path)) < before:
                 yield Removal(path=path, size=_size(path), reason=f"not used for {days:g} days")
@@ -129,7 +141,10 @@ def mounted_below(path: Path, table: Path = Path("/proc/self/mountinfo")) -> boo
         return False
     top = path.resolve()
     # proc_pid_mountinfo(5): the fifth field, with blanks, tabs, newlines and backslashes as octal escapes
-    points = (re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), line.split(" ")[4]) for line in lines)
+    points = (
+        re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), line.split(" ")[4])
+        for line in lines
+    )
     return any(Path(point).is_relative_to(top) for point in points)
 
 

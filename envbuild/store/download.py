@@ -53,7 +53,9 @@ class Job:
     final: Path
 
 
-def download(job: Job, *, client: httpx.Client, transfer: Transfer, report: Reporter, stop: threading.Event) -> None:
+def download(
+    job: Job, *, client: httpx.Client, transfer: Transfer, report: Reporter, stop: threading.Event
+) -> None:
     """Bring one file to its final place, continuing what an earlier run left.
 
     Raises IntegrityError, whose partial file is removed; GoneError, NetworkError, SpaceError, HostError, StoppedError,
@@ -78,7 +80,9 @@ def download(job: Job, *, client: httpx.Client, transfer: Transfer, report: Repo
         partial.finish(job.final)
 
 
-def _complete(job: Job, partial: Partial, client: httpx.Client, transfer: Transfer, stop: threading.Event) -> None:
+def _complete(
+    job: Job, partial: Partial, client: httpx.Client, transfer: Transfer, stop: threading.Event
+) -> None:
     """Receive what is missing and check the hash of the whole."""
     _fill(job, partial, client, transfer, stop)
     if partial.sha256() != job.sha256 and partial.continued:
@@ -89,14 +93,22 @@ def _complete(job: Job, partial: Partial, client: httpx.Client, transfer: Transf
         raise _wrong(job, f"expected sha256 {job.sha256}, got {partial.sha256()}")
 
 
-def _fill(job: Job, partial: Partial, client: httpx.Client, transfer: Transfer, stop: threading.Event) -> None:
+def _fill(
+    job: Job, partial: Partial, client: httpx.Client, transfer: Transfer, stop: threading.Event
+) -> None:
     """Receive until all bytes are there, over as many connections as it takes."""
     if partial.have < job.size:
         deadline = time.monotonic() + limits.FILE_SECONDS + job.size / limits.SLOWEST_FILE
-        patiently(lambda: _receive(job, partial, client, transfer, (stop, deadline)), url=job.url, stop=stop)
+        patiently(
+            lambda: _receive(job, partial, client, transfer, (stop, deadline)),
+            url=job.url,
+            stop=stop,
+        )
 
 
-def _receive(job: Job, partial: Partial, client: httpx.Client, transfer: Transfer, until: Until) -> None:
+def _receive(
+    job: Job, partial: Partial, client: httpx.Client, transfer: Transfer, until: Until
+) -> None:
     """Receive what one connection brings; raises PassingError unless it brings everything that was missing."""
     begun = partial.have
     try:
@@ -107,10 +119,14 @@ def _receive(job: Job, partial: Partial, client: httpx.Client, transfer: Transfe
     except PassingError as error:
         partial.continued = partial.have > 0
         progressed = partial.have - begun >= PROGRESS
-        raise PassingError(error.reason, wait=error.wait, progressed=progressed, hint=error.hint) from error
+        raise PassingError(
+            error.reason, wait=error.wait, progressed=progressed, hint=error.hint
+        ) from error
 
 
-def _append_all(job: Job, partial: Partial, client: httpx.Client, transfer: Transfer, until: Until) -> None:
+def _append_all(
+    job: Job, partial: Partial, client: httpx.Client, transfer: Transfer, until: Until
+) -> None:
     with _chunks(job, partial.have, client) as (start, chunks):
         if start != partial.have:
             _restart(partial, transfer, job)
@@ -138,7 +154,9 @@ def _chunks(job: Job, have: int, client: httpx.Client) -> Iterator[tuple[int, It
     headers = {"Accept-Encoding": "identity"}
     if have:
         headers["Range"] = f"bytes={have}-"
-    with opened(client, job.url, headers=headers, accept=(200, 206, 416) if have else (200,)) as response:
+    with opened(
+        client, job.url, headers=headers, accept=(200, 206, 416) if have else (200,)
+    ) as response:
         start = _offset(job, response, have)
         yield start, response.iter_raw()
 
@@ -149,8 +167,14 @@ def _offset(job: Job, response: httpx.Response, have: int) -> int:
     if response.status_code == 200:
         if length.isdecimal() and int(length) != job.size:
             kind = response.headers.get("Content-Type", "")
-            page = "; a proxy's or login page may have come in its place" if kind.startswith("text/html") else ""
-            raise _wrong(job, f"expected {job.size} bytes, the server announces {int(length)}{page}")
+            page = (
+                "; a proxy's or login page may have come in its place"
+                if kind.startswith("text/html")
+                else ""
+            )
+            raise _wrong(
+                job, f"expected {job.size} bytes, the server announces {int(length)}{page}"
+            )
         return 0
     found = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", response.headers.get("Content-Range", ""))
     if response.status_code == 416 or not found or int(found[1]) != have:
@@ -188,11 +212,11 @@ def _watched(chunks: Iterator[bytes], until: Until, job: Job) -> Iterator[bytes]
         yield chunk
         now = time.monotonic()
         if now > deadline:
-            what = (
-                f"{job.name} ({human_bytes(job.size)}) comes too slowly: it is not whole after all the time it may take"
-            )
+            what = f"{job.name} ({human_bytes(job.size)}) comes too slowly: it is not whole after all the time it may take"
             raise NetworkError(
-                what, where=redact(job.url), hint="what has arrived is kept; name a nearer mirror or index"
+                what,
+                where=redact(job.url),
+                hint="what has arrived is kept; name a nearer mirror or index",
             )
         if now - since > STALL_SECONDS:
             if brought < STALL_BYTES:

@@ -22,7 +22,15 @@ from envbuild.store.layout import Store
 from envbuild.store.parallel import each
 from envbuild.store.partial import is_whole, partial_path
 from envbuild.store.units import human_bytes
-from envbuild.store.web import GoneError, local_path, make_client, opened, patiently, redact, without_user
+from envbuild.store.web import (
+    GoneError,
+    local_path,
+    make_client,
+    opened,
+    patiently,
+    redact,
+    without_user,
+)
 
 if TYPE_CHECKING:
     import httpx
@@ -55,7 +63,9 @@ class Wanted:
         if not re.fullmatch(r"[0-9a-f]{64}", self.sha256):
             raise IntegrityError(f"{self.sha256[:80]!r} is not a sha256 in hex", where=self.file)
         if self.kind == "debian" and not _is_pool_path(self.path or ""):
-            raise IntegrityError(f"{self.path!r} is not a path inside a Debian mirror", where=self.file)
+            raise IntegrityError(
+                f"{self.path!r} is not a path inside a Debian mirror", where=self.file
+            )
 
 
 def total_size(wanted: Iterable[Wanted]) -> int:
@@ -65,7 +75,9 @@ def total_size(wanted: Iterable[Wanted]) -> int:
 
 def missing(wanted: Iterable[Wanted], store: Store) -> tuple[Wanted, ...]:
     """Return what the store does not have yet, each content once; a stored file is trusted by its size."""
-    return tuple(item for item in _different(wanted) if not is_whole(store.artifact(item.sha256), item.size))
+    return tuple(
+        item for item in _different(wanted) if not is_whole(store.artifact(item.sha256), item.size)
+    )
 
 
 def fetch(
@@ -87,13 +99,23 @@ def fetch(
     if not todo:
         return
     _check_space(todo, store)
-    indexes = {name: index_url(settings, runner, name) for name in {i.index for i in todo if i.kind == "python"}}
+    indexes = {
+        name: index_url(settings, runner, name)
+        for name in {i.index for i in todo if i.kind == "python"}
+    }
     mirror = _mirror(todo, settings, debian_mirror)
     with (
         make_client(settings) as client,
         report.transfer("download", files=len(todo), size=total_size(todo)) as transfer,
     ):
-        session = _Session(indexes=indexes, mirror=mirror, store=store, client=client, transfer=transfer, report=report)
+        session = _Session(
+            indexes=indexes,
+            mirror=mirror,
+            store=store,
+            client=client,
+            transfer=transfer,
+            report=report,
+        )
         each(todo, session.bring, workers=settings.downloads)
 
 
@@ -150,7 +172,9 @@ class _Session:
         try:
             download(job, client=self.client, transfer=self.transfer, report=self.report, stop=stop)
         except GoneError as error:
-            raise GoneError(f"{item.file} is gone", where=redact(url), hint=_gone_hint(item)) from error
+            raise GoneError(
+                f"{item.file} is gone", where=redact(url), hint=_gone_hint(item)
+            ) from error
         self.transfer.finish_file(item.file)
 
     def url(self, item: Wanted, stop: threading.Event) -> str:
@@ -160,7 +184,9 @@ class _Session:
         return _python_url(item, self.indexes, self.client, stop)
 
 
-def _python_url(item: Wanted, indexes: Mapping[str | None, str], client: httpx.Client, stop: threading.Event) -> str:
+def _python_url(
+    item: Wanted, indexes: Mapping[str | None, str], client: httpx.Client, stop: threading.Event
+) -> str:
     index = indexes[item.index]
     links = read_links(index, item.project, client, stop=stop)
     same = [link for link in links if link.sha256 == item.sha256]
@@ -190,7 +216,10 @@ def _different(wanted: Iterable[Wanted]) -> list[Wanted]:
 
 def _is_pool_path(path: str) -> bool:
     parts = path.split("/")
-    return all(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+~%-]*", part) for part in parts) and len(path) <= 400
+    return (
+        all(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+~%-]*", part) for part in parts)
+        and len(path) <= 400
+    )
 
 
 def _mirror(todo: Iterable[Wanted], settings: Settings, mirror: str | None) -> str:
@@ -200,7 +229,9 @@ def _mirror(todo: Iterable[Wanted], settings: Settings, mirror: str | None) -> s
         hint = f'write its address into {config_file(settings)}:\n[mirrors]\ndebian = "https://…/debian"'
         raise UsageError("no Debian mirror is known on this machine", hint=hint)
     if not re.match(r"https?://[^/]|file:/", mirror):
-        raise UsageError(f"{redact(mirror)!r} is no address of a Debian mirror", where="[mirrors] debian")
+        raise UsageError(
+            f"{redact(mirror)!r} is no address of a Debian mirror", where="[mirrors] debian"
+        )
     return mirror
 
 
@@ -245,7 +276,9 @@ def _size_by_request(url: str, client: httpx.Client) -> int:
         length = ""  # some stores of files refuse HEAD, with any status
     if length.isdecimal():
         return int(length)
-    with opened(client, url, headers={**plain, "Range": "bytes=0-0"}, accept=(200, 206)) as response:
+    with opened(
+        client, url, headers={**plain, "Range": "bytes=0-0"}, accept=(200, 206)
+    ) as response:
         if response.status_code == 206:
             length = response.headers.get("Content-Range", "").rpartition("/")[2]
         else:

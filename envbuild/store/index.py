@@ -29,13 +29,30 @@ from envbuild.store.simple import (
     links_of_json,
     normalize,
 )
-from envbuild.store.web import GoneError, local_path, make_client, opened, patiently, redact, without_user
+from envbuild.store.web import (
+    GoneError,
+    local_path,
+    make_client,
+    opened,
+    patiently,
+    redact,
+    without_user,
+)
 from envbuild.toml import closest, read_toml
 
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["Link", "config_file", "index_url", "make_client", "normalize", "read_links", "redact", "without_user"]
+__all__ = [
+    "Link",
+    "config_file",
+    "index_url",
+    "make_client",
+    "normalize",
+    "read_links",
+    "redact",
+    "without_user",
+]
 
 
 def index_url(settings: Settings, runner: Runner, name: str | None = None) -> str:
@@ -94,7 +111,9 @@ def _read_page(page: str, client: httpx.Client) -> tuple[Link, ...]:
         for chunk in response.iter_bytes():
             data += chunk
             if len(data) > limits.PAGE:
-                raise PageError(f"is larger than {limits.PAGE // 2**20} MiB, which no index page is")
+                raise PageError(
+                    f"is larger than {limits.PAGE // 2**20} MiB, which no index page is"
+                )
             if time.monotonic() > deadline:
                 raise PageError(f"took longer than {limits.ANSWER_SECONDS:.0f} s to send one page")
         base = str(response.url)
@@ -137,7 +156,9 @@ def _named(settings: Settings, name: str) -> str:
 def _checked(value: str, origin: str) -> str:
     """Return the URL without white space and without uv's ``name=`` before it."""
     url = re.sub(r"^[\w.-]+=(?=[a-z]+:)", "", value.strip())
-    if not re.fullmatch(r"https?://[^\s/?#]+[^\s?#]*|file:(//(localhost)?/|/(?!/))[^\s?#]*", url, re.IGNORECASE):
+    if not re.fullmatch(
+        r"https?://[^\s/?#]+[^\s?#]*|file:(//(localhost)?/|/(?!/))[^\s?#]*", url, re.IGNORECASE
+    ):
         raise UsageError(
             f"{redact(url)!r} is no address of a package index",
             where=origin,
@@ -164,7 +185,9 @@ def _uv_files(settings: Settings) -> list[Path]:
     if env.get("UV_CONFIG_FILE"):
         return [Path(env["UV_CONFIG_FILE"])]
     user = Path(env.get("XDG_CONFIG_HOME") or settings.home / ".config")
-    system = [Path(folder) for folder in (env.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(":") if folder]
+    system = [
+        Path(folder) for folder in (env.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(":") if folder
+    ]
     return [folder / "uv" / "uv.toml" for folder in (user, *system, Path("/etc"))]
 
 
@@ -183,7 +206,11 @@ def _of_uv_file(path: Path) -> str | None:
 def _of_uv_table(table: dict[str, Any]) -> str | None:
     entries = table.get("index")
     for entry in entries if isinstance(entries, list) else []:
-        if isinstance(entry, dict) and entry.get("default") is True and isinstance(entry.get("url"), str):
+        if (
+            isinstance(entry, dict)
+            and entry.get("default") is True
+            and isinstance(entry.get("url"), str)
+        ):
             return str(entry["url"])
     value = table.get("index-url")
     return value if isinstance(value, str) else None
@@ -196,7 +223,9 @@ def _pip_files(settings: Settings) -> list[Path]:
     if own == "/dev/null":
         return []  # pip's way to switch all of them off
     user = Path(env.get("XDG_CONFIG_HOME") or settings.home / ".config")
-    system = [Path(folder) for folder in (env.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(":") if folder]
+    system = [
+        Path(folder) for folder in (env.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(":") if folder
+    ]
     return [
         *([Path(own)] if own else []),
         Path(sys.prefix) / "pip.conf",

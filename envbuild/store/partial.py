@@ -93,7 +93,9 @@ def is_whole(final: Path, size: int) -> bool:
 
 
 @contextlib.contextmanager
-def held(final: Path, size: int, *, stop: threading.Event, waiting: Callable[[], None]) -> Iterator[Partial | None]:
+def held(
+    final: Path, size: int, *, stop: threading.Event, waiting: Callable[[], None]
+) -> Iterator[Partial | None]:
     """Lend the locked partial file of ``final``, or None once another process has made it whole.
 
     The lock is on the partial file itself and ends with its process.  ``waiting`` is called once when another

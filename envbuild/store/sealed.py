@@ -83,4 +83,6 @@ def require_hash(file: BinaryIO, sha256: str | None, name: str) -> None:
     """Raise IntegrityError unless an open file of the store holds what it should; None is no hash at all."""
     if hash_file(file) != sha256:
         what = f"{name} was changed in the store"
-        raise IntegrityError(what, hint="envbuild store verify finds and removes what is damaged; then start again")
+        raise IntegrityError(
+            what, hint="envbuild store verify finds and removes what is damaged; then start again"
+        )

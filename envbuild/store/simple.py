@@ -15,7 +15,9 @@ from envbuild.limits import UNREADABLE
 ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"  # PEP 691
 JSON_TYPE = "application/vnd.pypi.simple.v1+json"
 HTML_TYPES = ("application/vnd.pypi.simple.v1+html", "text/html", "application/xhtml+xml")
-ARCHIVE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!~%-]*\.(whl|tar\.gz|zip|tar\.bz2|tar\.xz|tgz)", re.ASCII)
+ARCHIVE = re.compile(
+    r"[A-Za-z0-9][A-Za-z0-9._+!~%-]*\.(whl|tar\.gz|zip|tar\.bz2|tar\.xz|tgz)", re.ASCII
+)
 HASH = re.compile(r"[0-9a-f]{64}", re.ASCII)
 TIME = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}[0-9.:Z+-]*", re.ASCII)
 
@@ -166,7 +168,11 @@ def _link(
     except ValueError:
         return None
     file = unquote(parts.path.rsplit("/", 1)[-1]) if name is None else name
-    allowed = ("http", "https", "file") if (page.startswith("file:") if local is None else local) else ("http", "https")
+    allowed = (
+        ("http", "https", "file")
+        if (page.startswith("file:") if local is None else local)
+        else ("http", "https")
+    )
     if len(file) > 255 or not ARCHIVE.fullmatch(file) or parts.scheme not in allowed:
         return None
     digest = (sha256 or "").lower()

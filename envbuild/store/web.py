@@ -30,7 +30,9 @@ FIRST_PAUSE = 0.5
 """Seconds before the second attempt; each further pause is twice as long."""
 LONGEST_WAIT = 60.0
 """Seconds that a server may ask for with Retry-After."""
-NETWORK_HINT = "check the network and the proxy variables, then start again: what has arrived is kept"
+NETWORK_HINT = (
+    "check the network and the proxy variables, then start again: what has arrived is kept"
+)
 
 UNTRUSTED = "shows a certificate that is not trusted"
 CERTIFICATE_HINT = (
@@ -38,7 +40,9 @@ CERTIFICATE_HINT = (
     "for the whole machine, as root: put it into /usr/local/share/ca-certificates/NAME.crt; update-ca-certificates\n"
     "for you alone: export SSL_CERT_FILE=BUNDLE, a file that holds it and all others that are needed"
 )
-SERVER_HINT = "the fault is the server's: try again later, or name another mirror or index in the settings"
+SERVER_HINT = (
+    "the fault is the server's: try again later, or name another mirror or index in the settings"
+)
 
 
 class PassingError(Exception):
@@ -48,7 +52,12 @@ class PassingError(Exception):
     """
 
     def __init__(
-        self, reason: str, *, wait: float | None = None, progressed: bool = False, hint: str = NETWORK_HINT
+        self,
+        reason: str,
+        *,
+        wait: float | None = None,
+        progressed: bool = False,
+        hint: str = NETWORK_HINT,
     ) -> None:
         super().__init__(reason)
         self.hint = hint
@@ -99,7 +108,9 @@ def make_client(settings: Settings) -> httpx.Client:
         max_redirects=10,
         headers={"User-Agent": f"envbuild/{__version__}"},
         timeout=httpx.Timeout(READ_SECONDS, connect=CONNECT_SECONDS, pool=None),
-        limits=httpx.Limits(max_connections=settings.downloads + 8, max_keepalive_connections=settings.downloads + 8),
+        limits=httpx.Limits(
+            max_connections=settings.downloads + 8, max_keepalive_connections=settings.downloads + 8
+        ),
     )
 
 
@@ -141,7 +152,9 @@ def _credentials(settings: Settings) -> Callable[[httpx.Request], httpx.Request]
             index = httpx.URL(address)
             if index.username or index.password:
                 origin = (index.scheme, index.host, index.port)
-                known[origin] = base64.b64encode(f"{index.username}:{index.password}".encode()).decode()
+                known[origin] = base64.b64encode(
+                    f"{index.username}:{index.password}".encode()
+                ).decode()
 
     def add(request: httpx.Request) -> httpx.Request:
         url = request.url
@@ -213,7 +226,9 @@ def opened(
         _explain(error, url)
 
 
-def read_bounded(response: httpx.Response, most: int, *, seconds: float = limits.ANSWER_SECONDS) -> bytes:
+def read_bounded(
+    response: httpx.Response, most: int, *, seconds: float = limits.ANSWER_SECONDS
+) -> bytes:
     """Return a streamed answer's content.
 
     Raises IntegrityError for more than ``most`` bytes, NetworkError for one that takes longer than so many seconds.
@@ -224,7 +239,9 @@ def read_bounded(response: httpx.Response, most: int, *, seconds: float = limits
     for chunk in response.iter_bytes():
         body += chunk
         if len(body) > most:
-            raise IntegrityError(f"sends more than {most} bytes, which no answer of this kind has", where=where)
+            raise IntegrityError(
+                f"sends more than {most} bytes, which no answer of this kind has", where=where
+            )
         if time.monotonic() > deadline:
             raise NetworkError(f"took longer than {seconds:.0f} s over one answer", where=where)
     return bytes(body)

@@ -27,7 +27,13 @@ tokens = np.array([tokenizer.encode(row["text"], max_len=LENGTH)[0] for row in r
 labels = np.array([int(row["label"]) for row in rows])
 
 bert = get_model(
-    len(words), head_num=2, transformer_num=2, embed_dim=32, feed_forward_dim=64, seq_len=LENGTH, training=False
+    len(words),
+    head_num=2,
+    transformer_num=2,
+    embed_dim=32,
+    feed_forward_dim=64,
+    seq_len=LENGTH,
+    training=False,
 )
 output = keras.layers.Dense(1, "sigmoid")(keras.layers.Lambda(lambda layer: layer[:, 0])(bert[1]))
 model = keras.Model(bert[0], output)

@@ -17,7 +17,9 @@ dist.init_process_group("nccl" if gpu else "gloo")
 device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if gpu else torch.device("cpu")
 torch.manual_seed(1)
 weights = torch.randn(20, 1)  # the same in every process; the rows are its own
-model = DistributedDataParallel(nn.Sequential(nn.Linear(20, 64), nn.Tanh(), nn.Linear(64, 1)).to(device))
+model = DistributedDataParallel(
+    nn.Sequential(nn.Linear(20, 64), nn.Tanh(), nn.Linear(64, 1)).to(device)
+)
 optimizer = torch.optim.Adam(model.parameters(), 0.01)
 torch.manual_seed(dist.get_rank())
 for step in range(given.steps):
@@ -27,5 +29,7 @@ for step in range(given.steps):
     loss.backward()
     optimizer.step()
     if step % 100 == 0 and dist.get_rank() == 0:
-        print(f"step {step} of {dist.get_world_size()} processes: loss {loss.item():.4f}", flush=True)
+        print(
+            f"step {step} of {dist.get_world_size()} processes: loss {loss.item():.4f}", flush=True
+        )
 dist.destroy_process_group()

@@ -25,10 +25,14 @@ def accuracy(trial: optuna.Trial) -> float:
 
 storage = JournalStorage(JournalFileBackend("study.journal"))
 if world.rank == 0:
-    optuna.create_study(storage=storage, study_name="digits", direction="maximize", load_if_exists=True)
+    optuna.create_study(
+        storage=storage, study_name="digits", direction="maximize", load_if_exists=True
+    )
 world.Barrier()
 study = optuna.load_study(storage=storage, study_name="digits")
 study.optimize(accuracy, n_trials=given.trials)
 world.Barrier()
 if world.rank == 0:
-    print(f"{len(study.trials)} trials of {world.size} workers, best {study.best_value:.1%} with {study.best_params}")
+    print(
+        f"{len(study.trials)} trials of {world.size} workers, best {study.best_value:.1%} with {study.best_params}"
+    )

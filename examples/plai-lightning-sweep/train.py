@@ -37,6 +37,8 @@ class Curve(lightning.LightningModule):
 rows = [tuple(map(float, line.split(","))) for line in given.data.read_text().splitlines()[1:]]
 points = torch.tensor(rows)
 loader = DataLoader(TensorDataset(points[:, :1], points[:, 1:]), batch_size=20, shuffle=True)
-trainer = lightning.Trainer(max_epochs=200, devices="auto", num_nodes=1, enable_checkpointing=False, logger=False)
+trainer = lightning.Trainer(
+    max_epochs=200, devices="auto", num_nodes=1, enable_checkpointing=False, logger=False
+)
 trainer.fit(Curve(), loader)
 print(f"width {given.width}, rate {given.rate}: loss {trainer.callback_metrics['loss']:.4f}")

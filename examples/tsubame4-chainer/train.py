@@ -32,7 +32,9 @@ model.to_device(device)
 optimizer = chainer.optimizers.Adam().setup(model)
 rows = chainer.iterators.SerialIterator(chainer.datasets.TupleDataset(images, labels), 100)
 trainer = training.Trainer(
-    training.updaters.StandardUpdater(rows, optimizer, device=device), (given.epochs, "epoch"), out="result"
+    training.updaters.StandardUpdater(rows, optimizer, device=device),
+    (given.epochs, "epoch"),
+    out="result",
 )
 trainer.extend(extensions.LogReport())
 trainer.extend(extensions.PrintReport(["epoch", "main/loss", "main/accuracy", "elapsed_time"]))

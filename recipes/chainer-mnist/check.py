@@ -39,11 +39,15 @@ class Network(chainer.Chain):
 
 def draw(count: int, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Return ``count`` noisy 28 x 28 images of digits and their labels."""
-    glyphs = np.array([[[int(bit) for bit in row] for row in FONT[digit].split()] for digit in range(10)])
+    glyphs = np.array(
+        [[[int(bit) for bit in row] for row in FONT[digit].split()] for digit in range(10)]
+    )
     large = glyphs.repeat(4, axis=1).repeat(4, axis=2)
     labels = random.integers(0, 10, count).astype("int32")
     images = np.zeros((count, 1, 28, 28), dtype="float32")
-    for image, label, (down, right) in zip(images, labels, random.integers(0, 8, (count, 2)), strict=True):
+    for image, label, (down, right) in zip(
+        images, labels, random.integers(0, 8, (count, 2)), strict=True
+    ):
         image[0, down : down + 20, right : right + 12] = large[label]
     return images + 0.2 * random.standard_normal(images.shape).astype("float32"), labels
 
@@ -65,7 +69,9 @@ model.to_device(device)
 optimizer = chainer.optimizers.Adam(0.002)
 optimizer.setup(model)
 digits = chainer.datasets.TupleDataset(*draw(60 * 64, random))
-updater = training.updaters.StandardUpdater(chainer.iterators.SerialIterator(digits, 64), optimizer, device=device)
+updater = training.updaters.StandardUpdater(
+    chainer.iterators.SerialIterator(digits, 64), optimizer, device=device
+)
 with tempfile.TemporaryDirectory() as folder:
     trainer = training.Trainer(updater, (1, "epoch"), out=folder)
     trainer.extend(training.extensions.LogReport(trigger=(10, "iteration")))
@@ -76,6 +82,8 @@ images, labels = draw(256, random)
 with chainer.using_config("train", False), chainer.no_backprop_mode():
     answers = model.predictor(device.send(images)).array.argmax(axis=1)
 right = float((chainer.get_device("@numpy").send(answers) == labels).mean())
-print(f"loss {log[0]['main/loss']:.2f} to {log[-1]['main/loss']:.2f}, {right:.0%} of new digits right, on {device}")
+print(
+    f"loss {log[0]['main/loss']:.2f} to {log[-1]['main/loss']:.2f}, {right:.0%} of new digits right, on {device}"
+)
 if not right > 0.5:
     sys.exit("the network did not learn to tell the digits apart")

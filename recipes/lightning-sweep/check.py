@@ -38,9 +38,15 @@ def train(width: int) -> None:
     seed_everything(1)
     rows = torch.randn(512, 10)
     data = DataLoader(TensorDataset(rows, torch.tanh(rows.sum(1, keepdim=True))), batch_size=64)
-    trainer = Trainer(max_epochs=5, devices=1, logger=False, enable_checkpointing=False, enable_progress_bar=False)
+    trainer = Trainer(
+        max_epochs=5, devices=1, logger=False, enable_checkpointing=False, enable_progress_bar=False
+    )
     trainer.fit(Network(), data)
-    where = torch.cuda.get_device_name() if trainer.accelerator.__class__.__name__ == "CUDAAccelerator" else "CPU"
+    where = (
+        torch.cuda.get_device_name()
+        if trainer.accelerator.__class__.__name__ == "CUDAAccelerator"
+        else "CPU"
+    )
     Path("losses.txt").write_text(f"{width} {losses[0]} {losses[-1]} {where}\n")
 
 
@@ -51,12 +57,21 @@ def run(folder: Path) -> None:
     (config / "sweep.yaml").write_text("model:\n  width: 8\nhydra:\n  job:\n    chdir: true\n")
     sweep = [sys.executable, __file__, "--config-dir", str(config), "--config-name", "sweep", "-m"]
     points = ",".join(str(width) for width in WIDTHS)
-    done = subprocess.run([*sweep, f"model.width={points}", f"hydra.sweep.dir={folder}/runs"], check=False)
-    found = [path.read_text().split(maxsplit=3) for path in sorted(folder.glob("runs/*/losses.txt"))]
-    told = "; ".join(f"width {width}: loss {float(first):.2f} to {float(last):.2f}" for width, first, last, _ in found)
+    done = subprocess.run(
+        [*sweep, f"model.width={points}", f"hydra.sweep.dir={folder}/runs"], check=False
+    )
+    found = [
+        path.read_text().split(maxsplit=3) for path in sorted(folder.glob("runs/*/losses.txt"))
+    ]
+    told = "; ".join(
+        f"width {width}: loss {float(first):.2f} to {float(last):.2f}"
+        for width, first, last, _ in found
+    )
     print(told + (f", on {found[0][3].strip()}" if found else ""))
     if done.returncode or {int(width) for width, *_ in found} != set(WIDTHS):
-        sys.exit(f"the sweep over {points} ended with code {done.returncode} and {len(found)} results")
+        sys.exit(
+            f"the sweep over {points} ended with code {done.returncode} and {len(found)} results"
+        )
     if not all(float(last) < float(first) / 2 for _, first, last, _ in found):
         sys.exit("the loss did not fall")
 

@@ -22,7 +22,9 @@ def tune(folder: Path) -> None:
     world = MPI.COMM_WORLD
     rank = world.Get_rank()
     if world.Get_size() != RANKS:
-        sys.exit(f"mpirun started {RANKS} processes, but MPI counts {world.Get_size()}: another MPI was linked")
+        sys.exit(
+            f"mpirun started {RANKS} processes, but MPI counts {world.Get_size()}: another MPI was linked"
+        )
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     images, labels = load_digits(return_X_y=True)
     parts = train_test_split(images / 16, labels, test_size=0.3, random_state=1)
@@ -38,7 +40,9 @@ def tune(folder: Path) -> None:
     if rank == 0:
         optuna.create_study(storage=storage, study_name="digits", direction="maximize")
     world.Barrier()
-    study = optuna.load_study(storage=storage, study_name="digits", sampler=optuna.samplers.RandomSampler(seed=rank))
+    study = optuna.load_study(
+        storage=storage, study_name="digits", sampler=optuna.samplers.RandomSampler(seed=rank)
+    )
     study.optimize(objective, n_trials=TRIALS)
     done = world.reduce(TRIALS, op=MPI.SUM, root=0)
     world.Barrier()
@@ -46,9 +50,13 @@ def tune(folder: Path) -> None:
         return
     workers = {trial.user_attrs["rank"] for trial in study.trials}
     library = MPI.Get_library_version().split(",")[0]
-    print(f"{len(study.trials)} trials of {len(workers)} ranks, best {study.best_value:.0%} right, {library}")
+    print(
+        f"{len(study.trials)} trials of {len(workers)} ranks, best {study.best_value:.0%} right, {library}"
+    )
     if len(study.trials) != done or workers != set(range(RANKS)):
-        sys.exit(f"the ranks made {done} trials; the shared study holds {len(study.trials)} of ranks {workers}")
+        sys.exit(
+            f"the ranks made {done} trials; the shared study holds {len(study.trials)} of ranks {workers}"
+        )
     if not study.best_value > 0.5:
         sys.exit("the best classifier does not know the digits")
 

@@ -21,7 +21,9 @@ FONT = {  # 3 x 5 pixels a digit, one row a group of bits
 
 def draw(count: int, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
     """Return ``count`` noisy 28 x 28 images of digits and their labels."""
-    glyphs = torch.tensor([[[int(bit) for bit in row] for row in FONT[digit].split()] for digit in range(10)]).float()
+    glyphs = torch.tensor(
+        [[[int(bit) for bit in row] for row in FONT[digit].split()] for digit in range(10)]
+    ).float()
     large = nn.functional.interpolate(glyphs[:, None], scale_factor=4)
     labels = torch.randint(0, 10, (count,), generator=generator)
     images = torch.zeros(count, 1, 28, 28)

@@ -24,7 +24,9 @@ def train() -> None:
     torch.manual_seed(1)
     torch.set_num_threads(1)
     weights = torch.randn(20, 1)  # the same for all ranks; the rows that each one sees are its own
-    model = DistributedDataParallel(nn.Sequential(nn.Linear(20, 32), nn.Tanh(), nn.Linear(32, 1)).to(device))
+    model = DistributedDataParallel(
+        nn.Sequential(nn.Linear(20, 32), nn.Tanh(), nn.Linear(32, 1)).to(device)
+    )
     optimizer = torch.optim.Adam(model.parameters(), 0.01)
     torch.manual_seed(rank)
     losses = []
@@ -56,5 +58,14 @@ def train() -> None:
 if "RANK" in os.environ:
     train()
 else:
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={RANKS}", __file__]
-    sys.exit(subprocess.run(torchrun, env={"OMP_NUM_THREADS": "1", **os.environ}, check=False).returncode)
+    torchrun = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        f"--nproc-per-node={RANKS}",
+        __file__,
+    ]
+    sys.exit(
+        subprocess.run(torchrun, env={"OMP_NUM_THREADS": "1", **os.environ}, check=False).returncode
+    )

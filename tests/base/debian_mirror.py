@@ -26,15 +26,28 @@ class Mirror:
         return f"file:{self.folder}"
 
     def add(
-        self, name: str, version: str = "1.0-1", architecture: str = "all", *, component: str = "main", **fields: str
+        self,
+        name: str,
+        version: str = "1.0-1",
+        architecture: str = "all",
+        *,
+        component: str = "main",
+        **fields: str,
     ) -> Path:
         """Build a real package with one file in it."""
         tree = self.folder.parent / "trees" / f"{name}_{version}"
         (tree / "DEBIAN").mkdir(parents=True)
         (tree / "usr/share" / name).mkdir(parents=True)
         (tree / "usr/share" / name / "version").write_text(version)
-        lines = {"Package": name, "Version": version, "Architecture": architecture, "Maintainer": "T <t@t.invalid>"}
-        lines |= {key.replace("_", "-"): value for key, value in fields.items()} | {"Description": "for tests"}
+        lines = {
+            "Package": name,
+            "Version": version,
+            "Architecture": architecture,
+            "Maintainer": "T <t@t.invalid>",
+        }
+        lines |= {key.replace("_", "-"): value for key, value in fields.items()} | {
+            "Description": "for tests"
+        }
         control = "".join(f"{key}: {value}\n" for key, value in lines.items())
         (tree / "DEBIAN/control").write_text(control)
         pool = self.folder / "pool" / component / name[0] / name
@@ -45,7 +58,13 @@ class Mirror:
         self.files[deb] = control
         return deb
 
-    def publish(self, suite: str = "bookworm", *, sign: bool = True, changes: Mapping[str, str] | None = None) -> None:
+    def publish(
+        self,
+        suite: str = "bookworm",
+        *,
+        sign: bool = True,
+        changes: Mapping[str, str] | None = None,
+    ) -> None:
         """Write the lists of a suite; ``changes`` replaces texts in them."""
         stanzas: dict[str, list[str]] = {"main": []}
         for deb, control in self.files.items():
@@ -77,7 +96,15 @@ class Mirror:
     def make_key(self) -> None:
         """Make the key that lists are signed with."""
         self.keyring.parent.mkdir(mode=0o700)
-        self._gpg("--passphrase", "", "--quick-generate-key", "Tests <t@t.invalid>", "rsa2048", "sign", "never")
+        self._gpg(
+            "--passphrase",
+            "",
+            "--quick-generate-key",
+            "Tests <t@t.invalid>",
+            "rsa2048",
+            "sign",
+            "never",
+        )
         self._gpg("--output", str(self.keyring), "--export")
 
     def stop(self) -> None:
@@ -87,4 +114,6 @@ class Mirror:
 
     def _gpg(self, *arguments: str) -> None:
         home = ("--homedir", str(self.keyring.parent))
-        LocalRunner()(Command(argv=("gpg", "--batch", "--yes", "--quiet", *home, *arguments), timeout=60))
+        LocalRunner()(
+            Command(argv=("gpg", "--batch", "--yes", "--quiet", *home, *arguments), timeout=60)
+        )

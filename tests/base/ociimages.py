@@ -37,7 +37,9 @@ USUAL_SITE = """\
 import site, sys
 site.addsitedir("%s/lib/python%d.%d/site-packages" % (sys.prefix, *sys.version_info[:2]))
 """
-LEFT_OUT = re.compile(r"__pycache__|/(test|tests|idlelib|tkinter|turtledemo|ensurepip|lib2to3|config-[^/]*)(/|$)|\.a$")
+LEFT_OUT = re.compile(
+    r"__pycache__|/(test|tests|idlelib|tkinter|turtledemo|ensurepip|lib2to3|config-[^/]*)(/|$)|\.a$"
+)
 
 
 @dataclass(frozen=True)
@@ -95,14 +97,19 @@ def image_of(
     **changes: Any,
 ) -> Image:
     """An image of these layers, packed with gzip or zstd; ``changes`` go into its configuration."""
-    packed = [zstandard.ZstdCompressor(3).compress(tar) if zstd else gzip.compress(tar, 1, mtime=0) for tar in tars]
+    packed = [
+        zstandard.ZstdCompressor(3).compress(tar) if zstd else gzip.compress(tar, 1, mtime=0)
+        for tar in tars
+    ]
     layers = [(data, digest_of(tar)) for data, tar in zip(packed, tars, strict=True)]
     settings = {"Env": list(env), "Entrypoint": list(entrypoint) or None, "Cmd": list(cmd) or None}
     changes = {"created": created, "architecture": architecture, "config": settings, **changes}
     return image_of_packed(layers, LAYER.replace("gzip", "zstd") if zstd else LAYER, **changes)
 
 
-def image_of_packed(layers: Sequence[tuple[bytes, str]], kind: str = LAYER, **changes: Any) -> Image:
+def image_of_packed(
+    layers: Sequence[tuple[bytes, str]], kind: str = LAYER, **changes: Any
+) -> Image:
     """An image of layers that are packed already, each with the digest of its tar."""
     config: dict[str, Any] = {
         "os": "linux",
@@ -115,7 +122,9 @@ def image_of_packed(layers: Sequence[tuple[bytes, str]], kind: str = LAYER, **ch
         "schemaVersion": 2,
         "mediaType": MANIFEST,
         "config": {"mediaType": CONFIG, "digest": digest_of(text), "size": len(text)},
-        "layers": [{"mediaType": kind, "digest": digest, "size": len(data)} for data, digest in packed],
+        "layers": [
+            {"mediaType": kind, "digest": digest, "size": len(data)} for data, digest in packed
+        ],
     }
     blobs = {digest_of(text): text, **{digest: data for data, digest in packed}}
     return Image(manifest=json.dumps(manifest).encode(), blobs=blobs, config=config)
@@ -135,7 +144,14 @@ def index_of(*images: tuple[str, Image]) -> bytes:
     return json.dumps({"schemaVersion": 2, "mediaType": INDEX, "manifests": entries}).encode()
 
 
-def push(image: Image, url: str, repository: str, tag: str, auth: tuple[str, str] | None = None, **verify: Any) -> str:
+def push(
+    image: Image,
+    url: str,
+    repository: str,
+    tag: str,
+    auth: tuple[str, str] | None = None,
+    **verify: Any,
+) -> str:
     """Push to a registry and return the manifest's digest."""
     with httpx.Client(auth=auth, timeout=60, **verify) as client:
         for digest, data in image.blobs.items():
@@ -143,10 +159,16 @@ def push(image: Image, url: str, repository: str, tag: str, auth: tuple[str, str
                 continue
             begun = client.post(f"{url}/v2/{repository}/blobs/uploads/")
             begun.raise_for_status()
-            place = httpx.URL(url).join(begun.headers["Location"]).copy_merge_params({"digest": digest})
-            client.put(place, content=data, headers={"Content-Type": "application/octet-stream"}).raise_for_status()
+            place = (
+                httpx.URL(url).join(begun.headers["Location"]).copy_merge_params({"digest": digest})
+            )
+            client.put(
+                place, content=data, headers={"Content-Type": "application/octet-stream"}
+            ).raise_for_status()
         put = client.put(
-            f"{url}/v2/{repository}/manifests/{tag}", content=image.manifest, headers={"Content-Type": MANIFEST}
+            f"{url}/v2/{repository}/manifests/{tag}",
+            content=image.manifest,
+            headers={"Content-Type": MANIFEST},
         )
         put.raise_for_status()
         return str(put.headers["Docker-Content-Digest"])
@@ -184,7 +206,9 @@ def programs() -> bytes:
     return tar_of(files)
 
 
-def _with_libraries(program: Path, files: dict[str, bytes | str | Link | None], at: str | None = None) -> None:
+def _with_libraries(
+    program: Path, files: dict[str, bytes | str | Link | None], at: str | None = None
+) -> None:
     files[at or f"usr/bin/{program.name}"] = Path(os.path.realpath(program)).read_bytes()
     listed = LocalRunner()(Command(argv=("ldd", str(program))), check=False).stdout
     for library in re.findall(r"(/\S+) \(0x", listed):
@@ -198,12 +222,17 @@ def python_tar(python: Path, prefix: str, *, managed: bool = False, whole: bool 
 
     One that is not whole has names only in its standard library, so it cannot run.
     """
-    question = "import sys, sysconfig; print(sys.version_info[1]); print(sysconfig.get_path('stdlib'))"
+    question = (
+        "import sys, sysconfig; print(sys.version_info[1]); print(sysconfig.get_path('stdlib'))"
+    )
     told = LocalRunner()(Command(argv=(str(python), "-c", question))).stdout.split()
     minor, stdlib = told[0], Path(told[1])
     name = f"python3.{minor}"
     base = prefix.strip("/")
-    files: dict[str, bytes | str | Link | None] = {f"{base}/bin/python3": Link(name), f"{base}/bin/python": Link(name)}
+    files: dict[str, bytes | str | Link | None] = {
+        f"{base}/bin/python3": Link(name),
+        f"{base}/bin/python": Link(name),
+    }
     _with_libraries(Path(os.path.realpath(python)), files, f"{base}/bin/{name}")
     for path in sorted(stdlib.rglob("*")):
         inside = path.relative_to(stdlib)
@@ -231,11 +260,15 @@ def _undo_debian(stdlib: str, files: dict[str, bytes | str | Link | None]) -> No
     for name in (f"{stdlib}/sysconfig.py", f"{stdlib}/sysconfig/__init__.py"):
         text = files.get(name, b"")
         if isinstance(text, bytes) and DEBIANS_LAYOUT in text:
-            files[name] = text.replace(DEBIANS_LAYOUT, DEBIANS_LAYOUT.replace(b"posix_local", b"posix_prefix"))
+            files[name] = text.replace(
+                DEBIANS_LAYOUT, DEBIANS_LAYOUT.replace(b"posix_local", b"posix_prefix")
+            )
             files[f"{stdlib}/sitecustomize.py"] = USUAL_SITE
 
 
-def dist(site: str, name: str, version: str, requires: tuple[str, ...] = ()) -> dict[str, bytes | str | Link | None]:
+def dist(
+    site: str, name: str, version: str, requires: tuple[str, ...] = ()
+) -> dict[str, bytes | str | Link | None]:
     """An installed pure distribution."""
     info = f"{site.strip('/')}/{name}-{version}.dist-info"
     lines = "".join(f"Requires-Dist: {line}\n" for line in requires)

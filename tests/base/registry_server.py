@@ -60,15 +60,23 @@ class FakeRegistry:
         repository, _, rest = parts.path.removeprefix("/v2/").partition("/manifests/")
         if rest:
             found = self.manifests.get(f"{repository}:{rest}")
-            return (200, {"Content-Type": found[1]}, found[0]) if found else _error(404, "MANIFEST_UNKNOWN")
+            return (
+                (200, {"Content-Type": found[1]}, found[0])
+                if found
+                else _error(404, "MANIFEST_UNKNOWN")
+            )
         repository, _, rest = parts.path.removeprefix("/v2/").partition("/blobs/")
         if rest:
-            return (200, {}, self.blobs[rest]) if rest in self.blobs else _error(404, "BLOB_UNKNOWN")
+            return (
+                (200, {}, self.blobs[rest]) if rest in self.blobs else _error(404, "BLOB_UNKNOWN")
+            )
         repository = parts.path.removeprefix("/v2/").removesuffix("/tags/list")
         tags = [key.partition(":")[2] for key in self.manifests if key.startswith(f"{repository}:")]
         tags = [tag for tag in tags if not tag.startswith("sha256:")]
         return (
-            (200, {}, json.dumps({"name": repository, "tags": tags}).encode()) if tags else _error(404, "NAME_UNKNOWN")
+            (200, {}, json.dumps({"name": repository, "tags": tags}).encode())
+            if tags
+            else _error(404, "NAME_UNKNOWN")
         )
 
     def _denied(self, headers: dict[str, str]) -> Answer | None:
@@ -84,7 +92,11 @@ class FakeRegistry:
         if headers.get("authorization") != _basic() or query.get("service") != ["ci"]:
             return _error(401, "UNAUTHORIZED")
         self.tokens += 1
-        return 200, {"Content-Type": "application/json"}, json.dumps({"token": f"token{self.tokens}"}).encode()
+        return (
+            200,
+            {"Content-Type": "application/json"},
+            json.dumps({"token": f"token{self.tokens}"}).encode(),
+        )
 
 
 def _basic() -> str:
@@ -93,7 +105,11 @@ def _basic() -> str:
 
 def _error(status: int, code: str, headers: dict[str, str] | None = None) -> Answer:
     body = {"errors": [{"code": code, "message": "sha256:" + "0" * 64}]}
-    return status, {"Content-Type": "application/json", **(headers or {})}, json.dumps(body).encode()
+    return (
+        status,
+        {"Content-Type": "application/json", **(headers or {})},
+        json.dumps(body).encode(),
+    )
 
 
 @contextmanager
@@ -104,7 +120,9 @@ def serving(registry: FakeRegistry) -> Iterator[FakeRegistry]:
         def do_GET(self) -> None:
             registry.asked.append(self.path)
             headers = {key.lower(): value for key, value in self.headers.items()}
-            status, told, body = registry.spoil(self.path, registry.answer("GET", self.path, headers))
+            status, told, body = registry.spoil(
+                self.path, registry.answer("GET", self.path, headers)
+            )
             self.send_response(status)
             for key, value in {"Content-Length": str(len(body)), **told}.items():
                 self.send_header(key, value)
@@ -118,7 +136,9 @@ def serving(registry: FakeRegistry) -> Iterator[FakeRegistry]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     registry.url = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread = threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+    )
     thread.start()
     try:
         yield registry

@@ -11,11 +11,15 @@ PRIMARY_EXTRA = struct.pack("<2i3s", 1, 2, b"02\0")
 Object = tuple[int, bytes, bytes]
 
 
-def partition(data: bytes = b"hsqs root", *, file_system: int = 1, kind: int = 2, arch: bytes = b"02\0") -> Object:
+def partition(
+    data: bytes = b"hsqs root", *, file_system: int = 1, kind: int = 2, arch: bytes = b"02\0"
+) -> Object:
     return (PARTITION, data, struct.pack("<2i3s", file_system, kind, arch))
 
 
-def write_sif(path: Path, objects: list[Object], *, created: int = 0, arch: bytes = b"02\0", gap: int = 0) -> Path:
+def write_sif(
+    path: Path, objects: list[Object], *, created: int = 0, arch: bytes = b"02\0", gap: int = 0
+) -> Path:
     """Write a SIF with these (type, data, extra) objects; ``gap`` free descriptors stand before them."""
     total = len(objects) + gap
     offset = start = HEADER.size + total * DESCRIPTOR.size

@@ -54,7 +54,10 @@ CONFIG = {
         "LANG=C.UTF-8",
     ],
     "Cmd": ["/bin/bash"],
-    "Labels": {"maintainer": "NVIDIA CORPORATION <cudatools@nvidia.com>", "org.opencontainers.image.version": "22.04"},
+    "Labels": {
+        "maintainer": "NVIDIA CORPORATION <cudatools@nvidia.com>",
+        "org.opencontainers.image.version": "22.04",
+    },
 }
 """The kind of configuration that images over nvidia/cuda:12.3.0-base-ubuntu22.04 have."""
 
@@ -76,7 +79,9 @@ def tensorflow_image(folder: Path) -> Image:
     files = [shop.store.artifact(wheel.sha256) for wheel in wheels]
     key = digest_of("".join(path.name for path in files).encode())
     with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(_packed, bootstrap.digest, lambda out: shutil.copyfileobj(root.open("rb"), out, CHUNK))
+        first = pool.submit(
+            _packed, bootstrap.digest, lambda out: shutil.copyfileobj(root.open("rb"), out, CHUNK)
+        )
         second = pool.submit(_packed, key, lambda out: _write_installed(files, out))
         layers = (first.result(), second.result())
     return image_of_packed(layers, created=CREATED, architecture="amd64", config=CONFIG)
@@ -84,12 +89,20 @@ def tensorflow_image(folder: Path) -> Image:
 
 def _locked_root(folder: Path) -> tuple[Lock, Workshop]:
     project = Project(folder)
-    project.write("recipes/root.toml", '[recipe]\nname = "root"\n[base]\nbootstrap = "debian:bookworm"\n')
+    project.write(
+        "recipes/root.toml", '[recipe]\nname = "root"\n[base]\nbootstrap = "debian:bookworm"\n'
+    )
     locked = project.run("lock", "root")
     assert locked.code == 0, locked.stderr
     settings, runner = load_settings(project.env, folder), LocalRunner()
     runtime = find_runtime(settings, runner)
-    shop = Workshop(settings=settings, runner=runner, runtime=runtime, store=Store(settings.store), report=Silent())
+    shop = Workshop(
+        settings=settings,
+        runner=runner,
+        runtime=runtime,
+        store=Store(settings.store),
+        report=Silent(),
+    )
     return read_lock(folder / "lockfiles/root.lock"), shop
 
 
@@ -97,7 +110,11 @@ class _Packing(io.BufferedIOBase):
     """Packs a tar with gzip while it is written, and hashes it."""
 
     def __init__(self, out: BinaryIO) -> None:
-        self._out, self._packer, self.hash = out, isal_zlib.compressobj(1, wbits=31), hashlib.sha256()
+        self._out, self._packer, self.hash = (
+            out,
+            isal_zlib.compressobj(1, wbits=31),
+            hashlib.sha256(),
+        )
 
     def write(self, data: Any) -> int:
         self.hash.update(data)

@@ -22,11 +22,15 @@ from tests.base.ociimages import Image, dist, image_of, tar_of, write_layout
 from tests.base.test_base_static import a_python
 
 BASE = tar_of({**a_python(), **dist("/usr/lib/python3.11/site-packages", "torch", "2.5.1")})
-IMAGE = image_of(BASE, tar_of({"etc/two": "2"}), env=("PATH=/usr/bin",), created="2024-06-01T00:00:00Z")
+IMAGE = image_of(
+    BASE, tar_of({"etc/two": "2"}), env=("PATH=/usr/bin",), created="2024-06-01T00:00:00Z"
+)
 
 
 def describe(text: str, settings: Settings) -> BaseFacts:
-    return describe_archive(parse_reference(text), settings, LocalRunner(), Store(settings.store), Silent())
+    return describe_archive(
+        parse_reference(text), settings, LocalRunner(), Store(settings.store), Silent()
+    )
 
 
 def archive(image: Image, folder: Path) -> Path:
@@ -46,7 +50,9 @@ def saved(folder: Path, *tags: str) -> Path:
         (folder / str(number)).mkdir()
         (folder / str(number) / "layer.tar").write_bytes(layer)
     entry = {"Config": name, "Layers": ["0/layer.tar", "1/layer.tar"]}
-    (folder / "manifest.json").write_text(json.dumps([{**entry, "RepoTags": [tag]} for tag in tags]))
+    (folder / "manifest.json").write_text(
+        json.dumps([{**entry, "RepoTags": [tag]} for tag in tags])
+    )
     with tarfile.open(folder / "saved.tar", "w") as tar:
         for path in sorted(folder.iterdir()):
             if path.name != "saved.tar":
@@ -76,7 +82,9 @@ def test_a_build_starts_from_the_stores_copy_even_when_the_file_is_gone(
     describe(reference.text, user_settings)
     path.unlink()
     locked = structs.replace(reference, digest=IMAGE.digest)
-    header = bring_archive(locked, user_settings, LocalRunner(), Store(user_settings.store), Silent())
+    header = bring_archive(
+        locked, user_settings, LocalRunner(), Store(user_settings.store), Silent()
+    )
     assert header[0] == ("Bootstrap", "oci")
     layout = Path(header[1][1])
     assert json.loads((layout / "index.json").read_text())["manifests"][0]["digest"] == IMAGE.digest
@@ -110,12 +118,24 @@ def manifest_file(folder: Path) -> Path:
         (lambda folder: flip(layer_file(folder)), IntegrityError, "the blob sha256:"),
         (lambda folder: flip(manifest_file(folder)), IntegrityError, "the blob sha256:"),
         (lambda folder: layer_file(folder).unlink(), IntegrityError, "holds no blobs/sha256/"),
-        (lambda folder: (folder / "index.json").unlink(), UsageError, "is not a folder in the OCI image layout"),
-        (lambda folder: (folder / "index.json").write_text("{"), IntegrityError, "is not JSON; it begins '{'"),
+        (
+            lambda folder: (folder / "index.json").unlink(),
+            UsageError,
+            "is not a folder in the OCI image layout",
+        ),
+        (
+            lambda folder: (folder / "index.json").write_text("{"),
+            IntegrityError,
+            "is not JSON; it begins '{'",
+        ),
     ],
 )
 def test_a_damaged_layout_is_told(
-    spoil: Callable[[Path], None], kind: type[EnvbuildError], what: str, tmp_path: Path, user_settings: Settings
+    spoil: Callable[[Path], None],
+    kind: type[EnvbuildError],
+    what: str,
+    tmp_path: Path,
+    user_settings: Settings,
 ) -> None:
     folder = write_layout(IMAGE, tmp_path / "oci")
     spoil(folder)
@@ -132,7 +152,10 @@ def test_files_that_are_no_archives_are_told(tmp_path: Path, user_settings: Sett
         ("oci-archive:absent.tar", "there is no such file"),
         ("oci-archive:text", "is no whole tar archive: "),
         ("oci-archive:empty.tar", "holds no index.json, so it is no image archive of this kind"),
-        ("docker-archive:empty.tar", "holds no manifest.json, so it is no image archive of this kind"),
+        (
+            "docker-archive:empty.tar",
+            "holds no manifest.json, so it is no image archive of this kind",
+        ),
     ):
         with pytest.raises(EnvbuildError) as caught:
             describe(text, user_settings)

@@ -53,15 +53,25 @@ def keep(store: Store, content: bytes) -> None:
 def test_the_command_line(golden: Golden) -> None:
     packages = [package("tar"), package("python3"), package("graphviz", group="system")]
     argv = mmdebstrap_arguments(
-        packages, repository="/a b/packages", target="/t/root.tar", mode="unshare", hooks=('echo "$1"',)
+        packages,
+        repository="/a b/packages",
+        target="/t/root.tar",
+        mode="unshare",
+        hooks=('echo "$1"',),
     )
     golden("base/mmdebstrap.txt", "\n".join(shlex.quote(word) for word in argv) + "\n")
-    assert "--format=directory" in mmdebstrap_arguments(packages, repository="/r", target="/root", mode="root")
+    assert "--format=directory" in mmdebstrap_arguments(
+        packages, repository="/r", target="/root", mode="root"
+    )
 
 
 def test_the_command_line_over_another_root(golden: Golden) -> None:
     argv = mmdebstrap_arguments(
-        [package("graphviz")], repository="/a%20b/p", target="/t/root.tar", mode="root", over=Path("/st ore/base.tar")
+        [package("graphviz")],
+        repository="/a%20b/p",
+        target="/t/root.tar",
+        mode="root",
+        over=Path("/st ore/base.tar"),
     )
     golden("base/mmdebstrap_over.txt", "\n".join(shlex.quote(word) for word in argv) + "\n")
 
@@ -93,7 +103,9 @@ class FakeMmdebstrap:
         else:
             Path(command.argv[-2]).write_bytes(b"tar")
             if self.fails is not None:
-                raise failure(Result(argv=command.argv, code=25, stdout="", stderr=self.fails, seconds=0))
+                raise failure(
+                    Result(argv=command.argv, code=25, stdout="", stderr=self.fails, seconds=0)
+                )
             download = next(word for word in command.argv if "download" in word)
             Path(shlex.split(download)[2]).write_text(self.facts)
         return Result(argv=command.argv, code=code, stdout=out, stderr="", seconds=0)
@@ -106,11 +118,18 @@ def here(user_settings: Settings, tmp_path: Path) -> Settings:
     (programs / "mmdebstrap").write_text("")
     (programs / "mmdebstrap").chmod(0o755)
     (tmp_path / "tmp").mkdir()
-    environment = {"PATH": str(programs), "PIP_INDEX_URL": "x", "PYTHONDONTWRITEBYTECODE": "1", "TZ": "Asia/Tokyo"}
+    environment = {
+        "PATH": str(programs),
+        "PIP_INDEX_URL": "x",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "TZ": "Asia/Tokyo",
+    }
     return dataclasses.replace(user_settings, environment=environment, tmpdir=tmp_path / "tmp")
 
 
-BOOTSTRAP = Bootstrap(suite="bookworm", created="2026-07-11", packages=(package("tar", content=b"a deb"),))
+BOOTSTRAP = Bootstrap(
+    suite="bookworm", created="2026-07-11", packages=(package("tar", content=b"a deb"),)
+)
 
 
 def make(settings: Settings, runner: FakeMmdebstrap, *, kept: bool = True) -> tuple[Path, Store]:
@@ -203,7 +222,9 @@ def test_a_long_command_line_is_cut(here: Settings) -> None:
 
 
 @pytest.mark.parametrize(("text", "kind", "what"), FAILURES)
-def test_a_failure_is_told_and_leaves_nothing(here: Settings, text: str, kind: type[EnvbuildError], what: str) -> None:
+def test_a_failure_is_told_and_leaves_nothing(
+    here: Settings, text: str, kind: type[EnvbuildError], what: str
+) -> None:
     with pytest.raises(kind) as caught:
         make(here, FakeMmdebstrap(fails=text))
     assert caught.value.what == what
@@ -244,7 +265,9 @@ def test_the_repository_is_what_apt_reads_and_others_may_enter(tmp_path: Path) -
     keep(store, content)
     before = os.umask(0o077)
     try:
-        write_repository([package("tar", content=content)], store, tmp_path / "repository", LocalRunner())
+        write_repository(
+            [package("tar", content=content)], store, tmp_path / "repository", LocalRunner()
+        )
     finally:
         os.umask(before)
     assert (tmp_path / "repository").stat().st_mode & 0o777 == 0o755
@@ -257,13 +280,19 @@ def test_the_repository_is_what_apt_reads_and_others_may_enter(tmp_path: Path) -
     ]
 
 
-def test_a_root_for_another_machine_is_read_and_not_run(here: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_root_for_another_machine_is_read_and_not_run(
+    here: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """FakeMmdebstrap tells an x86_64 root; the packages are for a machine that this one is not."""
     other = "arm64" if read_host().architecture == "x86_64" else "amd64"
-    foreign = dataclasses.replace(BOOTSTRAP, packages=(structs.replace(BOOTSTRAP.packages[0], architecture=other),))
+    foreign = dataclasses.replace(
+        BOOTSTRAP, packages=(structs.replace(BOOTSTRAP.packages[0], architecture=other),)
+    )
     store = Store(here.store)
     keep(store, b"a deb")
-    facts = BaseFacts(image="debian:bookworm", python="3.11.2", machine=machine_of(foreign) or "", glibc="2.36")
+    facts = BaseFacts(
+        image="debian:bookworm", python="3.11.2", machine=machine_of(foreign) or "", glibc="2.36"
+    )
     monkeypatch.setattr("envbuild.base.bootstrap.fetch_packages", lambda *_: None)
     monkeypatch.setattr("envbuild.base.bootstrap.read_packages", lambda *_: facts)
     runner = FakeMmdebstrap()
@@ -274,7 +303,9 @@ def test_a_root_for_another_machine_is_read_and_not_run(here: Settings, monkeypa
 @pytest.mark.live
 @pytest.mark.slow
 @needs("mmdebstrap", "apt-get", "dpkg-deb")
-def test_two_roots_have_the_same_bytes_and_no_trace_of_this_machine(user_settings: Settings, tmp_path: Path) -> None:
+def test_two_roots_have_the_same_bytes_and_no_trace_of_this_machine(
+    user_settings: Settings, tmp_path: Path
+) -> None:
     store, runner = Store(user_settings.store), LocalRunner()
     bootstrap = resolve_bootstrap("bookworm", user_settings, runner, store, Silent())
     fetch_packages(bootstrap, user_settings, runner, store, Silent())
@@ -289,7 +320,12 @@ def test_two_roots_have_the_same_bytes_and_no_trace_of_this_machine(user_setting
         user_settings,
         # nobody else may enter it, which another user's half of a user namespace would have to
         tmpdir=private if os.getuid() == 0 else user_settings.tmpdir,
-        environment={**user_settings.environment, "TZ": "Asia/Tokyo", "LC_ALL": "C", "PYTHONHASHSEED": "7"},
+        environment={
+            **user_settings.environment,
+            "TZ": "Asia/Tokyo",
+            "LC_ALL": "C",
+            "PYTHONHASHSEED": "7",
+        },
     )
     before = os.umask(0o077)
     try:
@@ -300,15 +336,30 @@ def test_two_roots_have_the_same_bytes_and_no_trace_of_this_machine(user_setting
     assert store.facts(bootstrap.digest).read_bytes() == facts
     with tarfile.open(second) as tar:
         members = {member.name: member for member in tar.getmembers()}
-        for name in ("./etc/hostname", "./etc/resolv.conf", "./etc/apt/sources.list", "./etc/machine-id"):
+        for name in (
+            "./etc/hostname",
+            "./etc/resolv.conf",
+            "./etc/apt/sources.list",
+            "./etc/machine-id",
+        ):
             assert name not in members or members[name].size == 0
         assert max(member.mtime for member in members.values()) <= bootstrap.epoch
-        assert not any(member.isdev() or member.name.startswith(("./tmp/", "./dev/")) for member in members.values())
-        assert not any(member.isfile() for name, member in members.items() if name.startswith("./var/log/apt/"))
+        assert not any(
+            member.isdev() or member.name.startswith(("./tmp/", "./dev/"))
+            for member in members.values()
+        )
+        assert not any(
+            member.isfile() for name, member in members.items() if name.startswith("./var/log/apt/")
+        )
         assert any(name.endswith("pip/__pycache__/__init__.cpython-311.pyc") for name in members)
     made = kept_facts(bootstrap.digest, store)
     assert made is not None
     unrun = read_packages(bootstrap, "x86_64", runner, store)
     assert structs.replace(unrun, size=made.size) == made  # as they are read for another machine
     assert made.dist("pip") is not None
-    assert (made.distro, made.abi, made.glibc, made.externally_managed) == ("debian 12", "cp311", "2.36", True)
+    assert (made.distro, made.abi, made.glibc, made.externally_managed) == (
+        "debian 12",
+        "cp311",
+        "2.36",
+        True,
+    )

@@ -69,7 +69,9 @@ def lists(settings: Settings) -> AptLists:
     return read_lists("bookworm", settings, LocalRunner(), Store(settings.store), Silent())
 
 
-def system(settings: Settings, *packages: str, installed: tuple[DebianPackage | AptPackage, ...] = ()) -> list[str]:
+def system(
+    settings: Settings, *packages: str, installed: tuple[DebianPackage | AptPackage, ...] = ()
+) -> list[str]:
     found = resolve_debian(
         lists(settings),
         packages,
@@ -108,7 +110,11 @@ class TestLive:
     def test_older_packages_of_an_image_count_as_there(self, at: Settings) -> None:
         image = tuple(
             AptPackage(name=name, version=version, architecture="amd64")
-            for name, version in (("libc6", "2.31-0"), ("python3", "3.11.2-1"), ("local-thing", "1"))
+            for name, version in (
+                ("libc6", "2.31-0"),
+                ("python3", "3.11.2-1"),
+                ("local-thing", "1"),
+            )
         )
         assert system(at, "libgd", "graphviz", installed=image) == ["graphviz", "libgd"]
 
@@ -124,8 +130,14 @@ class TestLive:
     @pytest.mark.parametrize(
         ("name", "what"),
         [
-            ("grapviz", "Debian bookworm has no package 'grapviz' in its main section; did you mean \"graphviz\"?"),
-            ("tar-", "Debian bookworm has no package 'tar-' in its main section; did you mean \"tar\"?"),
+            (
+                "grapviz",
+                "Debian bookworm has no package 'grapviz' in its main section; did you mean \"graphviz\"?",
+            ),
+            (
+                "tar-",
+                "Debian bookworm has no package 'tar-' in its main section; did you mean \"tar\"?",
+            ),
             ("zzzzzzz", "Debian bookworm has no package 'zzzzzzz' in its main section"),
             ("-oDebug::x=1", "Debian bookworm has no package '-oDebug::x=1' in its main section"),
             ("lib.*", "Debian bookworm has no package 'lib.*' in its main section"),
@@ -175,9 +187,14 @@ class TestLive:
         with pytest.raises(HostError) as caught:
             lists(at)
         assert caught.value.what == "the signature of bookworm could not be verified"
-        assert caught.value.hint == "install Debian's keys, as root: apt-get install debian-archive-keyring"
+        assert (
+            caught.value.hint
+            == "install Debian's keys, as root: apt-get install debian-archive-keyring"
+        )
 
-    def test_lists_that_lead_out_of_the_pool_are_refused(self, at: Settings, served: Mirror, tmp_path: Path) -> None:
+    def test_lists_that_lead_out_of_the_pool_are_refused(
+        self, at: Settings, served: Mirror, tmp_path: Path
+    ) -> None:
         evil = Mirror(tmp_path / "debian", served.keyring)
         evil.add("libgd")
         evil.publish(changes={"Filename: pool/": "Filename: pool/../../"})
@@ -199,7 +216,12 @@ def test_the_mirror_is_the_machines_own(user_settings: Settings) -> None:
     runner = ScriptedRunner({"--version": APT, "--print-uris": (0, PRINTED, "")})
     assert mirror(asked, runner) == "http://mirror.invalid/debian"
     with pytest.raises(HostError, match="apt on this machine uses no Debian mirror"):
-        mirror(asked, ScriptedRunner({"--version": APT, "--print-uris": (0, PRINTED.split("\n", maxsplit=1)[0], "")}))
+        mirror(
+            asked,
+            ScriptedRunner(
+                {"--version": APT, "--print-uris": (0, PRINTED.split("\n", maxsplit=1)[0], "")}
+            ),
+        )
 
 
 def test_a_configured_mirror_wins(user_settings: Settings) -> None:
@@ -211,14 +233,20 @@ def test_a_configured_mirror_wins(user_settings: Settings) -> None:
     "url", ["mirror.invalid/debian", "https://m.invalid/ x", "https://m.invalid/[trusted=yes]", ""]
 )
 def test_a_configured_mirror_has_to_be_a_url(user_settings: Settings, url: str) -> None:
-    told = dataclasses.replace(user_settings, debian_mirror=url, origin={"debian_mirror": "ENVBUILD_DEBIAN_MIRROR"})
+    told = dataclasses.replace(
+        user_settings, debian_mirror=url, origin={"debian_mirror": "ENVBUILD_DEBIAN_MIRROR"}
+    )
     with pytest.raises(UsageError) as caught:
         mirror(told, ScriptedRunner({}))
-    assert str(caught.value) == f"ENVBUILD_DEBIAN_MIRROR: is not the URL of a Debian mirror: {url!r}"
+    assert (
+        str(caught.value) == f"ENVBUILD_DEBIAN_MIRROR: is not the URL of a Debian mirror: {url!r}"
+    )
 
 
 def test_a_machine_without_apt_says_how_to_get_it(user_settings: Settings) -> None:
-    bare = dataclasses.replace(user_settings, debian_mirror=None, environment={"PATH": "/nonexistent"})
+    bare = dataclasses.replace(
+        user_settings, debian_mirror=None, environment={"PATH": "/nonexistent"}
+    )
     with pytest.raises(HostError) as caught:
         mirror(bare, ScriptedRunner({}))
     assert str(caught.value) == "apt-get was not found on PATH"
@@ -228,7 +256,9 @@ STANZA = "Package: libc6\nVersion: 2.36-9\nArchitecture: amd64\nEssential: yes\n
 
 
 def test_an_index_reads_its_stanzas() -> None:
-    index = PackageIndex.parse(STANZA + "\nPackage: b\nPriority: required\nProvides: c (= 1), d\n\nVersion: nameless\n")
+    index = PackageIndex.parse(
+        STANZA + "\nPackage: b\nPriority: required\nProvides: c (= 1), d\n\nVersion: nameless\n"
+    )
     assert set(index.stanzas) == {"libc6", "b"}
     assert index.required == {"libc6", "b"}
     assert index.virtual == {"c", "d"}
@@ -239,18 +269,28 @@ def test_an_index_reads_its_stanzas() -> None:
 def package(name: str, version: str = "1.0") -> DebianPackage:
     path = f"pool/main/{name}/{name}_{version}_all.deb"
     return DebianPackage(
-        name=name, version=version, architecture="all", group="base", path=path, size=1, sha256="0" * 64
+        name=name,
+        version=version,
+        architecture="all",
+        group="base",
+        path=path,
+        size=1,
+        sha256="0" * 64,
     )
 
 
-PACKAGES = st.lists(st.sampled_from("abcdef").map(lambda letter: package(letter * 2)), unique_by=lambda p: p.name)
+PACKAGES = st.lists(
+    st.sampled_from("abcdef").map(lambda letter: package(letter * 2)), unique_by=lambda p: p.name
+)
 
 
 @given(PACKAGES, st.randoms())
 def test_the_digest_does_not_know_the_order(packages: list[DebianPackage], random: object) -> None:
     shuffled = list(packages)
     random.shuffle(shuffled)  # type: ignore[attr-defined]
-    assert bootstrap_digest("bookworm", "2026-07-11", shuffled) == bootstrap_digest("bookworm", "2026-07-11", packages)
+    assert bootstrap_digest("bookworm", "2026-07-11", shuffled) == bootstrap_digest(
+        "bookworm", "2026-07-11", packages
+    )
 
 
 def test_the_digest_knows_everything_else() -> None:
@@ -266,11 +306,15 @@ def test_the_digest_knows_everything_else() -> None:
     assert Bootstrap(suite="bookworm", created="2026-07-11", packages=packages).digest == digests[0]
 
 
-def test_passwords_stand_in_no_file_that_others_read(user_settings: Settings, tmp_path: Path) -> None:
+def test_passwords_stand_in_no_file_that_others_read(
+    user_settings: Settings, tmp_path: Path
+) -> None:
     """What apt is told at its one call with a network, and what stays in the store."""
     calls: list[str] = []
     proxy = 'Acquire::http::Proxy "http://me:proxysecret@proxy.invalid:3128";'
-    scripted = ScriptedRunner({"--version": APT, "dump": (0, f'{proxy}\nAcquire::http::Timeout "9";\n', "")})
+    scripted = ScriptedRunner(
+        {"--version": APT, "dump": (0, f'{proxy}\nAcquire::http::Timeout "9";\n', "")}
+    )
 
     def runner(command: Command, *, check: bool = True) -> Result:
         if "update" not in command.argv:
@@ -282,7 +326,9 @@ def test_passwords_stand_in_no_file_that_others_read(user_settings: Settings, tm
         assert "secret" not in str(command)
         raise failure(Result(argv=command.argv, code=100, stdout="", stderr="E: no", seconds=0.0))
 
-    asked = dataclasses.replace(user_settings, debian_mirror="http://us%40er:mirrorsecret@mirror.invalid/debian")
+    asked = dataclasses.replace(
+        user_settings, debian_mirror="http://us%40er:mirrorsecret@mirror.invalid/debian"
+    )
     with pytest.raises(NetworkError):
         read_lists("bookworm", asked, runner, Store(asked.store), Silent())
     assert proxy in calls[0]

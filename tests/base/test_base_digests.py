@@ -24,7 +24,9 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     return read
 
 
-def test_a_file_is_read_again_only_when_it_has_changed(tmp_path: Path, computed: list[Path]) -> None:
+def test_a_file_is_read_again_only_when_it_has_changed(
+    tmp_path: Path, computed: list[Path]
+) -> None:
     image, store = tmp_path / "x.sif", Store(tmp_path / "store")
     image.write_text("one")
     assert known_digest(image, store) == known_digest(image, store) == "sha256:one"
@@ -52,7 +54,9 @@ def test_a_broken_note_is_none(tmp_path: Path, computed: list[Path], text: str) 
     assert len(computed) == 2
 
 
-def test_a_store_that_cannot_be_written_does_not_matter(tmp_path: Path, computed: list[Path]) -> None:
+def test_a_store_that_cannot_be_written_does_not_matter(
+    tmp_path: Path, computed: list[Path]
+) -> None:
     image = tmp_path / "x.sif"
     image.write_text("one")
     (tmp_path / "store").write_text("a file")

@@ -16,7 +16,13 @@ from envbuild.base.model import AptPackage, BaseFacts, Dist, facts_digest
 from envbuild.errors import HostError, UsageError
 from envbuild.store.layout import Store
 
-SHORT = {"image": "org/app:1", "created": "2022-07-15", "python": "3.8.10", "machine": "x86_64", "glibc": "2.31"}
+SHORT = {
+    "image": "org/app:1",
+    "created": "2022-07-15",
+    "python": "3.8.10",
+    "machine": "x86_64",
+    "glibc": "2.31",
+}
 PROBED: dict[str, Any] = {
     "python_path": "/usr/bin/python3",
     "python": "3.8.10",
@@ -50,7 +56,12 @@ def write(tmp_path: Path, content: str) -> Path:
 def test_the_short_form_is_enough(tmp_path: Path) -> None:
     dists = [
         {"name": "numpy", "version": "1.22.4", "requires": [], "requires_python": None},
-        {"name": "x", "version": "1", "requires": ["numpy (<1.25)"], "note": "no metadata on index"},
+        {
+            "name": "x",
+            "version": "1",
+            "requires": ["numpy (<1.25)"],
+            "note": "no metadata on index",
+        },
     ]
     facts = load_facts(write(tmp_path, json.dumps({**SHORT, "cuda": "11.4", "dists": dists})))
     assert facts == BaseFacts(
@@ -75,7 +86,10 @@ def test_the_short_form_is_enough(tmp_path: Path) -> None:
         ("[]", "Expected `object`, got `array`"),
         (json.dumps({"image": "x"}), "Object missing required field `python`"),
         (json.dumps({**SHORT, "glibc": 2.31}), "glibc: Expected `str`, got `float`"),
-        (json.dumps({**SHORT, "dists": [{"name": "x"}]}), "dists[0]: Object missing required field `version`"),
+        (
+            json.dumps({**SHORT, "dists": [{"name": "x"}]}),
+            "dists[0]: Object missing required field `version`",
+        ),
         (json.dumps({**SHORT, "schema": 2}), "was written by a newer envbuild (schema 2)"),
         (json.dumps({**SHORT, "created": "July"}), "created: 'July' is not a date like 2024-05-31"),
     ],
@@ -94,13 +108,20 @@ def test_a_missing_file_is_told(tmp_path: Path) -> None:
 
 def test_what_the_probe_says_becomes_facts() -> None:
     facts = read_probe(output(), image="base.sif", digest="sha256:" + "0" * 64, size=5)
-    assert (facts.distro, facts.created, facts.size, facts.framework) == ("ubuntu 20.04", "2022-07-15", 5, None)
+    assert (facts.distro, facts.created, facts.size, facts.framework) == (
+        "ubuntu 20.04",
+        "2022-07-15",
+        5,
+        None,
+    )
     assert facts.apt == (AptPackage(name="libc6", version="2.31-0", architecture="amd64"),)
     assert read_probe(output(created=10**20), image="x").created is None
     assert read_probe(output(), image="x", created="2020-01-01").created == "2020-01-01"
 
 
-@pytest.mark.parametrize("text", ["", "bash: no\n", "ENVBUILD-FACTS {\n", "ENVBUILD-FACTS []\n", output(dists=[1])])
+@pytest.mark.parametrize(
+    "text", ["", "bash: no\n", "ENVBUILD-FACTS {\n", "ENVBUILD-FACTS []\n", output(dists=[1])]
+)
 def test_output_without_facts_is_told(text: str) -> None:
     with pytest.raises(HostError) as caught:
         read_probe(text, image="base.sif")
@@ -128,7 +149,9 @@ def test_kept_facts_come_back_and_others_do_not(tmp_path: Path) -> None:
     assert kept_facts(digest, store) is None
 
 
-DISTS = st.builds(Dist, name=st.text(min_size=1), version=st.text(), requires=st.lists(st.text()).map(tuple))
+DISTS = st.builds(
+    Dist, name=st.text(min_size=1), version=st.text(), requires=st.lists(st.text()).map(tuple)
+)
 FACTS = st.builds(
     BaseFacts,
     image=st.text(),

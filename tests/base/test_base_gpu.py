@@ -10,14 +10,14 @@ from envbuild.base import gpu
 from envbuild.base.model import AptPackage, Dist
 
 TORCH = "from typing import Optional\n__version__ = '2.4.1+cu121'\ndebug = False\ncuda: Optional[str] = '12.1'\nhip: Optional[str] = None\n"
-TORCH_OLD = (
-    "__version__ = '1.4.0'\ndebug = False\ncuda = '10.1'\ngit_version = '7f73f1d591afba823daa4a99a939217fb54d7688'\n"
-)
+TORCH_OLD = "__version__ = '1.4.0'\ndebug = False\ncuda = '10.1'\ngit_version = '7f73f1d591afba823daa4a99a939217fb54d7688'\n"
 TORCH_CPU = "__version__ = '2.4.1+cpu'\ncuda: Optional[str] = None\nhip: Optional[str] = None\n"
 TENSORFLOW = 'build_info = collections.OrderedDict([("cpu_compiler", "/usr/lib/llvm-17/bin/clang"), ("cuda_compute_capabilities", ["sm_60"]), ("cuda_version", "12.2"), ("cudnn_version", "8"), ("is_cuda_build", True)])'
 TENSORFLOW_24 = "build_info = {'cuda_version': '11.0', 'cudnn_version': '8', 'is_cuda_build': True}"
 TENSORFLOW_21 = "cuda_version_number = '10.1'\ncudnn_version_number = '7'\n"
-VERSION_JSON = '{"cuda": {"name": "CUDA SDK", "version": "12.3.20231019"}, "nvcc": {"version": "12.3.52"}}'
+VERSION_JSON = (
+    '{"cuda": {"name": "CUDA SDK", "version": "12.3.20231019"}, "nvcc": {"version": "12.3.52"}}'
+)
 
 
 def package(name: str, version: str) -> AptPackage:
@@ -45,7 +45,13 @@ def test_what_the_framework_was_built_for(texts: dict[str, str], expected: dict[
 @pytest.mark.parametrize(
     ("dists", "libraries", "texts", "environment", "expected"),
     [
-        ([Dist(name="nvidia-cuda-runtime-cu12", version="12.2.140")], ["/x/libcudart.so.11.8.89"], {}, {}, "12.2"),
+        (
+            [Dist(name="nvidia-cuda-runtime-cu12", version="12.2.140")],
+            ["/x/libcudart.so.11.8.89"],
+            {},
+            {},
+            "12.2",
+        ),
         ([Dist(name="nvidia_cuda_runtime", version="13.0.96")], [], {}, {}, "13.0"),
         ([Dist(name="nvidia-cuda-runtime-extra", version="9.9")], [], {}, {}, None),
         ([], [], {"cuda version.json": VERSION_JSON}, {"CUDA_VERSION": "11.0.3"}, "12.3"),
@@ -58,7 +64,11 @@ def test_what_the_framework_was_built_for(texts: dict[str, str], expected: dict[
     ],
 )
 def test_the_cuda_version(
-    dists: list[Dist], libraries: list[str], texts: dict[str, str], environment: dict[str, str], expected: str | None
+    dists: list[Dist],
+    libraries: list[str],
+    texts: dict[str, str],
+    environment: dict[str, str],
+    expected: str | None,
 ) -> None:
     assert gpu.cuda(dists, libraries, texts, environment) == expected
 
@@ -68,10 +78,19 @@ HEADER = "#define CUDNN_MAJOR 8\n#define CUDNN_MINOR 9\n#define CUDNN_PATCHLEVEL
 
 CUDNN: list[tuple[dict[str, Any], str | None]] = [
     (
-        {"dists": [Dist(name="nvidia-cudnn-cu12", version="8.9.4.25")], "apt": [package("libcudnn8", "7.0-1")]},
+        {
+            "dists": [Dist(name="nvidia-cudnn-cu12", version="8.9.4.25")],
+            "apt": [package("libcudnn8", "7.0-1")],
+        },
         "8.9.4.25",
     ),
-    ({"libraries": ["/x/libcudnn.so.8.9.6"], "apt": [package("libcudnn8", "8.9.6.50-1+cuda12.2")]}, "8.9.6.50"),
+    (
+        {
+            "libraries": ["/x/libcudnn.so.8.9.6"],
+            "apt": [package("libcudnn8", "8.9.6.50-1+cuda12.2")],
+        },
+        "8.9.6.50",
+    ),
     ({"apt": [package("libcudnn9-cuda-12", "9.1.0.70-1")]}, "9.1.0.70"),
     ({"apt": [package("libcudnn8-dev", "8.9.6.50-1")]}, None),
     ({"libraries": ["/x/libcudnn.so.8.9.6"]}, "8.9.6"),
@@ -82,7 +101,13 @@ CUDNN: list[tuple[dict[str, Any], str | None]] = [
 
 @pytest.mark.parametrize(("found", "expected"), CUDNN)
 def test_the_cudnn_version(found: dict[str, Any], expected: str | None) -> None:
-    nothing: dict[str, Any] = {"dists": [], "libraries": [], "texts": {}, "environment": {}, "apt": []}
+    nothing: dict[str, Any] = {
+        "dists": [],
+        "libraries": [],
+        "texts": {},
+        "environment": {},
+        "apt": [],
+    }
     assert gpu.cudnn(**{**nothing, **found}) == expected
 
 
@@ -109,5 +134,9 @@ def test_the_framework(names: list[str], expected: str | None) -> None:
 
 def test_only_a_stub_is_called_one() -> None:
     stub = "/usr/local/cuda/lib64/stubs/libcuda.so"
-    found = [("/usr/lib/libcuda.so.1", "/usr/lib/libcuda.so.535.1"), ("/x/libcuda.so.1", stub), (stub, stub)]
+    found = [
+        ("/usr/lib/libcuda.so.1", "/usr/lib/libcuda.so.535.1"),
+        ("/x/libcuda.so.1", stub),
+        (stub, stub),
+    ]
     assert gpu.stubs(found) == ("/x/libcuda.so.1", stub)

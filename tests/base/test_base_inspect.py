@@ -40,7 +40,10 @@ FACTS = BaseFacts(
     apt=(AptPackage(name="libc6", version="2.36-9", architecture="amd64"),),
     constraints="numpy<2\nkeras==2.15\n",
     stubs=("/usr/local/cuda/lib64/stubs/libcuda.so",),
-    dists=(Dist(name="numpy", version="1.26.4"), Dist(name="odd\x1b[31m", version="1", note="no RECORD")),
+    dists=(
+        Dist(name="numpy", version="1.26.4"),
+        Dist(name="odd\x1b[31m", version="1", note="no RECORD"),
+    ),
 )
 TABLE = f"""\
 base:            base.sif
@@ -88,7 +91,9 @@ def context(user_settings: Settings, tmp_path: Path) -> Context:
 
 
 def test_the_json_is_a_facts_file(context: Context, tmp_path: Path) -> None:
-    answer = CliRunner().invoke(command, ["inspect", "base.sif", "--json"], obj=context, catch_exceptions=False)
+    answer = CliRunner().invoke(
+        command, ["inspect", "base.sif", "--json"], obj=context, catch_exceptions=False
+    )
     assert answer.exit_code == 0
     (tmp_path / "facts.json").write_text(answer.output)
     assert load_facts(tmp_path / "facts.json") == FACTS
@@ -96,13 +101,17 @@ def test_the_json_is_a_facts_file(context: Context, tmp_path: Path) -> None:
 
 
 def test_the_verb_prints_the_table(context: Context) -> None:
-    answer = CliRunner().invoke(command, ["inspect", "base.sif"], obj=context, catch_exceptions=False)
+    answer = CliRunner().invoke(
+        command, ["inspect", "base.sif"], obj=context, catch_exceptions=False
+    )
     assert answer.output == TABLE
 
 
 def test_a_bad_reference_is_raised_for_the_command_line_to_tell(context: Context) -> None:
     with pytest.raises(UsageError, match="is not the name of an image"):
-        CliRunner().invoke(command, ["inspect", "docker://X/y"], obj=context, catch_exceptions=False)
+        CliRunner().invoke(
+            command, ["inspect", "docker://X/y"], obj=context, catch_exceptions=False
+        )
 
 
 def test_every_kind_of_reference_has_a_source() -> None:

@@ -21,7 +21,10 @@ from tests.base.ociimages import Link, digest_of, tar_of
 Files = dict[str, "bytes | str | Link | None"]
 
 
-PACKERS: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "zstd": zstandard.ZstdCompressor().compress}
+PACKERS: dict[str, Callable[[bytes], bytes]] = {
+    "gzip": gzip.compress,
+    "zstd": zstandard.ZstdCompressor().compress,
+}
 
 
 def merged(folder: Path, *layers: Files, packed: str | None = None) -> Tree:
@@ -38,7 +41,15 @@ def merged(folder: Path, *layers: Files, packed: str | None = None) -> Tree:
 def test_upper_layers_replace_and_hide(packed: str | None, tmp_path: Path) -> None:
     tree = merged(
         tmp_path,
-        {"etc": None, "etc/a": "1", "etc/b": "1", "opt": None, "opt/old": "1", "opt/more": None, "opt/more/x": "1"},
+        {
+            "etc": None,
+            "etc/a": "1",
+            "etc/b": "1",
+            "opt": None,
+            "opt/old": "1",
+            "opt/more": None,
+            "opt/more/x": "1",
+        },
         {"etc/a": "2", "etc/.wh.b": "", "opt/.wh..wh..opq": "", "opt/new": "2"},
         {"etc/b": "3"},
         packed=packed,
@@ -65,7 +76,12 @@ def test_a_folder_again_keeps_what_is_in_it_and_a_file_takes_its_place(tmp_path:
 def test_links_lead_inside_the_image_only(tmp_path: Path) -> None:
     tree = merged(
         tmp_path,
-        {"usr/lib/x": "1", "lib": Link("usr/lib"), "up": Link("../../../usr/lib/x"), "loop": Link("loop")},
+        {
+            "usr/lib/x": "1",
+            "lib": Link("usr/lib"),
+            "up": Link("../../../usr/lib/x"),
+            "loop": Link("loop"),
+        },
         {"lib/y": "2", "abs": Link("/lib/x"), "../../escape": "3"},
     )
     assert tree.names("/usr/lib") == ["x", "y"]
@@ -90,7 +106,9 @@ def without_clashes(files: dict[str, bytes | Link]) -> dict[str, bytes | Link]:
 
 
 @given(st.lists(LAYER, min_size=1, max_size=2))
-def test_what_is_seen_is_what_unpacking_gives(tmp_path_factory: pytest.TempPathFactory, layers: list[Files]) -> None:
+def test_what_is_seen_is_what_unpacking_gives(
+    tmp_path_factory: pytest.TempPathFactory, layers: list[Files]
+) -> None:
     """One layer without links on the way is what tar itself makes of it."""
     folder = tmp_path_factory.mktemp("law")
     first = without_clashes({k: v for k, v in layers[0].items() if isinstance(v, bytes)})

@@ -40,10 +40,17 @@ def project(tmp_path: Path) -> Project:
     return Project(tmp_path / "project", store)
 
 
-def test_keras_bert_on_a_real_tensorflow_of_a_registry(registry: str, project: Project, tmp_path: Path) -> None:
+def test_keras_bert_on_a_real_tensorflow_of_a_registry(
+    registry: str, project: Project, tmp_path: Path
+) -> None:
     """Only where Docker Hub is found is this machine's own setting; the check trains a tiny BERT on the CPU."""
-    digest = push(tensorflow_image(tmp_path / "root"), registry, "hub/tensorflow/tensorflow", "2.15.0-gpu")
-    project.write("home/.config/envbuild/config.toml", f'[registries."docker.io"]\nmirrors = ["{registry}/hub"]\n')
+    digest = push(
+        tensorflow_image(tmp_path / "root"), registry, "hub/tensorflow/tensorflow", "2.15.0-gpu"
+    )
+    project.write(
+        "home/.config/envbuild/config.toml",
+        f'[registries."docker.io"]\nmirrors = ["{registry}/hub"]\n',
+    )
     locked = project.run("lock", "keras-bert-hub")
     assert locked.code == 0, locked.stderr
     lock = read_lock(project.folder / "lockfiles/keras-bert-hub.lock")
@@ -60,7 +67,9 @@ def test_keras_bert_on_a_real_tensorflow_of_a_registry(registry: str, project: P
     brought = {package.name: package.version for package in lock.python}
     assert brought["keras-bert"] == "0.89.0"
     assert {"transformers", "sentencepiece", "scikit-learn", "matplotlib"} <= set(brought)
-    assert not set(own) & {p.name for p in lock.python if p.group == "project"}, "the base's own stay"
+    assert not set(own) & {p.name for p in lock.python if p.group == "project"}, (
+        "the base's own stay"
+    )
     assert registry not in (project.folder / "lockfiles/keras-bert-hub.lock").read_text()
 
     made = project.run("make", "keras-bert-hub", "--no-check")
@@ -75,9 +84,14 @@ def test_keras_bert_on_a_real_tensorflow_of_a_registry(registry: str, project: P
     ], told.stderr
     checked = project.run("check", "keras-bert-hub", "--json")
     found = {one["check"]: one for one in json.loads(checked.stdout)["findings"]}
-    assert {name for name, one in found.items() if one["outcome"] == "failed"} == {"cuda-match"}, checked.stderr
+    assert {name for name, one in found.items() if one["outcome"] == "failed"} == {"cuda-match"}, (
+        checked.stderr
+    )
     assert checked.code == 1
-    assert f"tensorflow {number} was built for CUDA 12.2 and cuDNN 8.9" in found["cuda-match"]["reason"]
+    assert (
+        f"tensorflow {number} was built for CUDA 12.2 and cuDNN 8.9"
+        in found["cuda-match"]["reason"]
+    )
     assert "its last line: loss" in found["script"]["reason"]
     passed = {name for name, one in found.items() if one["outcome"] == "passed"}
     assert {"framework-version", "locked-versions", "direct-imports", "script"} <= passed

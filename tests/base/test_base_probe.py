@@ -17,12 +17,21 @@ THIS = Path(sys.executable)
 
 
 def probe(python: Path, *path: Path, cwd: Path | None = None, **environment: str) -> BaseFacts:
-    env = {"PATH": "/usr/bin:/bin", "PYTHONPATH": ":".join(map(str, path)), "LC_ALL": "C", **environment}
-    command = Command(argv=(str(python), "-s", "-B", "-"), env=env, stdin=probe_text(), cwd=cwd or Path("/"))
+    env = {
+        "PATH": "/usr/bin:/bin",
+        "PYTHONPATH": ":".join(map(str, path)),
+        "LC_ALL": "C",
+        **environment,
+    }
+    command = Command(
+        argv=(str(python), "-s", "-B", "-"), env=env, stdin=probe_text(), cwd=cwd or Path("/")
+    )
     return read_probe(LocalRunner()(command).stdout, image="test")
 
 
-def dist(folder: Path, entry: str, metadata: bytes | str | None = None, **files: bytes | str) -> Path:
+def dist(
+    folder: Path, entry: str, metadata: bytes | str | None = None, **files: bytes | str
+) -> Path:
     info = folder / entry
     info.mkdir(parents=True)
     if metadata is not None:
@@ -80,7 +89,9 @@ def test_every_python_tells_the_same_facts(python: Path, tmp_path: Path) -> None
 def test_broken_metadata_is_told_and_survived(python: Path, tmp_path: Path) -> None:
     dist(tmp_path, "nothing-1.0.dist-info", RECORD="nothing/__init__.py,,\n")
     dist(tmp_path, "norecord-2.0.dist-info", "Name: norecord\nVersion: 2.0\n")
-    dist(tmp_path, "latin-1.0.dist-info", b"Name: latin\nVersion: 1.0\nAuthor: Andr\xe9\n", RECORD="")
+    dist(
+        tmp_path, "latin-1.0.dist-info", b"Name: latin\nVersion: 1.0\nAuthor: Andr\xe9\n", RECORD=""
+    )
     dist(tmp_path, "legacy-2004d.dist-info", "Name: legacy\nVersion: 2004d-final!\n", RECORD="")
     dist(tmp_path, "unversioned.dist-info", "Name: unversioned\n", RECORD="")
     dist(tmp_path, "-1.0.dist-info", RECORD="")
@@ -119,7 +130,9 @@ def test_leftovers_of_an_interrupted_upgrade_lose(tmp_path: Path) -> None:
 def test_eggs_are_distributions_too(tmp_path: Path) -> None:
     requires = "six\n\n[:python_version < '3']\nenum34\n\n[test]\npytest>=3\n\n[fast:os_name == 'posix']\nuvloop\n"
     old = dist(
-        tmp_path, "old-1.0-py3.6.egg-info", **{"PKG-INFO": "Name: old\nVersion: 1.0\n", "requires.txt": requires}
+        tmp_path,
+        "old-1.0-py3.6.egg-info",
+        **{"PKG-INFO": "Name: old\nVersion: 1.0\n", "requires.txt": requires},
     )
     (old / "top_level.txt").write_text("old\n_old\n")
     (tmp_path / "single-2.0.egg-info").write_text("Name: single\nVersion: 2.0\n")
@@ -142,7 +155,9 @@ def test_nothing_installed_is_imported_and_nothing_written(tmp_path: Path) -> No
     for module in ("trap", "tensorflow", "torch", "nvidia"):
         (tmp_path / module).mkdir()
         (tmp_path / module / "__init__.py").write_text("raise SystemExit(3)\n")
-    (tmp_path / "torch" / "version.py").write_text("__version__ = '2.4.1+cu121'\ncuda: Optional[str] = '12.1'\n")
+    (tmp_path / "torch" / "version.py").write_text(
+        "__version__ = '2.4.1+cu121'\ncuda: Optional[str] = '12.1'\n"
+    )
     before = sorted(tmp_path.rglob("*"))
     assert probe(THIS, tmp_path).built_for == {"cuda": "12.1"}
     assert sorted(tmp_path.rglob("*")) == before
@@ -189,7 +204,9 @@ def test_the_steering_of_pip_is_told_without_its_addresses(tmp_path: Path) -> No
 
 
 def test_a_virtual_environment_tells_its_own_packages(tmp_path: Path) -> None:
-    LocalRunner()(Command(argv=(sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "v"))))
+    LocalRunner()(
+        Command(argv=(sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "v")))
+    )
     site = next((tmp_path / "v/lib").glob("python*/site-packages"))
     dist(site, "inside-1.0.dist-info", "Name: inside\nVersion: 1.0\n", RECORD="")
     facts = probe(tmp_path / "v/bin/python")
@@ -203,7 +220,14 @@ def test_debian_packages_of_this_machine_are_read() -> None:
     status = Path("/var/lib/dpkg/status")
     if not status.exists():
         pytest.skip("this machine is no Debian")
-    query = Command(argv=("dpkg-query", "-W", "-f", "${db:Status-Status} ${Package} ${Version} ${Architecture}\n"))
+    query = Command(
+        argv=(
+            "dpkg-query",
+            "-W",
+            "-f",
+            "${db:Status-Status} ${Package} ${Version} ${Architecture}\n",
+        )
+    )
     lines = (line.split(" ") for line in LocalRunner()(query).stdout.splitlines())
     installed = {tuple(words[1:]) for words in lines if words[0] == "installed"}
     assert {(p.name, p.version, p.architecture) for p in probe(THIS).apt} == installed

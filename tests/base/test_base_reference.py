@@ -13,10 +13,14 @@ from envbuild.errors import UsageError
 
 @pytest.mark.parametrize("suite", SUITES)
 def test_a_bootstrap_is_taken_apart(suite: str) -> None:
-    assert parse_reference(f" debian:{suite} ") == BaseReference(kind="debian", name=suite, text=f"debian:{suite}")
+    assert parse_reference(f" debian:{suite} ") == BaseReference(
+        kind="debian", name=suite, text=f"debian:{suite}"
+    )
 
 
-@pytest.mark.parametrize("path", ["base.sif", "../images/my base.sif", "/a/b:c.sif", "~/x.sif", "docker.sif"])
+@pytest.mark.parametrize(
+    "path", ["base.sif", "../images/my base.sif", "/a/b:c.sif", "~/x.sif", "docker.sif"]
+)
 def test_a_path_of_an_image_is_kept_as_written(path: str) -> None:
     assert parse_reference(path) == BaseReference(kind="sif", name=path, text=path)
 
@@ -43,10 +47,18 @@ def test_a_path_of_an_image_is_kept_as_written(path: str) -> None:
         ("org/app:1.0-gpu", "is not a base that envbuild knows", "write docker://org/app:1.0-gpu"),
         ("ubuntu:22.04", "is not a base that envbuild knows", "write docker://ubuntu:22.04"),
         ("docker:ubuntu:22.04", "is not a base that envbuild knows", "write docker://ubuntu:22.04"),
-        ("docker://Org/App", "'Org/App' is not the name of an image; did you mean 'org/app'?", None),
+        (
+            "docker://Org/App",
+            "'Org/App' is not the name of an image; did you mean 'org/app'?",
+            None,
+        ),
         ("docker://a b", "'a b' is not the name of an image", None),
         ("docker://app:1.0;x", "'1.0;x' is not a tag", None),
-        ("docker://app@sha256:12", "'sha256:12' is not a digest", "write @sha256: and 64 hex digits"),
+        (
+            "docker://app@sha256:12",
+            "'sha256:12' is not a digest",
+            "write @sha256: and 64 hex digits",
+        ),
         ("docker://$(id)/app:1", "'$(id)/app' is not the name of an image", None),
         ("docker://", "'' is not the name of an image", None),
         ("bookworm", "is not a base that envbuild knows", None),

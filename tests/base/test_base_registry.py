@@ -40,7 +40,12 @@ def settings(user_settings: Settings, fake: FakeRegistry) -> Settings:
 
 def pull(text: str, settings: Settings, platform: str = "linux/amd64") -> oci.Image:
     name = parse_image_name(text)
-    tools = {"settings": settings, "runner": LocalRunner(), "store": Store(settings.store), "report": Silent()}
+    tools = {
+        "settings": settings,
+        "runner": LocalRunner(),
+        "store": Store(settings.store),
+        "report": Silent(),
+    }
     image = registry.resolve(name, platform, **tools)  # type: ignore[arg-type]
     registry.bring_layers(name, image, **tools)  # type: ignore[arg-type]
     return image
@@ -61,7 +66,9 @@ def log_in(settings: Settings, host: str, password: str) -> None:
     (folder / "config.json").write_text(json.dumps({"auths": {host: {"auth": auth}}}))
 
 
-def test_a_tag_becomes_a_digest_and_every_blob_is_in_the_store(fake: FakeRegistry, settings: Settings) -> None:
+def test_a_tag_becomes_a_digest_and_every_blob_is_in_the_store(
+    fake: FakeRegistry, settings: Settings
+) -> None:
     digest = fake.add(SMALL, "lab/app", "1.0")
     image = pull(f"{fake.host}/lab/app:1.0", settings)
     assert image.digest == digest
@@ -111,7 +118,9 @@ def test_an_unknown_tag_names_the_nearest(fake: FakeRegistry, settings: Settings
 
 
 @pytest.mark.parametrize("auth", ["basic", "bearer"])
-def test_credentials_are_taken_from_where_docker_keeps_them(auth: str, fake: FakeRegistry, settings: Settings) -> None:
+def test_credentials_are_taken_from_where_docker_keeps_them(
+    auth: str, fake: FakeRegistry, settings: Settings
+) -> None:
     fake.auth = auth
     fake.add(SMALL, "lab/app", "1.0")
     error = failure(f"{fake.host}/lab/app:1.0", settings)
@@ -119,7 +128,10 @@ def test_credentials_are_taken_from_where_docker_keeps_them(auth: str, fake: Fak
     assert error.hint is not None
     assert f"apptainer registry login -u USER docker://{fake.host}" in error.hint
     log_in(settings, fake.host, "wrong")
-    assert failure(f"{fake.host}/lab/app:1.0", settings).what == "the registry refuses access (HTTP 401)"
+    assert (
+        failure(f"{fake.host}/lab/app:1.0", settings).what
+        == "the registry refuses access (HTTP 401)"
+    )
     log_in(settings, fake.host, "secret")
     pull(f"{fake.host}/lab/app:1.0", settings)
     assert is_stored(SMALL, settings)
@@ -142,7 +154,10 @@ def test_a_token_that_has_run_out_is_fetched_again(fake: FakeRegistry, settings:
 
 def test_no_access_is_told_as_such(fake: FakeRegistry, settings: Settings) -> None:
     fake.spoil = lambda _path, _answer: (403, {}, b"<html>sha256:no</html>")
-    assert failure(f"{fake.host}/lab/app:1.0", settings).what == "the registry refuses access (HTTP 403)"
+    assert (
+        failure(f"{fake.host}/lab/app:1.0", settings).what
+        == "the registry refuses access (HTTP 403)"
+    )
 
 
 def test_a_limit_is_waited_for_and_then_explained(fake: FakeRegistry, settings: Settings) -> None:
@@ -151,18 +166,24 @@ def test_a_limit_is_waited_for_and_then_explained(fake: FakeRegistry, settings: 
 
     def limit(_path: str, answer: Answer) -> Answer:
         left[0] -= 1
-        body = json.dumps({"errors": [{"code": "TOOMANYREQUESTS", "message": "sha256:" + "0" * 64}]}).encode()
+        body = json.dumps(
+            {"errors": [{"code": "TOOMANYREQUESTS", "message": "sha256:" + "0" * 64}]}
+        ).encode()
         return (429, {"Retry-After": "0"}, body) if left[0] >= 0 else answer
 
     fake.spoil = limit
     assert pull(f"{fake.host}/lab/app:1.0", settings).digest == SMALL.digest
     left[0] = 1000
     error = failure(f"{fake.host}/lab/app:1.0", settings)
-    assert error.what == "the registry limits how much is pulled: answers with HTTP 429 (5 attempts)"
+    assert (
+        error.what == "the registry limits how much is pulled: answers with HTTP 429 (5 attempts)"
+    )
     assert "docker login" in (error.hint or "")
 
 
-def test_a_sick_registry_is_told_after_five_attempts(fake: FakeRegistry, settings: Settings) -> None:
+def test_a_sick_registry_is_told_after_five_attempts(
+    fake: FakeRegistry, settings: Settings
+) -> None:
     fake.spoil = lambda _path, _answer: (500, {}, b"oops")
     error = failure(f"{fake.host}/lab/app:1.0", settings)
     assert error.what == "answers with HTTP 500 (5 attempts)"
@@ -190,7 +211,9 @@ def test_what_is_no_manifest_is_never_taken_for_one(
     assert error.what.startswith(what)
 
 
-def test_other_bytes_than_the_digest_names_are_refused(fake: FakeRegistry, settings: Settings) -> None:
+def test_other_bytes_than_the_digest_names_are_refused(
+    fake: FakeRegistry, settings: Settings
+) -> None:
     fake.add(SMALL, "lab/app", "1.0")
     fake.manifests[f"lab/app:{SMALL.digest}"] = (OTHER.manifest, "application/json")
     error = failure(f"{fake.host}/lab/app@{SMALL.digest}", settings)
@@ -204,7 +227,9 @@ def layers(image: Image) -> list[str]:
     return [str(layer["digest"]) for layer in json.loads(image.manifest)["layers"]]
 
 
-def test_swapped_flipped_and_truncated_layers_are_refused(fake: FakeRegistry, settings: Settings) -> None:
+def test_swapped_flipped_and_truncated_layers_are_refused(
+    fake: FakeRegistry, settings: Settings
+) -> None:
     fake.add(SMALL, "lab/app", "1.0")
     first, second = layers(SMALL)
     whole = dict(fake.blobs)
@@ -241,7 +266,9 @@ def test_a_mirror_is_asked_first_and_passed_over_when_it_lacks_the_image(
         assert len(fake.asked) == before
 
 
-def test_plain_http_is_found_out_on_this_machine_only(fake: FakeRegistry, user_settings: Settings) -> None:
+def test_plain_http_is_found_out_on_this_machine_only(
+    fake: FakeRegistry, user_settings: Settings
+) -> None:
     fake.add(SMALL, "lab/app", "1.0")
     assert pull(f"{fake.host}/lab/app:1.0", user_settings).digest == SMALL.digest
 
@@ -267,11 +294,16 @@ def test_settings_of_registries_are_checked(tmp_path: Path) -> None:
     config = tmp_path / "config.toml"
     env = {"HOME": str(tmp_path), "ENVBUILD_CONFIG": str(config)}
     config.write_text('[registries."docker.io"]\nmirrors = ["http://127.0.0.1:5000/"]\n')
-    assert load_settings(env, tmp_path).registries == {"docker.io": Registry(mirrors=("http://127.0.0.1:5000",))}
+    assert load_settings(env, tmp_path).registries == {
+        "docker.io": Registry(mirrors=("http://127.0.0.1:5000",))
+    }
     for text, what in (
         ('mirror = ["http://x"]', "unknown key 'mirror'; did you mean \"mirrors\"?"),
         ('mirrors = ["x"]', 'mirrors takes a list of URLs: ["https://…", "http://127.0.0.1:5000"]'),
-        ('mirrors = ["https://user:pw@x"]', 'mirrors takes a list of URLs: ["https://…", "http://127.0.0.1:5000"]'),
+        (
+            'mirrors = ["https://user:pw@x"]',
+            'mirrors takes a list of URLs: ["https://…", "http://127.0.0.1:5000"]',
+        ),
         ("plain-http = 1", "plain-http takes true or false"),
     ):
         config.write_text(f'[registries."docker.io"]\n{text}\n')

@@ -56,7 +56,11 @@ def test_the_probe_is_fed_to_a_sealed_container_once(here: Settings) -> None:
 def test_an_image_may_call_its_python_python(here: Settings) -> None:
     missing = 'FATAL:   "python3": executable file not found in $PATH\n'
     runner = ScriptedRunner(
-        {"--version": VERSION, "python3 -s": (255, "", missing), "python -s": (0, output(created=None), "")}
+        {
+            "--version": VERSION,
+            "python3 -s": (255, "", missing),
+            "python -s": (0, output(created=None), ""),
+        }
     )
     facts, _ = inspect(here, runner)
     assert facts.created == "2020-09-13"  # type: ignore[attr-defined]
@@ -70,7 +74,11 @@ def test_an_image_may_call_its_python_python(here: Settings) -> None:
             UsageError,
             "base.sif: the image has no Python on its PATH",
         ),
-        ("/bin/sh: 1: NAME: not found", UsageError, "base.sif: the image has no Python on its PATH"),
+        (
+            "/bin/sh: 1: NAME: not found",
+            UsageError,
+            "base.sif: the image has no Python on its PATH",
+        ),
         (
             '  File "<stdin>", line 3\nSyntaxError: invalid syntax',
             UsageError,
@@ -82,11 +90,19 @@ def test_an_image_may_call_its_python_python(here: Settings) -> None:
             "/dev/fuse cannot be used, so the image cannot be mounted",
         ),
         ("write: no space left on device", SpaceError, "a file system is full"),
-        ("Segmentation fault", ToolFailedError, "apptainer failed with exit code 255\nSegmentation fault"),
+        (
+            "Segmentation fault",
+            ToolFailedError,
+            "apptainer failed with exit code 255\nSegmentation fault",
+        ),
     ],
 )
-def test_what_goes_wrong_inside_is_told(here: Settings, text: str, kind: type[Exception], what: str) -> None:
-    answers = {f"{name} -s": (255, "", text.replace("NAME", name)) for name in ("python3", "python")}
+def test_what_goes_wrong_inside_is_told(
+    here: Settings, text: str, kind: type[Exception], what: str
+) -> None:
+    answers = {
+        f"{name} -s": (255, "", text.replace("NAME", name)) for name in ("python3", "python")
+    }
     with pytest.raises(kind) as caught:
         inspect(here, ScriptedRunner({"--version": VERSION, **answers}))
     assert str(caught.value) == what
@@ -107,7 +123,12 @@ def real_image(folder: Path, *, python: bool) -> Path:
         for name in ("bin/python3.11", "lib/python3.11", "lib/python3/dist-packages"):
             source, target = Path("/usr") / name, root / "usr" / name
             if source.is_dir():
-                shutil.copytree(source, target, symlinks=True, ignore=shutil.ignore_patterns("__pycache__", "test"))
+                shutil.copytree(
+                    source,
+                    target,
+                    symlinks=True,
+                    ignore=shutil.ignore_patterns("__pycache__", "test"),
+                )
             else:
                 shutil.copy2(source, target)
         (root / "usr/bin/python3").symlink_to("python3.11")
@@ -124,18 +145,35 @@ def real_image(folder: Path, *, python: bool) -> Path:
 @needs("apptainer", "/usr/bin/python3.11")
 def test_a_real_image_is_read(tmp_path: Path, user_settings: Settings) -> None:
     image = real_image(tmp_path, python=True)
-    facts = describe(parse_reference(str(image)), user_settings, LocalRunner(), Store(user_settings.store), Silent())
+    facts = describe(
+        parse_reference(str(image)),
+        user_settings,
+        LocalRunner(),
+        Store(user_settings.store),
+        Silent(),
+    )
     assert facts.python_path == "/usr/bin/python3"
     assert facts.abi == "cp311"
     assert facts.apt == ()
-    assert "/usr/lib/python3/dist-packages" in facts.site or not Path("/usr/lib/python3/dist-packages").exists()
+    assert (
+        "/usr/lib/python3/dist-packages" in facts.site
+        or not Path("/usr/lib/python3/dist-packages").exists()
+    )
     assert facts.environment == {}
 
 
 @pytest.mark.live
 @needs("apptainer")
-def test_a_real_image_without_python_or_shell_is_refused(tmp_path: Path, user_settings: Settings) -> None:
+def test_a_real_image_without_python_or_shell_is_refused(
+    tmp_path: Path, user_settings: Settings
+) -> None:
     image = real_image(tmp_path, python=False)
     with pytest.raises(UsageError) as caught:
-        describe(parse_reference(str(image)), user_settings, LocalRunner(), Store(user_settings.store), Silent())
+        describe(
+            parse_reference(str(image)),
+            user_settings,
+            LocalRunner(),
+            Store(user_settings.store),
+            Silent(),
+        )
     assert str(caught.value) == f"{image}: the image has no Python on its PATH"

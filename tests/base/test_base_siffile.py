@@ -36,7 +36,9 @@ def message(path: Path) -> str:
 
 
 def test_the_table_is_read(tmp_path: Path) -> None:
-    path = write_sif(tmp_path / "a.sif", [DEFINITION, partition(b"root")], created=1700000000, gap=2)
+    path = write_sif(
+        tmp_path / "a.sif", [DEFINITION, partition(b"root")], created=1700000000, gap=2
+    )
     sif = read_sif(path)
     assert (sif.machine, sif.created, sif.size) == ("x86_64", 1700000000, path.stat().st_size)
     assert [(o.id, o.data_type, o.size, o.name, o.group) for o in sif.objects] == [
@@ -50,7 +52,10 @@ def test_the_table_is_read(tmp_path: Path) -> None:
 
 def test_signing_does_not_change_the_digest(tmp_path: Path) -> None:
     plain = image_digest(write_sif(tmp_path / "a.sif", [DEFINITION, partition()], created=1))
-    assert image_digest(write_sif(tmp_path / "b.sif", [DEFINITION, partition(), SIGNED], created=2)) == plain
+    assert (
+        image_digest(write_sif(tmp_path / "b.sif", [DEFINITION, partition(), SIGNED], created=2))
+        == plain
+    )
 
 
 @pytest.mark.parametrize(
@@ -73,7 +78,10 @@ def test_any_other_change_changes_the_digest(tmp_path: Path, others: list[Object
     ("content", "what"),
     [
         (b"", "is empty"),
-        (b"hsqs" + bytes(200), "is not a SIF image but a bare squashfs file system (an image of Singularity 2)"),
+        (
+            b"hsqs" + bytes(200),
+            "is not a SIF image but a bare squashfs file system (an image of Singularity 2)",
+        ),
         (b"Bootstrap: docker\nFrom: x\n", "is not a SIF image but a definition: build it first"),
         (
             b"version https://git-lfs.github.com/spec/v1\noid",
@@ -111,20 +119,29 @@ def test_another_architecture_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [[partition(file_system=5)], [partition(), (CRYPT_MESSAGE, b"key", b"")]], ids=["partition", "key"]
+    "content",
+    [[partition(file_system=5)], [partition(), (CRYPT_MESSAGE, b"key", b"")]],
+    ids=["partition", "key"],
 )
 def test_an_encrypted_image_is_refused(tmp_path: Path, content: list[Object]) -> None:
     assert message(write_sif(tmp_path / "x.sif", content)) == "is encrypted"
 
 
 def test_an_image_without_a_root_is_refused(tmp_path: Path) -> None:
-    assert message(write_sif(tmp_path / "x.sif", [DEFINITION])) == "has no root file system (no primary partition)"
+    assert (
+        message(write_sif(tmp_path / "x.sif", [DEFINITION]))
+        == "has no root file system (no primary partition)"
+    )
     path = write_sif(tmp_path / "y.sif", [(OCI_ROOT, b"{}", b"")])
     assert message(path) == "is an OCI-SIF, which holds no root file system of its own"
 
 
 @settings(max_examples=200)
-@given(position=st.integers(0, HEADER.size + 2 * DESCRIPTOR.size - 1), value=st.integers(0, 255), data=st.data())
+@given(
+    position=st.integers(0, HEADER.size + 2 * DESCRIPTOR.size - 1),
+    value=st.integers(0, 255),
+    data=st.data(),
+)
 def test_no_damaged_byte_of_the_table_ends_in_a_crash(
     tmp_path_factory: pytest.TempPathFactory, position: int, value: int, data: st.DataObject
 ) -> None:
@@ -146,7 +163,11 @@ def test_a_real_sif_is_read_as_apptainer_does(tmp_path: Path) -> None:
     root.mkdir()
     (root / "file").write_text("x")
     runner = LocalRunner()
-    runner(Command(argv=("mksquashfs", str(root), str(tmp_path / "root.sqfs"), "-quiet", "-no-progress")))
+    runner(
+        Command(
+            argv=("mksquashfs", str(root), str(tmp_path / "root.sqfs"), "-quiet", "-no-progress")
+        )
+    )
     path = tmp_path / "real.sif"
     runner(Command(argv=("apptainer", "sif", "new", str(path))))
     add = ("--datatype", "4", "--parttype", "2", "--partfs", "1", "--partarch", "2")

@@ -41,11 +41,21 @@ def test_every_python_is_told_as_it_tells_itself(python: Path, tmp_path: Path) -
     name = python.name
     real = python.resolve()
     site = f"/opt/conda/lib/{name}/site-packages"
-    extra = tar_of({**LIBC, **dist(site, "six", "1.16.0"), f"{site}/more.pth": "# x\nimport os\nadded\n"})
-    facts = static(tmp_path, python_tar(real, "/opt/conda", whole=False), extra, PATH="/nowhere:/opt/conda/bin")
-    command = Command(argv=(str(real), "-s", "-B", "-"), env={"PATH": "/usr/bin:/bin"}, stdin=probe_text())
+    extra = tar_of(
+        {**LIBC, **dist(site, "six", "1.16.0"), f"{site}/more.pth": "# x\nimport os\nadded\n"}
+    )
+    facts = static(
+        tmp_path, python_tar(real, "/opt/conda", whole=False), extra, PATH="/nowhere:/opt/conda/bin"
+    )
+    command = Command(
+        argv=(str(real), "-s", "-B", "-"), env={"PATH": "/usr/bin:/bin"}, stdin=probe_text()
+    )
     running = read_probe(LocalRunner()(command).stdout, image="test")
-    assert (facts.python, facts.abi, facts.machine) == (running.python, running.abi, running.machine)
+    assert (facts.python, facts.abi, facts.machine) == (
+        running.python,
+        running.abi,
+        running.machine,
+    )
     assert facts.python_path == "/opt/conda/bin/python3"
     assert facts.prefix == "/opt/conda"
     assert facts.site == (site,)
@@ -75,7 +85,10 @@ def test_debians_own_python_has_dist_packages(tmp_path: Path) -> None:
     }
     facts = static(tmp_path, tar_of(files))
     assert facts.externally_managed
-    assert facts.site == ("/usr/local/lib/python3.11/dist-packages", "/usr/lib/python3/dist-packages")
+    assert facts.site == (
+        "/usr/local/lib/python3.11/dist-packages",
+        "/usr/lib/python3/dist-packages",
+    )
     six = facts.dist("six")
     assert six is not None
     assert (six.version, six.note) == ("1.16.0", "hides 1.15.0 in /usr/lib/python3/dist-packages")
@@ -89,7 +102,11 @@ def test_a_virtual_environment_on_the_path_counts(tmp_path: Path) -> None:
         **dist("/venv/lib/python3.8/site-packages", "torch", "2.0.0"),
     }
     facts = static(tmp_path, tar_of(files), PATH="/venv/bin:/usr/bin")
-    assert (facts.prefix, facts.python_path, facts.framework) == ("/venv", "/venv/bin/python3", "torch 2.0.0")
+    assert (facts.prefix, facts.python_path, facts.framework) == (
+        "/venv",
+        "/venv/bin/python3",
+        "torch 2.0.0",
+    )
 
 
 def test_the_images_variables_name_constraints_and_libraries(tmp_path: Path) -> None:
@@ -101,7 +118,9 @@ def test_the_images_variables_name_constraints_and_libraries(tmp_path: Path) -> 
         "usr/lib/python3.11/site-packages/README": "",
         "usr/local/cuda/version.json": '{"cuda": {"version": "12.3.2"}}',
     }
-    facts = static(tmp_path, tar_of(files), PIP_CONSTRAINT="/srv/pins.list", LD_LIBRARY_PATH="/opt/nccl")
+    facts = static(
+        tmp_path, tar_of(files), PIP_CONSTRAINT="/srv/pins.list", LD_LIBRARY_PATH="/opt/nccl"
+    )
     assert facts.constraints == "numpy<2\n"
     assert (facts.nccl, facts.cuda) == ("2.18.3", "12.3")
     assert facts.environment == {"PIP_CONSTRAINT": "/srv/pins.list", "LD_LIBRARY_PATH": "/opt/nccl"}
@@ -116,7 +135,10 @@ def test_the_images_variables_name_constraints_and_libraries(tmp_path: Path) -> 
             "the image's Python is python2.7; a base needs Python 3.6 or newer",
         ),
         (a_python(5), "the image's Python is python3.5; a base needs Python 3.6 or newer"),
-        ({**a_python(), "usr/bin/python3.11": "x"}, "the version of /usr/bin/python3.11 cannot be told from its files"),
+        (
+            {**a_python(), "usr/bin/python3.11": "x"},
+            "the version of /usr/bin/python3.11 cannot be told from its files",
+        ),
         ({**a_python(), "lib64/libc.so.6": Link("nowhere")}, "the image's C library is not glibc"),
     ],
 )
@@ -130,5 +152,7 @@ def test_what_cannot_be_a_base_is_told(files: Files, what: str, tmp_path: Path) 
 def test_an_older_layers_package_can_be_removed(tmp_path: Path) -> None:
     site = "usr/lib/python3.11/site-packages"
     lower = tar_of({**a_python(), **dist(site, "six", "1.15.0"), **dist(site, "idna", "3.0")})
-    facts = static(tmp_path, lower, tar_of({f"{site}/.wh.six": "", f"{site}/.wh.six-1.15.0.dist-info": ""}))
+    facts = static(
+        tmp_path, lower, tar_of({f"{site}/.wh.six": "", f"{site}/.wh.six-1.15.0.dist-info": ""})
+    )
     assert [d.name for d in facts.dists] == ["idna"]

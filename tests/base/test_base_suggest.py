@@ -30,7 +30,9 @@ def test_every_base_of_the_catalogue_can_be_written_into_a_recipe() -> None:
         assert entry.source
         if entry.is_bootstrap:
             assert entry.requirement, entry
-    assert len({entry.reference for entry in entries() if not entry.is_bootstrap}) == len(load_catalogue().image)
+    assert len({entry.reference for entry in entries() if not entry.is_bootstrap}) == len(
+        load_catalogue().image
+    )
 
 
 def test_every_distribution_has_a_glibc() -> None:
@@ -83,7 +85,11 @@ def test_the_release_with_code_for_one_gpu_only() -> None:
 
 def test_portable_code_needs_the_driver_of_its_own_toolkit() -> None:
     """TensorFlow 2.4 to 2.10 have machine code up to 8.0; on an H100 only the driver of 11.2 or newer compiles it."""
-    row = next(entry for entry in entries() if entry.reference == "docker://tensorflow/tensorflow:2.10.0-gpu")
+    row = next(
+        entry
+        for entry in entries()
+        if entry.reference == "docker://tensorflow/tensorflow:2.10.0-gpu"
+    )
     assert oldest_driver(row, 80) == "450.80.02"
     assert oldest_driver(row, 90) == "460.27.03"
 
@@ -108,7 +114,15 @@ def test_everything_is_either_proposed_or_counted() -> None:
 
 @pytest.mark.parametrize(
     ("gpu", "capability"),
-    [("A100", 80), ("a100", 80), ("8.0", 80), ("86", 86), ("sm_90", 90), ("B200", 100), ("12.0", 120)],
+    [
+        ("A100", 80),
+        ("a100", 80),
+        ("8.0", 80),
+        ("86", 86),
+        ("sm_90", 90),
+        ("B200", 100),
+        ("12.0", 120),
+    ],
 )
 def test_gpus_by_name_and_number(gpu: str, capability: int) -> None:
     assert capability_of(gpu) == capability
@@ -125,9 +139,15 @@ def test_frameworks_by_the_names_people_use() -> None:
     [
         ({"gpu": "A1001"}, 'the GPU "A1001" is not known; did you mean "A100"?'),
         ({"framework": "numpy"}, "the catalogue knows no framework 'numpy'"),
-        ({"framework": "torch>>2"}, "--framework torch>>2: write a name with bounds, such as torch>=2.1"),
+        (
+            {"framework": "torch>>2"},
+            "--framework torch>>2: write a name with bounds, such as torch>=2.1",
+        ),
         ({"driver": "new"}, "--driver new: write a version such as 12.1"),
-        ({"python": ">=x"}, "--python >=x: write a version such as 3.10, or bounds such as >=3.8,<3.11"),
+        (
+            {"python": ">=x"},
+            "--python >=x: write a version such as 3.10, or bounds such as >=3.8,<3.11",
+        ),
     ],
 )
 def test_wrong_wishes(wish: dict[str, Any], told: str) -> None:
@@ -147,7 +167,9 @@ def _context() -> Context:
 
 def test_nothing_fits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    run = CliRunner().invoke(base_command, ["suggest", "--framework", "torch", "--driver", "300"], obj=_context())
+    run = CliRunner().invoke(
+        base_command, ["suggest", "--framework", "torch", "--driver", "300"], obj=_context()
+    )
     assert isinstance(run.exception, NoSolutionError)
     assert "needs a newer driver than 300 (" in run.exception.what
 

@@ -31,7 +31,9 @@ def copy_of(first: Project, folder: Path, *, layers: bool = False) -> Project:
 
 
 def apptainer(project: Project, *arguments: str) -> Result:
-    return LocalRunner()(Command(argv=("apptainer", *arguments), env=project.env, timeout=120), check=False)
+    return LocalRunner()(
+        Command(argv=("apptainer", *arguments), env=project.env, timeout=120), check=False
+    )
 
 
 def line_of(text: str, key: str) -> str:
@@ -42,7 +44,9 @@ def signed_and_verified(image: Path, folder: Path) -> None:
     """Sign an image with a key made for it in a folder, and have the runtime verify it."""
     project = Project(folder / "p")
     project.env.update({"APPTAINER_KEYSDIR": str(folder / "keys"), "HOME": str(folder)})
-    made = apptainer(project, "key", "newpair", "-N", "a", "-E", "a@b.invalid", "-P", "", "--push=false")
+    made = apptainer(
+        project, "key", "newpair", "-N", "a", "-E", "a@b.invalid", "-P", "", "--push=false"
+    )
     assert made.code == 0, made.stderr
     for verb in (("sign",), ("verify", "--local")):
         done = apptainer(project, *verb, str(image))

@@ -18,7 +18,12 @@ EPOCH = 1_700_000_000
 
 
 def pack_part(
-    contents: Iterable[Content], blob: Path, *, codec: Codec = ZSTD, workers: int = 2, key: str = "k"
+    contents: Iterable[Content],
+    blob: Path,
+    *,
+    codec: Codec = ZSTD,
+    workers: int = 2,
+    key: str = "k",
 ) -> Part:
     with ThreadPoolExecutor(workers) as pool, blob.open("wb") as out:
         writer = PartWriter(out, codec=codec, pool=pool)
@@ -30,7 +35,13 @@ def write_file_system(path: Path, parts: list[tuple[Part, Path]], *, codec: Code
     tree = merge([part for part, _ in parts])
     with path.open("wb") as out:
         kept = [KeptPart(part=part, blob=blob) for part, blob in parts]
-        write_squashfs(out, tree, [(item.part, item.copy) for item in kept], epoch=EPOCH, compressor=codec.compressor)
+        write_squashfs(
+            out,
+            tree,
+            [(item.part, item.copy) for item in kept],
+            epoch=EPOCH,
+            compressor=codec.compressor,
+        )
 
 
 def read_file_system(path: Path) -> dict[str, Entry]:

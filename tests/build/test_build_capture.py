@@ -25,7 +25,13 @@ SCRIPT = str(resources.files("envbuild.build.inside").joinpath("capture.py"))
 
 def capture(folder: Path, started: int = 2**62) -> dict[str, tarfile.TarInfo]:
     (folder / "order.json").write_text(json.dumps({"epoch": EPOCH, "started": started}))
-    argv = (sys.executable, SCRIPT, str(folder / "upper"), str(folder / "layer.tar"), str(folder / "order.json"))
+    argv = (
+        sys.executable,
+        SCRIPT,
+        str(folder / "upper"),
+        str(folder / "layer.tar"),
+        str(folder / "order.json"),
+    )
     LocalRunner()(Command(argv=argv, timeout=30))
     with tarfile.open(folder / "layer.tar") as tar:
         return {member.name: member for member in tar}
@@ -84,7 +90,12 @@ def test_marks_of_every_overlay_become_those_of_layers(tmp_path: Path) -> None:
     else:
         write(tmp_path, ".wh.a")
     found = capture(tmp_path)
-    assert {name for name in found if ".wh." in name} == {".wh.a", "b/.wh.gone", "c/.wh..wh..opq", "d/.wh..wh..opq"}
+    assert {name for name in found if ".wh." in name} == {
+        ".wh.a",
+        "b/.wh.gone",
+        "c/.wh..wh..opq",
+        "d/.wh..wh..opq",
+    }
     assert found["d/new"].pax_headers == {"SCHILY.xattr.user.kept": "1"}
 
 
@@ -122,22 +133,42 @@ imports = ["six"]
 @needs("apptainer", "mmdebstrap", "apt-get", "fuse-overlayfs")
 def test_debian_packages_and_lines_of_shell_over_an_image(first: Project, tmp_path: Path) -> None:
     lock = (first.folder / "lockfiles/small.lock").read_text()
-    digest = next(line.split('"')[1] for line in lock.splitlines() if line.startswith('digest = "sha256:'))
+    digest = next(
+        line.split('"')[1] for line in lock.splitlines() if line.startswith('digest = "sha256:')
+    )
     root = shared_store() / TOP / "bases" / f"{digest.replace(':', '-')}.tar"
     project = Project(tmp_path / "p", tmp_path / "store")
     project.write("recipes/debian.toml", RECIPE)
-    write_layout(image_of(root.read_bytes(), created="2026-07-11T10:00:00Z"), project.folder / "base")
+    write_layout(
+        image_of(root.read_bytes(), created="2026-07-11T10:00:00Z"), project.folder / "base"
+    )
     for verb in ("lock", "make"):
         result = project.run(verb)
         assert result.code == 0, result.stderr
     image = project.folder / "debian.sif"
-    told = project.run("exec", "debian", "--", "sh", "-c", "hello; cat /opt/post; ls /usr/share/doc/bash /etc/issue")
+    told = project.run(
+        "exec",
+        "debian",
+        "--",
+        "sh",
+        "-c",
+        "hello; cat /opt/post; ls /usr/share/doc/bash /etc/issue",
+    )
     assert told.stdout.splitlines() == ["Hello, world!", "done", "/etc/issue:", "new"]
     assert project.run("verify", "debian").code == 0
     layered = project.run("make", "--mode", "layered", "-o", "layered.sif", "--no-check")
     assert layered.code == 0, layered.stderr
     command = "hello; ls /usr/share/doc/bash /etc/issue"
-    argv = ("apptainer", "-q", "exec", "--userns", str(project.folder / "layered.sif"), "sh", "-c", command)
+    argv = (
+        "apptainer",
+        "-q",
+        "exec",
+        "--userns",
+        str(project.folder / "layered.sif"),
+        "sh",
+        "-c",
+        command,
+    )
     ran = LocalRunner()(Command(argv=argv, env=project.env, timeout=60), check=False)
     assert ran.stdout.splitlines() == ["Hello, world!", "/etc/issue:", "new"]
     before = sha256(image)

@@ -17,7 +17,10 @@ from envbuild.errors import IntegrityError
 PAGE = copying.PAGE
 CONTENT = bytes(range(1, 252)) * 400
 EXTENTS = st.lists(
-    st.tuples(st.integers(0, 60_000), st.sampled_from([0, 1, 4095, PAGE, 3 * PAGE, 8 * PAGE, 30_001])), max_size=5
+    st.tuples(
+        st.integers(0, 60_000), st.sampled_from([0, 1, 4095, PAGE, 3 * PAGE, 8 * PAGE, 30_001])
+    ),
+    max_size=5,
 )
 
 
@@ -36,7 +39,9 @@ def source(tmp_path: Path) -> Path:
 
 
 @given(extents=EXTENTS, at=st.sampled_from([0, 7, PAGE, 5 * PAGE]))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None
+)
 def test_ranges_come_to_lie_one_behind_the_other_and_nothing_else_changes(
     source: Path, extents: list[tuple[int, int]], at: int
 ) -> None:
@@ -77,11 +82,17 @@ def test_a_file_system_that_refuses_to_be_written_past_its_cache_is_written_thro
 
 
 def test_a_file_that_is_shorter_than_recorded_is_told(source: Path) -> None:
-    with source.with_name("target").open("wb") as out, pytest.raises(IntegrityError, match="shorter than recorded"):
+    with (
+        source.with_name("target").open("wb") as out,
+        pytest.raises(IntegrityError, match="shorter than recorded"),
+    ):
         copy_into(source, out.fileno(), 0, len(CONTENT) + 1)
 
 
 @pytest.mark.skipif(not os.access("/dev/full", os.W_OK), reason="needs /dev/full")
 def test_a_full_disk_is_an_error_of_the_system(source: Path) -> None:
-    with Path("/dev/full").open("wb", buffering=0) as out, pytest.raises(OSError, match="No space left"):
+    with (
+        Path("/dev/full").open("wb", buffering=0) as out,
+        pytest.raises(OSError, match="No space left"),
+    ):
         copy_into(source, out.fileno(), 0, len(CONTENT))

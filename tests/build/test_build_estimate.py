@@ -33,7 +33,9 @@ LOCK = read_lock(ROOT / "lockfiles/torch-mnist.lock")
 IMAGE = msgspec.structs.replace(
     LOCK,
     debian=(),
-    base=msgspec.structs.replace(LOCK.base, reference="docker://lab.invalid/torch:1", size=4_000_000_000),
+    base=msgspec.structs.replace(
+        LOCK.base, reference="docker://lab.invalid/torch:1", size=4_000_000_000
+    ),
 )
 FOLDERS = {"ENVBUILD_STORE": "store", "TMPDIR": "tmp", "-o": "out"}
 
@@ -42,11 +44,19 @@ FOLDERS = {"ENVBUILD_STORE": "store", "TMPDIR": "tmp", "-o": "out"}
 def shop(tmp_path: Path) -> Workshop:
     for name in FOLDERS.values():
         (tmp_path / name).mkdir()
-    environment = {"HOME": str(tmp_path), "TMPDIR": str(tmp_path / "tmp"), "ENVBUILD_STORE": str(tmp_path / "store")}
+    environment = {
+        "HOME": str(tmp_path),
+        "TMPDIR": str(tmp_path / "tmp"),
+        "ENVBUILD_STORE": str(tmp_path / "store"),
+    }
     settings = load_settings(environment, tmp_path)
     runtime = Runtime(program=Path("/usr/bin/apptainer"), name="apptainer", version=(1, 4))
     return Workshop(
-        settings=settings, runner=LocalRunner(), runtime=runtime, store=Store(settings.store), report=Silent()
+        settings=settings,
+        runner=LocalRunner(),
+        runtime=runtime,
+        store=Store(settings.store),
+        report=Silent(),
     )
 
 
@@ -60,10 +70,16 @@ def free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]
         def device(path: Path, **flags: bool) -> object:
             found = real(path, **flags)
             names = [name for name in FOLDERS.values() if path.is_relative_to(tmp_path / name)]
-            return found if not names else os_stat(found.st_mode, st_dev=1000 + list(FOLDERS.values()).index(names[0]))
+            return (
+                found
+                if not names
+                else os_stat(found.st_mode, st_dev=1000 + list(FOLDERS.values()).index(names[0]))
+            )
 
         monkeypatch.setattr(Path, "stat", device)
-        monkeypatch.setattr(shutil, "disk_usage", lambda folder: Usage(0, 0, rooms.get(Path(folder).name, 10**15)))
+        monkeypatch.setattr(
+            shutil, "disk_usage", lambda folder: Usage(0, 0, rooms.get(Path(folder).name, 10**15))
+        )
 
     return give
 
@@ -84,11 +100,20 @@ class os_stat:  # noqa: N801
 
 
 def order(tmp_path: Path, mode: str, *, image: bool) -> Order:
-    base = msgspec.structs.replace(RECIPE.base, bootstrap=None, framework=None, image=IMAGE.base.reference)
+    base = msgspec.structs.replace(
+        RECIPE.base, bootstrap=None, framework=None, image=IMAGE.base.reference
+    )
     recipe = msgspec.structs.replace(RECIPE, base=base) if image else RECIPE
     lock = IMAGE if image else LOCK
     plan = plan_definition(recipe, lock)
-    return Order(recipe=recipe, lock=lock, plan=plan, definition=render(plan), mode=mode, target=tmp_path / "out/x.sif")
+    return Order(
+        recipe=recipe,
+        lock=lock,
+        plan=plan,
+        definition=render(plan),
+        mode=mode,
+        target=tmp_path / "out/x.sif",
+    )
 
 
 def planned(tmp_path: Path, shop: Workshop, mode: str, *, image: bool) -> Estimate:
@@ -102,7 +127,11 @@ def test_every_folder_is_looked_at(
 ) -> None:
     free()
     need = planned(tmp_path, shop, mode, image=image)
-    for setting, size in (("ENVBUILD_STORE", need.store), ("TMPDIR", need.temporary), ("-o", need.image)):
+    for setting, size in (
+        ("ENVBUILD_STORE", need.store),
+        ("TMPDIR", need.temporary),
+        ("-o", need.image),
+    ):
         if size == 0:
             assert (mode, setting) == ("sandbox", "TMPDIR")
             continue
@@ -141,7 +170,9 @@ def test_needs_on_one_file_system_add_up(tmp_path: Path, monkeypatch: pytest.Mon
     assert caught.value.hint == "free space there, or point TMPDIR or -o to a larger file system"
 
 
-def test_a_quota_counts_though_the_disk_has_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_quota_counts_though_the_disk_has_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(0, 0, 10**15))
     own = Quota(used=18 * 10**9, limit=19 * 10**9, hard=20 * 10**9, files_used=0, files_limit=None)
     lab = Quota(used=0, limit=None, hard=10**9, files_used=0, files_limit=None, group="lab")
@@ -158,10 +189,15 @@ def test_a_quota_counts_though_the_disk_has_room(tmp_path: Path, monkeypatch: py
     with pytest.raises(SpaceError) as caught:
         check_space(needs(10**9, 10**9 + 10**8), quotas)
     assert caught.value.what == "2.1 GB are needed, 2.0 GB are left of your quota of 20.0 GB"
-    assert caught.value.hint == "free space there, or point ENVBUILD_STORE or -o to a larger file system"
+    assert (
+        caught.value.hint
+        == "free space there, or point ENVBUILD_STORE or -o to a larger file system"
+    )
     with pytest.raises(SpaceError) as caught:
         check_space(needs(10**9 + 10**8, 0), quotas)
-    assert caught.value.what == "1.1 GB are needed, 1.0 GB are left of the group lab's quota of 1.0 GB"
+    assert (
+        caught.value.what == "1.1 GB are needed, 1.0 GB are left of the group lab's quota of 1.0 GB"
+    )
     assert caught.value.where == str(tmp_path / "store")
 
 
@@ -170,17 +206,29 @@ def test_a_build_asks_for_the_quota(
 ) -> None:
     free()
     full = Quota(used=10**9, limit=10**9, files_used=0, files_limit=None)
-    monkeypatch.setattr(make, "quotas_of", lambda folder, _: (full,) if folder == tmp_path / "store" else ())
+    monkeypatch.setattr(
+        make, "quotas_of", lambda folder, _: (full,) if folder == tmp_path / "store" else ()
+    )
     with pytest.raises(SpaceError, match=r"are needed, 0 B are left of your quota of 1\.0 GB"):
         planned(tmp_path, shop, "flat", image=False)
 
 
-def test_packing_a_sandbox_needs_room_too(tmp_path: Path, shop: Workshop, free: Callable[..., None]) -> None:
+def test_packing_a_sandbox_needs_room_too(
+    tmp_path: Path, shop: Workshop, free: Callable[..., None]
+) -> None:
     folder = tmp_path / "x.sandbox"
     folder.mkdir()
     (folder / "big").write_bytes(b"x" * 100_000)
     free(tmp=1000)
-    note = SandboxNote(recipe="x", lock="", python="/usr/bin/python3", packer=LOCK.packer, dists={}, apt={}, files={})
+    note = SandboxNote(
+        recipe="x",
+        lock="",
+        python="/usr/bin/python3",
+        packer=LOCK.packer,
+        dists={},
+        apt={},
+        files={},
+    )
     with pytest.raises(SpaceError, match=r"are needed, 1\.0 kB are free"):
         pack_sandbox(folder, tmp_path / "out/x.sif", note, shop, lambda _: None)
     assert not list((tmp_path / "out").iterdir())

@@ -40,7 +40,13 @@ def test_another_user_elsewhere_at_another_time_gets_the_same_bytes(
     other = copy_of(first, open_disk / "öther user")
     elsewhere = open_disk / "tmp"
     elsewhere.mkdir()
-    env = {**other.env, "TMPDIR": str(elsewhere), "LC_ALL": "C", "TZ": "Asia/Tokyo", "PYTHONHASHSEED": "7"}
+    env = {
+        **other.env,
+        "TMPDIR": str(elsewhere),
+        "LC_ALL": "C",
+        "TZ": "Asia/Tokyo",
+        "PYTHONHASHSEED": "7",
+    }
     prefix = ["faketime", "-f", "+400d"] if shutil.which("faketime") else []
     if os.getuid() == 0:
         prefix = [*AS_READER, *prefix]
@@ -83,11 +89,18 @@ def test_the_image_runs_and_says_what_it_is(first: Project) -> None:
     assert first.run("exec", "small", "--", "python", "-c", code).stdout == "1.16.0 0.6.2\n"
     assert first.run("exec", "small", "--", "hello").stdout == "Hello, world!\n"
     assert first.run("run", "small").stdout == "the default command\n"
-    handed = first.run("exec", "--env", "MINE=x", "small", "--", "sh", "-c", 'echo "$MINE:$LD_LIBRARY_PATH"')
+    handed = first.run(
+        "exec", "--env", "MINE=x", "small", "--", "sh", "-c", 'echo "$MINE:$LD_LIBRARY_PATH"'
+    )
     assert handed.stdout == "x:/.singularity.d/libs\n"
     listed = apptainer(first, "sif", "list", image).stdout
-    assert all(word in listed for word in ("Def.FILE", "SBOM (cyclonedx-json)", "FS (Squashfs/*System/amd64)"))
-    assert "one wheel, one source package" in apptainer(first, "inspect", "--helpfile", image).stdout
+    assert all(
+        word in listed
+        for word in ("Def.FILE", "SBOM (cyclonedx-json)", "FS (Squashfs/*System/amd64)")
+    )
+    assert (
+        "one wheel, one source package" in apptainer(first, "inspect", "--helpfile", image).stdout
+    )
     assert "envbuild.recipe: small" in apptainer(first, "inspect", "--labels", image).stdout
     assert "export PYTHONNOUSERSITE=1" in apptainer(first, "inspect", "--environment", image).stdout
     assert "the default command" in apptainer(first, "inspect", "--runscript", image).stdout
@@ -100,7 +113,10 @@ def test_bytecode_is_there_and_nothing_is_written_over_it(first: Project) -> Non
         "import importlib.util, six, sys; path = importlib.util.cache_from_source(six.__file__);"
         "flags = open(path, 'rb').read()[4:8]; print(flags, six.__cached__ == path)"
     )
-    assert first.run("exec", "small", "--", "python", "-c", code).stdout == "b'\\x01\\x00\\x00\\x00' True\n"
+    assert (
+        first.run("exec", "small", "--", "python", "-c", code).stdout
+        == "b'\\x01\\x00\\x00\\x00' True\n"
+    )
 
 
 def test_nothing_changed_takes_no_time(first: Project) -> None:
@@ -143,7 +159,13 @@ def test_eight_at_once_make_it_once(first: Project, own_store: Project) -> None:
     argv = [sys.executable, "-m", "envbuild", "make"]
     targets = [other.folder / f"{number}.sif" for number in range(8)]
     children = [
-        subprocess.Popen([*argv, "-o", str(target)], cwd=other.folder, env=other.env, stderr=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [*argv, "-o", str(target)],
+            cwd=other.folder,
+            env=other.env,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         for target in targets
     ]
     said = [child.communicate(timeout=300)[1] for child in children]
@@ -206,7 +228,9 @@ def open_disk(tmp_path: Path) -> Iterator[Path]:
     """Lend a folder that every user may enter: in memory where root runs this, so on another kind of file system."""
     folder = Path(tempfile.mkdtemp(prefix="envbuild-other-"))
     done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=3g", "tmpfs", str(folder)], check=False, capture_output=True
+        ["mount", "-t", "tmpfs", "-o", "size=3g", "tmpfs", str(folder)],
+        check=False,
+        capture_output=True,
     )
     folder.chmod(0o755)
     yield folder
@@ -223,7 +247,9 @@ def small_disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
     def mount(size: str) -> Path:
         folder = tmp_path / f"disk{len(mounted)}"
         folder.mkdir()
-        done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)], check=False)
+        done = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)], check=False
+        )
         if done.returncode:
             pytest.skip("this user may not mount")
         mounted.append(folder)
@@ -254,11 +280,15 @@ def test_a_store_below_is_used_and_never_written_to(first: Project, tmp_path: Pa
     assert made.code == 0, made.stderr
     assert "the store has this image already" in made.stderr
     assert sha256(project.folder / "small.sif") == sha256(first.folder / "small.sif")
-    assert {path: path.stat().st_mtime_ns for path in (shared_store() / TOP / "layers").iterdir()} == before
+    assert {
+        path: path.stat().st_mtime_ns for path in (shared_store() / TOP / "layers").iterdir()
+    } == before
     assert not (project.store / TOP / "layers").exists()
 
 
-def test_a_read_only_store_is_told(first: Project, tmp_path: Path, small_disk: Callable[[str], Path]) -> None:
+def test_a_read_only_store_is_told(
+    first: Project, tmp_path: Path, small_disk: Callable[[str], Path]
+) -> None:
     disk = small_disk("1m")
     subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
     other = small_project(tmp_path / "p", disk / "store")

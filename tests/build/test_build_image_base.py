@@ -20,7 +20,8 @@ pytestmark = [
     pytest.mark.live,
     needs("apptainer"),
     pytest.mark.skipif(
-        platform.machine() != "x86_64", reason="the image is made of this machine's programs, for amd64"
+        platform.machine() != "x86_64",
+        reason="the image is made of this machine's programs, for amd64",
     ),
 ]
 SITE = "opt/conda/lib/python3.11/site-packages"
@@ -61,13 +62,17 @@ def base() -> Image:
     if first is None or second is None:
         pytest.skip("no Python 3.11 and another one on this machine")
     old = dist(SITE, "six", "1.15.0")
-    old[f"{SITE}/six-1.15.0.dist-info/RECORD"] = str(old[f"{SITE}/six-1.15.0.dist-info/RECORD"]) + "six/gone.py,,\n"
+    old[f"{SITE}/six-1.15.0.dist-info/RECORD"] = (
+        str(old[f"{SITE}/six-1.15.0.dist-info/RECORD"]) + "six/gone.py,,\n"
+    )
     old[f"{SITE}/six/gone.py"] = "raise SystemExit('an old file')\n"
     return image_of(
         programs(),
         python_tar(second.resolve(), "/usr", managed=True),
         python_tar(first.resolve(), "/opt/conda"),
-        tar_of({**old, **dist(SITE, "flax", "0.8.0"), "srv/secret": "hidden", "srv/kept": "shared\n"}),
+        tar_of(
+            {**old, **dist(SITE, "flax", "0.8.0"), "srv/secret": "hidden", "srv/kept": "shared\n"}
+        ),
         last_layer(),
         env=("PATH=/opt/conda/bin:/usr/bin:/bin", "GREETING=it's a test"),
         entrypoint=("/usr/bin/env", "FROM_ENTRYPOINT=yes"),
@@ -89,7 +94,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 
 def run(project: Project, image: str, *argv: str) -> str:
-    result = apptainer(project, "--quiet", "exec", "--userns", "--cleanenv", str(project.folder / image), *argv)
+    result = apptainer(
+        project, "--quiet", "exec", "--userns", "--cleanenv", str(project.folder / image), *argv
+    )
     assert result.code == 0, result.stderr
     return result.stdout
 
@@ -148,11 +155,19 @@ def test_an_image_file_is_a_base_too(made: Project) -> None:
     for verb in (("lock", "second"), ("make", "second")):
         result = made.run(*verb)
         assert result.code == 0, result.stderr
-    told = run(made, "second.sif", "python3", "-c", "import iniconfig, six; print(iniconfig.__file__, six.__version__)")
+    told = run(
+        made,
+        "second.sif",
+        "python3",
+        "-c",
+        "import iniconfig, six; print(iniconfig.__file__, six.__version__)",
+    )
     assert told.startswith(f"/{SITE}/iniconfig")
     assert told.split()[1] == "1.16.0"
     assert (
         "GREETING=it's a test"
-        in apptainer(made, "--quiet", "run", "--userns", "--cleanenv", str(made.folder / "second.sif")).stdout
+        in apptainer(
+            made, "--quiet", "run", "--userns", "--cleanenv", str(made.folder / "second.sif")
+        ).stdout
     )
     assert made.run("verify", "second").code == 0

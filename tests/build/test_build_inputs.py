@@ -117,7 +117,10 @@ def project(tmp_path_factory: pytest.TempPathFactory, server: str) -> Iterator[P
     LocalRunner()(Command(argv=("git", "init", "-q", str(made.folder))))
     made.write("labels.txt", "cat\n")
     made.write("data/a.csv", "1,2\n")
-    made.write("home/.config/envbuild/config.toml", f'[indexes]\nlab = "http://ci:{SECRET}@{server}/simple"\n')
+    made.write(
+        "home/.config/envbuild/config.toml",
+        f'[indexes]\nlab = "http://ci:{SECRET}@{server}/simple"\n',
+    )
     seen: list[str] = []
     ended = threading.Event()
     watcher = threading.Thread(target=_watch, args=(seen, ended))
@@ -143,15 +146,24 @@ def _watch(seen: list[str], ended: threading.Event) -> None:
                 seen.append(line.decode(errors="replace"))
 
 
-ENGINE = [needs("dockerd"), pytest.mark.skipif(os.getuid() != 0, reason="only root starts a Docker engine")]
+ENGINE = [
+    needs("dockerd"),
+    pytest.mark.skipif(os.getuid() != 0, reason="only root starts a Docker engine"),
+]
 
 
-@pytest.mark.parametrize("mode", ["flat", "layered", "fakeroot", "sandbox", pytest.param("docker", marks=ENGINE)])
-def test_everything_is_inside_and_no_secret(mode: str, project: Project, request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize(
+    "mode", ["flat", "layered", "fakeroot", "sandbox", pytest.param("docker", marks=ENGINE)]
+)
+def test_everything_is_inside_and_no_secret(
+    mode: str, project: Project, request: pytest.FixtureRequest
+) -> None:
     name = "lab.sandbox" if mode == "sandbox" else f"{mode}.sif"
     engine = str(request.getfixturevalue("engine")) if mode == "docker" else ""
     path = f"/usr/bin:{os.environ['PATH']}"  # Debian's own docker builds without plugins
-    made = project.run("make", "lab", "--mode", mode, "-o", name, "--as-root", PATH=path, DOCKER_HOST=engine)
+    made = project.run(
+        "make", "lab", "--mode", mode, "-o", name, "--as-root", PATH=path, DOCKER_HOST=engine
+    )
     assert made.code == 0, made.stderr
     program = (
         "import importlib.metadata as m;"
@@ -165,13 +177,28 @@ def test_everything_is_inside_and_no_secret(mode: str, project: Project, request
     told = run(Command(argv=(*inside, "python3", "-c", program), env=env, timeout=60))
     assert told.stdout == "3.1 1.0 0.9\ncat\n 1,2\n", told.stderr
     listed = run(
-        Command(argv=(*inside, "stat", "-c", "%a %u %Y", "/opt/lab/labels.txt", "/srv/data"), env=env, timeout=60)
+        Command(
+            argv=(*inside, "stat", "-c", "%a %u %Y", "/opt/lab/labels.txt", "/srv/data"),
+            env=env,
+            timeout=60,
+        )
     )
     assert listed.stdout.splitlines()[0].startswith("644 0 ")
     assert listed.stdout.splitlines()[1].startswith("755 0 ")
     found = run(
         Command(
-            argv=(*inside, "grep", "-rlsaF", "-f", "-", "/usr/local", "/opt", "/srv", "/etc", "/.singularity.d"),
+            argv=(
+                *inside,
+                "grep",
+                "-rlsaF",
+                "-f",
+                "-",
+                "/usr/local",
+                "/opt",
+                "/srv",
+                "/etc",
+                "/.singularity.d",
+            ),
             env=env,
             stdin=f"{SECRET}\n",
             timeout=120,
@@ -181,13 +208,17 @@ def test_everything_is_inside_and_no_secret(mode: str, project: Project, request
     assert mode == "sandbox" or SECRET.encode() not in Path(image).read_bytes()
 
 
-def test_no_password_and_no_index_in_lock_definition_and_logs(project: Project, server: str) -> None:
+def test_no_password_and_no_index_in_lock_definition_and_logs(
+    project: Project, server: str
+) -> None:
     lock = (project.folder / "lockfiles/lab.lock").read_text()
     assert 'index = "lab"' in lock
     assert 'source = "."' in lock
     assert f'source = "git+http://{server}/gittool.git@' in lock
     definition = project.run("def", "lab").stdout
-    logs = "".join(path.read_text(errors="replace") for path in (project.store / "v1/logs").glob("lab-*"))
+    logs = "".join(
+        path.read_text(errors="replace") for path in (project.store / "v1/logs").glob("lab-*")
+    )
     for text in (lock, definition, logs):
         assert SECRET not in text
         assert "/simple" not in text.replace("simple_url", "")
@@ -210,7 +241,9 @@ def test_a_changed_file_makes_the_lock_stale(project: Project) -> None:
     assert project.run("lock", "--check", "lab").code == 0
 
 
-def test_another_user_makes_it_from_lock_and_project_alone(project: Project, tmp_path: Path) -> None:
+def test_another_user_makes_it_from_lock_and_project_alone(
+    project: Project, tmp_path: Path
+) -> None:
     """The store has the public files only: trees and files are packed again, and come out the same."""
     other = Project(tmp_path / "other", tmp_path / "store")
     for name in (
@@ -235,20 +268,32 @@ def test_another_user_makes_it_from_lock_and_project_alone(project: Project, tmp
     assert (other.folder / "flat.sif").read_bytes() == (project.folder / "flat.sif").read_bytes()
 
 
-def test_a_written_definition_asks_the_named_index(project: Project, server: str, tmp_path: Path) -> None:
+def test_a_written_definition_asks_the_named_index(
+    project: Project, server: str, tmp_path: Path
+) -> None:
     """The downloader that the definition carries, run as %post runs it."""
-    package = next(p for p in read_lock(project.folder / "lockfiles/lab.lock").python if p.name == "labtool")
+    package = next(
+        p for p in read_lock(project.folder / "lockfiles/lab.lock").python if p.name == "labtool"
+    )
     (tmp_path / "fetch.py").write_text("\n".join(FETCH))
     (tmp_path / "packages.txt").write_text("\n".join(requirement_lines((package,))) + "\n")
     fetch = Command(
-        argv=(sys.executable, str(tmp_path / "fetch.py"), str(tmp_path), str(tmp_path / "packages.txt")),
+        argv=(
+            sys.executable,
+            str(tmp_path / "fetch.py"),
+            str(tmp_path),
+            str(tmp_path / "packages.txt"),
+        ),
         env={"PATH": "/usr/bin:/bin"},
         timeout=60,
     )
     run = functools.partial(LocalRunner(), check=False)
     lacking = run(fetch)
     assert lacking.code != 0
-    assert "set ENVBUILD_INDEX_LAB to the address of the package index that the recipe calls lab" in lacking.stderr
+    assert (
+        "set ENVBUILD_INDEX_LAB to the address of the package index that the recipe calls lab"
+        in lacking.stderr
+    )
     assert run(with_index(fetch, f"http://ci:wrong@{server}/simple")).code != 0
     told = run(with_index(fetch, f"http://ci:{SECRET}@{server}/simple"))
     assert told.code == 0, told.stderr

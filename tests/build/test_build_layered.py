@@ -22,7 +22,9 @@ pytestmark = [pytest.mark.live, needs("apptainer", "mmdebstrap", "apt-get")]
 def test_it_has_the_same_tree_and_runs(first: Project, layered: Project) -> None:
     one, two = (project.run("verify", "small", "--json").stdout for project in (first, layered))
     assert line_of(one, "tree") == line_of(two, "tree")
-    assert layered.run("exec", "small", "--", "python", "-c", "import six; print(1)").stdout == "1\n"
+    assert (
+        layered.run("exec", "small", "--", "python", "-c", "import six; print(1)").stdout == "1\n"
+    )
     listed = apptainer(layered, "sif", "list", str(layered.folder / "small.sif")).stdout
     assert listed.count("Squashfs/Overlay") == 2
     told = apptainer(layered, "inspect", "--helpfile", str(layered.folder / "small.sif")).stdout
@@ -40,13 +42,16 @@ def test_every_way_to_start_works_and_it_says_what_it_is(layered: Project) -> No
         (sys.executable, "-m", "envbuild", "shell", "small"),
     ):
         shell = LocalRunner()(
-            Command(argv=argv, cwd=layered.folder, env=layered.env, stdin=typed, timeout=120), check=False
+            Command(argv=argv, cwd=layered.folder, env=layered.env, stdin=typed, timeout=120),
+            check=False,
         )
         assert (shell.stdout, shell.code) == ("Hello, world!\n1.16.0\n", 3), shell.stderr
     tested = apptainer(layered, "test", "--userns", image)
     assert tested.code == 0, tested.stderr
     assert "envbuild.recipe: small" in apptainer(layered, "inspect", "--labels", image).stdout
-    assert "export PYTHONNOUSERSITE=1" in apptainer(layered, "inspect", "--environment", image).stdout
+    assert (
+        "export PYTHONNOUSERSITE=1" in apptainer(layered, "inspect", "--environment", image).stdout
+    )
     assert "the default command" in apptainer(layered, "inspect", "--runscript", image).stdout
     assert "bootstrap: scratch" in apptainer(layered, "inspect", "--deffile", image).stdout.lower()
 
@@ -57,14 +62,25 @@ def test_signing_and_verifying_work(layered: Project, tmp_path: Path) -> None:
     signed_and_verified(image, tmp_path)
     verified = layered.run("verify", str(image))
     assert verified.code == 0, verified.stdout + verified.stderr
-    assert apptainer(layered, "--quiet", "exec", "--userns", str(image), "hello").stdout == "Hello, world!\n"
+    assert (
+        apptainer(layered, "--quiet", "exec", "--userns", str(image), "hello").stdout
+        == "Hello, world!\n"
+    )
 
 
 MISSING = "a layer of this image is missing or damaged"
 
 
 def test_underlay_drops_layers(layered: Project) -> None:
-    done = apptainer(layered, "--quiet", "exec", "--userns", "--underlay", str(layered.folder / "small.sif"), "true")
+    done = apptainer(
+        layered,
+        "--quiet",
+        "exec",
+        "--userns",
+        "--underlay",
+        str(layered.folder / "small.sif"),
+        "true",
+    )
     assert (done.code, MISSING in done.stderr) == (78, True), done.stderr
 
 
@@ -101,7 +117,16 @@ def test_hosts_that_cannot_lay_one_over_another(layered: Project, host: str) -> 
     image = folder / "image.sif"
     shutil.copyfile(layered.folder / "small.sif", image)
     run = (*AS_NOBODY, "apptainer", "--quiet", "exec", "--no-home", str(image), "true")
-    argv = ("unshare", "-m", "sh", "-c", f'set -e; {HOSTS[host]}; shift; exec "$@"', "sh", str(folder), *run)
+    argv = (
+        "unshare",
+        "-m",
+        "sh",
+        "-c",
+        f'set -e; {HOSTS[host]}; shift; exec "$@"',
+        "sh",
+        str(folder),
+        *run,
+    )
     env = {**layered.env, "TMPDIR": str(folder), "HOME": str(folder)}
     done = LocalRunner()(Command(argv=argv, cwd=folder, env=env, timeout=120), check=False)
     if host == "no /dev/fuse":  # told by the runtime itself, about every image
@@ -115,7 +140,11 @@ def test_builds_that_start_from_it(layered: Project, tmp_path: Path, kind: str) 
     source, target = layered.folder / "small.sif", tmp_path / "out"
     if kind == "localimage":
         source = layered.write("from.def", f"Bootstrap: localimage\nFrom: {source}\n")
-    flags = ["--sandbox"] if kind == "sandbox" else ["--mksquashfs-args", "-comp zstd -Xcompression-level 1"]
+    flags = (
+        ["--sandbox"]
+        if kind == "sandbox"
+        else ["--mksquashfs-args", "-comp zstd -Xcompression-level 1"]
+    )
     built = apptainer(layered, "build", "--fakeroot", *flags, str(target), str(source))
     assert built.code == 0, built.stderr
     done = apptainer(layered, "--quiet", "exec", "--userns", str(target), "true")
@@ -152,14 +181,27 @@ def test_a_layer_added_after_signing_is_told_by_verify(layered: Project, tmp_pat
     overlay = next(item for item in read_sif(image).objects if item.partition == 4)
     layer = tmp_path / "layer.squashfs"
     layer.write_bytes(image.read_bytes()[overlay.offset : overlay.offset + overlay.size])
-    added = ("--datatype", "4", "--parttype", "4", "--partfs", "1", "--partarch", "2", "--groupid", "1")
+    added = (
+        "--datatype",
+        "4",
+        "--parttype",
+        "4",
+        "--partfs",
+        "1",
+        "--partarch",
+        "2",
+        "--groupid",
+        "1",
+    )
     assert apptainer(layered, "sif", "add", *added, str(image), str(layer)).code == 0
     with image.open("r+b") as file:  # another file of the same length, still in order
         data = layer.read_bytes()
         file.seek(read_sif(image).objects[-1].offset)
         file.write(data.replace(b"six.py", b"siy.py"))
     verified = layered.run("verify", str(image))
-    assert (verified.code, "extra" in verified.stdout) == (1, True), verified.stdout + verified.stderr
+    assert (verified.code, "extra" in verified.stdout) == (1, True), (
+        verified.stdout + verified.stderr
+    )
 
 
 def test_flatten_makes_one_partition_with_the_same_tree(layered: Project, tmp_path: Path) -> None:
@@ -168,8 +210,16 @@ def test_flatten_makes_one_partition_with_the_same_tree(layered: Project, tmp_pa
     assert done.code == 0, done.stderr
     sif = read_sif(target)
     assert [item.partition for item in sif.objects if item.data_type == 0x4004] == [2]
-    assert line_of(layered.run("verify", "small", "--json").stdout, "tree").split('"')[3] in done.stdout
-    assert apptainer(layered, "exec", "--userns", "--underlay", str(target), "python3", "-c", "import six").code == 0
+    assert (
+        line_of(layered.run("verify", "small", "--json").stdout, "tree").split('"')[3]
+        in done.stdout
+    )
+    assert (
+        apptainer(
+            layered, "exec", "--userns", "--underlay", str(target), "python3", "-c", "import six"
+        ).code
+        == 0
+    )
     assert "made of layers" not in apptainer(layered, "inspect", "--helpfile", str(target)).stdout
     again = layered.run("flatten", str(target))
     assert (again.code, "is no layered image of envbuild" in again.stderr) == (2, True)

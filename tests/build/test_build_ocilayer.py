@@ -21,6 +21,7 @@ from envbuild.build.dotfiles import dot_files
 from envbuild.build.extents import squeeze
 from envbuild.build.inherited import of_config
 from envbuild.build.ocilayer import fill_layer
+from envbuild.build.pack import PartWriter
 from envbuild.build.parts import Bench, KeptPart, provide_part
 from envbuild.build.reading import read_file
 from envbuild.build.replaced import replaced_entries
@@ -80,7 +81,10 @@ def packed(bench: Bench, tmp_path: Path, *tars: bytes) -> list[KeptPart]:
         digest = hashlib.sha256(tar).hexdigest()
         path = tmp_path / digest
         path.write_bytes(gzip.compress(tar, 1))
-        fill = lambda writer, path=path, digest=digest: fill_layer(writer, path, f"sha256:{digest}", where="x")  # noqa: E731
+
+        def fill(writer: PartWriter, path: Path = path, digest: str = digest) -> None:
+            fill_layer(writer, path, f"sha256:{digest}", where="x")
+
         parts.append(provide_part(digest, bench, fill, layer=True))
     return parts
 
@@ -89,7 +93,9 @@ def merged(parts: list[KeptPart]) -> Tree:
     return merge([part.part for part in parts])
 
 
-def written(tmp_path: Path, parts: list[KeptPart], name: str = "image.squashfs") -> dict[str, Entry]:
+def written(
+    tmp_path: Path, parts: list[KeptPart], name: str = "image.squashfs"
+) -> dict[str, Entry]:
     tree, copies = squeeze(merged(parts), parts)
     with (tmp_path / name).open("wb") as out:
         write_squashfs(out, tree, copies, epoch=EPOCH, compressor="zstd")
@@ -108,8 +114,22 @@ def test_whiteouts_opaque_folders_and_what_replaces_what(bench: Bench, tmp_path:
     parts = packed(
         bench,
         tmp_path,
-        layer(file("a/old"), file("a/kept"), file("b/1"), file("b/2/deep"), folder("c"), file("c/x"), file("d")),
-        layer(file("a/.wh.old"), file("b/new"), file("b/.wh..wh..opq"), file("c", b"now a file"), folder("d")),
+        layer(
+            file("a/old"),
+            file("a/kept"),
+            file("b/1"),
+            file("b/2/deep"),
+            folder("c"),
+            file("c/x"),
+            file("d"),
+        ),
+        layer(
+            file("a/.wh.old"),
+            file("b/new"),
+            file("b/.wh..wh..opq"),
+            file("c", b"now a file"),
+            folder("d"),
+        ),
         layer(file("a/old", b"back"), file(".wh.nothing"), file("d/inside")),
     )
     assert names(merged(parts)) == ["a", "a/kept", "a/old", "b", "b/new", "c", "d", "d/inside"]
@@ -118,7 +138,10 @@ def test_whiteouts_opaque_folders_and_what_replaces_what(bench: Bench, tmp_path:
 
 def test_a_whiteout_hides_lower_names_only_wherever_it_stands(bench: Bench, tmp_path: Path) -> None:
     parts = packed(
-        bench, tmp_path, layer(file("f", b"1"), file("g", b"1")), layer(file("f", b"2"), file(".wh.f"), file(".wh.g"))
+        bench,
+        tmp_path,
+        layer(file("f", b"1"), file("g", b"1")),
+        layer(file("f", b"2"), file(".wh.f"), file(".wh.g")),
     )
     assert names(merged(parts)) == ["f"]
     assert merged(parts)["f"][0].sha256 == sha256(b"2")
@@ -135,7 +158,9 @@ def test_names_go_through_links_of_lower_layers_and_never_out(bench: Bench, tmp_
             symlink("a", "b"),
             symlink("b", "a"),
         ),
-        layer(file("lib/libc.so.6", b"c"), file("up/etc/x"), file("../../etc/y"), file("lib/.wh.none")),
+        layer(
+            file("lib/libc.so.6", b"c"), file("up/etc/x"), file("../../etc/y"), file("lib/.wh.none")
+        ),
     )
     assert names(merged(parts)) == [
         "a",
@@ -168,7 +193,10 @@ def test_hard_links_share_their_bytes_in_and_across_layers(bench: Bench, tmp_pat
 
 def test_owners_set_uid_times_and_capabilities_are_kept(bench: Bench, tmp_path: Path) -> None:
     capability = bytes.fromhex("0100000200200000000000000000000000000000")
-    told = {"SCHILY.xattr.security.capability": capability.decode("latin-1"), "SCHILY.xattr.security.selinux": "x"}
+    told = {
+        "SCHILY.xattr.security.capability": capability.decode("latin-1"),
+        "SCHILY.xattr.security.selinux": "x",
+    }
     [part] = packed(
         bench,
         tmp_path,
@@ -181,7 +209,11 @@ def test_owners_set_uid_times_and_capabilities_are_kept(bench: Bench, tmp_path: 
     found = written(tmp_path, [part])
     assert (found["bin/su"].mode, found["bin/su"].mtime) == (0o4755, 77)
     assert [name for name, _ in found["bin/ping"].xattrs] == ["security.capability"]
-    assert (found["home/jovyan"].uid, found["home/jovyan"].gid, found["home/jovyan"].mode) == (1000, 100, 0o2770)
+    assert (found["home/jovyan"].uid, found["home/jovyan"].gid, found["home/jovyan"].mode) == (
+        1000,
+        100,
+        0o2770,
+    )
     assert differences({p: e for p, (e, _) in merged([part]).items()}, found) == ((), (), ())
 
 
@@ -210,7 +242,9 @@ class Model:
         self.held: dict[str, str] = {}
 
     def drop(self, path: str, *, itself: bool = True) -> None:
-        gone = [name for name in self.held if name.startswith(f"{path}/") or (itself and name == path)]
+        gone = [
+            name for name in self.held if name.startswith(f"{path}/") or (itself and name == path)
+        ]
         for name in gone:
             del self.held[name]
 
@@ -228,7 +262,9 @@ def sane(story: list[tuple[str, str]], model: Model) -> dict[str, str]:
     steps: dict[str, str] = {}
     for path, kind in story:
         above = [path[:at] for at, letter in enumerate(path) if letter == "/"]
-        files = any(steps.get(folder) == "f" or model.held.get(folder, "d") != "d" for folder in above)
+        files = any(
+            steps.get(folder) == "f" or model.held.get(folder, "d") != "d" for folder in above
+        )
         under = kind == "f" and any(other.startswith(f"{path}/") for other in steps)
         if not files and not under:
             steps[path] = kind
@@ -236,10 +272,14 @@ def sane(story: list[tuple[str, str]], model: Model) -> dict[str, str]:
 
 
 MARKS = {"w": "{0}.wh.{1}", "o": "{0}{1}/.wh..wh..opq"}
-STEP = st.tuples(st.sampled_from(["a", "b", "a/c", "a/d", "b/c/e"]), st.sampled_from(["f", "d", "w", "o"]))
+STEP = st.tuples(
+    st.sampled_from(["a", "b", "a/c", "a/d", "b/c/e"]), st.sampled_from(["f", "d", "w", "o"])
+)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.lists(st.lists(STEP, max_size=5), min_size=1, max_size=4))
 def test_layers_give_what_unpacking_them_gives(
     bench: Bench, tmp_path: Path, stories: list[list[tuple[str, str]]]
@@ -256,8 +296,12 @@ def test_layers_give_what_unpacking_them_gives(
                 model.put(path, kind if kind == "d" else f"f{number}")
                 members.append(folder(path) if kind == "d" else file(path, b"%d" % number))
         tars.append(layer(*members))
-    found = {path: entry for path, (entry, _) in merged(packed(bench, tmp_path, *tars)).items() if path}
-    expected = {path: "d" if kind == "d" else sha256(kind[1:].encode()) for path, kind in model.held.items()}
+    found = {
+        path: entry for path, (entry, _) in merged(packed(bench, tmp_path, *tars)).items() if path
+    }
+    expected = {
+        path: "d" if kind == "d" else sha256(kind[1:].encode()) for path, kind in model.held.items()
+    }
     assert {path: entry.sha256 or entry.kind for path, entry in found.items()} == expected
 
 
@@ -283,7 +327,9 @@ def test_a_layer_that_is_not_what_was_locked(
     path.write_bytes(spoil(gzip.compress(tar, 1)))
     digest = f"sha256:{hashlib.sha256(tar).hexdigest()}"
     with pytest.raises(IntegrityError, match=says):
-        provide_part("0" * 64, bench, lambda writer: fill_layer(writer, path, digest, where="x"), layer=True)
+        provide_part(
+            "0" * 64, bench, lambda writer: fill_layer(writer, path, digest, where="x"), layer=True
+        )
 
 
 def test_a_name_that_no_image_of_ours_can_hold(bench: Bench, tmp_path: Path) -> None:
@@ -312,7 +358,9 @@ Foo_Bar-1.0.dist-info/RECORD,,
 """
 
 
-def test_a_replaced_package_takes_its_files_and_emptied_folders_along(bench: Bench, tmp_path: Path) -> None:
+def test_a_replaced_package_takes_its_files_and_emptied_folders_along(
+    bench: Bench, tmp_path: Path
+) -> None:
     site = "opt/lib/site-packages"
     parts = packed(
         bench,
@@ -321,10 +369,19 @@ def test_a_replaced_package_takes_its_files_and_emptied_folders_along(bench: Ben
             file("etc/passwd"),
             file("opt/bin/foo"),
             file("opt/bin/python3"),
-            *(file(f"{site}/{name}") for name in ("foo/__init__.py", "foo/__pycache__/__init__.cpython-39.pyc")),
             *(
                 file(f"{site}/{name}")
-                for name in ("foo/data/x.bin", "weird, name.py", "other.py", "old.py", "oldpkg/a.py")
+                for name in ("foo/__init__.py", "foo/__pycache__/__init__.cpython-39.pyc")
+            ),
+            *(
+                file(f"{site}/{name}")
+                for name in (
+                    "foo/data/x.bin",
+                    "weird, name.py",
+                    "other.py",
+                    "old.py",
+                    "oldpkg/a.py",
+                )
             ),
             file(f"{site}/Foo_Bar-1.0.dist-info/METADATA"),
             file(f"{site}/Foo_Bar-1.0.dist-info/RECORD", RECORD),
@@ -379,10 +436,16 @@ def test_the_entry_point_runs_as_the_image_says(
 
 
 def test_the_images_variables_come_first_and_the_recipes_win() -> None:
-    inherited = of_config(config(Env=["PATH=/opt/bin:/bin", "GREETING=it's `a` $test", "A=base", "bad-name=1"]))
+    inherited = of_config(
+        config(Env=["PATH=/opt/bin:/bin", "GREETING=it's `a` $test", "A=base", "bad-name=1"])
+    )
     plan = Definition(comment=(), header=(), environment=(("A", "recipe"),), help=())
     files = dot_files(plan, "text", inherited)
-    script = files["env/10-docker2singularity.sh"] + files["env/90-environment.sh"] + '\necho "$PATH|$GREETING|$A"'
+    script = (
+        files["env/10-docker2singularity.sh"]
+        + files["env/90-environment.sh"]
+        + '\necho "$PATH|$GREETING|$A"'
+    )
     env = {"PATH": "/usr/bin:/bin", "A": "caller"}
     assert LocalRunner()(Command(argv=("/bin/sh", "-c", script), env=env, timeout=10)).stdout == (
         "/opt/bin:/bin|it's `a` $test|recipe\n"
@@ -392,15 +455,23 @@ def test_the_images_variables_come_first_and_the_recipes_win() -> None:
 # ---- a SIF as base
 
 
-@pytest.mark.parametrize("codec", [ZSTD, Codec(compressor="gzip", level=6)], ids=["copied", "packed-anew"])
+@pytest.mark.parametrize(
+    "codec", [ZSTD, Codec(compressor="gzip", level=6)], ids=["copied", "packed-anew"]
+)
 def test_the_root_of_a_sif_becomes_a_part(bench: Bench, tmp_path: Path, codec: Codec) -> None:
     other = Bench(store=Store(tmp_path / "other"), codec=codec, pool=bench.pool, report=Silent())
-    parts = packed(other, tmp_path, layer(file("a", NOISE, uid=7), symlink("l", "a"), file("s", b"small"), folder("d")))
+    parts = packed(
+        other,
+        tmp_path,
+        layer(file("a", NOISE, uid=7), symlink("l", "a"), file("s", b"small"), folder("d")),
+    )
     tree = merged(parts)
     path = tmp_path / "base.sif"
 
     def write(out: io.BufferedWriter) -> int:
-        return write_squashfs(out, tree, [(p.part, p.copy) for p in parts], epoch=EPOCH, compressor=codec.compressor)
+        return write_squashfs(
+            out, tree, [(p.part, p.copy) for p in parts], epoch=EPOCH, compressor=codec.compressor
+        )
 
     root = partition(write, machine="x86_64")  # type: ignore[arg-type]
     with path.open("wb") as out:

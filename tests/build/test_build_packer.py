@@ -25,7 +25,9 @@ from envbuild.store.layout import Store
 
 SHIPPED = Path(__file__).parents[2] / "lockfiles" / "torch-mnist.lock"
 HERE = library_here()
-BLOCK = b"".join(hashlib.sha256(bytes([n % 251])).digest()[: n % 9] for n in range(20_000))[: codec.BLOCK]
+BLOCK = b"".join(hashlib.sha256(bytes([n % 251])).digest()[: n % 9] for n in range(20_000))[
+    : codec.BLOCK
+]
 
 
 class Told(Silent):
@@ -49,19 +51,33 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
         archive.write(zstandard.backend_c.__file__, "zstandard/backend_c.cpython.so")
     sha256 = hashlib.sha256(wheel.read_bytes()).hexdigest()
     (index / "index.html").write_text(f'<a href="{wheel.name}#sha256={sha256}">{wheel.name}</a>')
-    env = {"HOME": str(tmp_path), "ENVBUILD_INDEX": f"file://{tmp_path}/index", "ENVBUILD_STORE": str(tmp_path / "s")}
+    env = {
+        "HOME": str(tmp_path),
+        "ENVBUILD_INDEX": f"file://{tmp_path}/index",
+        "ENVBUILD_STORE": str(tmp_path / "s"),
+    }
     settings = load_settings(env, tmp_path)
     store = Store(settings.store)
     runtime = Runtime(program=Path("/none"), name="apptainer", version=(1, 4))
-    return Workshop(settings=settings, runner=LocalRunner(), runtime=runtime, store=store, report=Told())
+    return Workshop(
+        settings=settings, runner=LocalRunner(), runtime=runtime, store=store, report=Told()
+    )
 
 
 def lock_of(shop: Workshop, library: str = HERE, sha256: str | None = None) -> Lock:
     wheel = next(shop.settings.cwd.glob("index/zstandard/*.whl"))
     digest = sha256 or hashlib.sha256(wheel.read_bytes()).hexdigest()
-    item = PackerFile(name="zstandard", version="0.25.0", file=wheel.name, size=wheel.stat().st_size, sha256=digest)
+    item = PackerFile(
+        name="zstandard",
+        version="0.25.0",
+        file=wheel.name,
+        size=wheel.stat().st_size,
+        sha256=digest,
+    )
     lock = read_lock(SHIPPED)
-    return msgspec.structs.replace(lock, packer=msgspec.structs.replace(lock.packer, library=library), packers=(item,))
+    return msgspec.structs.replace(
+        lock, packer=msgspec.structs.replace(lock.packer, library=library), packers=(item,)
+    )
 
 
 def said(shop: Workshop) -> list[str]:
@@ -119,6 +135,8 @@ def test_a_lock_without_wheels_for_this_python(shop: Workshop) -> None:
 
 def test_old_locks_leave_it_open(shop: Workshop) -> None:
     lock = read_lock(SHIPPED)
-    lock = msgspec.structs.replace(lock, packer=msgspec.structs.replace(lock.packer, library=None), packers=())
+    lock = msgspec.structs.replace(
+        lock, packer=msgspec.structs.replace(lock.packer, library=None), packers=()
+    )
     ready_packer(lock, shop)
     assert (is_ready(lock.packer), said(shop)) == (True, [])

@@ -59,7 +59,11 @@ def test_everything_done_by_hand_is_told_once(tmp_path: Path) -> None:
         write(tmp_path, path)
     write(tmp_path, "/usr/lib/libGL.so.1")
     write(tmp_path, "/var/lib/dpkg/info/libgl1:amd64.list", "/usr/lib/libGL.so.1\n")
-    write(tmp_path, "/var/lib/apt/extended_states", "Package: libglvnd0\nArchitecture: amd64\nAuto-Installed: 1\n\n")
+    write(
+        tmp_path,
+        "/var/lib/apt/extended_states",
+        "Package: libglvnd0\nArchitecture: amd64\nAuto-Installed: 1\n\n",
+    )
     now = facts(
         {
             "six": ("1.16.0", ()),

@@ -51,11 +51,16 @@ def write_wheel(path: Path, name: str) -> None:
     info, module = f"{name}.dist-info", name.split("-", maxsplit=1)[0]
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr(f"{module}.py", "")
-        archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")
         archive.writestr(
-            f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: x\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+            f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n"
         )
-        archive.writestr(f"{info}/RECORD", f"{module}.py,,\n{info}/METADATA,,\n{info}/WHEEL,,\n{info}/RECORD,,\n")
+        archive.writestr(
+            f"{info}/WHEEL",
+            "Wheel-Version: 1.0\nGenerator: x\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        )
+        archive.writestr(
+            f"{info}/RECORD", f"{module}.py,,\n{info}/METADATA,,\n{info}/WHEEL,,\n{info}/RECORD,,\n"
+        )
 
 
 def sdist(
@@ -73,7 +78,12 @@ def sdist(
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
     return PythonPackage(
-        name=name, version="1.0", group=group, file=f"{name}-1.0.tar.gz", size=len(data), sha256=sha256
+        name=name,
+        version="1.0",
+        group=group,
+        file=f"{name}-1.0.tar.gz",
+        size=len(data),
+        sha256=sha256,
     )
 
 
@@ -84,7 +94,9 @@ def build(tmp_path: Path, wants: Mapping[str, Sequence[str]]) -> list[tuple[str,
     folder = tmp_path / "mnt"
     folder.mkdir()
     runtime = Runtime(program=Path("x"), name="apptainer", version=(1, 4), flags=(), environment={})
-    inside = Pretended(image=tmp_path, folder=folder, python="/x", runtime=runtime, runner=LocalRunner())
+    inside = Pretended(
+        image=tmp_path, folder=folder, python="/x", runtime=runtime, runner=LocalRunner()
+    )
     SEEN.clear()
     needs = BuildNeeds(root="r", packages=tools, epoch=0)
     build_wheels([package], needs, inside, store)

@@ -49,14 +49,24 @@ VARIED: list[Content] = [
     (file("usr/bin/su", 0o4755), b"set-uid"),
     (with_xattrs(file("usr/bin/ping", 0o755), ("security.capability", PING)), b"capable"),
     (with_xattrs(file("usr/bin/ping6", 0o755), ("security.capability", PING)), b"capable too"),
-    (with_xattrs(Entry("usr/share", "d", 0o755), ("user.note", b"x" * 300), ("user.other", b"")), None),
+    (
+        with_xattrs(Entry("usr/share", "d", 0o755), ("user.note", b"x" * 300), ("user.other", b"")),
+        None,
+    ),
     (with_xattrs(Entry("usr/pipe", "p", 0o600), ("trusted.z", b"\0")), None),
-    (with_xattrs(Entry("usr/disk", "b", 0o660, device=device_number(8, 1)), ("trusted.note", b"y")), None),
+    (
+        with_xattrs(
+            Entry("usr/disk", "b", 0o660, device=device_number(8, 1)), ("trusted.note", b"y")
+        ),
+        None,
+    ),
     (with_xattrs(Entry("usr/to", "l", 0o777, target="bin/su"), ("security.x", b"z")), None),
 ]
 
 
-def made(tmp_path: Path, contents: list[Content], codec: Codec = ZSTD, workers: int = 2) -> tuple[Part, Path]:
+def made(
+    tmp_path: Path, contents: list[Content], codec: Codec = ZSTD, workers: int = 2
+) -> tuple[Part, Path]:
     part = pack_part(contents, tmp_path / "blob", codec=codec, workers=workers)
     image = tmp_path / "image.squashfs"
     write_file_system(image, [(part, tmp_path / "blob")], codec=codec)
@@ -76,7 +86,9 @@ def test_what_was_packed_is_read_again(tmp_path: Path, codec: Codec) -> None:
 
 
 def test_many_names_in_one_folder_and_many_folders(tmp_path: Path) -> None:
-    contents: list[Content] = [(file(f"many/{number:05d}-{'n' * 30}"), b"%d" % number) for number in range(6000)]
+    contents: list[Content] = [
+        (file(f"many/{number:05d}-{'n' * 30}"), b"%d" % number) for number in range(6000)
+    ]
     contents += [(file(f"deep/{'/'.join('d' * 40)}/{number}"), b"") for number in range(3)]
     contents += [(file(f"wide/{number}/x"), b"y") for number in range(700)]
     part, image = made(tmp_path, contents)
@@ -136,13 +148,20 @@ def test_the_tree_digest_is_over_everything_but_time_and_packing() -> None:
     entry = Entry("a", "f", 0o644, 1, 2, 3, 4, "ab", "", 0, 5, (6,), 7, 8)
     same = Entry("a", "f", 0o644, 1, 2, 99, 4, "ab", "", 0, 50, (60,), 70, 80)
     assert tree_digest([entry]) == tree_digest([same])
-    for change in ({"path": "b"}, {"mode": 0o600}, {"uid": 9}, {"gid": 9}, {"size": 9}, {"sha256": "cd"}):
+    for change in (
+        {"path": "b"},
+        {"mode": 0o600},
+        {"uid": 9},
+        {"gid": 9},
+        {"size": 9},
+        {"sha256": "cd"},
+    ):
         assert tree_digest([msgspec.structs.replace(entry, **change)]) != tree_digest([entry])
 
 
-names = st.text(st.characters(exclude_characters="/\0", exclude_categories=["Cs"]), min_size=1, max_size=12).filter(
-    lambda name: name not in (".", "..")
-)
+names = st.text(
+    st.characters(exclude_characters="/\0", exclude_categories=["Cs"]), min_size=1, max_size=12
+).filter(lambda name: name not in (".", ".."))
 paths = st.lists(names, min_size=1, max_size=3).map("/".join)
 
 
@@ -150,7 +169,9 @@ paths = st.lists(names, min_size=1, max_size=3).map("/".join)
     st.dictionaries(paths, st.binary(max_size=200) | st.integers(0, 3 * BLOCK), max_size=20),
     st.integers(0, 0o7777),
 )
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 def test_any_tree_survives(tmp_path: Path, wanted: dict[str, bytes | int], mode: int) -> None:
     usable = {
         path: content if isinstance(content, bytes) else NOISE[:content]
@@ -166,7 +187,9 @@ def test_any_tree_survives(tmp_path: Path, wanted: dict[str, bytes | int], mode:
 
 
 @given(st.integers(0, 2**32), st.integers(1, 12))
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 def test_damage_is_told_and_never_a_crash(tmp_path: Path, seed: int, count: int) -> None:
     if not (tmp_path / "image.squashfs").exists():
         made(tmp_path, VARIED)
@@ -174,7 +197,9 @@ def test_damage_is_told_and_never_a_crash(tmp_path: Path, seed: int, count: int)
     chance = random.Random(seed)  # noqa: S311
     tables = len(data) - 6000
     for _ in range(count):
-        place = chance.choice((chance.randrange(SUPERBLOCK.size), chance.randrange(tables, len(data))))
+        place = chance.choice(
+            (chance.randrange(SUPERBLOCK.size), chance.randrange(tables, len(data)))
+        )
         data[place] = chance.randrange(256)
     broken = tmp_path / "broken"
     broken.write_bytes(data)
@@ -190,7 +215,9 @@ def test_a_flipped_bit_in_a_file_is_found(tmp_path: Path) -> None:
     noise = merge([part])["etc/noise"][0]
     data[4096 + noise.start + 1000] ^= 1
     image.write_bytes(data)
-    _, changed, _ = differences({p: e for p, (e, _) in merge([part]).items()}, read_file_system(image))
+    _, changed, _ = differences(
+        {p: e for p, (e, _) in merge([part]).items()}, read_file_system(image)
+    )
     assert [path for path, _ in changed] == ["etc/noise"]
 
 

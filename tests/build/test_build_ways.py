@@ -30,7 +30,9 @@ from tests.tiny_image import open_folder
 
 SHIPPED = read_recipe(ROOT / "recipes/torch-mnist.toml")[0]
 LOCK = read_lock(ROOT / "lockfiles/torch-mnist.lock")
-POST = msgspec.structs.replace(SHIPPED, system=msgspec.structs.replace(SHIPPED.system, post=("true",)))
+POST = msgspec.structs.replace(
+    SHIPPED, system=msgspec.structs.replace(SHIPPED.system, post=("true",))
+)
 ALL = Ground(missing={})
 
 
@@ -48,7 +50,9 @@ def test_what_a_recipe_asks_for_counts() -> None:
         told(POST, dataclasses.replace(ALL, fuse=False))
         == f"{said}and Debian packages' scripts and [system] post need it"
     )
-    assert told(POST, ALL) == told(SHIPPED, dataclasses.replace(ALL, fuse=False)) == told(SHIPPED, ALL)
+    assert (
+        told(POST, ALL) == told(SHIPPED, dataclasses.replace(ALL, fuse=False)) == told(SHIPPED, ALL)
+    )
 
 
 @pytest.mark.parametrize(
@@ -56,14 +60,34 @@ def test_what_a_recipe_asks_for_counts() -> None:
     [
         ({"ids": False}, SHIPPED, ("flat",), "flat"),
         ({"ids": False, "root": True}, SHIPPED, (), "flat"),
-        ({"missing": {"mmdebstrap": "mmdebstrap was not found on PATH"}}, SHIPPED, ("flat",), "flat"),
+        (
+            {"missing": {"mmdebstrap": "mmdebstrap was not found on PATH"}},
+            SHIPPED,
+            ("flat",),
+            "flat",
+        ),
         ({"missing": {"mksquashfs": "mksquashfs was not found on PATH"}}, SHIPPED, (), "flat"),
         ({"missing": {"mksquashfs": "mksquashfs was not found on PATH"}}, POST, (), "flat"),
-        ({"missing": {"mksquashfs": "mksquashfs was not found on PATH"}, "fuse": False}, POST, (), "sandbox"),
-        ({"missing": {"fuse-overlayfs": "fuse-overlayfs was not found on PATH"}}, POST, (), "fakeroot"),
+        (
+            {"missing": {"mksquashfs": "mksquashfs was not found on PATH"}, "fuse": False},
+            POST,
+            (),
+            "sandbox",
+        ),
+        (
+            {"missing": {"fuse-overlayfs": "fuse-overlayfs was not found on PATH"}},
+            POST,
+            (),
+            "fakeroot",
+        ),
         ({"ids": False}, SHIPPED, (), None),
         ({"ids": False}, POST, AUTO, None),
-        ({"containers": "user namespaces are off, and apptainer is not setuid"}, SHIPPED, AUTO, None),
+        (
+            {"containers": "user namespaces are off, and apptainer is not setuid"},
+            SHIPPED,
+            AUTO,
+            None,
+        ),
         ({"missing": {"mmdebstrap": "mmdebstrap was not found on PATH"}}, SHIPPED, (), None),
         ({"layers": "squashfuse was not found"}, SHIPPED, (), "flat"),
     ],
@@ -92,8 +116,16 @@ def test_what_a_machine_lacks_counts(
             {"layers": "squashfuse was not found"},
             "squashfuse was not found, and an image of layers cannot be",
         ),
-        ("layered", {"ids": False}, "the user has no ids in /etc/subuid and /etc/subgid to make a Debian root with"),
-        ("docker", {"missing": {"mksquashfs": "mksquashfs was not found on PATH"}}, "mksquashfs was not found on PATH"),
+        (
+            "layered",
+            {"ids": False},
+            "the user has no ids in /etc/subuid and /etc/subgid to make a Debian root with",
+        ),
+        (
+            "docker",
+            {"missing": {"mksquashfs": "mksquashfs was not found on PATH"}},
+            "mksquashfs was not found on PATH",
+        ),
         ("docker", {"containers": "user namespaces are off"}, "user namespaces are off"),
         ("sandbox", {"ids": False}, "the user has no ids"),
         ("sandbox", {"missing": {"mksquashfs": "mksquashfs was not found on PATH"}}, None),
@@ -109,20 +141,28 @@ def test_a_mode_that_was_asked_for_is_refused_before_it_fails(
         return
     with pytest.raises(HostError) as caught:
         require_way(mode, SHIPPED, LOCK, ground, roots=())
-    assert caught.value.what.startswith(f"torch-mnist cannot be built with --mode {mode} on this machine: {why}")
+    assert caught.value.what.startswith(
+        f"torch-mnist cannot be built with --mode {mode} on this machine: {why}"
+    )
     assert (caught.value.hint or "").startswith("leave --mode out for a way that works here, or:\n")
 
 
 def test_an_image_as_base_needs_no_ids() -> None:
-    image = msgspec.structs.replace(SHIPPED, base=msgspec.structs.replace(SHIPPED.base, bootstrap=None, image="a.sif"))
-    assert obstacle("fakeroot", image, LOCK, Ground(ids=False, missing={}), root_is_made=False) is None
+    image = msgspec.structs.replace(
+        SHIPPED, base=msgspec.structs.replace(SHIPPED.base, bootstrap=None, image="a.sif")
+    )
+    assert (
+        obstacle("fakeroot", image, LOCK, Ground(ids=False, missing={}), root_is_made=False) is None
+    )
 
 
 def test_more_never_makes_a_way_worse() -> None:
     """A machine that has one thing more chooses the same way, or one before it."""
     tools = ("mmdebstrap", "mksquashfs")
 
-    def rank(ids: bool, root: bool, missing: frozenset[str], roots: tuple[str, ...], recipe: Recipe) -> int:
+    def rank(
+        ids: bool, root: bool, missing: frozenset[str], roots: tuple[str, ...], recipe: Recipe
+    ) -> int:
         ground = Ground(ids=ids, root=root, missing=dict.fromkeys(missing, "is missing"))
         try:
             return AUTO.index(choose_way(recipe, LOCK, ground, roots=roots).mode)
@@ -131,7 +171,12 @@ def test_more_never_makes_a_way_worse() -> None:
 
     flags = (False, True)
     for recipe, ids, root, made in itertools.product((SHIPPED, POST), flags, flags, ((), AUTO)):
-        for missing in (frozenset(tools), frozenset(tools[:1]), frozenset(tools[1:]), frozenset[str]()):
+        for missing in (
+            frozenset(tools),
+            frozenset(tools[:1]),
+            frozenset(tools[1:]),
+            frozenset[str](),
+        ):
             here = rank(ids, root, missing, made, recipe)
             assert rank(True, root, missing, made, recipe) <= here
             assert rank(ids, True, missing, made, recipe) <= here
@@ -186,7 +231,9 @@ def test_a_way_is_told_in_one_line() -> None:
 
 # ---- on hosts that lack something
 
-WHEEL_ONLY = RECIPE.replace('  "docopt==0.6.2",  # published as source only\n', "").replace('"six", "docopt"', '"six"')
+WHEEL_ONLY = RECIPE.replace('  "docopt==0.6.2",  # published as source only\n', "").replace(
+    '"six", "docopt"', '"six"'
+)
 WITH_POST = WHEEL_ONLY.replace("[check]", '[system]\npost = ["true"]\n\n[check]')
 POSSIBLE = [
     pytest.mark.live,
@@ -205,7 +252,9 @@ def locks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         locked = project.run("lock", "small")
         assert locked.code == 0, locked.stderr
         found[name] = (project.folder / "lockfiles/small.lock").read_text()
-        made = project.run("make", "small", "--mode", "flat" if name == "wheel" else "auto", "--no-check")
+        made = project.run(
+            "make", "small", "--mode", "flat" if name == "wheel" else "auto", "--no-check"
+        )
         assert made.code == 0, made.stderr
     return found
 
@@ -233,7 +282,11 @@ WORKS = {
     "no mksquashfs": Lack(programs=("mksquashfs",)),
 }
 FAILS = {
-    "no user namespaces": (Lack(namespaces=True), 7, "user namespaces are off, and apptainer is not setuid"),
+    "no user namespaces": (
+        Lack(namespaces=True),
+        7,
+        "user namespaces are off, and apptainer is not setuid",
+    ),
     "small TMPDIR": (Lack(tmpdir="64m"), 8, "MB are needed, "),
 }
 
@@ -252,7 +305,11 @@ def tiny(registry: str, tmp_path_factory: pytest.TempPathFactory) -> Tiny:
     python = interpreter("3.11")
     if python is None:
         pytest.skip("no Python 3.11 on this machine")
-    image = image_of(programs(), python_tar(python.resolve(), "/usr/local"), env=("PATH=/usr/local/bin:/usr/bin:/bin",))
+    image = image_of(
+        programs(),
+        python_tar(python.resolve(), "/usr/local"),
+        env=("PATH=/usr/local/bin:/usr/bin:/bin",),
+    )
     push(image, registry, "lab/tiny", "1")
     base = f'image = "docker://{registry.removeprefix("http://")}/lab/tiny:1"'
     recipe = WHEEL_ONLY.replace('bootstrap = "debian:bookworm"', base)
@@ -272,12 +329,18 @@ UNPACKING = ("no fuse", "no squashfuse")
 class TestAutoOnHostsThatLackSomething:
     pytestmark = POSSIBLE
 
-    def test_auto_finds_a_way(self, name: str, locks: dict[str, str], tiny: Tiny, folder: Path) -> None:
+    def test_auto_finds_a_way(
+        self, name: str, locks: dict[str, str], tiny: Tiny, folder: Path
+    ) -> None:
         lack = WORKS[name]
         small = name in UNPACKING
         kept = ("artifacts", "facts") if small else ("artifacts", "bases", "facts")
-        bench = Bench(folder, kept, uid=0 if lack.root else UID, store=tiny.store if small else None)
-        made = make(bench, lack, *((tiny.lock, tiny.recipe) if small else (locks["wheel"], WHEEL_ONLY)))
+        bench = Bench(
+            folder, kept, uid=0 if lack.root else UID, store=tiny.store if small else None
+        )
+        made = make(
+            bench, lack, *((tiny.lock, tiny.recipe) if small else (locks["wheel"], WHEEL_ONLY))
+        )
         assert made.code == 0, made.stderr
         assert "small: mode flat: put together from the store, without root\n" in made.stderr
         assert (bench.folder / "small.sif").is_file()
@@ -289,34 +352,66 @@ class TestPackagesWithScripts:
 
     pytestmark = POSSIBLE
 
-    def test_an_ordinary_user_makes_the_same_bytes_as_root(self, folder: Path, tmp_path: Path) -> None:
-        recipe = WHEEL_ONLY.replace("[check]", '[system]\npackages = ["openssh-client", "x11-common"]\n\n[check]')
+    def test_an_ordinary_user_makes_the_same_bytes_as_root(
+        self, folder: Path, tmp_path: Path
+    ) -> None:
+        recipe = WHEEL_ONLY.replace(
+            "[check]", '[system]\npackages = ["openssh-client", "x11-common"]\n\n[check]'
+        )
         project = Project(tmp_path / "root")
         project.write("recipes/small.toml", recipe)
         for verb in (("lock",), ("make", "--no-check")):
             done = project.run(*verb)
             assert done.code == 0, done.stderr
-        bench, base = Bench(folder, ("artifacts",)), read_lock(project.folder / "lockfiles/small.lock").base
-        for kept in (Store(project.store).base(base.digest), Store(project.store).facts(base.digest)):
+        bench, base = (
+            Bench(folder, ("artifacts",)),
+            read_lock(project.folder / "lockfiles/small.lock").base,
+        )
+        for kept in (
+            Store(project.store).base(base.digest),
+            Store(project.store).facts(base.digest),
+        ):
             # not the root over it, which is the one to be made
             (bench.below / "v1" / kept.parent.name).mkdir()
             (bench.below / "v1" / kept.parent.name / kept.name).hardlink_to(kept)
-        made = make(bench, Lack(), (project.folder / "lockfiles/small.lock").read_text(), recipe, "--no-check")
+        made = make(
+            bench,
+            Lack(),
+            (project.folder / "lockfiles/small.lock").read_text(),
+            recipe,
+            "--no-check",
+        )
         assert made.code == 0, made.stderr
-        assert image_digest(bench.folder / "small.sif") == image_digest(project.folder / "small.sif")
+        assert image_digest(bench.folder / "small.sif") == image_digest(
+            project.folder / "small.sif"
+        )
 
 
 class TestASandbox:
     pytestmark = POSSIBLE
 
-    def test_an_ordinary_user_installs_in_it_with_both_programs(self, locks: dict[str, str], folder: Path) -> None:
+    def test_an_ordinary_user_installs_in_it_with_both_programs(
+        self, locks: dict[str, str], folder: Path
+    ) -> None:
         """The lines of docs/howto-sandbox.md."""
         bench = Bench(folder)
         made = make(bench, Lack(), locks["wheel"], WHEEL_ONLY, "--mode", "sandbox")
         assert made.code == 0, made.stderr
-        enter = ("apptainer", "--quiet", "exec", "--fakeroot", "--writable", "--no-home", "small.sandbox", "sh", "-euc")
+        enter = (
+            "apptainer",
+            "--quiet",
+            "exec",
+            "--fakeroot",
+            "--writable",
+            "--no-home",
+            "small.sandbox",
+            "sh",
+            "-euc",
+        )
         tried = bench.start(
-            Lack(), *enter, "apt-get update; apt-get install -y hello; pip install pygments==2.18.0; hello"
+            Lack(),
+            *enter,
+            "apt-get update; apt-get install -y hello; pip install pygments==2.18.0; hello",
         )
         assert tried.code == 0, tried.stderr
         assert tried.stdout.endswith("Hello, world!\n")
@@ -362,9 +457,14 @@ class TestEveryModeOnHostsThatLackSomething:
                 if shutil.which("dockerd") is None:
                     continue
                 # Debian's own docker builds without plugins
-                bench.more = {"DOCKER_HOST": request.getfixturevalue("engine"), "PATH": f"/usr/bin:{bench.path}"}
+                bench.more = {
+                    "DOCKER_HOST": request.getfixturevalue("engine"),
+                    "PATH": f"/usr/bin:{bench.path}",
+                }
             target = f"small.{'sandbox' if mode == 'sandbox' else mode}"
-            made = make(bench, lack, tiny.lock, tiny.recipe, "--mode", mode, "--no-check", "-o", target)
+            made = make(
+                bench, lack, tiny.lock, tiny.recipe, "--mode", mode, "--no-check", "-o", target
+            )
             code = 0 if not said else 8 if said == NO_ROOM else 7
             assert (made.code, said in made.stderr) == (code, True), f"{mode}: {made.stderr}"
             assert (bench.folder / target).exists() == (code == 0)
@@ -385,7 +485,9 @@ class TestDebianRootsWithoutIds:
 class TestAutoOnHostsThatCannot:
     pytestmark = POSSIBLE
 
-    def test_auto_says_what_is_missing_and_what_to_do(self, name: str, locks: dict[str, str], folder: Path) -> None:
+    def test_auto_says_what_is_missing_and_what_to_do(
+        self, name: str, locks: dict[str, str], folder: Path
+    ) -> None:
         lack, code, what = FAILS[name]
         bench = Bench(folder)
         made = make(bench, lack, locks["wheel"], WHEEL_ONLY)
@@ -425,7 +527,10 @@ TOO_MANY = {
         Lack(network=True), "check the network and the proxy variables", kept=("facts",), code=5
     ),
     "no mksquashfs and no fuse-overlayfs, a shell in the build": TooMany(
-        Lack(programs=("mksquashfs", "fuse-overlayfs")), "mode sandbox: a writable tree", recipe="post", code=0
+        Lack(programs=("mksquashfs", "fuse-overlayfs")),
+        "mode sandbox: a writable tree",
+        recipe="post",
+        code=0,
     ),
 }
 
@@ -437,7 +542,12 @@ class TestOneThingTooMany:
     def test_the_obstacle_is_named(self, name: str, locks: dict[str, str], folder: Path) -> None:
         case = TOO_MANY[name]
         bench = Bench(folder, case.kept)
-        made = make(bench, case.lack, locks[case.recipe], WHEEL_ONLY if case.recipe == "wheel" else WITH_POST)
+        made = make(
+            bench,
+            case.lack,
+            locks[case.recipe],
+            WHEEL_ONLY if case.recipe == "wheel" else WITH_POST,
+        )
         assert made.code == case.code, made.stderr
         assert case.said in made.stderr
         assert (bench.folder / "small.sandbox").is_dir() == (case.code == 0)

@@ -22,7 +22,10 @@ from envbuild.errors import IntegrityError
 from tests.build.packing import ZSTD, read_file_system, write_file_system
 
 SCHEME = Scheme(
-    site="usr/local/lib/python3.11/dist-packages", prefix="usr/local", version="3.11", python="usr/bin/python3"
+    site="usr/local/lib/python3.11/dist-packages",
+    prefix="usr/local",
+    version="3.11",
+    python="usr/bin/python3",
 )
 SITE = SCHEME.site
 WHEEL = "Wheel-Version: 1.0\nGenerator: hand\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
@@ -32,7 +35,9 @@ def record_hash(data: bytes) -> str:
     return "sha256=" + base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip("=")
 
 
-def make_wheel(path: Path, files: dict[str, bytes], *, name: str = "demo", version: str = "1.0") -> Path:
+def make_wheel(
+    path: Path, files: dict[str, bytes], *, name: str = "demo", version: str = "1.0"
+) -> Path:
     info = f"{name}-{version}.dist-info"
     files = {
         **files,
@@ -47,14 +52,22 @@ def make_wheel(path: Path, files: dict[str, bytes], *, name: str = "demo", versi
     return path
 
 
-def unpacked(tmp_path: Path, wheel: Path, name: str = "demo-1.0-py3-none-any.whl") -> tuple[Part, dict[str, str]]:
+def unpacked(
+    tmp_path: Path, wheel: Path, name: str = "demo-1.0-py3-none-any.whl"
+) -> tuple[Part, dict[str, str]]:
     """The part of a wheel, and the contents of its small text files."""
     with ThreadPoolExecutor(2) as pool, (tmp_path / "blob").open("wb") as out:
         writer = PartWriter(out, codec=ZSTD, pool=pool)
-        unpack_wheel(wheel, name, SCHEME, writer, sha256=hashlib.sha256(wheel.read_bytes()).hexdigest())
+        unpack_wheel(
+            wheel, name, SCHEME, writer, sha256=hashlib.sha256(wheel.read_bytes()).hexdigest()
+        )
         part = writer.finish("k")
     write_file_system(tmp_path / "image", [(part, tmp_path / "blob")])
-    hashes = {entry.path: entry.sha256 for entry in read_file_system(tmp_path / "image").values() if entry.kind == "f"}
+    hashes = {
+        entry.path: entry.sha256
+        for entry in read_file_system(tmp_path / "image").values()
+        if entry.kind == "f"
+    }
     return part, hashes
 
 
@@ -110,7 +123,9 @@ def test_the_record_lists_what_was_written_with_its_hash(tmp_path: Path) -> None
 def test_modules_are_found_with_the_paths_that_they_get(tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path / "w", FILES)
     part, _ = unpacked(tmp_path, wheel)
-    found = sources(WheelPart(file=wheel, name="w", kept=KeptPart(part=part, blob=tmp_path / "blob")), SCHEME)
+    found = sources(
+        WheelPart(file=wheel, name="w", kept=KeptPart(part=part, blob=tmp_path / "blob")), SCHEME
+    )
     assert sorted(found) == [
         ("demo-1.0.data/purelib/more.py", f"/{SITE}/more.py"),
         ("demo/__init__.py", f"/{SITE}/demo/__init__.py"),
@@ -118,7 +133,8 @@ def test_modules_are_found_with_the_paths_that_they_get(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "member", ["../evil.py", "demo/../../evil.py", "demo-1.0.data/data/../../etc/passwd", "/evil.py"]
+    "member",
+    ["../evil.py", "demo/../../evil.py", "demo-1.0.data/data/../../etc/passwd", "/evil.py"],
 )
 def test_a_wheel_cannot_write_elsewhere(tmp_path: Path, member: str) -> None:
     wheel = make_wheel(tmp_path / "w", {**FILES, member: b"boo"})
@@ -130,7 +146,10 @@ def test_a_wheel_cannot_write_elsewhere(tmp_path: Path, member: str) -> None:
     ("damage", "says"),
     [
         (lambda data: data[:-30], "File is not a zip file"),
-        (lambda data: data.replace(b"Wheel-Version: 1.0", b"Wheel-Version: 9.0"), "cannot be unpacked"),
+        (
+            lambda data: data.replace(b"Wheel-Version: 1.0", b"Wheel-Version: 9.0"),
+            "cannot be unpacked",
+        ),
         (lambda _: b"", "File is not a zip file"),
     ],
 )
@@ -147,7 +166,9 @@ def test_a_damaged_wheel_is_named(tmp_path: Path, damage, says: str) -> None:  #
     assert caught.value.where == "demo-1.0-py3-none-any.whl"
 
 
-@pytest.mark.parametrize("member", ["demo-1.0.data", "demo-1.0.database/x.py", "demo-1.0.data/loose.py"])
+@pytest.mark.parametrize(
+    "member", ["demo-1.0.data", "demo-1.0.database/x.py", "demo-1.0.data/loose.py"]
+)
 def test_a_file_beside_the_schemes_is_refused(tmp_path: Path, member: str) -> None:
     """Found by fuzzing: installer went on without end, and took all memory."""
     wheel = make_wheel(tmp_path / "w", {**FILES, member: b"boo"})

@@ -26,9 +26,14 @@ def archive(folder: Path, members: dict[str, bytes], method: int = zipfile.ZIP_D
     return path
 
 
-@given(st.dictionaries(st.text("abc/", min_size=1, max_size=5), st.binary(max_size=400), max_size=6), st.booleans())
+@given(
+    st.dictionaries(st.text("abc/", min_size=1, max_size=5), st.binary(max_size=400), max_size=6),
+    st.booleans(),
+)
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_archive_reads_as_with_zipfile(tmp_path: Path, members: dict[str, bytes], deflated: bool) -> None:
+def test_any_archive_reads_as_with_zipfile(
+    tmp_path: Path, members: dict[str, bytes], deflated: bool
+) -> None:
     path = archive(tmp_path, members, zipfile.ZIP_DEFLATED if deflated else zipfile.ZIP_STORED)
     with open_zip(path) as fast:
         assert isinstance(fast, FastZipFile)

@@ -61,12 +61,20 @@ def bundle(made: Project) -> Path:
 def offline(project: Project, *arguments: str) -> subprocess.CompletedProcess[str]:
     argv = [*OFFLINE, sys.executable, "-m", "envbuild", *arguments]
     return subprocess.run(
-        argv, cwd=project.folder, env=project.env, capture_output=True, text=True, check=False, timeout=600
+        argv,
+        cwd=project.folder,
+        env=project.env,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
     )
 
 
 @builds
-def test_the_same_image_comes_out_where_there_is_no_network(made: Project, bundle: Path, tmp_path: Path) -> None:
+def test_the_same_image_comes_out_where_there_is_no_network(
+    made: Project, bundle: Path, tmp_path: Path
+) -> None:
     tmp_path.chmod(0o755)
     other = Project(tmp_path / "p", tmp_path / "store")
     (other.store / TOP).mkdir(parents=True)
@@ -86,7 +94,11 @@ def test_apptainer_alone_builds_it(bundle: Path, tmp_path: Path) -> None:
     env = {**os.environ, "HOME": str(tmp_path)}
     done = subprocess.run(
         ["sh", str(tmp_path / "small/build.sh")],
-        env={**env, "PIP_INDEX_URL": "http://127.0.0.1:9/simple", "DEBIAN_MIRROR": "http://127.0.0.1:9/debian"},
+        env={
+            **env,
+            "PIP_INDEX_URL": "http://127.0.0.1:9/simple",
+            "DEBIAN_MIRROR": "http://127.0.0.1:9/debian",
+        },
         capture_output=True,
         text=True,
         check=False,
@@ -110,7 +122,9 @@ def test_apptainer_alone_builds_it(bundle: Path, tmp_path: Path) -> None:
     )
     assert "hello from the project" in ran.stdout
     (tmp_path / "small/files/envbuild/python/docopt-0.6.2.tar.gz").write_bytes(b"changed")
-    again = subprocess.run(["sh", str(tmp_path / "small/build.sh")], capture_output=True, text=True, check=False)
+    again = subprocess.run(
+        ["sh", str(tmp_path / "small/build.sh")], capture_output=True, text=True, check=False
+    )
     assert again.returncode != 0
     assert "docopt-0.6.2.tar.gz" in again.stdout + again.stderr
 
@@ -136,10 +150,21 @@ def test_envbuild_installs_from_it_without_a_network(bundle: Path, tmp_path: Pat
     assert json.loads((tmp_path / "small/bundle.json").read_text())["python"] == ", ".join(PYTHONS)
     venv = tmp_path / "venv"
     subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
-    pip = [str(venv / "bin/pip"), "install", "--quiet", "--no-index", "--find-links", str(tmp_path / "small/tool")]
+    pip = [
+        str(venv / "bin/pip"),
+        "install",
+        "--quiet",
+        "--no-index",
+        "--find-links",
+        str(tmp_path / "small/tool"),
+    ]
     subprocess.run([*OFFLINE, *pip, "envbuild"], check=True, cwd=tmp_path)
     listed = subprocess.run(
-        [str(venv / "bin/envbuild"), "list"], capture_output=True, text=True, check=True, cwd=tmp_path
+        [str(venv / "bin/envbuild"), "list"],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
     )
     assert "keras-bert" in listed.stdout
 

@@ -26,11 +26,20 @@ def member(path: str, data: bytes, use: str) -> dict[str, Any]:
 
 
 def table(*members: dict[str, Any], **changes: Any) -> bytes:
-    told = {"schema": 1, "name": "small", "lock": "sha256:" + "0" * 64, "envbuild": "0.1.0", "python": "3.11"}
+    told = {
+        "schema": 1,
+        "name": "small",
+        "lock": "sha256:" + "0" * 64,
+        "envbuild": "0.1.0",
+        "python": "3.11",
+    }
     return msgspec.json.encode({**told, "members": list(members), **changes})
 
 
-MEMBERS = (member("files/envbuild/python/a.whl", WHEEL, "store"), member("recipes/small.toml", RECIPE, "project"))
+MEMBERS = (
+    member("files/envbuild/python/a.whl", WHEEL, "store"),
+    member("recipes/small.toml", RECIPE, "project"),
+)
 
 
 def bundle(path: Path, *files: tuple[str, bytes]) -> Path:
@@ -52,7 +61,9 @@ def sound(path: Path) -> Path:
 
 
 def files_below(folder: Path) -> list[str]:
-    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    return sorted(
+        path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()
+    )
 
 
 def test_a_sound_one_is_taken(tmp_path: Path) -> None:
@@ -81,7 +92,11 @@ FAULTS: dict[str, tuple[tuple[tuple[str, bytes], ...], str]] = {
         "ends before small/recipes/small.toml",
     ),
     "not listed": (
-        ((f"small/{TABLE}", table(MEMBERS[0])), ("small/files/envbuild/python/a.whl", WHEEL), ("small/more", b"")),
+        (
+            (f"small/{TABLE}", table(MEMBERS[0])),
+            ("small/files/envbuild/python/a.whl", WHEEL),
+            ("small/more", b""),
+        ),
         "'small/more' is in it, but not in its table",
     ),
     "twice in the tar": (
@@ -97,7 +112,10 @@ FAULTS: dict[str, tuple[tuple[tuple[str, bytes], ...], str]] = {
         "contradicts itself",
     ),
     "another name": (((f"other/{TABLE}", table(*MEMBERS)),), "contradicts itself"),
-    "no table": ((("small/recipes/small.toml", RECIPE),), "is no bundle: its first member is not bundle.json"),
+    "no table": (
+        (("small/recipes/small.toml", RECIPE),),
+        "is no bundle: its first member is not bundle.json",
+    ),
     "garbage": (((f"small/{TABLE}", b"\xff{"),), "its table of contents is damaged"),
     "newer": (((f"small/{TABLE}", table(schema=2)),), "is a bundle of a newer envbuild"),
     "unknown key": (((f"small/{TABLE}", table(more=1)),), "unknown field `more`"),
@@ -116,7 +134,9 @@ def test_what_is_wrong_is_named_and_nothing_wrong_is_kept(fault: str, tmp_path: 
     assert files_below(tmp_path / "project") == []
 
 
-@pytest.mark.parametrize("path", ["../evil", "/evil", "a/../../evil", "a//b", "./a", "-x", "a\nb", "a/..", ""])
+@pytest.mark.parametrize(
+    "path", ["../evil", "/evil", "a/../../evil", "a//b", "./a", "-x", "a\nb", "a/..", ""]
+)
 def test_a_path_that_leads_elsewhere_is_refused(path: str, tmp_path: Path) -> None:
     text = table(member(path, RECIPE, "project"))
     made = bundle(tmp_path / "b.tar", (f"small/{TABLE}", text), (f"small/{path}", RECIPE))

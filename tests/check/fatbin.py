@@ -12,7 +12,9 @@ Entry = tuple[str, int]
 def region(entries: Sequence[Entry], payload: int = 64) -> bytes:
     """Return one region; an entry is ("sass" or "ptx", capability times ten)."""
     body = b"".join(
-        struct.pack("<HHIQ12xI", 1 if kind == "ptx" else 2, 0x101, 64, payload, capability).ljust(64, b"\0")
+        struct.pack("<HHIQ12xI", 1 if kind == "ptx" else 2, 0x101, 64, payload, capability).ljust(
+            64, b"\0"
+        )
         + b"\x50\xed\x55" * (payload // 3)
         + bytes(payload % 3)
         for kind, capability in entries
@@ -20,7 +22,9 @@ def region(entries: Sequence[Entry], payload: int = 64) -> bytes:
     return struct.pack("<IHHQ", MAGIC, 1, 16, len(body)) + body
 
 
-def library(regions: Sequence[bytes], *, section: str | None = ".nv_fatbin", noise: bytes = b"") -> bytes:
+def library(
+    regions: Sequence[bytes], *, section: str | None = ".nv_fatbin", noise: bytes = b""
+) -> bytes:
     """Return an ELF file with these regions in a section; None leaves the table of sections out."""
     content = bytes(64) + noise + b"".join(regions)
     if section is None:

@@ -28,8 +28,12 @@ def evidence(
     noise: tuple[str, ...] = (),
 ) -> Evidence:
     cards = tuple(Device(index=index, capability=capability) for index in range(devices))
-    driver = Driver(cuda=CudaDriver(loaded=True, count=devices, devices=cards), nvml=Nvml(loaded=True))
-    answer = Compute(version="1", devices=("A100",) * devices, results=results, seen=seen, loaded=loaded or {})
+    driver = Driver(
+        cuda=CudaDriver(loaded=True, count=devices, devices=cards), nvml=Nvml(loaded=True)
+    )
+    answer = Compute(
+        version="1", devices=("A100",) * devices, results=results, seen=seen, loaded=loaded or {}
+    )
     return Evidence(
         expected=Expected(level="full"),
         framework=facts.framework_of("torch"),
@@ -46,14 +50,18 @@ def told(verdict: Verdict) -> tuple[str, str]:
 
 
 def one(task: str, error: float | None = 1e-7, **more: object) -> Computed:
-    return msgspec.convert({"index": 0, "task": task, "device": "cuda:0", "error": error, **more}, Computed)
+    return msgspec.convert(
+        {"index": 0, "task": task, "device": "cuda:0", "error": error, **more}, Computed
+    )
 
 
 @pytest.mark.parametrize(
     ("verdict", "expected"),
     [
         (
-            deep.precision(evidence(one("tf32", 3e-4), one("float16", 2e-3), one("bfloat16", 3e-3))),
+            deep.precision(
+                evidence(one("tf32", 3e-4), one("float16", 2e-3), one("bfloat16", 3e-3))
+            ),
             (
                 "passed",
                 "products in lower precision and a copy of 64 MB came out right; greatest relative error 3.0e-03",
@@ -68,17 +76,28 @@ def one(task: str, error: float | None = 1e-7, **more: object) -> Computed:
             ("failed", "torch on GPU 0, memory: the memory is wrong: relative error 1e-09"),
         ),
         (
-            deep.precision(evidence(one("bfloat16", None, failed="not supported"), one("float16"), capability=(7, 0))),
+            deep.precision(
+                evidence(
+                    one("bfloat16", None, failed="not supported"), one("float16"), capability=(7, 0)
+                )
+            ),
             (
                 "passed",
                 "products in lower precision and a copy of 64 MB came out right; greatest relative error 1.0e-07",
             ),
         ),
         (
-            deep.convolution(evidence(one("convolution", None, failed="RuntimeError: CUDNN_STATUS_NOT_INITIALIZED"))),
+            deep.convolution(
+                evidence(
+                    one("convolution", None, failed="RuntimeError: CUDNN_STATUS_NOT_INITIALIZED")
+                )
+            ),
             ("failed", "torch on GPU 0, convolution: RuntimeError: CUDNN_STATUS_NOT_INITIALIZED"),
         ),
-        (deep.convolution(evidence()), ("skipped", "torch's probe, or this GPU, has nothing of it")),
+        (
+            deep.convolution(evidence()),
+            ("skipped", "torch's probe, or this GPU, has nothing of it"),
+        ),
         (
             deep.training(evidence(one("training", None, losses=[0.5, 0.3, 0.1]))),
             ("passed", "the loss falls from 0.500 to 0.100 in 3 steps"),
@@ -103,7 +122,9 @@ def one(task: str, error: float | None = 1e-7, **more: object) -> Computed:
             ),
         ),
         (
-            deep.compiled(evidence(one("compiled", None, failed="RuntimeError: no cc"), compiles=True)),
+            deep.compiled(
+                evidence(one("compiled", None, failed="RuntimeError: no cc"), compiles=True)
+            ),
             ("failed", "torch on GPU 0, compiled: RuntimeError: no cc"),
         ),
         (deep.seen_by_driver(evidence()), ("skipped", "libnvidia-ml could not be asked")),
@@ -123,7 +144,9 @@ def one(task: str, error: float | None = 1e-7, **more: object) -> Computed:
             ),
         ),
         (
-            deep.one_prefix(evidence(loaded={"libcudnn.so": ("/a/libcudnn.so.8", "/b/libcudnn.so.9")})),
+            deep.one_prefix(
+                evidence(loaded={"libcudnn.so": ("/a/libcudnn.so.8", "/b/libcudnn.so.9")})
+            ),
             ("failed", "libcudnn was loaded 2 times: /a/libcudnn.so.8, /b/libcudnn.so.9"),
         ),
         (
@@ -162,7 +185,10 @@ def one(task: str, error: float | None = 1e-7, **more: object) -> Computed:
         (deep.collective(evidence(devices=2)), ("skipped", "torch's probe does not use NCCL")),
         (
             deep.endurance(evidence(one("endurance", 1e-7, repeats=4000))),
-            ("passed", "4000 products, one after the other, came out right; greatest relative error 1.0e-07"),
+            (
+                "passed",
+                "4000 products, one after the other, came out right; greatest relative error 1.0e-07",
+            ),
         ),
         (
             deep.endurance(evidence(one("endurance", 0.5, repeats=17))),
@@ -196,4 +222,7 @@ def test_a_fallback_to_the_cpu_is_never_taken_for_a_gpu() -> None:
         base = evidence(*recorded.of("product", "convolution", "training", "speed"))
         assert deep.convolution(base).outcome == "failed"
         for judge, task in ((deep.training, "training"), (deep.speed, "speed")):
-            assert judge(base).outcome == ("failed" if recorded.of(task) else "skipped"), (path.name, task)
+            assert judge(base).outcome == ("failed" if recorded.of(task) else "skipped"), (
+                path.name,
+                task,
+            )

@@ -51,7 +51,9 @@ def test_whatever_was_written_is_read_back(
 
 
 @given(st.data())
-def test_damage_is_an_answer_never_an_accident(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+def test_damage_is_an_answer_never_an_accident(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
     path = tmp_path_factory.getbasetemp() / "damaged.so"
     content = bytearray(shared_object(["libc.so.6"], soname="x"))
     for _ in range(data.draw(st.integers(1, 8))):
@@ -64,8 +66,16 @@ def test_damage_is_an_answer_never_an_accident(tmp_path_factory: pytest.TempPath
 @needs("cc")
 def test_real_objects_of_the_linker_are_read(tmp_path: Path) -> None:
     (tmp_path / "x.c").write_text("double cos(double); double f(double x) { return cos(x); }\n")
-    flags = ("-shared", "-fPIC", "-Wl,-soname,libx.so.7", "-Wl,--enable-new-dtags", "-Wl,-rpath,$ORIGIN/../lib")
-    LocalRunner()(Command(argv=("cc", *flags, "-o", "x.so", "x.c", "-lm", "-Wl,--no-as-needed"), cwd=tmp_path))
+    flags = (
+        "-shared",
+        "-fPIC",
+        "-Wl,-soname,libx.so.7",
+        "-Wl,--enable-new-dtags",
+        "-Wl,-rpath,$ORIGIN/../lib",
+    )
+    LocalRunner()(
+        Command(argv=("cc", *flags, "-o", "x.so", "x.c", "-lm", "-Wl,--no-as-needed"), cwd=tmp_path)
+    )
     elf = PROBE.Elf(str(tmp_path / "x.so"))
     assert "libm.so.6" in elf.needed
     assert elf.soname == "libx.so.7"
@@ -87,12 +97,16 @@ def test_the_order_of_the_loader_is_kept(tmp_path: Path, monkeypatch: pytest.Mon
     there = search(monkeypatch, str(tmp_path / "environment"))
     rpath, runpath = [str(tmp_path / "rpath")], [str(tmp_path / "runpath")]
     assert there.find("liba.so", rpath) == f"{tmp_path}/rpath/liba.so"
-    assert there.find("liba.so", rpath, runpath) == f"{tmp_path}/environment/liba.so"  # RUNPATH switches RPATH off
+    assert (
+        there.find("liba.so", rpath, runpath) == f"{tmp_path}/environment/liba.so"
+    )  # RUNPATH switches RPATH off
     assert search(monkeypatch).find("liba.so", rpath, runpath) == f"{tmp_path}/runpath/liba.so"
     assert search(monkeypatch).find("liba.so") is None
 
 
-def test_a_library_for_another_machine_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_library_for_another_machine_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for folder, machine in (("one", 183), ("two", 62)):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "liba.so").write_bytes(shared_object(machine=machine))

@@ -61,7 +61,11 @@ def test_rules_are_well_made() -> None:
         assert set(rule.follows) <= set(every), rule.name
         assert rule.source, rule.name
         assert not rule.cause.endswith("."), rule.name
-        assert [line for line in rule.do if "envbuild" in line or "#" in line or '"' in line or " " in line], rule.name
+        assert [
+            line
+            for line in rule.do
+            if "envbuild" in line or "#" in line or '"' in line or " " in line
+        ], rule.name
 
 
 def test_the_silent_fallback_is_told_by_its_cause_and_not_by_its_consequences() -> None:
@@ -110,7 +114,11 @@ def test_lines_are_counted_across_blocks_and_a_line_without_end_is_survived() ->
 
 
 def test_missing_container_parts_are_explained_too() -> None:
-    found = explain(["FATAL:   container creation failed: image driver: fuse: failed to open /dev/fuse: denied\n"])
+    found = explain(
+        [
+            "FATAL:   container creation failed: image driver: fuse: failed to open /dev/fuse: denied\n"
+        ]
+    )
     assert found.known[0].cause == "/dev/fuse cannot be used, so the image cannot be mounted"
 
 
@@ -120,7 +128,9 @@ def run(*arguments: str, text: bytes | None = None) -> str:
     return result.output
 
 
-def test_the_verb_tells_line_cause_command_and_source(tmp_path: Path, golden: Callable[[str, str], None]) -> None:
+def test_the_verb_tells_line_cause_command_and_source(
+    tmp_path: Path, golden: Callable[[str, str], None]
+) -> None:
     log = tmp_path / "slurm-7.out"
     log.write_text(SILENT_FALLBACK)
     golden("check/explain.txt", run(str(log)))

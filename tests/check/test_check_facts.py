@@ -15,7 +15,9 @@ def test_newer_toolkits_need_newer_drivers() -> None:
     toolkits = sorted(facts.cuda().drivers, key=facts.numbers)
     assert toolkits == list(facts.cuda().drivers)
     for older, newer in pairwise(toolkits):
-        assert facts.numbers(facts.cuda().drivers[older]) < facts.numbers(facts.cuda().drivers[newer])
+        assert facts.numbers(facts.cuda().drivers[older]) < facts.numbers(
+            facts.cuda().drivers[newer]
+        )
 
 
 def test_every_build_names_a_known_toolkit_framework_and_gpus() -> None:
@@ -53,9 +55,17 @@ def test_the_libraries_of_every_toolkit_are_found() -> None:
 
 @pytest.mark.parametrize(
     ("toolkit", "driver"),
-    [("10.1", "418.39"), ("11.0", "450.36.06"), ("11.8", "450.80.02"), ("12.5.1", "525.60.13"), ("14.0", None)],
+    [
+        ("10.1", "418.39"),
+        ("11.0", "450.36.06"),
+        ("11.8", "450.80.02"),
+        ("12.5.1", "525.60.13"),
+        ("14.0", None),
+    ],
 )
-def test_the_oldest_driver_follows_minor_version_compatibility(toolkit: str, driver: str | None) -> None:
+def test_the_oldest_driver_follows_minor_version_compatibility(
+    toolkit: str, driver: str | None
+) -> None:
     assert facts.oldest_driver(toolkit) == driver
 
 
@@ -79,7 +89,9 @@ def test_machine_code_and_portable_code_rules(
 
 
 @given(st.integers(30, 130), st.sets(st.integers(30, 130)), st.sets(st.integers(30, 130)))
-def test_more_code_never_runs_on_fewer_gpus(capability: int, sass: set[int], more: set[int]) -> None:
+def test_more_code_never_runs_on_fewer_gpus(
+    capability: int, sass: set[int], more: set[int]
+) -> None:
     before = facts.runs_on(capability, tuple(sass), ())
     after = facts.runs_on(capability, tuple(sass | more), tuple(more))
     assert before is None or after == "sass"
@@ -95,7 +107,9 @@ def test_more_code_never_runs_on_fewer_gpus(capability: int, sass: set[int], mor
         ("torch", "9.9", None),
     ],
 )
-def test_a_release_is_found_by_itself_or_by_its_line(framework: str, version: str, row: str | None) -> None:
+def test_a_release_is_found_by_itself_or_by_its_line(
+    framework: str, version: str, row: str | None
+) -> None:
     found = facts.build_of(framework, version)
     assert (found.version if found else None) == row
 
@@ -114,14 +128,16 @@ def test_opengl_comes_with_its_debian_package_and_a_way_around() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "numbers"), [("12.5.1", (12, 5, 1)), ("535.129.03", (535, 129, 3)), ("2.4.0a0+nv", (2, 4, 0)), ("x", ())]
+    ("text", "numbers"),
+    [("12.5.1", (12, 5, 1)), ("535.129.03", (535, 129, 3)), ("2.4.0a0+nv", (2, 4, 0)), ("x", ())],
 )
 def test_leading_numbers_of_a_version(text: str, numbers: tuple[int, ...]) -> None:
     assert facts.numbers(text) == numbers
 
 
 @pytest.mark.parametrize(
-    ("driver", "toolkit"), [("535.129.03", "12.2"), ("450.80.02", "11.0"), ("600.1", "13.2"), ("300.1", None)]
+    ("driver", "toolkit"),
+    [("535.129.03", "12.2"), ("450.80.02", "11.0"), ("600.1", "13.2"), ("300.1", None)],
 )
 def test_what_a_driver_supports(driver: str, toolkit: str | None) -> None:
     assert facts.cuda_of_driver(driver) == toolkit

@@ -30,10 +30,14 @@ def torch_tree(root: Path) -> Tree:
     tree = Tree(root)
     tree.write("numpy/__init__.py", fake_frameworks.NUMPY)
     version = "cuda: Optional[str] = '12.4'\nhip: Optional[str] = None\n"
-    return tree.install("torch", "2.5.1", {"torch/__init__.py": fake_frameworks.TORCH, "torch/version.py": version})
+    return tree.install(
+        "torch", "2.5.1", {"torch/__init__.py": fake_frameworks.TORCH, "torch/version.py": version}
+    )
 
 
-def tensorflow_gpu_tree(root: Path, source: str = fake_frameworks.TENSORFLOW, version: str = "2.15.1") -> Tree:
+def tensorflow_gpu_tree(
+    root: Path, source: str = fake_frameworks.TENSORFLOW, version: str = "2.15.1"
+) -> Tree:
     tree = Tree(root)
     tree.write("numpy/__init__.py", fake_frameworks.NUMPY)
     tree.install("tensorflow", version, tensorflow_files() | {"tensorflow/__init__.py": source})
@@ -53,7 +57,10 @@ def test_a_healthy_gpu_passes_and_is_described(tmp_path: Path, driver: Path) -> 
     assert finding(report, "driver").reason == "driver 535.129.03, supports CUDA 12.2"
     assert finding(report, "driver").evidence["path"] == str(driver / "libcuda.so.1")
     assert finding(report, "devices").reason == "Fake A100 (capability 8.0)"
-    assert finding(report, "architecture").reason == "torch 2.5.1 has machine code for Fake A100 (capability 8.0)"
+    assert (
+        finding(report, "architecture").reason
+        == "torch 2.5.1 has machine code for Fake A100 (capability 8.0)"
+    )
     assert finding(report, "compute").reason == (
         "torch computed a matrix product on 1 GPU; relative error 0.0e+00 (up to 1e-03 is right)"
     )
@@ -99,7 +106,10 @@ def test_a_healthy_gpu_passes_and_is_described(tmp_path: Path, driver: Path) -> 
                 "supports CUDA 12.2, older than the 12.4 that it was made with"
             },
         ),
-        ({"FAKE_FAULT": "cpu"}, {"compute": "torch on GPU 0: the product was computed elsewhere (cpu)"}),
+        (
+            {"FAKE_FAULT": "cpu"},
+            {"compute": "torch on GPU 0: the product was computed elsewhere (cpu)"},
+        ),
         (
             {"FAKE_FAULT": "raise"},
             {
@@ -107,7 +117,10 @@ def test_a_healthy_gpu_passes_and_is_described(tmp_path: Path, driver: Path) -> 
                 "device"
             },
         ),
-        ({"FAKE_FAULT": "nan"}, {"compute": "torch on GPU 0: the product has values that are not finite"}),
+        (
+            {"FAKE_FAULT": "nan"},
+            {"compute": "torch on GPU 0: the product has values that are not finite"},
+        ),
         (
             {"FAKE_FAULT": "none"},
             {
@@ -116,7 +129,9 @@ def test_a_healthy_gpu_passes_and_is_described(tmp_path: Path, driver: Path) -> 
             },
         ),
     ],
-    ids=lambda value: "-".join(f"{k}={v}" for k, v in value.items()) if "FAKE" in str(value) else None,
+    ids=lambda value: (
+        "-".join(f"{k}={v}" for k, v in value.items()) if "FAKE" in str(value) else None
+    ),
 )
 def test_each_fault_of_gpu_and_driver_is_named(
     answers: dict[str, str], expected: dict[str, str], tmp_path: Path, driver: Path
@@ -130,12 +145,20 @@ def test_each_fault_of_gpu_and_driver_is_named(
 def test_a_wrong_product_is_a_failure(tmp_path: Path, driver: Path) -> None:
     report = check_torch(with_driver(torch_tree(tmp_path / "i"), driver, FAKE_FAULT="wrong"))
     assert list(failures(report)) == ["compute"]
-    assert failures(report)["compute"].startswith("torch on GPU 0: the product is wrong: relative error 0.")
+    assert failures(report)["compute"].startswith(
+        "torch on GPU 0: the product is wrong: relative error 0."
+    )
 
 
-def test_portable_code_on_a_new_driver_passes_and_says_that_it_is_slow_at_first(tmp_path: Path, driver: Path) -> None:
+def test_portable_code_on_a_new_driver_passes_and_says_that_it_is_slow_at_first(
+    tmp_path: Path, driver: Path
+) -> None:
     tree = with_driver(
-        torch_tree(tmp_path / "i"), driver, FAKE_CAPABILITY="120", FAKE_ARCHES="sm_80 compute_90", FAKE_CUDA="12080"
+        torch_tree(tmp_path / "i"),
+        driver,
+        FAKE_CAPABILITY="120",
+        FAKE_ARCHES="sm_80 compute_90",
+        FAKE_CUDA="12080",
     )
     report = check_torch(tree)
     assert failures(report) == {}
@@ -149,7 +172,10 @@ def test_a_stub_in_the_path_is_told_by_its_real_place(tmp_path: Path, driver: Pa
     stubs = tmp_path / "stubs"
     shutil.copytree(driver, stubs)
     report = check_torch(with_driver(torch_tree(tmp_path / "i"), stubs))
-    assert failures(report)["driver"] == f"{stubs}/libcuda.so.1 was loaded, a stub that is only for linking"
+    assert (
+        failures(report)["driver"]
+        == f"{stubs}/libcuda.so.1 was loaded, a stub that is only for linking"
+    )
 
 
 def test_a_driver_on_the_host_but_not_in_the_container(tmp_path: Path) -> None:
@@ -161,7 +187,9 @@ def test_a_driver_on_the_host_but_not_in_the_container(tmp_path: Path) -> None:
     )
 
 
-def test_without_a_gpu_its_checks_are_skipped_and_where_one_is_required_there_is_no_verdict(tmp_path: Path) -> None:
+def test_without_a_gpu_its_checks_are_skipped_and_where_one_is_required_there_is_no_verdict(
+    tmp_path: Path,
+) -> None:
     recipe = make_recipe(framework="torch==2.5.*")
     tree = torch_tree(tmp_path / "i")
     names = ["driver", "devices", "architecture", "compute"]
@@ -169,7 +197,9 @@ def test_without_a_gpu_its_checks_are_skipped_and_where_one_is_required_there_is
     assert [(one.check, one.outcome, one.reason) for one in skipped] == [
         (name, "skipped", "this machine has no NVIDIA driver") for name in names
     ]
-    assert {one.hint for one in skipped} == {"check on a node with a GPU: envbuild check IMAGE --require-gpu"}
+    assert {one.hint for one in skipped} == {
+        "check on a node with a GPU: envbuild check IMAGE --require-gpu"
+    }
     assert tree.check(recipe).verdict == "passed"
     assert tree.check(recipe, require_gpu=True).verdict == "skipped"
 
@@ -177,7 +207,9 @@ def test_without_a_gpu_its_checks_are_skipped_and_where_one_is_required_there_is
 def test_the_deeper_levels_ask_for_more_and_are_skipped_without_a_gpu(tmp_path: Path) -> None:
     tree = torch_tree(tmp_path / "i")
     recipe = make_recipe(framework="torch==2.5.*")
-    quick, full, soak = ({one.check for one in tree.check(recipe, level=level).findings} for level in LEVELS)
+    quick, full, soak = (
+        {one.check for one in tree.check(recipe, level=level).findings} for level in LEVELS
+    )
     assert full - quick == {
         "precision",
         "convolution",
@@ -198,7 +230,10 @@ def test_the_framework_is_asked_for_the_tasks_of_the_level(tmp_path: Path, drive
     assert finding(report, "compute").outcome == "passed"
     assert failures(report)["training"].startswith("torch on GPU 0: AttributeError: ")
     assert finding(report, "collective").reason == "there is one GPU only"
-    assert finding(report, "seen-by-driver").reason == "NVML lists the process; memory in use rose by 512 MiB"
+    assert (
+        finding(report, "seen-by-driver").reason
+        == "NVML lists the process; memory in use rose by 512 MiB"
+    )
 
 
 def test_tensorflow_2_is_asked_eagerly(tmp_path: Path, driver: Path) -> None:
@@ -214,7 +249,9 @@ def test_tensorflow_2_is_asked_eagerly(tmp_path: Path, driver: Path) -> None:
     assert result["device"] == "/job:localhost/replica:0/task:0/device:GPU:0"
 
 
-def test_tensorflow_that_goes_on_without_the_gpu_is_caught_with_its_own_words(tmp_path: Path, driver: Path) -> None:
+def test_tensorflow_that_goes_on_without_the_gpu_is_caught_with_its_own_words(
+    tmp_path: Path, driver: Path
+) -> None:
     tree = with_driver(tensorflow_gpu_tree(tmp_path / "i"), driver, FAKE_FAULT="none")
     report = tree.check(make_recipe(framework="tensorflow==2.15.*"), gpu=True)
     assert failures(report) == {
@@ -236,8 +273,12 @@ def test_tensorflow_1_is_asked_through_a_session(tmp_path: Path, driver: Path) -
 
 
 @pytest.mark.parametrize("fault", ["", "cpu", "none"])
-@pytest.mark.parametrize(("name", "source"), [("jax", fake_frameworks.JAX), ("cupy-cuda12x", fake_frameworks.CUPY)])
-def test_jax_and_cupy_are_asked_too(name: str, source: str, fault: str, tmp_path: Path, driver: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "source"), [("jax", fake_frameworks.JAX), ("cupy-cuda12x", fake_frameworks.CUPY)]
+)
+def test_jax_and_cupy_are_asked_too(
+    name: str, source: str, fault: str, tmp_path: Path, driver: Path
+) -> None:
     tree = Tree(tmp_path / "i")
     tree.write("numpy/__init__.py", fake_frameworks.NUMPY)
     tree.install(name, "1.0", {f"{name.removesuffix('-cuda12x')}/__init__.py": source})
@@ -249,7 +290,8 @@ def test_jax_and_cupy_are_asked_too(name: str, source: str, fault: str, tmp_path
 def test_the_framework_probe_that_crashes_is_a_finding(tmp_path: Path, driver: Path) -> None:
     tree = with_driver(torch_tree(tmp_path / "i"), driver)
     tree.write(
-        "torch/__init__.py", fake_frameworks.TORCH.replace("product(self.value", "os.abort(), product(self.value")
+        "torch/__init__.py",
+        fake_frameworks.TORCH.replace("product(self.value", "os.abort(), product(self.value"),
     )
     assert failures(check_torch(tree))["compute"] == "the torch probe was killed by SIGABRT"
 

@@ -32,17 +32,23 @@ def answered(text: str) -> str:
 
 
 def ended(*, out: str = "", err: str = "", code: int = 0, timed_out: bool = False) -> Result:
-    return Result(argv=("apptainer",), code=code, stdout=out, stderr=err, seconds=1.0, timed_out=timed_out)
+    return Result(
+        argv=("apptainer",), code=code, stdout=out, stderr=err, seconds=1.0, timed_out=timed_out
+    )
 
 
 def test_an_answer_is_found_in_the_middle_of_noise() -> None:
-    answer = read_answer(ended(out=answered('{"value": 3}') + "bye\n", err="warning\n"), REQUEST, Small)
+    answer = read_answer(
+        ended(out=answered('{"value": 3}') + "bye\n", err="warning\n"), REQUEST, Small
+    )
     assert answer.data == Small(value=3)
     assert answer.noise == ("noise", "warning")
 
 
 def test_an_answer_counts_even_when_the_process_crashed_afterwards() -> None:
-    assert read_answer(ended(out=answered('{"value": 3}'), code=-11), REQUEST, Small).data == Small(value=3)
+    assert read_answer(ended(out=answered('{"value": 3}'), code=-11), REQUEST, Small).data == Small(
+        value=3
+    )
 
 
 @pytest.mark.parametrize(
@@ -83,7 +89,9 @@ def test_every_other_end_is_a_fault_that_says_so(result: Result, fault: str) -> 
     assert answer.fault == fault
 
 
-@pytest.mark.parametrize(("code", "name"), [(0, None), (1, None), (-9, "SIGKILL"), (139, "SIGSEGV"), (255, None)])
+@pytest.mark.parametrize(
+    ("code", "name"), [(0, None), (1, None), (-9, "SIGKILL"), (139, "SIGSEGV"), (255, None)]
+)
 def test_signals_are_named(code: int, name: str | None) -> None:
     assert killed_by(code) == name
 
@@ -112,15 +120,25 @@ def test_a_container_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_hundred_megabytes_of_output_are_survived() -> None:
-    fault = ask(Instead(sys.executable, "-c", "import os\nfor _ in range(100): os.write(1, b'x' * 999999 + b'\\n')"))
-    assert fault.startswith("the driver probe ended with code 0 and without an answer; it said: xxx")
+    fault = ask(
+        Instead(
+            sys.executable,
+            "-c",
+            "import os\nfor _ in range(100): os.write(1, b'x' * 999999 + b'\\n')",
+        )
+    )
+    assert fault.startswith(
+        "the driver probe ended with code 0 and without an answer; it said: xxx"
+    )
     assert len(fault) < 500
 
 
 # -- several probes in one container
 
 
-def visit(tmp_path: Path, *lanes: tuple[ProbeRequest, ...], heard: list[str] | None = None) -> Visit:
+def visit(
+    tmp_path: Path, *lanes: tuple[ProbeRequest, ...], heard: list[str] | None = None
+) -> Visit:
     there = Inside(tmp_path, Tree(tmp_path / "image"), LocalRunner(), gpu=False)
     return there.ask(*lanes, heard=None if heard is None else heard.append)
 
@@ -130,14 +148,18 @@ def scripts(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """Let probes be the scripts of this table, by name."""
     table: dict[str, str] = {}
     real = inside.probe_source
-    monkeypatch.setattr(inside, "probe_source", lambda one: table[one.name] if one.name in table else real(one))
+    monkeypatch.setattr(
+        inside, "probe_source", lambda one: table[one.name] if one.name in table else real(one)
+    )
     return table
 
 
 SAY = f"print('{inside.BEGIN}', '{{\"value\": %d}}', '{inside.END}')\n"
 
 
-def test_what_one_probe_does_is_no_matter_to_the_others(tmp_path: Path, scripts: dict[str, str]) -> None:
+def test_what_one_probe_does_is_no_matter_to_the_others(
+    tmp_path: Path, scripts: dict[str, str]
+) -> None:
     scripts.update(
         fine=SAY % 1,
         crash="import os\nos.abort()\n",
@@ -145,7 +167,9 @@ def test_what_one_probe_does_is_no_matter_to_the_others(tmp_path: Path, scripts:
         loud="import os\nfor _ in range(60): os.write(1, b'x' * 999999 + b'\\n')\n" + SAY % 2,
         daemon="import os, time\nif os.fork() == 0: time.sleep(60)\n" + SAY % 3,
     )
-    requests = {name: ProbeRequest(name=name, limit=1.0 if name == "hangs" else 20.0) for name in scripts}
+    requests = {
+        name: ProbeRequest(name=name, limit=1.0 if name == "hangs" else 20.0) for name in scripts
+    }
     heard: list[str] = []
     found = visit(tmp_path, *((one,) for one in requests.values()), heard=heard)
     answers = {name: found.answer(one, Small) for name, one in requests.items()}
@@ -157,7 +181,9 @@ def test_what_one_probe_does_is_no_matter_to_the_others(tmp_path: Path, scripts:
     assert sorted(heard) == sorted(scripts)
 
 
-def test_probes_of_one_lane_come_one_after_the_other(tmp_path: Path, scripts: dict[str, str]) -> None:
+def test_probes_of_one_lane_come_one_after_the_other(
+    tmp_path: Path, scripts: dict[str, str]
+) -> None:
     note = tmp_path / "note"
     scripts["one"] = f"import time\ntime.sleep(0.2)\nopen({str(note)!r}, 'a').write('1')\n"
     scripts["two"] = f"open({str(note)!r}, 'a').write('2')\n"
@@ -167,7 +193,9 @@ def test_probes_of_one_lane_come_one_after_the_other(tmp_path: Path, scripts: di
 
 def test_a_document_that_was_cut_off_is_no_answer() -> None:
     whole = '=====envbuild-part one . {"code": 0, "stdout": "", "stderr": "", "seconds": 1, "timed_out": false}'
-    assert list(inside.split_parts(whole + "\n=====envbuild-part two + {\n=====envbuild-part three . {")) == ["one"]
+    assert list(
+        inside.split_parts(whole + "\n=====envbuild-part two + {\n=====envbuild-part three . {")
+    ) == ["one"]
 
 
 def test_an_image_without_python_fails_its_first_check_and_skips_the_rest(tmp_path: Path) -> None:
@@ -179,18 +207,25 @@ def test_an_image_without_python_fails_its_first_check_and_skips_the_rest(tmp_pa
     (tree.root / "bin/python3").chmod(0o755)
     report = tree.check()
     assert failures(report) == {"start": "the image has no program python3"}
-    assert {f.reason for f in report.findings[1:]} == {"the image did not start", "this machine has no NVIDIA driver"}
+    assert {f.reason for f in report.findings[1:]} == {
+        "the image did not start",
+        "this machine has no NVIDIA driver",
+    }
 
 
 def test_variables_that_choose_gpus_are_handed_in_and_no_others() -> None:
     environment = {"CUDA_VISIBLE_DEVICES": "2", "SECRET": "x"}
-    assert Inside(Path("x"), Instead("x"), LocalRunner(), gpu=True, environment=environment).env == {
-        "CUDA_VISIBLE_DEVICES": "2"
-    }
-    assert Inside(Path("x"), Instead("x"), LocalRunner(), gpu=False, environment=environment).env == {}
+    assert Inside(
+        Path("x"), Instead("x"), LocalRunner(), gpu=True, environment=environment
+    ).env == {"CUDA_VISIBLE_DEVICES": "2"}
+    assert (
+        Inside(Path("x"), Instead("x"), LocalRunner(), gpu=False, environment=environment).env == {}
+    )
 
 
-def test_a_script_that_is_never_done_is_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_script_that_is_never_done_is_a_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(inside, "SCRIPT_LIMIT", 0.3)
     script = tmp_path / "check.py"
     script.write_text("import time\ntime.sleep(60)\n")
@@ -206,7 +241,9 @@ def imports(tree: Tree, *modules: str, first: str | None = None, limit: float = 
     request = imports_request(Expected(imports=modules))
     parameters = {**request.parameters, "frameworks": [first] if first else [], "limit": limit}
     request = replace(request, parameters=parameters, limit=60)
-    answer = Inside(tree.root, tree, LocalRunner(), gpu=False).ask((request,)).answer(request, Imports)
+    answer = (
+        Inside(tree.root, tree, LocalRunner(), gpu=False).ask((request,)).answer(request, Imports)
+    )
     assert answer.data is not None, answer
     return answer.data
 
@@ -214,7 +251,10 @@ def imports(tree: Tree, *modules: str, first: str | None = None, limit: float = 
 def test_one_bad_import_does_not_touch_the_others(tmp_path: Path) -> None:
     tree = Tree(tmp_path / "image")
     tree.write("hangs.py", "import time\ntime.sleep(60)\n")
-    tree.write("chatty.py", "import os\nfor _ in range(40): os.write(1, b'x' * 99999 + b'\\n')\n__version__ = '3'\n")
+    tree.write(
+        "chatty.py",
+        "import os\nfor _ in range(40): os.write(1, b'x' * 99999 + b'\\n')\n__version__ = '3'\n",
+    )
     tree.write("crash.py", "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n")
     tree.write("raises.py", "print('told before')\nraise RuntimeError('two\\nlines: the last')\n")
     tree.write("fine.py", "__version__ = 7\n")
@@ -244,7 +284,10 @@ def test_who_lacks_what_is_wanted_is_blamed_first(tmp_path: Path) -> None:
 
 def test_names_that_the_source_takes_are_taken(tmp_path: Path) -> None:
     tree = Tree(tmp_path / "image")
-    tree.write("parts/__init__.py", "def __getattr__(name):\n    raise AttributeError('no %s here' % name)\n")
+    tree.write(
+        "parts/__init__.py",
+        "def __getattr__(name):\n    raise AttributeError('no %s here' % name)\n",
+    )
     tree.write("parts/wheel.py", "")
     tree.write("parts/gear.py", "import tooth\n")
     request = imports_request(Expected(imports=("parts",)), uses={"parts": ("wheel",)})
@@ -254,11 +297,20 @@ def test_names_that_the_source_takes_are_taken(tmp_path: Path) -> None:
         Inside(tree.root, tree, LocalRunner(), gpu=False).ask((one,)).answer(one, Imports)
         for one in (request, gear, axle)
     ]
-    fine, broken, missing = [answer.data.modules["parts"] for answer in answers if answer.data is not None]
+    fine, broken, missing = [
+        answer.data.modules["parts"] for answer in answers if answer.data is not None
+    ]
     assert fine.ok
-    assert (broken.ok, broken.used, broken.error) == (False, True, "ModuleNotFoundError: No module named 'tooth'")
+    assert (broken.ok, broken.used, broken.error) == (
+        False,
+        True,
+        "ModuleNotFoundError: No module named 'tooth'",
+    )
     assert (missing.ok, missing.used) == (False, True)
-    assert missing.error in ("AttributeError: no axle here", "ImportError: cannot import name 'axle' from 'parts'")
+    assert missing.error in (
+        "AttributeError: no axle here",
+        "ImportError: cannot import name 'axle' from 'parts'",
+    )
 
 
 def test_the_first_module_is_imported_once_for_all(tmp_path: Path) -> None:
@@ -267,12 +319,16 @@ def test_the_first_module_is_imported_once_for_all(tmp_path: Path) -> None:
     tree.write("slow.py", f"open({str(count)!r}, 'a').write('x')\n")
     tree.write("one.py", "import slow\n")
     tree.write("two.py", "import slow\n")
-    assert all(answer.ok for answer in imports(tree, "slow", "one", "two", first="slow").modules.values())
+    assert all(
+        answer.ok for answer in imports(tree, "slow", "one", "two", first="slow").modules.values()
+    )
     assert count.read_text() == "x"
 
 
 @pytest.mark.parametrize("fault", ["raise ImportError('broken')", "import os; os.abort()"])
-def test_the_others_are_still_tried_when_the_first_does_not_import(fault: str, tmp_path: Path) -> None:
+def test_the_others_are_still_tried_when_the_first_does_not_import(
+    fault: str, tmp_path: Path
+) -> None:
     tree = Tree(tmp_path / "image")
     tree.write("slow.py", fault + "\n")
     tree.write("one.py")
@@ -296,9 +352,14 @@ def test_probes_run_on_every_python_there_is(python: Path, tmp_path: Path) -> No
 
 def test_without_a_gpu_the_script_runs_beside_the_probes(tmp_path: Path) -> None:
     tree = Tree(tmp_path / "image")
-    tree.write("slow.py", "import os, time\nwhile not os.path.exists(os.environ['HOME'] + '/ran'): time.sleep(0.01)\n")
+    tree.write(
+        "slow.py",
+        "import os, time\nwhile not os.path.exists(os.environ['HOME'] + '/ran'): time.sleep(0.01)\n",
+    )
     script = tmp_path / "check.py"
-    script.write_text("import os\nopen(os.environ['HOME'] + '/ran', 'w').close()\nprint('trained')\n")
+    script.write_text(
+        "import os\nopen(os.environ['HOME'] + '/ran', 'w').close()\nprint('trained')\n"
+    )
     report = tree.check(make_recipe(imports=("slow",)), script=script)
     assert failures(report) == {}
     assert any("trained" in finding.reason for finding in report.findings)
@@ -306,8 +367,13 @@ def test_without_a_gpu_the_script_runs_beside_the_probes(tmp_path: Path) -> None
 
 def test_a_gpu_that_takes_one_process_at_a_time_is_free_for_the_script(tmp_path: Path) -> None:
     tree = Tree(tmp_path / "image")
-    tree.write("slow.py", "import os, time\ntime.sleep(0.3)\nopen(os.environ['HOME'] + '/imported', 'w').close()\n")
+    tree.write(
+        "slow.py",
+        "import os, time\ntime.sleep(0.3)\nopen(os.environ['HOME'] + '/imported', 'w').close()\n",
+    )
     script = tmp_path / "check.py"
-    script.write_text("import os\nassert os.path.exists(os.environ['HOME'] + '/imported')\nprint('trained')\n")
+    script.write_text(
+        "import os\nassert os.path.exists(os.environ['HOME'] + '/imported')\nprint('trained')\n"
+    )
     report = tree.check(make_recipe(imports=("slow",)), script=script, gpu=True)
     assert any("trained" in finding.reason for finding in report.findings)

@@ -26,15 +26,17 @@ def without_shell() -> Path:
     return target
 
 
-@pytest.mark.parametrize("make", [tiny_image, without_shell], ids=["no Python", "no Python and no shell"])
+@pytest.mark.parametrize(
+    "make", [tiny_image, without_shell], ids=["no Python", "no Python and no shell"]
+)
 def test_an_image_without_the_programs_that_a_check_starts(make: object, tmp_path: Path) -> None:
     assert callable(make)
     checked = Project(tmp_path / "p", tmp_path / "store").run("check", str(make()), "--json")
     assert checked.code == 1, checked.stderr
     report = json.loads(checked.stdout)
     assert report["verdict"] == "failed"
-    assert {one["check"]: one["reason"] for one in report["findings"] if one["outcome"] == "failed"} == {
-        "start": "the image has no program python3"
-    }
+    assert {
+        one["check"]: one["reason"] for one in report["findings"] if one["outcome"] == "failed"
+    } == {"start": "the image has no program python3"}
     assert "the check failed: start" in checked.stderr
     assert "Traceback" not in checked.stderr

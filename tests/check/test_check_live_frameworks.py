@@ -26,7 +26,11 @@ FRAMEWORKS = {
     "cupy": ("3.11", "cupy-cuda12x==13.3.0"),
 }
 """Python and what is installed, by a name of ours; PyTorch is tried in a real image (tests/lock/test_lock_torch.py)."""
-PROBE = {"tensorflow-cpu": "tensorflow", "tensorflow-1": "tensorflow", "onnxruntime": "onnxruntime-gpu"}
+PROBE = {
+    "tensorflow-cpu": "tensorflow",
+    "tensorflow-1": "tensorflow",
+    "onnxruntime": "onnxruntime-gpu",
+}
 WHY = {
     "jax": "Unknown backend",
     "onnxruntime": "ONNX Runtime has no CUDAExecutionProvider",
@@ -50,10 +54,23 @@ def interpreter(version: str) -> Path:
 
 
 @pytest.fixture(scope="module", params=sorted(FRAMEWORKS))
-def installed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Tree]:
+def installed(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str, Tree]:
     version, requirements = FRAMEWORKS[request.param]
-    tree = Tree(tmp_path_factory.mktemp("framework") / "image", python=interpreter(version), version=version)
-    argv = (str(UV), "pip", "install", "-q", "--exclude-newer", DAY, "--python", str(tree.root / "bin/python3"))
+    tree = Tree(
+        tmp_path_factory.mktemp("framework") / "image", python=interpreter(version), version=version
+    )
+    argv = (
+        str(UV),
+        "pip",
+        "install",
+        "-q",
+        "--exclude-newer",
+        DAY,
+        "--python",
+        str(tree.root / "bin/python3"),
+    )
     LocalRunner()(Command(argv=(*argv, *requirements.split()), env=dict(os.environ), timeout=600))
     return request.param, tree
 
@@ -63,7 +80,9 @@ def ask(name: str, tree: Tree, **parameters: object) -> Answer[Compute]:
     assert framework is not None
     request = plan.compute_request(framework, "soak", 1)
     request = replace(request, parameters={**request.parameters, "seconds": 1, **parameters})
-    return Inside(tree.root, tree, LocalRunner(), gpu=False).ask((request,)).answer(request, Compute)
+    return (
+        Inside(tree.root, tree, LocalRunner(), gpu=False).ask((request,)).answer(request, Compute)
+    )
 
 
 def test_every_task_comes_out_right_on_the_cpu(installed: tuple[str, Tree]) -> None:
@@ -94,6 +113,8 @@ def test_it_imports(installed: tuple[str, Tree]) -> None:
     name, tree = installed
     expected = plan.expect(make_recipe(FRAMEWORKS[name][1].split("=")[0].split("[")[0]), None)
     request = plan.imports_request(expected)
-    answer = Inside(tree.root, tree, LocalRunner(), gpu=False).ask((request,)).answer(request, Imports)
+    answer = (
+        Inside(tree.root, tree, LocalRunner(), gpu=False).ask((request,)).answer(request, Imports)
+    )
     assert answer.data is not None, answer
     assert {module: one.error for module, one in answer.data.modules.items() if not one.ok} == {}

@@ -15,8 +15,12 @@ from tests.check.tree import make_lock, make_recipe
 
 
 def test_recipe_and_lock_name_framework_version_and_direct_requirements() -> None:
-    lock = make_lock({"tensorflow": "2.15.1", "nvidia-cudnn-cu12": "8.9.4.25"}, {"keras-bert": "0.89.0"})
-    expected = plan.expect(make_recipe("Keras_BERT>=0.8", framework="tensorflow[and-cuda]==2.15.*"), lock)
+    lock = make_lock(
+        {"tensorflow": "2.15.1", "nvidia-cudnn-cu12": "8.9.4.25"}, {"keras-bert": "0.89.0"}
+    )
+    expected = plan.expect(
+        make_recipe("Keras_BERT>=0.8", framework="tensorflow[and-cuda]==2.15.*"), lock
+    )
     assert expected.framework is not None
     assert expected.framework.name == "tensorflow"
     assert expected.version == "2.15.1"
@@ -29,15 +33,17 @@ def test_recipe_and_lock_name_framework_version_and_direct_requirements() -> Non
 def test_packages_needed_only_to_build_are_not_expected_in_the_image() -> None:
     lock = make_lock({}, {"keras-bert": "0.89.0"})
     build = msgspec.structs.replace(lock.python[0], name="setuptools", group="build")
-    assert plan.expect(None, msgspec.structs.replace(lock, python=(*lock.python, build))).locked == {
-        "keras-bert": "0.89.0"
-    }
+    assert plan.expect(
+        None, msgspec.structs.replace(lock, python=(*lock.python, build))
+    ).locked == {"keras-bert": "0.89.0"}
 
 
 def test_a_base_that_provides_under_another_name_is_followed() -> None:
     lock = make_lock({}, {"keras-bert": "0.86.0"})
     provided = (LockedProvided(name="tensorflow", version="2.1.0", alias_of="tensorflow-gpu"),)
-    expected = plan.expect(make_recipe("keras-bert", "tensorflow"), msgspec.structs.replace(lock, provided=provided))
+    expected = plan.expect(
+        make_recipe("keras-bert", "tensorflow"), msgspec.structs.replace(lock, provided=provided)
+    )
     assert expected.direct == ("keras-bert", "tensorflow-gpu")
     assert expected.framework is not None
     assert (expected.framework.name, expected.version) == ("tensorflow", "2.1.0")
@@ -72,7 +78,9 @@ def test_names_of_requirement_lines(line: str, name: str | None) -> None:
 def test_only_frameworks_that_open_their_libraries_are_asked_for_them() -> None:
     asked = plan.libraries_request(plan.Expected()).parameters["wanted"]
     assert sorted(asked) == ["cupy", "tensorflow"]
-    assert {"libcudnn.so.7", "libcudnn.so.8", "libcublas.so.12", "libcudart.so.10.1"} <= set(asked["tensorflow"])
+    assert {"libcudnn.so.7", "libcudnn.so.8", "libcublas.so.12", "libcudart.so.10.1"} <= set(
+        asked["tensorflow"]
+    )
     assert {name.partition(".so")[0] for name in asked["cupy"]} == {"libcublas"}
     torch = facts.framework_of("torch")
     assert plan.libraries_request(plan.Expected(framework=torch)).parameters["wanted"] == {}
@@ -80,20 +88,35 @@ def test_only_frameworks_that_open_their_libraries_are_asked_for_them() -> None:
 
 def probe_names() -> list[str]:
     folder = resources.files("envbuild.check.probes")
-    return sorted(item.name.removesuffix("_probe.py") for item in folder.iterdir() if item.name.endswith("_probe.py"))
+    return sorted(
+        item.name.removesuffix("_probe.py")
+        for item in folder.iterdir()
+        if item.name.endswith("_probe.py")
+    )
 
 
 @pytest.mark.parametrize("name", probe_names())
 def test_every_probe_is_python_3_6_and_stands_on_the_standard_library(name: str) -> None:
-    source = probe_source(plan.ProbeRequest(name=f"{name}_probe", parts=("preamble", "compute", "distributions")))
+    source = probe_source(
+        plan.ProbeRequest(name=f"{name}_probe", parts=("preamble", "compute", "distributions"))
+    )
     tree = ast.parse(source, feature_version=(3, 6))
     imports = {
-        alias.name.split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names
+        alias.name.split(".")[0]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import)
+        for alias in node.names
     }
-    imports |= {(node.module or "").split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    imports |= {
+        (node.module or "").split(".")[0]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+    }
     assert "envbuild" not in imports
     assert not any(isinstance(node, (ast.NamedExpr, ast.Match)) for node in ast.walk(tree))
 
 
 def test_every_framework_has_its_probe() -> None:
-    assert {f"{name}_probe" for name in probe_names()} >= {item.probe for item in facts.frameworks().framework}
+    assert {f"{name}_probe" for name in probe_names()} >= {
+        item.probe for item in facts.frameworks().framework
+    }

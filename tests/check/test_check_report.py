@@ -15,7 +15,15 @@ from msgspec import structs
 from envbuild.check.model import Finding, Outcome, Report
 from envbuild.check.page import page
 from envbuild.check.perform import check_image, verdict_of
-from envbuild.check.report import kept_reports, last, report_schema, require_verdict, save, table, to_json
+from envbuild.check.report import (
+    kept_reports,
+    last,
+    report_schema,
+    require_verdict,
+    save,
+    table,
+    to_json,
+)
 from envbuild.errors import CheckFailedError, UsageError
 from envbuild.progress import Silent
 from envbuild.run import LocalRunner
@@ -27,7 +35,13 @@ REPORT = Report(
     digest=DIGEST,
     verdict="failed",
     findings=(
-        Finding(check="start", title="the image starts", outcome="passed", reason="Python 3.11.2", seconds=0.5),
+        Finding(
+            check="start",
+            title="the image starts",
+            outcome="passed",
+            reason="Python 3.11.2",
+            seconds=0.5,
+        ),
         Finding(
             check="cuda-match",
             title="CUDA it was built for",
@@ -81,7 +95,9 @@ def test_verdicts_are_kept_per_level_node_and_gpu(tmp_path: Path) -> None:
     older = structs.replace(REPORT, when="2026-01-01T00:00:00+00:00", target=None)
     others = (
         structs.replace(older, level="full", when="2026-01-02T00:00:00+00:00", verdict="passed"),
-        structs.replace(older, target="driver 450", when="2026-01-03T00:00:00+00:00", verdict="failed"),
+        structs.replace(
+            older, target="driver 450", when="2026-01-03T00:00:00+00:00", verdict="failed"
+        ),
         structs.replace(older, gpu=("A100",), driver="550.54", when="2026-01-04T00:00:00+00:00"),
     )
     for report in (older, *others):
@@ -99,7 +115,9 @@ def test_verdicts_are_kept_per_level_node_and_gpu(tmp_path: Path) -> None:
 def test_a_verdict_for_a_kind_of_node_is_not_that_of_the_image(tmp_path: Path) -> None:
     store = Store(tmp_path)
     own = structs.replace(REPORT, when="2026-01-01T00:00:00+00:00", target=None, verdict="passed")
-    elsewhere = structs.replace(own, when="2026-01-02T00:00:00+00:00", target="driver 450", verdict="failed")
+    elsewhere = structs.replace(
+        own, when="2026-01-02T00:00:00+00:00", target="driver 450", verdict="failed"
+    )
     save(elsewhere, store)
     assert last(DIGEST, store) == elsewhere
     save(own, store)
@@ -112,17 +130,25 @@ def test_what_saw_no_gpu_is_no_verdict(tmp_path: Path) -> None:
     unseen = structs.replace(REPORT, verdict="skipped")
     save(unseen, store)
     assert kept_reports(DIGEST, store) == (REPORT,)
-    with pytest.raises(CheckFailedError, match="no GPU was checked: this machine has no NVIDIA driver"):
+    with pytest.raises(
+        CheckFailedError, match="no GPU was checked: this machine has no NVIDIA driver"
+    ):
         require_verdict(unseen)
     require_verdict(REPORT)
 
 
 @pytest.mark.parametrize(
     ("outcomes", "verdict"),
-    [(["passed", "skipped"], "passed"), (["passed", "failed", "skipped"], "failed"), ([], "passed")],
+    [
+        (["passed", "skipped"], "passed"),
+        (["passed", "failed", "skipped"], "failed"),
+        ([], "passed"),
+    ],
 )
 def test_one_failure_makes_the_verdict(outcomes: list[Outcome], verdict: str) -> None:
-    findings = tuple(Finding(check="x", title="x", outcome=outcome, reason="") for outcome in outcomes)
+    findings = tuple(
+        Finding(check="x", title="x", outcome=outcome, reason="") for outcome in outcomes
+    )
     assert verdict_of(findings) == verdict
     assert verdict_of(findings, unseen=True) == ("failed" if verdict == "failed" else "skipped")
 
@@ -179,13 +205,23 @@ def test_the_page_is_whole_and_needs_nothing_else(golden: Callable[[str, str], N
     assert "https://" not in text
     assert "<script" not in text
     assert "<link" not in text
-    assert text.index("keras-bert.sif: <span") < text.index("opens libcudnn.so.8") < text.index("Python 3.11.2")
+    assert (
+        text.index("keras-bert.sif: <span")
+        < text.index("opens libcudnn.so.8")
+        < text.index("Python 3.11.2")
+    )
 
 
 def test_what_an_image_answers_is_never_markup() -> None:
     evil = "<script>alert(1)</script>\"'&"
-    finding = Finding(check=evil, title=evil, outcome="failed", reason=evil, hint=evil, evidence={evil: evil})
-    text = page(msgspec.structs.replace(REPORT, image=evil, findings=(finding,), gpu=(evil,), target=evil, lock=evil))
+    finding = Finding(
+        check=evil, title=evil, outcome="failed", reason=evil, hint=evil, evidence={evil: evil}
+    )
+    text = page(
+        msgspec.structs.replace(
+            REPORT, image=evil, findings=(finding,), gpu=(evil,), target=evil, lock=evil
+        )
+    )
     assert "<script" not in text
     assert text.count("&lt;script&gt;") >= 9
     parser = Balance()

@@ -70,7 +70,10 @@ def test_notebooks_are_read_without_the_lines_of_the_shell() -> None:
     notebook = {
         "cells": [
             {"cell_type": "markdown", "source": "print(torch.cuda.is_available)"},
-            {"cell_type": "code", "source": ["%matplotlib inline\n", "!pip list\n", "print(torch.cuda.is_available)"]},
+            {
+                "cell_type": "code",
+                "source": ["%matplotlib inline\n", "!pip list\n", "print(torch.cuda.is_available)"],
+            },
         ]
     }
     assert [one.line for one in look_through(cells(json.dumps(notebook)), "a.ipynb")] == [3]
@@ -78,7 +81,13 @@ def test_notebooks_are_read_without_the_lines_of_the_shell() -> None:
 
 def test_environments_hidden_folders_and_large_files_are_left_out(tmp_path: Path) -> None:
     bad = "import torch\nprint(torch.cuda.is_available)\n"
-    for name in (".git/a.py", "env/lib/a.py", "conda/a.py", "x/site-packages/a.py", "node_modules/a.py"):
+    for name in (
+        ".git/a.py",
+        "env/lib/a.py",
+        "conda/a.py",
+        "x/site-packages/a.py",
+        "node_modules/a.py",
+    ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(bad)
     (tmp_path / "env/pyvenv.cfg").touch()

@@ -25,8 +25,12 @@ CU12 = [("sass", 50), ("sass", 70), ("sass", 80), ("sass", 90)]
 HOPPER_ONLY = [("sass", 90)]
 
 
-def torch_tree(root: Path, *regions: list[fatbin.Entry], version: str = "2.5.1", cuda: str = "12.4") -> Tree:
-    library = fatbin.library([fatbin.region(entries) for entries in regions or (CU12, CU12, HOPPER_ONLY)])
+def torch_tree(
+    root: Path, *regions: list[fatbin.Entry], version: str = "2.5.1", cuda: str = "12.4"
+) -> Tree:
+    library = fatbin.library(
+        [fatbin.region(entries) for entries in regions or (CU12, CU12, HOPPER_ONLY)]
+    )
     return Tree(root).install(
         "torch",
         version,
@@ -78,7 +82,9 @@ def test_an_unknown_card_is_an_error_that_says_what_to_give(text: str) -> None:
         read_target(gpu=text)
     assert str(told.value).startswith(f'--gpu: the GPU "{text}" is not known')
     assert told.value.hint is not None
-    assert told.value.hint.startswith("give its compute capability (--gpu 8.0), or one of: K40, K80, ")
+    assert told.value.hint.startswith(
+        "give its compute capability (--gpu 8.0), or one of: K40, K80, "
+    )
 
 
 def test_versions_of_the_node_are_read_strictly() -> None:
@@ -98,7 +104,8 @@ def test_a_node_that_fits_passes_with_what_was_measured(tmp_path: Path) -> None:
     assert architecture.evidence["sass"] == [50, 70, 80, 90]
     assert architecture.evidence["source"] == "scan of torch/lib/libtorch_cuda.so"
     assert (
-        finding(report, "target-driver").reason == "driver 535.54.03 (CUDA 12.2) runs torch 2.5.1, built for CUDA 12.4"
+        finding(report, "target-driver").reason
+        == "driver 535.54.03 (CUDA 12.2) runs torch 2.5.1, built for CUDA 12.4"
     )
     assert finding(report, "target-glibc").reason.startswith("the image brings its own glibc ")
 
@@ -157,7 +164,10 @@ def test_a_node_that_fits_passes_with_what_was_measured(tmp_path: Path) -> None:
     ],
 )
 def test_each_misfit_is_named(
-    regions: list[list[fatbin.Entry]], node: dict[str, str], expected: dict[str, str], tmp_path: Path
+    regions: list[list[fatbin.Entry]],
+    node: dict[str, str],
+    expected: dict[str, str],
+    tmp_path: Path,
 ) -> None:
     report = judged(torch_tree(tmp_path / "i", *regions), **node)
     assert failures(report) == expected
@@ -193,7 +203,9 @@ def test_what_to_take_for_an_old_driver_is_said(tmp_path: Path) -> None:
 def test_without_readable_code_the_table_of_releases_tells(tmp_path: Path) -> None:
     tree, recipe, lock = tensorflow_tree(tmp_path / "i")
     report = tree.check(recipe, lock, target=read_target(gpu="K80"))
-    assert failures(report)["target-architecture"].startswith("tensorflow 2.15.1 has no code for K80 (capability 3.7)")
+    assert failures(report)["target-architecture"].startswith(
+        "tensorflow 2.15.1 has no code for K80 (capability 3.7)"
+    )
     assert finding(report, "target-architecture").evidence["source"] == "build_info.py"
 
 
@@ -214,7 +226,9 @@ def test_a_node_newer_than_the_image_is_noted_and_an_ancient_image_fails(tmp_pat
 def scan(root: Path, content: bytes) -> Code:
     tree = Tree(root)
     tree.write("torch/lib/libtorch_cuda.so", content)
-    request = ProbeRequest(name="fatbin_probe", parameters={"files": ["torch/lib/*.so"], "limit": 20})
+    request = ProbeRequest(
+        name="fatbin_probe", parameters={"files": ["torch/lib/*.so"], "limit": 20}
+    )
     answer = Inside(tree.root, tree, LocalRunner(), gpu=False).ask((request,)).answer(request, Code)
     assert answer.data is not None, answer
     return answer.data
@@ -224,9 +238,13 @@ PLAIN = (Region(count=2, sass=(70, 80), ptx=(80,)),)
 
 
 @pytest.mark.parametrize("section", [".nv_fatbin", "__nv_relfatbin", None])
-def test_code_is_found_in_its_sections_or_in_the_whole_of_a_stripped_file(section: str | None, tmp_path: Path) -> None:
+def test_code_is_found_in_its_sections_or_in_the_whole_of_a_stripped_file(
+    section: str | None, tmp_path: Path
+) -> None:
     entries: list[fatbin.Entry] = [("sass", 70), ("sass", 80), ("ptx", 80)]
-    content = fatbin.library([fatbin.region(entries), b"\0" * 999, fatbin.region(entries)], section=section)
+    content = fatbin.library(
+        [fatbin.region(entries), b"\0" * 999, fatbin.region(entries)], section=section
+    )
     assert [one.regions for one in scan(tmp_path / "i", content).files] == [PLAIN]
 
 
@@ -261,25 +279,34 @@ def test_single_kernels_for_one_gpu_do_not_speak_for_all() -> None:
 
 def built(folder: Path, name: str, source: str, *flags: str) -> Path:
     (folder / "source.c").write_text(source)
-    LocalRunner()(Command(argv=("cc", "-shared", "-fPIC", "-o", name, "source.c", *flags), cwd=folder))
+    LocalRunner()(
+        Command(argv=("cc", "-shared", "-fPIC", "-o", name, "source.c", *flags), cwd=folder)
+    )
     return folder / name
 
 
 @needs("cc")
 def test_a_library_older_than_what_was_linked_is_named(tmp_path: Path) -> None:
-    (tmp_path / "new.map").write_text("THING_1.9 { global: one; };\nTHING_1.10 { global: two; } THING_1.9;\n")
+    (tmp_path / "new.map").write_text(
+        "THING_1.9 { global: one; };\nTHING_1.10 { global: two; } THING_1.9;\n"
+    )
     (tmp_path / "old.map").write_text("THING_1.9 { global: one; };\n")
     both = "int one(void) { return 1; }\nint two(void) { return 2; }\n"
     new = ("-Wl,--version-script=new.map", "-Wl,-soname,libthing.so.1")
     library = built(tmp_path, "libthing.so.1", both, *new)
     user = built(
-        tmp_path, "user.so", "int one(void); int two(void); int use(void) { return one() + two(); }\n", str(library)
+        tmp_path,
+        "user.so",
+        "int one(void); int two(void); int use(void) { return one() + two(); }\n",
+        str(library),
     )
     tree = Tree(tmp_path / "image")
     tree.install("user", "1", {"user/native.so": user.read_bytes()})
     tree.env["LD_LIBRARY_PATH"] = str(tmp_path)
     assert failures(tree.check()) == {}
-    built(tmp_path, "libthing.so.1", both, "-Wl,--version-script=old.map", "-Wl,-soname,libthing.so.1")
+    built(
+        tmp_path, "libthing.so.1", both, "-Wl,--version-script=old.map", "-Wl,-soname,libthing.so.1"
+    )
     assert failures(tree.check()) == {
         "shared-libraries": "user/native.so needs THING_1.10 of libthing.so.1, and the image's is older"
     }

@@ -28,7 +28,9 @@ def late():
 def test_unconditional_imports_of_scripts_and_notebooks(tmp_path: Path) -> None:
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "train.py").write_text(TRAIN)
-    cells = [{"cell_type": "code", "source": ["%pip install x\n", "from transformers import pipeline\n"]}]
+    cells = [
+        {"cell_type": "code", "source": ["%pip install x\n", "from transformers import pipeline\n"]}
+    ]
     (tmp_path / "look.ipynb").write_text(json.dumps({"cells": cells}))
     (tmp_path / "old.py").write_text("print 'Python 2'\n")
     (tmp_path / "tests").mkdir()

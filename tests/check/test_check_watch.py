@@ -34,7 +34,9 @@ def test_a_look_tells_the_cards_of_the_family() -> None:
     seen = look(frozenset({7, 8}), (card(0, p8=5 * GIB), card(1, p9=GIB)))
     assert str(seen) == "on GPU 0 A100: 12.9 GB of 42.9 GB, 90% busy"
     assert seen.memory == 5 * GIB
-    assert str(look(frozenset({7}), (card(0, None, p7=None),))) == "on GPU 0 A100: 12.9 GB of 42.9 GB"
+    assert (
+        str(look(frozenset({7}), (card(0, None, p7=None),))) == "on GPU 0 A100: 12.9 GB of 42.9 GB"
+    )
 
 
 def test_a_look_without_it_tells_who_is_there() -> None:
@@ -116,7 +118,12 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
 def test_the_driver_is_asked_for_everything(driver: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_PID", "77")
     (found,) = Nvml(str(driver / "libnvidia-ml.so.1")).cards()
-    assert (found.name, found.total, found.busy, found.processes) == ("Fake A100", 40 * GIB, 87, {77: 3 * GIB})
+    assert (found.name, found.total, found.busy, found.processes) == (
+        "Fake A100",
+        40 * GIB,
+        87,
+        {77: 3 * GIB},
+    )
     monkeypatch.setenv("FAKE_MIG", "1")
     assert Nvml(str(driver / "libnvidia-ml.so.1")).cards()[0].busy is None
     monkeypatch.setenv("FAKE_NVML", "9")
@@ -125,7 +132,9 @@ def test_the_driver_is_asked_for_everything(driver: Path, monkeypatch: pytest.Mo
 
 
 @needs("cc")
-def test_one_look_at_a_process_has_an_exit_code(context: Context, sleeper: subprocess.Popen[bytes]) -> None:
+def test_one_look_at_a_process_has_an_exit_code(
+    context: Context, sleeper: subprocess.Popen[bytes]
+) -> None:
     os.environ["FAKE_PID"] = str(sleeper.pid)
     try:
         code, told = run(context, "--once", "--pid", str(sleeper.pid))
@@ -144,7 +153,13 @@ def test_one_look_at_a_process_has_an_exit_code(context: Context, sleeper: subpr
 def test_a_command_keeps_its_exit_code_and_is_summed_up(context: Context) -> None:
     started = time.monotonic()
     code, told = run(
-        context, "--every", "0.1", "--", sys.executable, "-c", "import time; time.sleep(0.5); raise SystemExit(3)"
+        context,
+        "--every",
+        "0.1",
+        "--",
+        sys.executable,
+        "-c",
+        "import time; time.sleep(0.5); raise SystemExit(3)",
     )
     assert code == 3
     assert told.splitlines()[-1].startswith("watch: never on the GPU in ")
@@ -153,7 +168,12 @@ def test_a_command_keeps_its_exit_code_and_is_summed_up(context: Context) -> Non
 
 @needs("cc")
 def test_wrong_words_are_errors_of_usage(context: Context) -> None:
-    for arguments in ([], ["--pid", "1", "--", "true"], ["--once", "--", "true"], ["--pid", "4194399"]):
+    for arguments in (
+        [],
+        ["--pid", "1", "--", "true"],
+        ["--once", "--", "true"],
+        ["--pid", "4194399"],
+    ):
         with pytest.raises(UsageError):
             run(context, *arguments)
 

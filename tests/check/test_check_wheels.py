@@ -15,7 +15,14 @@ WHEELS: list[dict[str, Any]] = json.loads(
 )["wheels"]
 THERE = {"libexpat.so.1"}
 """Debian's Python needs it too."""
-WINDOWS = {"libGL.so.1", "libICE.so.6", "libSM.so.6", "libX11.so.6", "libXext.so.6", "libglib-2.0.so.0"}
+WINDOWS = {
+    "libGL.so.1",
+    "libICE.so.6",
+    "libSM.so.6",
+    "libX11.so.6",
+    "libXext.so.6",
+    "libglib-2.0.so.0",
+}
 ACCUSED = {
     "PyQt5": {"libGL.so.1"},
     "opencv_python": WINDOWS | {"libgthread-2.0.so.0", "libxcb.so.1"},
@@ -29,8 +36,12 @@ ACCUSED = {
 """Libraries that a bare Debian lacks and without which the package, or a part that people use, does not load."""
 
 
-@pytest.mark.parametrize("wheel", WHEELS, ids=[wheel["wheel"].split("-py")[0].split("-cp")[0] for wheel in WHEELS])
-def test_a_healthy_image_with_this_wheel_is_accused_of_nothing_but_what_it_needs(wheel: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "wheel", WHEELS, ids=[wheel["wheel"].split("-py")[0].split("-cp")[0] for wheel in WHEELS]
+)
+def test_a_healthy_image_with_this_wheel_is_accused_of_nothing_but_what_it_needs(
+    wheel: dict[str, Any],
+) -> None:
     """The wheel's companions, NVIDIA's libraries among them, count as installed."""
     accused = {
         soname

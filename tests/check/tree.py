@@ -28,14 +28,18 @@ class Tree:
     """A virtual environment made by hand, so that only what a test puts there is installed."""
 
     root: Path
-    env: dict[str, str] = field(default_factory=lambda: {"PYTHONNOUSERSITE": "1", "PATH": "/usr/bin:/bin"})
+    env: dict[str, str] = field(
+        default_factory=lambda: {"PYTHONNOUSERSITE": "1", "PATH": "/usr/bin:/bin"}
+    )
     python: Path = BASE_PYTHON
     version: str = f"{sys.version_info[0]}.{sys.version_info[1]}"
 
     def __post_init__(self) -> None:
         (self.root / "bin").mkdir(parents=True)
         (self.root / "bin/python3").symlink_to(self.python)
-        (self.root / "pyvenv.cfg").write_text(f"home = {self.python.parent}\ninclude-system-site-packages = false\n")
+        (self.root / "pyvenv.cfg").write_text(
+            f"home = {self.python.parent}\ninclude-system-site-packages = false\n"
+        )
         self.site.mkdir(parents=True)
         self.home.mkdir()
 
@@ -73,7 +77,9 @@ class Tree:
         rows = []
         for path, data in content.items():
             written = self.write(path, data).read_bytes()
-            digest = base64.urlsafe_b64encode(hashlib.sha256(written).digest()).rstrip(b"=").decode()
+            digest = (
+                base64.urlsafe_b64encode(hashlib.sha256(written).digest()).rstrip(b"=").decode()
+            )
             rows.append(f"{path},sha256={digest},{len(written)}")
         if record:
             self.write(f"{info}/RECORD", "\n".join([*rows, f"{info}/RECORD,,"]) + "\n")
@@ -108,16 +114,26 @@ class Tree:
         """Check this tree as if it were an image; ``more`` are further arguments of check_image."""
         options = {"script": None, "digest": DIGEST, "gpu": False, **more}
         return check_image(
-            self.root, recipe=recipe, lock=lock, runtime=self, runner=LocalRunner(), report=Silent(), **options
+            self.root,
+            recipe=recipe,
+            lock=lock,
+            runtime=self,
+            runner=LocalRunner(),
+            report=Silent(),
+            **options,
         )
 
 
 def failures(report: Report) -> dict[str, str]:
     """Return the failed findings: check and reason."""
-    return {finding.check: finding.reason for finding in report.findings if finding.outcome == "failed"}
+    return {
+        finding.check: finding.reason for finding in report.findings if finding.outcome == "failed"
+    }
 
 
-def make_recipe(*dependencies: str, framework: str | None = None, imports: Sequence[str] = ()) -> Recipe:
+def make_recipe(
+    *dependencies: str, framework: str | None = None, imports: Sequence[str] = ()
+) -> Recipe:
     return Recipe(
         recipe=About(name="test"),
         base=Base(bootstrap="debian:bookworm", framework=framework),
@@ -126,14 +142,18 @@ def make_recipe(*dependencies: str, framework: str | None = None, imports: Seque
     )
 
 
-def make_lock(framework: Mapping[str, str] | None = None, project: Mapping[str, str] | None = None) -> Lock:
+def make_lock(
+    framework: Mapping[str, str] | None = None, project: Mapping[str, str] | None = None
+) -> Lock:
     """Lock some versions; ``framework`` and ``project`` map names to versions."""
     groups: list[tuple[Literal["framework", "project"], Mapping[str, str]]] = [
         ("framework", framework or {}),
         ("project", project or {}),
     ]
     packages = [
-        PythonPackage(name=name, version=version, group=group, file=f"{name}.whl", size=1, sha256="0" * 64)
+        PythonPackage(
+            name=name, version=version, group=group, file=f"{name}.whl", size=1, sha256="0" * 64
+        )
         for group, versions in groups
         for name, version in versions.items()
     ]
@@ -187,7 +207,9 @@ def tensorflow_files(version: str = "2.15.1", build_info: str = BUILD_INFO) -> d
         "tensorflow/__init__.py": f"__version__ = {version!r}\n",
         "tensorflow/python/platform/build_info.py": build_info,
         "tensorflow/libtensorflow_cc.so.2": shared_object(
-            ["libtensorflow_framework.so.2", "libc.so.6"], soname="libtensorflow_cc.so.2", runpath=f"$ORIGIN:{RUNPATH}"
+            ["libtensorflow_framework.so.2", "libc.so.6"],
+            soname="libtensorflow_cc.so.2",
+            runpath=f"$ORIGIN:{RUNPATH}",
         ),
         "tensorflow/libtensorflow_framework.so.2": shared_object(
             ["libm.so.6"], soname="libtensorflow_framework.so.2", runpath=RUNPATH
@@ -200,8 +222,14 @@ def install_cuda(tree: Tree, *, without: Sequence[str] = ()) -> dict[str, str]:
     versions = {}
     for name, (version, folder, libraries) in CUDA_WHEELS.items():
         if name not in without:
-            files: dict[str, Content] = {"nvidia/__init__.py": "", f"nvidia/{folder}/__init__.py": ""}
-            files |= {f"nvidia/{folder}/lib/{one}": shared_object(["libc.so.6"], soname=one) for one in libraries}
+            files: dict[str, Content] = {
+                "nvidia/__init__.py": "",
+                f"nvidia/{folder}/__init__.py": "",
+            }
+            files |= {
+                f"nvidia/{folder}/lib/{one}": shared_object(["libc.so.6"], soname=one)
+                for one in libraries
+            }
             tree.install(name, version, files)
             versions[name] = version
     return versions

@@ -34,7 +34,9 @@ def test_a_running_job_gets_a_second_command(
     monkeypatch.setattr("envbuild.run.hand_over", lambda argv, _: seen.append(argv))
     run_cli(["attach", "80", "--", "nvidia-smi"])
     [argv] = seen
-    assert argv[:-1] == ("srun", "--jobid=80", "--overlap", "--nodes=1", "--ntasks=1", "bash"), "no terminal here"
+    assert argv[:-1] == ("srun", "--jobid=80", "--overlap", "--nodes=1", "--ntasks=1", "bash"), (
+        "no terminal here"
+    )
     script = Path(argv[-1]).read_text()
     assert "command=(nvidia-smi)" in script
     assert "--nv --cleanenv" in script
@@ -45,8 +47,16 @@ def test_a_running_job_gets_a_second_command(
 @pytest.mark.parametrize(
     ("site", "answer", "message"),
     [
-        ("neuron:gpu1", "echo '80|PENDING|Priority|'", "job 80: it waits, so there is nothing to attach to"),
-        ("neuron:gpu1", "exit 1", "job 80: it is not known to the scheduler, so there is nothing to attach to"),
+        (
+            "neuron:gpu1",
+            "echo '80|PENDING|Priority|'",
+            "job 80: it waits, so there is nothing to attach to",
+        ),
+        (
+            "neuron:gpu1",
+            "exit 1",
+            "job 80: it is not known to the scheduler, so there is nothing to attach to",
+        ),
         ("openpbs-compose", "exit 1", "attach: PBS lets nobody into a job that runs"),
     ],
 )

@@ -32,20 +32,28 @@ def context(user_settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyP
     (tmp_path / "recipes").mkdir()
     text = '[recipe]\nname = "thing"\n[base]\nbootstrap = "debian:bookworm"\n[python]\ndependencies = ["%s"]\n'
     (tmp_path / "recipes/thing.toml").write_text(text % "tqdm")
-    (tmp_path / "recipes/broken.toml").write_text(text.replace("thing", "broken") % "nobody-has-this")
+    (tmp_path / "recipes/broken.toml").write_text(
+        text.replace("thing", "broken") % "nobody-has-this"
+    )
     write_sif(tmp_path / "broken.sif", [partition()])
     return Context(settings=user_settings, runner=LocalRunner(), report=Silent())
 
 
 def run(context: Context, *arguments: str) -> str:
-    result = CliRunner().invoke(command, arguments, obj=context, catch_exceptions=False, standalone_mode=False)
+    result = CliRunner().invoke(
+        command, arguments, obj=context, catch_exceptions=False, standalone_mode=False
+    )
     if result.exception:
         raise result.exception
     return result.stdout
 
 
 def test_a_healthy_image_prints_its_table_and_keeps_the_verdict(context: Context) -> None:
-    assert run(context, "thing").splitlines()[-1].endswith("thing.sif: passed (9 passed, 0 failed, 11 skipped)")
+    assert (
+        run(context, "thing")
+        .splitlines()[-1]
+        .endswith("thing.sif: passed (9 passed, 0 failed, 11 skipped)")
+    )
     kept = reports.last(DIGEST, context.store)
     assert kept is not None
     assert kept.verdict == "passed"
@@ -57,7 +65,9 @@ def test_an_image_on_its_own_needs_no_recipe(context: Context) -> None:
     assert data["verdict"] == "passed"
 
 
-def test_a_failed_check_prints_its_report_and_is_an_error(context: Context, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failed_check_prints_its_report_and_is_an_error(
+    context: Context, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(CheckFailedError) as told:
         command.main(["broken"], obj=context, standalone_mode=False)
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
@@ -68,9 +78,14 @@ def test_a_failed_check_prints_its_report_and_is_an_error(context: Context, caps
 
 def test_a_gpu_can_be_required(context: Context) -> None:
     run(context, "thing")
-    with pytest.raises(CheckFailedError, match="no GPU was checked: this machine has no NVIDIA driver") as told:
+    with pytest.raises(
+        CheckFailedError, match="no GPU was checked: this machine has no NVIDIA driver"
+    ) as told:
         run(context, "thing", "--require-gpu")
-    assert told.value.hint == "check it on a node with a GPU: envbuild check NAME --require-gpu --on SITE"
+    assert (
+        told.value.hint
+        == "check it on a node with a GPU: envbuild check NAME --require-gpu --on SITE"
+    )
     kept = reports.last(DIGEST, context.store)
     assert kept is not None
     assert kept.verdict == "passed"
@@ -130,7 +145,9 @@ def listed(context: Context) -> dict[str, dict[str, Any]]:
     return {row["recipe"]: row for row in json.loads(result.stdout)}
 
 
-def test_the_last_verdict_is_listed_by_what_the_image_holds(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_last_verdict_is_listed_by_what_the_image_holds(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The verdict belongs to the image digest: another file under the name has none, the same one elsewhere has it."""
     assert listed(context)["thing"]["verdict"] is None
     assert listed(context)["thing"]["lock"] == "none"

@@ -23,7 +23,9 @@ LOCK = read_lock(ROOT / f"lockfiles/{NAME}.lock")
 
 def made_from(digest: str, path: Path) -> Path:
     """An image with the definition that Apptainer keeps of its build."""
-    text = f"Bootstrap: scratch\n\n%labels\n    envbuild.lock {digest}\n    envbuild.recipe {NAME}\n"
+    text = (
+        f"Bootstrap: scratch\n\n%labels\n    envbuild.lock {digest}\n    envbuild.recipe {NAME}\n"
+    )
     return write_sif(path, [(DEFINITION, text.encode(), b""), partition()])
 
 
@@ -63,7 +65,11 @@ CHANGES = {
         'the recipe was changed: requirement "rich" was added',
         f"envbuild lock {NAME} && envbuild make {NAME}",
     ),
-    "image": (change_image, f"it was made from another lock than {NAME}.lock", f"envbuild make {NAME}"),
+    "image": (
+        change_image,
+        f"it was made from another lock than {NAME}.lock",
+        f"envbuild make {NAME}",
+    ),
 }
 VERBS = (
     ["exec", NAME, "--dry-run", "--", "true"],
@@ -76,14 +82,18 @@ VERBS = (
 
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb[0])
 @pytest.mark.usefixtures("project")
-def test_a_current_image_is_used_without_a_word(verb: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_current_image_is_used_without_a_word(
+    verb: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run_cli(verb) == 0
     assert "is old" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("change", sorted(CHANGES))
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb[0])
-def test_an_old_image_is_told(project: Path, verb: list[str], change: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_old_image_is_told(
+    project: Path, verb: list[str], change: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     apply, reason, remedy = CHANGES[change]
     apply(project)
     assert run_cli(verb) == 0
@@ -93,14 +103,18 @@ def test_an_old_image_is_told(project: Path, verb: list[str], change: str, capsy
 
 
 @pytest.mark.usefixtures("project")
-def test_the_path_of_an_image_stands_for_itself(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_path_of_an_image_stands_for_itself(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     change_image(project)
     assert run_cli(["exec", f"./{NAME}.sif", "--dry-run", "--", "true"]) == 0
     assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize("change", sorted(CHANGES))
-def test_submit_and_verify_refuse_an_old_image(project: Path, change: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_submit_and_verify_refuse_an_old_image(
+    project: Path, change: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     apply, reason, remedy = CHANGES[change]
     apply(project)
     assert run_cli(["submit", NAME, "--on", "local", "--", "true"]) == 4
@@ -112,7 +126,9 @@ def test_submit_and_verify_refuse_an_old_image(project: Path, change: str, capsy
     assert reason in capsys.readouterr().err
 
 
-def test_list_and_show_tell_current_from_old(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_and_show_tell_current_from_old(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     def image() -> str:
         assert run_cli(["list", "--json"]) == 0
         rows = {row["recipe"]: row for row in json.loads(capsys.readouterr().out)}
@@ -125,7 +141,9 @@ def test_list_and_show_tell_current_from_old(project: Path, capsys: pytest.Captu
     assert ", old\n" in capsys.readouterr().out
 
 
-def test_a_job_of_an_image_with_cuda_gets_one_gpu(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_job_of_an_image_with_cuda_gets_one_gpu(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The accident of the README: a job that nobody gave a GPU, and that said nothing."""
     recipe = project / f"recipes/{NAME}.toml"
     recipe.write_text(recipe.read_text().partition("[job]")[0])
@@ -134,7 +152,10 @@ def test_a_job_of_an_image_with_cuda_gets_one_gpu(project: Path, capsys: pytest.
     told = capsys.readouterr()
     assert "#SBATCH --gres=gpu:1\n" in told.out
     assert " --nv" in told.out
-    assert f"the job gets one GPU, as {NAME}.sif has CUDA 12.4 (--gpus N, or gpus in [job])\n" in told.err
+    assert (
+        f"the job gets one GPU, as {NAME}.sif has CUDA 12.4 (--gpus N, or gpus in [job])\n"
+        in told.err
+    )
     assert run_cli([*job, "--nodes", "2", "--launcher", "torchrun", "--", "train.py"]) == 0
     assert "the job gets 2 GPUs" in capsys.readouterr().err
     for said in (["--gpus", "0"], ["--gpus", "1"]):
@@ -146,19 +167,28 @@ def test_a_job_of_an_image_with_cuda_gets_one_gpu(project: Path, capsys: pytest.
     assert "--nv" not in capsys.readouterr().out
 
 
-def test_a_recipe_for_the_cpu_gets_no_gpu(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_recipe_for_the_cpu_gets_no_gpu(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     recipe = project / f"recipes/{NAME}.toml"
-    recipe.write_text(recipe.read_text().partition("[job]")[0].replace("[base]", "[base]\ncpu = true"))
+    recipe.write_text(
+        recipe.read_text().partition("[job]")[0].replace("[base]", "[base]\ncpu = true")
+    )
     assert run_cli(["job", NAME, "--on", "neuron:gpu1", "--walltime", "1h", "--", "x"]) == 0
     assert "--nv" not in capsys.readouterr().out
 
 
-def test_a_site_without_gpus_gives_none_and_says_so(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_site_without_gpus_gives_none_and_says_so(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     recipe = project / f"recipes/{NAME}.toml"
     recipe.write_text(recipe.read_text().partition("[job]")[0])
     assert run_cli(["job", NAME, "--on", "openpbs-compose", "--", "x"]) == 0
     told = capsys.readouterr()
-    assert "note: torch-mnist.sif has CUDA 12.4, and openpbs-compose has no GPUs: the job gets none\n" in told.err
+    assert (
+        "note: torch-mnist.sif has CUDA 12.4, and openpbs-compose has no GPUs: the job gets none\n"
+        in told.err
+    )
     assert "--nv" not in told.out
 
 
@@ -172,7 +202,10 @@ def test_a_job_tells_the_lock_of_its_image_and_not_that_of_the_recipe(
 
 def test_an_image_that_says_nothing_is_of_no_lock(tmp_path: Path) -> None:
     assert locked_by(write_sif(tmp_path / "a.sif", [partition()])) is None
-    assert locked_by(write_sif(tmp_path / "b.sif", [(DEFINITION, b"\xff%labels", b""), partition()])) is None
+    assert (
+        locked_by(write_sif(tmp_path / "b.sif", [(DEFINITION, b"\xff%labels", b""), partition()]))
+        is None
+    )
     (tmp_path / "c.sif").write_text("no image")
     assert locked_by(tmp_path / "c.sif") is None
 

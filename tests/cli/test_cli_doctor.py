@@ -52,7 +52,11 @@ def bare(host: Host) -> Host:
     [
         (USER, "fine", "ada (uid 1000)"),
         (ROOT, "fine", "root (uid 0)"),
-        (CRIPPLED, "differs", "root (uid 0) without 1 of root's capabilities (cap_sys_resource): runs with --userns"),
+        (
+            CRIPPLED,
+            "differs",
+            "root (uid 0) without 1 of root's capabilities (cap_sys_resource): runs with --userns",
+        ),
     ],
 )
 def test_rights(host: Host, verdict: str, value: str) -> None:
@@ -104,7 +108,9 @@ def made_up(tmp_path: Path, **files: str) -> Host:
         ("bob:500:10\nno line\nx:1\n", "bob:100000:1000\n", 101000),
     ],
 )
-def test_the_range_of_the_remedy_is_free(subuid: str, subgid: str, free: int, tmp_path: Path) -> None:
+def test_the_range_of_the_remedy_is_free(
+    subuid: str, subgid: str, free: int, tmp_path: Path
+) -> None:
     host = made_up(tmp_path, etc__subuid=subuid, etc__subgid=subgid)
     assert f"root: echo ada:{free}:65536 >>/etc/subuid" in doctor.judge_ids(host).mend
 
@@ -116,10 +122,17 @@ def test_the_remedy_names_settings_that_this_kernel_has_and_lasts(tmp_path: Path
         proc__sys__kernel__unprivileged_userns_clone="0\n",
     )
     mend = doctor.judge_namespaces(debian, works=False).mend
-    assert mend.startswith("root: printf '%s\\n' kernel.unprivileged_userns_clone=1 >/etc/sysctl.d/")
+    assert mend.startswith(
+        "root: printf '%s\\n' kernel.unprivileged_userns_clone=1 >/etc/sysctl.d/"
+    )
     assert "max_user_namespaces" not in mend
-    ubuntu = made_up(tmp_path / "ubuntu", proc__sys__kernel__apparmor_restrict_unprivileged_userns="1\n")
-    assert "kernel.apparmor_restrict_unprivileged_userns=0" in doctor.judge_namespaces(ubuntu, works=False).mend
+    ubuntu = made_up(
+        tmp_path / "ubuntu", proc__sys__kernel__apparmor_restrict_unprivileged_userns="1\n"
+    )
+    assert (
+        "kernel.apparmor_restrict_unprivileged_userns=0"
+        in doctor.judge_namespaces(ubuntu, works=False).mend
+    )
     other = made_up(tmp_path / "other", proc__sys__user__max_user_namespaces="0\n")
     assert " user.max_user_namespaces=15000 >" in doctor.judge_namespaces(other, works=False).mend
     none = made_up(tmp_path / "none", proc__sys__user__max_user_namespaces="100\n")
@@ -128,7 +141,9 @@ def test_the_remedy_names_settings_that_this_kernel_has_and_lasts(tmp_path: Path
 
 def test_a_tmpdir_without_programs_or_closed_to_others(tmp_path: Path) -> None:
     fine = judge_space("TMPDIR", space(), writable=True)
-    noexec = doctor_places.judge_entry(fine, space(options=("rw", "noexec")), closed=None, better=Path("/var/tmp"))
+    noexec = doctor_places.judge_entry(
+        fine, space(options=("rw", "noexec")), closed=None, better=Path("/var/tmp")
+    )
     assert (noexec.verdict, noexec.mend) == ("broken", "export TMPDIR=/var/tmp")
     assert doctor_places.judge_entry(fine, space(options=("rw",)), closed=None) == fine
     closed = tmp_path / "closed"
@@ -142,7 +157,9 @@ def test_a_tmpdir_without_programs_or_closed_to_others(tmp_path: Path) -> None:
     assert doctor_places.judge_entry(store, space(options=("noexec",)), closed=closed) == store
 
 
-def test_a_bug_of_one_probe_hides_no_other_finding(user_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_of_one_probe_hides_no_other_finding(
+    user_settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(*_: object) -> None:
         raise AttributeError("partially initialized module")
 
@@ -151,7 +168,10 @@ def test_a_bug_of_one_probe_hides_no_other_finding(user_settings: Settings, monk
     found = {finding.name: finding for finding in doctor.examine(user_settings, LocalRunner())}
     for name in ("mksquashfs", "uv"):
         assert found[name].verdict == "differs"
-        assert found[name].value == "this line could not be found out: AttributeError: partially initialized module"
+        assert (
+            found[name].value
+            == "this line could not be found out: AttributeError: partially initialized module"
+        )
     assert found["Python"].verdict == "fine"
 
 
@@ -161,7 +181,9 @@ def test_a_range_that_is_too_short_or_in_one_file_only() -> None:
     assert doctor.judge_ids(short).verdict == "broken"
 
 
-@pytest.mark.parametrize(("host", "verdict"), [(ROOT, "differs"), (CRIPPLED, "broken")], ids=["root", "crippled root"])
+@pytest.mark.parametrize(
+    ("host", "verdict"), [(ROOT, "differs"), (CRIPPLED, "broken")], ids=["root", "crippled root"]
+)
 def test_root_needs_ids_only_where_it_lacks_capabilities(host: Host, verdict: str) -> None:
     assert doctor.judge_ids(bare(host)).verdict == verdict
 
@@ -246,13 +268,23 @@ srv:/export/home 950000000       0 1000000000       0 2000000       0       0   
 
 
 def test_the_program_of_the_file_system_is_asked_for_user_and_group() -> None:
-    runner = ScriptedRunner({"quota -w -p -u ada": (1, QUOTA, ""), "quota -w -p -g lab": (0, GROUP, "")})
+    runner = ScriptedRunner(
+        {"quota -w -p -u ada": (1, QUOTA, ""), "quota -w -p -g lab": (0, GROUP, "")}
+    )
     user, group = read_quotas(space(kind="nfs4", device="srv:/export/home"), "ada", "lab", runner)
     assert (user.owner, user.limit, user.hard) == ("your", 17000000 * 1024, 20000000 * 1024)
-    assert (user.free, user.room) == (0, 2000000 * 1024), "past the soft limit, writing goes on for some days"
-    assert (group.owner, group.free, group.room) == ("the group lab's", 50000000 * 1024, 50000000 * 1024)
+    assert (user.free, user.room) == (0, 2000000 * 1024), (
+        "past the soft limit, writing goes on for some days"
+    )
+    assert (group.owner, group.free, group.room) == (
+        "the group lab's",
+        50000000 * 1024,
+        50000000 * 1024,
+    )
     assert tightest((user, group)) == user
-    lustre = ScriptedRunner({"lfs quota -q -u ada /lustre/scratch": (0, LFS, ""), "lfs quota -q -g lab": (0, "", "")})
+    lustre = ScriptedRunner(
+        {"lfs quota -q -u ada /lustre/scratch": (0, LFS, ""), "lfs quota -q -g lab": (0, "", "")}
+    )
     (found,) = read_quotas(space(kind="lustre", mount="/lustre/scratch"), "ada", "lab", lustre)
     assert found.free == (10485760 - 1048576) * 1024
 
@@ -288,7 +320,9 @@ def test_a_quota_counts_where_it_is_less_than_the_disk() -> None:
     quota = Quota(used=18 * GB, limit=20 * GB, files_used=90_000, files_limit=None)
     found = judge_space("current folder", space(), writable=True, quota=quota)
     assert (found.verdict, found.mend) == ("differs", "work in another folder")
-    assert found.value.startswith("/scratch (ext4): 2.0 GB free of your quota of 20.0 GB, 10,000,000 inodes free; ")
+    assert found.value.startswith(
+        "/scratch (ext4): 2.0 GB free of your quota of 20.0 GB, 10,000,000 inodes free; "
+    )
     full = dataclasses.replace(quota, used=21 * GB)
     assert judge_space("store", space(), writable=True, quota=full).verdict == "broken"
     files = dataclasses.replace(quota, limit=None, files_limit=100_000)
@@ -299,25 +333,35 @@ def test_a_quota_counts_where_it_is_less_than_the_disk() -> None:
     ("total", "limit", "verdict"),
     [(20, None, "differs"), (900, 25, "differs"), (900, None, "fine"), (900, 100, "fine")],
 )
-def test_a_store_in_a_small_home_is_named_with_where_to_put_it(total: int, limit: int | None, verdict: str) -> None:
+def test_a_store_in_a_small_home_is_named_with_where_to_put_it(
+    total: int, limit: int | None, verdict: str
+) -> None:
     home = Path("/home/ada")
     quota = Quota(used=0, limit=limit * GB, files_used=0, files_limit=None) if limit else None
     place = space(folder=home / ".cache/envbuild", kind="nfs4", total=total * GB, free=18 * GB)
-    found = judge_space("store", place, writable=True, quota=quota, home=home, better=Path("/work/ada/envbuild"))
+    found = judge_space(
+        "store", place, writable=True, quota=quota, home=home, better=Path("/work/ada/envbuild")
+    )
     assert found.verdict == verdict
     if verdict == "differs":
         assert found.mend == "export ENVBUILD_STORE=/work/ada/envbuild"
         assert found.value.endswith("; a home of this size fills up after a few images")
-    elsewhere = judge_space("store", space(folder=Path("/work"), total=20 * GB), writable=True, home=home)
+    elsewhere = judge_space(
+        "store", space(folder=Path("/work"), total=20 * GB), writable=True, home=home
+    )
     assert elsewhere.verdict == "fine"
 
 
 def test_a_tmpdir_on_the_network_is_named_with_a_local_disk() -> None:
-    found = judge_space("TMPDIR", space(kind="nfs4", free=10**15), writable=True, better=Path("/local/ada"))
+    found = judge_space(
+        "TMPDIR", space(kind="nfs4", free=10**15), writable=True, better=Path("/local/ada")
+    )
     assert (found.verdict, found.mend) == ("differs", "export TMPDIR=/local/ada")
 
 
-def test_better_folders_are_looked_for_where_sites_have_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_better_folders_are_looked_for_where_sites_have_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def made_up(folder: Path) -> Space:
         kind = {"lustre": "lustre", "shm": "tmpfs"}.get(folder.name, "ext4")
         return space(folder=folder, kind=kind, free=GB if folder.name == "small" else 10**15)
@@ -332,7 +376,10 @@ def test_better_folders_are_looked_for_where_sites_have_them(tmp_path: Path, mon
         return next(doctor_places.candidates(name, settings, "nobody-of-this-name"), None)
 
     for slow in ("lustre", "shm", "small"):
-        assert first("TMPDIR", SLURM_TMPDIR=tmp_path / slow, PBS_JOBFS=tmp_path / "local") == tmp_path / "local"
+        assert (
+            first("TMPDIR", SLURM_TMPDIR=tmp_path / slow, PBS_JOBFS=tmp_path / "local")
+            == tmp_path / "local"
+        )
     assert first("store", SCRATCH=tmp_path / "lustre") == tmp_path / "lustre/envbuild"
     assert first("store", SCRATCH=tmp_path / "home/scratch", WORK=tmp_path / "absent") is None
 
@@ -365,18 +412,27 @@ def server() -> Iterator[str]:
 
 
 def settings_of(folder: Path, **variables: str) -> Settings:
-    return load_settings({"PATH": str(folder / "bin"), "HOME": str(folder), "TMPDIR": str(folder), **variables}, folder)
+    return load_settings(
+        {"PATH": str(folder / "bin"), "HOME": str(folder), "TMPDIR": str(folder), **variables},
+        folder,
+    )
 
 
-@pytest.mark.parametrize(("status", "verdict"), [(200, "fine"), (404, "fine"), (401, "broken"), (503, "broken")])
+@pytest.mark.parametrize(
+    ("status", "verdict"), [(200, "fine"), (404, "fine"), (401, "broken"), (503, "broken")]
+)
 def test_servers(server: str, tmp_path: Path, status: int, verdict: str) -> None:
     found = doctor_network.reach("package index", f"{server}/{status}", settings_of(tmp_path))
     assert found.verdict == verdict
     assert "secret" not in found.value
 
 
-@pytest.mark.parametrize(("status", "verdict"), [(200, "fine"), (401, "fine"), (403, "differs"), (503, "differs")])
-def test_registries_and_their_mirrors_are_asked(server: str, tmp_path: Path, status: int, verdict: str) -> None:
+@pytest.mark.parametrize(
+    ("status", "verdict"), [(200, "fine"), (401, "fine"), (403, "differs"), (503, "differs")]
+)
+def test_registries_and_their_mirrors_are_asked(
+    server: str, tmp_path: Path, status: int, verdict: str
+) -> None:
     plain = server.replace("user:secret@", "")
     config = tmp_path / "config.toml"
     config.write_text(f'[registries."docker.io"]\nmirrors = ["{plain}/{status}"]\n')
@@ -401,7 +457,10 @@ def test_squashfuse(tmp_path: Path) -> None:
     program = tmp_path / "bin/apptainer"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
-    answers = {"--version": (0, "apptainer version 1.4.5\n", ""), "buildcfg": (0, "APPTAINER_SUID_INSTALL=0\n", "")}
+    answers = {
+        "--version": (0, "apptainer version 1.4.5\n", ""),
+        "buildcfg": (0, "APPTAINER_SUID_INSTALL=0\n", ""),
+    }
     runner, settings = ScriptedRunner(answers), settings_of(tmp_path)
     lacking = doctor._squashfuse(settings, runner, USER)
     assert (lacking.verdict, lacking.mend.splitlines()[0]) == (
@@ -415,17 +474,23 @@ def test_squashfuse(tmp_path: Path) -> None:
     bundled.parent.mkdir(parents=True)
     bundled.write_text("")
     bundled.chmod(0o755)
-    assert doctor._squashfuse(settings, runner, USER) == Finding(name="squashfuse", verdict="fine", value=str(bundled))
+    assert doctor._squashfuse(settings, runner, USER) == Finding(
+        name="squashfuse", verdict="fine", value=str(bundled)
+    )
 
 
 def test_an_engine_is_asked_for(tmp_path: Path) -> None:
-    assert doctor._engine(settings_of(tmp_path), ScriptedRunner({})).value.startswith("neither docker nor podman")
+    assert doctor._engine(settings_of(tmp_path), ScriptedRunner({})).value.startswith(
+        "neither docker nor podman"
+    )
     program = tmp_path / "bin/docker"
     program.parent.mkdir()
     program.write_text("")
     program.chmod(0o755)
     for code, verdict in ((0, "fine"), (1, "differs")):
-        runner = ScriptedRunner({"docker info": (code, "20.10\n", "Cannot connect to the Docker daemon\n")})
+        runner = ScriptedRunner(
+            {"docker info": (code, "20.10\n", "Cannot connect to the Docker daemon\n")}
+        )
         assert doctor._engine(settings_of(tmp_path), runner).verdict == verdict
 
 
@@ -439,9 +504,13 @@ def test_capabilities_have_names() -> None:
 
 
 def test_a_server_that_is_not_there(tmp_path: Path) -> None:
-    found = doctor_network.reach("Debian mirror", "http://127.0.0.1:1/debian", settings_of(tmp_path))
+    found = doctor_network.reach(
+        "Debian mirror", "http://127.0.0.1:1/debian", settings_of(tmp_path)
+    )
     assert found.verdict == "broken"
-    assert found.value == "http://127.0.0.1:1/debian cannot be reached: [Errno 111] Connection refused"
+    assert (
+        found.value == "http://127.0.0.1:1/debian cannot be reached: [Errno 111] Connection refused"
+    )
 
 
 @pytest.mark.parametrize(
@@ -453,13 +522,20 @@ def test_a_server_that_is_not_there(tmp_path: Path) -> None:
             "fine",
             "GPU 0: Tesla T4; GPU 1: Tesla T4",
         ),
-        (6, "No devices were found\n", "differs", "NVIDIA driver 535.1, but no GPU answers: No devices were found"),
+        (
+            6,
+            "No devices were found\n",
+            "differs",
+            "NVIDIA driver 535.1, but no GPU answers: No devices were found",
+        ),
     ],
     ids=["two", "none"],
 )
 def test_gpus(tmp_path: Path, code: int, out: str, verdict: str, value: str) -> None:
     host = dataclasses.replace(USER, driver="535.1")
-    found = doctor._gpu(settings_of(tmp_path), ScriptedRunner({"nvidia-smi -L": (code, out, "")}), host)
+    found = doctor._gpu(
+        settings_of(tmp_path), ScriptedRunner({"nvidia-smi -L": (code, out, "")}), host
+    )
     assert found.verdict == verdict
     assert found.value.endswith(value)
 
@@ -477,12 +553,21 @@ def run(settings: Settings, *arguments: str) -> tuple[int, str]:
 
 
 def test_a_machine_that_lacks_everything(tmp_path: Path, server: str) -> None:
-    empty = settings_of(tmp_path, ENVBUILD_INDEX=f"{server}/200", ENVBUILD_DEBIAN_MIRROR="http://127.0.0.1:1/debian")
+    empty = settings_of(
+        tmp_path, ENVBUILD_INDEX=f"{server}/200", ENVBUILD_DEBIAN_MIRROR="http://127.0.0.1:1/debian"
+    )
     code, text = run(empty)
     assert code == 7
     lines = {line[19:37].strip(): line for line in text.splitlines() if not line.startswith(" ")}
     broken = {name for name, line in lines.items() if line.startswith("broken")}
-    assert {"container runtime", "newuidmap", "mksquashfs", "unsquashfs", "mmdebstrap", "Debian mirror"} <= broken
+    assert {
+        "container runtime",
+        "newuidmap",
+        "mksquashfs",
+        "unsquashfs",
+        "mmdebstrap",
+        "Debian mirror",
+    } <= broken
     assert {"Python", "uv", "package index"}.isdisjoint(broken)
     assert "→ on Debian or Ubuntu, as root: apt-get install squashfs-tools" in text
 
@@ -492,7 +577,9 @@ def test_json_says_the_same(tmp_path: Path, server: str) -> None:
     code, text = run(settings_of(tmp_path, **variables), "--json")
     told = json.loads(text)
     assert (code, told["ok"]) == (7, False)
-    runtime = next(finding for finding in told["findings"] if finding["name"] == "container runtime")
+    runtime = next(
+        finding for finding in told["findings"] if finding["name"] == "container runtime"
+    )
     assert runtime["verdict"] == "broken"
     assert runtime["value"] == "neither apptainer nor singularity was found on PATH"
 
@@ -501,7 +588,13 @@ def test_a_broken_setting_is_a_finding_not_the_end(tmp_path: Path) -> None:
     variables = {"ENVBUILD_INDEX": "not a url", "ENVBUILD_DEBIAN_MIRROR": "neither"}
     code, text = run(settings_of(tmp_path, **variables))
     assert code == 7
-    assert sum(line.startswith("broken") and ("index" in line or "mirror" in line) for line in text.splitlines()) == 2
+    assert (
+        sum(
+            line.startswith("broken") and ("index" in line or "mirror" in line)
+            for line in text.splitlines()
+        )
+        == 2
+    )
 
 
 @pytest.mark.live

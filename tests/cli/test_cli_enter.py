@@ -52,7 +52,9 @@ def envbuild(folder: Path, *arguments: str, **variables: str) -> Result:
         "TMPDIR": str(folder.parent / "tmp"),
         **variables,
     }
-    command = Command(argv=(sys.executable, "-m", "envbuild", *arguments), cwd=folder, env=env, timeout=60)
+    command = Command(
+        argv=(sys.executable, "-m", "envbuild", *arguments), cwd=folder, env=env, timeout=60
+    )
     return LocalRunner()(command, check=False)
 
 
@@ -82,7 +84,9 @@ def test_exec_takes_the_path_of_an_image(project: Path) -> None:
 def test_more_binds(project: Path) -> None:
     (project / "tiny.sif").write_bytes(SIF)
     (project / "data").mkdir()
-    line = words(envbuild(project, "exec", "--bind", "data:/mnt:ro", "-B", "/usr", "tiny", "--", "id"))
+    line = words(
+        envbuild(project, "exec", "--bind", "data:/mnt:ro", "-B", "/usr", "tiny", "--", "id")
+    )
     given = [line[place + 1] for place, word in enumerate(line) if word == "--bind"]
     assert given[-2:] == [f"{project}/data:/mnt:ro", "/usr:/usr:rw"]
 
@@ -90,9 +94,20 @@ def test_more_binds(project: Path) -> None:
 def test_variables_are_handed_on_by_name_or_given(project: Path) -> None:
     (project / "tiny.sif").write_bytes(SIF)
     arguments = ("exec", "--env", "MINE", "--env", "B=1,2", "tiny", "--", "id")
-    result = envbuild(project, *arguments, MINE="x y", CUDA_VISIBLE_DEVICES="2,3", OTHER="z", ENVBUILD_CACHES="none")
+    result = envbuild(
+        project,
+        *arguments,
+        MINE="x y",
+        CUDA_VISIBLE_DEVICES="2,3",
+        OTHER="z",
+        ENVBUILD_CACHES="none",
+    )
     passed = sorted(line for line in result.stdout.splitlines() if line.startswith("APPTAINERENV_"))
-    assert passed == ["APPTAINERENV_B=1,2", "APPTAINERENV_CUDA_VISIBLE_DEVICES=2,3", "APPTAINERENV_MINE=x y"]
+    assert passed == [
+        "APPTAINERENV_B=1,2",
+        "APPTAINERENV_CUDA_VISIBLE_DEVICES=2,3",
+        "APPTAINERENV_MINE=x y",
+    ]
 
 
 def test_shell_opens_the_only_recipes_image(project: Path) -> None:
@@ -112,7 +127,9 @@ def test_run_uses_the_recipes_command(project: Path) -> None:
 
 def test_dry_run_prints_a_line_that_a_shell_takes(project: Path) -> None:
     (project / "tiny.sif").write_bytes(SIF)
-    result = envbuild(project, "exec", "--dry-run", "--env", "A=b 'c'", "tiny", "--", "echo", "$HOME x")
+    result = envbuild(
+        project, "exec", "--dry-run", "--env", "A=b 'c'", "tiny", "--", "echo", "$HOME x"
+    )
     assert result.code == 0
     again = LocalRunner()(Command(argv=("sh", "-c", result.stdout), cwd=project), check=False)
     assert words(again)[-2:] == ["echo", "$HOME x"]
@@ -137,16 +154,37 @@ def test_a_folder_of_the_image_is_not_bound_over_it(project: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("exec", "tiny", "--", "id"), "the image of tiny is not built yet\n  what to do: envbuild make tiny"),
-        (("exec", "tiyn", "--", "id"), 'there is no recipe called "tiyn"\n  what to do: did you mean tiny?'),
+        (
+            ("exec", "tiny", "--", "id"),
+            "the image of tiny is not built yet\n  what to do: envbuild make tiny",
+        ),
+        (
+            ("exec", "tiyn", "--", "id"),
+            'there is no recipe called "tiyn"\n  what to do: did you mean tiny?',
+        ),
         (("exec", "./gone.sif", "--", "id"), "./gone.sif: there is no such image"),
         (("exec", "recipes/tiny.toml", "--", "id"), "this is no image, or a damaged one"),
-        (("exec", "--bind", "gone:/x", "./", "--", "id"), "gone: the file or folder to bind does not exist"),
-        (("exec", "--bind", "recipes:x", "./", "--", "id"), "recipes:x: the path in the container must be absolute"),
-        (("exec", "--bind", "a:/b:rx:y", "./", "--", "id"), "a:/b:rx:y: --bind takes SRC[:DEST][:ro]"),
+        (
+            ("exec", "--bind", "gone:/x", "./", "--", "id"),
+            "gone: the file or folder to bind does not exist",
+        ),
+        (
+            ("exec", "--bind", "recipes:x", "./", "--", "id"),
+            "recipes:x: the path in the container must be absolute",
+        ),
+        (
+            ("exec", "--bind", "a:/b:rx:y", "./", "--", "id"),
+            "a:/b:rx:y: --bind takes SRC[:DEST][:ro]",
+        ),
         (("exec", "--env", "1A=x", "./", "--", "id"), "1A=x: --env takes KEY or KEY=VALUE"),
-        (("exec", "--env", "UNSET", "./", "--", "id"), "UNSET: --env names a variable that is not set here"),
-        (("run", "tiny"), "the recipe has no [run] command\n  what to do: add one, or name it here: -- CMD …"),
+        (
+            ("exec", "--env", "UNSET", "./", "--", "id"),
+            "UNSET: --env names a variable that is not set here",
+        ),
+        (
+            ("run", "tiny"),
+            "the recipe has no [run] command\n  what to do: add one, or name it here: -- CMD …",
+        ),
         (("run", "./tiny.sif"), "./tiny.sif: an image has no [run] command of its own"),
         (
             ("exec", "tiny", "ls", "-l"),
@@ -179,9 +217,23 @@ def test_no_runtime_is_an_own_failure(project: Path) -> None:
 @needs("apptainer", "ldd", "mksquashfs")
 def test_the_project_is_the_users_own_inside_a_real_image(project: Path) -> None:
     shutil.copy(tiny_image(), project / "tiny.sif")
-    (project / "code.sh").write_text('echo "$FROM_IMAGE $MINE $SECRET"; pwd; echo made >made; exit 3\n')
+    (project / "code.sh").write_text(
+        'echo "$FROM_IMAGE $MINE $SECRET"; pwd; echo made >made; exit 3\n'
+    )
     path = os.environ["PATH"]
-    result = envbuild(project, "exec", "--env", "MINE", "tiny", "--", "sh", "code.sh", PATH=path, MINE="m", SECRET="s")
+    result = envbuild(
+        project,
+        "exec",
+        "--env",
+        "MINE",
+        "tiny",
+        "--",
+        "sh",
+        "code.sh",
+        PATH=path,
+        MINE="m",
+        SECRET="s",
+    )
     assert result.code == 3, result.stderr
     assert result.stdout == f"yes m \n{project}\n"
     assert (project / "made").read_text() == "made\n"
@@ -204,9 +256,21 @@ def test_what_is_downloaded_is_there_in_the_next_run_and_has_room(project: Path)
     assert "gone" not in listed
     room = [int(line.split()[3]) for line in listed if " /tmp" in line]
     assert len(room) == 3
-    assert min(room) * 1024 > 0.5 * shutil.disk_usage(project).free  # and not the few megabytes of the container
+    assert (
+        min(room) * 1024 > 0.5 * shutil.disk_usage(project).free
+    )  # and not the few megabytes of the container
     job = envbuild(
-        project, "submit", "tiny", "--on", "local", "--wait", "--", "sh", "-c", "cat $HF_HOME/model", PATH=path
+        project,
+        "submit",
+        "tiny",
+        "--on",
+        "local",
+        "--wait",
+        "--",
+        "sh",
+        "-c",
+        "cat $HF_HOME/model",
+        PATH=path,
     )
     assert "\nmodel\n" in job.stdout, job.stderr
 

@@ -43,45 +43,81 @@ def told(result: Result, code: int, *texts: str) -> None:
 
 class TestCommandLine:
     def test_unknown_verb(self, project: Project) -> None:
-        told(project.run("mkae"), 2, 'there is no command "mkae"; did you mean "make"?', "envbuild --help")
+        told(
+            project.run("mkae"),
+            2,
+            'there is no command "mkae"; did you mean "make"?',
+            "envbuild --help",
+        )
 
     def test_unknown_option(self, project: Project) -> None:
         told(project.run("make", "--mod", "x"), 2, "No such option '--mod'", "envbuild make --help")
 
     def test_switches_stand_on_either_side_of_the_verb(self, project: Project) -> None:
-        for line in (("-q", "list"), ("list", "-q"), ("--color", "never", "list"), ("list", "--color=never")):
+        for line in (
+            ("-q", "list"),
+            ("list", "-q"),
+            ("--color", "never", "list"),
+            ("list", "--color=never"),
+        ):
             assert project.run(*line).code == 0
 
     def test_no_recipe_at_all(self, tmp_path: Path) -> None:
-        told(Project(tmp_path / "p").run("make"), 2, "there is no recipe in ./recipes", "chainer-mnist, keras-bert")
+        told(
+            Project(tmp_path / "p").run("make"),
+            2,
+            "there is no recipe in ./recipes",
+            "chainer-mnist, keras-bert",
+        )
 
     def test_several_recipes_and_no_name(self, project: Project) -> None:
         project.write("recipes/other.toml", SMALL.replace("small", "other"))
         told(project.run("lock"), 2, "which recipe? ./recipes holds several: other, small")
 
     def test_a_recipe_that_is_not_there(self, project: Project) -> None:
-        told(project.run("make", "keras-brt"), 2, 'there is no recipe called "keras-brt"', "did you mean keras-bert")
-        told(project.run("make", "recipes/nowhere.toml"), 2, "recipes/nowhere.toml: there is no such recipe file")
+        told(
+            project.run("make", "keras-brt"),
+            2,
+            'there is no recipe called "keras-brt"',
+            "did you mean keras-bert",
+        )
+        told(
+            project.run("make", "recipes/nowhere.toml"),
+            2,
+            "recipes/nowhere.toml: there is no such recipe file",
+        )
 
     def test_a_closed_pipe_is_no_error(self, project: Project) -> None:
         line = f"{sys.executable} -m envbuild def keras-bert | head -1"
-        result = LocalRunner()(Command(argv=("/bin/sh", "-c", line), cwd=project.folder, env=project.env))
+        result = LocalRunner()(
+            Command(argv=("/bin/sh", "-c", line), cwd=project.folder, env=project.env)
+        )
         assert result.stdout.startswith("# keras-bert: BERT in Keras")
         assert result.stderr == ""
 
     def test_output_in_a_folder_that_is_not_there(self, project: Project) -> None:
         told(
-            project.run("make", "keras-bert", "-o", "nowhere/x.sif", "--dry-run"), 2, "nowhere: there is no such folder"
+            project.run("make", "keras-bert", "-o", "nowhere/x.sif", "--dry-run"),
+            2,
+            "nowhere: there is no such folder",
         )
 
     def test_output_that_is_a_folder(self, project: Project) -> None:
-        told(project.run("make", "keras-bert", "-o", "recipes", "--dry-run"), 2, "recipes: is a folder")
+        told(
+            project.run("make", "keras-bert", "-o", "recipes", "--dry-run"),
+            2,
+            "recipes: is a folder",
+        )
 
 
 class TestSettings:
     def test_unknown_key_in_the_settings_file(self, project: Project) -> None:
         project.write("home/.config/envbuild/config.toml", "[mirrors]\ndebain = 'x'\n")
-        told(project.run("list"), 2, "line 2: unknown key 'debain' in [mirrors]; did you mean \"debian\"?")
+        told(
+            project.run("list"),
+            2,
+            "line 2: unknown key 'debain' in [mirrors]; did you mean \"debian\"?",
+        )
 
     def test_broken_settings_file(self, project: Project) -> None:
         project.write("home/.config/envbuild/config.toml", "[store\n")
@@ -104,13 +140,21 @@ class TestLocking:
     def test_unreachable_index(self, project: Project) -> None:
         self.recipe(project, "six")
         result = project.run(
-            "lock", "small", "--facts", self.facts(project), ENVBUILD_INDEX="http://127.0.0.1:9/simple"
+            "lock",
+            "small",
+            "--facts",
+            self.facts(project),
+            ENVBUILD_INDEX="http://127.0.0.1:9/simple",
         )
         told(result, 5, "127.0.0.1:9")
         assert not (project.folder / "lockfiles").exists()
 
     def test_bad_date(self, project: Project) -> None:
-        told(project.run("lock", "small", "--as-of", "soon"), 2, "--as-of soon: write a day as YYYY-MM-DD, or none")
+        told(
+            project.run("lock", "small", "--as-of", "soon"),
+            2,
+            "--as-of soon: write a day as YYYY-MM-DD, or none",
+        )
 
     def test_facts_that_are_none(self, project: Project) -> None:
         self.recipe(project, "six")
@@ -118,7 +162,12 @@ class TestLocking:
         told(project.run("lock", "small", "--facts", "facts.json"), 2, "facts.json")
 
     def test_check_without_a_lock(self, project: Project) -> None:
-        told(project.run("lock", "small", "--check"), 4, "there is no lock yet", "run: envbuild lock small")
+        told(
+            project.run("lock", "small", "--check"),
+            4,
+            "there is no lock yet",
+            "run: envbuild lock small",
+        )
 
     def test_a_lock_that_is_garbage(self, project: Project) -> None:
         project.write("lockfiles/small.lock", "not a lock")
@@ -139,20 +188,33 @@ class TestTools:
     def test_apptainer_missing(self, project: Project, tmp_path: Path) -> None:
         path = self.path_without(tmp_path, "apptainer", "singularity")
         result = project.run("make", "keras-bert", PATH=path)
-        told(result, 7, "neither apptainer nor singularity was found on PATH", "bash scripts/setup-debian.sh")
+        told(
+            result,
+            7,
+            "neither apptainer nor singularity was found on PATH",
+            "bash scripts/setup-debian.sh",
+        )
 
     def test_apptainer_too_old(self, project: Project, tmp_path: Path) -> None:
         path = self.path_without(tmp_path, "apptainer", "singularity")
         old = Path(path) / "apptainer"
         old.write_text("#!/bin/sh\necho apptainer version 1.0.3\n")
         old.chmod(0o755)
-        told(project.run("make", "keras-bert", PATH=path), 7, "apptainer 1.0.3 is too old: 1.1 or newer is needed")
+        told(
+            project.run("make", "keras-bert", PATH=path),
+            7,
+            "apptainer 1.0.3 is too old: 1.1 or newer is needed",
+        )
 
     def test_apptainer_that_is_something_else(self, project: Project, tmp_path: Path) -> None:
         path = self.path_without(tmp_path, "apptainer", "singularity")
         (Path(path) / "apptainer").write_text("#!/bin/sh\necho hello\n")
         (Path(path) / "apptainer").chmod(0o755)
-        told(project.run("make", "keras-bert", PATH=path), 7, "this is no working Apptainer or Singularity")
+        told(
+            project.run("make", "keras-bert", PATH=path),
+            7,
+            "this is no working Apptainer or Singularity",
+        )
 
     @needs("apptainer")
     def test_no_apt_and_no_mirror(self, project: Project, tmp_path: Path) -> None:
@@ -172,7 +234,9 @@ class TestReal:
         project = small_project(tmp_path / "project")
         lock = self.locked(project)
         text = lock.read_text()
-        found = re.search(r'six-1.16.0-py2.py3-none-any.whl", size = \d+, sha256 = "([0-9a-f]{64})"', text)
+        found = re.search(
+            r'six-1.16.0-py2.py3-none-any.whl", size = \d+, sha256 = "([0-9a-f]{64})"', text
+        )
         assert found is not None
         lock.write_text(text.replace(found[1], "0" * 64))
         result = project.run("make", "small")
@@ -183,10 +247,15 @@ class TestReal:
         project = small_project(tmp_path / "project")
         lock = self.locked(project)
         text = lock.read_text()
-        found = re.search(r'(pool/main/h/hello-traditional/\S+\.deb)", size = \d+, sha256 = "([0-9a-f]{64})"', text)
+        found = re.search(
+            r'(pool/main/h/hello-traditional/\S+\.deb)", size = \d+, sha256 = "([0-9a-f]{64})"',
+            text,
+        )
         assert found is not None
         lock.write_text(
-            text.replace(found[1], "pool/main/h/hello-traditional/gone_1_amd64.deb").replace(found[2], "1" * 64)
+            text.replace(found[1], "pool/main/h/hello-traditional/gone_1_amd64.deb").replace(
+                found[2], "1" * 64
+            )
         )
         told(project.run("make", "small"), 5, "gone_1_amd64.deb", "--upgrade-system")
 
@@ -201,7 +270,10 @@ class TestReal:
         small = tmp_path / "small-disk"
         small.mkdir()
         run = LocalRunner()
-        mounted = run(Command(argv=("mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", str(small))), check=False)
+        mounted = run(
+            Command(argv=("mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", str(small))),
+            check=False,
+        )
         if mounted.code != 0:
             pytest.skip(f"a small file system cannot be mounted here: {mounted.stderr.strip()}")
         try:
@@ -219,14 +291,21 @@ class TestReal:
         project = small_project(folder)
         self.locked(project)
         run = LocalRunner()
-        for sha256 in set(re.findall(r'sha256 = "([0-9a-f]{64})"', (folder / "lockfiles/small.lock").read_text())):
+        for sha256 in set(
+            re.findall(r'sha256 = "([0-9a-f]{64})"', (folder / "lockfiles/small.lock").read_text())
+        ):
             kept = project.store / "v1/artifacts" / sha256[:2] / sha256
             if kept.exists():
                 (folder / "store/v1/artifacts" / sha256[:2]).mkdir(parents=True, exist_ok=True)
                 shutil.copy(kept, folder / "store/v1/artifacts" / sha256[:2] / sha256)
         run(Command(argv=("chown", "-R", "65534:65534", str(folder))))
         program = (*AS_NOBODY, sys.executable, "-m", "envbuild")
-        if run(Command(argv=(*program, "--version"), cwd=folder, env=project.env), check=False).code != 0:
+        if (
+            run(
+                Command(argv=(*program, "--version"), cwd=folder, env=project.env), check=False
+            ).code
+            != 0
+        ):
             pytest.skip("another user may not enter the folder that the tests run from")
         argv = (*program, "make", "small")
         env = {**project.env, "TMPDIR": str(folder), "ENVBUILD_STORE": str(folder / "store")}

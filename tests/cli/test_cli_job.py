@@ -41,8 +41,13 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.usefixtures("project")
-def test_the_script_is_printed_and_nothing_is_done(capsys: pytest.CaptureFixture[str], project: Path) -> None:
-    assert run_cli(["job", "thing", "--on", "tsubame4", "--", "python", "train.py", "--lr", "a b"]) == 0
+def test_the_script_is_printed_and_nothing_is_done(
+    capsys: pytest.CaptureFixture[str], project: Path
+) -> None:
+    assert (
+        run_cli(["job", "thing", "--on", "tsubame4", "--", "python", "train.py", "--lr", "a b"])
+        == 0
+    )
     out = capsys.readouterr().out
     assert out.startswith("#!/bin/bash\n#$ -N thing\n")
     assert "command=(python train.py --lr 'a b')" in out
@@ -51,7 +56,9 @@ def test_the_script_is_printed_and_nothing_is_done(capsys: pytest.CaptureFixture
 
 
 @pytest.mark.usefixtures("project")
-def test_what_follows_the_dashes_is_a_command_and_no_name(capsys: pytest.CaptureFixture[str], project: Path) -> None:
+def test_what_follows_the_dashes_is_a_command_and_no_name(
+    capsys: pytest.CaptureFixture[str], project: Path
+) -> None:
     assert run_cli(["job", "--on", "tsubame4", "--", "python", "train.py"]) == 0
     alone = capsys.readouterr().out
     assert run_cli(["job", "thing", "--on", "tsubame4", "--", "python", "train.py"]) == 0
@@ -64,7 +71,9 @@ def test_what_follows_the_dashes_is_a_command_and_no_name(capsys: pytest.Capture
 
 
 @pytest.mark.usefixtures("project")
-def test_the_recipes_command_and_a_partition_behind_the_site(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_recipes_command_and_a_partition_behind_the_site(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert run_cli(["job", "thing", "--for", "alliance-cedar:gpu", "--gpus", "v100l:4"]) == 0
     out = capsys.readouterr().out
     assert "command=(python train.py)" in out
@@ -76,10 +85,22 @@ def test_the_recipes_command_and_a_partition_behind_the_site(capsys: pytest.Capt
     ("arguments", "message", "code"),
     [
         (["job", "thing"], "error: --on: which site?", 2),
-        (["job", "thing", "--on", "amame"], 'there is no site called "amame"; did you mean "amane"?', 2),
+        (
+            ["job", "thing", "--on", "amame"],
+            'there is no site called "amame"; did you mean "amane"?',
+            2,
+        ),
         (["job", "./thing.sif", "--on", "local"], "error: ./thing.sif: which command?", 2),
-        (["job", "thing", "--on", "amane"], "error: site amane: account: this site knows no accounts", 2),
-        (["job", "thing", "--on", "local", "--", "cat", "/tmp"], "/tmp cannot be seen inside the container", 2),
+        (
+            ["job", "thing", "--on", "amane"],
+            "error: site amane: account: this site knows no accounts",
+            2,
+        ),
+        (
+            ["job", "thing", "--on", "local", "--", "cat", "/tmp"],
+            "/tmp cannot be seen inside the container",
+            2,
+        ),
         (["job", "thing", "--on", "local", "python", "--epochs", "3"], "put -- before that", 2),
         (["status", "99"], "error: job 99 was not submitted from this folder", 2),
         (["logs", "99"], "error: job 99 was not submitted from this folder", 2),
@@ -87,7 +108,9 @@ def test_the_recipes_command_and_a_partition_behind_the_site(capsys: pytest.Capt
     ],
 )
 @pytest.mark.usefixtures("project")
-def test_what_goes_wrong(arguments: list[str], message: str, code: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_goes_wrong(
+    arguments: list[str], message: str, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run_cli(arguments) == code
     assert message in capsys.readouterr().err
 
@@ -109,12 +132,16 @@ def submitted(project: Path, job: str, **receipt: object) -> None:
         (project / f"logs/thing-{job}.json").write_text(json.dumps(data))
 
 
-def test_status_tells_what_the_receipts_say(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_tells_what_the_receipts_say(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     submitted(project, "4000001", code=0)
     submitted(project, "4000002", code=143, signal="TERM")
     submitted(project, "4000003")
     assert run_cli(["status", "--json"]) == 0
-    rows = {row["job"]: (row["state"], row["detail"]) for row in json.loads(capsys.readouterr().out)}
+    rows = {
+        row["job"]: (row["state"], row["detail"]) for row in json.loads(capsys.readouterr().out)
+    }
     assert rows == {
         "4000001": ("succeeded", "code 0 on n1"),
         "4000002": ("failed", "code 143 on n1, signal TERM"),
@@ -140,7 +167,9 @@ def test_logs(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_cli(["logs", "4000001", "-f"]) == 5
 
 
-def test_logs_without_an_id_are_those_of_the_last_job(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_logs_without_an_id_are_those_of_the_last_job(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run_cli(["logs"]) == 2
     assert "no job was submitted from this folder" in capsys.readouterr().err
     submitted(project, "4000001", code=0)

@@ -21,23 +21,31 @@ from envbuild.store.units import counted
 CELLS = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z", "M")), max_size=40)
 
 
-def test_the_help_names_every_verb_once_and_the_daily_ones_first(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_names_every_verb_once_and_the_daily_ones_first(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert run_cli(["help"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    names = [line.split()[0] for line in lines if line.startswith("  ") and line.split()[0] in VERBS]
+    names = [
+        line.split()[0] for line in lines if line.startswith("  ") and line.split()[0] in VERBS
+    ]
     assert names == list(VERBS)
     assert len(GROUPS["Every day"]) == 10
     titles = [line[:-1] for line in lines if line.endswith(":") and not line.startswith(" ")]
     assert titles == ["Options", *GROUPS]
 
 
-def test_every_line_of_the_help_fits_a_terminal_of_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_line_of_the_help_fits_a_terminal_of_80_columns(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     run_cli(["--help"])
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
 
 
 @pytest.mark.parametrize(("alias", "verb"), ALIASES.items())
-def test_names_of_other_tools_are_understood(alias: str, verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_names_of_other_tools_are_understood(
+    alias: str, verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert alias not in VERBS
     run_cli([verb, "--help"])
     expected = capsys.readouterr().out
@@ -51,11 +59,17 @@ def test_an_unknown_verb_is_told_the_nearest_one(capsys: pytest.CaptureFixture[s
 
 
 def test_a_table_is_as_wide_as_its_cells_where_nothing_limits_it() -> None:
-    assert table_lines(("a", "long name"), [("1", "x"), (22, "")]) == ["a   long name", "1   x", "22"]
+    assert table_lines(("a", "long name"), [("1", "x"), (22, "")]) == [
+        "a   long name",
+        "1   x",
+        "22",
+    ]
 
 
 def test_the_longest_column_is_cut_on_a_narrow_terminal() -> None:
-    lines = table_lines(("name", "summary"), [("keras-bert", "BERT in Keras on TensorFlow 2.15")], 30)
+    lines = table_lines(
+        ("name", "summary"), [("keras-bert", "BERT in Keras on TensorFlow 2.15")], 30
+    )
     assert lines == ["name        summary", "keras-bert  BERT in Keras on …"]
 
 
@@ -67,7 +81,9 @@ def test_japanese_takes_two_cells_a_character() -> None:
 
 
 @given(st.lists(st.tuples(CELLS, CELLS, CELLS), min_size=1, max_size=5), st.integers(45, 120))
-def test_no_line_is_wider_than_the_terminal(rows: list[tuple[str, str, str]], terminal: int) -> None:
+def test_no_line_is_wider_than_the_terminal(
+    rows: list[tuple[str, str, str]], terminal: int
+) -> None:
     lines = table_lines(("one", "two", "three"), rows, terminal)
     assert len(lines) == len(rows) + 1
     assert terminal >= 3 * NARROWEST + 2 * len(GAP)
@@ -83,7 +99,9 @@ def _complete(words: str, folder: Path) -> list[str]:
         "PATH": str(Path(sys.executable).parent),
     }
     program = Path(sys.executable).parent / "envbuild"
-    found = subprocess.run([program], env=variables, cwd=folder, capture_output=True, text=True, check=True).stdout
+    found = subprocess.run(
+        [program], env=variables, cwd=folder, capture_output=True, text=True, check=True
+    ).stdout
     return [line.partition(",")[2] for line in found.split()]
 
 
@@ -111,10 +129,14 @@ def test_completion_is_silent_about_broken_settings(tmp_path: Path) -> None:
 def test_a_stage_is_named_once_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
     with Lines().stage("pack 3 packages", total=3) as stage:
         stage.advance()
-    assert [line.split(":")[0] for line in capsys.readouterr().err.splitlines()] == ["pack 3 packages"]
+    assert [line.split(":")[0] for line in capsys.readouterr().err.splitlines()] == [
+        "pack 3 packages"
+    ]
 
 
-def test_a_long_stage_says_how_far_it_is(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_stage_says_how_far_it_is(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("envbuild.cli.show.EVERY", 0.01)
     with Lines().stage("pack 3 packages", total=3) as stage:
         stage.advance(2)
@@ -130,7 +152,9 @@ def test_one_of_a_kind_is_no_plural(count: int, text: str) -> None:
     assert counted(count, "file") == text
 
 
-def test_paths_below_the_folder_are_written_as_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_below_the_folder_are_written_as_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert short_path(f"{tmp_path}/recipes/a.toml:3: no") == "recipes/a.toml:3: no"
     assert short_path(f"{tmp_path}-other/a.toml: no") == f"{tmp_path}-other/a.toml: no"
@@ -194,7 +218,11 @@ def test_every_verb_that_prints_values_prints_them_as_json() -> None:
     ],
 )
 def test_a_remedy_names_the_recipe(
-    recipes: set[str], arguments: list[str], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    recipes: set[str],
+    arguments: list[str],
+    expected: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (tmp_path / "recipes").mkdir()
     for name in recipes:

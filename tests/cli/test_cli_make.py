@@ -18,7 +18,9 @@ TOOLS = needs("apptainer", "mmdebstrap", "apt-get")
 
 def partials(folder: Path) -> list[Path]:
     return [
-        path for path in folder.rglob("*") if path.name.endswith((".partial", ".sif")) and "images" not in path.parts
+        path
+        for path in folder.rglob("*")
+        if path.name.endswith((".partial", ".sif")) and "images" not in path.parts
     ]
 
 
@@ -36,7 +38,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, Result]:
 @pytest.mark.live
 @TOOLS
 class TestSmall:
-    def test_make_says_what_was_built_proved_and_how_to_run_it(self, made: tuple[Project, Result]) -> None:
+    def test_make_says_what_was_built_proved_and_how_to_run_it(
+        self, made: tuple[Project, Result]
+    ) -> None:
         project, result = made
         assert result.code == 0, result.stderr
         assert "small: " in result.stderr
@@ -66,10 +70,14 @@ class TestSmall:
 
     def test_nothing_of_the_build_is_left(self, made: tuple[Project, Result]) -> None:
         project, _ = made
-        listing = project.run("exec", "small", "--", "ls", "-A", "/", "/tmp", "/var/cache/apt", "/var/lib/apt/lists")
+        listing = project.run(
+            "exec", "small", "--", "ls", "-A", "/", "/tmp", "/var/cache/apt", "/var/lib/apt/lists"
+        )
         assert ".envbuild" not in listing.stdout.split()
         assert ".deb" not in listing.stdout
-        sources = project.run("exec", "small", "--", "cat", "/etc/apt/sources.list", "/.singularity.d/Singularity")
+        sources = project.run(
+            "exec", "small", "--", "cat", "/etc/apt/sources.list", "/.singularity.d/Singularity"
+        )
         assert "://" not in sources.stdout.replace('://"', "")
 
     def test_exit_codes_are_the_commands_own(self, made: tuple[Project, Result]) -> None:
@@ -86,7 +94,10 @@ class TestSmall:
         attributes = json.loads(labels)["data"]["attributes"]["labels"]
         assert attributes["envbuild.recipe"] == "small"
         assert attributes["envbuild.base"].startswith("debian:bookworm sha256:")
-        tested = run(Command(argv=("apptainer", "--quiet", "test", "--userns", image), env=project.env), check=False)
+        tested = run(
+            Command(argv=("apptainer", "--quiet", "test", "--userns", image), env=project.env),
+            check=False,
+        )
         assert tested.code == 0, tested.stderr
 
     def test_check_as_json_satisfies_its_schema(self, made: tuple[Project, Result]) -> None:
@@ -104,7 +115,9 @@ class TestSmall:
             required = project.run("check", "small", "--require-gpu")
             assert required.code == 1
 
-    def test_the_second_make_takes_the_image_from_the_store(self, made: tuple[Project, Result]) -> None:
+    def test_the_second_make_takes_the_image_from_the_store(
+        self, made: tuple[Project, Result]
+    ) -> None:
         project, _ = made
         (project.folder / "small.sif").unlink()
         result = project.run("make", "small", "--mode", "fakeroot")
@@ -122,7 +135,10 @@ class TestSmall:
         finally:
             recipe.write_text(text)
         assert result.code == 4
-        assert 'requirement "six==1.15.0" was added; requirement "six==1.16.0" was removed' in result.stderr
+        assert (
+            'requirement "six==1.15.0" was added; requirement "six==1.16.0" was removed'
+            in result.stderr
+        )
         assert "what to do: run: envbuild lock small" in result.stderr
 
     def test_relocking_changes_nothing(self, made: tuple[Project, Result]) -> None:
@@ -153,12 +169,16 @@ class TestSmall:
         assert not image.exists()
         assert not list((project.store / "v1" / "images").glob("*.sif"))
 
-    def test_ctrl_c_in_the_build_leaves_nothing_and_the_next_run_works(self, made: tuple[Project, Result]) -> None:
+    def test_ctrl_c_in_the_build_leaves_nothing_and_the_next_run_works(
+        self, made: tuple[Project, Result]
+    ) -> None:
         project, _ = made
         image = project.folder / "interrupted.sif"
         for kept in (project.store / "v1" / "images").glob("*.sif"):
             kept.unlink()
-        process = project.start("-v", "make", "small", "--no-check", "--mode", "fakeroot", "-o", str(image))
+        process = project.start(
+            "-v", "make", "small", "--no-check", "--mode", "fakeroot", "-o", str(image)
+        )
         assert process.stderr is not None
         for line in process.stderr:
             if line == "install and pack …\n":
@@ -171,7 +191,10 @@ class TestSmall:
         assert "Traceback" not in rest
         assert not image.exists()
         assert not list((project.store / "v1" / "tmp").glob("build-*"))
-        assert project.run("make", "small", "--no-check", "--mode", "fakeroot", "-o", str(image)).code == 0
+        assert (
+            project.run("make", "small", "--no-check", "--mode", "fakeroot", "-o", str(image)).code
+            == 0
+        )
         assert image.is_file()
 
     def test_the_definition_stands_alone(self, made: tuple[Project, Result]) -> None:
@@ -188,7 +211,10 @@ class TestSmall:
         checked = project.run("check", str(alone / "small.sif"), "--json")
         assert json.loads(checked.stdout)["verdict"] == "passed"
         code = "import six, docopt; print(six.__version__, docopt.__version__)"
-        assert project.run("exec", str(alone / "small.sif"), "--", "python", "-c", code).stdout == "1.16.0 0.6.2\n"
+        assert (
+            project.run("exec", str(alone / "small.sif"), "--", "python", "-c", code).stdout
+            == "1.16.0 0.6.2\n"
+        )
 
 
 @pytest.mark.live

@@ -40,11 +40,15 @@ def test_list_and_show(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_cli(["site", "show", "nosuch"]) == 2
 
 
-def test_init_writes_what_the_scheduler_says(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_init_writes_what_the_scheduler_says(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     client(here, "sbatch", "echo slurm 23.11.4")
     client(here, "sinfo", "echo 'gpu*|infinite|gpu:4|2'")
     assert run_cli(["site", "init", "mine"]) == 0
-    assert 'gpu = "gres"\nmemory = "mem"\ngpus-per-node = 4' in (here / "sites/mine.toml").read_text()
+    assert (
+        'gpu = "gres"\nmemory = "mem"\ngpus-per-node = 4' in (here / "sites/mine.toml").read_text()
+    )
     assert "sbatch says slurm 23.11.4" in capsys.readouterr().err
     assert run_cli(["site", "init", "mine"]) == 2
     assert "is there already" in capsys.readouterr().err
@@ -80,7 +84,12 @@ def test_bases_are_suggested_for_a_site(here: Path, capsys: pytest.CaptureFixtur
     assert "CUDA 12" in told.out
     assert "needs a newer driver than 525.60.13" in told.out
     assert "glibc 2.36 is older than the node's 2.38: CUDA runs" in told.out
-    assert run_cli(["base", "suggest", "--framework", "torch", "--site", "lab", "--driver", "450.80.02"]) == 0
+    assert (
+        run_cli(
+            ["base", "suggest", "--framework", "torch", "--site", "lab", "--driver", "450.80.02"]
+        )
+        == 0
+    )
     assert "CUDA 11" in capsys.readouterr().out
     assert run_cli(["base", "suggest", "--site", "plai"]) == 2
     assert "its file tells nothing about its nodes" in capsys.readouterr().err

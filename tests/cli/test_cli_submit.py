@@ -32,7 +32,10 @@ def no_account(project: Path) -> Path:
 
 
 def test_submit_prints_the_id_and_how_to_go_on(
-    no_account: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    no_account: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     client(tmp_path, monkeypatch, "sbatch", "echo 77")
     assert run_cli([*AMANE, "--env", "KEY=secret value"]) == 0
@@ -41,18 +44,26 @@ def test_submit_prints_the_id_and_how_to_go_on(
     assert told.err.endswith("submitted job 77 to plai: envbuild logs 77 -f, envbuild cancel 77\n")
     [secret] = (no_account / ".envbuild/jobs").glob("*.env")
     assert secret.stat().st_mode & 0o777 == 0o600
-    assert secret.read_text() == "export APPTAINERENV_KEY='secret value' SINGULARITYENV_KEY='secret value'\n"
+    assert (
+        secret.read_text()
+        == "export APPTAINERENV_KEY='secret value' SINGULARITYENV_KEY='secret value'\n"
+    )
     [script] = (no_account / ".envbuild/jobs").glob("*.sh")
     assert "secret" not in script.read_text().replace("secrets", "")
 
 
 @pytest.mark.usefixtures("no_account")
 def test_a_dry_run_submits_nothing(
-    no_account: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    no_account: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     client(tmp_path, monkeypatch, "sbatch", "touch submitted")
     assert run_cli([*AMANE, "--dry-run"]) == 0
-    assert capsys.readouterr().out.startswith("# sbatch --parsable SCRIPT\n#!/bin/bash\n#SBATCH --job-name=thing\n")
+    assert capsys.readouterr().out.startswith(
+        "# sbatch --parsable SCRIPT\n#!/bin/bash\n#SBATCH --job-name=thing\n"
+    )
     assert not (no_account / ".envbuild").exists()
 
 
@@ -71,7 +82,10 @@ def test_envbuilds_own_failure_while_waiting_is_not_the_jobs(
     ("arguments", "message"),
     [
         (["--wait", "--interactive"], "--wait and --interactive exclude each other"),
-        (["--interactive", "--array", "1-2"], "an interactive job is one job that starts when you wait for it"),
+        (
+            ["--interactive", "--array", "1-2"],
+            "an interactive job is one job that starts when you wait for it",
+        ),
         (["--env", "NOT_SET_HERE"], "NOT_SET_HERE: --env names a variable that is not set here"),
         (["--env-file", "nosuch"], "nosuch: cannot be read"),
         (["--each", "nosuch.csv"], "nosuch.csv: cannot be read as CSV"),

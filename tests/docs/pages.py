@@ -8,7 +8,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
-PAGES = (README, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))
+PAGES = (
+    README,
+    ROOT / "CHANGELOG.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -26,7 +31,9 @@ def blocks(text: str, language: str) -> list[str]:
 
 def without_code(text: str) -> str:
     """Return a page without its fenced blocks and inline code."""
-    return re.sub(r"`[^`\n]*`", "", re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL))
+    return re.sub(
+        r"`[^`\n]*`", "", re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    )
 
 
 def steps(block: str) -> list[Step]:
@@ -53,12 +60,18 @@ def rows(text: str) -> list[tuple[str, ...]]:
     lines = text.splitlines()
     rulers = {number for number, line in enumerate(lines) if re.fullmatch(r"\|[-| ]+\|", line)}
     heads = {number - 1 for number in rulers}
-    return [cells(line) for number, line in enumerate(lines) if line.startswith("|") and number not in rulers | heads]
+    return [
+        cells(line)
+        for number, line in enumerate(lines)
+        if line.startswith("|") and number not in rulers | heads
+    ]
 
 
 def cells(line: str) -> tuple[str, ...]:
     """Split a table row; an escaped bar stays in its cell."""
-    return tuple(cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line.strip())[1:-1])
+    return tuple(
+        cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line.strip())[1:-1]
+    )
 
 
 def anchors(text: str) -> set[str]:

@@ -14,7 +14,11 @@ from tests.project import shared_store
 def shell(command: str, folder: Path, home: Path) -> str:
     """Run a command as a user with an empty HOME, and return all that it prints."""
     programs = Path(sys.executable).parent
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(("ENVBUILD_", "XDG_", "UV_TOOL"))}
+    kept = {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith(("ENVBUILD_", "XDG_", "UV_TOOL"))
+    }
     path = f"{programs}:{os.environ['PATH']}"
     env = {**kept, "HOME": str(home), "PATH": path, "ENVBUILD_STORE": str(shared_store())}
     done = subprocess.run(
@@ -35,4 +39,6 @@ def compare(step: Step, printed: str) -> None:
     have = iter([shape(line) for line in printed.splitlines()])
     for line in step.shown:
         if line and line != "…":
-            assert any(shape(line) == other for other in have), f"$ {step.command}\ndoes not print {line!r}:\n{printed}"
+            assert any(shape(line) == other for other in have), (
+                f"$ {step.command}\ndoes not print {line!r}:\n{printed}"
+            )

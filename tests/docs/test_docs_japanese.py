@@ -10,7 +10,11 @@ import pytest
 from tests.docs.pages import README, ROOT, anchors, without_code
 
 PAGES = ("tutorial", "platforms")
-ENGLISH = (README, *(ROOT / f"docs/{page}.md" for page in PAGES), *sorted((ROOT / "docs").glob("howto-*.md")))
+ENGLISH = (
+    README,
+    *(ROOT / f"docs/{page}.md" for page in PAGES),
+    *sorted((ROOT / "docs").glob("howto-*.md")),
+)
 """Every how-to page, these and README have a Japanese page of the same name."""
 FENCE = re.compile(r"^```.*?^```$|(?:(?<=\n\n)|\A)(?:^ {4}[^\n]*\n)+", re.MULTILINE | re.DOTALL)
 COMMENT = re.compile(r"(?:^|\s+)#(?![!$]).*$", re.MULTILINE)
@@ -39,7 +43,9 @@ def test_the_code_is_the_same_in_both_languages(page: Path, request: pytest.Fixt
     other = _japanese(page)
     text = other.read_text("utf-8")
     wanted, found = _code(page.read_text("utf-8")), _code(text)
-    assert len(wanted) == len(found), f"{other.name} has {len(found)} blocks, the English page {len(wanted)}"
+    assert len(wanted) == len(found), (
+        f"{other.name} has {len(found)} blocks, the English page {len(wanted)}"
+    )
     if request.config.getoption("--update-golden"):
         for new, old in zip(wanted, found, strict=True):
             if _plain(new) != _plain(old):
@@ -51,7 +57,10 @@ def test_the_code_is_the_same_in_both_languages(page: Path, request: pytest.Fixt
 
 def test_a_changed_command_is_seen_and_a_translated_comment_is_not() -> None:
     page = "```sh\nenvbuild make NAME   # builds\n```\n\n    envbuild check NAME\n"
-    assert [_plain(block) for block in _code(page)] == ["```sh\nenvbuild make NAME\n```", "    envbuild check NAME"]
+    assert [_plain(block) for block in _code(page)] == [
+        "```sh\nenvbuild make NAME\n```",
+        "    envbuild check NAME",
+    ]
     assert _plain("#$ -cwd") == "#$ -cwd"
 
 
@@ -71,7 +80,9 @@ def test_links_of_the_japanese_pages_resolve(page: Path) -> None:
         path, _, anchor = target.partition("#")
         file = (page.parent / path).resolve() if path else page
         assert file.exists(), f"{page.name} links to {target}"
-        assert not anchor or anchor in anchors(file.read_text("utf-8")), f"{page.name} links to {target}"
+        assert not anchor or anchor in anchors(file.read_text("utf-8")), (
+            f"{page.name} links to {target}"
+        )
 
 
 def test_every_japanese_page_is_linked_from_the_japanese_readme() -> None:

@@ -68,7 +68,13 @@ def _type(key: dict[str, Any]) -> str:
 def _plain_type(plain: dict[str, Any]) -> str:
     if "enum" in plain:
         return "text"
-    names = {"string": "text", "array": "texts", "object": "table", "integer": "number", "boolean": "true or false"}
+    names = {
+        "string": "text",
+        "array": "texts",
+        "object": "table",
+        "integer": "number",
+        "boolean": "true or false",
+    }
     return names[plain["type"]]
 
 
@@ -94,7 +100,9 @@ def test_links_resolve(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=_by_name)
 def test_named_verbs_exist(page: Path) -> None:
-    code = re.findall(r"^```.*?^```$|`[^`\n]+`", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    code = re.findall(
+        r"^```.*?^```$|`[^`\n]+`", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL
+    )
     named = re.findall(r"(?:^|[`$(] ?|&& )envbuild ([a-z]+)\b", "\n".join(code), flags=re.MULTILINE)
     assert not set(named) - set(VERBS), f"{page.name} names verbs that are not there"
 
@@ -102,14 +110,18 @@ def test_named_verbs_exist(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=_by_name)
 def test_named_files_exist(page: Path) -> None:
     """Paths of the tree in inline code, such as `envbuild/data/`; NAME and * stand for others."""
-    for name in re.findall(r"`((?:envbuild|tests|docs|recipes|scripts|lockfiles)/[\w./-]+)`", page.read_text("utf-8")):
+    for name in re.findall(
+        r"`((?:envbuild|tests|docs|recipes|scripts|lockfiles)/[\w./-]+)`", page.read_text("utf-8")
+    ):
         if "NAME" not in name and name != "envbuild/shipped":  # which only the wheel has
             assert (ROOT / name).exists(), f"{page.name} names {name}"
 
 
 def test_every_page_is_linked_from_readme() -> None:
     readme = (ROOT / "README.md").read_text("utf-8")
-    missing = [page.name for page in (ROOT / "docs").glob("*.md") if f"(docs/{page.name})" not in readme]
+    missing = [
+        page.name for page in (ROOT / "docs").glob("*.md") if f"(docs/{page.name})" not in readme
+    ]
     assert not missing
 
 
@@ -127,7 +139,10 @@ def test_every_recipe_key_is_documented(name: str) -> None:
 
 @pytest.mark.parametrize("name", SECTIONS)
 def test_the_example_of_every_recipe_key_is_valid(name: str, tmp_path: Path) -> None:
-    minimal: dict[str, dict[str, Any]] = {"recipe": {"name": "reviews"}, "base": {"bootstrap": "debian:bookworm"}}
+    minimal: dict[str, dict[str, Any]] = {
+        "recipe": {"name": "reviews"},
+        "base": {"bootstrap": "debian:bookworm"},
+    }
     (tmp_path / "reviews").mkdir()
     (tmp_path / "reviews/check.py").touch()
     for key, _, _, _, example in rows(section(RECIPE, f"### [{name}]")):
@@ -157,25 +172,42 @@ def test_the_example_recipe_is_valid(tmp_path: Path) -> None:
 
 def test_the_shipped_recipes_are_listed() -> None:
     listed = {row[0]: row[1] for row in rows(section(RECIPE, "## Shipped recipes"))}
-    shipped = {f"`{path.stem}`": read_recipe(path)[0].recipe.summary for path in (ROOT / "recipes").glob("*.toml")}
+    shipped = {
+        f"`{path.stem}`": read_recipe(path)[0].recipe.summary
+        for path in (ROOT / "recipes").glob("*.toml")
+    }
     assert listed == shipped
 
 
 def test_every_field_of_a_lock_is_documented() -> None:
-    assert sorted(_keys(section(LOCK, "## Fields"))) == sorted(f.encode_name for f in msgspec.structs.fields(Lock))
+    assert sorted(_keys(section(LOCK, "## Fields"))) == sorted(
+        f.encode_name for f in msgspec.structs.fields(Lock)
+    )
 
 
-@pytest.mark.parametrize(("heading", "record"), LOCK_SECTIONS, ids=lambda value: getattr(value, "__name__", value))
-def test_every_field_of_a_lock_table_is_documented(heading: str, record: type[msgspec.Struct]) -> None:
-    assert sorted(_keys(section(LOCK, heading))) == sorted(f.encode_name for f in msgspec.structs.fields(record))
+@pytest.mark.parametrize(
+    ("heading", "record"), LOCK_SECTIONS, ids=lambda value: getattr(value, "__name__", value)
+)
+def test_every_field_of_a_lock_table_is_documented(
+    heading: str, record: type[msgspec.Struct]
+) -> None:
+    assert sorted(_keys(section(LOCK, heading))) == sorted(
+        f.encode_name for f in msgspec.structs.fields(record)
+    )
 
 
 def test_every_option_of_lock_is_documented() -> None:
     from envbuild.cli.lock import command
 
-    given = [name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)]
+    given = [
+        name
+        for parameter in command.params
+        for name in (*parameter.opts, *parameter.secondary_opts)
+    ]
     options = {name for name in given if name.startswith("--")}
-    assert set(re.findall(r"`(--[a-z-]+)", section(LOCK, "## Options").split("\n\n")[1])) == options - {"--help"}
+    assert set(
+        re.findall(r"`(--[a-z-]+)", section(LOCK, "## Options").split("\n\n")[1])
+    ) == options - {"--help"}
 
 
 def test_settings_of_the_pages_are_known() -> None:
@@ -189,4 +221,6 @@ def test_settings_of_the_pages_are_known() -> None:
                 if keys is not None:
                     assert set(content) <= set(keys), f"{page.name}: [{name}]"
                 else:
-                    assert name in SECTIONS or name in Recipe.__struct_fields__, f"{page.name}: [{name}]"
+                    assert name in SECTIONS or name in Recipe.__struct_fields__, (
+                        f"{page.name}: [{name}]"
+                    )

@@ -26,7 +26,11 @@ def _commands_table() -> str:
 def _wants_image(step: Step) -> bool:
     """Whether a step needs gigabytes: it builds or enters an image, and what is shown is not an error."""
     words = step.command.split()
-    return words[0] == "envbuild" and words[1] in IMAGE_VERBS and not any("error:" in line for line in step.shown)
+    return (
+        words[0] == "envbuild"
+        and words[1] in IMAGE_VERBS
+        and not any("error:" in line for line in step.shown)
+    )
 
 
 def _tour() -> list[Step]:
@@ -62,11 +66,17 @@ def test_the_commands_table_is_generated(request: pytest.FixtureRequest) -> None
 
 
 def test_the_exit_codes_are_those_of_the_errors() -> None:
-    documented = {int(code) for code, _ in rows(section(README.read_text("utf-8"), "## Commands")) if code.isdigit()}
+    documented = {
+        int(code)
+        for code, _ in rows(section(README.read_text("utf-8"), "## Commands"))
+        if code.isdigit()
+    }
     classes = [item for item in vars(envbuild.errors).values() if isinstance(item, type)]
     codes = {item.code for item in classes if issubclass(item, envbuild.errors.EnvbuildError)}
     assert documented == {envbuild.errors.OK, envbuild.errors.INTERRUPTED, *codes}
-    assert f"and {envbuild.errors.OWN_FAILURE} when envbuild itself failed" in README.read_text("utf-8")
+    assert f"and {envbuild.errors.OWN_FAILURE} when envbuild itself failed" in README.read_text(
+        "utf-8"
+    )
 
 
 def test_every_command_of_the_tour_exists() -> None:
@@ -79,7 +89,9 @@ def test_every_command_of_the_tour_exists() -> None:
 
 def test_the_tour_takes_three_minutes_to_read() -> None:
     # code and the table of commands are looked at, not read
-    words = re.sub(r"^```.*?^```$|^\|.*?$", "", README.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL).split()
+    words = re.sub(
+        r"^```.*?^```$|^\|.*?$", "", README.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL
+    ).split()
     assert len(words) < 900, "at 300 words a minute"
 
 
@@ -102,7 +114,9 @@ def test_the_image_steps_show_what_the_code_prints() -> None:
 @pytest.mark.live
 def test_an_install_without_root_brings_the_recipes(tmp_path: Path) -> None:
     """The first of README's two ways, from an empty HOME; then from an empty folder, far from the source tree."""
-    command = blocks(section(README.read_text("utf-8"), "## Install without root, on a login node"), "sh")[0]
+    command = blocks(
+        section(README.read_text("utf-8"), "## Install without root, on a login node"), "sh"
+    )[0]
     install = command.splitlines()[0]
     assert install == "uv tool install ."
     folder = tmp_path / "empty"
@@ -115,7 +129,9 @@ def test_an_install_without_root_brings_the_recipes(tmp_path: Path) -> None:
     locked = {path.stem for path in (ROOT / "lockfiles").glob("*.lock")}
     expected = {name: "fits" if name in locked else "none" for name in recipes}
     assert {line.split()[0]: line.split()[1] for line in listed.splitlines()[1:]} == expected
-    assert shell(f"{program} lock keras-bert --check", folder, tmp_path).endswith("keras-bert.toml\n")
+    assert shell(f"{program} lock keras-bert --check", folder, tmp_path).endswith(
+        "keras-bert.toml\n"
+    )
 
 
 @pytest.mark.live

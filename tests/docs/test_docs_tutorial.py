@@ -36,7 +36,11 @@ def test_the_way_is_init_lock_make_exec_submit_job() -> None:
 def test_the_script_of_the_tutorial_is_python_and_takes_its_steps_from_the_command_line() -> None:
     [script] = blocks(PAGE, "python")
     compile(script, "train.py", "exec")
-    assert all(re.search(r"python train\.py( \d+)?$", step.command) for step in STEPS if "--" in step.command.split())
+    assert all(
+        re.search(r"python train\.py( \d+)?$", step.command)
+        for step in STEPS
+        if "--" in step.command.split()
+    )
 
 
 @pytest.mark.live

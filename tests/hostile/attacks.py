@@ -34,7 +34,9 @@ from tests.hostile import squash
 
 ZSTD = Codec(compressor="zstd", level=1)
 GIB, MIB = 1 << 30, 1 << 20
-SCHEME = Scheme(site="usr/lib/python3.11/site-packages", prefix="usr", version="3.11", python="usr/bin/python3")
+SCHEME = Scheme(
+    site="usr/lib/python3.11/site-packages", prefix="usr", version="3.11", python="usr/bin/python3"
+)
 Attack = Callable[[Path], object]
 ATTACKS: dict[str, Attack] = {}
 
@@ -108,13 +110,22 @@ def layer_pax_header_of_a_gigabyte(folder: Path) -> None:
 
 @attack
 def layer_long_name_of_a_gigabyte(folder: Path) -> None:
-    read_layer(packed(folder / "layer", zeros(GIB, first=header("././@LongLink", tarfile.GNUTYPE_LONGNAME, GIB))))
+    read_layer(
+        packed(
+            folder / "layer",
+            zeros(GIB, first=header("././@LongLink", tarfile.GNUTYPE_LONGNAME, GIB)),
+        )
+    )
 
 
 @attack
 def layer_headers_for_all_members(folder: Path) -> None:
     text = "x" * (MIB - 100)
-    read_layer(packed(folder / "layer", (pax({f"k{n}": text}, tarfile.XGLTYPE) + header() for n in range(700))))
+    read_layer(
+        packed(
+            folder / "layer", (pax({f"k{n}": text}, tarfile.XGLTYPE) + header() for n in range(700))
+        )
+    )
 
 
 @attack
@@ -136,13 +147,20 @@ def layer_many_deep_paths(folder: Path) -> None:
 @attack
 def layer_member_with_holes(folder: Path) -> None:
     told = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.realsize": str(20 * GIB)}
-    read_layer(packed(folder / "layer", [pax(told), header(size=512), b"1\n0\n0\n".ljust(512, b"\0")]))
+    read_layer(
+        packed(folder / "layer", [pax(told), header(size=512), b"1\n0\n0\n".ljust(512, b"\0")])
+    )
 
 
 @attack
 def layer_map_of_holes(folder: Path) -> None:
     told = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.realsize": "9"}
-    pieces = [pax(told), header(size=GIB), b"999999999\n", *(b"0\n" * (MIB // 2) for _ in range(64))]
+    pieces = [
+        pax(told),
+        header(size=GIB),
+        b"999999999\n",
+        *(b"0\n" * (MIB // 2) for _ in range(64)),
+    ]
     read_layer(packed(folder / "layer", pieces))
 
 
@@ -214,7 +232,9 @@ def wheel(folder: Path, files: dict[str, bytes | int], *, name: str = "demo") ->
                     out.write(piece)
     assert path.stat().st_size < 16 * MIB
     with ThreadPoolExecutor(1) as pool, (folder / "blob").open("wb") as blob:
-        unpack_wheel(path, path.name, SCHEME, PartWriter(blob, codec=ZSTD, pool=pool), sha256=sha256(path))
+        unpack_wheel(
+            path, path.name, SCHEME, PartWriter(blob, codec=ZSTD, pool=pool), sha256=sha256(path)
+        )
 
 
 def deflated_wheel(files: dict[str, bytes | int]) -> Attack:
@@ -224,8 +244,12 @@ def deflated_wheel(files: dict[str, bytes | int]) -> Attack:
 ATTACKS |= {
     "wheel_script_of_a_gigabyte": deflated_wheel({"demo-1.0.data/scripts/x": GIB}),
     "wheel_record_of_half_a_gigabyte": deflated_wheel({"demo-1.0.dist-info/RECORD": GIB // 2}),
-    "wheel_record_of_many_rows": deflated_wheel({"demo-1.0.dist-info/RECORD": b"a,,\n" * (12 * MIB)}),
-    "wheel_entry_points_of_half_a_gigabyte": deflated_wheel({"demo-1.0.dist-info/entry_points.txt": GIB // 2}),
+    "wheel_record_of_many_rows": deflated_wheel(
+        {"demo-1.0.dist-info/RECORD": b"a,,\n" * (12 * MIB)}
+    ),
+    "wheel_entry_points_of_half_a_gigabyte": deflated_wheel(
+        {"demo-1.0.dist-info/entry_points.txt": GIB // 2}
+    ),
     "wheel_entry_points_without_number": deflated_wheel(
         {
             "demo-1.0.dist-info/entry_points.txt": b"[console_scripts]\n"
@@ -256,7 +280,9 @@ def read_system(folder: Path, data: bytes) -> None:
 
 
 ATTACKS |= {
-    "sif_fragment_table_of_one_block": lambda folder: read_system(folder, squash.one_block_table(2_000_000)),
+    "sif_fragment_table_of_one_block": lambda folder: read_system(
+        folder, squash.one_block_table(2_000_000)
+    ),
     "sif_folders_of_folders": lambda folder: read_system(folder, squash.folders_of_folders(3, 256)),
     "sif_file_of_holes": lambda folder: read_system(folder, squash.holes(2_000_000)),
     "sif_huge_listing": lambda folder: read_system(folder, squash.huge_listing(3 << 30)),
@@ -271,8 +297,16 @@ ATTACKS |= {
 # --- bundles
 
 
-def bundle(folder: Path, members: list[dict[str, object]], *rest: bytes, raw: bytes | None = None) -> None:
-    told = {"schema": 1, "name": "small", "lock": "sha256:" + "0" * 64, "envbuild": "0", "python": ""}
+def bundle(
+    folder: Path, members: list[dict[str, object]], *rest: bytes, raw: bytes | None = None
+) -> None:
+    told = {
+        "schema": 1,
+        "name": "small",
+        "lock": "sha256:" + "0" * 64,
+        "envbuild": "0",
+        "python": "",
+    }
     table = raw if raw is not None else msgspec.json.encode({**told, "members": members})
     path = folder / "b.tar"
     first = header(f"small/{TABLE}", size=len(table)) + table + bytes(-len(table) % 512)
@@ -314,7 +348,9 @@ def bundle_header_of_gigabytes(folder: Path) -> None:
 
 ATTACKS |= {
     "lock_key_of_many_parts": lambda _: parse_lock(".".join("a" * 1_000_000) + " = 1\n", "lock"),
-    "lock_table_of_many_parts": lambda _: parse_lock("[" + " . ".join(['"a"'] * 300_000) + "]\n", "lock"),
+    "lock_table_of_many_parts": lambda _: parse_lock(
+        "[" + " . ".join(['"a"'] * 300_000) + "]\n", "lock"
+    ),
     "lock_nested_lists": lambda _: parse_lock("a = " + "[" * 100_000 + "]" * 100_000, "lock"),
     "lock_nested_tables": lambda _: parse_lock("a = " + "{a = " * 50_000, "lock"),
 }

@@ -94,7 +94,10 @@ def main() -> None:
     confine()
     for name in told.names or PARSERS:
         with tempfile.TemporaryDirectory() as folder:
-            print(json.dumps({"parser": name, **run(name, told.inputs, told.seed, Path(folder))}), flush=True)
+            print(
+                json.dumps({"parser": name, **run(name, told.inputs, told.seed, Path(folder))}),
+                flush=True,
+            )
 
 
 def run(name: str, inputs: int, seed: int, folder: Path) -> dict[str, object]:
@@ -112,9 +115,17 @@ def run(name: str, inputs: int, seed: int, folder: Path) -> dict[str, object]:
         try:
             taken += attempt(name, changed(start, edits), folder / "input")
         except Exception as error:  # noqa: BLE001  (that is the question)
-            others.setdefault(f"{type(error).__name__}: {error}"[:160], [seeds_of(name).index(start), edits])
+            others.setdefault(
+                f"{type(error).__name__}: {error}"[:160], [seeds_of(name).index(start), edits]
+            )
         slowest = max(slowest, time.process_time() - begun)
-    return {"inputs": inputs, "taken": taken, "refused": inputs - taken, "slowest": round(slowest, 3), "others": others}
+    return {
+        "inputs": inputs,
+        "taken": taken,
+        "refused": inputs - taken,
+        "slowest": round(slowest, 3),
+        "others": others,
+    }
 
 
 if __name__ == "__main__":

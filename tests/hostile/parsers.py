@@ -83,7 +83,9 @@ def file_systems(folder: Path) -> list[bytes]:
     found = []
     for number, compressor in enumerate(("zstd", "gzip")):
         codec = Codec(compressor=compressor, level=1)  # type: ignore[arg-type]
-        ping = msgspec.structs.replace(file("bin/ping", 0o4755), xattrs=(("security.capability", b"\1" * 20),))
+        ping = msgspec.structs.replace(
+            file("bin/ping", 0o4755), xattrs=(("security.capability", b"\1" * 20),)
+        )
         contents = [
             (Entry("", "d", 0o755), None),
             (ping, b"ping"),
@@ -122,7 +124,9 @@ def read_whole_sif(path: Path) -> None:
 
 
 def tars(_: Path) -> list[bytes]:
-    plain = tar_of({"etc": None, "etc/passwd": b"root" * 200, "etc/.wh.old": b"", "usr/.wh..wh..opq": b""})
+    plain = tar_of(
+        {"etc": None, "etc/passwd": b"root" * 200, "etc/.wh.old": b"", "usr/.wh..wh..opq": b""}
+    )
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as tar:
         info = tarfile.TarInfo("a" * 150 + "/ü")
@@ -184,7 +188,11 @@ def read_zip(path: Path) -> None:
 
 def documents(_: Path) -> list[bytes]:
     image = image_of(tar_of({"a": b"x"}), env=("PATH=/bin",), entrypoint=("sh",))
-    return [image.manifest, index_of(("amd64", image), ("arm64", image)), json.dumps(image.config).encode()]
+    return [
+        image.manifest,
+        index_of(("amd64", image), ("arm64", image)),
+        json.dumps(image.config).encode(),
+    ]
 
 
 def read_documents(path: Path) -> None:
@@ -221,7 +229,12 @@ def recipes(_: Path) -> list[bytes]:
 def locks(_: Path) -> list[bytes]:
     """A shipped lock with few packages: parsing all of them would take most of the time."""
     lock = read_lock(ROOT / "lockfiles/keras-bert.lock")
-    short = {"python": lock.python[:3], "debian": lock.debian[:2], "packers": lock.packers[:1], "notes": ()}
+    short = {
+        "python": lock.python[:3],
+        "debian": lock.debian[:2],
+        "packers": lock.packers[:1],
+        "notes": (),
+    }
     return [write_lock(msgspec.structs.replace(lock, **short)).encode()]
 
 
@@ -235,8 +248,17 @@ def read_site_text(text: str) -> object:
 def pages(_: Path) -> list[bytes]:
     html = b'<!DOCTYPE html><base href="/x/"><a href="a-1.0.whl#sha256=' + b"0" * 64
     html += b'" data-requires-python="&gt;=3.8" data-yanked="no">a-1.0.whl</a>'
-    told = {"filename": "a-1.0.whl", "url": "a-1.0.whl", "hashes": {"sha256": "0" * 64}, "size": 3, "yanked": True}
-    return [html, json.dumps({"meta": {"api-version": "1.1"}, "name": "a", "files": [told]}).encode()]
+    told = {
+        "filename": "a-1.0.whl",
+        "url": "a-1.0.whl",
+        "hashes": {"sha256": "0" * 64},
+        "size": 3,
+        "yanked": True,
+    }
+    return [
+        html,
+        json.dumps({"meta": {"api-version": "1.1"}, "name": "a", "files": [told]}).encode(),
+    ]
 
 
 def read_page(path: Path) -> None:
@@ -258,7 +280,9 @@ PARSERS = {
     "oci": Parser(seeds=documents, read=read_documents),
     "wheel": Parser(seeds=wheels, read=read_wheel),
     "zip": Parser(seeds=zips, read=read_zip),
-    "tar": Parser(seeds=tars, read=lambda path: list(tar_contents(path, sha256(path))), mend=mend_tar),
+    "tar": Parser(
+        seeds=tars, read=lambda path: list(tar_contents(path, sha256(path))), mend=mend_tar
+    ),
     "bundle": Parser(
         seeds=lambda folder: [sound_bundle(folder / "b").read_bytes().rstrip(b"\0") + bytes(1024)],
         read=read_bundle,
@@ -270,7 +294,10 @@ PARSERS = {
         seeds=texts("envbuild/data/sites/*.toml"),
         read=read_text(read_site_text),
     ),
-    "entry": Parser(seeds=lambda _: [write_entry(ENTRY)], read=lambda path: read_entry(path.read_bytes(), "entry")),
+    "entry": Parser(
+        seeds=lambda _: [write_entry(ENTRY)],
+        read=lambda path: read_entry(path.read_bytes(), "entry"),
+    ),
     "page": Parser(seeds=pages, read=read_page),
 }
 

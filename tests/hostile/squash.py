@@ -23,7 +23,9 @@ def metadata(data: bytes, *, packed: bool = False) -> bytes:
 
 def folder(size: int, *, start: int = 0, offset: int = 0) -> bytes:
     """Return a folder's inode, whose listing of so many bytes begins there."""
-    return struct.pack("<4HII", 1, 0o755, 0, 0, 0, 1) + struct.pack("<IIHHI", start, 2, size + 3, offset, 1)
+    return struct.pack("<4HII", 1, 0o755, 0, 0, 0, 1) + struct.pack(
+        "<IIHHI", start, 2, size + 3, offset, 1
+    )
 
 
 def file(size: int, blocks: bytes = b"", *, start: int = 96) -> bytes:
@@ -99,7 +101,9 @@ def holes(blocks: int) -> bytes:
 
 def huge_listing(size: int) -> bytes:
     """A folder whose listing says that it is gigabytes, of zeros that pack to little."""
-    inode = struct.pack("<4HII", 8, 0o755, 0, 0, 0, 1) + struct.pack("<IIIIHHI", 2, size, 0, 1, 0, 0, 0xFFFFFFFF)
+    inode = struct.pack("<4HII", 8, 0o755, 0, 0, 0, 1) + struct.pack(
+        "<IIIIHHI", 2, size, 0, 1, 0, 0, 0xFFFFFFFF
+    )
     return system(inode, bytes(64 * METADATA), packed=True)
 
 

@@ -160,7 +160,9 @@ def attacked(attack: Callable[[Exchange], None], tmp_path: Path) -> Hostile:
 
 
 @pytest.mark.parametrize("make", BAD)
-def test_a_source_package_leaves_no_link_in_the_store(make: Callable[[Path, Path], None], tmp_path: Path) -> None:
+def test_a_source_package_leaves_no_link_in_the_store(
+    make: Callable[[Path, Path], None], tmp_path: Path
+) -> None:
     secret = tmp_path / "id_secret"
     write_wheel(secret, "wanted-1.0")
     secret.chmod(0o600)
@@ -170,7 +172,10 @@ def test_a_source_package_leaves_no_link_in_the_store(make: Callable[[Path, Path
         make(between.out / "out/wanted-1.0-py3-none-any.whl", secret)
 
     store = Store(tmp_path / "store")
-    package, needs = sdist(store, "wanted", [], group="project"), BuildNeeds(root="r", packages=(), epoch=0)
+    package, needs = (
+        sdist(store, "wanted", [], group="project"),
+        BuildNeeds(root="r", packages=(), epoch=0),
+    )
     with pytest.raises(IntegrityError, match="what the build left"):
         build_wheels([package], needs, attacked(attack, tmp_path), store)
     assert not store.built(wheel_key(package, needs)).exists()
@@ -183,7 +188,10 @@ def test_a_name_that_is_no_wheels_is_an_error(tmp_path: Path) -> None:
         (between.out / "out/-.whl").touch()
 
     store = Store(tmp_path / "store")
-    package, needs = sdist(store, "wanted", [], group="project"), BuildNeeds(root="r", packages=(), epoch=0)
+    package, needs = (
+        sdist(store, "wanted", [], group="project"),
+        BuildNeeds(root="r", packages=(), epoch=0),
+    )
     with pytest.raises(IntegrityError, match="no proper wheel"):
         build_wheels([package], needs, attacked(attack, tmp_path), store)
 
@@ -229,12 +237,16 @@ def zipped(path: Path, *names: str) -> None:
         lambda out, _: zipped(out / "1.zip", "/usr/lib/python3/site-packages/__pycache__/m.py"),
     ],
 )
-def test_a_base_gives_bytecode_and_nothing_else(attack: Callable[[Path, Path], object], tmp_path: Path) -> None:
+def test_a_base_gives_bytecode_and_nothing_else(
+    attack: Callable[[Path, Path], object], tmp_path: Path
+) -> None:
     secret = tmp_path / "priv.zip"
     zipped(secret, PYC)
     wheel = tmp_path / "m-1.0-py3-none-any.whl"
     zipped(wheel, "m.py")
-    scheme = Scheme(site="usr/lib/python3/site-packages", prefix="usr", version="3.11", python="usr/bin/python3")
+    scheme = Scheme(
+        site="usr/lib/python3/site-packages", prefix="usr", version="3.11", python="usr/bin/python3"
+    )
     blob = tmp_path / "blob"
     part = pack_part([(file("usr/lib/python3/site-packages/m.py"), b"")], blob)
     packed = WheelPart(file=wheel, name=wheel.name, kept=KeptPart(part=part, blob=blob))

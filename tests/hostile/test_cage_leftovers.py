@@ -22,7 +22,9 @@ with Store(Path(sys.argv[1])).outside(Path(sys.argv[2])) as folder:
 """
 
 
-def test_a_killed_builds_folder_in_tmpdir_is_cleared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_builds_folder_in_tmpdir_is_cleared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     store, temporary = Store(tmp_path / "store"), tmp_path / "tmp"
     temporary.mkdir()

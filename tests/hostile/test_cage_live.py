@@ -103,7 +103,9 @@ def listening() -> Iterator[int]:
 
 
 @pytest.mark.parametrize("mode", ["flat", "layered", "fakeroot"])
-def test_a_recipe_that_means_harm_reaches_nothing(mode: str, tmp_path: Path, listening: int) -> None:
+def test_a_recipe_that_means_harm_reaches_nothing(
+    mode: str, tmp_path: Path, listening: int
+) -> None:
     project = Project(tmp_path / "p")
     victim = project.home / "victim.toml"
     victim.write_text("mine")
@@ -137,5 +139,7 @@ def test_a_recipe_that_means_harm_reaches_nothing(mode: str, tmp_path: Path, lis
     assert (victim.read_text(), victim.stat().st_mode & 0o777) == ("mine", 0o600)
     lock = read_lock(project.folder / "lockfiles/harm.lock")
     for sha256 in [*(p.sha256 for p in lock.debian), *(p.sha256 for p in lock.python)]:
-        assert hashlib.sha256(Store(project.store).artifact(sha256).read_bytes()).hexdigest() == sha256
+        assert (
+            hashlib.sha256(Store(project.store).artifact(sha256).read_bytes()).hexdigest() == sha256
+        )
     assert not list((project.store / "v1/tmp").glob("*harm*"))

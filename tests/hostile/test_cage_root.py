@@ -26,7 +26,11 @@ RECIPE = read_recipe(ROOT / "recipes/torch-mnist.toml")[0]
 LOCK = read_lock(ROOT / "lockfiles/torch-mnist.lock")
 FIRST = msgspec.structs.replace(LOCK.python[0], file="package-1.tar.gz")
 SOURCE = msgspec.structs.replace(LOCK, python=(FIRST, *LOCK.python[1:]))
-USER, BARE, CAGED = Ground(missing={}), Ground(root=True, missing={}), Ground(root=True, caged=True, missing={})
+USER, BARE, CAGED = (
+    Ground(missing={}),
+    Ground(root=True, missing={}),
+    Ground(root=True, caged=True, missing={}),
+)
 OWN, SHELF, BUNDLE = Trust(), Trust(origin="a shelf"), Trust(origin="a bundle")
 MODES = ("flat", "layered", "fakeroot", "sandbox", "docker")
 
@@ -39,7 +43,11 @@ def test_who_may_build_what_in_which_mode() -> None:
     assert refused(USER, OWN) == refused(USER, OWN, SOURCE) == ()
     assert refused(USER, SHELF) == refused(USER, BUNDLE, SOURCE) == ("fakeroot", "sandbox")
     assert refused(BARE, OWN) == ()
-    assert refused(BARE, SHELF) == refused(BARE, OWN, SOURCE) == ("flat", "layered", "fakeroot", "sandbox")
+    assert (
+        refused(BARE, SHELF)
+        == refused(BARE, OWN, SOURCE)
+        == ("flat", "layered", "fakeroot", "sandbox")
+    )
     assert refused(CAGED, BUNDLE) == refused(CAGED, OWN, SOURCE) == ("sandbox",)
     for ground in (BARE, CAGED):
         assert refused(ground, Trust(origin="a shelf", as_root=True), SOURCE) == ()
@@ -50,20 +58,32 @@ def test_who_may_build_what_in_which_mode() -> None:
 def test_a_refusal_says_what_to_do() -> None:
     with pytest.raises(HostError) as told:
         choose_way(RECIPE, SOURCE, BARE, roots=())
-    assert "\n  flat: the build of its source packages would run with root's own rights" in told.value.what
+    assert (
+        "\n  flat: the build of its source packages would run with root's own rights"
+        in told.value.what
+    )
     assert "--as-root" in (told.value.hint or "")
-    with pytest.raises(HostError, match="what it brings from a shelf would run with root's own rights"):
+    with pytest.raises(
+        HostError, match="what it brings from a shelf would run with root's own rights"
+    ):
         require_trust(RECIPE, LOCK, BARE, SHELF)
     with pytest.raises(HostError, match="could reach your home folder in this mode"):
         require_way("fakeroot", RECIPE, LOCK, USER, roots=(), trust=BUNDLE)
 
 
 def test_an_ordinary_user_needs_no_cage() -> None:
-    assert find_cage(read_host(uid=1000, user="ada"), ScriptedRunner({}), Command(argv=("true",))) is None
+    assert (
+        find_cage(read_host(uid=1000, user="ada"), ScriptedRunner({}), Command(argv=("true",)))
+        is None
+    )
 
 
-@pytest.mark.parametrize(("table", "mapped"), [("0 0 4294967295", False), ("0 1000 1", True), ("", False)])
-def test_root_of_an_ordinary_users_namespace_is_told_apart(table: str, mapped: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("table", "mapped"), [("0 0 4294967295", False), ("0 1000 1", True), ("", False)]
+)
+def test_root_of_an_ordinary_users_namespace_is_told_apart(
+    table: str, mapped: bool, tmp_path: Path
+) -> None:
     (tmp_path / "proc/self").mkdir(parents=True)
     (tmp_path / "proc/self/uid_map").write_text(table)
     assert root_is_mapped(tmp_path) is mapped
@@ -71,11 +91,17 @@ def test_root_of_an_ordinary_users_namespace_is_told_apart(table: str, mapped: b
 
 def test_no_ids_no_cage() -> None:
     host = read_host(uid=0)
-    runner = ScriptedRunner({"unshare": (1, "", "unshare: unrecognized option '--map-users=100000,0,65536'")})
+    runner = ScriptedRunner(
+        {"unshare": (1, "", "unshare: unrecognized option '--map-users=100000,0,65536'")}
+    )
     trial = Command(argv=("true",), env={"PATH": os.defpath})
     assert find_cage(replace(host, subuid=None), runner, trial) is None
-    assert find_cage(replace(host, subuid=(100000, 1000), subgid=(100000, IDS)), runner, trial) is None
-    assert find_cage(replace(host, subuid=(100000, IDS), subgid=(100000, IDS)), runner, trial) is None
+    assert (
+        find_cage(replace(host, subuid=(100000, 1000), subgid=(100000, IDS)), runner, trial) is None
+    )
+    assert (
+        find_cage(replace(host, subuid=(100000, IDS), subgid=(100000, IDS)), runner, trial) is None
+    )
 
 
 def test_every_closed_folder_on_the_way_is_covered() -> None:
@@ -91,8 +117,16 @@ def test_every_closed_folder_on_the_way_is_covered() -> None:
 
 def test_the_command_names_what_is_shown_and_nothing_of_roots() -> None:
     cage = Cage(program="/usr/bin/unshare", uids=(100000, IDS), gids=(200000, IDS))
-    given = {"PATH": "/bin", "HOME": "/root", "TMPDIR": "/root/tmp", "APPTAINER_CACHEDIR": "/root/c", "A": "b"}
-    command = cage.around(Command(argv=("id",), env=given), show=[Path("/srv/x.sif")], write=[Path("/var/w")])
+    given = {
+        "PATH": "/bin",
+        "HOME": "/root",
+        "TMPDIR": "/root/tmp",
+        "APPTAINER_CACHEDIR": "/root/c",
+        "A": "b",
+    }
+    command = cage.around(
+        Command(argv=("id",), env=given), show=[Path("/srv/x.sif")], write=[Path("/var/w")]
+    )
     assert command.env == {"PATH": "/bin", "A": "b", "HOME": "/mnt/home", "TMPDIR": "/mnt/tmp"}
     line = command.argv[command.argv.index("envbuild-cage") :]
     assert line[:6] == ("envbuild-cage", "100000:200000", "/mnt", "/", "ro:/srv/x.sif", "rw:/var/w")
@@ -122,7 +156,9 @@ class TestLive:
     """Real runs, as root."""
 
     @pytest.mark.parametrize("sealed", [True, False])
-    def test_what_runs_is_nobody_and_sees_nothing_of_roots(self, sealed: bool, closed_home: Path) -> None:
+    def test_what_runs_is_nobody_and_sees_nothing_of_roots(
+        self, sealed: bool, closed_home: Path
+    ) -> None:
         mine = runtime()
         if mine.cage is None:
             pytest.skip("root has no ids in /etc/subuid, or unshare is older than util-linux 2.38")
@@ -151,20 +187,29 @@ class TestLive:
         assert told.code == 0, told.stderr
         first, given, *rest, mapped = told.stdout.splitlines()
         assert (first, given) == ("0", "given")
-        assert not {"secret", "wrote /opt", "wrote /mnt/file", "wrote /proc/sys/kernel/core_pattern"} & set(rest)
+        assert not {
+            "secret",
+            "wrote /opt",
+            "wrote /mnt/file",
+            "wrote /proc/sys/kernel/core_pattern",
+        } & set(rest)
         assert mapped.split() == ["0", str(mine.cage.uids[0]), str(IDS)]
         assert Path("/proc/sys/kernel/core_pattern").read_text() == pattern
         assert (closed_home / "out/x").stat().st_uid == mine.cage.uids[0]
         assert (closed_home / "secret").read_text() == "private"
 
-    def test_a_captured_run_may_change_owners_and_leaves_none_of_roots(self, closed_home: Path) -> None:
+    def test_a_captured_run_may_change_owners_and_leaves_none_of_roots(
+        self, closed_home: Path
+    ) -> None:
         mine = runtime()
         if mine.cage is None:
             pytest.skip("root has no ids in /etc/subuid, or unshare is older than util-linux 2.38")
         overlay = closed_home / "overlay"
         overlay.mkdir()
         script = "touch /opt/x && chown 5:7 /opt/x && cat /proc/net/dev"
-        told = LocalRunner()(mine.root_command(tiny_image(), ("sh", "-c", script), overlay=overlay, timeout=60))
+        told = LocalRunner()(
+            mine.root_command(tiny_image(), ("sh", "-c", script), overlay=overlay, timeout=60)
+        )
         assert [line.split(":")[0].strip() for line in told.stdout.splitlines()[2:]] == ["lo"]
         found = (overlay / "upper/opt/x").stat()
         assert (found.st_uid, found.st_gid) == (mine.cage.uids[0] + 5, mine.cage.gids[0] + 7)

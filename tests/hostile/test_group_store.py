@@ -27,10 +27,14 @@ for key in range({KEYS}):
 def test_at_once_from_the_first_file_on(lab: Path) -> None:
     begin = repr(time.time() + 4)
     children = [as_user(user, WORK, lab, begin) for user in USERS for _ in range(EACH)]
-    assert [(child.communicate(timeout=300)[0], child.returncode) for child in children] == [("", 0)] * 2 * EACH
+    assert [(child.communicate(timeout=300)[0], child.returncode) for child in children] == [
+        ("", 0)
+    ] * 2 * EACH
     locks = list((lab / "v1/locks").glob("*.lock"))
     assert len(locks) == KEYS
-    assert {(path.stat().st_gid, oct(path.stat().st_mode & 0o7777)) for path in locks} == {(LAB, "0o664")}
+    assert {(path.stat().st_gid, oct(path.stat().st_mode & 0o7777)) for path in locks} == {
+        (LAB, "0o664")
+    }
     folders = [path for path in (lab / "v1").rglob("*") if path.is_dir()]
     assert {oct(path.stat().st_mode & 0o7777) for path in folders} == {"0o2775"}
     assert not [path for path in (lab / "v1").rglob(".*") if not path.name.endswith(".lock")]

@@ -44,7 +44,12 @@ SIX = wheel("Name: six\nVersion: 1.16.0\n")
 
 
 def page(file: str, data: bytes, **more: object) -> Answer:
-    row = {"filename": file, "url": f"/{file}", "hashes": {"sha256": hashlib.sha256(data).hexdigest()}, **more}
+    row = {
+        "filename": file,
+        "url": f"/{file}",
+        "hashes": {"sha256": hashlib.sha256(data).hexdigest()},
+        **more,
+    }
     text = json.dumps({"meta": {"api-version": "1.0"}, "name": "x", "files": [row]})
     return JSON, text.encode()
 
@@ -102,10 +107,20 @@ def index() -> Iterator[Index]:
 
 @pytest.fixture
 def ask(index: Index, tmp_path: Path) -> Callable[..., Resolution]:
-    environment = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "ENVBUILD_STORE": str(tmp_path / "store")}
-    environment |= {"UV_CACHE_DIR": str(tmp_path / "uv"), "UV_HTTP_RETRIES": "0", "UV_HTTP_TIMEOUT": "2"}
+    environment = {
+        "HOME": str(tmp_path),
+        "PATH": "/usr/bin:/bin",
+        "ENVBUILD_STORE": str(tmp_path / "store"),
+    }
+    environment |= {
+        "UV_CACHE_DIR": str(tmp_path / "uv"),
+        "UV_HTTP_RETRIES": "0",
+        "UV_HTTP_TIMEOUT": "2",
+    }
     settings = load_settings({**environment, "ENVBUILD_INDEX": index.url}, tmp_path)
-    return lambda *names: UvResolver(settings, LocalRunner(), Silent())(Request(facts=base(), requirements=names))
+    return lambda *names: UvResolver(settings, LocalRunner(), Silent())(
+        Request(facts=base(), requirements=names)
+    )
 
 
 @pytest.mark.parametrize(
@@ -139,8 +154,18 @@ def test_a_page_that_is_none_is_the_networks_fault(
     ("file", "data"),
     [
         (SDIST, b"no archive at all" * 50),
-        (SDIST, sdist_bytes("six-1.16.0", {"PKG-INFO": "Metadata-Version: 2.1\nName: evil\nVersion: 1.16.0\n"})),
-        (SDIST, sdist_bytes("six-1.16.0", {"PKG-INFO": "Metadata-Version: 2.1\nName: six\nVersion: 9\n"})),
+        (
+            SDIST,
+            sdist_bytes(
+                "six-1.16.0", {"PKG-INFO": "Metadata-Version: 2.1\nName: evil\nVersion: 1.16.0\n"}
+            ),
+        ),
+        (
+            SDIST,
+            sdist_bytes(
+                "six-1.16.0", {"PKG-INFO": "Metadata-Version: 2.1\nName: six\nVersion: 9\n"}
+            ),
+        ),
     ],
     ids=["no archive", "another package", "another release"],
 )
@@ -164,7 +189,10 @@ def test_a_wheel_of_another_name_is_refused_though_the_index_lies_for_it(
 ) -> None:
     data = wheel(metadata)
     honest = b"Metadata-Version: 2.1\nName: six\nVersion: 1.16.0\n"
-    index.answers |= {PAGE: page(WHEEL, data, **{"core-metadata": True}), f"/{WHEEL}": ("application/zip", data)}
+    index.answers |= {
+        PAGE: page(WHEEL, data, **{"core-metadata": True}),
+        f"/{WHEEL}": ("application/zip", data),
+    }
     index.answers[f"/{WHEEL}.metadata"] = ("text/plain", honest)
     with pytest.raises(IntegrityError) as caught:
         ask("six")
@@ -189,9 +217,18 @@ def test_metadata_that_differs_from_the_wheels_is_noticed(
 ) -> None:
     said = "Name: six\nVersion: 1.16.0\n"
     data = wheel(said + of_wheel)
-    index.answers |= {PAGE: page(WHEEL, data, **{"core-metadata": True}), f"/{WHEEL}": ("application/zip", data)}
-    index.answers[f"/{WHEEL}.metadata"] = ("text/plain", f"Metadata-Version: 2.1\n{said}{of_index}".encode())
-    index.answers |= {"/simple/extra/": page(EXTRA, EXTRA_DATA), f"/{EXTRA}": ("application/zip", EXTRA_DATA)}
+    index.answers |= {
+        PAGE: page(WHEEL, data, **{"core-metadata": True}),
+        f"/{WHEEL}": ("application/zip", data),
+    }
+    index.answers[f"/{WHEEL}.metadata"] = (
+        "text/plain",
+        f"Metadata-Version: 2.1\n{said}{of_index}".encode(),
+    )
+    index.answers |= {
+        "/simple/extra/": page(EXTRA, EXTRA_DATA),
+        f"/{EXTRA}": ("application/zip", EXTRA_DATA),
+    }
     with pytest.raises(IntegrityError) as caught:
         ask("six")
     assert "requires something else than the index says of it: extra" in str(caught.value)
@@ -200,9 +237,15 @@ def test_metadata_that_differs_from_the_wheels_is_noticed(
 def test_an_honest_index_is_believed(index: Index, ask: Callable[..., Resolution]) -> None:
     said = "Name: six\nVersion: 1.16.0\nRequires-Dist: extra\n"
     data = wheel(said)
-    index.answers |= {PAGE: page(WHEEL, data, **{"core-metadata": True}), f"/{WHEEL}": ("application/zip", data)}
+    index.answers |= {
+        PAGE: page(WHEEL, data, **{"core-metadata": True}),
+        f"/{WHEEL}": ("application/zip", data),
+    }
     index.answers[f"/{WHEEL}.metadata"] = ("text/plain", f"Metadata-Version: 2.1\n{said}".encode())
-    index.answers |= {"/simple/extra/": page(EXTRA, EXTRA_DATA), f"/{EXTRA}": ("application/zip", EXTRA_DATA)}
+    index.answers |= {
+        "/simple/extra/": page(EXTRA, EXTRA_DATA),
+        f"/{EXTRA}": ("application/zip", EXTRA_DATA),
+    }
     assert [package.name for package in ask("six").packages] == ["extra", "six"]
 
 
@@ -213,7 +256,11 @@ def test_a_dripping_index_ends_and_is_named(
     monkeypatch.setattr(limits, "QUESTION_SECONDS", 3.0)
     monkeypatch.setattr(limits, "SEARCH_SECONDS", 0.5)
     answer = page(WHEEL, SIX, **({"core-metadata": True} if path.endswith("metadata") else {}))
-    index.answers |= {PAGE: answer, f"/{WHEEL}": ("application/zip", SIX), f"/{WHEEL}.metadata": ("text/plain", b"")}
+    index.answers |= {
+        PAGE: answer,
+        f"/{WHEEL}": ("application/zip", SIX),
+        f"/{WHEEL}.metadata": ("text/plain", b""),
+    }
     index.dripping.add(path)
     with pytest.raises(NetworkError) as caught:
         ask("six")
@@ -226,7 +273,9 @@ def test_a_dripping_source_archive_ends(
 ) -> None:
     monkeypatch.setattr(limits, "QUESTION_SECONDS", 3.0)
     monkeypatch.setattr(limits, "SEARCH_SECONDS", 0.5)
-    data = sdist_bytes("six-1.16.0", {"PKG-INFO": "Metadata-Version: 2.1\nName: six\nVersion: 1.16.0\n"})
+    data = sdist_bytes(
+        "six-1.16.0", {"PKG-INFO": "Metadata-Version: 2.1\nName: six\nVersion: 1.16.0\n"}
+    )
     index.answers |= {PAGE: page(SDIST, data), f"/{SDIST}": ("application/gzip", b"")}
     index.dripping.add(f"/{SDIST}")
     started = time.monotonic()

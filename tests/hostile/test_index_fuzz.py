@@ -34,13 +34,19 @@ PIECES = st.sampled_from(
     ]
 )  # fmt: skip
 HTML = st.lists(st.one_of(PIECES, st.text(max_size=8)), max_size=40).map("".join)
-SCALARS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=20), PIECES)
+SCALARS = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=20), PIECES
+)
 VALUES = st.recursive(
     SCALARS,
-    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(st.text(max_size=8), inner, max_size=4)),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4), st.dictionaries(st.text(max_size=8), inner, max_size=4)
+    ),
     max_leaves=12,
 )
-FIELDS = st.sampled_from(["filename", "url", "hashes", "size", "upload-time", "yanked", "requires-python", "meta"])
+FIELDS = st.sampled_from(
+    ["filename", "url", "hashes", "size", "upload-time", "yanked", "requires-python", "meta"]
+)
 FILES = st.lists(st.dictionaries(FIELDS, VALUES, max_size=8), max_size=4)
 quick = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -92,13 +98,20 @@ def test_what_uv_says(text: str) -> None:
     assert isinstance(error, EnvbuildError | ConflictError)
     if isinstance(error, EnvbuildError):
         assert "user:pass" not in f"{error} {error.where} {error.hint}"
-    read_origins(text, {"extra": "https://mirror.invalid/simple", "default": "https://mirror.invalid/other"})
+    read_origins(
+        text, {"extra": "https://mirror.invalid/simple", "default": "https://mirror.invalid/other"}
+    )
 
 
 ENTRIES = st.dictionaries(
-    st.sampled_from(["name", "version", "wheels", "sdist", "url", "path", "hashes", "size", "upload-time"]),
+    st.sampled_from(
+        ["name", "version", "wheels", "sdist", "url", "path", "hashes", "size", "upload-time"]
+    ),
     st.one_of(
-        st.text(max_size=10), st.integers(), st.just({"sha256": "0" * 64}), st.just([{"url": "x", "hashes": {}}])
+        st.text(max_size=10),
+        st.integers(),
+        st.just({"sha256": "0" * 64}),
+        st.just([{"url": "x", "hashes": {}}]),
     ),
     max_size=6,
 )
@@ -109,7 +122,9 @@ ENTRIES = st.dictionaries(
 def test_what_uv_answers(entries: list[dict[str, object]]) -> None:
     def written(value: object) -> str:
         if isinstance(value, dict):
-            return "{" + ", ".join(f"{quote(str(k))} = {written(v)}" for k, v in value.items()) + "}"
+            return (
+                "{" + ", ".join(f"{quote(str(k))} = {written(v)}" for k, v in value.items()) + "}"
+            )
         if isinstance(value, list):
             return f"[{', '.join(map(written, value))}]"
         return quote(value) if isinstance(value, str) else str(value)
@@ -202,9 +217,13 @@ def _zip() -> bytes:
 @pytest.mark.parametrize("name", ["a-1.tar.gz", "a-1.zip", "a-1-py3-none-any.whl"])
 @quick
 @given(data=st.data())
-def test_damaged_archives(name: str, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_damaged_archives(
+    name: str, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     whole = bytearray(_tar() if name.endswith(".tar.gz") else _zip())
-    for place, value in data.draw(st.lists(st.tuples(st.integers(0, len(whole) - 1), st.integers(0, 255)), max_size=8)):
+    for place, value in data.draw(
+        st.lists(st.tuples(st.integers(0, len(whole) - 1), st.integers(0, 255)), max_size=8)
+    ):
         whole[place] = value
     del whole[data.draw(st.integers(0, len(whole))) :]
     path = Path(tmp_path_factory.getbasetemp()) / f"fuzzed-{name}"

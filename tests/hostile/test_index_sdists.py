@@ -121,12 +121,18 @@ def verb(
 
 @pytest.mark.parametrize("resolver", ["uv", "pip-tools"])
 def test_locking_runs_nothing(resolver: str, verb: Callable[..., str], trap: Trap) -> None:
-    lock = json.loads(verb("lock", "x.toml", "--facts", "facts.json", "--json", "--resolver", resolver))
-    assert {"legacy", "needing", "backend"} <= {package["name"] for package in [*lock["packages"], *lock["build"]]}
+    lock = json.loads(
+        verb("lock", "x.toml", "--facts", "facts.json", "--json", "--resolver", resolver)
+    )
+    assert {"legacy", "needing", "backend"} <= {
+        package["name"] for package in [*lock["packages"], *lock["build"]]
+    }
     assert not trap.sprung()
 
 
-def test_what_is_allowed_to_run_sees_neither_variables_nor_home(verb: Callable[..., str], trap: Trap) -> None:
+def test_what_is_allowed_to_run_sees_neither_variables_nor_home(
+    verb: Callable[..., str], trap: Trap
+) -> None:
     """The trap is one: with the user's word it springs."""
     verb("lock", "x.toml", "--facts", "facts.json", "--json", "--allow-host-builds")
     assert trap.asked
@@ -135,9 +141,15 @@ def test_what_is_allowed_to_run_sees_neither_variables_nor_home(verb: Callable[.
 
 @pytest.mark.live
 @needs("mmdebstrap")
-def test_lock_and_why_of_a_real_base_run_nothing(tmp_path: Path, index: SyntheticIndex, trap: Trap) -> None:
+def test_lock_and_why_of_a_real_base_run_nothing(
+    tmp_path: Path, index: SyntheticIndex, trap: Trap
+) -> None:
     project = Project(tmp_path / "project")
-    project.env |= {"MY_SECRET": SECRET, "ENVBUILD_INDEX": index.url, "UV_CACHE_DIR": str(tmp_path / "uv")}
+    project.env |= {
+        "MY_SECRET": SECRET,
+        "ENVBUILD_INDEX": index.url,
+        "UV_CACHE_DIR": str(tmp_path / "uv"),
+    }
     project.write(
         "recipes/x.toml",
         '[recipe]\nname = "x"\n[base]\nbootstrap = "debian:bookworm"\n[python]\ndependencies = ["legacy", "needing"]\n',

@@ -51,9 +51,18 @@ def versions(answer: Resolution) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("files", "reason"),
     [
-        ({"setup.py": RAPIDS}, "a placeholder: it holds no module, and its setup.py raises an error"),
-        ({"setup.py": "raise RuntimeError('not here')\n"}, "a placeholder whose setup.py only raises an error"),
-        ({"setup.py": "import sys\nprint('no')\nsys.exit(1)\n"}, "a placeholder whose setup.py only raises an error"),
+        (
+            {"setup.py": RAPIDS},
+            "a placeholder: it holds no module, and its setup.py raises an error",
+        ),
+        (
+            {"setup.py": "raise RuntimeError('not here')\n"},
+            "a placeholder whose setup.py only raises an error",
+        ),
+        (
+            {"setup.py": "import sys\nprint('no')\nsys.exit(1)\n"},
+            "a placeholder whose setup.py only raises an error",
+        ),
         ({"pyproject.toml": STUB}, "a placeholder without files of its own (built by wheel-stub)"),
         (
             {"pyproject.toml": STUB.replace("wheel_stub", "nvidia_stub")},
@@ -95,11 +104,16 @@ def test_a_placeholder_is_no_release(index: SyntheticIndex, resolve: Resolve) ->
         index.wheel(name, "70.0")
     assert versions(resolve(base(), "gpulib")) == {"gpulib": "1.0"}
     error = refusal(resolve, "gpulib==2.0")
-    assert "- gpulib 2.0 is a placeholder without files of its own (built by wheel-stub)" in error.what
+    assert (
+        "- gpulib 2.0 is a placeholder without files of its own (built by wheel-stub)" in error.what
+    )
 
 
 def test_a_static_placeholder_is_none_either(index: SyntheticIndex, resolve: Resolve) -> None:
-    files = {"pyproject.toml": STUB, "PKG-INFO": "Metadata-Version: 2.2\nName: libs\nVersion: 1.0\n"}
+    files = {
+        "pyproject.toml": STUB,
+        "PKG-INFO": "Metadata-Version: 2.2\nName: libs\nVersion: 1.0\n",
+    }
     for number in range(6):
         said = {**files, "PKG-INFO": files["PKG-INFO"].replace("1.0", f"{number}.0")}
         index.sdist("libs", f"{number}.0", files=said)
@@ -110,9 +124,15 @@ def test_a_static_placeholder_is_none_either(index: SyntheticIndex, resolve: Res
 
 
 @pytest.mark.parametrize("wanted", ["apex", "cudf", "rmm", "app"])
-def test_another_project_of_that_name_is_not_taken(wanted: str, index: SyntheticIndex, resolve: Resolve) -> None:
+def test_another_project_of_that_name_is_not_taken(
+    wanted: str, index: SyntheticIndex, resolve: Resolve
+) -> None:
     for name in ("apex", "cudf", "rmm"):
-        index.sdist(name, "0.9.9", files={"setup.py": "from setuptools import setup\nsetup()\n", f"{name}.py": ""})
+        index.sdist(
+            name,
+            "0.9.9",
+            files={"setup.py": "from setuptools import setup\nsetup()\n", f"{name}.py": ""},
+        )
     index.wheel("app", "1.0", requires=("apex",))
     name = "apex" if wanted == "app" else wanted
     error = refusal(resolve, wanted)
@@ -122,7 +142,11 @@ def test_another_project_of_that_name_is_not_taken(wanted: str, index: Synthetic
 
 def test_the_real_one_is(index: SyntheticIndex, resolve: Resolve) -> None:
     """A lab's own index has wheels; an image of NVIDIA's holds it; and the user may ask for the source."""
-    index.sdist("apex", "0.9.9", files={"setup.py": "from setuptools import setup\nsetup()\n", "apex.py": ""})
+    index.sdist(
+        "apex",
+        "0.9.9",
+        files={"setup.py": "from setuptools import setup\nsetup()\n", "apex.py": ""},
+    )
     for name in ("setuptools", "wheel"):
         index.wheel(name, "70.0")
     assert versions(resolve(base(), "apex", from_source=("apex",))) == {"apex": "0.9.9"}
@@ -137,10 +161,14 @@ def test_the_real_one_is(index: SyntheticIndex, resolve: Resolve) -> None:
 def squat(index: SyntheticIndex, name: str = "airports") -> None:
     """What took the name of a project that was deleted: one small archive without a module of that name."""
     setup = "from setuptools import setup, find_packages\nsetup(name='airports', packages=find_packages())\n"
-    index.sdist(name, "0.0.1", files={"setup.py": setup, "sample/__init__.py": ""}, day="2025-09-25")
+    index.sdist(
+        name, "0.0.1", files={"setup.py": setup, "sample/__init__.py": ""}, day="2025-09-25"
+    )
 
 
-def test_a_name_that_was_registered_anew_is_refused(index: SyntheticIndex, resolve: Resolve) -> None:
+def test_a_name_that_was_registered_anew_is_refused(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
     index.wheel("outline", "0.0.46", requires=("airports",), day="2024-06-22")
     squat(index)
     for name in ("setuptools", "wheel"):
@@ -149,7 +177,10 @@ def test_a_name_that_was_registered_anew_is_refused(index: SyntheticIndex, resol
     assert "airports was registered on 2025-09-25 (one release, " in error.what
     assert "without a module airports), long after outline, which requires it" in error.what
     assert "write it under [python] dependencies" in (error.hint or "")
-    assert versions(resolve(base(), "outline", "airports")) == {"airports": "0.0.1", "outline": "0.0.46"}
+    assert versions(resolve(base(), "outline", "airports")) == {
+        "airports": "0.0.1",
+        "outline": "0.0.46",
+    }
 
 
 def test_it_is_not_taken_across_the_date(index: SyntheticIndex, resolve: Resolve) -> None:
@@ -178,12 +209,18 @@ def test_a_project_that_deletes_its_old_releases_is_taken_across_the_date(
 def ask(server: Server, settings: Settings, tmp_path: Path) -> Callable[..., Resolution]:
     environment = {**settings.environment, "UV_HTTP_RETRIES": "0", "UV_HTTP_TIMEOUT": "2"}
     environment["UV_CACHE_DIR"] = str(tmp_path / "uv-cache")
-    there = dataclasses.replace(settings, indexes={"default": f"{server.url}/simple"}, environment=environment)
-    return lambda *names: UvResolver(there, LocalRunner(), Silent())(Request(facts=base(), requirements=names))
+    there = dataclasses.replace(
+        settings, indexes={"default": f"{server.url}/simple"}, environment=environment
+    )
+    return lambda *names: UvResolver(there, LocalRunner(), Silent())(
+        Request(facts=base(), requirements=names)
+    )
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_a_refused_page_is_no_spelling_mistake(status: int, server: Server, ask: Callable[..., Resolution]) -> None:
+def test_a_refused_page_is_no_spelling_mistake(
+    status: int, server: Server, ask: Callable[..., Resolution]
+) -> None:
     server.status["simple/six/"] = status
     server.files["simple/six/"] = b""
     with pytest.raises(NetworkError) as caught:
@@ -191,9 +228,14 @@ def test_a_refused_page_is_no_spelling_mistake(status: int, server: Server, ask:
     assert f"refuses access (HTTP {status})" in str(caught.value)
 
 
-def test_a_file_of_this_machine_is_no_answer(server: Server, tmp_path: Path, ask: Callable[..., Resolution]) -> None:
+def test_a_file_of_this_machine_is_no_answer(
+    server: Server, tmp_path: Path, ask: Callable[..., Resolution]
+) -> None:
     path = write_wheel(tmp_path, "six", "1.16.0", ())
-    server.page("six", text=f'<!DOCTYPE html><html><body><a href="file://{path}">{path.name}</a></body></html>')
+    server.page(
+        "six",
+        text=f'<!DOCTYPE html><html><body><a href="file://{path}">{path.name}</a></body></html>',
+    )
     with pytest.raises((IntegrityError, NoSolutionError)) as caught:
         ask("six")
     assert isinstance(caught.value, EnvbuildError)

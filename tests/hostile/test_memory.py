@@ -21,7 +21,12 @@ USAGE = ("bundle_header_of_gigabytes", "lock_")
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("caged")
-    environment = {**os.environ, "MALLOC_ARENA_MAX": "1", "TMPDIR": str(folder), "PYTHONPATH": str(ROOT)}
+    environment = {
+        **os.environ,
+        "MALLOC_ARENA_MAX": "1",
+        "TMPDIR": str(folder),
+        "PYTHONPATH": str(ROOT),
+    }
     argv = (sys.executable, "-m", "tests.hostile.caged")
     result = LocalRunner()(Command(argv=argv, env=environment, cwd=ROOT, timeout=600), check=False)
     told = [json.loads(line) for line in result.stdout.splitlines()]

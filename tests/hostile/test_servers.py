@@ -60,14 +60,20 @@ class TestRegistry:
             pull(f"{fake.host}/lab/app:1.0", reached)
 
     def test_tags_nested_deep(self, fake: FakeRegistry, reached: Settings) -> None:
-        fake.spoil = lambda path, answer: (200, {}, b"[" * 100_000) if "tags/list" in path else answer
+        fake.spoil = lambda path, answer: (
+            (200, {}, b"[" * 100_000) if "tags/list" in path else answer
+        )
         with pytest.raises(GoneError, match="no such image"):
             pull(f"{fake.host}/lab/app:1.0", reached)
 
-    def test_the_next_page_of_tags_on_another_host_is_not_asked(self, fake: FakeRegistry, reached: Settings) -> None:
+    def test_the_next_page_of_tags_on_another_host_is_not_asked(
+        self, fake: FakeRegistry, reached: Settings
+    ) -> None:
         fake.add(SMALL, "lab/app", "1.0")
         with serving(FakeRegistry()) as other:
-            fake.spoil = spoiling("tags/list", Link=f'<{other.url}/v2/lab/app/tags/list?n=2>; rel="next"')  # type: ignore[assignment]
+            fake.spoil = spoiling(
+                "tags/list", Link=f'<{other.url}/v2/lab/app/tags/list?n=2>; rel="next"'
+            )  # type: ignore[assignment]
             with pytest.raises(GoneError, match="no such tag"):
                 pull(f"{fake.host}/lab/app:2.0", reached)
             assert other.asked == []
@@ -78,7 +84,9 @@ class TestRegistry:
         with pytest.raises(NetworkError, match="took longer than -1 s over one answer"):
             web.read_bounded(answer, limits.LIST, seconds=-1)
 
-    @pytest.mark.parametrize("body", [b'{"token": "' + b"x" * 2_000_000 + b'"}', b"[" * 100_000, b"\xff", b"{}"])
+    @pytest.mark.parametrize(
+        "body", [b'{"token": "' + b"x" * 2_000_000 + b'"}', b"[" * 100_000, b"\xff", b"{}"]
+    )
     def test_a_token_that_is_none(self, body: bytes, fake: FakeRegistry, reached: Settings) -> None:
         fake.auth = "bearer"
         fake.add(SMALL, "lab/app", "1.0")
@@ -96,7 +104,8 @@ class TestRegistry:
         def spoil(path: str, answer: Answer) -> Answer:
             status, told, body = answer
             told = {
-                key: value.replace("repository:x:pull", "repository:other:pull,push") for key, value in told.items()
+                key: value.replace("repository:x:pull", "repository:other:pull,push")
+                for key, value in told.items()
             }
             return status, told, body
 
@@ -106,10 +115,16 @@ class TestRegistry:
         assert asked
         assert all("scope=repository%3Alab%2Fapp%3Apull&" in f"{path}&" for path in asked)
 
-    def test_a_challenge_of_60_kb_costs_nothing(self, fake: FakeRegistry, reached: Settings) -> None:
+    def test_a_challenge_of_60_kb_costs_nothing(
+        self, fake: FakeRegistry, reached: Settings
+    ) -> None:
         import time
 
-        fake.spoil = lambda _path, _answer: (401, {"WWW-Authenticate": "Bearer " + "a" * 60_000}, b"")
+        fake.spoil = lambda _path, _answer: (
+            401,
+            {"WWW-Authenticate": "Bearer " + "a" * 60_000},
+            b"",
+        )
         begun = time.process_time()
         with pytest.raises(NetworkError):
             pull(f"{fake.host}/lab/app:1.0", reached)
@@ -118,13 +133,20 @@ class TestRegistry:
 
 class TestCredentials:
     @pytest.mark.parametrize(
-        ("host", "known"), [("docker.io", True), ("mine.invalid", True), ("registry.of.a.stranger.invalid", False)]
+        ("host", "known"),
+        [("docker.io", True), ("mine.invalid", True), ("registry.of.a.stranger.invalid", False)],
     )
-    def test_those_of_the_environment(self, host: str, known: bool, user_settings: Settings) -> None:
-        told = replace(user_settings, environment=HUB_LOGIN, registries={"mine.invalid": Registry()})
+    def test_those_of_the_environment(
+        self, host: str, known: bool, user_settings: Settings
+    ) -> None:
+        told = replace(
+            user_settings, environment=HUB_LOGIN, registries={"mine.invalid": Registry()}
+        )
         assert (find_credentials(host, told, LocalRunner()) is not None) is known
 
-    def test_a_token_of_identity_follows_no_redirect(self, fake: FakeRegistry, reached: Settings) -> None:
+    def test_a_token_of_identity_follows_no_redirect(
+        self, fake: FakeRegistry, reached: Settings
+    ) -> None:
         from envbuild.base.credentials import Credentials
 
         with serving(FakeRegistry()) as thief, make_client(reached) as client:
@@ -144,12 +166,19 @@ class TestCredentials:
             ("http://127.0.0.1.mirror.invalid/", False),
         ],
     )
-    def test_a_kept_password_goes_where_nobody_reads_it(self, url: str, safe: bool, user_settings: Settings) -> None:
+    def test_a_kept_password_goes_where_nobody_reads_it(
+        self, url: str, safe: bool, user_settings: Settings
+    ) -> None:
         host = httpx.URL(url).host
         (user_settings.home / ".netrc").write_text(f"machine {host} login me password secret\n")
         sent: list[httpx.Request] = []
         with make_client(user_settings) as client:
-            client._transport = httpx.MockTransport(lambda request: sent.append(request) or httpx.Response(200))  # type: ignore[func-returns-value]
+
+            def answer(request: httpx.Request) -> httpx.Response:
+                sent.append(request)
+                return httpx.Response(200)
+
+            client._transport = httpx.MockTransport(answer)
             client._mounts = {}
             client.get(url)
         assert ("Authorization" in sent[0].headers) is safe

@@ -49,7 +49,9 @@ def shelf(tmp_path: Path) -> tuple[Path, Member]:
 
 
 @pytest.mark.parametrize("spoil", [link, pipe, folder, giant, garbage])
-def test_a_search_still_shows_all_others(spoil: Callable[[Path], None], shelf: tuple[Path, Member]) -> None:
+def test_a_search_still_shows_all_others(
+    spoil: Callable[[Path], None], shelf: tuple[Path, Member]
+) -> None:
     place, reader = shelf
     spoil(place / slot_path("small.000001"))
     found = reader.library.heads()
@@ -58,7 +60,9 @@ def test_a_search_still_shows_all_others(spoil: Callable[[Path], None], shelf: t
 
 
 @pytest.mark.parametrize("name", ["names", "objects"])
-def test_a_folder_that_is_a_link_is_not_followed(name: str, shelf: tuple[Path, Member], tmp_path: Path) -> None:
+def test_a_folder_that_is_a_link_is_not_followed(
+    name: str, shelf: tuple[Path, Member], tmp_path: Path
+) -> None:
     place, reader = shelf
     (place / name).rename(tmp_path / "elsewhere")
     (place / name).symlink_to(tmp_path / "elsewhere")

@@ -6,6 +6,7 @@ import hashlib
 import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 import pytest
@@ -82,7 +83,12 @@ class TestSealed:
     ) -> None:
         store = Store(tmp_path / "s")
         monkeypatch.setenv("ENVBUILD_STORE", str(store.root))
-        paths = [sealed_root(store, tmp_path), store.facts(DIGEST), store.built("a"), store.image("b")]
+        paths = [
+            sealed_root(store, tmp_path),
+            store.facts(DIGEST),
+            store.built("a"),
+            store.image("b"),
+        ]
         for path in paths[1:]:
             write_sealed(path, b"something of some bytes")
         assert run_cli(["store", "verify"]) == 0
@@ -124,15 +130,25 @@ class TestHashedOnUse:
 
 class TestKeysOfParts:
     def test_they_name_the_compressor(self) -> None:
-        keys = {Codec(compressor=one, level=3, library="zstd 1.5.7").key for one in ("zstd", "gzip")}
+        keys = {
+            Codec(compressor=one, level=3, library="zstd 1.5.7").key for one in ("zstd", "gzip")
+        }
         assert len(keys) == 2
 
-    @pytest.mark.parametrize(("compressor", "library"), [("gzip", "zstd 1.5.7"), ("zstd", "zlib 1.3")])
-    def test_a_lock_whose_library_is_another_compressor_s(self, compressor: str, library: str, tmp_path: Path) -> None:
-        packer = Packer(name="envbuild", version="1", compressor=compressor, level=3, library=library)  # type: ignore[arg-type]
+    @pytest.mark.parametrize(
+        ("compressor", "library"), [("gzip", "zstd 1.5.7"), ("zstd", "zlib 1.3")]
+    )
+    def test_a_lock_whose_library_is_another_compressor_s(
+        self, compressor: Literal["zstd", "gzip"], library: str, tmp_path: Path
+    ) -> None:
+        packer = Packer(
+            name="envbuild", version="1", compressor=compressor, level=3, library=library
+        )
         path = tmp_path / "x.lock"
         path.write_text(write_lock(msgspec.structs.replace(read_lock(SHIPPED), packer=packer)))
-        with pytest.raises(IntegrityError, match=f"packs with {compressor}, but names the library {library}"):
+        with pytest.raises(
+            IntegrityError, match=f"packs with {compressor}, but names the library {library}"
+        ):
             read_lock(path)
 
 
@@ -146,6 +162,10 @@ def test_gc_killed_at_any_step_leaves_nothing_that_counts_and_is_not_whole(
         write_bytes(store.root / "v1/layers" / name, b"x")
     for removal in collect(store, keep_days=-1):
         remove(removal)
-        whole = [path for path in (store.root / "v1/layers").glob("*.index") if not path.with_suffix(".blob").exists()]
+        whole = [
+            path
+            for path in (store.root / "v1/layers").glob("*.index")
+            if not path.with_suffix(".blob").exists()
+        ]
         assert not whole
         assert not store.base(DIGEST).exists() or is_sealed(store.base(DIGEST))

@@ -31,7 +31,9 @@ LOCK = read_lock(ROOT / "lockfiles/torch-mnist.lock")
 
 
 def wheel(name: str, **files: str) -> WheelPart:
-    entries = tuple(Entry(f"site/{path}.py", "f", 0o644, sha256=sha256) for path, sha256 in files.items())
+    entries = tuple(
+        Entry(f"site/{path}.py", "f", 0o644, sha256=sha256) for path, sha256 in files.items()
+    )
     part = Part(key="k", entries=entries, fragments=(), size=0, sha256="")
     return WheelPart(file=Path(name), name=name, kept=KeptPart(part=part, blob=Path(name)))
 
@@ -87,11 +89,15 @@ class TestLocks:
     def test_a_lock_of_another_recipe(self) -> None:
         recipe, _ = read_recipe(ROOT / "recipes/torch-mnist.toml")
         assert staleness(recipe, LOCK) == ()
-        assert staleness(recipe, msgspec.structs.replace(LOCK, name="evil")) == ("it is the lock of evil",)
+        assert staleness(recipe, msgspec.structs.replace(LOCK, name="evil")) == (
+            "it is the lock of evil",
+        )
 
 
 class TestDates:
-    @pytest.mark.parametrize("told", ["9999-12-31T00:00:00Z", "2024-99-99", "2024-02-30", "0000-00-00", ""])
+    @pytest.mark.parametrize(
+        "told", ["9999-12-31T00:00:00Z", "2024-99-99", "2024-02-30", "0000-00-00", ""]
+    )
     def test_of_an_image_that_cannot_be(self, told: str) -> None:
         assert _created(Config(architecture="amd64", created=told)) is None
 
@@ -127,7 +133,9 @@ print([ascii(entry.path) for entry, _ in tar_contents(path, hashlib.sha256(path.
     assert found == str([ascii("Főtanúsítvány")]) + "\n"
 
 
-def test_too_little_memory_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_too_little_memory_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     from envbuild.cli import main_group
 
     def exhausted(*_: object, **__: object) -> None:

@@ -23,7 +23,9 @@ from envbuild.store.atomic import write_bytes
 from envbuild.store.layout import Store
 
 EPOCH = 1_700_000_000
-NOTE = ImageNote(recipe="x", mode="flat", lock="sha256:" + "1" * 64, packer="p", tree="sha256:" + "2" * 64)
+NOTE = ImageNote(
+    recipe="x", mode="flat", lock="sha256:" + "1" * 64, packer="p", tree="sha256:" + "2" * 64
+)
 
 
 def made(path: Path) -> Path:
@@ -44,7 +46,20 @@ def signed(path: Path) -> None:
     body = b"-----BEGIN PGP SIGNED MESSAGE-----"
     fields = list(HEADER.unpack(raw[: HEADER.size]))
     row = DESCRIPTOR.pack(
-        SIGNATURE, True, 3, 0xF0000001, 2, at, len(body), len(body), EPOCH + 9, EPOCH + 9, 0, 0, b"part-signature", b"x"
+        SIGNATURE,
+        True,
+        3,
+        0xF0000001,
+        2,
+        at,
+        len(body),
+        len(body),
+        EPOCH + 9,
+        EPOCH + 9,
+        0,
+        0,
+        b"part-signature",
+        b"x",
     )
     fields[6], fields[7], fields[12] = EPOCH + 9, fields[7] - 1, at + len(body) - fields[11]
     raw[: HEADER.size] = HEADER.pack(*fields)
@@ -60,7 +75,11 @@ def test_every_flipped_bit_changes_what_is_compared(tmp_path: Path) -> None:
     path = made(tmp_path / "x.sif")
     raw = path.read_bytes()
     before = whole(path)
-    places = {*range(HEADER.size), *range(TABLE, TABLE + 3 * DESCRIPTOR.size, 7), *range(HEADER.size, len(raw), 211)}
+    places = {
+        *range(HEADER.size),
+        *range(TABLE, TABLE + 3 * DESCRIPTOR.size, 7),
+        *range(HEADER.size, len(raw), 211),
+    }
     for place in sorted(places):
         path.write_bytes(raw[:place] + bytes([raw[place] ^ 1]) + raw[place + 1 :])
         with contextlib.suppress(IntegrityError, UsageError):  # what cannot be read is told, too
@@ -119,7 +138,9 @@ def test_the_launch_line_is_the_runtime_s() -> None:
 class TestAsBuilt:
     def delivered(self, tmp_path: Path) -> tuple[Path, Store]:
         path, store = made(tmp_path / "x.sif"), Store(tmp_path / "s")
-        record = ImageRecord(digest=image_digest(path), tree=NOTE.tree, size=1, packer="p", layers=(), lock=NOTE.lock)
+        record = ImageRecord(
+            digest=image_digest(path), tree=NOTE.tree, size=1, packer="p", layers=(), lock=NOTE.lock
+        )
         write_bytes(store.own_record("sha256:key"), msgspec.json.encode(record))
         note_delivery(path, store, "sha256:key", record.digest)
         return path, store

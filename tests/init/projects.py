@@ -39,7 +39,9 @@ def comments(folder: Path) -> str:
 
 def notebook(*cells: str) -> str:
     code = [{"cell_type": "code", "source": cell.splitlines(keepends=True)} for cell in cells]
-    return json.dumps({"cells": [{"cell_type": "markdown", "source": "import nothing"}, *code], "nbformat": 4})
+    return json.dumps(
+        {"cells": [{"cell_type": "markdown", "source": "import nothing"}, *code], "nbformat": 4}
+    )
 
 
 UNIVERSITY = {

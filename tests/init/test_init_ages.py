@@ -23,9 +23,21 @@ from tests.init.projects import write
 EVERY = tuple(f"3.{minor}" for minor in range(6, 15))
 # as the index tells them (upload times and file names, 2026-11-22)
 RELEASES = {
-    "transformers": Release(day=dt.date(2023, 3, 15), pythons=EVERY[1:], exact=True, latest=dt.date(2026, 11, 1)),
-    "numpy": Release(day=dt.date(2022, 7, 8), pythons=("3.8", "3.9", "3.10"), exact=True, latest=dt.date(2026, 10, 1)),
-    "open3d": Release(day=dt.date(2021, 6, 9), pythons=("3.6", "3.7", "3.8"), exact=True, latest=dt.date(2025, 1, 9)),
+    "transformers": Release(
+        day=dt.date(2023, 3, 15), pythons=EVERY[1:], exact=True, latest=dt.date(2026, 11, 1)
+    ),
+    "numpy": Release(
+        day=dt.date(2022, 7, 8),
+        pythons=("3.8", "3.9", "3.10"),
+        exact=True,
+        latest=dt.date(2026, 10, 1),
+    ),
+    "open3d": Release(
+        day=dt.date(2021, 6, 9),
+        pythons=("3.6", "3.7", "3.8"),
+        exact=True,
+        latest=dt.date(2025, 1, 9),
+    ),
     "keras-bert": Release(day=None, pythons=(), exact=False, latest=dt.date(2022, 1, 22)),
 }
 
@@ -34,7 +46,9 @@ class Recorded(Offline):
     """The index's answers for the releases above."""
 
     def look_up(self, needs: tuple[Need, ...]) -> tuple[Mapping[str, Release], Mapping[str, str]]:
-        return {one.name: RELEASES[one.name] for one in needs if one.name in RELEASES}, {"own_module": "numpy"}
+        return {one.name: RELEASES[one.name] for one in needs if one.name in RELEASES}, {
+            "own_module": "numpy"
+        }
 
 
 def of(folder: Path, files: dict[str, str]) -> Draft:
@@ -45,7 +59,10 @@ def of(folder: Path, files: dict[str, str]) -> Draft:
     ("lines", "base"),
     [
         ("transformers==4.27.1\ngradio\ntorch>=1.10\n", "torch==2.0.*"),  # not the torch of 2026
-        ("numpy==1.23.1\ntorch==1.12.1\n", "debian:bullseye"),  # the image of this torch has Python 3.7
+        (
+            "numpy==1.23.1\ntorch==1.12.1\n",
+            "debian:bullseye",
+        ),  # the image of this torch has Python 3.7
         (
             "open3d==0.13.0\ntorch\nscipy>=1\n",
             "docker://pytorch/pytorch:1.12.1-cuda11.3-cudnn8-runtime",
@@ -57,7 +74,11 @@ def of(folder: Path, files: dict[str, str]) -> Draft:
 )
 def test_bases_fit_the_age_of_the_pins(lines: str, base: str, tmp_path: Path) -> None:
     made = of(
-        tmp_path, {"requirements.txt": lines, "t.py": "import keras_bert\n" if "keras" in lines else "import torch\n"}
+        tmp_path,
+        {
+            "requirements.txt": lines,
+            "t.py": "import keras_bert\n" if "keras" in lines else "import torch\n",
+        },
     )
     assert base in (made.recipe.base.image, made.recipe.base.bootstrap, made.recipe.base.framework)
 
@@ -65,11 +86,16 @@ def test_bases_fit_the_age_of_the_pins(lines: str, base: str, tmp_path: Path) ->
 def test_keras_2_by_an_import_alone(tmp_path: Path) -> None:
     made = of(tmp_path, {"t.py": "import keras_bert\n"})
     assert made.recipe.base.framework == "tensorflow[and-cuda]==2.15.*"
-    assert "keras-bert: made for Keras 2, which TensorFlow has before 2.16" in "\n".join(made.below["base"])
+    assert "keras-bert: made for Keras 2, which TensorFlow has before 2.16" in "\n".join(
+        made.below["base"]
+    )
 
 
 def test_what_decided_is_told(tmp_path: Path) -> None:
-    made = of(tmp_path, {"requirements.txt": "transformers==4.27.1\n", "t.py": "import torch, own_module\n"})
+    made = of(
+        tmp_path,
+        {"requirements.txt": "transformers==4.27.1\n", "t.py": "import torch, own_module\n"},
+    )
     said = "\n".join(made.below["base"])
     assert "of the time of the project's pins (the newest came out on 2023-04-14)" in said
     assert "own_module" not in str(made.below)  # a package of the recipe has it
@@ -79,14 +105,18 @@ def test_an_image_that_holds_another_release(tmp_path: Path) -> None:
     dockerfile = "FROM pytorch/pytorch:2.1.0-cuda12.1-cudnn8-runtime\nRUN pip install einops\n"
     made = of(tmp_path, {"Dockerfile": dockerfile, "requirements.txt": "torch>=2.2\n"})
     assert made.recipe.base.framework == "torch==2.4.*"  # the newest one with the image's CUDA 12.1
-    assert "which holds 2.1.0, but requirements.txt, line 1 asks for torch>=2.2" in "\n".join(made.below["base"])
+    assert "which holds 2.1.0, but requirements.txt, line 1 asks for torch>=2.2" in "\n".join(
+        made.below["base"]
+    )
 
 
 def test_tensorflow_1_by_its_code(tmp_path: Path) -> None:
     code = "import tensorflow as tf\nx = tf.placeholder(tf.float32)\n"
     made = of(tmp_path / "a", {"t.py": code})
     assert made.recipe.base.image == "docker://tensorflow/tensorflow:1.15.5-gpu"
-    made = of(tmp_path / "b", {"t.py": code.replace("as tf", "as tf0\nimport tensorflow.compat.v1 as tf")})
+    made = of(
+        tmp_path / "b", {"t.py": code.replace("as tf", "as tf0\nimport tensorflow.compat.v1 as tf")}
+    )
     assert made.recipe.base.framework == "tensorflow[and-cuda]==2.21.*"
 
 
@@ -117,7 +147,10 @@ def test_companions_tell_their_torch(line: str, torch: str) -> None:
 
 
 def test_wheels_by_their_address() -> None:
-    found = wheel_need("torch @ https://x.invalid/whl/cu118/torch-2.0.1%2Bcu118-cp310-cp310-linux_x86_64.whl", "here")
+    found = wheel_need(
+        "torch @ https://x.invalid/whl/cu118/torch-2.0.1%2Bcu118-cp310-cp310-linux_x86_64.whl",
+        "here",
+    )
     assert found is not None
     assert found.text == "torch==2.0.1+cu118"
     assert wheel_need("https://x.invalid/private-1.0-py3-none-any.whl", "here") is None

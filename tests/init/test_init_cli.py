@@ -35,7 +35,9 @@ def test_writes_a_recipe_that_can_be_read(project: Path) -> None:
     assert recipe.python.dependencies == (
         "keras", "keras-bert", "matplotlib", "pydot", "scikit-learn", "sentencepiece", "transformers",
     )  # fmt: skip
-    assert text.startswith("# Drafted by envbuild init from requirements.txt and the imports of 1 files.")
+    assert text.startswith(
+        "# Drafted by envbuild init from requirements.txt and the imports of 1 files."
+    )
     assert "7 direct dependencies on docker://tensorflow/tensorflow:2.1.0-gpu-py3" in result.output
     assert result.output.endswith("next: look it over, then: envbuild lock course\n")
 
@@ -67,11 +69,14 @@ def test_asks_only_on_a_terminal(project: Path, monkeypatch: pytest.MonkeyPatch)
     result = run(answers="n\nn\nn\n")
     assert "start from debian:bookworm with torch==2.5.*? [Y/n]: n" in result.output
     assert (
-        "add what the code imports and no list names: opencv-python-headless, pillow, pyyaml? [Y/n]: n" in result.output
+        "add what the code imports and no list names: opencv-python-headless, pillow, pyyaml? [Y/n]: n"
+        in result.output
     )
     recipe, text = read_recipe(project / "recipes/course.toml")
     assert (recipe.base.framework, recipe.base.cpu) == (None, False)
-    assert "torch<2.6,>=2.4" in recipe.python.dependencies, "refused by lock, not silently for the CPU"
+    assert "torch<2.6,>=2.4" in recipe.python.dependencies, (
+        "refused by lock, not silently for the CPU"
+    )
     assert "base suggest --framework torch; for the CPU: cpu = true" in text
     assert "pillow" not in recipe.python.dependencies
     assert run("--force", answers="n\nn\ny\n").exit_code == 0
@@ -107,14 +112,22 @@ def test_a_name_that_leaves_the_folder(project: Path) -> None:
 def test_keras_alone_gets_a_backend_and_compiled_code_its_compiler(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = write(tmp_path / "course", {"requirements.txt": "keras\n", "train.py": "import keras\n"})
+    folder = write(
+        tmp_path / "course", {"requirements.txt": "keras\n", "train.py": "import keras\n"}
+    )
     monkeypatch.chdir(folder)
     assert run("--yes").exit_code == 0
     recipe, _ = read_recipe(folder / "recipes/course.toml")
     assert (recipe.base.framework or "").startswith("tensorflow[and-cuda]==")
     assert recipe.job.gpus == 1
     assert recipe.system.packages == ()
-    write(folder, {"requirements.txt": "torch\n", "train.py": "import torch\n\n@torch.compile\ndef f(x): ...\n"})
+    write(
+        folder,
+        {
+            "requirements.txt": "torch\n",
+            "train.py": "import torch\n\n@torch.compile\ndef f(x): ...\n",
+        },
+    )
     assert run("--yes", "--force").exit_code == 0
     recipe, _ = read_recipe(folder / "recipes/course.toml")
     assert recipe.system.packages == ("gcc", "g++", "python3-dev")
@@ -129,7 +142,9 @@ def test_a_base_for_the_driver_of_a_site(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.chdir(folder)
     assert run("--yes", "--offline", "--for", "amane").exit_code == 0
     recipe, _ = read_recipe(folder / "recipes/course.toml")
-    assert recipe.base.framework == "tensorflow[and-cuda]==2.14.*", "the last for CUDA 11, which driver 450 runs"
+    assert recipe.base.framework == "tensorflow[and-cuda]==2.14.*", (
+        "the last for CUDA 11, which driver 450 runs"
+    )
     write(folder, {"requirements.txt": "tensorflow==2.15.1\n"})
     assert run("--yes", "--offline", "--force", "--site", "amane").exit_code == 0
     recipe, text = read_recipe(folder / "recipes/course.toml")

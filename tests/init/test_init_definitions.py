@@ -22,7 +22,10 @@ def test_a_dockerfile_taken_apart() -> None:
     )
     first, last = stages
     assert (first.start, first.name, last.start) == ("base:2.1", "one", "one")
-    assert first.lines == ["cd /opt/x", "echo 1 two words 2.1 else $UNKNOWN    && make"] or first.lines[1].split() == (
+    assert first.lines == [
+        "cd /opt/x",
+        "echo 1 two words 2.1 else $UNKNOWN    && make",
+    ] or first.lines[1].split() == (
         ["echo", "1", "two", "words", "2.1", "else", "$UNKNOWN", "&&", "make"]
     )
     assert first.variables == {"A": "1", "B": "two words", "OLD": "form of it"}
@@ -34,7 +37,9 @@ def test_a_dockerfile_taken_apart() -> None:
 
 
 def test_secrets_are_not_filled_in() -> None:
-    [stage] = read_dockerfile("FROM a\nARG API_TOKEN=abc\nENV MY_KEY=k1\nRUN use $API_TOKEN ${MY_KEY}\n")
+    [stage] = read_dockerfile(
+        "FROM a\nARG API_TOKEN=abc\nENV MY_KEY=k1\nRUN use $API_TOKEN ${MY_KEY}\n"
+    )
     assert stage.lines == ["use $API_TOKEN ${MY_KEY}"]
 
 
@@ -101,7 +106,12 @@ def test_lines_that_remove_the_framework(line: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["pip uninstall -y numpy", "rm -rf /opt/conda/lib/python3.10/site-packages/tests", "rm -rf /torch"]
+    "line",
+    [
+        "pip uninstall -y numpy",
+        "rm -rf /opt/conda/lib/python3.10/site-packages/tests",
+        "rm -rf /torch",
+    ],
 )
 def test_lines_that_do_not(line: str) -> None:
     assert not removes_framework(line)
@@ -141,7 +151,10 @@ def test_a_conda_package_without_a_row_is_a_comment(tmp_path: Path) -> None:
     text = "name: lab\ndependencies:\n  - python=3.9\n  - cudatoolkit=11.3\n  - ourlab-tools\n  - numpy\n  - pip: einops tqdm\n"
     folder = write(tmp_path, {"environment.yml": text})
     assert dependencies(folder) == ["einops", "numpy", "tqdm"]
-    assert "not taken: ourlab-tools (environment.yml: a conda package that nothing is known of" in comments(folder)
+    assert (
+        "not taken: ourlab-tools (environment.yml: a conda package that nothing is known of"
+        in comments(folder)
+    )
     assert drafted(folder / "environment.yml").recipe.name == "lab"
 
 

@@ -34,7 +34,17 @@ CMD ["python", "t.py", "--token=abcdef123456"]
 def test_no_secret_enters_a_recipe(tmp_path: Path) -> None:
     made = drafted(write(tmp_path, SECRETS))
     text = text_of(made)
-    for secret in (TOKEN, "0123456789", "hunter22", "evil.so", "pw99", "z12345678", "sk-abc", "abcdef123456", "/x.so"):
+    for secret in (
+        TOKEN,
+        "0123456789",
+        "hunter22",
+        "evil.so",
+        "pw99",
+        "z12345678",
+        "sk-abc",
+        "abcdef123456",
+        "/x.so",
+    ):
         assert secret not in text
     assert made.recipe.run.environment == {"SEED": "7", "OMP_NUM_THREADS": "4"}
     assert made.recipe.run.command == ()
@@ -44,7 +54,8 @@ def test_no_secret_enters_a_recipe(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["WANDB_API_KEY", "HF_TOKEN", "aws_secret", "DB_PASSWD", "GOOGLE_APPLICATION_CREDENTIALS"]
+    "name",
+    ["WANDB_API_KEY", "HF_TOKEN", "aws_secret", "DB_PASSWD", "GOOGLE_APPLICATION_CREDENTIALS"],
 )
 def test_names_of_secrets(name: str) -> None:
     assert is_secret_name(name)
@@ -81,7 +92,11 @@ def test_links(tmp_path: Path) -> None:
     assert "requirements.txt is a link that leads out of the project, or nowhere: not read" in said
     assert "setup.py is a link that leads out of the project, or nowhere: not read" in said
     write(
-        tmp_path / "q", {"setup.cfg": "[options]\ninstall_requires = file: ../outside.txt\n", "a.py": "import einops\n"}
+        tmp_path / "q",
+        {
+            "setup.cfg": "[options]\ninstall_requires = file: ../outside.txt\n",
+            "a.py": "import einops\n",
+        },
     )
     assert dependencies(tmp_path / "q") == ["einops"]
     assert "outside.txt lies outside of the project" in comments(tmp_path / "q")
@@ -99,11 +114,16 @@ def test_a_thousand_folders_in_one_another(tmp_path: Path) -> None:
 
 def test_lists_that_are_no_utf_8(tmp_path: Path) -> None:
     write(tmp_path, {"a.py": "import einops\n"})
-    (tmp_path / "requirements.txt").write_bytes("torch==2.0.1\nnumpy\n".encode("utf-16"))  # PowerShell's pip freeze >
+    (tmp_path / "requirements.txt").write_bytes(
+        "torch==2.0.1\nnumpy\n".encode("utf-16")
+    )  # PowerShell's pip freeze >
     assert dependencies(tmp_path) == ["einops", "numpy"]
     (tmp_path / "requirements.txt").write_bytes(b"\x7fELF\0\0numpy\n")
     assert dependencies(tmp_path) == ["einops"]
-    assert "requirements.txt cannot be read as text, so what it asks for is missing here" in comments(tmp_path)
+    assert (
+        "requirements.txt cannot be read as text, so what it asks for is missing here"
+        in comments(tmp_path)
+    )
     assert read_text(tmp_path) is None
 
 

@@ -35,10 +35,15 @@ PROJECTS: dict[str, dict[str, str]] = {
     "dump": {"requirements.txt": DUMP, "run.py": "import keras_bert, h5py\n"},
     "conda": {"environment.yml": CONDA, "main.py": "import torch, sklearn\n"},
     "definition": {"lab.def": DEFINITION, "train.py": "import torch\n"},
-    "dockerfile": {"Dockerfile": DOCKERFILE, "requirements.txt": "transformers==2.8.0\n", "train.py": ""},
+    "dockerfile": {
+        "Dockerfile": DOCKERFILE,
+        "requirements.txt": "transformers==2.8.0\n",
+        "train.py": "",
+    },
     "notebooks": {
         "a.ipynb": notebook(
-            "import torch\n%matplotlib inline\n!pip install nothing\nimport seaborn as sns", "%%bash\nimport x"
+            "import torch\n%matplotlib inline\n!pip install nothing\nimport seaborn as sns",
+            "%%bash\nimport x",
         ),
         "broken.ipynb": "{",
         "lib/own.py": "import jax_private_thing\nimport own2\n",
@@ -49,14 +54,22 @@ PROJECTS: dict[str, dict[str, str]] = {
         "setup(name='x', install_requires=['jax>=0.4.20', 'sklearn'] + extra, python_requires='>=3.9')\n",
         "precious": "still here",
     },
-    "poetry": {"pyproject.toml": POETRY, "poetry.lock": "", "src/trainer/__init__.py": "import torch, lightning\n"},
+    "poetry": {
+        "pyproject.toml": POETRY,
+        "poetry.lock": "",
+        "src/trainer/__init__.py": "import torch, lightning\n",
+    },
     "uv-workspace": {
         "pyproject.toml": UV,
         "packages/lab_tools/pyproject.toml": UV_MEMBER,
         "packages/lab_tools/src/lab_tools/__init__.py": "import einops\n",
         "main.py": "import torch\nimport lab_tools\n",
     },
-    "stages": {"Dockerfile": STAGES, "requirements.txt": "diffusers\ntransformers\n", "serve.py": "import diffusers\n"},
+    "stages": {
+        "Dockerfile": STAGES,
+        "requirements.txt": "diffusers\ntransformers\n",
+        "serve.py": "import diffusers\n",
+    },
     "colab": {"a.ipynb": COLAB},
 }
 
@@ -75,10 +88,15 @@ def test_whole_recipe(name: str, tmp_path: Path, golden: Callable[[str, str], No
 
 
 def test_a_single_file(tmp_path: Path) -> None:
-    write(tmp_path / "vision", {"environment.yml": CONDA, "requirements.txt": "numpy", "lab.def": DEFINITION})
+    write(
+        tmp_path / "vision",
+        {"environment.yml": CONDA, "requirements.txt": "numpy", "lab.def": DEFINITION},
+    )
     assert drafted(tmp_path / "vision" / "environment.yml").recipe.name == "vision"
     assert drafted(tmp_path / "vision" / "lab.def").recipe.name == "lab"
-    assert drafted(tmp_path / "vision" / "requirements.txt").recipe.python.dependencies == ("numpy",)
+    assert drafted(tmp_path / "vision" / "requirements.txt").recipe.python.dependencies == (
+        "numpy",
+    )
 
 
 def test_a_definition_that_starts_from_a_pulled_file(tmp_path: Path) -> None:
@@ -103,7 +121,9 @@ def test_here_documents_and_stages_of_a_definition() -> None:
 
 def test_a_free_table_is_written_as_it_is_read(tmp_path: Path) -> None:
     made = drafted(write(tmp_path / "p", {"requirements.txt": "einops\n"})).recipe
-    wanted = msgspec.structs.replace(made, files={"data/small set": "/opt/data", "a.py": "/opt/a.py"})
+    wanted = msgspec.structs.replace(
+        made, files={"data/small set": "/opt/data", "a.py": "/opt/a.py"}
+    )
     target = tmp_path / f"{wanted.name}.toml"
     target.write_text(write_recipe(wanted), "utf-8")
     assert read_recipe(target)[0] == wanted

@@ -29,7 +29,9 @@ def clients(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The folder of the clients of a Slurm and a Grid Engine that run on this machine, seen by nobody else."""
     folder = tmp_path_factory.mktemp("schedulers")
     run = LocalRunner()
-    started = run(Command(argv=("bash", str(SCRIPT), "start", str(folder)), timeout=120), check=False)
+    started = run(
+        Command(argv=("bash", str(SCRIPT), "start", str(folder)), timeout=120), check=False
+    )
     try:
         assert started.code == 0, started.stderr
         yield Path(started.stdout.splitlines()[-1])
@@ -44,14 +46,24 @@ class Project:
     folder: Path
     environment: dict[str, str]
 
-    def run(self, *words: str, timeout: float = 90, variables: Mapping[str, str] | None = None, **more: str) -> Result:
+    def run(
+        self,
+        *words: str,
+        timeout: float = 90,
+        variables: Mapping[str, str] | None = None,
+        **more: str,
+    ) -> Result:
         """Run envbuild in the folder."""
-        return LocalRunner()(self.command(*words, timeout=timeout, **{**(variables or {}), **more}), check=False)
+        return LocalRunner()(
+            self.command(*words, timeout=timeout, **{**(variables or {}), **more}), check=False
+        )
 
     def command(self, *words: str, timeout: float = 90, **variables: str) -> Command:
         """Return the command line that runs envbuild in the folder."""
         argv = (sys.executable, "-m", "envbuild", *words)
-        return Command(argv=argv, cwd=self.folder, env={**self.environment, **variables}, timeout=timeout)
+        return Command(
+            argv=argv, cwd=self.folder, env={**self.environment, **variables}, timeout=timeout
+        )
 
     def submit(self, *words: str) -> str:
         """Submit and return the id."""

@@ -10,7 +10,13 @@ from pathlib import Path
 from envbuild.run import Command, LocalRunner
 from tests.tiny_image import open_folder, runtime, sandbox
 
-PLACES = ("/usr/lib/*/openmpi", "/usr/lib/*/pmix2", "/usr/share/openmpi", "/usr/share/pmix", "/etc/openmpi")
+PLACES = (
+    "/usr/lib/*/openmpi",
+    "/usr/lib/*/pmix2",
+    "/usr/share/openmpi",
+    "/usr/share/pmix",
+    "/etc/openmpi",
+)
 PYTHON = Path("/usr/bin/python3")
 TORCHRUN = """
 import argparse, os, socket, subprocess, sys, time
@@ -48,7 +54,11 @@ def mpi_image() -> Path:
     root = open_folder() / "mpi-sandbox"
     shutil.copytree(sandbox(), root, symlinks=True)
     library = _python_library()
-    shutil.copytree(library, root / str(library).lstrip("/"), ignore=shutil.ignore_patterns("test", "__pycache__"))
+    shutil.copytree(
+        library,
+        root / str(library).lstrip("/"),
+        ignore=shutil.ignore_patterns("test", "__pycache__"),
+    )
     mpi4py = Path("/usr/lib/python3/dist-packages/mpi4py")
     shutil.copytree(mpi4py, root / str(mpi4py).lstrip("/"))
     for pattern in PLACES:
@@ -58,14 +68,18 @@ def mpi_image() -> Path:
     shutil.copy2(PYTHON.resolve(), root / "usr/bin/python3")
     (root / "usr/bin/python").symlink_to("python3")
     binaries = [PYTHON.resolve(), *mpi4py.glob("*.so"), *library.glob("lib-dynload/*.so")]
-    binaries += [path for pattern in PLACES[:2] for path in Path("/").glob(f"{pattern.lstrip('/')}/**/*.so")]
+    binaries += [
+        path for pattern in PLACES[:2] for path in Path("/").glob(f"{pattern.lstrip('/')}/**/*.so")
+    ]
     _copy_libraries(binaries, root)
     target = open_folder() / "mpi.sif"
     definition = open_folder() / "mpi.def"
     definition.write_text(f"Bootstrap: localimage\nFrom: {root}\n")
     packer = "-comp zstd -Xcompression-level 1"
     LocalRunner()(
-        runtime().build_command(target, definition, tmpdir=open_folder(), packer_arguments=packer, timeout=200)
+        runtime().build_command(
+            target, definition, tmpdir=open_folder(), packer_arguments=packer, timeout=200
+        )
     )
     return target
 

@@ -20,7 +20,10 @@ IMAGE = Image(path="keras-bert.sif", digest="sha256:" + "1" * 64, lock="sha256:"
 TRAIN = ("python", "train.py", "--data", "it's data")
 
 CACHES = Caches(
-    folders=(("/home/you/.cache/envbuild-caches/downloads", ".cache"), ("/home/you/it's/compiled/0123", ".compiled")),
+    folders=(
+        ("/home/you/.cache/envbuild-caches/downloads", ".cache"),
+        ("/home/you/it's/compiled/0123", ".compiled"),
+    ),
     variables=(
         ("XDG_CACHE_HOME", ".cache"),
         ("HF_HOME", ".cache/huggingface"),
@@ -45,10 +48,14 @@ SITUATIONS: dict[str, Flags] = {
         stage=("data/images", "data/texts.tar.gz"),
     ),
     "torchrun": Flags(gpus="any", walltime="12h", account="my-lab", launcher="torchrun"),
-    "torchrun-nodes": Flags(gpus="any", nodes=2, walltime="12h", account="my-lab", launcher="torchrun"),
+    "torchrun-nodes": Flags(
+        gpus="any", nodes=2, walltime="12h", account="my-lab", launcher="torchrun"
+    ),
     "lightning": Flags(gpus="any", nodes=2, walltime="12h", account="my-lab", launcher="lightning"),
     "mpi": Flags(gpus="any", walltime="1h", account="my-lab", launcher="mpi"),
-    "array": Flags(gpus="1", walltime="30m", account="my-lab", array="1-10%2", after=("12",), after_any=("13",)),
+    "array": Flags(
+        gpus="1", walltime="30m", account="my-lab", array="1-10%2", after=("12",), after_any=("13",)
+    ),
     "each": Flags(gpus="1", walltime="30m", account="my-lab"),
     "cpu": Flags(cpus=4, walltime="30m", account="my-lab"),
 }
@@ -59,7 +66,10 @@ PARTITIONS = {"neuron": "gpu1", "alliance-cedar": None}
 def intent_for(site: Site, flags: Flags) -> Intent:
     """Fit what differs from site to site: who wants no account gets none."""
     given = replace(flags, partition=PARTITIONS.get(site.name))
-    most = max((row.gpus for row in site.type if not row.shared_gpu), default=site.resources.gpus_per_node or 4)
+    most = max(
+        (row.gpus for row in site.type if not row.shared_gpu),
+        default=site.resources.gpus_per_node or 4,
+    )
     if site.name == "openpbs-compose":
         given = replace(given, gpus=None, tasks=4 if flags.launcher else None)
     elif flags.nodes:
@@ -73,7 +83,9 @@ def intent_for(site: Site, flags: Flags) -> Intent:
     return make_intent(Wanted(), given)
 
 
-def plan(site_name: str, situation: str, settings: Settings, *, interactive: bool = False) -> tuple[Job, Site]:
+def plan(
+    site_name: str, situation: str, settings: Settings, *, interactive: bool = False
+) -> tuple[Job, Site]:
     site = load_site(site_name, settings)
     flags = SITUATIONS[situation]
     for before in flags.after:

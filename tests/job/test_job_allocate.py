@@ -75,8 +75,14 @@ def test_interactive_jobs_have_a_limit_of_their_own() -> None:
         allocate(intent, site("abci3"), interactive=True)
 
 
-@given(st.sampled_from(["tsubame3", "tsubame4", "abci2", "abci3"]), st.integers(1, 64), st.none() | st.integers(1, 8))
-def test_a_granted_job_has_exactly_the_gpus_it_asked_for(name: str, gpus: int, nodes: int | None) -> None:
+@given(
+    st.sampled_from(["tsubame3", "tsubame4", "abci2", "abci3"]),
+    st.integers(1, 64),
+    st.none() | st.integers(1, 8),
+)
+def test_a_granted_job_has_exactly_the_gpus_it_asked_for(
+    name: str, gpus: int, nodes: int | None
+) -> None:
     try:
         found = allocate(Intent(gpus=gpus, nodes=nodes, launcher="torchrun", **T4), site(name))
     except UsageError:
@@ -87,7 +93,8 @@ def test_a_granted_job_has_exactly_the_gpus_it_asked_for(name: str, gpus: int, n
 
 
 @pytest.mark.parametrize(
-    ("gpus", "kind", "count"), [(1, "gpu_1", 1), (2, "node_h", 1), (4, "node_f", 1), (8, "node_f", 2)]
+    ("gpus", "kind", "count"),
+    [(1, "gpu_1", 1), (2, "node_h", 1), (4, "node_f", 1), (8, "node_f", 2)],
 )
 def test_the_smallest_type_that_holds_the_job(gpus: int, kind: str, count: int) -> None:
     found = allocate(Intent(gpus=gpus, **T4), site("tsubame4"))

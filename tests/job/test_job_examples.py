@@ -105,7 +105,11 @@ for word in sys.argv[1:]:
 """
 HERE: dict[str, tuple[str, str, tuple[tuple[str, str], ...]]] = {
     "amane-keras-bert": ("amane", "slurm", ()),
-    "neuron-torch-ddp": ("neuron", "slurm", (("gpu1", "gpu"), ("--gpus 4 --cpus 4", "--gpus 2 --cpus 1"))),
+    "neuron-torch-ddp": (
+        "neuron",
+        "slurm",
+        (("gpu1", "gpu"), ("--gpus 4 --cpus 4", "--gpus 2 --cpus 1")),
+    ),
     "plai-lightning-sweep": ("plai", "slurm", ()),
     "tsubame4-chainer": ("tsubame4", "gridengine", ((" --account my-group", ""),)),
 }
@@ -117,15 +121,23 @@ SAID = {
         "rows 7",
     },
     "neuron-torch-ddp": {"stand-in 0 --steps 1000", "stand-in 1 --steps 1000"},
-    "plai-lightning-sweep": {"stand-in 0 --data data/points.csv --width 64 --rate 0.001", "rows 41"},
+    "plai-lightning-sweep": {
+        "stand-in 0 --data data/points.csv --width 64 --rate 0.001",
+        "rows 41",
+    },
     "tsubame4-chainer": {"stand-in 0 --epochs 5"},
 }
 
 
 @pytest.mark.live
 @needs("apptainer", "sbatch", "qsub", "ip", "nsenter", "mpirun")
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give the schedulers a network of their own")
-@pytest.mark.skipif(not Path("/usr/lib/python3/dist-packages/mpi4py").is_dir(), reason="not installed: python3-mpi4py")
+@pytest.mark.skipif(
+    os.geteuid() != 0, reason="only root can give the schedulers a network of their own"
+)
+@pytest.mark.skipif(
+    not Path("/usr/lib/python3/dist-packages/mpi4py").is_dir(),
+    reason="not installed: python3-mpi4py",
+)
 @pytest.mark.parametrize("name", HERE)
 def test_the_example_runs(project: Project, name: str) -> None:
     """The line of submit.sh, its site's name and its recipe's; image, program and the site's rules are stand-ins."""

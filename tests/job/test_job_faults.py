@@ -67,7 +67,9 @@ def hand_in(fake: Fake, site_name: str) -> Record:
     return submit(job, site, fake.settings, fake, key="key")
 
 
-def test_a_submission_leaves_script_record_and_log_folder(fake: Fake, site_name: str, tmp_path: Path) -> None:
+def test_a_submission_leaves_script_record_and_log_folder(
+    fake: Fake, site_name: str, tmp_path: Path
+) -> None:
     fake.client("echo 42", "sbatch", "qsub")
     record = hand_in(fake, site_name)
     assert record.id == "42"
@@ -97,7 +99,9 @@ def test_no_id(fake: Fake, site_name: str) -> None:
     fake.client("echo thank you", "sbatch", "qsub")
     with pytest.raises(ToolFailedError) as told:
         hand_in(fake, site_name)
-    assert told.value.what == "the job was perhaps submitted, but no id of it was found in: thank you"
+    assert (
+        told.value.what == "the job was perhaps submitted, but no id of it was found in: thank you"
+    )
     assert not load_records(fake.settings.cwd)
 
 
@@ -195,7 +199,9 @@ class Watch:
 
     def receipt(self, code: int, task: str = "", signal: str = "") -> None:
         path = next(
-            path for path in receipt_files(self.record, self.fake.settings.cwd) if task in path.stem[-1:] or not task
+            path
+            for path in receipt_files(self.record, self.fake.settings.cwd)
+            if task in path.stem[-1:] or not task
         )
         data = {
             "job": "42",
@@ -213,7 +219,13 @@ class Watch:
         tail = Tail((self.fake.settings.cwd / "logs/x-42.log",), self.written.append)
         clock = Clock(now=lambda: self.time, sleep=self.sleep)
         found = wait(
-            self.record, self.site, self.fake.settings, self.fake, tail=tail, say=self.said.append, clock=clock
+            self.record,
+            self.site,
+            self.fake.settings,
+            self.fake,
+            tail=tail,
+            say=self.said.append,
+            clock=clock,
         )
         return exit_code(found)
 
@@ -241,7 +253,9 @@ def test_an_unknown_job_is_not_a_finished_one(fake: Fake, site_name: str) -> Non
     watch = Watch(fake, site_name)
     with pytest.raises(HostError) as told:
         watch.wait()
-    assert told.value.what == "job 42 is gone: the scheduler does not know it, and it left no receipt"
+    assert (
+        told.value.what == "job 42 is gone: the scheduler does not know it, and it left no receipt"
+    )
     assert watch.time >= 60
 
 
@@ -255,7 +269,12 @@ def test_a_receipt_that_comes_late_is_believed(fake: Fake, site_name: str) -> No
 def test_garbage_and_silence_are_no_answers(fake: Fake, site_name: str) -> None:
     record = Watch(fake, site_name).record
     site = load_site(site_name, fake.settings)
-    for text in ("head -c 4096 /dev/urandom", "exec sleep 30", "echo '{\"Jobs\": 5}'", "printf '|||||\\n'"):
+    for text in (
+        "head -c 4096 /dev/urandom",
+        "exec sleep 30",
+        "echo '{\"Jobs\": 5}'",
+        "printf '|||||\\n'",
+    ):
         fake.client(text, "squeue", "sacct", "scontrol", "qstat", "qacct")
         found = status_of(record, site, fake.settings, fake)
         assert found.phase in ("unknown", "ended"), text
@@ -270,14 +289,22 @@ def test_slow_accounting_is_asked_again(fake: Fake) -> None:
     watch.events = {30.0: lambda: accounting.write_text("42|OUT_OF_MEMORY|0:125|None|n1\n")}
     with pytest.raises(HostError) as told:
         watch.wait()
-    assert told.value.what == "job 42 ended without a receipt: it used more memory than it had asked for"
+    assert (
+        told.value.what
+        == "job 42 ended without a receipt: it used more memory than it had asked for"
+    )
     assert watch.time < 60
 
 
 @pytest.mark.parametrize(
     ("site_name", "client", "text", "reason"),
     [
-        ("amane", "squeue", "echo '42|PENDING|DependencyNeverSatisfied|'", "the job it waits for has failed"),
+        (
+            "amane",
+            "squeue",
+            "echo '42|PENDING|DependencyNeverSatisfied|'",
+            "the job it waits for has failed",
+        ),
         (
             "tsubame4",
             "qstat",
@@ -383,13 +410,25 @@ def test_a_log_that_was_there_before_is_not_shown_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("site_name", "client", "said", "told"),
     [
-        ("pbs", "qstat", "SGE 8.1.9\nusage: qstat", "qstat is that of Grid Engine here, and the site has PBS"),
-        ("gridengine", "qsub", "pbs_version = 23.06.06", "qsub is that of PBS here, and the site has Grid Engine"),
+        (
+            "pbs",
+            "qstat",
+            "SGE 8.1.9\nusage: qstat",
+            "qstat is that of Grid Engine here, and the site has PBS",
+        ),
+        (
+            "gridengine",
+            "qsub",
+            "pbs_version = 23.06.06",
+            "qsub is that of PBS here, and the site has Grid Engine",
+        ),
         ("pbs", "qstat", "Torque, or NQSV", None),
         ("slurm", "qstat", "SGE 8.1.9", None),
     ],
 )
-def test_the_qsub_of_another_scheduler(fake: Fake, site_name: str, client: str, said: str, told: str | None) -> None:
+def test_the_qsub_of_another_scheduler(
+    fake: Fake, site_name: str, client: str, said: str, told: str | None
+) -> None:
     """It would take the script and read none of its lines."""
     fake.client(f"echo '{said}'", client)
     site = load_site(NAMES[site_name], fake.settings)
@@ -408,7 +447,12 @@ def follower(fake: Fake, site_name: str) -> None:
 
 
 def test_a_job_that_slurm_has_forgotten_is_not_one_that_succeeded(fake: Fake) -> None:
-    fake.client("echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1", "squeue", "sacct", "scontrol")
+    fake.client(
+        "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1",
+        "squeue",
+        "sacct",
+        "scontrol",
+    )
     with pytest.raises(UsageError) as told:
         follower(fake, "amane")
     assert told.value.what == "Slurm does not know job 42, and would take it for one that succeeded"
@@ -424,7 +468,10 @@ def test_what_follows_a_job_that_has_failed_is_refused_at_once(fake: Fake, site_
     watch.receipt(9)
     with pytest.raises(UsageError) as told:
         follower(fake, site_name)
-    assert told.value.what == "job 42 has failed already, with code 9: what follows it would never start"
+    assert (
+        told.value.what
+        == "job 42 has failed already, with code 9: what follows it would never start"
+    )
 
 
 def test_a_stopped_job_that_is_unknown_for_a_moment_has_not_ended(fake: Fake) -> None:

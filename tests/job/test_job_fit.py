@@ -38,12 +38,24 @@ H100 = Gpu(name="H100", capability=90, partition="new")
             "450.80.02",
             "CUDA 12.4 needs NVIDIA driver 525.60.13 or newer, and the nodes of neuron have 450.80.02",
         ),
-        ("12", "450.80.02", "CUDA 12 needs NVIDIA driver 525.60.13 or newer, and the nodes of neuron have 450.80.02"),
+        (
+            "12",
+            "450.80.02",
+            "CUDA 12 needs NVIDIA driver 525.60.13 or newer, and the nodes of neuron have 450.80.02",
+        ),
         ("12.4", "525.60.13", None),
         ("11.8", "450.80.02", None),
         ("10.1", "418.39", None),
-        ("10.1", "410.48", "CUDA 10.1 needs NVIDIA driver 418.39 or newer, and the nodes of neuron have 410.48"),
-        ("13.0", "580.65", "CUDA 13.0 needs NVIDIA driver 580.65.06 or newer, and the nodes of neuron have 580.65"),
+        (
+            "10.1",
+            "410.48",
+            "CUDA 10.1 needs NVIDIA driver 418.39 or newer, and the nodes of neuron have 410.48",
+        ),
+        (
+            "13.0",
+            "580.65",
+            "CUDA 13.0 needs NVIDIA driver 580.65.06 or newer, and the nodes of neuron have 580.65",
+        ),
         ("12.4", "", None),
         ("99.1", "450.80.02", None),
     ],
@@ -54,19 +66,31 @@ def test_drivers(cuda: str, driver: str, told: str | None, user_settings: Settin
 
 @pytest.mark.parametrize(
     ("cuda", "partition", "fits"),
-    [("12.9", "old", True), ("13.0", "old", False), ("13.0", None, True), ("13.0", "new", True), ("12", "old", True)],
+    [
+        ("12.9", "old", True),
+        ("13.0", "old", False),
+        ("13.0", None, True),
+        ("13.0", "new", True),
+        ("12", "old", True),
+    ],
 )
 def test_cards_that_a_toolkit_has_left_behind(
     cuda: str, partition: str | None, fits: bool, user_settings: Settings
 ) -> None:
     told = why_unfit(cuda, site(user_settings, cards=(V100, H100)), partition)
-    assert told == (None if fits else f"CUDA {cuda} has no code for V100 of neuron; the last that has is below 13.0")
+    assert told == (
+        None
+        if fits
+        else f"CUDA {cuda} has no code for V100 of neuron; the last that has is below 13.0"
+    )
 
 
 def test_job_tells_and_submit_refuses(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recipe = project / f"recipes/{NAME}.toml"
     recipe.write_text(recipe.read_text().partition("[job]")[0])
-    told = "CUDA 12.4 needs NVIDIA driver 525.60.13 or newer, and the nodes of amane have 450.80.02\n"
+    told = (
+        "CUDA 12.4 needs NVIDIA driver 525.60.13 or newer, and the nodes of amane have 450.80.02\n"
+    )
     assert run_cli(["job", NAME, "--on", "amane", "--", "true"]) == 0
     assert f"note: {told}" in capsys.readouterr().err
     assert run_cli(["submit", NAME, "--on", "amane", "--", "true"]) == 2

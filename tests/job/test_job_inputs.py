@@ -30,16 +30,21 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def check(home: Path, *words: str, binds: tuple[str, ...] = (), inputs: tuple[str, ...] = ()) -> list[str]:
+def check(
+    home: Path, *words: str, binds: tuple[str, ...] = (), inputs: tuple[str, ...] = ()
+) -> list[str]:
     project = home / "me/project"
     found = check_inputs(words, inputs, project, (project, *(home / name for name in binds)))
     return [item.named for item in found]
 
 
 @pytest.mark.parametrize(
-    "words", [("train.py", "--model", "model"), ("train.py", "--model=model/weights"), ("cat", "data")]
+    "words",
+    [("train.py", "--model", "model"), ("train.py", "--model=model/weights"), ("cat", "data")],
 )
-def test_a_link_into_another_home_is_refused_with_the_missing_bind(home: Path, words: tuple[str, ...]) -> None:
+def test_a_link_into_another_home_is_refused_with_the_missing_bind(
+    home: Path, words: tuple[str, ...]
+) -> None:
     with pytest.raises(UsageError) as told:
         check(home, *words)
     assert "which cannot be seen inside the container" in told.value.what
@@ -55,7 +60,17 @@ def test_a_link_that_the_command_does_not_name_is_only_mentioned(home: Path) -> 
 
 
 def test_words_that_are_no_paths_and_programs_of_the_image_pass(home: Path) -> None:
-    check(home, "/usr/bin/env", "/bin/sh", "-c", "echo /tmp", "nosuch/file", "x" * 5000, "a\0b", "--lr=0.1")
+    check(
+        home,
+        "/usr/bin/env",
+        "/bin/sh",
+        "-c",
+        "echo /tmp",
+        "nosuch/file",
+        "x" * 5000,
+        "a\0b",
+        "--lr=0.1",
+    )
 
 
 def test_an_absolute_path_outside_is_refused(home: Path) -> None:
@@ -118,10 +133,15 @@ def test_what_is_staged_may_lie_in_another_home(user_settings: Settings, home: P
     ("names", "targets"),
     [
         (("data", "a.b/texts.tar.gz"), [("data", False), ("a.b/texts", True)]),
-        (("x.tgz", "y.tar", "z.tar.zst", "tar"), [("x", True), ("y", True), ("z", True), ("tar", False)]),
+        (
+            ("x.tgz", "y.tar", "z.tar.zst", "tar"),
+            [("x", True), ("y", True), ("z", True), ("tar", False)],
+        ),
     ],
 )
-def test_archives_become_folders(user_settings: Settings, names: tuple[str, ...], targets: list[object]) -> None:
+def test_archives_become_folders(
+    user_settings: Settings, names: tuple[str, ...], targets: list[object]
+) -> None:
     job, _ = plan("amane", "single", user_settings)
     found = staged(replace(job, intent=replace(job.intent, stage=names)))
     assert [(item.target, item.packed) for item in found] == targets
@@ -132,14 +152,25 @@ def test_archives_become_folders(user_settings: Settings, names: tuple[str, ...]
     ("situation", "source", "argument", "place"),
     [
         ("array", 'storage="sqlite:///db.sqlite3"', "x", "tune.py, line 2: 2 processes"),
-        ("mpi", "", "--storage=sqlite+pysqlite:///db", "--storage=sqlite+pysqlite:///db: 4 processes"),
+        (
+            "mpi",
+            "",
+            "--storage=sqlite+pysqlite:///db",
+            "--storage=sqlite+pysqlite:///db: 4 processes",
+        ),
         ("single", 'storage="sqlite:///db.sqlite3"', "x", None),
         ("array", '# storage="sqlite:///db.sqlite3"', "x", None),
         ("array", 'storage="journal.log"', "x", None),
     ],
 )
 def test_several_writers_of_one_sqlite_file(
-    *, user_settings: Settings, tmp_path: Path, situation: str, source: str, argument: str, place: str | None
+    *,
+    user_settings: Settings,
+    tmp_path: Path,
+    situation: str,
+    source: str,
+    argument: str,
+    place: str | None,
 ) -> None:
     (tmp_path / "tune.py").write_text(f"import optuna\n{source}\n")
     job, _ = plan("plai", situation, user_settings)

@@ -21,13 +21,16 @@ def test_a_time_survives_both_spellings(seconds: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "mebibytes"), [("1GiB", 1024), ("16 GB", 15259), ("900MB", 859), ("1MB", 1), ("2TiB", 2 * 2**20)]
+    ("text", "mebibytes"),
+    [("1GiB", 1024), ("16 GB", 15259), ("900MB", 859), ("1MB", 1), ("2TiB", 2 * 2**20)],
 )
 def test_memory(text: str, mebibytes: int) -> None:
     assert parse_memory(text, "x") == mebibytes
 
 
-@pytest.mark.parametrize("text", ["24", "1:30", "2 h", "", "h", "-5m", "1h1d", "0s", "00:00:00", "1:60:00"])
+@pytest.mark.parametrize(
+    "text", ["24", "1:30", "2 h", "", "h", "-5m", "1h1d", "0s", "00:00:00", "1:60:00"]
+)
 def test_no_time(text: str) -> None:
     with pytest.raises(UsageError):
         parse_walltime(text, "--walltime")
@@ -37,7 +40,9 @@ def test_a_bare_number_is_explained() -> None:
     with pytest.raises(UsageError) as told:
         parse_walltime("24", "--walltime")
     assert str(told.value) == "--walltime: '24' is no time"
-    assert "24 alone would be minutes to Slurm and seconds to Grid Engine" in (told.value.hint or "")
+    assert "24 alone would be minutes to Slurm and seconds to Grid Engine" in (
+        told.value.hint or ""
+    )
 
 
 @pytest.mark.parametrize("text", ["16", "16G", "0GB", "1.5GB", "-1GB", "lots"])
@@ -58,16 +63,28 @@ def test_arrays() -> None:
     ("flags", "message"),
     [
         (Flags(gpus="two"), "two: --gpus takes a number, or TYPE:NUMBER"),
-        (Flags(output="logs/$JOB-{id}.log"), "--output: 'logs/$JOB-{id}.log' is no pattern of a log file"),
+        (
+            Flags(output="logs/$JOB-{id}.log"),
+            "--output: 'logs/$JOB-{id}.log' is no pattern of a log file",
+        ),
         (Flags(output="train.log"), "--output: two jobs would write the same log"),
-        (Flags(output="../{id}.log"), "--output: '../{id}.log' is no file below the project or at an absolute path"),
+        (
+            Flags(output="../{id}.log"),
+            "--output: '../{id}.log' is no file below the project or at an absolute path",
+        ),
         (
             Flags(account="lab\n#SBATCH --uid=0"),
             "--account: 'lab\\n#SBATCH --uid=0' is no name of a queue or an account",
         ),
         (Flags(after=("12; rm",)), "--after: '12; rm' is no id of a job"),
-        (Flags(options=("--x\n#PBS -q y",)), "--option: '--x\\n#PBS -q y' is no option of a scheduler"),
-        (Flags(launcher="torchrum"), "--launcher: there is no launcher 'torchrum'; did you mean \"torchrun\"?"),
+        (
+            Flags(options=("--x\n#PBS -q y",)),
+            "--option: '--x\\n#PBS -q y' is no option of a scheduler",
+        ),
+        (
+            Flags(launcher="torchrum"),
+            "--launcher: there is no launcher 'torchrum'; did you mean \"torchrun\"?",
+        ),
     ],
 )
 def test_bad_flags(flags: Flags, message: str) -> None:
@@ -77,9 +94,21 @@ def test_bad_flags(flags: Flags, message: str) -> None:
 
 
 def test_flags_win_over_the_recipe() -> None:
-    wanted = Wanted(gpus=4, gpu_type="v100", walltime="2h", memory="16GiB", environment=("A",), launcher="torchrun")
+    wanted = Wanted(
+        gpus=4,
+        gpu_type="v100",
+        walltime="2h",
+        memory="16GiB",
+        environment=("A",),
+        launcher="torchrun",
+    )
     intent = make_intent(wanted, Flags(gpus="2", environment=("B", "A")))
-    assert (intent.gpus, intent.gpu_type, intent.walltime, intent.launcher) == (2, None, 7200, "torchrun")
+    assert (intent.gpus, intent.gpu_type, intent.walltime, intent.launcher) == (
+        2,
+        None,
+        7200,
+        "torchrun",
+    )
     assert intent.environment == ("A", "B")
 
 
@@ -92,7 +121,10 @@ def test_a_broken_amount_of_the_recipe_is_placed() -> None:
 def test_a_table(tmp_path: Path) -> None:
     table = tmp_path / "p.csv"
     table.write_text('rate,word\n0.1,"a, b"\n0.2,c\n')
-    assert read_each(table, ("x", "--rate={rate}", "{word}")) == (("x", "--rate=0.1", "a, b"), ("x", "--rate=0.2", "c"))
+    assert read_each(table, ("x", "--rate={rate}", "{word}")) == (
+        ("x", "--rate=0.1", "a, b"),
+        ("x", "--rate=0.2", "c"),
+    )
 
 
 @pytest.mark.parametrize(

@@ -22,14 +22,17 @@ from tests.support import needs
 pytestmark = [
     pytest.mark.live,
     needs("apptainer", "sbatch", "qsub", "ip", "nsenter"),
-    pytest.mark.skipif(os.geteuid() != 0, reason="only root can give the schedulers a network of their own"),
+    pytest.mark.skipif(
+        os.geteuid() != 0, reason="only root can give the schedulers a network of their own"
+    ),
 ]
 SECRET = 'it\'s $HOME "quoted", with commas'
 
 
 def receipts(project: Project) -> list[dict[str, object]]:
     return [
-        json.loads(path.read_text()) for path in sorted((project.folder / ".envbuild/jobs").glob("*.receipt*.json"))
+        json.loads(path.read_text())
+        for path in sorted((project.folder / ".envbuild/jobs").glob("*.receipt*.json"))
     ]
 
 
@@ -38,11 +41,20 @@ def gpu(site: str) -> tuple[str, ...]:
 
 
 def test_a_job_runs_in_the_image_and_its_code_comes_back(project: Project, site: str) -> None:
-    text = (
-        'echo "token=$TOKEN caller=${TOKEN_OF_CALLER:-none} home=$HOME image=$FROM_IMAGE"; touch made; ls /tmp; exit 7'
-    )
+    text = 'echo "token=$TOKEN caller=${TOKEN_OF_CALLER:-none} home=$HOME image=$FROM_IMAGE"; touch made; ls /tmp; exit 7'
     result = project.run(
-        "submit", "./tiny.sif", "--on", site, *gpu(site), "--env", f"TOKEN={SECRET}", "--wait", "--", "sh", "-c", text
+        "submit",
+        "./tiny.sif",
+        "--on",
+        site,
+        *gpu(site),
+        "--env",
+        f"TOKEN={SECRET}",
+        "--wait",
+        "--",
+        "sh",
+        "-c",
+        text,
     )
     assert result.code == 7, result.stderr
     assert f"token={SECRET} caller=none home=/tmp image=yes" in result.stdout.splitlines()
@@ -62,24 +74,42 @@ def test_the_scheduler_shows_no_secret(project: Project) -> None:
     job = project.submit("--on", "slurm", "--env", "TOKEN=hush-hush", "--", "sleep", "2")
     shown = project.run("status", job).stdout
     control = LocalRunner()(
-        Command(argv=("scontrol", "show", "job", "-dd", job), env=project.environment, timeout=20), check=False
+        Command(argv=("scontrol", "show", "job", "-dd", job), env=project.environment, timeout=20),
+        check=False,
     )
     assert "JobId=" in control.stdout
     assert "hush-hush" not in control.stdout + shown
 
 
 def test_an_array_over_a_table(project: Project) -> None:
-    (project.folder / "params.csv").write_text("rate,word\n0.1,one two\n0.2,$(touch /pwned)\n0.3,three\n")
+    (project.folder / "params.csv").write_text(
+        "rate,word\n0.1,one two\n0.2,$(touch /pwned)\n0.3,three\n"
+    )
     for site in ("slurm", "gridengine"):
         result = project.run(
-            *("submit", "./tiny.sif", "--on", site, "--each", "params.csv", "--array", "1-3%2", "--wait", "--"),
+            *(
+                "submit",
+                "./tiny.sif",
+                "--on",
+                site,
+                "--each",
+                "params.csv",
+                "--array",
+                "1-3%2",
+                "--wait",
+                "--",
+            ),
             *("sh", "-c", 'echo "rate=$1 word=$2"; [ "$1" != 0.2 ]', "x", "{rate}", "{word}"),
         )
         assert result.code == 1, result.stderr
         assert "rate=0.1 word=one two" in result.stdout
         assert "rate=0.2 word=$(touch /pwned)" in result.stdout
         found = [item for item in receipts(project) if item["site"] == site]
-        assert sorted((item["task"], item["code"]) for item in found) == [("1", 0), ("2", 1), ("3", 0)]
+        assert sorted((item["task"], item["code"]) for item in found) == [
+            ("1", 0),
+            ("2", 1),
+            ("3", 0),
+        ]
         assert len(list((project.folder / "logs").glob("tiny-*-2.log"))) >= 1
 
 
@@ -88,20 +118,46 @@ def test_a_chain_goes_on_after_success_only(project: Project) -> None:
         good = project.submit("--on", site, "--", "sh", "-c", "exit 0")
         bad = project.submit("--on", site, "--", "sh", "-c", "sleep 4; exit 9")
         follower = project.run(
-            "submit", "./tiny.sif", "--on", site, "--after", good, "--wait", "--", "sh", "-c", "exit 4"
+            "submit",
+            "./tiny.sif",
+            "--on",
+            site,
+            "--after",
+            good,
+            "--wait",
+            "--",
+            "sh",
+            "-c",
+            "exit 4",
         )
         assert follower.code == 4, follower.stderr
-        refused = project.run("submit", "./tiny.sif", "--on", site, "--after", bad, "--wait", "--", "touch", "ran")
+        refused = project.run(
+            "submit", "./tiny.sif", "--on", site, "--after", bad, "--wait", "--", "touch", "ran"
+        )
         assert refused.code == 125, refused.stderr
         assert "has failed already" not in refused.stderr, "it waited for it"
-        late = project.run("submit", "./tiny.sif", "--on", site, "--after", bad, "--", "touch", "ran")
+        late = project.run(
+            "submit", "./tiny.sif", "--on", site, "--after", bad, "--", "touch", "ran"
+        )
         assert late.code == 2, late.stderr
         assert "has failed already, with code 9" in late.stderr
         either = project.run(
-            "submit", "./tiny.sif", "--on", site, "--after-any", bad, "--wait", "--", "sh", "-c", "exit 5"
+            "submit",
+            "./tiny.sif",
+            "--on",
+            site,
+            "--after-any",
+            bad,
+            "--wait",
+            "--",
+            "sh",
+            "-c",
+            "exit 5",
         )
         assert either.code == 5, either.stderr
-    unknown = project.run("submit", "./tiny.sif", "--on", "slurm", "--after", "99999", "--", "touch", "ran")
+    unknown = project.run(
+        "submit", "./tiny.sif", "--on", "slurm", "--after", "99999", "--", "touch", "ran"
+    )
     assert unknown.code == 2, unknown.stderr
     assert "Slurm does not know job 99999" in unknown.stderr
     stranger = project.run("submit", "./tiny.sif", "--on", "openpbs-compose", "--", "touch", "ran")
@@ -133,14 +189,27 @@ def wait_for(project: Project, job: str, text: str) -> None:
 
 @pytest.mark.parametrize("site", ["gridengine", "local"])
 def test_a_job_is_stopped_at_its_time_limit(project: Project, site: str) -> None:
-    result = project.run("submit", "./tiny.sif", "--on", site, "--walltime", "3s", "--wait", "--", "sleep", "50")
+    result = project.run(
+        "submit", "./tiny.sif", "--on", site, "--walltime", "3s", "--wait", "--", "sleep", "50"
+    )
     assert result.code not in (0, 7), result.stderr
 
 
 @pytest.mark.slow
 def test_slurm_stops_a_job_at_its_time_limit(project: Project) -> None:
     """Slurm's shortest limit is a minute."""
-    words = ("submit", "./tiny.sif", "--on", "slurm", "--walltime", "1m", "--wait", "--", "sleep", "200")
+    words = (
+        "submit",
+        "./tiny.sif",
+        "--on",
+        "slurm",
+        "--walltime",
+        "1m",
+        "--wait",
+        "--",
+        "sleep",
+        "200",
+    )
     result = project.run(*words, timeout=150)
     assert result.code != 0
     assert "signal TERM" in result.stdout
@@ -151,14 +220,22 @@ def test_an_impossible_job_is_refused_not_left_waiting(project: Project, site: s
     words = ("--memory", "900GiB") if site == "slurm" else ("--gpus", "9")
     result = project.run("submit", "./tiny.sif", "--on", site, *words, "--", "true")
     assert result.code == 7
-    expected = {"slurm": "no node has what the job asks for", "gridengine": "no queue can ever run this job"}
+    expected = {
+        "slurm": "no node has what the job asks for",
+        "gridengine": "no queue can ever run this job",
+    }
     assert expected[site] in result.stderr
 
 
 def test_what_slurm_accepts_and_can_never_run_is_told_at_once(project: Project) -> None:
-    result = project.run("submit", "./tiny.sif", "--on", "slurm", "--gpus", "9", "--wait", "--", "true")
+    result = project.run(
+        "submit", "./tiny.sif", "--on", "slurm", "--gpus", "9", "--wait", "--", "true"
+    )
     assert result.code == 125
-    assert "will never start: the partition has not enough nodes of the kind it asks for" in result.stderr
+    assert (
+        "will never start: the partition has not enough nodes of the kind it asks for"
+        in result.stderr
+    )
     [job] = re.findall(r"envbuild cancel (\d+)", result.stderr)
     assert project.run("cancel", job).code == 0
 
@@ -201,10 +278,16 @@ def test_an_unknown_partition_is_told(project: Project) -> None:
     assert "invalid partition specified: nosuch" in result.stderr
 
 
-def test_a_check_on_a_node_brings_its_verdict_back_after_a_lost_connection(project: Project, tmp_path: Path) -> None:
+def test_a_check_on_a_node_brings_its_verdict_back_after_a_lost_connection(
+    project: Project, tmp_path: Path
+) -> None:
     """The tiny image has no Python, so it fails; what matters is that the node said so, and that it is asked once."""
-    check = project.command("check", "./tiny.sif", "--on", "slurm", ENVBUILD_STORE=str(tmp_path / "store"))
-    lost = subprocess.Popen(check.argv, cwd=check.cwd, env=dict(check.env or {}), stderr=subprocess.PIPE, text=True)
+    check = project.command(
+        "check", "./tiny.sif", "--on", "slurm", ENVBUILD_STORE=str(tmp_path / "store")
+    )
+    lost = subprocess.Popen(
+        check.argv, cwd=check.cwd, env=dict(check.env or {}), stderr=subprocess.PIPE, text=True
+    )
     assert lost.stderr is not None
     told = next(line for line in lost.stderr if line.startswith("submitted job"))
     lost.kill()
@@ -239,11 +322,20 @@ def test_an_image_is_built_by_a_job_whose_node_has_no_network(project: Project) 
     (project.folder / "recipes").mkdir()
     (project.folder / "recipes/small.toml").write_text(recipe)
     site = project.folder / "sites/slurm.toml"
-    site.write_text(site.read_text() + '[build]\nnetwork = "login"\ncpus = 2\nmemory = "2GiB"\nwalltime = "20m"\n')
+    site.write_text(
+        site.read_text()
+        + '[build]\nnetwork = "login"\ncpus = 2\nmemory = "2GiB"\nwalltime = "20m"\n'
+    )
     # where the index is, and whose certificates are believed, is in the machine's settings
-    machine = {key: text for key, text in os.environ.items() if key not in project.environment and key[:4] != "XDG_"}
+    machine = {
+        key: text
+        for key, text in os.environ.items()
+        if key not in project.environment and key[:4] != "XDG_"
+    }
     store = {"ENVBUILD_STORE": str(shared_store()), "HOME": os.environ["HOME"]}
-    made = project.run("make", "small", "--on", "slurm", timeout=300, variables={**machine, **store})
+    made = project.run(
+        "make", "small", "--on", "slurm", timeout=300, variables={**machine, **store}
+    )
     assert made.code == 0, made.stdout + made.stderr
     assert (project.folder / "small.sif").is_file()
     assert (project.folder / "lockfiles/small.lock").is_file()
@@ -258,12 +350,21 @@ def test_a_scheduler_describes_itself_and_a_node_is_probed(project: Project, kin
     assert project.run("site", "init", "mine", "--scheduler", kind).code == 0
     text = (project.folder / "sites/mine.toml").read_text()
     assert f'scheduler = "{kind}"' in text
-    expected = {"slurm": 'gpu = "gres"', "gridengine": 'gpu-per = "job"  # consumable JOB in qconf -sc'}
+    expected = {
+        "slurm": 'gpu = "gres"',
+        "gridengine": 'gpu-per = "job"  # consumable JOB in qconf -sc',
+    }
     assert expected[kind] in text
     probed = project.run("site", "probe", "--on", "mine")
     assert probed.code == 0, probed.stdout + probed.stderr
-    assert re.search(r'^\[host\]\nglibc = "\d\.\d+"$', (project.folder / "sites/mine.toml").read_text(), re.MULTILINE)
-    ran = project.run("submit", "./tiny.sif", "--on", "mine", "--gpus", "1", "--wait", "--", "sh", "-c", "exit 3")
+    assert re.search(
+        r'^\[host\]\nglibc = "\d\.\d+"$',
+        (project.folder / "sites/mine.toml").read_text(),
+        re.MULTILINE,
+    )
+    ran = project.run(
+        "submit", "./tiny.sif", "--on", "mine", "--gpus", "1", "--wait", "--", "sh", "-c", "exit 3"
+    )
     assert ran.code == 3, ran.stderr
     shown = project.run("site", "list").stdout
     assert re.search(rf"^mine +{kind} +\S+/sites/mine\.toml", shown, re.MULTILINE)

@@ -20,10 +20,13 @@ from tests.support import needs
 pytestmark = [
     pytest.mark.live,
     needs("apptainer", "sbatch", "qsub", "ip", "nsenter"),
-    pytest.mark.skipif(os.geteuid() != 0, reason="only root can give the schedulers a network of their own"),
+    pytest.mark.skipif(
+        os.geteuid() != 0, reason="only root can give the schedulers a network of their own"
+    ),
 ]
 has_mpi = pytest.mark.skipif(
-    not Path("/usr/lib/python3/dist-packages/mpi4py").is_dir(), reason="not installed: python3-mpi4py"
+    not Path("/usr/lib/python3/dist-packages/mpi4py").is_dir(),
+    reason="not installed: python3-mpi4py",
 )
 HELLO = "from mpi4py import MPI; w = MPI.COMM_WORLD; print('rank', w.rank, 'of', w.size, 'sum', w.allreduce(w.rank))"
 MPI_SITE = """
@@ -57,7 +60,21 @@ def test_ranks_of_mpi_find_each_other_in_the_image(project: Project, kind: str) 
     site = project.folder / f"sites/{kind}.toml"
     site.write_text(site.read_text() + MPI_SITE)
     nodes = ("--nodes", "2") if kind == "slurm" else ()
-    words = ("--on", kind, "--launcher", "mpi", "--tasks", "2", "--cpus", "1", *nodes, "--wait", "--", "python3", "-c")
+    words = (
+        "--on",
+        kind,
+        "--launcher",
+        "mpi",
+        "--tasks",
+        "2",
+        "--cpus",
+        "1",
+        *nodes,
+        "--wait",
+        "--",
+        "python3",
+        "-c",
+    )
     result = project.run("submit", "./mpi.sif", *words, HELLO)
     assert result.code == 0, result.stdout + result.stderr
     lines = result.stdout.splitlines()
@@ -73,7 +90,20 @@ def test_torchrun_gets_ranks_hosts_and_port_from_the_allocation(project: Project
     package.mkdir(parents=True)
     (package / "run.py").write_text(TORCHRUN)
     code = "import os; print('rank', os.environ['RANK'], 'of', os.environ['WORLD_SIZE'], 'on', os.uname().nodename)"
-    words = ("--on", "slurm", "--launcher", "torchrun", "--nodes", "2", "--tasks", "4", "--cpus", "1", "--wait", "--")
+    words = (
+        "--on",
+        "slurm",
+        "--launcher",
+        "torchrun",
+        "--nodes",
+        "2",
+        "--tasks",
+        "4",
+        "--cpus",
+        "1",
+        "--wait",
+        "--",
+    )
     result = project.run("submit", "./mpi.sif", *words, "python3", "-c", code)
     assert result.code == 0, result.stdout + result.stderr
     found = set(re.findall(r"^rank (\d) of 4 on (node\d)$", result.stdout, flags=re.MULTILINE))
@@ -84,7 +114,19 @@ def test_torchrun_gets_ranks_hosts_and_port_from_the_allocation(project: Project
 def test_one_task_per_gpu_knows_its_rank(project: Project) -> None:
     """Lightning reads SLURM_PROCID; two GPUs are on two nodes here."""
     text = 'echo "rank=$SLURM_PROCID of $SLURM_NTASKS at $MASTER_ADDR:$MASTER_PORT gpu=$CUDA_VISIBLE_DEVICES"'
-    words = ("--on", "slurm", "--launcher", "lightning", "--gpus", "tesla:2", "--wait", "--", "sh", "-c", text)
+    words = (
+        "--on",
+        "slurm",
+        "--launcher",
+        "lightning",
+        "--gpus",
+        "tesla:2",
+        "--wait",
+        "--",
+        "sh",
+        "-c",
+        text,
+    )
     result = project.run("submit", "./tiny.sif", *words)
     assert result.code == 0, result.stdout + result.stderr
     found = re.findall(r"^rank=(\d) of 2 at node1:(\d+) gpu=0$", result.stdout, flags=re.MULTILINE)
@@ -108,10 +150,22 @@ def data(project: Project) -> Path:
 
 
 @pytest.mark.parametrize("site", ["slurm", "gridengine", "local"])
-def test_data_is_on_the_nodes_disk_at_its_own_path_and_gone_after(project: Project, site: str) -> None:
+def test_data_is_on_the_nodes_disk_at_its_own_path_and_gone_after(
+    project: Project, site: str
+) -> None:
     local = data(project)
     text = "cat data/images/one data/images/two data/texts/in/word; touch data/images/new || echo read-only"
-    words = ("--stage", "data/images", "--stage", "data/texts.tar.gz", "--wait", "--", "sh", "-c", text)
+    words = (
+        "--stage",
+        "data/images",
+        "--stage",
+        "data/texts.tar.gz",
+        "--wait",
+        "--",
+        "sh",
+        "-c",
+        text,
+    )
     two = ("--launcher", "lightning", "--gpus", "2") if site == "slurm" else ()
     result = project.run("submit", "./tiny.sif", "--on", site, *two, *words, TMPDIR=str(local))
     assert result.code == 0, result.stdout + result.stderr
@@ -124,7 +178,18 @@ def test_data_is_on_the_nodes_disk_at_its_own_path_and_gone_after(project: Proje
 
 def test_a_cancelled_job_leaves_no_data_behind(project: Project) -> None:
     local = data(project)
-    words = ("submit", "./tiny.sif", "--on", "slurm", "--stage", "data/images", "--", "sh", "-c", "echo up; sleep 60")
+    words = (
+        "submit",
+        "./tiny.sif",
+        "--on",
+        "slurm",
+        "--stage",
+        "data/images",
+        "--",
+        "sh",
+        "-c",
+        "echo up; sleep 60",
+    )
     job = project.run(*words, TMPDIR=str(local)).stdout.strip()
     wait_for(project, job, "up\n")
     assert [path for path in local.iterdir() if path.name.startswith("envbuild-stage-")]
@@ -165,7 +230,9 @@ def test_an_image_that_is_not_on_the_node(project: Project) -> None:
     script = project.run("job", "./tiny.sif", "--on", "local", "--", "touch", "ran").stdout
     (project.folder / "job.sh").write_text(script)
     (project.folder / "tiny.sif").unlink()
-    command = Command(argv=("bash", "job.sh"), cwd=project.folder, env=project.environment, timeout=30)
+    command = Command(
+        argv=("bash", "job.sh"), cwd=project.folder, env=project.environment, timeout=30
+    )
     result = LocalRunner()(command, check=False)
     assert result.code == 125
     [log] = (project.folder / "logs").glob("*.log")
@@ -180,7 +247,9 @@ def test_a_second_command_beside_a_running_job(project: Project, site: str) -> N
     words = ("--on", site, *gpu, "--env", "TOKEN=hush-hush", "--", "sh", "-c", "echo up; sleep 30")
     job = project.submit(*words)
     wait_for(project, job, "up\n")
-    result = project.run("attach", job, "--", "sh", "-c", 'echo "in=$SLURM_JOB_ID:$TOKEN:$FROM_IMAGE"; exit 4')
+    result = project.run(
+        "attach", job, "--", "sh", "-c", 'echo "in=$SLURM_JOB_ID:$TOKEN:$FROM_IMAGE"; exit 4'
+    )
     assert result.code == 4, result.stderr
     assert f"in={job if gpu else ''}:hush-hush:yes" in result.stdout.splitlines()
     assert project.run("cancel", job).code == 0
@@ -189,7 +258,9 @@ def test_a_second_command_beside_a_running_job(project: Project, site: str) -> N
 @pytest.mark.parametrize("site", ["slurm", "gridengine"])
 def test_an_interactive_job_runs_a_command_on_a_node(project: Project, site: str) -> None:
     words = ("--gpus", "1", "--cpus", "2", "--walltime", "5m", "--interactive", "--", "sh", "-c")
-    result = project.run("submit", "./tiny.sif", "--on", site, *words, 'echo "from=$FROM_IMAGE"; exit 5')
+    result = project.run(
+        "submit", "./tiny.sif", "--on", site, *words, 'echo "from=$FROM_IMAGE"; exit 5'
+    )
     assert result.code == 5, result.stderr
     assert "from=yes" in result.stdout
 
@@ -199,7 +270,19 @@ HOG = "a=aaaaaaaa; i=0; while [ $i -lt 25 ]; do a=$a$a; i=$((i+1)); done; sleep 
 
 
 def test_a_job_that_takes_too_much_memory_is_told_so(project: Project) -> None:
-    words = ("submit", "./tiny.sif", "--on", "slurm", "--memory", "60MiB", "--wait", "--", "sh", "-c", HOG)
+    words = (
+        "submit",
+        "./tiny.sif",
+        "--on",
+        "slurm",
+        "--memory",
+        "60MiB",
+        "--wait",
+        "--",
+        "sh",
+        "-c",
+        HOG,
+    )
     result = project.run(*words)
     assert result.code in (125, 137), result.stdout + result.stderr
     assert "survived" not in result.stdout
@@ -211,7 +294,19 @@ def test_a_job_that_takes_too_much_memory_is_told_so(project: Project) -> None:
 def test_grid_engines_limit_of_memory_ends_the_command(project: Project) -> None:
     site = project.folder / "sites/gridengine.toml"
     site.write_text(site.read_text() + 'memory = "h_vmem"\n')
-    words = ("submit", "./tiny.sif", "--on", "gridengine", "--memory", "100MiB", "--wait", "--", "sh", "-c", HOG)
+    words = (
+        "submit",
+        "./tiny.sif",
+        "--on",
+        "gridengine",
+        "--memory",
+        "100MiB",
+        "--wait",
+        "--",
+        "sh",
+        "-c",
+        HOG,
+    )
     result = project.run(*words)
     assert result.code not in (0, 125), result.stdout + result.stderr
     assert "survived" not in result.stdout
@@ -226,16 +321,24 @@ def test_a_job_whose_node_fails_is_waited_for_until_it_has_run_again(project: Pr
         client(project, "scontrol", "requeue", job)
         # the second start would wait two minutes
         end = time.monotonic() + 30
-        while "PENDING" not in client(project, "squeue", "-h", "-j", job, "-o", "%T") and time.monotonic() < end:
+        while (
+            "PENDING" not in client(project, "squeue", "-h", "-j", job, "-o", "%T")
+            and time.monotonic() < end
+        ):
             time.sleep(0.3)
         [row] = json.loads(project.run("status", job, "--json").stdout)
         assert row["state"] == "queued", row
         # slurmd clears the first run away; a second one that starts in the same second loses its script with it
-        while "idle" not in client(project, "sinfo", "-h", "-n", "node2", "-o", "%T") and time.monotonic() < end:
+        while (
+            "idle" not in client(project, "sinfo", "-h", "-n", "node2", "-o", "%T")
+            and time.monotonic() < end
+        ):
             time.sleep(0.3)
         time.sleep(2)
         client(project, "scontrol", "update", f"jobid={job}", "starttime=now")
         followed = project.run("logs", job, "-f")
-        assert followed.code == 6, followed.stdout + followed.stderr + client(project, "scontrol", "show", "job", job)
+        assert followed.code == 6, (
+            followed.stdout + followed.stderr + client(project, "scontrol", "show", "job", job)
+        )
     finally:
         project.run("cancel", job)

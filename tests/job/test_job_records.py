@@ -8,7 +8,14 @@ import pytest
 
 from envbuild.errors import UsageError
 from envbuild.job.model import Record
-from envbuild.job.records import FOLDER, find_record, load_records, log_files, read_receipts, save_record
+from envbuild.job.records import (
+    FOLDER,
+    find_record,
+    load_records,
+    log_files,
+    read_receipts,
+    save_record,
+)
 
 
 def record(job: str, site: str = "a", tasks: tuple[int, ...] = ()) -> Record:
@@ -56,7 +63,9 @@ def test_an_unknown_id(tmp_path: Path) -> None:
 def test_what_is_no_record_is_left_out(tmp_path: Path) -> None:
     save_record(record("6"), tmp_path)
     folder = tmp_path / FOLDER
-    (folder / "k.json").write_text('{"job": "6", "name": "x", "code": 0, "node": "n", "started": "", "ended": ""}')
+    (folder / "k.json").write_text(
+        '{"job": "6", "name": "x", "code": 0, "node": "n", "started": "", "ended": ""}'
+    )
     (folder / "broken.json").write_text("{")
     (folder / "newer.json").write_text('{"schema": 99}')
     assert [found.id for found in load_records(tmp_path)] == ["6"]

@@ -37,9 +37,27 @@ OUTPUT = 'error: can\'t open output file "/nonexistent/x": No such file or direc
         ("slurm", 0, "squeue-ended.txt", "7", None),
         ("slurm", 1, "sacct-disabled.txt", "7", None),
         ("slurm", 2, "scontrol-running.txt", "7", Status(phase="running", node="vm")),
-        ("slurm", 2, "scontrol-cancelled.txt", "7", Status(phase="ended", reason="it was cancelled", node="vm")),
-        ("slurm", 2, "scontrol-failed.txt", "10", Status(phase="ended", reason="it failed", code=3, node="vm")),
-        ("slurm", 2, "scontrol-array.txt", "8", Status(phase="ended", reason="it failed", code=3, node="vm")),
+        (
+            "slurm",
+            2,
+            "scontrol-cancelled.txt",
+            "7",
+            Status(phase="ended", reason="it was cancelled", node="vm"),
+        ),
+        (
+            "slurm",
+            2,
+            "scontrol-failed.txt",
+            "10",
+            Status(phase="ended", reason="it failed", code=3, node="vm"),
+        ),
+        (
+            "slurm",
+            2,
+            "scontrol-array.txt",
+            "8",
+            Status(phase="ended", reason="it failed", code=3, node="vm"),
+        ),
         ("gridengine", 0, "qstat-running.txt", "15", Status(phase="running")),
         ("gridengine", 0, "qstat-mixed.txt", "17", Status(phase="running")),
         ("gridengine", 0, "qstat-mixed.txt", "18", Status(phase="queued")),
@@ -63,11 +81,22 @@ OUTPUT = 'error: can\'t open output file "/nonexistent/x": No such file or direc
             1,
             "qacct-time.txt",
             "19",
-            Status(phase="ended", reason="it reached a limit of time or memory", code=137, node="localhost"),
+            Status(
+                phase="ended",
+                reason="it reached a limit of time or memory",
+                code=137,
+                node="localhost",
+            ),
         ),
         ("gridengine", 1, "qacct-unknown.txt", "99999", None),
         ("pbs", 0, "qstat-running.json", "0.vm", Status(phase="running", node="vm")),
-        ("pbs", 0, "qstat-failed.json", "0.vm", Status(phase="ended", reason="it failed", code=3, node="vm")),
+        (
+            "pbs",
+            0,
+            "qstat-failed.json",
+            "0.vm",
+            Status(phase="ended", reason="it failed", code=3, node="vm"),
+        ),
         (
             "pbs",
             0,
@@ -86,14 +115,28 @@ OUTPUT = 'error: can\'t open output file "/nonexistent/x": No such file or direc
             "6.vm",
             Status(phase="ended", reason="signal 15 ended it", code=143, node="vm"),
         ),
-        ("pbs", 0, "qstat-time.json", "7.vm", Status(phase="ended", reason="it reached its time limit", node="vm")),
-        ("pbs", 0, "qstat-dependency.json", "8.vm", Status(phase="ended", reason="it ended without having run")),
+        (
+            "pbs",
+            0,
+            "qstat-time.json",
+            "7.vm",
+            Status(phase="ended", reason="it reached its time limit", node="vm"),
+        ),
+        (
+            "pbs",
+            0,
+            "qstat-dependency.json",
+            "8.vm",
+            Status(phase="ended", reason="it ended without having run"),
+        ),
         ("pbs", 0, "qstat-empty.json", "9.vm", None),
         ("pbs", 0, "qstat-broken.json", "0.vm", None),
         ("pbs", 1, "qstat-text.txt", "0.vm", Status(phase="running", node="vm")),
     ],
 )
-def test_states(scheduler: str, question: int, file: str, job: str, expected: Status | None) -> None:
+def test_states(
+    scheduler: str, question: int, file: str, job: str, expected: Status | None
+) -> None:
     assert read(scheduler, question, file, job) == expected
 
 
@@ -108,15 +151,24 @@ def test_grid_engine_says_why_a_job_is_stuck() -> None:
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("5|TIMEOUT|0:0|None|n1", Status(phase="ended", reason="it reached its time limit", code=0, node="n1")),
-        ("5|CANCELLED by 1000|0:15|None|n1", Status(phase="ended", reason="it was cancelled", node="n1")),
+        (
+            "5|TIMEOUT|0:0|None|n1",
+            Status(phase="ended", reason="it reached its time limit", code=0, node="n1"),
+        ),
+        (
+            "5|CANCELLED by 1000|0:15|None|n1",
+            Status(phase="ended", reason="it was cancelled", node="n1"),
+        ),
         (
             "5|OUT_OF_MEMORY|0:125|None|n1",
             Status(phase="ended", reason="it used more memory than it had asked for", node="n1"),
         ),
         ("5|NODE_FAIL|0:0|None|n1", Status(phase="ended", reason="its node failed", node="n1")),
         ("5|COMPLETED|0:0|None|n1", Status(phase="ended", code=0, node="n1")),
-        ("5|FAILED|0:9|NonZeroExitCode|n1", Status(phase="ended", reason="it failed", code=137, node="n1")),
+        (
+            "5|FAILED|0:9|NonZeroExitCode|n1",
+            Status(phase="ended", reason="it failed", code=137, node="n1"),
+        ),
         ("5|FAILED|0:53|JobLaunchFailure|n1", None),
         (
             "5|FAILED|0:9|JobLaunchFailure|n1",
@@ -133,7 +185,11 @@ def test_accounting_of_slurm(line: str, expected: Status | None) -> None:
     if expected is None:
         assert found.reason.startswith("it could not be started on its node")
     else:
-        assert (found.phase, found.reason, found.node) == (expected.phase, expected.reason, expected.node)
+        assert (found.phase, found.reason, found.node) == (
+            expected.phase,
+            expected.reason,
+            expected.node,
+        )
         assert found.code == (None if line.startswith("5|TIMEOUT") else expected.code)
 
 
@@ -158,4 +214,6 @@ def test_ids(scheduler: str, printed: str, expected: str) -> None:
 def test_no_id(scheduler: str, printed: str) -> None:
     with pytest.raises(ToolFailedError) as told:
         SCHEDULERS[scheduler].read_id(result(printed))
-    assert told.value.what.startswith("the job was perhaps submitted, but no id of it was found in: ")
+    assert told.value.what.startswith(
+        "the job was perhaps submitted, but no id of it was found in: "
+    )

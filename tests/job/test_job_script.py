@@ -32,19 +32,25 @@ def test_every_site_in_every_situation(
         hint = "\n".join(f"  {line}" for line in (error.hint or "").splitlines())
         golden(f"job/{site}.{situation}.refused", f"{error}\n{hint}\n")
         return
-    golden(f"job/{site}.{situation}.sh", text.replace(f"envbuild {__version__} ", "envbuild VERSION "))
+    golden(
+        f"job/{site}.{situation}.sh", text.replace(f"envbuild {__version__} ", "envbuild VERSION ")
+    )
 
 
 def test_no_golden_is_left_over() -> None:
     names = {f"{site}.{situation}" for site in SITES for situation in SITUATIONS}
-    found = [path.name.removesuffix(".sh").removesuffix(".refused") for path in GOLDEN.glob("*.*.*")]
+    found = [
+        path.name.removesuffix(".sh").removesuffix(".refused") for path in GOLDEN.glob("*.*.*")
+    ]
     assert sorted(found) == sorted(names)
 
 
 @pytest.mark.parametrize("site", SITES)
 def test_interactive_command_lines(site: str, user_settings: Settings) -> None:
     """The terminal's client gets what the script's head would have said, but no log and no array."""
-    job, found = plan(site, "cpu" if site == "openpbs-compose" else "single", user_settings, interactive=True)
+    job, found = plan(
+        site, "cpu" if site == "openpbs-compose" else "single", user_settings, interactive=True
+    )
     line = " ".join(scheduler_of(found).interactive("S.sh", job, found))
     expected = {
         "amane": "srun --job-name=keras-bert --nodes=1 --ntasks-per-node=1 --gpus=1 --time=02:00:00 --pty bash S.sh",
@@ -58,7 +64,15 @@ def test_interactive_command_lines(site: str, user_settings: Settings) -> None:
 
 def test_accounts_of_grid_engine_go_on_the_command_line(user_settings: Settings) -> None:
     job, site = plan("tsubame4", "single", user_settings)
-    assert scheduler_of(site).submit("S.sh", job, site) == ("qsub", "-terse", "-w", "e", "-g", "my-lab", "S.sh")
+    assert scheduler_of(site).submit("S.sh", job, site) == (
+        "qsub",
+        "-terse",
+        "-w",
+        "e",
+        "-g",
+        "my-lab",
+        "S.sh",
+    )
     assert "my-lab" not in script("tsubame4", "single", user_settings)
 
 
@@ -72,7 +86,9 @@ def test_every_script_parses() -> None:
 @pytest.mark.live
 @needs("shellcheck")
 def test_shellcheck_has_nothing_to_say() -> None:
-    result = LocalRunner()(Command(argv=("shellcheck", *map(str, sorted(GOLDEN.glob("*.sh"))))), check=False)
+    result = LocalRunner()(
+        Command(argv=("shellcheck", *map(str, sorted(GOLDEN.glob("*.sh"))))), check=False
+    )
     assert result.stdout == ""
 
 
@@ -87,7 +103,13 @@ def test_what_every_script_has(path: Path) -> None:
     assert "trap finish EXIT" in lines
     assert "trap 'stop TERM' TERM" in lines
     assert "--cleanenv" in text
-    assert ("--containall --no-home" in text) == (".mpi." not in path.name and ".lightning." not in path.name)
+    assert ("--containall --no-home" in text) == (
+        ".mpi." not in path.name and ".lightning." not in path.name
+    )
     assert ("--nv" in text) == (".cpu." not in path.name and "openpbs" not in path.name)
-    assert not [line for line in head if "$" in line.removeprefix("#$").replace("$JOB_ID", "").replace("$TASK_ID", "")]
+    assert not [
+        line
+        for line in head
+        if "$" in line.removeprefix("#$").replace("$JOB_ID", "").replace("$TASK_ID", "")
+    ]
     assert "MASTER_PORT=2" not in text

@@ -33,7 +33,9 @@ def test_what_is_shipped(user_settings: Settings) -> None:
 def test_own_files_hide_shipped_ones(user_settings: Settings, tmp_path: Path) -> None:
     own = tmp_path / "home/.config/envbuild/sites"
     own.mkdir(parents=True)
-    (own / "amane.toml").write_text('[site]\nname = "amane"\nscheduler = "slurm"\nsummary = "of the user"\n')
+    (own / "amane.toml").write_text(
+        '[site]\nname = "amane"\nscheduler = "slurm"\nsummary = "of the user"\n'
+    )
     assert load_site("amane", user_settings).site.summary == "of the user"
     (tmp_path / "sites").mkdir()
     (tmp_path / "sites/amane.toml").write_text(
@@ -41,7 +43,9 @@ def test_own_files_hide_shipped_ones(user_settings: Settings, tmp_path: Path) ->
     )
     assert load_site("amane", user_settings).site.summary == "of the project"
     assert load_site("sites/amane.toml", user_settings).site.scheduler == "pbs"
-    elsewhere = replace(user_settings, environment={"ENVBUILD_CONFIG": str(tmp_path / "sites/../config.toml")})
+    elsewhere = replace(
+        user_settings, environment={"ENVBUILD_CONFIG": str(tmp_path / "sites/../config.toml")}
+    )
     assert load_site("amane", elsewhere).site.summary == "of the project"
 
 
@@ -54,11 +58,17 @@ def test_an_unknown_site(user_settings: Settings) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("not-toml", "line 1, column 6: is not valid TOML: Expected ']' at the end of a table declaration"),
+        (
+            "not-toml",
+            "line 1, column 6: is not valid TOML: Expected ']' at the end of a table declaration",
+        ),
         ("unknown-key", "line 5: unknown key 'gpus' in [resources]; did you mean \"gpu\"?"),
         ("unknown-scheduler", "line 3: site.scheduler: invalid enum value 'slurmm'"),
         ("other-name", 'line 2: [site] name is "another", but the file is called other-name.toml'),
-        ("wrong-dialect", 'line 5: [resources] gpu = "gres" is not for pbs; known there: ngpus, type, none'),
+        (
+            "wrong-dialect",
+            'line 5: [resources] gpu = "gres" is not for pbs; known there: ngpus, type, none',
+        ),
         ("type-without-types", 'line 5: [resources] gpu = "type" needs at least one [[type]]'),
         ("bare-number", "line 5: '24' is no time"),
         (
@@ -104,15 +114,32 @@ def test_a_slurm_site_describes_itself(user_settings: Settings) -> None:
     found = detect(user_settings, fake)
     assert (found.scheduler, found.version) == ("slurm", "slurm 23.11.4")
     site = read(site_text("mine", found, user_settings, fake))
-    assert (site.resources.gpu, site.resources.gpu_types, site.resources.gpus_per_node) == ("gres", ("v100",), 4)
-    assert [(row.name, row.walltime) for row in site.partition] == [("gpu", "1d12h"), ("long", None)]
+    assert (site.resources.gpu, site.resources.gpu_types, site.resources.gpus_per_node) == (
+        "gres",
+        ("v100",),
+        4,
+    )
+    assert [(row.name, row.walltime) for row in site.partition] == [
+        ("gpu", "1d12h"),
+        ("long", None),
+    ]
 
 
 def test_a_grid_engine_site_says_what_a_gpu_is_counted_by(user_settings: Settings) -> None:
-    fake = runner(**{"qstat_-help": "SGE 8.1.9\nusage: …", "qconf_-sc": COMPLEXES, "qconf_-spl": "make\nsmp\n"})
+    fake = runner(
+        **{
+            "qstat_-help": "SGE 8.1.9\nusage: …",
+            "qconf_-sc": COMPLEXES,
+            "qconf_-spl": "make\nsmp\n",
+        }
+    )
     found = detect(user_settings, fake)
     site = read(site_text("mine", found, user_settings, fake))
-    assert (found.scheduler, site.resources.gpu, site.resources.gpu_per) == ("gridengine", "consumable", "slot")
+    assert (found.scheduler, site.resources.gpu, site.resources.gpu_per) == (
+        "gridengine",
+        "consumable",
+        "slot",
+    )
     assert site.resources.parallel_environment == "smp"
 
 
@@ -133,11 +160,16 @@ def test_a_pbs_site_describes_itself(user_settings: Settings) -> None:
     ("answers", "message"),
     [
         ({"qsub_--version": "NQSV R1.09\n"}, "NQSV runs here, for which envbuild writes no jobs"),
-        ({"qsub_--version": "Version: 6.1.3\nCommit: 7c4ca2d1"}, "Torque runs here, for which envbuild writes no jobs"),
+        (
+            {"qsub_--version": "Version: 6.1.3\nCommit: 7c4ca2d1"},
+            "Torque runs here, for which envbuild writes no jobs",
+        ),
         ({}, "no scheduler answers here (asked: sbatch, qsub, qstat)"),
     ],
 )
-def test_qsub_is_the_name_of_many(user_settings: Settings, answers: dict[str, str], message: str) -> None:
+def test_qsub_is_the_name_of_many(
+    user_settings: Settings, answers: dict[str, str], message: str
+) -> None:
     """Slurm ships a qsub of its own too; only what a client says of itself counts."""
     with pytest.raises(HostError) as told:
         detect(user_settings, runner(**answers))
@@ -158,8 +190,12 @@ def test_a_probe_fills_in_the_facts_and_leaves_the_rest_as_written() -> None:
     text = '[site]\nname = "x" # mine\nscheduler = "slurm"\n\n[host]\ndriver = "1"\n\n[limits]\nnodes = 4\n'
     facts, gpus = probed_sections(LOG)
     written = with_facts(text, facts, gpus)
-    assert written.startswith('[site]\nname = "x" # mine\nscheduler = "slurm"\n\n[limits]\nnodes = 4\n')
+    assert written.startswith(
+        '[site]\nname = "x" # mine\nscheduler = "slurm"\n\n[limits]\nnodes = 4\n'
+    )
     site = read(written)
     assert (site.host.driver, site.host.glibc) == ("450.80.02", "2.31")
-    assert [(gpu.name, gpu.capability, gpu.memory) for gpu in site.gpu] == [("Tesla V100S-PCIE-32GB", 70, "32510MiB")]
+    assert [(gpu.name, gpu.capability, gpu.memory) for gpu in site.gpu] == [
+        ("Tesla V100S-PCIE-32GB", 70, "32510MiB")
+    ]
     assert with_facts(written, facts, gpus) == written

@@ -26,7 +26,9 @@ name = st.from_regex(r"[a-z][a-z0-9]{0,8}(-[a-z0-9]{1,4})?", fullmatch=True)
 version = st.from_regex(r"[0-9]{1,3}(\.[0-9]{1,3}){0,3}(\+[a-z0-9]{1,4})?", fullmatch=True)
 size = st.integers(0, 2**40 - 1)
 text = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=30)
-group: st.SearchStrategy[Literal["framework", "project", "build"]] = st.sampled_from(["framework", "project", "build"])
+group: st.SearchStrategy[Literal["framework", "project", "build"]] = st.sampled_from(
+    ["framework", "project", "build"]
+)
 
 
 @st.composite
@@ -117,12 +119,29 @@ def locks(draw: st.DrawFn) -> Lock:
         debian=tuple(draw(st.lists(debian_package(), max_size=4, unique_by=lambda p: p.name))),
         python=tuple(draw(st.lists(python_package(), max_size=5, unique_by=lambda p: p.name))),
         provided=tuple(
-            draw(st.lists(st.builds(LockedProvided, name=name, version=version, alias_of=st.none() | name), max_size=2))
+            draw(
+                st.lists(
+                    st.builds(
+                        LockedProvided, name=name, version=version, alias_of=st.none() | name
+                    ),
+                    max_size=2,
+                )
+            )
         ),
         moved=tuple(
-            draw(st.lists(st.builds(LockedMove, name=name, before=version, after=version, reason=text), max_size=2))
+            draw(
+                st.lists(
+                    st.builds(LockedMove, name=name, before=version, after=version, reason=text),
+                    max_size=2,
+                )
+            )
         ),
         held_back=tuple(
-            draw(st.lists(st.builds(LockedHold, name=name, version=version, newest=version, reason=text), max_size=2))
+            draw(
+                st.lists(
+                    st.builds(LockedHold, name=name, version=version, newest=version, reason=text),
+                    max_size=2,
+                )
+            )
         ),
     )

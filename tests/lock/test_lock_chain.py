@@ -68,8 +68,16 @@ def test_whole_story() -> None:
         package("click", "transformers", version="8.5.1"),
         package("setuptools", "tokenizers", group="build", version="70.0"),
         provided=(LockedProvided(name="cupy", version="10.6.0", alias_of="cupy-cuda114"),),
-        moved=(LockedMove(name="click", before="8.1.7", after="8.5.1", reason="transformers needs click>=8.4"),),
-        held_back=(LockedHold(name="transformers", version="4.40.0", newest="5.0", reason="it needs torch>=2.6"),),
+        moved=(
+            LockedMove(
+                name="click", before="8.1.7", after="8.5.1", reason="transformers needs click>=8.4"
+            ),
+        ),
+        held_back=(
+            LockedHold(
+                name="transformers", version="4.40.0", newest="5.0", reason="it needs torch>=2.6"
+            ),
+        ),
         notes=("click 8.5.1 may not fit",),
     )
     assert story(held, "transformers") == [

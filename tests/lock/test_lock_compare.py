@@ -40,5 +40,8 @@ def test_another_file_of_the_same_version_is_a_change_that_names_both(lock: Lock
     before = installed[-1]
     after = structs.replace(before, file=f"other-{before.file}", sha256="f" * 64)
     others = tuple(package for package in lock.python if package.name != before.name)
-    found = changes(structs.replace(lock, python=(*others, before)), structs.replace(lock, python=(*others, after)))
+    found = changes(
+        structs.replace(lock, python=(*others, before)),
+        structs.replace(lock, python=(*others, after)),
+    )
     assert [str(change) for change in found] == [f"~ {before.name} {before.file} -> {after.file}"]

@@ -21,7 +21,9 @@ def found(name: str, *via: str, file: str = "x-1.0.whl", sha256: str = "0" * 64)
     return Found(name=name, version="1.0", file=wheel, via=via)
 
 
-def compile_with(tmp_path: Path, files: dict[str, str], *apt: str, name: str = "ext", build: str = "") -> Resolution:
+def compile_with(
+    tmp_path: Path, files: dict[str, str], *apt: str, name: str = "ext", build: str = ""
+) -> Resolution:
     store = Store(tmp_path / "store")
     path = store.artifact("a" * 64)
     path.parent.mkdir(parents=True)
@@ -33,7 +35,9 @@ def compile_with(tmp_path: Path, files: dict[str, str], *apt: str, name: str = "
     torch = (found("torch", "(direct)"), found("triton", "torch"), found("numpy", "other"))
     package = found(name, "(direct)", file=f"{name}-1.0.tar.gz", sha256="a" * 64)
     resolution = Resolution(packages=(package, *torch))
-    base = Described(facts=facts, digest="", epoch=0, framework=Resolution(packages=torch), under=facts)
+    base = Described(
+        facts=facts, digest="", epoch=0, framework=Resolution(packages=torch), under=facts
+    )
     recipe = Recipe(
         recipe=About(name="x"),
         base=Base(bootstrap="debian:bookworm"),
@@ -65,4 +69,7 @@ def test_cuda_code_that_nothing_compiles_is_no_matter(tmp_path: Path) -> None:
 def test_the_compilers_that_init_knows_of_are_told(tmp_path: Path) -> None:
     made = compile_with(tmp_path, {"setup.py": ""}, "g++", "make", name="dlib", build="cmake")
     (note,) = made.notes
-    assert note == "dlib 1.0 is compiled when the image is built: add python3-dev to [system] build-packages"
+    assert (
+        note
+        == "dlib 1.0 is compiled when the image is built: add python3-dev to [system] build-packages"
+    )

@@ -48,7 +48,9 @@ def test_framework_cuda_and_driver_of_two_locks() -> None:
 
 
 def test_older_driver_that_another_cuda_family_allows() -> None:
-    old = structs.replace(MNIST, python=(), base=structs.replace(MNIST.base, cuda="11.8", framework="torch 2.0.1"))
+    old = structs.replace(
+        MNIST, python=(), base=structs.replace(MNIST.base, cuda="11.8", framework="torch 2.0.1")
+    )
     found = difference(side_of_lock("a", old), side_of_lock("b", MNIST))
     about = {change.name: (change.before, change.after) for change in found.about}
     assert about["oldest driver"] == ("450.80.02", "525.60.13")
@@ -78,12 +80,17 @@ def test_image_that_is_what_its_lock_says() -> None:
 
 
 def test_image_to_which_somebody_added_a_package() -> None:
-    found = difference(side_of_lock("mnist", MNIST), side_of_facts(image_of(MNIST, Dist(name="Rich", version="14.0"))))
+    found = difference(
+        side_of_lock("mnist", MNIST),
+        side_of_facts(image_of(MNIST, Dist(name="Rich", version="14.0"))),
+    )
     assert [str(change) for change in found.packages] == ["+ rich 14.0"]
 
 
 def test_what_the_base_below_a_lock_holds_is_not_taken_for_a_difference() -> None:
-    on_image = structs.replace(MNIST, debian=(), provided=(LockedProvided(name="xyz", version="1.16.0"),))
+    on_image = structs.replace(
+        MNIST, debian=(), provided=(LockedProvided(name="xyz", version="1.16.0"),)
+    )
     image = image_of(MNIST, Dist(name="rich", version="14.0"), Dist(name="xyz", version="1.17.0"))
     found = difference(side_of_lock("mnist", on_image), side_of_facts(image))
     assert [str(change) for change in found.packages] == ["~ xyz 1.16.0 -> 1.17.0"]
@@ -91,6 +98,12 @@ def test_what_the_base_below_a_lock_holds_is_not_taken_for_a_difference() -> Non
 
 
 def test_versions_that_are_only_written_differently_are_equal() -> None:
-    one = BaseFacts(image="a", python="3.11", machine="x86_64", glibc="2.36", dists=(Dist(name="x", version="1.0"),))
+    one = BaseFacts(
+        image="a",
+        python="3.11",
+        machine="x86_64",
+        glibc="2.36",
+        dists=(Dist(name="x", version="1.0"),),
+    )
     two = structs.replace(one, dists=(Dist(name="X", version="1.0.0"),))
     assert difference(side_of_facts(one), side_of_facts(two)).packages == ()

@@ -60,7 +60,9 @@ def lock(index: SyntheticIndex) -> Lock:
                 sha256=hashlib.sha256(data).hexdigest(),
             )
         )
-    of_test = msgspec.structs.replace(shipped("keras-bert").base, python="{}.{}.{}".format(*sys.version_info))
+    of_test = msgspec.structs.replace(
+        shipped("keras-bert").base, python="{}.{}.{}".format(*sys.version_info)
+    )
     return msgspec.structs.replace(shipped("keras-bert"), python=tuple(packages), base=of_test)
 
 
@@ -107,7 +109,9 @@ def test_a_named_index_is_told_to_pip() -> None:
 
 @pytest.mark.parametrize("tool", ["uv", "pip"])
 @pytest.mark.parametrize("form", ["pylock", "requirements"])
-def test_the_tools_take_it(form: str, tool: str, lock: Lock, index: SyntheticIndex, tmp_path: Path) -> None:
+def test_the_tools_take_it(
+    form: str, tool: str, lock: Lock, index: SyntheticIndex, tmp_path: Path
+) -> None:
     if form == "pylock":
         path = tmp_path / "pylock.toml"
         path.write_text(pylock_text(lock, located(lock, index, tmp_path)))
@@ -118,16 +122,29 @@ def test_the_tools_take_it(form: str, tool: str, lock: Lock, index: SyntheticInd
     hashes = ["--require-hashes", "--no-deps"] if form == "requirements" else []
     start = ["uv", "pip", "install", "--python", sys.executable, "--no-config", "--no-cache"]
     if tool == "pip":
-        start = [sys.executable, "-m", "pip", "--isolated", "--disable-pip-version-check", "install", "--no-cache-dir"]
+        start = [
+            sys.executable,
+            "-m",
+            "pip",
+            "--isolated",
+            "--disable-pip-version-check",
+            "install",
+            "--no-cache-dir",
+        ]
     argv = [*start, "--target", str(target), "--index-url", index.url, *hashes, "-r", str(path)]
     done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
     if form == "pylock" and tool == "pip" and "Invalid requirement" in done.stderr:
         pytest.skip("this pip does not read pylock.toml yet")
     assert done.returncode == 0, done.stderr
-    assert sorted(path.name for path in target.glob("*.dist-info")) == ["left-1.0.dist-info", "right-2.0.dist-info"]
+    assert sorted(path.name for path in target.glob("*.dist-info")) == [
+        "left-1.0.dist-info",
+        "right-2.0.dist-info",
+    ]
 
 
-def test_a_changed_file_is_refused_by_the_tools(lock: Lock, index: SyntheticIndex, tmp_path: Path) -> None:
+def test_a_changed_file_is_refused_by_the_tools(
+    lock: Lock, index: SyntheticIndex, tmp_path: Path
+) -> None:
     path = tmp_path / "pylock.toml"
     text = pylock_text(lock, located(lock, index, tmp_path))
     path.write_text(text.replace(lock.python[0].sha256, "0" * 64))
@@ -138,7 +155,9 @@ def test_a_changed_file_is_refused_by_the_tools(lock: Lock, index: SyntheticInde
     assert "ash mismatch" in done.stderr
 
 
-def test_a_file_that_the_index_lost_is_told(lock: Lock, index: SyntheticIndex, tmp_path: Path) -> None:
+def test_a_file_that_the_index_lost_is_told(
+    lock: Lock, index: SyntheticIndex, tmp_path: Path
+) -> None:
     (index.simple / "left/index.html").write_text("")
     with pytest.raises(GoneError, match=r"left-1\.0-py3-none-any\.whl is not on the index"):
         located(lock, index, tmp_path)
@@ -146,7 +165,9 @@ def test_a_file_that_the_index_lost_is_told(lock: Lock, index: SyntheticIndex, t
 
 def test_addresses_carry_no_password(lock: Lock, index: SyntheticIndex, tmp_path: Path) -> None:
     page = index.simple / "left/index.html"
-    page.write_text(page.read_text().replace('href="left', 'href="https://me:secret@mirror.invalid/left'))
+    page.write_text(
+        page.read_text().replace('href="left', 'href="https://me:secret@mirror.invalid/left')
+    )
     found = located(lock, index, tmp_path)[lock.python[0].sha256]
     assert found == "https://mirror.invalid/left-1.0-py3-none-any.whl"
 

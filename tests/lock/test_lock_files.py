@@ -30,7 +30,13 @@ from envbuild.settings import load_settings
 from envbuild.store.layout import Store
 from tests.resolve.conftest import SyntheticIndex
 
-FACTS = BaseFacts(image="docker://example/x:1", python="3.11.2", machine="x86_64", glibc="2.36", created="2024-06-01")
+FACTS = BaseFacts(
+    image="docker://example/x:1",
+    python="3.11.2",
+    machine="x86_64",
+    glibc="2.36",
+    created="2024-06-01",
+)
 
 
 @pytest.fixture
@@ -55,16 +61,25 @@ def project(tmp_path: Path) -> Path:
 def tools(tmp_path: Path) -> Tools:
     index = SyntheticIndex(tmp_path / "index")
     index.wheel("uv", version("uv"))
-    environment = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "ENVBUILD_INDEX": index.url, "TMPDIR": str(tmp_path)}
+    environment = {
+        "HOME": str(tmp_path),
+        "PATH": "/usr/bin:/bin",
+        "ENVBUILD_INDEX": index.url,
+        "TMPDIR": str(tmp_path),
+    }
     environment |= {"ENVBUILD_STORE": str(tmp_path / "store"), "UV_CACHE_DIR": str(tmp_path / "uv")}
     settings = load_settings(environment, tmp_path)
-    return Tools(settings=settings, runner=LocalRunner(), store=Store(settings.store), report=Silent())
+    return Tools(
+        settings=settings, runner=LocalRunner(), store=Store(settings.store), report=Silent()
+    )
 
 
 def source(project: Path, files: str) -> Source:
     path = project / "recipes/x.toml"
     path.parent.mkdir(exist_ok=True)
-    path.write_text(f'[recipe]\nname = "x"\n[base]\nimage = "docker://example/x:1"\n[files]\n{files}\n')
+    path.write_text(
+        f'[recipe]\nname = "x"\n[base]\nimage = "docker://example/x:1"\n[files]\n{files}\n'
+    )
     recipe, text = read_recipe(path)
     return Source(recipe=recipe, path=path, text=text, lock=project / "lockfiles/x.lock")
 
@@ -81,7 +96,9 @@ def test_files_and_folders_are_locked_as_archives(project: Path, tools: Tools) -
     folder, file = lock.files
     assert (folder.source, folder.target, file.source) == ("data", "/opt/lab/data", "labels.txt")
     with tarfile.open(tools.store.artifact(folder.sha256)) as tar:
-        members = {member.name: (member.mode, member.uid, member.mtime, member.linkname) for member in tar}
+        members = {
+            member.name: (member.mode, member.uid, member.mtime, member.linkname) for member in tar
+        }
     assert members == {
         "opt/lab/data/a.csv": (0o644, 0, 315532800, ""),
         "opt/lab/data/b.csv": (0o644, 0, 315532800, ""),
@@ -102,17 +119,26 @@ def test_the_same_files_give_the_same_lock_and_others_another(project: Path, too
     assert lock_digest(locked(asked, tools)) != lock_digest(first)
 
 
-def test_what_changed_is_told_and_what_was_lost_is_packed_again(project: Path, tools: Tools) -> None:
+def test_what_changed_is_told_and_what_was_lost_is_packed_again(
+    project: Path, tools: Tools
+) -> None:
     asked = source(project, BOTH)
     lock = locked(asked, tools)
     shutil.rmtree(tools.settings.store)
     require_files(asked, lock, tools)
-    assert all(tools.store.artifact(entry.sha256).stat().st_size == entry.size for entry in lock.files)
+    assert all(
+        tools.store.artifact(entry.sha256).stat().st_size == entry.size for entry in lock.files
+    )
     (project / "labels.txt").write_text("dog\n")
-    with pytest.raises(StaleLockError, match=r"labels\.txt \(\[files\]\) was changed since it was locked"):
+    with pytest.raises(
+        StaleLockError, match=r"labels\.txt \(\[files\]\) was changed since it was locked"
+    ):
         require_files(asked, lock, tools)
     moved = source(project, '"labels.txt" = "/opt/other.txt"')
-    assert staleness(moved.recipe, lock) == ('[files] "data" was changed', '[files] "labels.txt" was changed')
+    assert staleness(moved.recipe, lock) == (
+        '[files] "data" was changed',
+        '[files] "labels.txt" was changed',
+    )
     bare = source(project, "").recipe
     assert recipe_digest(bare) != lock.recipe_digest
 

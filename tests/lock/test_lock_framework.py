@@ -46,7 +46,9 @@ def lock(tmp_path: Path, index: SyntheticIndex) -> Callable[[str], Lock]:
     environment |= {"ENVBUILD_STORE": str(tmp_path / "store"), "UV_CACHE_DIR": str(tmp_path / "uv")}
     environment["ENVBUILD_INDEX_CU118"] = f"file://{tmp_path}/cu118/simple"
     settings = load_settings(environment, tmp_path)
-    tools = Tools(settings=settings, runner=LocalRunner(), store=Store(settings.store), report=Silent())
+    tools = Tools(
+        settings=settings, runner=LocalRunner(), store=Store(settings.store), report=Silent()
+    )
 
     def decide(text: str) -> Lock:
         path = tmp_path / "x.toml"
@@ -64,13 +66,17 @@ def _versions(lock: Lock, group: str) -> dict[str, str]:
     return {package.name: package.version for package in lock.python if package.group == group}
 
 
-def test_what_the_framework_requires_is_resolved_with_the_project(lock: Callable[[str], Lock]) -> None:
+def test_what_the_framework_requires_is_resolved_with_the_project(
+    lock: Callable[[str], Lock],
+) -> None:
     base = f'{BASE}framework = "cupy-cuda12x==13.*"\n[python]\n'
     alone = lock(f"{base}dependencies = []\n")
     assert _versions(alone, "framework") == {"cupy-cuda12x": "13.6.0", "numpy": "2.4.6"}
     coupled = lock(f'{base}dependencies = ["chainer"]\n')
     assert _versions(coupled, "framework") == {"cupy-cuda12x": "13.6.0"}
-    assert _versions(coupled, "project") == {"chainer": "7.8.1", "numpy": "1.23.5"}, "chainer ends at numpy 1.23"
+    assert _versions(coupled, "project") == {"chainer": "7.8.1", "numpy": "1.23.5"}, (
+        "chainer ends at numpy 1.23"
+    )
     bounded = lock(f'{base}dependencies = ["chainer", "numpy<1.24"]\n')
     assert _versions(bounded, "framework") == {"cupy-cuda12x": "13.6.0", "numpy": "1.23.5"}
 
@@ -79,7 +85,11 @@ def test_a_package_of_the_framework_moves_for_a_newer_direct_one(
     lock: Callable[[str], Lock], index: SyntheticIndex
 ) -> None:
     """As fsspec of torch for datasets: the newest of both would take a datasets of years before."""
-    index.wheel("torch", "2.5.1", requires=("fsspec", "triton==3.1.0", "nvidia-cudnn-cu12==9.1.0.70", "sympy"))
+    index.wheel(
+        "torch",
+        "2.5.1",
+        requires=("fsspec", "triton==3.1.0", "nvidia-cudnn-cu12==9.1.0.70", "sympy"),
+    )
     index.wheel("fsspec", "2024.9.0", "2024.12.0")
     index.wheel("triton", "3.1.0")
     index.wheel("nvidia-cudnn-cu12", "9.1.0.70", "9.5.0.50")
@@ -91,7 +101,9 @@ def test_a_package_of_the_framework_moves_for_a_newer_direct_one(
     assert _versions(found, "framework") == held
     assert _versions(found, "project") == {"datasets": "3.2.0", "fsspec": "2024.9.0"}
     assert found.held_back == ()
-    assert {p.name: p.via for p in found.python if p.name == "fsspec"} == {"fsspec": ("datasets", "torch")}
+    assert {p.name: p.via for p in found.python if p.name == "fsspec"} == {
+        "fsspec": ("datasets", "torch")
+    }
     assert found.moved == ()
     assert found.provided == ()
 
@@ -101,7 +113,9 @@ def test_cuda_wheels_of_which_the_framework_takes_a_range_are_free(
 ) -> None:
     """As jax, whose cuDNN 9 may be any: torch, which pins one, is then possible beside it."""
     plugin = ("nvidia-cudnn-cu12>=9.1,<10 ; extra == 'with-cuda'",)
-    index.wheel("jax", "0.4.35", requires=("jax-cuda12-plugin[with-cuda]==0.4.35 ; extra == 'cuda12'",))
+    index.wheel(
+        "jax", "0.4.35", requires=("jax-cuda12-plugin[with-cuda]==0.4.35 ; extra == 'cuda12'",)
+    )
     index.wheel("jax-cuda12-plugin", "0.4.35", requires=plugin)
     index.wheel("nvidia-cudnn-cu12", "9.1.0.70", "9.6.0.74")
     index.wheel("torch", "2.5.1", requires=("nvidia-cudnn-cu12==9.1.0.70",))
@@ -129,8 +143,13 @@ def test_what_a_dependency_pins_chooses_another_release_of_the_line(
     recipe = '{}framework = "torch{}"\n[python]\ndependencies = ["vllm"]\n'
     found = lock(recipe.format(BASE, "==2.4.*"))
     assert _versions(found, "framework") == {"torch": "2.4.0"}
-    assert found.notes[0] == "torch==2.4.0 is taken, not torch 2.4.1: the requirements have no solution with that one"
-    with pytest.raises(NoSolutionError, match=r"vllm needs torch==2.4.0; the recipe's framework brings torch 2.4.1"):
+    assert (
+        found.notes[0]
+        == "torch==2.4.0 is taken, not torch 2.4.1: the requirements have no solution with that one"
+    )
+    with pytest.raises(
+        NoSolutionError, match=r"vllm needs torch==2.4.0; the recipe's framework brings torch 2.4.1"
+    ):
         lock(recipe.format(BASE, "==2.4.1"))
 
 
@@ -148,7 +167,9 @@ def test_another_build_of_the_framework_comes_from_a_named_index(
 
 
 def test_a_bound_that_the_framework_excludes_is_told(lock: Callable[[str], Lock]) -> None:
-    with pytest.raises(NoSolutionError, match=r"cupy-cuda12x needs numpy>=1.22,<2.6; you ask for numpy<1.22"):
+    with pytest.raises(
+        NoSolutionError, match=r"cupy-cuda12x needs numpy>=1.22,<2.6; you ask for numpy<1.22"
+    ):
         lock(f'{BASE}framework = "cupy-cuda12x==13.*"\n[python]\ndependencies = ["numpy<1.22"]\n')
 
 
@@ -157,12 +178,19 @@ def test_from_source_takes_the_archive_and_is_part_of_the_digest(
 ) -> None:
     index.wheel("mpi4py", "4.1.2")
     pyproject = '[build-system]\nrequires = []\nbuild-backend = "own"\n'
-    files = {"pyproject.toml": pyproject, "PKG-INFO": "Metadata-Version: 2.2\nName: mpi4py\nVersion: 4.1.2\n"}
+    files = {
+        "pyproject.toml": pyproject,
+        "PKG-INFO": "Metadata-Version: 2.2\nName: mpi4py\nVersion: 4.1.2\n",
+    }
     index.sdist("mpi4py", "4.1.2", files=files)
     wheel = lock(f'{BASE}[python]\ndependencies = ["mpi4py"]\n')
     built = lock(f'{BASE}[python]\ndependencies = ["mpi4py"]\nfrom-source = ["MPI4py"]\n')
-    assert [package.file for package in wheel.python if package.name == "mpi4py"] == ["mpi4py-4.1.2-py3-none-any.whl"]
-    assert [package.file for package in built.python if package.name == "mpi4py"] == ["mpi4py-4.1.2.tar.gz"]
+    assert [package.file for package in wheel.python if package.name == "mpi4py"] == [
+        "mpi4py-4.1.2-py3-none-any.whl"
+    ]
+    assert [package.file for package in built.python if package.name == "mpi4py"] == [
+        "mpi4py-4.1.2.tar.gz"
+    ]
     assert wheel.recipe_digest != built.recipe_digest
 
 
@@ -182,8 +210,14 @@ def test_a_name_that_nothing_brings_is_refused(lock: Callable[[str], Lock]) -> N
         ("tensorflow", {}, False),
     ],
 )
-def test_a_base_without_the_framework_that_the_check_names(wanted: str, held: dict[str, str], fits: bool) -> None:
-    recipe = Recipe(recipe=About(name="x"), base=Base(image="docker://lab.invalid/x:1"), check=Check(framework=wanted))
+def test_a_base_without_the_framework_that_the_check_names(
+    wanted: str, held: dict[str, str], fits: bool
+) -> None:
+    recipe = Recipe(
+        recipe=About(name="x"),
+        base=Base(image="docker://lab.invalid/x:1"),
+        check=Check(framework=wanted),
+    )
     dists = tuple(Dist(name=name, version=number) for name, number in held.items())
     facts = msgspec.structs.replace(FACTS, dists=dists)
     if fits:
@@ -191,6 +225,9 @@ def test_a_base_without_the_framework_that_the_check_names(wanted: str, held: di
         return
     with pytest.raises(NoSolutionError) as caught:
         require_framework(recipe, facts, ())
-    assert f'[check] framework names "{wanted}", and the base docker://lab.invalid/x:1 holds ' in caught.value.what
+    assert (
+        f'[check] framework names "{wanted}", and the base docker://lab.invalid/x:1 holds '
+        in caught.value.what
+    )
     assert "envbuild base suggest --framework" in (caught.value.hint or "")
     require_framework(recipe, facts, (wanted.split(">", maxsplit=1)[0],))

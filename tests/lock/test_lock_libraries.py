@@ -13,11 +13,15 @@ from envbuild.resolve.graph import DIRECT
 from envbuild.resolve.model import Found, FoundFile
 
 DEBIAN = BaseFacts(image="debian:bookworm", python="3.11.2", machine="x86_64", glibc="2.36")
-CUDA_IMAGE = BaseFacts(image="lab/cuda", python="3.10.12", machine="x86_64", glibc="2.35", cuda="11.8")
+CUDA_IMAGE = BaseFacts(
+    image="lab/cuda", python="3.10.12", machine="x86_64", glibc="2.35", cuda="11.8"
+)
 
 
 def found(name: str, version: str, *requires: str, via: tuple[str, ...] = (DIRECT,)) -> Found:
-    file = FoundFile(file=f"{name}-{version}.whl", sha256="0" * 64, size=1, url="https://mirror.invalid/x")
+    file = FoundFile(
+        file=f"{name}-{version}.whl", sha256="0" * 64, size=1, url="https://mirror.invalid/x"
+    )
     return Found(name=name, version=version, file=file, via=via, requires=requires)
 
 
@@ -33,20 +37,41 @@ def wheels(*libraries: str) -> tuple[Found, ...]:
 @pytest.mark.parametrize(
     ("package", "says", "helps"),
     [
-        (found("tensorflow", "2.10.1"), "(cuBLAS, cuDNN), nor does the base", "docker://tensorflow/tensorflow:2.10."),
+        (
+            found("tensorflow", "2.10.1"),
+            "(cuBLAS, cuDNN), nor does the base",
+            "docker://tensorflow/tensorflow:2.10.",
+        ),
         (
             found("tensorflow", "2.15.1", "nvidia-cublas-cu12 ; extra == 'and-cuda'"),
             "holds no CUDA libraries",
             "write tensorflow[and-cuda], which brings them",
         ),
-        (found("jax", "0.4.13"), "there is no jax-cuda*-plugin with it", 'framework = "jax[cuda12]==0.4.*"'),
+        (
+            found("jax", "0.4.13"),
+            "there is no jax-cuda*-plugin with it",
+            'framework = "jax[cuda12]==0.4.*"',
+        ),
         (found("torch", "2.5.1+cpu"), "+cpu is a build for the CPU", 'framework = "torch==2.5.*"'),
-        (found("cupy-cuda11x", "13.6.0"), "NVRTC, the CUDA runtime", "nvidia-*-cu11 under [python]"),
+        (
+            found("cupy-cuda11x", "13.6.0"),
+            "NVRTC, the CUDA runtime",
+            "nvidia-*-cu11 under [python]",
+        ),
         (found("mxnet-cu112", "1.9.1"), "holds no CUDA libraries", "nvidia-*-cu11 under [python]"),
-        (found("paddlepaddle-gpu", "2.6.2"), "holds no CUDA libraries", "nvidia-*-cu11 under [python]"),
+        (
+            found("paddlepaddle-gpu", "2.6.2"),
+            "holds no CUDA libraries",
+            "nvidia-*-cu11 under [python]",
+        ),
         (found("mxnet", "1.9.1"), "for the CPU alone", "take mxnet-cu112"),
         (
-            found("onnxruntime-gpu", "1.23.2", "nvidia-cudnn-cu12 ; extra == 'cudnn'", "x ; extra == 'cuda'"),
+            found(
+                "onnxruntime-gpu",
+                "1.23.2",
+                "nvidia-cudnn-cu12 ; extra == 'cudnn'",
+                "x ; extra == 'cuda'",
+            ),
             "holds no CUDA libraries",
             "write onnxruntime-gpu[cuda,cudnn]",
         ),
@@ -69,7 +94,11 @@ def test_what_would_compute_on_the_cpu_is_refused(package: Found, says: str, hel
         (found("torch", "1.12.1"),),
         (found("torch", "2.0.1+cu118"),),
         (found("torch", "2.5.1"), *wheels("cublas-cu12", "cudnn-cu12")),
-        (found("jax", "0.4.30"), found("jax-cuda12-plugin", "0.4.30"), *wheels("cublas-cu12", "cudnn-cu12")),
+        (
+            found("jax", "0.4.30"),
+            found("jax-cuda12-plugin", "0.4.30"),
+            *wheels("cublas-cu12", "cudnn-cu12"),
+        ),
         (found("cupy-cuda13x", "14.2.0"), *wheels("cublas", "cuda-nvrtc", "cuda-runtime")),
         (found("tensorflow-cpu", "2.15.1"),),
         (found("numpy", "2.2.0"),),
@@ -80,7 +109,12 @@ def test_what_has_its_libraries_or_names_the_cpu_is_taken(packages: tuple[Found,
 
 
 def test_the_cuda_of_an_image_counts_but_not_for_jax() -> None:
-    assert require_cuda(recipe(), CUDA_IMAGE, (found("tensorflow", "2.10.1"), found("cupy-cuda11x", "13.6.0"))) == ()
+    assert (
+        require_cuda(
+            recipe(), CUDA_IMAGE, (found("tensorflow", "2.10.1"), found("cupy-cuda11x", "13.6.0"))
+        )
+        == ()
+    )
     assert require_cuda(recipe(), CUDA_IMAGE, (found("jax", "0.4.30"),)) == (
         "jax 0.4.30 would compute on the CPU: there is no jax-cuda*-plugin with it",
     )
@@ -91,7 +125,10 @@ def test_beside_another_framework_or_for_another_package_it_is_a_note() -> None:
     assert len(require_cuda(recipe("torch"), DEBIAN, (*torch, found("jax", "0.5.0")))) == 1
     dist = Dist(name="nvidia-cublas-cu12", version="12.4.5.8")
     held = BaseFacts(image="x", python="3.11.2", machine="x86_64", glibc="2.36", dists=(dist,))
-    assert len(require_cuda(recipe(), held, (found("tensorflow", "2.15.1", via=("keras-bert",)),))) == 1
+    assert (
+        len(require_cuda(recipe(), held, (found("tensorflow", "2.15.1", via=("keras-bert",)),)))
+        == 1
+    )
 
 
 def test_a_wheel_for_another_machine_does_not_hold_the_libraries() -> None:
@@ -117,4 +154,6 @@ def test_a_line_that_removes_the_framework_is_refused(line: str) -> None:
     with pytest.raises(UsageError) as told:
         refuse_removal(harmful)
     assert told.value.where == f"{harmful.name}: [system] post, line 2: {line}"
-    refuse_removal(structs.replace(harmful, system=System(post=("pip uninstall -y wheel", "rm -rf /opt/old"))))
+    refuse_removal(
+        structs.replace(harmful, system=System(post=("pip uninstall -y wheel", "rm -rf /opt/old")))
+    )

@@ -48,7 +48,9 @@ class Story:
     """A world in which imports fail by a rule; ``ticks`` seconds pass with every build."""
 
     def __init__(
-        self, releases: dict[str, tuple[str, ...]], fails: Callable[[dict[str, str]], tuple[Failure, ...]]
+        self,
+        releases: dict[str, tuple[str, ...]],
+        fails: Callable[[dict[str, str]], tuple[Failure, ...]],
     ) -> None:
         self.known = releases
         self.fails = fails
@@ -67,9 +69,15 @@ class Story:
         for constraint in bounds.constraints:
             name, _, limit = constraint.partition("<=")
             if constraint in self.unsolvable:
-                raise NoSolutionError(f"the requirements have no solution on this base\n- {constraint} clashes")
+                raise NoSolutionError(
+                    f"the requirements have no solution on this base\n- {constraint} clashes"
+                )
             allowed = [v for v in self.known[name] if number(v) <= number(limit)]
-            versions[name] = max(allowed, key=number) if number(versions[name]) > number(limit) else versions[name]
+            versions[name] = (
+                max(allowed, key=number)
+                if number(versions[name]) > number(limit)
+                else versions[name]
+            )
         return lock_of(**{name.replace("-", "_"): version for name, version in versions.items()})
 
     def imports(self, lock: Lock) -> tuple[Failure, ...]:
@@ -128,7 +136,9 @@ def test_the_culprit_is_walked_back_to_its_newest_release_that_imports() -> None
 
 
 @given(st.integers(2, 40), st.data())
-def test_any_single_culprit_is_found_at_its_newest_good_release(count: int, data: st.DataObject) -> None:
+def test_any_single_culprit_is_found_at_its_newest_good_release(
+    count: int, data: st.DataObject
+) -> None:
     """Law: where old releases import and new ones do not, the newest that imports is locked, in few builds."""
     limit = data.draw(st.integers(1, count - 1))
     story = Story({"engine": minors(count), "course": ("1.0",)}, broken_from(limit))
@@ -142,19 +152,33 @@ def test_two_culprits_one_after_the_other() -> None:
     def fails(versions: dict[str, str]) -> tuple[Failure, ...]:
         found = broken_from(3)(versions)
         if number(versions["keras"])[1] >= 2:
-            found += (Failure(module="keras", error="ImportError: Keras requires TensorFlow 2.2", blame=("keras",)),)
+            found += (
+                Failure(
+                    module="keras",
+                    error="ImportError: Keras requires TensorFlow 2.2",
+                    blame=("keras",),
+                ),
+            )
         return found
 
     story = Story({"engine": minors(5), "keras": minors(4), "course": ("1.0",)}, fails)
     lock = search(story).run(lock_of(course="1.0", engine="1.4", keras="1.3"))
-    assert {p.name: p.version for p in lock.python} == {"course": "1.0", "engine": "1.2", "keras": "1.1"}
+    assert {p.name: p.version for p in lock.python} == {
+        "course": "1.0",
+        "engine": "1.2",
+        "keras": "1.1",
+    }
     assert [note.split(":")[0] for note in lock.notes] == ["engine 1.2", "keras 1.1"]
 
 
 def test_the_next_in_the_traceback_is_tried_when_the_nearest_does_not_help() -> None:
     def fails(versions: dict[str, str]) -> tuple[Failure, ...]:
         bad = number(versions["course"])[1] >= 2
-        return (Failure(module="course", error="TypeError", blame=("engine", "course")),) if bad else ()
+        return (
+            (Failure(module="course", error="TypeError", blame=("engine", "course")),)
+            if bad
+            else ()
+        )
 
     story = Story({"engine": minors(3), "course": minors(4)}, fails)
     lock = search(story).run(lock_of(course="1.3", engine="1.2"))
@@ -167,8 +191,13 @@ def test_a_date_where_no_version_helps() -> None:
         return () if both else (Failure(module="course", error="no", blame=("engine", "course")),)
 
     story = Story({"engine": minors(2), "course": minors(2)}, fails)
-    story.dated = {"2020-04-07": {"engine": "1.1"}, "2020-02-07": {"engine": "1.0", "course": "1.0"}}
-    lock = search(story, dates=("2020-04-07", "2020-02-07")).run(lock_of(course="1.1", engine="1.1"))
+    story.dated = {
+        "2020-04-07": {"engine": "1.1"},
+        "2020-02-07": {"engine": "1.0", "course": "1.0"},
+    }
+    lock = search(story, dates=("2020-04-07", "2020-02-07")).run(
+        lock_of(course="1.1", engine="1.1")
+    )
     assert {p.name: p.version for p in lock.python} == {"course": "1.0", "engine": "1.0"}
     assert lock.notes == ("resolved as of 2020-02-07: later packages fail to import (course: no)",)
 
@@ -204,12 +233,18 @@ def test_no_solution_ends_the_walk_of_one_culprit() -> None:
     hunt = search(story)
     with pytest.raises(NoSolutionError, match=r"engine<=1\.5: engine<=1\.5 clashes"):
         hunt.run(lock_of(course="1.1", engine="1.8"))
-    assert not [trial for trial in hunt.trials if "1.1" in str(trial.bounds) and "engine" in str(trial.bounds)]
+    assert not [
+        trial
+        for trial in hunt.trials
+        if "1.1" in str(trial.bounds) and "engine" in str(trial.bounds)
+    ]
 
 
 def test_only_the_projects_packages_are_culprits() -> None:
     lock = lock_of(course="1.0", engine="1.0")
-    failure = Failure(module="course", error="", blame=("tensorflow-gpu", "engine", "engine", "course"))
+    failure = Failure(
+        module="course", error="", blame=("tensorflow-gpu", "engine", "engine", "course")
+    )
     assert [p.name for p in culprits(failure, lock)] == ["engine", "course"]
     assert culprits(Failure(module="course", error="killed"), lock) == ()
 
@@ -245,7 +280,9 @@ def test_steps_begin_at_the_newest_and_end_at_the_oldest(count: int) -> None:
 
 
 def test_a_proof_is_carried_over_only_to_the_same_files() -> None:
-    old = msgspec.structs.replace(lock_of(engine="1.4"), proof="imported", notes=("engine 1.4: newer ones fail",))
+    old = msgspec.structs.replace(
+        lock_of(engine="1.4"), proof="imported", notes=("engine 1.4: newer ones fail",)
+    )
     assert carried(old, lock_of(engine="1.4")) == old
     assert carried(old, lock_of(engine="1.5")).proof == "not run"
     assert carried(msgspec.structs.replace(old, proof="not run"), lock_of(engine="1.4")).notes == ()
@@ -288,14 +325,25 @@ indexes = ["lab"]
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["lock", "x", "--prove", "--facts", "f.json"], "--prove builds the image, which --facts does without"),
+        (
+            ["lock", "x", "--prove", "--facts", "f.json"],
+            "--prove builds the image, which --facts does without",
+        ),
         (["lock", "x", "--budget", "60"], "--budget bounds a proof, and none is asked for"),
-        (["lock", "x", "--no-proof", "--budget", "60"], "--budget bounds a proof, and none is asked for"),
-        (["make", "x", "--no-proof", "--budget", "60"], "--budget bounds a proof, and --no-proof leaves it out"),
+        (
+            ["lock", "x", "--no-proof", "--budget", "60"],
+            "--budget bounds a proof, and none is asked for",
+        ),
+        (
+            ["make", "x", "--no-proof", "--budget", "60"],
+            "--budget bounds a proof, and --no-proof leaves it out",
+        ),
         (["make", "x", "--budget", "-1"], "-1.0 is not in the range x>0"),
     ],
 )
-def test_options_that_contradict_each_other(words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_that_contradict_each_other(
+    words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run_cli(words) == 2
     assert told in capsys.readouterr().err
 
@@ -308,14 +356,20 @@ def test_tiny_wheels_that_fail_to_import(tmp_path: Path) -> None:
     index = tmp_path / "index"
     wheel(index, "course", "1.0", "import engine\n", "engine>=1.0")
     for minor in range(5):
-        sick = "raise ImportError('Keras requires TensorFlow 2.2 or higher')\n" if minor >= 3 else "fine = True\n"
+        sick = (
+            "raise ImportError('Keras requires TensorFlow 2.2 or higher')\n"
+            if minor >= 3
+            else "fine = True\n"
+        )
         wheel(index, "engine", f"1.{minor}", sick)
     project.write("home/.config/envbuild/config.toml", f'[indexes]\nlab = "{index.as_uri()}"\n')
     project.write("recipes/story.toml", RECIPE)
 
     unproved = project.run("lock", "story", "--no-proof")
     assert unproved.code == 0, unproved.stderr
-    assert "proof: not run (envbuild lock --prove, or the check of envbuild make)" in unproved.stderr
+    assert (
+        "proof: not run (envbuild lock --prove, or the check of envbuild make)" in unproved.stderr
+    )
     lock = project.folder / "lockfiles/story.lock"
     assert tomli.loads(lock.read_text())["proof"] == "not run"
     failed = project.run("make", "story")
@@ -329,9 +383,13 @@ def test_tiny_wheels_that_fail_to_import(tmp_path: Path) -> None:
     text = lock.read_text()
     data = tomli.loads(text)
     assert data["proof"] == "imported"
-    assert 'engine" , version = "1.2"' in text or re.search(r'name = "engine", version = "1\.2"', text), text
+    assert 'engine" , version = "1.2"' in text or re.search(
+        r'name = "engine", version = "1\.2"', text
+    ), text
     assert any(
-        note.startswith("engine 1.2: newer ones fail to import (course: ImportError: Keras requires")
+        note.startswith(
+            "engine 1.2: newer ones fail to import (course: ImportError: Keras requires"
+        )
         for note in data["notes"]
     )
     tries = re.findall(r"^try \d+: .*$", made.stderr, re.MULTILINE)
@@ -342,7 +400,12 @@ def test_tiny_wheels_that_fail_to_import(tmp_path: Path) -> None:
 
 
 def test_what_only_the_source_imports_is_mended_where_it_can_be() -> None:
-    used = Failure(module="engine.parts", error="ImportError: cannot import name 'gear'", blame=("engine",), used=True)
+    used = Failure(
+        module="engine.parts",
+        error="ImportError: cannot import name 'gear'",
+        blame=("engine",),
+        used=True,
+    )
     story = Story(
         {"engine": minors(10), "course": ("1.0",)},
         lambda versions: (used,) if number(versions["engine"])[1] >= 7 else (),
@@ -353,18 +416,24 @@ def test_what_only_the_source_imports_is_mended_where_it_can_be() -> None:
 
 
 def test_what_only_the_source_imports_is_told_where_nothing_mends_it() -> None:
-    used = Failure(module="engine.parts", error="ImportError: no gear", blame=("engine",), used=True)
+    used = Failure(
+        module="engine.parts", error="ImportError: no gear", blame=("engine",), used=True
+    )
     story = Story({"engine": minors(4), "course": ("1.0",)}, lambda _: (used,))
     lock = search(story).run(lock_of(course="1.0", engine="1.3"))
     assert {p.name: p.version for p in lock.python} == {"course": "1.0", "engine": "1.3"}
-    assert lock.notes == ("the project's source imports engine.parts, which fails: ImportError: no gear",)
+    assert lock.notes == (
+        "the project's source imports engine.parts, which fails: ImportError: no gear",
+    )
     story.ticks = 10_000.0
     assert search(story).run(lock_of(course="1.0", engine="1.3")).notes == lock.notes
 
 
 def test_a_failure_of_a_dependency_is_not_hidden_by_one_of_the_source() -> None:
     hard = Failure(module="course", error="ImportError: no engine", blame=("course",))
-    used = Failure(module="engine.parts", error="ImportError: no gear", blame=("engine",), used=True)
+    used = Failure(
+        module="engine.parts", error="ImportError: no gear", blame=("engine",), used=True
+    )
     story = Story({"engine": minors(2), "course": ("1.0",)}, lambda _: (hard, used))
     with pytest.raises(NoSolutionError, match="no engine"):
         search(story).run(lock_of(course="1.0", engine="1.1"))
@@ -382,7 +451,11 @@ def test_the_next_reason_of_the_same_module_is_a_step_further() -> None:
 
     story = Story({"engine": minors(6), "gear": minors(6), "course": ("1.0",)}, fails)
     lock = search(story).run(lock_of(course="1.0", engine="1.5", gear="1.5"))
-    assert {p.name: p.version for p in lock.python} == {"course": "1.0", "engine": "1.3", "gear": "1.1"}
+    assert {p.name: p.version for p in lock.python} == {
+        "course": "1.0",
+        "engine": "1.3",
+        "gear": "1.1",
+    }
     assert {hold.name for hold in lock.held_back} == {"engine", "gear"}
 
 
@@ -392,8 +465,14 @@ def test_releases_that_cannot_be_built_are_too_old() -> None:
     def fails(versions: dict[str, str]) -> tuple[Failure, ...]:
         minor = number(versions["engine"])[1]
         if minor < 4:
-            raise ToolFailedError(f"engine-1.{minor}.tar.gz could not be built: no Feature in setuptools")
-        return (Failure(module="course", error="ImportError: x", blame=("engine",)),) if minor > 5 else ()
+            raise ToolFailedError(
+                f"engine-1.{minor}.tar.gz could not be built: no Feature in setuptools"
+            )
+        return (
+            (Failure(module="course", error="ImportError: x", blame=("engine",)),)
+            if minor > 5
+            else ()
+        )
 
     hunt = search(Story({"engine": minors(14), "course": ("1.0",)}, fails))
     lock = hunt.run(lock_of(course="1.0", engine="1.13"))

@@ -44,7 +44,16 @@ class Folders:
     def relock(self, bounds: Bounds, old: Lock) -> Lock:
         del old
         text = "\n".join([*self.wanted, *bounds.constraints])
-        result = self.uv("pip", "compile", "-", "--no-header", "--no-annotate", "--python-version", "3.11", stdin=text)
+        result = self.uv(
+            "pip",
+            "compile",
+            "-",
+            "--no-header",
+            "--no-annotate",
+            "--python-version",
+            "3.11",
+            stdin=text,
+        )
         if result.code:
             raise NoSolutionError(f"no solution\n- {result.stderr}")
         versions = dict(line.split("==") for line in result.stdout.split() if "==" in line)
@@ -63,7 +72,9 @@ class Folders:
         answer = Inside(tree.root, tree, RUN, gpu=False).ask((request,)).answer(request, Imports)
         assert answer.data is not None, answer
         failed = {name: one for name, one in answer.data.modules.items() if not one.ok}
-        return tuple(Failure(module=n, error=f.error, blame=f.blame, used=f.used) for n, f in failed.items())
+        return tuple(
+            Failure(module=n, error=f.error, blame=f.blame, used=f.used) for n, f in failed.items()
+        )
 
     def releases(self, package: PythonPackage) -> tuple[str, ...]:
         with make_client(SETTINGS) as client:
@@ -71,7 +82,9 @@ class Folders:
         return tuple({link.file.split("-")[1] for link in links if link.file.endswith(".whl")})
 
 
-def proved(wanted: tuple[str, ...], work: Path, **uses: tuple[str, ...]) -> tuple[dict[str, Version], Lock]:
+def proved(
+    wanted: tuple[str, ...], work: Path, **uses: tuple[str, ...]
+) -> tuple[dict[str, Version], Lock]:
     lab = Folders(wanted, work, uses)
     first = lab.relock(Bounds(), lock_of())
     lock = Search(lab=lab, seconds=300).run(first)

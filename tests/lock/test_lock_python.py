@@ -16,8 +16,13 @@ def recipe(version: str | None, **base: str) -> Recipe:
 def test_another_python_than_the_releases_names_the_release_that_has_it() -> None:
     with pytest.raises(NoSolutionError) as caught:
         require_python(recipe("3.13", bootstrap="debian:bookworm"))
-    assert caught.value.what == '[python] version is "3.13", and the base debian:bookworm has Python 3.11'
-    assert (caught.value.hint or "").startswith('take bootstrap = "debian:trixie", whose Python it is')
+    assert (
+        caught.value.what
+        == '[python] version is "3.13", and the base debian:bookworm has Python 3.11'
+    )
+    assert (caught.value.hint or "").startswith(
+        'take bootstrap = "debian:trixie", whose Python it is'
+    )
 
 
 def test_a_python_that_no_release_has_names_images_of_the_framework() -> None:

@@ -44,11 +44,21 @@ INSTALLED = (
 )
 
 
-def chosen(settings: Settings, system: System, distro: str = "ubuntu 20.04") -> list[tuple[str, str, str]]:
-    facts = BaseFacts(image="x", python="3.8.10", machine="x86_64", glibc="2.31", distro=distro, apt=INSTALLED)
+def chosen(
+    settings: Settings, system: System, distro: str = "ubuntu 20.04"
+) -> list[tuple[str, str, str]]:
+    facts = BaseFacts(
+        image="x", python="3.8.10", machine="x86_64", glibc="2.31", distro=distro, apt=INSTALLED
+    )
     recipe = Recipe(recipe=About(name="x"), base=Base(image="docker://x"), system=system)
     found = choose_system(
-        recipe, facts, None, settings=settings, runner=LocalRunner(), store=Store(settings.store), report=Silent()
+        recipe,
+        facts,
+        None,
+        settings=settings,
+        runner=LocalRunner(),
+        store=Store(settings.store),
+        report=Silent(),
     )
     return [(p.name, p.group, p.path.split("/")[1]) for p in found]
 
@@ -74,7 +84,9 @@ def test_ubuntus_release_has_main_and_universe(
 
 
 @pytest.mark.parametrize("distro", ["", "rocky 9", "debian 7", "ubuntu 23.10"])
-def test_a_base_of_another_kind_is_refused_with_what_to_do(user_settings: Settings, distro: str) -> None:
+def test_a_base_of_another_kind_is_refused_with_what_to_do(
+    user_settings: Settings, distro: str
+) -> None:
     assert chosen(user_settings, System(), distro) == []
     with pytest.raises(UsageError, match="cannot be locked") as caught:
         chosen(user_settings, System(packages=("graphviz",)), distro)

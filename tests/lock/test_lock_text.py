@@ -40,7 +40,17 @@ def test_lock_to_text_to_lock_is_the_identity(lock: Lock) -> None:
     assert write_lock(again) == write_lock(lock)
     assert sorted(again.python, key=repr) == sorted(lock.python, key=repr)
     assert sorted(again.debian, key=repr) == sorted(lock.debian, key=repr)
-    for field in ("direct", "system", "notes", "base", "packer", "tools", "as_of", "proof", "recipe_digest"):
+    for field in (
+        "direct",
+        "system",
+        "notes",
+        "base",
+        "packer",
+        "tools",
+        "as_of",
+        "proof",
+        "recipe_digest",
+    ):
         assert getattr(again, field) == getattr(lock, field)
 
 
@@ -67,7 +77,9 @@ def test_the_proof_is_no_part_of_the_digest(lock: Lock) -> None:
 @given(locks())
 @settings(max_examples=5, deadline=None)
 def test_an_image_is_named_by_lock_mode_and_definition(lock: Lock) -> None:
-    keys = {image_key(lock, mode, text) for mode in ("fakeroot", "flat") for text in ("one", "other")}
+    keys = {
+        image_key(lock, mode, text) for mode in ("fakeroot", "flat") for text in ("one", "other")
+    }
     assert len(keys) == 4
 
 
@@ -95,9 +107,20 @@ def test_the_university_set_keeps_tensorflow_and_its_keras() -> None:
     assert versions["tensorflow"].startswith("2.15.")
     assert versions["keras"].startswith("2.15.")
     assert versions["numpy"].startswith("1.26.")
-    assert not [name for name in versions if name in ("tensorflow-gpu", "tensorflow-cpu", "tensorflow-intel")]
+    assert not [
+        name
+        for name in versions
+        if name in ("tensorflow-gpu", "tensorflow-cpu", "tensorflow-intel")
+    ]
     direct = {p.name for p in lock.python if "(direct)" in p.via}
-    assert direct >= {"keras-bert", "sentencepiece", "scikit-learn", "transformers", "matplotlib", "pydot"}
+    assert direct >= {
+        "keras-bert",
+        "sentencepiece",
+        "scikit-learn",
+        "transformers",
+        "matplotlib",
+        "pydot",
+    }
     sdists = {p.name for p in lock.python if p.is_sdist}
     assert "keras-bert" in sdists
     assert {p.name for p in lock.python if p.group == "build"} >= {"setuptools", "uv", "wheel"}
@@ -109,12 +132,21 @@ def test_a_lock_names_no_host() -> None:
 
 
 STALE = {
-    "[python]\n": ('[python]\nas-of = "2024-01-01"\n', "another line of [base], [python] or [system] was changed"),
+    "[python]\n": (
+        '[python]\nas-of = "2024-01-01"\n',
+        "another line of [base], [python] or [system] was changed",
+    ),
     '  "pydot",\n': ("", 'requirement "pydot" was removed'),
     '  "matplotlib",\n': ('  "matplotlib>=3.8",\n', 'requirement "matplotlib>=3.8" was added'),
     'packages = ["graphviz"]': ('packages = ["graphviz", "git"]', 'system package "git" was added'),
-    "[base]\n": ("[base]\ncpu = true\n", "another line of [base], [python] or [system] was changed"),
-    "debian:bookworm": ("debian:trixie", 'the base was changed from "debian:bookworm" to "debian:trixie"'),
+    "[base]\n": (
+        "[base]\ncpu = true\n",
+        "another line of [base], [python] or [system] was changed",
+    ),
+    "debian:bookworm": (
+        "debian:trixie",
+        'the base was changed from "debian:bookworm" to "debian:trixie"',
+    ),
 }
 
 
@@ -124,7 +156,9 @@ def test_a_changed_line_makes_the_lock_stale_and_is_named(line: str, tmp_path: P
     new, reason = STALE[line]
     assert line in text
     path = tmp_path / "keras-bert.toml"
-    path.write_text(text.replace(line, new).replace('script = "keras-bert/check.py"\n', ""), encoding="utf-8")
+    path.write_text(
+        text.replace(line, new).replace('script = "keras-bert/check.py"\n', ""), encoding="utf-8"
+    )
     recipe, _ = read_recipe(path)
     assert reason in staleness(recipe, read_lock(ROOT / "lockfiles" / "keras-bert.lock"))
 
@@ -132,7 +166,9 @@ def test_a_changed_line_makes_the_lock_stale_and_is_named(line: str, tmp_path: P
 def test_check_and_run_do_not_make_a_lock_stale(tmp_path: Path) -> None:
     text = (ROOT / "recipes" / "keras-bert.toml").read_text(encoding="utf-8")
     path = tmp_path / "keras-bert.toml"
-    path.write_text(text.split("[check]")[0] + '[run]\ncommand = ["python", "x.py"]\n', encoding="utf-8")
+    path.write_text(
+        text.split("[check]")[0] + '[run]\ncommand = ["python", "x.py"]\n', encoding="utf-8"
+    )
     recipe, _ = read_recipe(path)
     original, _ = read_recipe(ROOT / "recipes" / "keras-bert.toml")
     assert recipe_digest(recipe) == recipe_digest(original)
@@ -142,7 +178,10 @@ MESSAGES: dict[str, tuple[type[EnvbuildError], str]] = {
     "newer-schema": (UsageError, "is a lock of schema 2; this envbuild reads up to 1"),
     "unknown-key": (UsageError, "line 1: unknown section 'pyton'; did you mean \"python\"?"),
     "no-base": (UsageError, "line 1: 'base' is missing"),
-    "bad-hash": (UsageError, "line 11: python.sha256: expected `str` matching regex '^[0-9a-f]{64}\\\\Z'"),
+    "bad-hash": (
+        UsageError,
+        "line 11: python.sha256: expected `str` matching regex '^[0-9a-f]{64}\\\\Z'",
+    ),
     "path-outside": (UsageError, "line 8: debian.path: expected `str` matching regex "),
     "file-with-slash": (UsageError, "line 11: python.file: expected `str` matching regex "),
     "name-with-shell": (UsageError, "line 11: python.name: expected `str` matching regex "),

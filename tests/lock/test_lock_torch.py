@@ -83,7 +83,20 @@ def test_the_image_trains(made: Project) -> None:
 def test_torchrun_starts_two_ranks_inside_the_image(made: Project) -> None:
     """PyTorch's own launcher and its gloo, as a job of two tasks on this machine."""
     made.write("ranks.py", RANKS)
-    job = ("--gpus", "0", "--launcher", "torchrun", "--tasks", "2", "--cpus", "1", "--wait", "--", "python", "ranks.py")
+    job = (
+        "--gpus",
+        "0",
+        "--launcher",
+        "torchrun",
+        "--tasks",
+        "2",
+        "--cpus",
+        "1",
+        "--wait",
+        "--",
+        "python",
+        "ranks.py",
+    )
     ran = made.run("submit", "./vision.sif", "--on", "local", *job, timeout=300)
     assert ran.code == 0, ran.stdout + ran.stderr
     for rank in (0, 1):
@@ -94,7 +107,9 @@ def test_torchrun_starts_two_ranks_inside_the_image(made: Project) -> None:
 def test_the_gpu_probe_works_up_to_the_device(made: Project, device: str) -> None:
     """On the CPU every task comes out right; asked for a GPU that is not there, it says so and ends."""
     settings, runner = load_settings(made.env, made.folder), LocalRunner()
-    inside = Inside(Path(made.folder / "vision.sif"), find_runtime(settings, runner), runner, gpu=False)
+    inside = Inside(
+        Path(made.folder / "vision.sif"), find_runtime(settings, runner), runner, gpu=False
+    )
     torch = facts.framework_of("torch")
     assert torch is not None
     request = plan.compute_request(torch, "full", 1)
@@ -104,7 +119,9 @@ def test_the_gpu_probe_works_up_to_the_device(made: Project, device: str) -> Non
     if device == "cpu":
         failed = {one.task: one.failed for one in answer.data.results if one.failed}
         assert set(failed) <= {"compiled"}, failed
-        assert {"product", "training", "convolution", "bfloat16"} <= {one.task for one in answer.data.results}
+        assert {"product", "training", "convolution", "bfloat16"} <= {
+            one.task for one in answer.data.results
+        }
     else:
         assert answer.data.devices == ()
         assert "Found no NVIDIA driver" in " ".join(answer.data.notes)

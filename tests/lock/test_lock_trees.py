@@ -53,9 +53,19 @@ def test_a_folder(line: str, folder: str, extras: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     ("line", "url", "revision", "subfolder"),
     [
-        (f"x @ git+https://lab.invalid/g/x.git@{COMMIT}", "https://lab.invalid/g/x.git", COMMIT, ""),
+        (
+            f"x @ git+https://lab.invalid/g/x.git@{COMMIT}",
+            "https://lab.invalid/g/x.git",
+            COMMIT,
+            "",
+        ),
         ("x[cuda]@git+https://lab.invalid/x", "https://lab.invalid/x", "", ""),
-        ("x @ git+https://lab.invalid/x@v1.0#subdirectory=python/x", "https://lab.invalid/x", "v1.0", "python/x"),
+        (
+            "x @ git+https://lab.invalid/x@v1.0#subdirectory=python/x",
+            "https://lab.invalid/x",
+            "v1.0",
+            "python/x",
+        ),
         ("x @ git+ssh://git@lab.invalid/x@feature/y", "ssh://git@lab.invalid/x", "feature/y", ""),
         ("x @ git+http://127.0.0.1:8000/x", "http://127.0.0.1:8000/x", "", ""),
         ("x @ git+https://lab.invalid/x@main#egg=x", "https://lab.invalid/x", "main", ""),
@@ -64,7 +74,12 @@ def test_a_folder(line: str, folder: str, extras: tuple[str, ...]) -> None:
 def test_a_repository(line: str, url: str, revision: str, subfolder: str) -> None:
     found = read_tree_line(line)
     assert found is not None
-    assert (found.name, found.url, found.revision, found.subfolder) == ("x", url, revision, subfolder)
+    assert (found.name, found.url, found.revision, found.subfolder) == (
+        "x",
+        url,
+        revision,
+        subfolder,
+    )
     back = read_tree_line(f"x @ {found.source(COMMIT)}")
     assert back is not None
     assert (back.url, back.revision, back.subfolder) == (url, COMMIT, subfolder)
@@ -75,7 +90,10 @@ def test_a_repository(line: str, url: str, revision: str, subfolder: str) -> Non
     [
         ("-e ./../other", "leaves the project's folder"),
         ("git+https://lab.invalid/x", "names no package or no repository"),
-        ("x @ git+https://user:secret@lab.invalid/x", "a password or user has no place in a recipe"),
+        (
+            "x @ git+https://user:secret@lab.invalid/x",
+            "a password or user has no place in a recipe",
+        ),
         ("x @ git+https://token@lab.invalid/x", "a password or user has no place in a recipe"),
         ("x @ git+http://lab.invalid/x", "git+http is not taken"),
         ("x @ git+file:///srv/x", "git+file is not taken"),
@@ -132,10 +150,17 @@ class Desk:
     def __init__(self, folder: Path, index: SyntheticIndex) -> None:
         self.project = folder / "project"
         (self.project / "recipes").mkdir(parents=True)
-        environment = {"HOME": str(folder), "PATH": "/usr/bin:/bin", "ENVBUILD_INDEX": index.url, "TMPDIR": str(folder)}
+        environment = {
+            "HOME": str(folder),
+            "PATH": "/usr/bin:/bin",
+            "ENVBUILD_INDEX": index.url,
+            "TMPDIR": str(folder),
+        }
         environment |= {"ENVBUILD_STORE": str(folder / "store"), "UV_CACHE_DIR": str(folder / "uv")}
         settings = load_settings(environment, self.project)
-        self.tools = Tools(settings=settings, runner=LocalRunner(), store=Store(settings.store), report=Silent())
+        self.tools = Tools(
+            settings=settings, runner=LocalRunner(), store=Store(settings.store), report=Silent()
+        )
 
     def write(self, name: str, text: str) -> None:
         path = self.project / name
@@ -145,13 +170,23 @@ class Desk:
     def source(self, *dependencies: str) -> Source:
         path = self.project / "recipes/x.toml"
         listed = ", ".join(f'"{line}"' for line in dependencies)
-        path.write_text(f'[recipe]\nname = "x"\n[base]\nimage = "example/x:1"\n[python]\ndependencies = [{listed}]\n')
+        path.write_text(
+            f'[recipe]\nname = "x"\n[base]\nimage = "example/x:1"\n[python]\ndependencies = [{listed}]\n'
+        )
         recipe, text = read_recipe(path)
         return Source(recipe=recipe, path=path, text=text, lock=self.project / "lockfiles/x.lock")
 
     def lock(self, *dependencies: str, wish: Wish | None = None) -> Lock:
-        facts = BaseFacts(image="example/x:1", python="3.11.2", machine="x86_64", glibc="2.36", created="2024-06-01")
-        return decide_lock(self.source(*dependencies), wish or Wish(), self.tools, date(2026, 11, 21), facts=facts)
+        facts = BaseFacts(
+            image="example/x:1",
+            python="3.11.2",
+            machine="x86_64",
+            glibc="2.36",
+            created="2024-06-01",
+        )
+        return decide_lock(
+            self.source(*dependencies), wish or Wish(), self.tools, date(2026, 11, 21), facts=facts
+        )
 
     def again(self, lock: Lock, *dependencies: str) -> None:
         require_trees(self.source(*dependencies), lock, self.tools)
@@ -176,7 +211,12 @@ def named(lock: Lock, name: str) -> PythonPackage:
 def test_the_project_itself_is_locked_with_what_it_requires(desk: Desk) -> None:
     lock = desk.lock("-e .")
     own = named(lock, "our-lab")
-    assert (own.version, own.group, own.source, own.file) == ("1.2", "project", ".", "our_lab-1.2.zip")
+    assert (own.version, own.group, own.source, own.file) == (
+        "1.2",
+        "project",
+        ".",
+        "our_lab-1.2.zip",
+    )
     assert own.via == ("(direct)",)
     assert named(lock, "rich").version == "13.0"
     assert {p.name for p in lock.python if p.group == "build"} == {"setuptools", "uv", "wheel"}
@@ -185,7 +225,9 @@ def test_the_project_itself_is_locked_with_what_it_requires(desk: Desk) -> None:
     assert desk.members(own) == ["our_lab-1.2/our/lab.py", "our_lab-1.2/pyproject.toml"]
 
 
-def test_what_nobody_wrote_is_left_out_and_the_same_files_give_the_same_bytes(desk: Desk, tmp_path: Path) -> None:
+def test_what_nobody_wrote_is_left_out_and_the_same_files_give_the_same_bytes(
+    desk: Desk, tmp_path: Path
+) -> None:
     first = named(desk.lock("."), "our-lab")
     for name in (
         "recipes/y.toml",
@@ -225,14 +267,19 @@ def test_git_says_what_belongs_to_a_project(desk: Desk) -> None:
     ]
 
 
-def test_a_changed_project_makes_the_lock_stale_and_a_lost_archive_is_packed_again(desk: Desk) -> None:
+def test_a_changed_project_makes_the_lock_stale_and_a_lost_archive_is_packed_again(
+    desk: Desk,
+) -> None:
     lock = desk.lock(".")
     own = named(lock, "our-lab")
     shutil.rmtree(desk.tools.settings.store)
     desk.again(lock, ".")
     assert desk.tools.store.artifact(own.sha256).stat().st_size == own.size
     desk.write("our/lab.py", "x = 2\n")
-    with pytest.raises(StaleLockError, match=r"the files of \. \(our-lab 1\.2\) were changed since they were locked"):
+    with pytest.raises(
+        StaleLockError,
+        match=r"the files of \. \(our-lab 1\.2\) were changed since they were locked",
+    ):
         desk.again(lock, ".")
 
 
@@ -240,7 +287,10 @@ def test_a_changed_project_makes_the_lock_stale_and_a_lost_archive_is_packed_aga
     ("files", "what"),
     [
         ({}, "is no Python project: it has no pyproject.toml and no setup.py"),
-        ({"pyproject.toml": '[project]\nname = "x"\nversion = "one"\n'}, "x has the version 'one', which is none"),
+        (
+            {"pyproject.toml": '[project]\nname = "x"\nversion = "one"\n'},
+            "x has the version 'one', which is none",
+        ),
         ({"pyproject.toml": "[project\n"}, "is not valid TOML"),
     ],
 )
@@ -341,7 +391,18 @@ def _commit(folder: Path, files: dict[str, str], links: dict[str, str]) -> None:
     for name, commit in links.items():
         (folder / name).mkdir(parents=True, exist_ok=True)
         _git(folder, "update-index", "--add", "--cacheinfo", f"160000,{commit},{name}")
-    _git(folder, "-c", "user.name=a", "-c", "user.email=a@lab.invalid", "commit", "-q", "--allow-empty", "-m", "x")
+    _git(
+        folder,
+        "-c",
+        "user.name=a",
+        "-c",
+        "user.email=a@lab.invalid",
+        "commit",
+        "-q",
+        "--allow-empty",
+        "-m",
+        "x",
+    )
 
 
 def _git(folder: Path, *arguments: str) -> str:
@@ -377,17 +438,29 @@ class TestRepositories:
         desk.again(lock, asked)
         assert desk.tools.store.artifact(locked.sha256).stat().st_size == locked.size
 
-    def test_a_package_in_a_subfolder(self, desk: Desk, publish: Callable[..., tuple[str, str]]) -> None:
+    def test_a_package_in_a_subfolder(
+        self, desk: Desk, publish: Callable[..., tuple[str, str]]
+    ) -> None:
         url, commit = publish({f"python/{name}": text for name, text in tool("1.0").items()}, "v1")
         locked = named(desk.lock(f"tool @ git+{url}#subdirectory=python"), "tool")
         assert locked.source == f"git+{url}@{commit}#subdirectory=python"
         assert desk.members(locked) == ["tool-1.0/pyproject.toml", "tool-1.0/tool.py"]
 
-    def test_what_is_not_there(self, desk: Desk, publish: Callable[..., tuple[str, str]], served: str) -> None:
+    def test_what_is_not_there(
+        self, desk: Desk, publish: Callable[..., tuple[str, str]], served: str
+    ) -> None:
         url, _ = publish(tool("1.0"), "v1")
         for asked, kind, what in (
-            (f"tool @ git+{url}@v9", NetworkError, "the repository has no commit, tag or branch 'v9'"),
-            (f"tool @ git+{url}@{COMMIT}", NetworkError, f"the repository has no commit, tag or branch '{COMMIT}'"),
+            (
+                f"tool @ git+{url}@v9",
+                NetworkError,
+                "the repository has no commit, tag or branch 'v9'",
+            ),
+            (
+                f"tool @ git+{url}@{COMMIT}",
+                NetworkError,
+                f"the repository has no commit, tag or branch '{COMMIT}'",
+            ),
             (f"tool @ git+{served}/absent.git", NetworkError, "the repository cannot be read: "),
             (f"other @ git+{url}", UsageError, "holds the package tool, not other"),
         ):
@@ -395,7 +468,9 @@ class TestRepositories:
                 desk.lock(asked)
             assert what in caught.value.what
 
-    def test_hooks_of_a_repository_never_run(self, desk: Desk, publish: Callable[..., tuple[str, str]]) -> None:
+    def test_hooks_of_a_repository_never_run(
+        self, desk: Desk, publish: Callable[..., tuple[str, str]]
+    ) -> None:
         url, _ = publish({**tool("1.0"), ".gitattributes": "* filter=evil\n", ".gitmodules": '[submodule "x"]\n\tpath = x\n\turl = ext::sh -c "touch gone"\n'}, "v1")  # fmt: skip
         assert named(desk.lock(f"tool @ git+{url}"), "tool").version == "1.0"
 
@@ -416,14 +491,18 @@ class TestSubmodules:
                 commits[name] = _serve(tmp_path / name, served_folder / f"{name}.git")
             modules = f'[submodule "lib"]\n\tpath = python/lib\n\turl = "{address}"\n[submodule "data"]\n\tpath = data\n\turl = git://lab.invalid/data\n'
             files = {f"python/{name}": text for name, text in tool("1.0").items()}
-            links = {"python/lib": commits["outer"]} | ({} if address.startswith("..") else {"data": COMMIT})
+            links = {"python/lib": commits["outer"]} | (
+                {} if address.startswith("..") else {"data": COMMIT}
+            )
             _commit(tmp_path / "tool", {**files, ".gitmodules": modules}, links)
             _serve(tmp_path / "tool", served_folder / "tool.git")
             return f"{served}/tool.git"
 
         return put
 
-    def test_they_come_along_at_their_commits(self, desk: Desk, served_tool: Callable[[str], str]) -> None:
+    def test_they_come_along_at_their_commits(
+        self, desk: Desk, served_tool: Callable[[str], str]
+    ) -> None:
         asked = f"tool @ git+{served_tool('../outer.git')}#subdirectory=python"
         lock = desk.lock(asked)
         locked = named(lock, "tool")
@@ -444,19 +523,30 @@ class TestSubmodules:
         url = served_tool(f"{served}/outer.git")
         assert named(desk.lock(f"tool @ git+{url}#subdirectory=python"), "tool").version == "1.0"
         with pytest.raises(
-            UsageError, match=r"its submodule data has an address that is not taken: git://lab\.invalid/data"
+            UsageError,
+            match=r"its submodule data has an address that is not taken: git://lab\.invalid/data",
         ):
             desk.lock(f"tool @ git+{url}")
 
     @pytest.mark.parametrize(
-        "address", ["/srv/lib", "file:///srv/lib", "http://lab.invalid/lib", "ext::sh -c x", "--upload-pack=x"]
+        "address",
+        [
+            "/srv/lib",
+            "file:///srv/lib",
+            "http://lab.invalid/lib",
+            "ext::sh -c x",
+            "--upload-pack=x",
+        ],
     )
     def test_an_address_that_a_recipe_could_not_name(
         self, address: str, desk: Desk, served_tool: Callable[[str], str]
     ) -> None:
         with pytest.raises(UsageError) as caught:
             desk.lock(f"tool @ git+{served_tool(address)}#subdirectory=python")
-        assert caught.value.what == f"its submodule python/lib has an address that is not taken: {address}"
+        assert (
+            caught.value.what
+            == f"its submodule python/lib has an address that is not taken: {address}"
+        )
         assert "vendor its files" in (caught.value.hint or "")
 
     def test_one_that_is_gone_or_has_no_address(
@@ -466,10 +556,14 @@ class TestSubmodules:
         with pytest.raises(NetworkError) as caught:
             desk.lock(f"tool @ git+{url}#subdirectory=python")
         assert caught.value.where == f"{served}/absent.git"
-        with pytest.raises(UsageError, match=r"its submodule python/lib has no address in \.gitmodules"):
+        with pytest.raises(
+            UsageError, match=r"its submodule python/lib has no address in \.gitmodules"
+        ):
             desk.lock(f"tool @ git+{served_tool('')}#subdirectory=python")
 
-    def test_a_folder_takes_them_as_they_lie_there(self, desk: Desk, served_tool: Callable[[str], str]) -> None:
+    def test_a_folder_takes_them_as_they_lie_there(
+        self, desk: Desk, served_tool: Callable[[str], str]
+    ) -> None:
         url = served_tool("../outer.git")
         project = desk.project
         _git(project, "-c", "protocol.file.allow=never", "clone", "-q", url, "tool")
@@ -477,7 +571,15 @@ class TestSubmodules:
             desk.lock("./tool/python")
         assert caught.value.what == "its submodule lib is not checked out"
         assert caught.value.hint == "run: git submodule update --init --recursive lib"
-        _git(project / "tool", "submodule", "--quiet", "update", "--init", "--recursive", "python/lib")
+        _git(
+            project / "tool",
+            "submodule",
+            "--quiet",
+            "update",
+            "--init",
+            "--recursive",
+            "python/lib",
+        )
         (project / "tool/python/lib/below/inner.txt").write_text("changed")
         locked = named(desk.lock("./tool/python"), "tool")
         assert "tool-1.0/lib/below/inner.txt" in desk.members(locked)
@@ -513,7 +615,9 @@ def replace_source(lock: Lock, package: PythonPackage, source: str) -> Lock:
     import msgspec
 
     changed = msgspec.structs.replace(package, source=source)
-    return msgspec.structs.replace(lock, python=tuple(changed if p is package else p for p in lock.python))
+    return msgspec.structs.replace(
+        lock, python=tuple(changed if p is package else p for p in lock.python)
+    )
 
 
 def test_a_version_that_only_a_build_knows_is_not_built_for_unasked(desk: Desk) -> None:
@@ -521,7 +625,8 @@ def test_a_version_that_only_a_build_knows_is_not_built_for_unasked(desk: Desk) 
     ran = desk.project / "ran"
     (desk.project / "pyproject.toml").unlink()
     desk.write(
-        "setup.py", f"open({str(ran)!r}, 'w')\nfrom setuptools import setup\nsetup(name='tool', version=str(1 + 1))\n"
+        "setup.py",
+        f"open({str(ran)!r}, 'w')\nfrom setuptools import setup\nsetup(name='tool', version=str(1 + 1))\n",
     )
     with pytest.raises(UsageError) as caught:
         desk.lock(".")

@@ -73,12 +73,19 @@ def tensorflow_base(project: Project, python: Path) -> None:
     made = project.run("make", "root", "--no-check")
     assert made.code == 0, made.stderr
     copy = project.folder / "python"
-    shutil.copytree(python, copy, symlinks=True, ignore=shutil.ignore_patterns("test", "__pycache__"))
+    shutil.copytree(
+        python, copy, symlinks=True, ignore=shutil.ignore_patterns("test", "__pycache__")
+    )
     run = LocalRunner()
     import uv
 
     install = ("pip", "install", "-q", "--no-python-downloads", "--exclude-newer", DAY, "--python")
-    run(Command(argv=(uv.find_uv_bin(), *install, str(copy / "bin/python3.6"), "tensorflow-gpu==2.1.0"), timeout=600))
+    run(
+        Command(
+            argv=(uv.find_uv_bin(), *install, str(copy / "bin/python3.6"), "tensorflow-gpu==2.1.0"),
+            timeout=600,
+        )
+    )
     project.write("base.def", DEFINITION)
     scratch = project.folder / "scratch"
     scratch.mkdir()
@@ -113,8 +120,12 @@ def test_the_course_on_tensorflow_2_1(tmp_path: Path) -> None:
     assert made.code == 0, made.stderr
     used = project.run("exec", "course", "--", "python3", "-c", USE)
     assert "TENSORFLOW 2.1.0 KERAS 2.3.1" in used.stdout, used.stderr
-    listed = project.run("exec", "course", "--", "python3", "-m", "pip", "list", "--format", "freeze")
-    assert [line for line in listed.stdout.splitlines() if line.lower().startswith("tensorflow")] == [
+    listed = project.run(
+        "exec", "course", "--", "python3", "-m", "pip", "list", "--format", "freeze"
+    )
+    assert [
+        line for line in listed.stdout.splitlines() if line.lower().startswith("tensorflow")
+    ] == [
         "tensorflow-estimator==2.1.0",
         "tensorflow-gpu==2.1.0",
     ]

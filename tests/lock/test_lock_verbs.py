@@ -35,7 +35,10 @@ def index(tmp_path: Path) -> SyntheticIndex:
 
 @pytest.fixture
 def run(
-    tmp_path: Path, index: SyntheticIndex, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    index: SyntheticIndex,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> Run:
     """Run a verb in an empty folder where the made-up index is the only one; return code, output, errors."""
     for name in [name for name in os.environ if name.startswith(("ENVBUILD_", "XDG_"))]:
@@ -98,7 +101,9 @@ def test_diff_of_two_recipes(run: Run) -> None:
     assert "+ torch 2.5.1\n" in out
     assert run("diff", "keras-bert", "keras-bert")[1] == "no difference\n"
     _, out, _ = run("diff", "keras-bert", "torch-mnist", "--json")
-    assert {"kind": "about", "name": "CUDA", "before": "12.2", "after": "12.4"} in json.loads(out)["changes"]
+    assert {"kind": "about", "name": "CUDA", "before": "12.2", "after": "12.4"} in json.loads(out)[
+        "changes"
+    ]
 
 
 @pytest.mark.parametrize("missing", ["absent.lock", "absent.json", "absent"])
@@ -113,14 +118,18 @@ def tools(tmp_path: Path, index: SyntheticIndex) -> Tools:
     environment = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "ENVBUILD_INDEX": index.url}
     environment |= {"ENVBUILD_STORE": str(tmp_path / "store"), "UV_CACHE_DIR": str(tmp_path / "uv")}
     settings = load_settings(environment, tmp_path)
-    return Tools(settings=settings, runner=LocalRunner(), store=Store(settings.store), report=Silent())
+    return Tools(
+        settings=settings, runner=LocalRunner(), store=Store(settings.store), report=Silent()
+    )
 
 
 def test_upgrade_of_one_package_changes_as_little_as_possible(
     index: SyntheticIndex, tools: Tools, tmp_path: Path
 ) -> None:
     path = tmp_path / "x.toml"
-    path.write_text('[recipe]\nname = "x"\n[base]\nimage = "example/x:1"\n[python]\ndependencies = ["rich", "click"]\n')
+    path.write_text(
+        '[recipe]\nname = "x"\n[base]\nimage = "example/x:1"\n[python]\ndependencies = ["rich", "click"]\n'
+    )
     recipe, text = read_recipe(path)
     source = Source(recipe=recipe, path=path, text=text, lock=tmp_path / "x.lock")
     facts = BaseFacts(image="example/x:1", python="3.11.2", machine="x86_64", glibc="2.36")
@@ -138,7 +147,10 @@ def test_upgrade_of_one_package_changes_as_little_as_possible(
         index.wheel(name, second)
     assert changes(old, lock(Wish(old=old))) == ()
     upgraded = changes(old, lock(Wish(old=old, upgrade=("rich",))))
-    assert [str(change) for change in upgraded] == ["~ pygments 2.17 -> 2.18", "~ rich 13.0 -> 14.0"]
+    assert [str(change) for change in upgraded] == [
+        "~ pygments 2.17 -> 2.18",
+        "~ rich 13.0 -> 14.0",
+    ]
     assert len(changes(old, lock(Wish(old=old, upgrade_all=True)))) == 4
 
 

@@ -20,7 +20,9 @@ from envbuild.run import Command, LocalRunner
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = sorted(
-    path.stem for path in (ROOT / "recipes").glob("*.toml") if (ROOT / f"lockfiles/{path.stem}.lock").exists()
+    path.stem
+    for path in (ROOT / "recipes").glob("*.toml")
+    if (ROOT / f"lockfiles/{path.stem}.lock").exists()
 )
 
 
@@ -69,7 +71,9 @@ def test_the_definition_never_empties_a_folder_of_the_building_machine(name: str
     post = sections(render(plan_definition(*shipped(name))))["post"]
     for line in post.splitlines():
         if re.search(r"\b(rm|find|rmdir|unlink|shred)\b", line):
-            assert not re.search(r"(?<![\w.])/(var/)?tmp\b|/mnt\b|/root\b|/home\b|\$HOME|~", line), line
+            assert not re.search(
+                r"(?<![\w.])/(var/)?tmp\b|/mnt\b|/root\b|/home\b|\$HOME|~", line
+            ), line
 
 
 @pytest.mark.skipif(shutil.which("shellcheck") is None, reason="not installed here: shellcheck")
@@ -79,13 +83,17 @@ def test_shellcheck_accepts_the_scripts(section: str, tmp_path: Path) -> None:
     body = sections(render(plan_definition(*shipped("keras-bert"))))[section]
     script.write_text("#!/bin/sh\n" + re.sub(r"(?m)^    ", "", body))
     # SC1091: a file that exists only in the build; SC2016: $1 is for mmdebstrap's hooks; SC2086: $offline is a prefix of words on purpose
-    result = LocalRunner()(Command(argv=("shellcheck", "-e", "SC1091,SC2016,SC2086", str(script))), check=False)
+    result = LocalRunner()(
+        Command(argv=("shellcheck", "-e", "SC1091,SC2016,SC2086", str(script))), check=False
+    )
     assert result.stdout == ""
 
 
 def with_post(*lines: str) -> tuple[Recipe, Lock]:
     recipe, lock = shipped("torch-mnist")
-    return msgspec.structs.replace(recipe, system=msgspec.structs.replace(recipe.system, post=lines)), lock
+    return msgspec.structs.replace(
+        recipe, system=msgspec.structs.replace(recipe.system, post=lines)
+    ), lock
 
 
 def test_lines_of_the_recipe_come_last_without_a_network() -> None:
@@ -106,7 +114,9 @@ def test_a_line_that_begins_a_section_is_refused() -> None:
 def test_environment_values_are_quoted_once() -> None:
     recipe, lock = shipped("torch-mnist")
     environment = {"GREETING": 'it\'s "{{ name }}" $HOME `id`', "EMPTY": ""}
-    recipe = msgspec.structs.replace(recipe, run=msgspec.structs.replace(recipe.run, environment=environment))
+    recipe = msgspec.structs.replace(
+        recipe, run=msgspec.structs.replace(recipe.run, environment=environment)
+    )
     part = sections(render(plan_definition(recipe, lock)))["environment"]
     script = f'{part}\nprintf \'%s|%s\' "$GREETING" "$EMPTY"'
     result = LocalRunner()(Command(argv=("/bin/sh", "-c", script)))
@@ -122,7 +132,9 @@ def test_a_summary_cannot_break_out_of_its_place() -> None:
     assert "rm -rf / #" not in parts["post"]
 
 
-@pytest.mark.parametrize("value", ["/images/a\nb.sif", "/images/#1.sif", "/images/{{x}}.sif", "back\\slash.sif"])
+@pytest.mark.parametrize(
+    "value", ["/images/a\nb.sif", "/images/#1.sif", "/images/{{x}}.sif", "back\\slash.sif"]
+)
 def test_a_header_value_that_cannot_stand_there_is_refused(value: str) -> None:
     definition = Definition(comment=("c",), header=(("Bootstrap", "localimage"), ("From", value)))
     with pytest.raises(UsageError, match="cannot stand in the header of a definition"):
@@ -131,8 +143,15 @@ def test_a_header_value_that_cannot_stand_there_is_refused(value: str) -> None:
 
 def test_runscript_hands_on_words_unchanged() -> None:
     recipe, lock = shipped("torch-mnist")
-    recipe = msgspec.structs.replace(recipe, run=msgspec.structs.replace(recipe.run, command=("echo", "a  b", "$x")))
+    recipe = msgspec.structs.replace(
+        recipe, run=msgspec.structs.replace(recipe.run, command=("echo", "a  b", "$x"))
+    )
     script = sections(render(plan_definition(recipe, lock)))["runscript"]
     run = LocalRunner()
     assert run(Command(argv=("/bin/sh", "-c", script, "runscript"))).stdout == "a  b $x\n"
-    assert run(Command(argv=("/bin/sh", "-c", script, "runscript", "printf", "%s|", "c  d", "*"))).stdout == "c  d|*|"
+    assert (
+        run(
+            Command(argv=("/bin/sh", "-c", script, "runscript", "printf", "%s|", "c  d", "*"))
+        ).stdout
+        == "c  d|*|"
+    )

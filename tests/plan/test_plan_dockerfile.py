@@ -40,12 +40,16 @@ def test_the_whole_text(golden: Callable[[str, str], None]) -> None:
 
 
 def test_a_bootstrap_starts_from_its_tar() -> None:
-    text = render(replace(SMALL, header=(("Bootstrap", "scratch"),)), root="app.root.tar", files="files")
+    text = render(
+        replace(SMALL, header=(("Bootstrap", "scratch"),)), root="app.root.tar", files="files"
+    )
     assert "FROM scratch\nADD app.root.tar /\n" in text
     assert "type=secret" not in text
 
 
-def test_a_bootstrap_without_a_tar_makes_its_root_in_a_stage(golden: Callable[[str, str], None]) -> None:
+def test_a_bootstrap_without_a_tar_makes_its_root_in_a_stage(
+    golden: Callable[[str, str], None],
+) -> None:
     told = replace(SMALL, header=(("Bootstrap", "scratch"),), setup=("set -eu", "mkdir /target"))
     golden("plan/staged.Dockerfile", render(told))
 
@@ -119,11 +123,18 @@ def test_an_engine_builds_what_export_writes_of_a_bootstrap(engine: str, tmp_pat
             "DOCKER_BUILDKIT": "1",
             "HOME": str(tmp_path),
         }
-        return runner(Command(argv=("docker", *arguments), env=env, cwd=project.folder, timeout=580)).stdout
+        return runner(
+            Command(argv=("docker", *arguments), env=env, cwd=project.folder, timeout=580)
+        ).stdout
 
     # the builder: this machine reaches no registry with an image of Debian
     docker("import", str(Store(project.store).base(lock.base.digest)), "debian:bookworm")
-    secrets = ("--secret", f"id=network,src={network}", "--secret", f"id=certificates,src={certificates}")
+    secrets = (
+        "--secret",
+        f"id=network,src={network}",
+        "--secret",
+        f"id=certificates,src={certificates}",
+    )
     docker("build", "--quiet", "--network", "host", *secrets, "--tag", "small", "context")
     ask = "import six; print(six.__version__)"
     run = ("run", "--rm", "--network", "none", "small")
@@ -132,5 +143,10 @@ def test_an_engine_builds_what_export_writes_of_a_bootstrap(engine: str, tmp_pat
     assert docker(*run) == "the default command\n"
     installed = docker(*run, "dpkg-query", "-W", "-f", "${Package} ${Version}\n").splitlines()
     assert sorted(installed) == sorted(f"{p.name} {p.version}" for p in lock.debian)
-    assert docker(*run, "sh", "-c", "ls -Ad /.envbuild* /mnt/debian/* /run/secrets/* 2>/dev/null || true") == ""
+    assert (
+        docker(
+            *run, "sh", "-c", "ls -Ad /.envbuild* /mnt/debian/* /run/secrets/* 2>/dev/null || true"
+        )
+        == ""
+    )
     assert lines[1].partition("=")[2] not in docker("history", "--no-trunc", "small")

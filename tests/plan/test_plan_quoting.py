@@ -27,7 +27,9 @@ def test_the_shell_reads_back_exactly_what_was_quoted(values: list[str]) -> None
 
 @pytest.mark.parametrize("value", ["a\nb", "a\rb", "a\0b"])
 def test_a_line_break_in_a_value_is_refused(value: str) -> None:
-    with pytest.raises(UsageError, match="has a line break, which a definition cannot carry in a value"):
+    with pytest.raises(
+        UsageError, match="has a line break, which a definition cannot carry in a value"
+    ):
         word(value)
 
 
@@ -58,7 +60,9 @@ def test_lines_that_the_grammar_reads_otherwise_are_refused(line: str, message: 
     assert str(caught.value).startswith("[system] post: ")
 
 
-@pytest.mark.parametrize("line", ["echo 100%", "echo \"a 'b' $HOME\"", "printf '%s\\n' x", "echo bootstrap: x", ""])
+@pytest.mark.parametrize(
+    "line", ["echo 100%", "echo \"a 'b' $HOME\"", "printf '%s\\n' x", "echo bootstrap: x", ""]
+)
 def test_ordinary_lines_pass_unchanged(line: str) -> None:
     assert script_line(line, key="[system] post") == line
 

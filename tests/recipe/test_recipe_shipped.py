@@ -33,7 +33,9 @@ def test_a_shipped_recipe_says_for_whom_it_is(path: Path) -> None:
     recipe, text = read_recipe(path)
     assert text.startswith("# ")
     assert recipe.recipe.summary
-    assert "://" not in re.sub(r"(docker|postgresql\+psycopg)://", "", text), "addresses are configuration"
+    assert "://" not in re.sub(r"(docker|postgresql\+psycopg)://", "", text), (
+        "addresses are configuration"
+    )
 
 
 @pytest.mark.parametrize("path", LOCKED, ids=_name)
@@ -41,7 +43,9 @@ def test_a_shipped_recipe_is_locked_proved_and_checked_by_training(path: Path) -
     recipe, _ = read_recipe(path)
     lock = read_lock(ROOT / f"lockfiles/{path.stem}.lock")
     assert staleness(recipe, lock) == ()
-    assert lock.proof == "imported" or path.stem in {"keras-bert", "torch-mnist"}, "locked before proofs were kept"
+    assert lock.proof == "imported" or path.stem in {"keras-bert", "torch-mnist"}, (
+        "locked before proofs were kept"
+    )
     assert recipe.check.script == f"{path.stem}/check.py"
     script = (path.parent / recipe.check.script).read_text("utf-8")
     docstring = ast.get_docstring(ast.parse(script))
@@ -51,7 +55,9 @@ def test_a_shipped_recipe_is_locked_proved_and_checked_by_training(path: Path) -
 
 def test_recipes_on_one_framework_share_its_files() -> None:
     """What one of them has downloaded serves the others."""
-    first, *others = (read_lock(ROOT / f"lockfiles/{name}.lock") for name in ("torch-mnist", *sorted(TORCH)))
+    first, *others = (
+        read_lock(ROOT / f"lockfiles/{name}.lock") for name in ("torch-mnist", *sorted(TORCH))
+    )
     wheels = {package.file for package in first.python if package.group == "framework"}
     for lock in others:
         assert {package.file for package in lock.python if package.group == "framework"} == wheels

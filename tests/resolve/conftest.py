@@ -49,7 +49,9 @@ class SyntheticIndex:
             named = path.with_name(path.name.replace("py3-none-any", tag))
             self._list(path.replace(named), day, python)
 
-    def sdist(self, name: str, version: str, *, files: dict[str, str], day: str = "2024-01-01") -> Path:
+    def sdist(
+        self, name: str, version: str, *, files: dict[str, str], day: str = "2024-01-01"
+    ) -> Path:
         (self.simple / name).mkdir(exist_ok=True)
         path = self.simple / name / f"{name}-{version}.tar.gz"
         path.write_bytes(sdist_bytes(f"{name}-{version}", files))

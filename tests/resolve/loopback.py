@@ -44,7 +44,9 @@ class Server:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.http.server_address[1]}"
 
-    def put(self, name: str, data: bytes, *, size: int | None = None, sha256: str | None = None) -> Candidate:
+    def put(
+        self, name: str, data: bytes, *, size: int | None = None, sha256: str | None = None
+    ) -> Candidate:
         self.files[name] = data
         digest = sha256 or hashlib.sha256(data).hexdigest()
         return Candidate(file=name, url=f"{self.url}/{name}", sha256=digest, size=size)
@@ -52,7 +54,9 @@ class Server:
     def page(self, name: str, *candidates: Candidate, text: str = "") -> None:
         """List files on a project's page, with the hashes of their candidates."""
         links = "".join(f'<a href="{c.url}#sha256={c.sha256}">{c.file}</a>\n' for c in candidates)
-        self.files[f"simple/{name}/"] = (text or f"<!DOCTYPE html><html><body>{links}</body></html>").encode()
+        self.files[f"simple/{name}/"] = (
+            text or f"<!DOCTYPE html><html><body>{links}</body></html>"
+        ).encode()
 
     def answer(self, handler: BaseHTTPRequestHandler, *, send: bool) -> None:
         wanted = handler.headers.get("Range")
@@ -71,7 +75,8 @@ class Server:
             end = int(found[2]) + 1 if found[1] and found[2] else len(data)
             handler.send_response(206)
             handler.send_header(
-                "Content-Range", f"bytes {start}-{min(end, len(data)) - 1}/{self.claimed.get(path, len(data))}"
+                "Content-Range",
+                f"bytes {start}-{min(end, len(data)) - 1}/{self.claimed.get(path, len(data))}",
             )
             data = data[start:end]
         else:

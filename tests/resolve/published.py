@@ -15,7 +15,12 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 import httpx
-from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, parse_sdist_filename, parse_wheel_filename
+from packaging.utils import (
+    InvalidSdistFilename,
+    InvalidWheelFilename,
+    parse_sdist_filename,
+    parse_wheel_filename,
+)
 from packaging.version import Version
 
 from envbuild.progress import Silent
@@ -87,7 +92,9 @@ class Published:
             return ()
         candidate = _candidate(link)
         with self._lock(link.sha256):
-            return describe([candidate], settings=self.settings, report=Silent())[candidate.sha256].requires
+            return describe([candidate], settings=self.settings, report=Silent())[
+                candidate.sha256
+            ].requires
 
     def text(self, name: str, version: Version, member: str) -> str | None:
         """Return the files of a release whose path matches, one after the other; None where there is none."""
@@ -95,13 +102,19 @@ class Published:
 
         def read() -> str | None:
             found = _read_members(self._archive(link), link.file, re.compile(member))
-            return None if not found else "\n".join(data.decode("utf-8", "replace") for data in found)
+            return (
+                None if not found else "\n".join(data.decode("utf-8", "replace") for data in found)
+            )
 
         return cast("str | None", self._kept(link, f"text {member}", read))
 
     def modules(self, name: str) -> set[str]:
         """Return top folders and modules in the newest wheel, as its directory's end names them; none where it has none."""
-        wheels = {version: link for version, link in self._files(name).items() if link.file.endswith(".whl")}
+        wheels = {
+            version: link
+            for version, link in self._files(name).items()
+            if link.file.endswith(".whl")
+        }
         if not wheels:
             return set()
         link = wheels[max(wheels)]
@@ -112,7 +125,9 @@ class Published:
 
         return set(cast("list[str]", self._kept(link, "top folders", read)))
 
-    def learn(self, name: str, version: Version, question: str, answer: Callable[[Opened], Any]) -> Any:
+    def learn(
+        self, name: str, version: Version, question: str, answer: Callable[[Opened], Any]
+    ) -> Any:
         """Return what ``answer`` reads in a release's opened archive (as JSON); it is asked once for each file."""
         link = self._files(name)[version]
 
@@ -120,7 +135,9 @@ class Published:
             if link.sha256 not in self._opened:
                 while len(self._opened) >= MOST_OPENED:
                     self._opened.pop(next(iter(self._opened)), None)
-                self._opened[link.sha256] = opened_archive(self._archive(link, whole=SMALL), link.file)
+                self._opened[link.sha256] = opened_archive(
+                    self._archive(link, whole=SMALL), link.file
+                )
             return answer(self._opened[link.sha256])
 
         return self._kept(link, question, read)
@@ -129,7 +146,10 @@ class Published:
         """Whether a small extension module, or a named one, knows numpy._core: all compiled against numpy 2 do."""
         link = self._files(name)[version]
         question = f"numpy 2 {member}" if member else "numpy 2"
-        return cast("bool | None", self._kept(link, question, lambda: _extension(self._archive(link), member)))
+        return cast(
+            "bool | None",
+            self._kept(link, question, lambda: _extension(self._archive(link), member)),
+        )
 
     def _files(self, name: str) -> dict[Version, Link]:
         with self._lock(name):
@@ -140,14 +160,22 @@ class Published:
     def _archive(self, link: Link, *, whole: int = 0) -> BinaryIO:
         """Open a file; a wheel by its parts, unless it has no more than ``whole`` bytes."""
         if not link.file.endswith(".whl"):
-            path = stored_file(_candidate(link), self.client, Store(self.settings.store), threading.Event())
+            path = stored_file(
+                _candidate(link), self.client, Store(self.settings.store), threading.Event()
+            )
             return path.open("rb")
         tail, size = patiently(lambda: _tail(link, self.client), url=link.url)
 
         def part(first: int, last: int) -> bytes:
-            return patiently(lambda: _part(link, f"bytes={first}-{last}", self.client)[0], url=link.url)
+            return patiently(
+                lambda: _part(link, f"bytes={first}-{last}", self.client)[0], url=link.url
+            )
 
-        return io.BytesIO(part(0, size - 1)) if size <= whole else cast("BinaryIO", Remote(size, part, tail))
+        return (
+            io.BytesIO(part(0, size - 1))
+            if size <= whole
+            else cast("BinaryIO", Remote(size, part, tail))
+        )
 
     def _kept(self, link: Link, question: str, answer: Callable[[], Any]) -> Any:
         path = Store(self.settings.store).folder("metadata") / f"{link.sha256}-rows.json"
@@ -171,7 +199,11 @@ def opened_archive(file: BinaryIO, name: str) -> Opened:
         entries = {path: partial(archive.read, info) for path, info in found.items()}
         return Opened(entries, {path: info.compress_size for path, info in found.items()})
     tar = tarfile.open(fileobj=file)  # noqa: SIM115  open as long as it is read
-    inside = {member.name.partition("/")[2].removeprefix("src/"): member for member in tar if member.isfile()}
+    inside = {
+        member.name.partition("/")[2].removeprefix("src/"): member
+        for member in tar
+        if member.isfile()
+    }
     members = {path: partial(_member, tar, member) for path, member in inside.items()}
     return Opened(members, {path: member.size for path, member in inside.items()})
 
@@ -193,7 +225,9 @@ def _best(links: tuple[Link, ...]) -> dict[Version, Link]:
     found: dict[Version, tuple[int, Link]] = {}
     for link in links:
         version, rank = _ranked(link)
-        known = version is not None and link.sha256 and not link.yanked and not version.is_prerelease
+        known = (
+            version is not None and link.sha256 and not link.yanked and not version.is_prerelease
+        )
         if version is not None and known and (version not in found or rank < found[version][0]):
             found[version] = (rank, link)
     return {version: link for version, (_, link) in found.items()}
@@ -232,7 +266,11 @@ def _read_members(file: BinaryIO, name: str, wanted: re.Pattern[str]) -> list[by
     with file:
         if name.endswith((".whl", ".zip")):
             with zipfile.ZipFile(file) as archive:
-                return [archive.read(info) for info in archive.infolist() if wanted.fullmatch(info.filename)]
+                return [
+                    archive.read(info)
+                    for info in archive.infolist()
+                    if wanted.fullmatch(info.filename)
+                ]
         with tarfile.open(fileobj=file) as tar:
             inside = [m for m in tar if m.isfile() and wanted.fullmatch(m.name.partition("/")[2])]
             return [opened_.read() for m in inside if (opened_ := tar.extractfile(m)) is not None]
@@ -248,7 +286,11 @@ def _named_in(tail: bytes) -> set[str]:
         if re.fullmatch(r"\w+\.py", name):
             found.add(name.removesuffix(".py"))
         if "/" in name and not re.match(r"[^/]+\.(dist-info|data|libs)/", name):
-            found.add(name.split("/")[0] if not name.startswith("nvidia/") else "/".join(name.split("/")[:2]))
+            found.add(
+                name.split("/")[0]
+                if not name.startswith("nvidia/")
+                else "/".join(name.split("/")[:2])
+            )
     return found
 
 

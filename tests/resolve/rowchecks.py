@@ -15,7 +15,12 @@ from envbuild.resolve.couplings import TEMPLATE, Look, Row, Rule
 from envbuild.resolve.stubs import parsed
 
 LOWER, UPPER = (">", ">=", "==", "~="), ("<", "<=", "==", "~=")
-CUDAS = tuple(map(Version, ("10.0", "10.1", "10.2", "11.0", "11.1", "11.2", "11.8", "12.0", "12.4", "12.9", "13.0")))
+CUDAS = tuple(
+    map(
+        Version,
+        ("10.0", "10.1", "10.2", "11.0", "11.1", "11.2", "11.8", "12.0", "12.4", "12.9", "13.0"),
+    )
+)
 CUDNNS = tuple(map(Version, ("7.6", "8.0", "8.5", "8.9", "9.0", "9.1", "9.3", "9.10", "9.24")))
 LIBRARIES = {"cuda": CUDAS, "cudnn": CUDNNS}
 """Frameworks that are no distributions, and versions of them."""
@@ -51,15 +56,24 @@ def faults(rule: Rule, row: Row, index: Index) -> list[str]:
         return [f"{row.when}: no such release"]
     if not Requirement(TEMPLATE.sub("1", row.constrain)).specifier:
         return _named(rule, row, frameworks, index)
-    found = [f"{row.also} is not published" for _ in [0] if row.also and not index.releases(row.also)]
+    found = [
+        f"{row.also} is not published" for _ in [0] if row.also and not index.releases(row.also)
+    ]
     seen = False
     for versions in _groups(row, frameworks, index):
         edges = Edges(_filled(row.constrain, versions[-1]), index, follows="{" in row.constrain)
         said, wrong = CHECKS[check](rule, look, edges, versions, index)
-        seen, found = seen or said, found + [f"{row.when} -> {edges.wanted}: {text}" for text in wrong]
+        seen, found = (
+            seen or said,
+            found + [f"{row.when} -> {edges.wanted}: {text}" for text in wrong],
+        )
     if check == "listed" and not TRACED.search(rule.source):
         found.append(f"{row.when}: its source names no page")
-    return found if seen or found else [f"{row.when} -> {row.constrain}: nothing that is published says so"]
+    return (
+        found
+        if seen or found
+        else [f"{row.when} -> {row.constrain}: nothing that is published says so"]
+    )
 
 
 @dataclass(frozen=True)
@@ -113,16 +127,27 @@ def _metadata(
     pair = Pair(rule, look, edges.name, index)
     if edges.none_wanted:
         fits = [_fits(pair, edges.newest, one) for one in _sample(frameworks)]
-        return True, [] if fits and set(fits) == {False} else [f"{edges.name} {edges.newest} is not ruled out"]
+        return True, [] if fits and set(fits) == {False} else [
+            f"{edges.name} {edges.newest} is not ruled out"
+        ]
     if edges.empty:
         return True, ["no release is admitted"]
     said, wrong, sample = False, [], _sample(frameworks)
     inner = {inside: [_fits(pair, inside, one) for one in sample] for inside in edges.inner}
-    wrong += [f"{edges.name} {inside} fits none of these" for inside, fits in inner.items() if set(fits) == {False}]
+    wrong += [
+        f"{edges.name} {inside} fits none of these"
+        for inside, fits in inner.items()
+        if set(fits) == {False}
+    ]
     if edges.first is not None and edges.last is not None:
-        ends = {0, len(sample) - 1}  # patches in the middle have releases of their own in the middle
+        ends = {
+            0,
+            len(sample) - 1,
+        }  # patches in the middle have releases of their own in the middle
         alone = [sample[n] for n in sorted(ends) if {fits[n] for fits in inner.values()} == {False}]
-        wrong += [f"neither {edges.first} nor {edges.last} fits {rule.framework} {one}" for one in alone]
+        wrong += [
+            f"neither {edges.first} nor {edges.last} fits {rule.framework} {one}" for one in alone
+        ]
     for outside, side in ((edges.below, (UPPER, LOWER)), (edges.above, (LOWER, UPPER))):
         if outside is not None:
             fits = [_fits(pair, outside, one, side) for one in sample]
@@ -141,7 +166,11 @@ def _code(
         return _metadata(rule, look, edges, frameworks, index)
     if edges.none_wanted:
         text = index.text(edges.name, edges.newest, look.file or "") if edges.newest else None
-        wrong = [] if look.says and _has(text, look.says) else [f"{edges.newest} does not say {look.says}"]
+        wrong = (
+            []
+            if look.says and _has(text, look.says)
+            else [f"{edges.newest} does not say {look.says}"]
+        )
         return True, wrong
     inside, outside = edges.across()
     if inside is None or outside is None:
@@ -163,7 +192,8 @@ def _abi(
     wrong = [
         f"{edges.name} {version}: knows numpy 2: {knows}"
         for version, expected in ((edges.first, True), (edges.below, False))
-        if (knows := index.knows_numpy_2(edges.name, version, look.file if look else None)) is not expected
+        if (knows := index.knows_numpy_2(edges.name, version, look.file if look else None))
+        is not expected
     ]
     return True, wrong
 
@@ -175,7 +205,9 @@ def _dates(
     if edges.first is None:
         return False, []
     day = index.uploaded(edges.name, edges.first)
-    return True, [] if day >= FIRST_BETA else [f"{edges.name} {edges.first} is of {day}, before numpy 2"]
+    return True, [] if day >= FIRST_BETA else [
+        f"{edges.name} {edges.first} is of {day}, before numpy 2"
+    ]
 
 
 def _listed(
@@ -227,7 +259,9 @@ def _fits(
     said: list[bool] = []
     own = _bounds(name, version, rule.framework, index) if rule.framework not in LIBRARIES else []
     through = look.through if look and look.through else rule.framework
-    others = _bounds(through, framework, name, index) if framework in index.releases(through) else []
+    others = (
+        _bounds(through, framework, name, index) if framework in index.releases(through) else []
+    )
     if look and look.file and (look.minimum or look.maximum):
         if look.of == "framework":
             others = _in_code(rule.framework, framework, look, index) or others
@@ -235,7 +269,9 @@ def _fits(
             own = _in_code(name, version, look, index) or own
     for bounds, on, operators in ((own, framework, side[0]), (others, version, side[1])):
         fits = any(bound.contains(on, prereleases=True) for bound in bounds)
-        if bounds and (not fits or not operators or any(one.operator in operators for b in bounds for one in b)):
+        if bounds and (
+            not fits or not operators or any(one.operator in operators for b in bounds for one in b)
+        ):
             said.append(fits)
     return all(said) if said else None
 
@@ -245,15 +281,23 @@ def _bounds(name: str, version: Version, on: str, index: Index) -> list[Specifie
 
     Extras exclude each other (jax has one for its own CI): any of them will do.
     """
-    found = [r for r in parsed(index.requires(name, version)) if canonicalize_name(r.name) == on and r.specifier]
+    found = [
+        r
+        for r in parsed(index.requires(name, version))
+        if canonicalize_name(r.name) == on and r.specifier
+    ]
     plain = [r.specifier for r in found if r.marker is None or "extra" not in str(r.marker)]
     return plain or [r.specifier for r in found]
 
 
 def _in_code(name: str, version: Version, look: Look, index: Index) -> list[SpecifierSet]:
     text = index.text(name, version, look.file or "") or ""
-    low, high = (re.search(pattern, text) if pattern else None for pattern in (look.minimum, look.maximum))
-    bounds = ",".join(f"{operator}{found[1]}" for operator, found in ((">=", low), ("<=", high)) if found)
+    low, high = (
+        re.search(pattern, text) if pattern else None for pattern in (look.minimum, look.maximum)
+    )
+    bounds = ",".join(
+        f"{operator}{found[1]}" for operator, found in ((">=", low), ("<=", high)) if found
+    )
     return [SpecifierSet(bounds)] if bounds else []
 
 
@@ -271,7 +315,9 @@ def _groups(row: Row, frameworks: list[Version], index: Index) -> list[list[Vers
         groups.setdefault(str(_filled(row.constrain, version)), []).append(version)
     if len(groups) == 1:
         return list(groups.values())
-    real = [group for wanted, group in groups.items() if not Edges(Requirement(wanted), index).empty]
+    real = [
+        group for wanted, group in groups.items() if not Edges(Requirement(wanted), index).empty
+    ]
     return [real[0], real[len(real) // 2], real[-1]] if real else list(groups.values())[-1:]
 
 

@@ -67,7 +67,9 @@ later = lambda: pa.gone()
 
 
 def test_what_a_module_needs_when_it_is_imported(needs: ModuleType) -> None:
-    found = needs.python_needs("basicsr/data.py", ast.parse(MODULE), {"torchvision", "torchaudio", "pyarrow"})
+    found = needs.python_needs(
+        "basicsr/data.py", ast.parse(MODULE), {"torchvision", "torchaudio", "pyarrow"}
+    )
     assert {(need.kind, need.what) for need in found} == {
         ("module", "torchvision"),
         ("module", "pyarrow"),
@@ -107,7 +109,10 @@ def test_only_files_that_the_import_runs_are_read(needs: ModuleType) -> None:
 
 def test_names_that_a_module_binds(needs: ModuleType) -> None:
     files = {
-        "a": ("a/__init__.py", "from .b import *\nfrom .c import one as two\nX = 1\ndef f(): pass\n"),
+        "a": (
+            "a/__init__.py",
+            "from .b import *\nfrom .c import one as two\nX = 1\ndef f(): pass\n",
+        ),
         "a.b": ("a/b.py", "class B: pass\nwith open('x') as handle: pass\n"),
         "lazy": ("lazy/__init__.py", "import sys\nsys.modules[__name__] = object()\n"),
     }
@@ -119,7 +124,11 @@ def test_names_that_a_module_binds(needs: ModuleType) -> None:
 
 
 def test_names_of_files_and_libraries(needs: ModuleType) -> None:
-    paths = ["dgl/graphbolt/libgraphbolt_pytorch_2.2.1.so", "dgl/libdgl.so", "c.libs/libcudnn-74a4c495.so.9.1.0"]
+    paths = [
+        "dgl/graphbolt/libgraphbolt_pytorch_2.2.1.so",
+        "dgl/libdgl.so",
+        "c.libs/libcudnn-74a4c495.so.9.1.0",
+    ]
     assert [need.what for need in needs.named_needs(paths)] == ["2.2.1"]
     data = b"\0libcublas.so.12\0libcudnn.so.9\0libfoo.so.1\0"
     found = {(need.kind, need.what) for need in needs.library_needs("c/x.so", data, paths)}
@@ -160,7 +169,10 @@ def archive(kind: str, files: dict[str, bytes]) -> Opened:
 
 @pytest.mark.parametrize("kind", ["whl", "tar.gz"])
 def test_wheels_and_source_archives_are_read_alike(kind: str, finder: ModuleType) -> None:
-    files = {"a/__init__.py": b"from torchvision.gone import x\n", "a/liba_torch_2.1.0.so": b"libcudnn.so.8"}
+    files = {
+        "a/__init__.py": b"from torchvision.gone import x\n",
+        "a/liba_torch_2.1.0.so": b"libcudnn.so.8",
+    }
     found = finder.read_needs(archive(kind, files), ["torchvision"])
     assert [tuple(one) for one in found] == [
         ("attribute", "torchvision.gone.x", "a/__init__.py"),
@@ -209,7 +221,9 @@ def test_rows_are_in_the_form_of_the_table(finder: ModuleType, needs: ModuleType
 
 
 def test_packages_are_named_once(finder: ModuleType) -> None:
-    groups = parse_toml((SCRIPTS / "gpu-packages.toml").read_text("utf-8"), "gpu-packages.toml")["packages"]
+    groups = parse_toml((SCRIPTS / "gpu-packages.toml").read_text("utf-8"), "gpu-packages.toml")[
+        "packages"
+    ]
     names = [name for group in groups.values() for name in group]
     assert sorted(names) == sorted(set(names))
     assert 150 < len(names) <= 400

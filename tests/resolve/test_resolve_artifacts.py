@@ -49,13 +49,17 @@ def test_one_request_gives_size_and_metadata_of_a_large_wheel(
 def test_metadata_elsewhere_takes_further_requests_but_never_the_whole(
     server: Server, settings: Settings, tmp_path: Path
 ) -> None:
-    candidate = server.put("a-1.0-py3-none-any.whl", wheel_bytes(tmp_path, padding=3_000_000, at_end=True))
+    candidate = server.put(
+        "a-1.0-py3-none-any.whl", wheel_bytes(tmp_path, padding=3_000_000, at_end=True)
+    )
     about = describe([candidate], settings=settings, report=Silent())[candidate.sha256]
     assert about.requires == ("six>=1.10",)
     assert [request[2] for request in server.requests] == ["bytes=-65536", "bytes=0-65535"]
 
 
-def test_what_is_known_is_not_asked_again(server: Server, settings: Settings, tmp_path: Path) -> None:
+def test_what_is_known_is_not_asked_again(
+    server: Server, settings: Settings, tmp_path: Path
+) -> None:
     candidate = server.put("a-1.0-py3-none-any.whl", wheel_bytes(tmp_path))
     first = describe([candidate, candidate], settings=settings, report=Silent())
     assert describe([candidate], settings=settings, report=Silent()) == first
@@ -96,7 +100,10 @@ def test_sdist_is_fetched_into_the_store_once(server: Server, settings: Settings
 
 def test_sdist_with_other_content_than_the_index_says(server: Server, settings: Settings) -> None:
     candidate = server.put("a-1.0.tar.gz", sdist_bytes("a-1.0", {}), sha256="0" * 64)
-    with pytest.raises(IntegrityError, match=r"a-1\.0\.tar\.gz is not the file that was locked: expected sha256 0000"):
+    with pytest.raises(
+        IntegrityError,
+        match=r"a-1\.0\.tar\.gz is not the file that was locked: expected sha256 0000",
+    ):
         describe([candidate], settings=settings, report=Silent())
     assert not sdist_path(candidate, settings).exists()
 
@@ -104,7 +111,10 @@ def test_sdist_with_other_content_than_the_index_says(server: Server, settings: 
 @pytest.mark.parametrize(
     ("data", "text"),
     [
-        (b"<html>please log in</html>", "a-1.0-py3-none-any.whl: is not a wheel: File is not a zip file"),
+        (
+            b"<html>please log in</html>",
+            "a-1.0-py3-none-any.whl: is not a wheel: File is not a zip file",
+        ),
         (b"", "a-1.0-py3-none-any.whl: is not a wheel: File is not a zip file"),
     ],
 )
@@ -116,7 +126,9 @@ def test_file_that_is_no_wheel(data: bytes, text: str, server: Server, settings:
     assert str(caught.value) == text
 
 
-def test_size_that_the_index_and_the_server_disagree_about(server: Server, settings: Settings, tmp_path: Path) -> None:
+def test_size_that_the_index_and_the_server_disagree_about(
+    server: Server, settings: Settings, tmp_path: Path
+) -> None:
     data = wheel_bytes(tmp_path)
     candidate = server.put("a-1.0-py3-none-any.whl", data, size=len(data) + 1)
     with pytest.raises(IntegrityError) as caught:
@@ -128,18 +140,25 @@ def test_size_that_the_index_and_the_server_disagree_about(server: Server, setti
 
 
 def test_file_that_is_gone(server: Server, settings: Settings) -> None:
-    candidate = Candidate(file="a-1.0-py3-none-any.whl", url=f"{server.url}/a-1.0-py3-none-any.whl", sha256="1" * 64)
+    candidate = Candidate(
+        file="a-1.0-py3-none-any.whl", url=f"{server.url}/a-1.0-py3-none-any.whl", sha256="1" * 64
+    )
     with pytest.raises(NetworkError) as caught:
         describe([candidate], settings=settings, report=Silent())
     assert str(caught.value) == f"{candidate.url}: is not there (HTTP 404)"
 
 
 def test_index_that_gives_no_hash(settings: Settings) -> None:
-    candidate = Candidate(file="a-1.0.tar.gz", url="https://u:p@mirror.invalid/a-1.0.tar.gz", sha256="md5")
+    candidate = Candidate(
+        file="a-1.0.tar.gz", url="https://u:p@mirror.invalid/a-1.0.tar.gz", sha256="md5"
+    )
     with pytest.raises(IntegrityError) as caught:
         describe([candidate], settings=settings, report=Silent())
     assert str(caught.value) == "the index gives no sha256 for a-1.0.tar.gz"
-    assert caught.value.hint == "https://***@mirror.invalid/a-1.0.tar.gz does not name one: use another index"
+    assert (
+        caught.value.hint
+        == "https://***@mirror.invalid/a-1.0.tar.gz does not name one: use another index"
+    )
 
 
 def archive_of(*members: tuple[str, bytes]) -> BinaryIO:
@@ -176,7 +195,9 @@ def test_hostile_headers_lose_what_is_not_a_requirement() -> None:
     st.integers(0, 70_000),
     st.lists(st.tuples(st.integers(0, 300_000), st.integers(-1, 5000)), max_size=6),
 )
-def test_remote_file_reads_like_the_file(data: bytes, tail: int, reads: list[tuple[int, int]]) -> None:
+def test_remote_file_reads_like_the_file(
+    data: bytes, tail: int, reads: list[tuple[int, int]]
+) -> None:
     asked: list[tuple[int, int]] = []
 
     def part(first: int, last: int) -> bytes:

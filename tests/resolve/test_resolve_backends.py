@@ -54,7 +54,10 @@ def test_newest_with_its_requirements(ask: Ask, index: SyntheticIndex) -> None:
     index.wheel("lib", "1.0", "2.0", "2.1")
     answer = ask("app")
     assert versions(answer) == {"app": "1.2", "lib": "2.1"}
-    assert {found.name: found.via for found in answer.packages} == {"app": ("(direct)",), "lib": ("app",)}
+    assert {found.name: found.via for found in answer.packages} == {
+        "app": ("(direct)",),
+        "lib": ("app",),
+    }
     assert all(found.file.sha256 and found.file.size for found in answer.packages)
 
 
@@ -75,7 +78,9 @@ def test_an_alias_is_satisfied_by_what_the_base_holds(ask: Ask, index: Synthetic
     assert ("tensorflow", "tensorflow-gpu") in [(one.name, one.alias_of) for one in answer.provided]
 
 
-def test_a_framework_that_does_not_fit_is_a_conflict_in_the_users_words(ask: Ask, index: SyntheticIndex) -> None:
+def test_a_framework_that_does_not_fit_is_a_conflict_in_the_users_words(
+    ask: Ask, index: SyntheticIndex
+) -> None:
     index.wheel("torch", "2.6.0")
     index.wheel("vllm", "0.8.5", requires=("torch==2.6.0",))
     with pytest.raises(NoSolutionError) as caught:
@@ -83,13 +88,17 @@ def test_a_framework_that_does_not_fit_is_a_conflict_in_the_users_words(ask: Ask
     assert "vllm needs torch==2.6.0; the base holds torch 2.4.0" in caught.value.what
 
 
-def test_the_bases_versions_are_preferred_and_moves_are_told(ask: Ask, index: SyntheticIndex) -> None:
+def test_the_bases_versions_are_preferred_and_moves_are_told(
+    ask: Ask, index: SyntheticIndex
+) -> None:
     index.wheel("numpy", "1.24.4", "1.26.0")
     index.wheel("pillow", "9.0", "10.0")
     index.wheel("app", "1.0", requires=("numpy>=1.20", "pillow>=10"))
     answer = ask("app", pins=("numpy==1.24.4", "pillow==9.0"))
     assert versions(answer) == {"app": "1.0", "pillow": "10.0"}
-    assert [(one.name, one.before, one.after) for one in answer.moved] == [("pillow", "9.0", "10.0")]
+    assert [(one.name, one.before, one.after) for one in answer.moved] == [
+        ("pillow", "9.0", "10.0")
+    ]
 
 
 def test_an_old_locks_versions_are_kept(ask: Ask, index: SyntheticIndex) -> None:
@@ -109,7 +118,10 @@ def test_bounds_are_no_requirements(ask: Ask, index: SyntheticIndex) -> None:
 def test_extras_and_markers(ask: Ask, index: SyntheticIndex) -> None:
     index.wheel("app", "1.0", requires=("lib; extra == 'fast'", "old; python_version < '3'"))
     index.wheel("lib", "1.0")
-    assert versions(ask("app[fast]", "lib; sys_platform == 'win32'")) == {"app": "1.0", "lib": "1.0"}
+    assert versions(ask("app[fast]", "lib; sys_platform == 'win32'")) == {
+        "app": "1.0",
+        "lib": "1.0",
+    }
 
 
 def test_a_name_that_no_index_has(ask: Ask, index: SyntheticIndex) -> None:
@@ -129,7 +141,9 @@ def test_a_date_hides_what_came_later(ask: Ask, index: SyntheticIndex) -> None:
         ask("app", as_of="2022-12-31")
 
 
-def test_a_date_moves_on_to_the_first_release_of_what_is_asked_for(ask: Ask, index: SyntheticIndex) -> None:
+def test_a_date_moves_on_to_the_first_release_of_what_is_asked_for(
+    ask: Ask, index: SyntheticIndex
+) -> None:
     index.wheel("app", "1.0", day="2023-01-01")
     answer = ask("app", as_of="2022-12-01", latest="2024-01-01")
     assert versions(answer) == {"app": "1.0"}
@@ -152,13 +166,18 @@ def test_the_first_index_that_has_a_project_is_the_only_one_asked(
     index.wheel("lib", "1.0")
     answer = ask("tool", indexes=("lab",), addresses={"lab": lab.url})
     assert versions(answer) == {"tool": "1.0", "lib": "1.0"}
-    assert {found.name: found.file.index for found in answer.packages} == {"tool": "lab", "lib": None}
+    assert {found.name: found.file.index for found in answer.packages} == {
+        "tool": "lab",
+        "lib": None,
+    }
 
 
 RUNS = "import os; open(os.environ['HOME'] + '/ran', 'w')\n"
 
 
-def test_what_an_sdist_requires_is_read_and_nothing_of_it_runs(ask: Ask, index: SyntheticIndex, tmp_path: Path) -> None:
+def test_what_an_sdist_requires_is_read_and_nothing_of_it_runs(
+    ask: Ask, index: SyntheticIndex, tmp_path: Path
+) -> None:
     index.wheel("lib", "1.0")
     files = {
         "backend.py": RUNS,
@@ -176,7 +195,9 @@ def test_what_an_sdist_requires_is_read_and_nothing_of_it_runs(ask: Ask, index: 
 def test_pip_tools_needs_the_bases_python(settings: Settings, index: SyntheticIndex) -> None:
     index.wheel("app", "1.0")
     resolver = RESOLVERS["pip-tools"](settings, LocalRunner(), Silent())
-    with pytest.raises(HostError, match=r"there is no Python 3\.4 here, and the base cannot run|neither apptainer"):
+    with pytest.raises(
+        HostError, match=r"there is no Python 3\.4 here, and the base cannot run|neither apptainer"
+    ):
         resolver(Request(facts=base(python="3.4.9"), requirements=("app",)))
 
 

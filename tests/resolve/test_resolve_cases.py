@@ -54,7 +54,9 @@ def facts_of(case: str) -> BaseFacts:
     return msgspec.json.decode((CASES / f"{case}.json").read_bytes(), type=BaseFacts)
 
 
-def resolve(settings: Settings, facts: BaseFacts, *requirements: str, **other: object) -> Resolution:
+def resolve(
+    settings: Settings, facts: BaseFacts, *requirements: str, **other: object
+) -> Resolution:
     request = Request(facts=facts, requirements=requirements, **other)  # type: ignore[arg-type]
     return UvResolver(settings, LocalRunner(), Silent())(request)
 
@@ -65,8 +67,12 @@ def versions(resolution: Resolution) -> dict[str, str]:
 
 def assert_framework_survives(facts: BaseFacts, resolution: Resolution) -> None:
     assert not protected_names(facts) & set(versions(resolution))
-    assert not {name for name in versions(resolution) if name.startswith(("nvidia-", "triton", "torch-"))}
-    assert not {"torch", "tensorflow", "tensorflow-gpu", "jax", "jaxlib", "cupy"} & set(versions(resolution))
+    assert not {
+        name for name in versions(resolution) if name.startswith(("nvidia-", "triton", "torch-"))
+    }
+    assert not {"torch", "tensorflow", "tensorflow-gpu", "jax", "jaxlib", "cupy"} & set(
+        versions(resolution)
+    )
 
 
 def test_keras_bert_on_tensorflow_2_1(live_settings: Settings) -> None:
@@ -83,7 +89,9 @@ def test_keras_bert_on_tensorflow_2_1(live_settings: Settings) -> None:
         "transformers": "2.8.0",
     }
     assert len(found) == 32
-    assert [f"{package.name}=={package.version}" for package in answer.packages if package.is_sdist] == [
+    assert [
+        f"{package.name}=={package.version}" for package in answer.packages if package.is_sdist
+    ] == [
         "keras-bert==0.81.0",
         "keras-embed-sim==0.7.0",
         "keras-layer-normalization==0.14.0",
@@ -102,7 +110,9 @@ def test_keras_bert_on_tensorflow_2_1(live_settings: Settings) -> None:
 
 def test_chainer_on_cupy(live_settings: Settings) -> None:
     facts = facts_of("chainer-cupy")
-    answer = resolve(live_settings, facts, "chainer", "cupy", "matplotlib", "pandas", as_of="2022-10-15")
+    answer = resolve(
+        live_settings, facts, "chainer", "cupy", "matplotlib", "pandas", as_of="2022-10-15"
+    )
     found = versions(answer)
     assert (found["chainer"], found["matplotlib"], found["pandas"]) == ("7.8.1", "3.6.1", "1.5.0")
     assert len(found) == 12
@@ -126,11 +136,21 @@ def test_jax_keeps_its_plugin(live_settings: Settings) -> None:
 @pytest.mark.parametrize(
     ("case", "wanted", "as_of"),
     [
-        ("lightning-ngc2406", ("pytorch-lightning", "torchmetrics", "tensorboard", "hydra-core"), "2024-09-12"),
-        ("hf-llm-torch24", ("transformers", "datasets", "accelerate", "peft", "evaluate"), "2024-10-22"),
+        (
+            "lightning-ngc2406",
+            ("pytorch-lightning", "torchmetrics", "tensorboard", "hydra-core"),
+            "2024-09-12",
+        ),
+        (
+            "hf-llm-torch24",
+            ("transformers", "datasets", "accelerate", "peft", "evaluate"),
+            "2024-10-22",
+        ),
     ],
 )
-def test_torch_of_the_base_survives(case: str, wanted: tuple[str, ...], as_of: str, live_settings: Settings) -> None:
+def test_torch_of_the_base_survives(
+    case: str, wanted: tuple[str, ...], as_of: str, live_settings: Settings
+) -> None:
     facts = facts_of(case)
     answer = resolve(live_settings, facts, *wanted, as_of=as_of)
     assert_framework_survives(facts, answer)
@@ -161,14 +181,25 @@ def test_keras_bert_on_a_bootstrapped_tensorflow(live_settings: Settings) -> Non
     facts = with_framework(BOOKWORM, framework)
     assert (facts.framework, facts.created) == ("tensorflow 2.15.1", "2024-03-08")
     held = versions(framework)
-    assert (held["keras"], held["numpy"], held["nvidia-cudnn-cu12"]) == ("2.15.0", "1.26.4", "8.9.4.25")
+    assert (held["keras"], held["numpy"], held["nvidia-cudnn-cu12"]) == (
+        "2.15.0",
+        "1.26.4",
+        "8.9.4.25",
+    )
     answer = resolve(live_settings, facts, *KERAS_BERT, as_of="2024-06-10", protect=tuple(held))
     found = versions(answer)
-    assert (found["keras-bert"], found["transformers"], found["scikit-learn"]) == ("0.89.0", "4.41.2", "1.5.0")
+    assert (found["keras-bert"], found["transformers"], found["scikit-learn"]) == (
+        "0.89.0",
+        "4.41.2",
+        "1.5.0",
+    )
     assert not set(held) & set(found)
     assert answer.moved == ()
     assert answer.held_back == ()
-    assert {(item.name, item.version) for item in answer.provided} >= {("keras", "2.15.0"), ("numpy", "1.26.4")}
+    assert {(item.name, item.version) for item in answer.provided} >= {
+        ("keras", "2.15.0"),
+        ("numpy", "1.26.4"),
+    }
     assert {item.name for item in answer.build} == {"setuptools", "wheel"}
 
 
@@ -178,7 +209,9 @@ def test_torch_comes_once_on_a_bootstrapped_base(live_settings: Settings) -> Non
     held = versions(framework)
     assert held["torch"] == "2.5.1"
     assert held["triton"] == "3.1.0"
-    answer = resolve(live_settings, facts, "torchvision", "numpy", as_of="2025-01-27", protect=tuple(held))
+    answer = resolve(
+        live_settings, facts, "torchvision", "numpy", as_of="2025-01-27", protect=tuple(held)
+    )
     assert set(versions(answer)) == {"numpy", "pillow", "torchvision"}
     assert versions(answer)["torchvision"] == "0.20.1"
 
@@ -188,21 +221,42 @@ def test_torch_comes_once_on_a_bootstrapped_base(live_settings: Settings) -> Non
     [
         (
             "tf26",
-            ("tensorflow-probability", "tensorflow-io", "tensorflow-addons", "keras", "opencv-python", "protobuf"),
+            (
+                "tensorflow-probability",
+                "tensorflow-io",
+                "tensorflow-addons",
+                "keras",
+                "opencv-python",
+                "protobuf",
+            ),
             "2021-11-09",
-            {"tensorflow-probability": "0.14.1", "tensorflow-io": "0.21.0", "tensorflow-addons": "0.14.0"},
+            {
+                "tensorflow-probability": "0.14.1",
+                "tensorflow-io": "0.21.0",
+                "tensorflow-addons": "0.14.0",
+            },
         ),
         (
             "tf217",
             ("tensorflow-cpu", "tensorflow-text", "transformers", "spacy"),
             "2024-10-10",
-            {"tensorflow-text": "2.17.0", "transformers": "4.45.2", "tf-keras": "2.17.0", "spacy": "3.7.5"},
+            {
+                "tensorflow-text": "2.17.0",
+                "transformers": "4.45.2",
+                "tf-keras": "2.17.0",
+                "spacy": "3.7.5",
+            },
         ),
         (
             "torch113",
             ("diffusers", "accelerate", "transformers", "xformers", "torchdata"),
             "2023-06-18",
-            {"torchdata": "0.5.1", "xformers": "0.0.16", "transformers": "4.30.2", "accelerate": "0.20.3"},
+            {
+                "torchdata": "0.5.1",
+                "xformers": "0.0.16",
+                "transformers": "4.30.2",
+                "accelerate": "0.20.3",
+            },
         ),
         (
             "rapids",
@@ -220,7 +274,11 @@ def test_torch_comes_once_on_a_bootstrapped_base(live_settings: Settings) -> Non
     ids=lambda value: value if isinstance(value, str) and value.isalnum() else "",
 )
 def test_what_goes_with_other_bases(
-    case: str, wanted: tuple[str, ...], as_of: str, expected: dict[str, str], live_settings: Settings
+    case: str,
+    wanted: tuple[str, ...],
+    as_of: str,
+    expected: dict[str, str],
+    live_settings: Settings,
 ) -> None:
     facts = facts_of(case)
     answer = resolve(live_settings, facts, *wanted, as_of=as_of)

@@ -13,8 +13,13 @@ from packaging.markers import Marker
 from envbuild.resolve.computed import read_setup
 from envbuild.resolve.conditions import condition_of
 
-SETUP = "from setuptools import setup\nimport os, sys, platform\n{before}\nsetup(name='a', {handed})\n"
-FILES = {"requirements.txt": "# needed\nnumpy>=1.2  # since 2020\n-r more.txt\n\nsix\n", "README.md": "read me"}
+SETUP = (
+    "from setuptools import setup\nimport os, sys, platform\n{before}\nsetup(name='a', {handed})\n"
+)
+FILES = {
+    "requirements.txt": "# needed\nnumpy>=1.2  # since 2020\n-r more.txt\n\nsix\n",
+    "README.md": "read me",
+}
 
 
 def lines(before: str, handed: str = "install_requires=needs") -> tuple[str, ...] | None:
@@ -32,7 +37,10 @@ def lines(before: str, handed: str = "install_requires=needs") -> tuple[str, ...
             ("numpy", "six", "click", "a", "b"),
         ),
         ("MORE = {'x': ['six']}\nneeds = ['numpy', *MORE['x']]", ("numpy", "six")),
-        ("v = '1.2'\nneeds = ['numpy>=' + v, f'six=={v}', 'click>=%s' % v]", ("numpy>=1.2", "six==1.2", "click>=1.2")),
+        (
+            "v = '1.2'\nneeds = ['numpy>=' + v, f'six=={v}', 'click>=%s' % v]",
+            ("numpy>=1.2", "six==1.2", "click>=1.2"),
+        ),
         ("needs = '''\nnumpy\nsix\n'''", ("numpy", "six")),
         ("needs = open('requirements.txt').read().splitlines()", ("numpy>=1.2", "six")),
         ("with open('requirements.txt') as f:\n    needs = f.readlines()", ("numpy>=1.2", "six")),
@@ -104,7 +112,10 @@ def test_what_is_handed_over_beside_an_unknown_dictionary() -> None:
     handed = "setup_requires=['cython'], install_requires=['six'], **kwargs"
     found = read_setup(SETUP.format(before="kwargs = os.environ", handed=handed), {})
     assert found is not None
-    assert (found.lines("setup_requires"), found.lines("install_requires")) == (("cython",), ("six",))
+    assert (found.lines("setup_requires"), found.lines("install_requires")) == (
+        ("cython",),
+        ("six",),
+    )
     assert found.lines("extras_require") is None
 
 
@@ -134,19 +145,30 @@ def test_a_marker_holds_where_the_condition_does(
 ) -> None:
     """``sys.version_info[:2]`` against a tuple, from either side, and its opposite."""
     opposite = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}.get(sign, sign)
-    text = f"{bound} {opposite} sys.version_info[:2]" if turned else f"sys.version_info[:2] {sign} {bound}"
+    text = (
+        f"{bound} {opposite} sys.version_info[:2]"
+        if turned
+        else f"sys.version_info[:2] {sign} {bound}"
+    )
     condition = condition_of(ast.parse(text, mode="eval").body, lambda _: None)
     assert condition is not None
-    environment = {"python_version": f"{python[0]}.{python[1]}", "python_full_version": f"{python[0]}.{python[1]}.0"}
+    environment = {
+        "python_version": f"{python[0]}.{python[1]}",
+        "python_full_version": f"{python[0]}.{python[1]}.0",
+    }
     expected = eval(f"python {sign} bound", {"python": python, "bound": bound})  # noqa: S307  (our own text)
     assert Marker(condition.text()).evaluate(environment) is expected
     assert Marker(condition.negated().text()).evaluate(environment) is not expected
 
 
 @given(VERSIONS, SIGNS, st.tuples(st.integers(2, 3), st.integers(0, 15), st.integers(0, 30)))
-def test_a_whole_version_against_a_pair(bound: tuple[int, int], sign: str, python: tuple[int, int, int]) -> None:
+def test_a_whole_version_against_a_pair(
+    bound: tuple[int, int], sign: str, python: tuple[int, int, int]
+) -> None:
     """``sys.version_info`` is longer than the pair it is compared with: 3.8.0 is more than (3, 8)."""
-    condition = condition_of(ast.parse(f"sys.version_info {sign} {bound}", mode="eval").body, lambda _: None)
+    condition = condition_of(
+        ast.parse(f"sys.version_info {sign} {bound}", mode="eval").body, lambda _: None
+    )
     whole = (*python, "final", 0)
     expected = eval(f"whole {sign} bound", {"whole": whole, "bound": bound})  # noqa: S307  (our own text)
     full = ".".join(map(str, python))

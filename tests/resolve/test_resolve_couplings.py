@@ -48,7 +48,9 @@ def test_every_row_is_well_formed(rule: Rule, row: Row) -> None:
 
 
 def test_rows_of_a_rule_do_not_overlap() -> None:
-    releases = [f"{major}.{minor}.{patch}" for major in range(4) for minor in range(25) for patch in (0, 5)]
+    releases = [
+        f"{major}.{minor}.{patch}" for major in range(4) for minor in range(25) for patch in (0, 5)
+    ]
     for rule in load_companions().rule:
         if rule.package == "mmcv":
             continue  # one row is about mmcv, the other about mmcv-full
@@ -72,17 +74,32 @@ def test_sources_are_named() -> None:
     [
         (
             ("tensorflow==2.10.1",),
-            {"keras==2.10.*", "tensorflow-io==0.27.*", "tensorflow-probability<0.19", "tensorflow-text==2.10.*"},
+            {
+                "keras==2.10.*",
+                "tensorflow-io==0.27.*",
+                "tensorflow-probability<0.19",
+                "tensorflow-text==2.10.*",
+            },
         ),
         (
             ("tensorflow-gpu==2.1.0",),
-            {"keras<2.4", "keras-bert<0.85", "h5py<3", "numpy<2", "protobuf<4", "tensorflow-hub<0.16"},
+            {
+                "keras<2.4",
+                "keras-bert<0.85",
+                "h5py<3",
+                "numpy<2",
+                "protobuf<4",
+                "tensorflow-hub<0.16",
+            },
         ),
         (
             ("torch==2.4.0a0+f70bd71a48.nv24.6",),
             {"torchvision==0.19.*", "torchaudio==2.4.*", "torchtext==0.18.*", "transformers<5.15"},
         ),
-        (("torch==1.12.1",), {"torchvision==0.13.*", "torchaudio==0.12.*", "torchtext==0.13.*", "numpy<2"}),
+        (
+            ("torch==1.12.1",),
+            {"torchvision==0.13.*", "torchaudio==0.12.*", "torchtext==0.13.*", "numpy<2"},
+        ),
         (("jaxlib==0.4.31",), {"jax-cuda12-plugin==0.4.31"}),
     ],
 )
@@ -106,14 +123,19 @@ def test_numpy_major_is_frozen_for_every_base() -> None:
 
 def test_beside_numpy_2_nothing_comes_that_was_compiled_against_numpy_1() -> None:
     found = constraints("numpy==2.0.1")
-    assert {"pandas>=2.2.2", "scipy>=1.13.0", "opencv-python>=4.10.0.84", "thinc>=8.3"} <= set(found)
+    assert {"pandas>=2.2.2", "scipy>=1.13.0", "opencv-python>=4.10.0.84", "thinc>=8.3"} <= set(
+        found
+    )
     assert constraints("numpy==2.0.1", "pandas==2.0.3").count("pandas>=2.2.2") == 0
 
 
 @pytest.mark.parametrize(
     ("pins", "expected"),
     [
-        (("tensorflow-gpu==2.3.0",), {"tensorflow-addons>=0.11,<0.14", "tensorflow-probability<0.12"}),
+        (
+            ("tensorflow-gpu==2.3.0",),
+            {"tensorflow-addons>=0.11,<0.14", "tensorflow-probability<0.12"},
+        ),
         (("tensorflow==2.6.0",), {"tensorflow-addons>=0.14,<0.17", "tensorflow-probability<0.15"}),
         (("torch==1.13.1",), {"transformers<4.48"}),
         (("torch==2.0.1",), {"transformers<4.52"}),
@@ -137,9 +159,17 @@ def test_cuda_chooses_one_of_the_tagged_distributions() -> None:
 def test_a_row_from_memory_only_does_not_bind(monkeypatch: pytest.MonkeyPatch) -> None:
     row = Row(when="tensorflow>=2.9", constrain="tensorflow-model-optimization==0.7.*")
     rule = Rule(
-        framework="tensorflow", declared="no", sure="memory", source="nobody", check="listed", rows=(row,), package="x"
+        framework="tensorflow",
+        declared="no",
+        sure="memory",
+        source="nobody",
+        check="listed",
+        rows=(row,),
+        package="x",
     )
-    monkeypatch.setattr("envbuild.resolve.couplings.load_companions", lambda: Companions(schema=1, rule=(rule,)))
+    monkeypatch.setattr(
+        "envbuild.resolve.couplings.load_companions", lambda: Companions(schema=1, rule=(rule,))
+    )
     (found,) = couplings(base("tensorflow==2.9.3"), stubs_of("tensorflow==2.9.3"))
     assert not found.binding
     assert found.reason == "tensorflow 2.9.3 (nobody)"
@@ -168,10 +198,21 @@ def test_protected_are_framework_companions_cuda_and_what_the_framework_pins() -
         "requests==2.31.0",
         "ml_dtypes==0.3.2",
         requires={
-            "tensorflow": ("numpy<2.0.0,>=1.23.5", "h5py>=2.9.0", "ml-dtypes~=0.3.1", "requests<3 ; extra == 'x'")
+            "tensorflow": (
+                "numpy<2.0.0,>=1.23.5",
+                "h5py>=2.9.0",
+                "ml-dtypes~=0.3.1",
+                "requests<3 ; extra == 'x'",
+            )
         },
     )
-    assert protected_names(facts) == {"tensorflow", "keras", "numpy", "nvidia-cudnn-cu12", "ml-dtypes"}
+    assert protected_names(facts) == {
+        "tensorflow",
+        "keras",
+        "numpy",
+        "nvidia-cudnn-cu12",
+        "ml-dtypes",
+    }
 
 
 def test_rapids_pins_count_where_there_is_no_greater_framework() -> None:
@@ -187,10 +228,14 @@ def test_framework_of_the_facts_and_of_the_caller_are_protected() -> None:
 
 
 def test_extras_are_asked_for_only_beside_their_framework() -> None:
-    assert extras_for({"transformers", "rich"}, stubs_of("torch==2.4.0")) == {"transformers": "torch"}
+    assert extras_for({"transformers", "rich"}, stubs_of("torch==2.4.0")) == {
+        "transformers": "torch"
+    }
     assert extras_for({"transformers"}, stubs_of("tensorflow==2.15.0")) == {}
     assert extras_for({"transformers"}, stubs_of("torch==2.4.0", "transformers==4.40")) == {}
 
 
 def test_no_row_is_from_memory_only() -> None:
-    assert [(rule.package, row.when) for rule, row in RULES if (row.sure or rule.sure) == "memory"] == []
+    assert [
+        (rule.package, row.when) for rule, row in RULES if (row.sure or rule.sure) == "memory"
+    ] == []

@@ -43,8 +43,13 @@ def test_creation_date_that_is_none() -> None:
     assert str(caught.value) == "example/base:1: 'last spring' is not a date such as 2024-06-10"
 
 
-@given(st.dates(dt.date(2015, 1, 1), dt.date(2030, 1, 1)), st.dates(dt.date(2015, 1, 1), dt.date(2030, 1, 1)))
-def test_date_is_never_in_the_future_and_old_bases_always_have_one(created: dt.date, today: dt.date) -> None:
+@given(
+    st.dates(dt.date(2015, 1, 1), dt.date(2030, 1, 1)),
+    st.dates(dt.date(2015, 1, 1), dt.date(2030, 1, 1)),
+)
+def test_date_is_never_in_the_future_and_old_bases_always_have_one(
+    created: dt.date, today: dt.date
+) -> None:
     found = default_as_of(base(created=created.isoformat(), python="3.12.1"), today)
     if found is not None:
         assert dt.date.fromisoformat(found) <= today
@@ -56,7 +61,9 @@ def test_date_is_never_in_the_future_and_old_bases_always_have_one(created: dt.d
 
 def test_ends_of_python_are_in_order() -> None:
     modern = [
-        release for release in load_pythons().python if release.version.startswith("3.") and release.version != "3.4"
+        release
+        for release in load_pythons().python
+        if release.version.startswith("3.") and release.version != "3.4"
     ]
     assert [release.ends for release in modern] == sorted(release.ends for release in modern)
     assert load_pythons().source

@@ -74,7 +74,9 @@ def test_failures_that_are_no_conflict(output: str, kind: type[EnvbuildError], t
 
 
 def conflict(cause: str, hints: str = "") -> ConflictError:
-    error = translate_failure(f"error: No solution found when resolving dependencies\n  cause: {cause}\n\n{hints}")
+    error = translate_failure(
+        f"error: No solution found when resolving dependencies\n  cause: {cause}\n\n{hints}"
+    )
     assert isinstance(error, ConflictError)
     return error
 
@@ -96,13 +98,18 @@ def test_clash_over_several_lines() -> None:
 
 
 def test_two_that_want_a_third_one_are_told() -> None:
-    found = conflict("Because a==1.0 depends on b==2.0 and c==1.0 depends on b==3.0, we can conclude that it fails.")
+    found = conflict(
+        "Because a==1.0 depends on b==2.0 and c==1.0 depends on b==3.0, we can conclude that it fails."
+    )
     assert held_reason(found, CONTEXT) == "a==1.0 needs b==2.0, and c==1.0 needs b==3.0"
 
 
 def test_chain_without_the_base_is_told_as_it_is_and_not_at_length() -> None:
     found = conflict("Because a==1.0 depends on b==2.0, we can conclude that it fails.")
-    assert held_reason(found, CONTEXT) == "Because a==1.0 depends on b==2.0, we can conclude that it fails."
+    assert (
+        held_reason(found, CONTEXT)
+        == "Because a==1.0 depends on b==2.0, we can conclude that it fails."
+    )
     assert len(held_reason(conflict("Because " + "it fails. " * 200), CONTEXT)) == 400
 
 
@@ -132,12 +139,19 @@ def test_warnings() -> None:
         "rich 13.0 was withdrawn by its authors: broken [31mbuild"
     )
     assert told("`rich==13.0` is yanked", STUBS) == "rich 13.0 was withdrawn by its authors"
-    assert told("The requested Python version 3.6 is not available; 3.11.7 will be used instead.", STUBS) is None
+    assert (
+        told(
+            "The requested Python version 3.6 is not available; 3.11.7 will be used instead.", STUBS
+        )
+        is None
+    )
 
 
 def test_uv_says_in_two_ways_that_a_date_cuts_a_release() -> None:
     """The second is what it says beside an older lock's versions (uv 0.13, numpy==1.22.0 as of 2021-12-19)."""
-    hinted = ConflictError("error: x\n  cause: no\nhint: `numpy` was filtered by `exclude-newer` to only include\n")
+    hinted = ConflictError(
+        "error: x\n  cause: no\nhint: `numpy` was filtered by `exclude-newer` to only include\n"
+    )
     said = ConflictError(
         "error: x\n  cause: Because numpy>1.21.5 was published after the exclude newer time and you require numpy==1.22.0, no."
     )

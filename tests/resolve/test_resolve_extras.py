@@ -15,7 +15,9 @@ TORCH = base("torch==2.5.1", "nvidia-cudnn-cu12==9.1.0.70")
 def flow(index: SyntheticIndex) -> SyntheticIndex:
     """As TensorFlow: the extra came with 2.14, and pins cuDNN."""
     index.wheel("flow", "2.12.0", "2.13.0")
-    index.wheel("flow", "2.14.0", requires=("nvidia-cudnn-cu12==9.1.0.70 ; extra == 'and-cuda'", "new>=2"))
+    index.wheel(
+        "flow", "2.14.0", requires=("nvidia-cudnn-cu12==9.1.0.70 ; extra == 'and-cuda'", "new>=2")
+    )
     index.wheel("flow", "2.18.0", requires=("nvidia-cudnn-cu12==9.3.0.75 ; extra == 'and-cuda'",))
     index.wheel("new", "1.0", "2.0")
     return index
@@ -28,22 +30,32 @@ def test_the_newest_release_with_the_extra_is_taken(flow: SyntheticIndex, resolv
 def test_releases_before_the_extra_are_no_answer(flow: SyntheticIndex, resolve: Resolve) -> None:
     """Left to itself, uv takes 2.13.0 and adds nothing: no CUDA, exit code 0."""
     error = error_of(resolve, TORCH, "flow[and-cuda]", "new<2")
-    assert "- flow 2.13.0 has no extra named and-cuda, and that is the newest release that fits" in error.what
-    assert "flow[and-cuda]>=2.18.0 needs nvidia-cudnn-cu12==9.3.0.75; the base holds nvidia-cudnn-cu12 9.1.0.70" in (
-        error.what
+    assert (
+        "- flow 2.13.0 has no extra named and-cuda, and that is the newest release that fits"
+        in error.what
+    )
+    assert (
+        "flow[and-cuda]>=2.18.0 needs nvidia-cudnn-cu12==9.3.0.75; the base holds nvidia-cudnn-cu12 9.1.0.70"
+        in (error.what)
     )
 
 
-def test_an_extra_that_newer_releases_dropped_takes_an_older_one(index: SyntheticIndex, resolve: Resolve) -> None:
+def test_an_extra_that_newer_releases_dropped_takes_an_older_one(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
     index.wheel("gym", "0.29.1", requires=("rom ; extra == 'accept'",))
     index.wheel("gym", "1.0.0", "1.1.0")
     index.wheel("rom", "1.0")
     answer = resolve(base(), "gym[accept]")
     assert versions(answer) == {"gym": "0.29.1", "rom": "1.0"}
-    assert [row.reason for row in answer.held_back] == ["gym<1 goes with the extra accept, which 1.1.0 has not"]
+    assert [row.reason for row in answer.held_back] == [
+        "gym<1 goes with the extra accept, which 1.1.0 has not"
+    ]
 
 
-def test_an_extra_that_no_release_has_is_refused_with_those_there_are(flow: SyntheticIndex, resolve: Resolve) -> None:
+def test_an_extra_that_no_release_has_is_refused_with_those_there_are(
+    flow: SyntheticIndex, resolve: Resolve
+) -> None:
     error = error_of(resolve, base(), "flow[cuda]")
     assert error.what.endswith('- flow 2.18.0 has no extra named cuda; did you mean "and-cuda"?')
     assert error.hint == "leave [cuda] out of flow[cuda]"
@@ -66,12 +78,16 @@ def test_an_extra_of_another_package_is_a_note(index: SyntheticIndex, resolve: R
     assert answer.notes == ("flow==3.0 has no extra named gone: nothing is added for it",)
 
 
-def test_an_extra_that_nobody_asked_for_gives_lower_bounds_alone(index: SyntheticIndex, resolve: Resolve) -> None:
+def test_an_extra_that_nobody_asked_for_gives_lower_bounds_alone(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
     """AlphaFold pins dm-haiku 0.0.9 and jax 0.3.25; the extra [jax] of that release pins jax 0.3.16."""
     index.wheel("dm-haiku", "0.0.9", requires=("jax==0.3.16 ; extra == 'jax'",))
     index.wheel("dm-haiku", "0.0.12", requires=("jax>=0.4.24 ; extra == 'jax'",))
     answer = resolve(base("jax==0.3.25"), "dm-haiku==0.0.9")
     assert versions(answer) == {"dm-haiku": "0.0.9"}
-    assert answer.notes == ("of dm-haiku[jax] the lower bounds alone are kept: what is asked for excludes the others",)
+    assert answer.notes == (
+        "of dm-haiku[jax] the lower bounds alone are kept: what is asked for excludes the others",
+    )
     error = error_of(resolve, base("jax==0.3.25"), "dm-haiku==0.0.12")
     assert "dm-haiku==0.0.12 needs jax>=0.4.24; the base holds jax 0.3.25" in error.what

@@ -8,7 +8,12 @@ REQUIRES = {
     "keras-bert": ("numpy", "keras-transformer==0.40.0"),
     "keras-transformer": ("NumPy", "keras_pos.embd"),
     "keras-pos-embd": ("numpy", "tqdm ; python_version < '3.8'"),
-    "transformers": ("tqdm", "torch>=2 ; extra == 'torch'", "accelerate ; extra == 'torch'", "jax ; extra == 'flax'"),
+    "transformers": (
+        "tqdm",
+        "torch>=2 ; extra == 'torch'",
+        "accelerate ; extra == 'torch'",
+        "jax ; extra == 'flax'",
+    ),
     "accelerate": ("torch", "transformers"),
     "jaxlib": (),
 }
@@ -41,4 +46,7 @@ def test_extra_asked_for_later_still_counts() -> None:
 
 
 def test_circle_ends() -> None:
-    assert sources(walk([("x", "a")], {"a": ("b",), "b": ("a",)}, markers(base()))) == {"a": ("b", "x"), "b": ("a",)}
+    assert sources(walk([("x", "a")], {"a": ("b",), "b": ("a",)}, markers(base()))) == {
+        "a": ("b", "x"),
+        "b": ("a",),
+    }

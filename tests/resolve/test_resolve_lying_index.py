@@ -20,7 +20,10 @@ from tests.resolve.loopback import Server
 
 WHEEL = "six-1.16.0-py3-none-any.whl"
 SDIST = "six-1.16.0.tar.gz"
-SETUP = {"PKG-INFO": "Metadata-Version: 2.1\nName: six\nVersion: 1.16.0\n", "setup.py": "import nothing\n"}
+SETUP = {
+    "PKG-INFO": "Metadata-Version: 2.1\nName: six\nVersion: 1.16.0\n",
+    "setup.py": "import nothing\n",
+}
 
 
 @pytest.fixture
@@ -28,8 +31,12 @@ def ask(server: Server, settings: Settings, tmp_path: Path) -> Callable[[], Reso
     """Resolve ``six`` on the server, with short patience; uv's cache is new, as its server is."""
     environment = {**settings.environment, "UV_HTTP_RETRIES": "0", "UV_HTTP_TIMEOUT": "1"}
     environment["UV_CACHE_DIR"] = str(tmp_path / "uv-cache")
-    there = dataclasses.replace(settings, indexes={"default": f"{server.url}/simple"}, environment=environment)
-    return lambda: UvResolver(there, LocalRunner(), Silent())(Request(facts=base(), requirements=("six",)))
+    there = dataclasses.replace(
+        settings, indexes={"default": f"{server.url}/simple"}, environment=environment
+    )
+    return lambda: UvResolver(there, LocalRunner(), Silent())(
+        Request(facts=base(), requirements=("six",))
+    )
 
 
 def wheel(tmp_path: Path) -> bytes:
@@ -74,14 +81,41 @@ def change_sdist(server: Server, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lie", "told"),
     [
-        (hang_page, (NetworkError, "/simple/six/: the package index did not answer: operation timed out")),
-        (hang_file, (NetworkError, f"/{WHEEL}: the package index did not answer: operation timed out")),
-        (break_page, (NetworkError, "/simple/six/: the package index did not answer: HTTP status server error (500")),
-        (lose_file, (NetworkError, f"/{WHEEL}: the package index did not answer: HTTP status client error (404")),
+        (
+            hang_page,
+            (NetworkError, "/simple/six/: the package index did not answer: operation timed out"),
+        ),
+        (
+            hang_file,
+            (NetworkError, f"/{WHEEL}: the package index did not answer: operation timed out"),
+        ),
+        (
+            break_page,
+            (
+                NetworkError,
+                "/simple/six/: the package index did not answer: HTTP status server error (500",
+            ),
+        ),
+        (
+            lose_file,
+            (
+                NetworkError,
+                f"/{WHEEL}: the package index did not answer: HTTP status client error (404",
+            ),
+        ),
         (show_login, (NoSolutionError, "- the index offers no release of six at all")),
         (offer_garbage, (NoSolutionError, "- what the index offers as six==1.16.0 is no package")),
-        (offer_another_package, (NoSolutionError, "- what the index offers as six==1.16.0 is no package")),
-        (change_sdist, (IntegrityError, "six-1.16.0.tar.gz is not the file that was locked: expected sha256 0000")),
+        (
+            offer_another_package,
+            (NoSolutionError, "- what the index offers as six==1.16.0 is no package"),
+        ),
+        (
+            change_sdist,
+            (
+                IntegrityError,
+                "six-1.16.0.tar.gz is not the file that was locked: expected sha256 0000",
+            ),
+        ),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
@@ -100,7 +134,9 @@ def test_lie_is_told_and_nothing_is_left(
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith("envbuild")] == []
 
 
-def test_page_of_a_login_is_suspected(server: Server, tmp_path: Path, ask: Callable[[], Resolution]) -> None:
+def test_page_of_a_login_is_suspected(
+    server: Server, tmp_path: Path, ask: Callable[[], Resolution]
+) -> None:
     show_login(server, tmp_path)
     with pytest.raises(NoSolutionError) as caught:
         ask()

@@ -7,7 +7,12 @@ from envbuild.resolve.stubs import Stub, Stubs
 from tests.resolve.conftest import SyntheticIndex, base
 from tests.resolve.test_resolve_uv import Resolve, error_of, versions
 
-JAX = base("jax==0.4.35", "jaxlib==0.4.35", "nvidia-cudnn-cu12==9.6.0.74", requires={"jax": ("jaxlib==0.4.35",)})
+JAX = base(
+    "jax==0.4.35",
+    "jaxlib==0.4.35",
+    "nvidia-cudnn-cu12==9.6.0.74",
+    requires={"jax": ("jaxlib==0.4.35",)},
+)
 
 
 def held(name: str, version: str) -> Stubs:
@@ -16,14 +21,18 @@ def held(name: str, version: str) -> Stubs:
 
 def test_cuda_wheels_of_one_library_for_two_cudas_overlap() -> None:
     found = overlaps({"nvidia-cudnn-cu11": "8.5.0.96"}, held("nvidia-cudnn-cu12", "9.6.0.74"))
-    assert [(one.name, one.other, one.protected) for one in found] == [("nvidia-cudnn-cu11", "nvidia-cudnn-cu12", True)]
+    assert [(one.name, one.other, one.protected) for one in found] == [
+        ("nvidia-cudnn-cu11", "nvidia-cudnn-cu12", True)
+    ]
     assert overlaps({"nvidia-cublas": "13.1"}, held("nvidia-cublas-cu12", "12.4")) == ()
     assert overlaps({"nvidia-cufft-cu11": "1"}, held("nvidia-cudnn-cu12", "9.1")) == ()
 
 
 def test_of_two_new_ones_the_newer_cuda_stays() -> None:
     found = overlaps({"nvidia-nccl-cu11": "2.14.3", "nvidia-nccl-cu12": "2.21.5"}, Stubs({}))
-    assert [(one.name, one.other, one.protected) for one in found] == [("nvidia-nccl-cu11", "nvidia-nccl-cu12", False)]
+    assert [(one.name, one.other, one.protected) for one in found] == [
+        ("nvidia-nccl-cu11", "nvidia-nccl-cu12", False)
+    ]
 
 
 def test_a_release_with_another_cuda_is_refused(index: SyntheticIndex, resolve: Resolve) -> None:
@@ -38,16 +47,23 @@ def test_a_release_with_another_cuda_is_refused(index: SyntheticIndex, resolve: 
     ) in error.what
 
 
-def test_an_older_release_without_the_files_is_only_proposed(index: SyntheticIndex, resolve: Resolve) -> None:
+def test_an_older_release_without_the_files_is_only_proposed(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
     index.wheel("torch", "2.0.1", requires=("nvidia-cudnn-cu11==8.5.0.96",))
     index.wheel("torch", "1.12.1")
     index.wheel("nvidia-cudnn-cu11", "8.5.0.96")
     error = error_of(resolve, JAX, "torch")
-    assert error.hint == "ask for torch==1.12.1, which has no such files\nor make an image of its own for torch"
+    assert (
+        error.hint
+        == "ask for torch==1.12.1, which has no such files\nor make an image of its own for torch"
+    )
     assert versions(resolve(JAX, "torch==1.12.1")) == {"torch": "1.12.1"}
 
 
-def test_what_brings_the_files_is_left_out_where_that_costs_nothing(index: SyntheticIndex, resolve: Resolve) -> None:
+def test_what_brings_the_files_is_left_out_where_that_costs_nothing(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
     index.wheel("helper", "2.0", requires=("backend",))
     index.wheel("backend", "1.0")
     index.wheel("backend", "2.0", requires=("nvidia-cudnn-cu11",))
@@ -55,7 +71,9 @@ def test_what_brings_the_files_is_left_out_where_that_costs_nothing(index: Synth
     assert versions(resolve(JAX, "helper")) == {"helper": "2.0", "backend": "1.0"}
 
 
-def test_a_pin_that_cannot_give_way_moves_the_other_one_of_a_coupling(index: SyntheticIndex, resolve: Resolve) -> None:
+def test_a_pin_that_cannot_give_way_moves_the_other_one_of_a_coupling(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
     """opencv-python 4.8 was compiled for numpy 1, and names no upper bound of numpy."""
     index.wheel("opencv-python", "4.8.0.76", "4.11.0.86", requires=("numpy>=1.21",))
     index.wheel("numpy", "1.26.4", "2.2.2")

@@ -11,7 +11,11 @@ FACTS = base(
     "old==1.0",
     requires={
         "numba": ("numpy<1.27,>=1.22", "llvmlite<0.43,>=0.42"),
-        "pandas": ("numpy>=1.21", "numpy<1.25 ; python_version < '3.8'", "numpy<1 ; extra == 'test'"),
+        "pandas": (
+            "numpy>=1.21",
+            "numpy<1.25 ; python_version < '3.8'",
+            "numpy<1 ; extra == 'test'",
+        ),
         "old": ("numpy<1.20",),
     },
 )
@@ -19,7 +23,9 @@ STUBS = plan_stubs(FACTS, protected=(), aliases={})
 
 
 def test_only_what_held_before_and_does_not_now() -> None:
-    assert broken(FACTS, STUBS, {"numpy": "1.27.0"}) == (("numba", "numba 0.59.1 of the base needs numpy<1.27,>=1.22"),)
+    assert broken(FACTS, STUBS, {"numpy": "1.27.0"}) == (
+        ("numba", "numba 0.59.1 of the base needs numpy<1.27,>=1.22"),
+    )
 
 
 def test_what_moves_itself_is_not_broken() -> None:

@@ -31,7 +31,10 @@ def test_platform_is_the_highest_that_uv_knows_below_the_base(glibc: str, value:
     ("facts", "text"),
     [
         ({"glibc": "musl 1.2"}, "example/base:1: glibc 'musl 1.2' is not a version such as 2.36"),
-        ({"glibc": "2.5"}, "example/base:1: glibc 2.5 is older than 2.17, the oldest that today's wheels are made for"),
+        (
+            {"glibc": "2.5"},
+            "example/base:1: glibc 2.5 is older than 2.17, the oldest that today's wheels are made for",
+        ),
         ({"machine": "ppc64le"}, "example/base:1: machine 'ppc64le' is not one of x86_64, aarch64"),
     ],
 )
@@ -63,7 +66,10 @@ def test_most_specific_wheel_wins() -> None:
 
 
 def test_the_base_itself_sets_the_ceiling_not_uvs_platform() -> None:
-    files = ("a-1-cp311-cp311-manylinux_2_27_x86_64.whl", "a-1-cp311-cp311-manylinux_2_17_x86_64.whl")
+    files = (
+        "a-1-cp311-cp311-manylinux_2_27_x86_64.whl",
+        "a-1-cp311-cp311-manylinux_2_17_x86_64.whl",
+    )
     assert best(*files, glibc="2.27") == files[0]
     assert best(*files, glibc="2.26") == files[1]
     assert best(files[0], glibc="2.26") is None
@@ -75,7 +81,10 @@ def test_old_tag_names_count() -> None:
 
 
 def test_higher_build_number_wins_and_nonsense_is_passed_over() -> None:
-    assert best("a-1-py3-none-any.whl", "a-1-2-py3-none-any.whl", "nonsense.whl") == "a-1-2-py3-none-any.whl"
+    assert (
+        best("a-1-py3-none-any.whl", "a-1-2-py3-none-any.whl", "nonsense.whl")
+        == "a-1-2-py3-none-any.whl"
+    )
     assert parse_wheel_filename("a-1-2-py3-none-any.whl")[2] == (2, "")
 
 
@@ -85,4 +94,8 @@ def test_order_begins_with_the_base() -> None:
 
 def test_markers_are_of_the_base() -> None:
     found = markers(base(python="3.6.9", machine="aarch64"))
-    assert (found["python_version"], found["platform_machine"], found["sys_platform"]) == ("3.6", "aarch64", "linux")
+    assert (found["python_version"], found["platform_machine"], found["sys_platform"]) == (
+        "3.6",
+        "aarch64",
+        "linux",
+    )

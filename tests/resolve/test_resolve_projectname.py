@@ -63,7 +63,9 @@ DYNAMIC = '[project]\nname = "tool"\ndynamic = ["version"]\n'
         "file of setup.py", "setuptools-scm", "versioneer", "file outside", "computed attribute", "none",
     ],
 )  # fmt: skip
-def test_name_and_version_are_read(files: dict[str, str], expected: tuple[str, str] | None, tmp_path: Path) -> None:
+def test_name_and_version_are_read(
+    files: dict[str, str], expected: tuple[str, str] | None, tmp_path: Path
+) -> None:
     (tmp_path / "V").write_text("9.9\n")
     folder = tmp_path / "project"
     for name, text in files.items():
@@ -77,5 +79,7 @@ def test_a_link_out_of_the_project_is_not_read(tmp_path: Path) -> None:
     folder = tmp_path / "project"
     folder.mkdir()
     (folder / "VERSION").symlink_to(tmp_path / "secret")
-    (folder / "pyproject.toml").write_text(f'{DYNAMIC}[tool.setuptools.dynamic]\nversion = {{file = "VERSION"}}\n')
+    (folder / "pyproject.toml").write_text(
+        f'{DYNAMIC}[tool.setuptools.dynamic]\nversion = {{file = "VERSION"}}\n'
+    )
     assert name_and_version(folder) == ("tool", "")

@@ -54,7 +54,11 @@ class Shelf:
 SHELF = Shelf(
     metadata={
         "torch": {"2.3.1": (), "2.4.0": (), "2.5.0": ()},
-        "torchvision": {"0.18.1": ("torch==2.3.1",), "0.19.0": ("torch==2.4.0",), "0.20.0": ("torch==2.5.0",)},
+        "torchvision": {
+            "0.18.1": ("torch==2.3.1",),
+            "0.19.0": ("torch==2.4.0",),
+            "0.20.0": ("torch==2.5.0",),
+        },
         "engine": {"1.3": (), "1.4": (), "1.5": ()},
         "numpy": {"1.26.4": (), "2.0.0": ()},
         "pandas": {"2.2.1": (), "2.2.2": (), "2.2.3": ()},
@@ -67,7 +71,11 @@ SHELF = Shelf(
         ("engine", "1.4"): "MINIMUM = '2.4'",
         ("engine", "1.5"): "MINIMUM = '2.5'; new words",
     },
-    days={("huge", "4.9"): "2023-12-31", ("huge", "4.10"): "2024-06-17", ("huge", "4.11"): "2025-01-16"},
+    days={
+        ("huge", "4.9"): "2023-12-31",
+        ("huge", "4.10"): "2024-06-17",
+        ("huge", "4.11"): "2025-01-16",
+    },
     modern=frozenset({("pandas", "2.2.2"), ("pandas", "2.2.3")}),
 )
 BOUND = Look(file="engine/__init__.py", minimum=r"MINIMUM = '([\d.]+)'")
@@ -79,9 +87,21 @@ def rule(package: str, framework: str, check: str, row: Row, **other: object) ->
 
 
 TRUE = [
-    rule("torchvision", "torch", "metadata", Row(when="torch>=2.4,<2.5", constrain="torchvision==0.19.*")),
-    rule("torchvision", "torch", "metadata", Row(when="torch>=2.3", constrain="torchvision==0.{torch.minor2+15}.*")),
-    rule("engine", "torch", "code", Row(when="torch>=2.4,<2.5", constrain="engine<1.5"), look=BOUND),
+    rule(
+        "torchvision",
+        "torch",
+        "metadata",
+        Row(when="torch>=2.4,<2.5", constrain="torchvision==0.19.*"),
+    ),
+    rule(
+        "torchvision",
+        "torch",
+        "metadata",
+        Row(when="torch>=2.3", constrain="torchvision==0.{torch.minor2+15}.*"),
+    ),
+    rule(
+        "engine", "torch", "code", Row(when="torch>=2.4,<2.5", constrain="engine<1.5"), look=BOUND
+    ),
     rule(
         "engine",
         "torch",
@@ -102,17 +122,37 @@ TRUE = [
 ]
 WRONG = [
     (0, Row(when="torch>=2.4,<2.5", constrain="torchvision==0.18.*"), "0.18.1 fits none of these"),
-    (0, Row(when="torch>=2.4,<2.5", constrain="torchvision>=0.19"), "torchvision 0.20.0 fits none of these"),
-    (0, Row(when="torch>=2.3", constrain="torchvision==0.18.*"), "neither 0.18.1 nor 0.18.1 fits torch 2.5.0"),
+    (
+        0,
+        Row(when="torch>=2.4,<2.5", constrain="torchvision>=0.19"),
+        "torchvision 0.20.0 fits none of these",
+    ),
+    (
+        0,
+        Row(when="torch>=2.3", constrain="torchvision==0.18.*"),
+        "neither 0.18.1 nor 0.18.1 fits torch 2.5.0",
+    ),
     (0, Row(when="torch>=2.9", constrain="torchvision==0.19.*"), "no such release"),
     (0, Row(when="torch>=2.4,<2.5", constrain="torchvision==0.24.*"), "no release is admitted"),
     (0, Row(when="torch>=2.4,<2.5", constrain="torchvison==0.19.*"), "no release is admitted"),
-    (0, Row(when="torch>=2.4,<2.5", constrain="torchvision==0.19.*", also="torchvison"), "torchvison is not published"),
-    (1, Row(when="torch>=2.3", constrain="torchvision==0.{torch.minor2+14}.*"), "fits none of these"),
+    (
+        0,
+        Row(when="torch>=2.4,<2.5", constrain="torchvision==0.19.*", also="torchvison"),
+        "torchvison is not published",
+    ),
+    (
+        1,
+        Row(when="torch>=2.3", constrain="torchvision==0.{torch.minor2+14}.*"),
+        "fits none of these",
+    ),
     (2, Row(when="torch<2.4", constrain="engine<1.5"), "engine 1.4 fits none of these"),
     (2, Row(when="torch>=2.4,<2.5", constrain="engine<1.4"), "engine 1.4 fits all of these"),
     (3, Row(when="torch<2.5", constrain="engine<1.4"), "is not what tells engine 1.3 from 1.4"),
-    (4, Row(when="numpy>=2", constrain="pandas>=2.2.1"), "pandas 2.2.1: knows numpy 2: False|nothing"),
+    (
+        4,
+        Row(when="numpy>=2", constrain="pandas>=2.2.1"),
+        "pandas 2.2.1: knows numpy 2: False|nothing",
+    ),
     (4, Row(when="numpy>=2", constrain="pandas>=2.2.3"), "pandas 2.2.2: knows numpy 2: True"),
     (5, Row(when="numpy>=2", constrain="huge>=4.9"), "huge 4.9 is of 2023-12-31, before numpy 2"),
     (6, Row(when="torch>=2.4", constrain="torchvision>=0.1"), "no release is left out"),
@@ -126,7 +166,9 @@ def test_a_row_that_is_right_has_no_fault(number: int) -> None:
     assert faults(TRUE[number], TRUE[number].rows[0], SHELF) == []
 
 
-@pytest.mark.parametrize(("number", "row", "said"), WRONG, ids=lambda value: getattr(value, "constrain", None))
+@pytest.mark.parametrize(
+    ("number", "row", "said"), WRONG, ids=lambda value: getattr(value, "constrain", None)
+)
 def test_a_row_made_wrong_is_a_fault(number: int, row: Row, said: str) -> None:
     found = faults(TRUE[number], row, SHELF)
     assert any(re.search(said, text) for text in found), found
@@ -171,8 +213,16 @@ def named(aliases: Aliases) -> list[str]:
     names = {*aliases.alias, *aliases.interchangeable, *aliases.lossy, *aliases.extras}
     names |= {name for _, members in lists for name in members}
     names |= {name for one in aliases.lossy.values() for name in one.by}
-    names |= {*protected.frameworks, *protected.greater, *protected.lesser, *protected.companions, *protected.cuda}
-    return sorted(name for name in names | set(protected.but) | set(aliases.elsewhere) if "*" not in name)
+    names |= {
+        *protected.frameworks,
+        *protected.greater,
+        *protected.lesser,
+        *protected.companions,
+        *protected.cuda,
+    }
+    return sorted(
+        name for name in names | set(protected.but) | set(aliases.elsewhere) if "*" not in name
+    )
 
 
 @pytest.mark.live
@@ -190,10 +240,14 @@ def test_stand_ins_hold_the_same_modules(published: Published) -> None:
     aliases = load_aliases()
     groups = [*aliases.exclusive.values()]
     groups += [
-        (name, *members) for table in (aliases.alias, aliases.interchangeable) for name, members in table.items()
+        (name, *members)
+        for table in (aliases.alias, aliases.interchangeable)
+        for name, members in table.items()
     ]
     groups += [(name, *lossy.by) for name, lossy in aliases.lossy.items()]
-    names = sorted({n for group in groups for n in group if "*" not in n and n not in aliases.elsewhere})
+    names = sorted(
+        {n for group in groups for n in group if "*" not in n and n not in aliases.elsewhere}
+    )
     with ThreadPoolExecutor(WORKERS) as pool:
         modules = dict(zip(names, pool.map(published.modules, names), strict=True))
     for group in groups:
@@ -205,5 +259,12 @@ def test_stand_ins_hold_the_same_modules(published: Published) -> None:
 def test_every_extra_carries_a_bound_on_its_framework(published: Published) -> None:
     for name, ruled in load_aliases().extras.items():
         requires = parsed(published.requires(name, published.releases(name)[-1]))
-        marked = [r for r in requires if f"'{ruled.extra}'" in str(r.marker) or f'"{ruled.extra}"' in str(r.marker)]
-        assert any(r.name.startswith(ruled.framework) and r.specifier for r in marked), (name, marked)
+        marked = [
+            r
+            for r in requires
+            if f"'{ruled.extra}'" in str(r.marker) or f'"{ruled.extra}"' in str(r.marker)
+        ]
+        assert any(r.name.startswith(ruled.framework) and r.specifier for r in marked), (
+            name,
+            marked,
+        )

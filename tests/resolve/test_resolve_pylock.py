@@ -37,7 +37,12 @@ def test_stubs_and_files_are_told_apart() -> None:
 
 
 @pytest.mark.parametrize(
-    "broken", ['[[packages]]\nname = "a"\n', 'packages = ["a"]', '[[packages]]\nname="a"\nversion="1"\nsdist={}']
+    "broken",
+    [
+        '[[packages]]\nname = "a"\n',
+        'packages = ["a"]',
+        '[[packages]]\nname="a"\nversion="1"\nsdist={}',
+    ],
 )
 def test_answer_of_an_unknown_form(broken: str) -> None:
     with pytest.raises(ToolFailedError, match="uv's answer is not a lock as PEP 751 has it"):

@@ -4,7 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.resolve.question import QUIET, REQUESTS, Question, arguments, read_origins, uv_environment, write_question
+from envbuild.resolve.question import (
+    QUIET,
+    REQUESTS,
+    Question,
+    arguments,
+    read_origins,
+    uv_environment,
+    write_question,
+)
 from envbuild.settings import load_settings
 from tests.resolve.conftest import base
 
@@ -16,21 +24,34 @@ def test_arguments_of_a_question(tmp_path: Path) -> None:
         *("pip", "compile", "--color", "never", "--no-header", "--no-python-downloads"),
         *("--config-file", "uv.toml", "--python", "/usr/bin/python3", "--python-version", "3.6.9"),
         *("--python-platform", "x86_64-manylinux_2_17"),
-        *("--constraints", "constraints.txt", "--output-file", "pylock.toml", "--no-build-isolation"),
+        *(
+            "--constraints",
+            "constraints.txt",
+            "--output-file",
+            "pylock.toml",
+            "--no-build-isolation",
+        ),
         *("--find-links", str(tmp_path / "soft"), "--exclude-newer", "2020-04-08"),
         *("--exclude-newer-package", "setuptools=2099-01-01", "requirements.in"),
     )
 
 
 def test_question_without_dependencies_soft_stubs_or_date(tmp_path: Path) -> None:
-    found = arguments(Question(requirements=("rich",), deps=False, soft=False), tmp_path / "q", base(), "python3")
+    found = arguments(
+        Question(requirements=("rich",), deps=False, soft=False), tmp_path / "q", base(), "python3"
+    )
     assert "--no-deps" in found
     assert not {"--find-links", "--exclude-newer", "--only-binary"} & set(found)
 
 
 def test_files_of_a_question(tmp_path: Path) -> None:
-    question = Question(requirements=("rich", "numpy"), constraints=("numpy<2",), seed=(("numpy", "1.24.4+base"),))
-    indexes = {"cu121": "https://user:pass@mirror.invalid/whl/cu121", "default": "file:///srv/simple"}
+    question = Question(
+        requirements=("rich", "numpy"), constraints=("numpy<2",), seed=(("numpy", "1.24.4+base"),)
+    )
+    indexes = {
+        "cu121": "https://user:pass@mirror.invalid/whl/cu121",
+        "default": "file:///srv/simple",
+    }
     static = {("old", "0.9.0"): ('six; extra == "x"',)}
     write_question(tmp_path, question, hard=Path("/stubs/hard"), indexes=indexes, static=static)
     assert (tmp_path / "uv.toml").read_text() == (
@@ -70,9 +91,9 @@ def test_nothing_of_the_environment_leaks_but_cache_trust_and_credentials() -> N
         "PYTHONHOME": "/lib",
     }
     own = {**QUIET, "RUST_LOG": REQUESTS, "PIP_CERT": "/etc/ca.crt"}
-    assert uv_environment(load_settings(kept | dropped | {"HOME": "/nonexistent"})) == kept | own | {
-        "HOME": "/nonexistent"
-    }
+    assert uv_environment(
+        load_settings(kept | dropped | {"HOME": "/nonexistent"})
+    ) == kept | own | {"HOME": "/nonexistent"}
 
 
 @pytest.mark.parametrize("variable", ["SSL_CERT_FILE", "PIP_CERT", "REQUESTS_CA_BUNDLE"])
@@ -95,5 +116,8 @@ def test_index_annotations() -> None:
         "rich==14.0\n    # via -r requirements.in\n    # from https://mirror.invalid/simple\n"
         "torch==2.5.1+cu121\n    # from https://****@mirror.invalid/whl/cu121/\n"
     )
-    indexes = {"cu121": "https://user:pass@mirror.invalid/whl/cu121", "default": "https://mirror.invalid/simple"}
+    indexes = {
+        "cu121": "https://user:pass@mirror.invalid/whl/cu121",
+        "default": "https://mirror.invalid/simple",
+    }
     assert read_origins(text, indexes) == {"torch": "cu121"}

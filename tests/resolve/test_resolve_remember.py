@@ -23,7 +23,12 @@ RICH = Resolution(
         Found(
             name="rich",
             version="13.0",
-            file=FoundFile(file="rich-13.0-py3-none-any.whl", sha256="0" * 64, size=9, url="https://mirror.invalid/r"),
+            file=FoundFile(
+                file="rich-13.0-py3-none-any.whl",
+                sha256="0" * 64,
+                size=9,
+                url="https://mirror.invalid/r",
+            ),
             via=("(direct)",),
         ),
     ),
@@ -49,7 +54,9 @@ class Backend:
 @pytest.fixture
 def remote(settings: Settings) -> Settings:
     """Settings with an index on the network, of which pages are kept."""
-    return dataclasses.replace(settings, indexes={"default": "https://user:secret@mirror.invalid/simple"})
+    return dataclasses.replace(
+        settings, indexes={"default": "https://user:secret@mirror.invalid/simple"}
+    )
 
 
 def answers(settings: Settings) -> list[Path]:

@@ -72,8 +72,13 @@ def test_hostile_requirement(hostile: str, what: str) -> None:
 def test_whole_error_text() -> None:
     with pytest.raises(UsageError) as caught:
         read("numpy\n-e .")
-    assert str(caught.value) == "requirement 'numpy\\n-e .': holds a line break or a control character"
-    assert caught.value.hint == "write one package a line, such as numpy>=1.24,<2 or transformers[torch]"
+    assert (
+        str(caught.value) == "requirement 'numpy\\n-e .': holds a line break or a control character"
+    )
+    assert (
+        caught.value.hint
+        == "write one package a line, such as numpy>=1.24,<2 or transformers[torch]"
+    )
 
 
 @given(st.text(max_size=60))

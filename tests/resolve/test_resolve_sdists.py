@@ -28,11 +28,22 @@ def test_egg_info_sections_become_markers() -> None:
     ("files", "expected"),
     [
         (
-            {"PKG-INFO": "Name: a\nRequires-Dist: six\nRequires-Python: >=3.6\n\nText\nRequires-Dist: not-this\n"},
-            Declared(requires=("six",), build=("setuptools", "wheel"), read_from="pkg-info", requires_python=">=3.6"),
+            {
+                "PKG-INFO": "Name: a\nRequires-Dist: six\nRequires-Python: >=3.6\n\nText\nRequires-Dist: not-this\n"
+            },
+            Declared(
+                requires=("six",),
+                build=("setuptools", "wheel"),
+                read_from="pkg-info",
+                requires_python=">=3.6",
+            ),
         ),
         (
-            {"PKG-INFO": "Name: a\n", "src/a.egg-info/requires.txt": "six\n", "a.egg-info/PKG-INFO": "Name: a\n"},
+            {
+                "PKG-INFO": "Name: a\n",
+                "src/a.egg-info/requires.txt": "six\n",
+                "a.egg-info/PKG-INFO": "Name: a\n",
+            },
             Declared(requires=("six",), build=("setuptools", "wheel"), read_from="egg-info"),
         ),
         (
@@ -59,7 +70,15 @@ def test_egg_info_sections_become_markers() -> None:
             Declared(requires=(), build=("setuptools", "wheel"), read_from="none"),
         ),
     ],
-    ids=["pkg-info", "egg-info", "egg-info without requirements", "pyproject", "none", "broken", "wrong types"],
+    ids=[
+        "pkg-info",
+        "egg-info",
+        "egg-info without requirements",
+        "pyproject",
+        "none",
+        "broken",
+        "wrong types",
+    ],
 )
 def test_what_an_sdist_declares(files: dict[str, str], expected: Declared, tmp_path: Path) -> None:
     assert declared(files, "a-1.tar.gz") == expected
@@ -75,7 +94,13 @@ def test_what_an_sdist_declares(files: dict[str, str], expected: Declared, tmp_p
 def test_files_elsewhere_do_not_count(tmp_path: Path) -> None:
     path = tmp_path / "a-1.tar.gz"
     path.write_bytes(
-        sdist_bytes("a-1", {"tests/data/PKG-INFO": "Requires-Dist: evil\n", "x/y/z/q.egg-info/requires.txt": "evil"})
+        sdist_bytes(
+            "a-1",
+            {
+                "tests/data/PKG-INFO": "Requires-Dist: evil\n",
+                "x/y/z/q.egg-info/requires.txt": "evil",
+            },
+        )
     )
     assert read_sdist(path, path.name).requires == ()
 

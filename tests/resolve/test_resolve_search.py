@@ -16,7 +16,9 @@ def versions(resolution: Resolution) -> dict[str, str]:
     return {package.name: package.version for package in resolution.packages}
 
 
-def test_preview_is_not_taken_where_the_newest_release_is_refused(index: SyntheticIndex, resolve: Resolve) -> None:
+def test_preview_is_not_taken_where_the_newest_release_is_refused(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
     index.wheel("spacy", "3.8.2", requires=("numpy>=2",))
     index.wheel("spacy", "3.7.5", "4.0.0.dev3", requires=("numpy<2",))
     answer = resolve(NUMPY1, "spacy")
@@ -24,14 +26,18 @@ def test_preview_is_not_taken_where_the_newest_release_is_refused(index: Synthet
     assert answer.held_back[0].reason == "spacy==3.8.2 needs numpy>=2; the base holds numpy 1.26.4"
 
 
-def test_project_that_has_only_previews_is_taken_as_it_is(index: SyntheticIndex, resolve: Resolve) -> None:
+def test_project_that_has_only_previews_is_taken_as_it_is(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
     index.wheel("jraph", "0.0.5.dev0", "0.0.6.dev0")
     index.wheel("vllm", "0.9", requires=("numpy>=2",))
     index.wheel("vllm", "0.8")
     assert versions(resolve(NUMPY1, "jraph", "vllm")) == {"jraph": "0.0.6.dev0", "vllm": "0.8"}
 
 
-def test_coupling_limits_what_the_newest_release_is(index: SyntheticIndex, resolve: Resolve) -> None:
+def test_coupling_limits_what_the_newest_release_is(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
     index.wheel("transformers", "5.20.2", requires=("hub>=1",))
     index.wheel("transformers", "4.55.4", requires=("hub<1",))
     index.wheel("datasets", "5.2.0", requires=("hub>=1",))
@@ -41,8 +47,14 @@ def test_coupling_limits_what_the_newest_release_is(index: SyntheticIndex, resol
     index.wheel("fsspec", "2026.9")
     answer = resolve(TORCH21, "transformers", "datasets")
     assert versions(answer) == {"transformers": "4.55.4", "datasets": "5.0.1", "hub": "0.36"}
-    assert {(row.name, row.newest) for row in answer.held_back} == {("transformers", "5.20.2"), ("datasets", "5.2.0")}
-    assert all(row.reason.startswith("transformers<4.56 goes with torch 2.1.2 (") for row in answer.held_back)
+    assert {(row.name, row.newest) for row in answer.held_back} == {
+        ("transformers", "5.20.2"),
+        ("datasets", "5.2.0"),
+    }
+    assert all(
+        row.reason.startswith("transformers<4.56 goes with torch 2.1.2 (")
+        for row in answer.held_back
+    )
 
 
 def test_upgrade_of_one_keeps_all_others(index: SyntheticIndex, resolve: Resolve) -> None:
@@ -54,9 +66,13 @@ def test_upgrade_of_one_keeps_all_others(index: SyntheticIndex, resolve: Resolve
     assert versions(answer) == {"rich": "13.0", "click": "8.1", "colors": "1.0"}
 
 
-def test_wheel_for_another_build_of_the_framework_is_told(index: SyntheticIndex, resolve: Resolve) -> None:
+def test_wheel_for_another_build_of_the_framework_is_told(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
     vendor = base("torch==2.4.0a0+f70bd71a48.nv24.6")
-    index.wheel("xformers", "0.0.27", requires=("torch==2.4.0",), tag="cp311-cp311-manylinux_2_17_x86_64")
+    index.wheel(
+        "xformers", "0.0.27", requires=("torch==2.4.0",), tag="cp311-cp311-manylinux_2_17_x86_64"
+    )
     index.wheel("lightning", "2.4", requires=("torch==2.4.0",))
     (note,) = resolve(vendor, "xformers", "lightning").notes
     assert note.startswith(
@@ -65,31 +81,47 @@ def test_wheel_for_another_build_of_the_framework_is_told(index: SyntheticIndex,
     assert resolve(base("torch==2.4.0"), "xformers").notes == ()
 
 
-def test_date_moves_to_the_first_release_with_a_wheel_for_the_base(index: SyntheticIndex, resolve: Resolve) -> None:
+def test_date_moves_to_the_first_release_with_a_wheel_for_the_base(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
     index.wheel("triton", "1.1", tag="cp39-cp39-manylinux_2_17_x86_64", day="2022-01-01")
     index.wheel("triton", "2.0", tag="cp311-cp311-manylinux_2_17_x86_64", day="2023-03-16")
     answer = resolve(base("torch==1.13.1"), "triton", as_of="2023-01-01", latest="2026-11-21")
     assert versions(answer) == {"triton": "2.0"}
-    assert answer.notes == ("resolved as of 2023-06-14, not 2023-01-01: triton has no release before 2023-03-16",)
+    assert answer.notes == (
+        "resolved as of 2023-06-14, not 2023-01-01: triton has no release before 2023-03-16",
+    )
 
 
-def test_older_wheel_is_better_than_compiling_what_has_wheels(index: SyntheticIndex, resolve: Resolve) -> None:
+def test_older_wheel_is_better_than_compiling_what_has_wheels(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
     here = "cp311-cp311-manylinux_2_17_x86_64"
     index.wheel("opencv", "4.6", tag=here, day="2022-01-01")
     index.wheel("opencv", "5.0", tag="cp312-cp312-manylinux_2_17_x86_64")
-    index.sdist("opencv", "5.0", files={"PKG-INFO": "Metadata-Version: 2.1\nName: opencv\nVersion: 5.0\n"})
-    index.sdist("sacremoses", "0.1", files={"PKG-INFO": "Metadata-Version: 2.1\nName: sacremoses\nVersion: 0.1\n"})
+    index.sdist(
+        "opencv", "5.0", files={"PKG-INFO": "Metadata-Version: 2.1\nName: opencv\nVersion: 5.0\n"}
+    )
+    index.sdist(
+        "sacremoses",
+        "0.1",
+        files={"PKG-INFO": "Metadata-Version: 2.1\nName: sacremoses\nVersion: 0.1\n"},
+    )
     index.wheel("setuptools", "70")
     index.wheel("wheel", "0.43")
     answer = resolve(TORCH21, "opencv", "sacremoses")
     assert versions(answer) == {"opencv": "4.6", "sacremoses": "0.1"}
     (held,) = answer.held_back
-    assert held.reason == "opencv 5.0 has no wheel for this base, and would have to be compiled in it"
+    assert (
+        held.reason == "opencv 5.0 has no wheel for this base, and would have to be compiled in it"
+    )
     pinned = resolve(TORCH21, "opencv==5.0")
     assert pinned.packages[0].is_sdist
 
 
-def test_what_was_uploaded_again_after_the_date_is_taken_all_the_same(index: SyntheticIndex, resolve: Resolve) -> None:
+def test_what_was_uploaded_again_after_the_date_is_taken_all_the_same(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
     """One of a few releases without its module is not: tests/hostile/test_index_traps.py."""
     index.wheel("vllm", "0.6", requires=("outlines",))
     index.wheel("outlines", "0.0.46", requires=("airports",))
@@ -99,7 +131,9 @@ def test_what_was_uploaded_again_after_the_date_is_taken_all_the_same(index: Syn
     assert answer.notes == ("airports 0.0.4: there is none from before the date",)
 
 
-def test_what_others_require_is_not_ancient_to_keep_the_base(index: SyntheticIndex, resolve: Resolve) -> None:
+def test_what_others_require_is_not_ancient_to_keep_the_base(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
     """An early release without bounds fits everything, and would keep absl-py where it is."""
     index.wheel("datasets", "4.9", requires=("metadata",), day="2024-06-01")
     index.wheel("metadata", "0.5", day="2017-01-01")
@@ -143,7 +177,9 @@ def test_newer_dependency_is_no_reason_for_a_preview_or_an_older_request(
     assert versions(resolve(base(), "maker"))["config"] == "2.3.0"
 
 
-def test_preview_that_is_turned_down_leaves_no_trace(index: SyntheticIndex, resolve: Resolve) -> None:
+def test_preview_that_is_turned_down_leaves_no_trace(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
     """agents could be newer only as a preview: what is asked after that must not ask for the preview."""
     index.wheel("clock", "1.0", "2.0")
     index.wheel("agents", "1.5", requires=("clock", "old==1.0"), day="2024-01-01")

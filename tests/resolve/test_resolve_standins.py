@@ -12,7 +12,9 @@ from envbuild.resolve.stubs import first
 
 def test_names_are_canonical() -> None:
     names = {*stand_ins(), *(name for names in stand_ins().values() for name in names)}
-    assert all(name.replace("*", "x") == canonicalize_name(name.replace("*", "x")) for name in names)
+    assert all(
+        name.replace("*", "x") == canonicalize_name(name.replace("*", "x")) for name in names
+    )
 
 
 def test_nothing_stands_for_itself() -> None:
@@ -75,7 +77,9 @@ def test_members_of_one_group() -> None:
         ({"rich", "numpy"}, ("rich",), {}),
     ],
 )  # fmt: skip
-def test_one_new_member_stands_for_the_others(new: set[str], asked: tuple[str, ...], expected: dict[str, str]) -> None:
+def test_one_new_member_stands_for_the_others(
+    new: set[str], asked: tuple[str, ...], expected: dict[str, str]
+) -> None:
     assert merged(new, asked) == expected
 
 

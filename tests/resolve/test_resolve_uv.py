@@ -28,7 +28,9 @@ def versions(resolution: Resolution) -> dict[str, str]:
     return {package.name: package.version for package in resolution.packages}
 
 
-def error_of(resolve: Resolve, facts: BaseFacts, *requirements: str, **other: object) -> NoSolutionError:
+def error_of(
+    resolve: Resolve, facts: BaseFacts, *requirements: str, **other: object
+) -> NoSolutionError:
     with pytest.raises(NoSolutionError) as caught:
         resolve(facts, *requirements, **other)
     return caught.value
@@ -38,9 +40,20 @@ def error_of(resolve: Resolve, facts: BaseFacts, *requirements: str, **other: ob
 
 
 @pytest.mark.parametrize(
-    "wanted", ["torch>=2.4", "torch==2.4.0", "torch==2.4.*", "torch~=2.4.0", "torch<=2.4", "torch>2.3", "torch"]
+    "wanted",
+    [
+        "torch>=2.4",
+        "torch==2.4.0",
+        "torch==2.4.*",
+        "torch~=2.4.0",
+        "torch<=2.4",
+        "torch>2.3",
+        "torch",
+    ],
 )
-def test_vendor_build_satisfies_what_people_mean(wanted: str, index: SyntheticIndex, resolve: Resolve) -> None:
+def test_vendor_build_satisfies_what_people_mean(
+    wanted: str, index: SyntheticIndex, resolve: Resolve
+) -> None:
     index.wheel("torch", "2.3.1", "2.4.0", "2.5.1")
     answer = resolve(NGC, wanted)
     assert answer.packages == ()
@@ -48,37 +61,55 @@ def test_vendor_build_satisfies_what_people_mean(wanted: str, index: SyntheticIn
 
 
 @pytest.mark.parametrize("wanted", ["torch<2.4", "torch>2.4", "torch==2.4.0+cu121"])
-def test_another_build_of_the_framework_is_refused(wanted: str, index: SyntheticIndex, resolve: Resolve) -> None:
+def test_another_build_of_the_framework_is_refused(
+    wanted: str, index: SyntheticIndex, resolve: Resolve
+) -> None:
     index.wheel("torch", "2.3.1", "2.4.0", "2.5.1", "2.4.0+cu121")
     error = error_of(resolve, NGC, wanted)
-    assert f"you ask for {wanted}; the base holds torch 2.4.0a0+f70bd71a48.nv24.6, taken as 2.4.0" in error.what
+    assert (
+        f"you ask for {wanted}; the base holds torch 2.4.0a0+f70bd71a48.nv24.6, taken as 2.4.0"
+        in error.what
+    )
     first, *others = (error.hint or "").splitlines()
     assert first == f"loosen {wanted}: the base's 2.4.0 is then taken"
     assert all(line.startswith(f"or take a base that holds {wanted}: ") for line in others)
     assert bool(others) == ("+" not in wanted), "no base of the catalogue is known to hold a build"
 
 
-@pytest.mark.parametrize("wanted", ["numpy", "numpy==1.24.4", "numpy<=1.24.4", "numpy~=1.24.0", "numpy>=1.24.4,<1.25"])
-def test_fitting_package_of_the_base_stays(wanted: str, index: SyntheticIndex, resolve: Resolve) -> None:
+@pytest.mark.parametrize(
+    "wanted", ["numpy", "numpy==1.24.4", "numpy<=1.24.4", "numpy~=1.24.0", "numpy>=1.24.4,<1.25"]
+)
+def test_fitting_package_of_the_base_stays(
+    wanted: str, index: SyntheticIndex, resolve: Resolve
+) -> None:
     index.wheel("numpy", "1.24.3", "1.24.4", "1.26.4", "2.2.6")
     assert resolve(NGC, wanted).packages == ()
 
 
 @pytest.mark.parametrize("wanted", ["numpy!=1.24.4", "numpy>1.24.4"])
-def test_other_package_of_the_base_moves_within_its_major(wanted: str, index: SyntheticIndex, resolve: Resolve) -> None:
+def test_other_package_of_the_base_moves_within_its_major(
+    wanted: str, index: SyntheticIndex, resolve: Resolve
+) -> None:
     index.wheel("numpy", "1.24.3", "1.24.4", "1.26.4", "2.2.6")
     answer = resolve(NGC, wanted)
     assert versions(answer) == {"numpy": "1.26.4"}
-    assert answer.moved == (Moved(name="numpy", before="1.24.4", after="1.26.4", reason=f"you ask for {wanted}"),)
+    assert answer.moved == (
+        Moved(name="numpy", before="1.24.4", after="1.26.4", reason=f"you ask for {wanted}"),
+    )
 
 
 def test_numpy_major_is_frozen(index: SyntheticIndex, resolve: Resolve) -> None:
     index.wheel("numpy", "1.26.4", "2.2.6")
     error = error_of(resolve, NGC, "numpy>=2")
-    assert "numpy<2 goes with numpy 1.24.4 of the base: what it holds was compiled against that" in error.what
+    assert (
+        "numpy<2 goes with numpy 1.24.4 of the base: what it holds was compiled against that"
+        in error.what
+    )
 
 
-def test_string_equality_of_the_same_version_installs_nothing(index: SyntheticIndex, resolve: Resolve) -> None:
+def test_string_equality_of_the_same_version_installs_nothing(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
     index.wheel("numpy", "1.24.4", "1.26.4")
     answer = resolve(NGC, "numpy===1.24.4")
     assert answer.packages == ()
@@ -95,7 +126,9 @@ def test_string_equality_on_the_framework_is_refused(resolve: Resolve) -> None:
     assert caught.value.hint == "write torch==2.4.0, or only torch, to take the base's"
 
 
-def test_direct_requirement_that_the_base_meets_is_not_upgraded(index: SyntheticIndex, resolve: Resolve) -> None:
+def test_direct_requirement_that_the_base_meets_is_not_upgraded(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
     index.wheel("pandas", "1.5.3", "2.2.2")
     answer = resolve(base("pandas==1.5.3"), "pandas")
     assert answer.packages == ()
@@ -106,7 +139,10 @@ def test_protected_by_the_caller(index: SyntheticIndex, resolve: Resolve) -> Non
     index.wheel("requests", "2.32.3")
     facts = base("requests==2.31.0")
     assert versions(resolve(facts, "requests>=2.32")) == {"requests": "2.32.3"}
-    assert "the base holds requests 2.31.0" in error_of(resolve, facts, "requests>=2.32", protect=("requests",)).what
+    assert (
+        "the base holds requests 2.31.0"
+        in error_of(resolve, facts, "requests>=2.32", protect=("requests",)).what
+    )
 
 
 def test_what_the_framework_pins_is_protected(index: SyntheticIndex, resolve: Resolve) -> None:
@@ -132,7 +168,11 @@ def test_what_the_framework_pins_is_protected(index: SyntheticIndex, resolve: Re
     ],
 )
 def test_alias_stands_for_the_real_distribution(
-    held: str, wanted: tuple[str, ...], provided: dict[str, str], index: SyntheticIndex, resolve: Resolve
+    held: str,
+    wanted: tuple[str, ...],
+    provided: dict[str, str],
+    index: SyntheticIndex,
+    resolve: Resolve,
 ) -> None:
     for name in provided:
         index.wheel(name, "99.0")
@@ -144,17 +184,24 @@ def test_alias_stands_for_the_real_distribution(
 def test_alias_keeps_version_bounds(index: SyntheticIndex, resolve: Resolve) -> None:
     index.wheel("tensorflow", "2.1.4", "2.4.1")
     error = error_of(resolve, TF21, "tensorflow>=2.2")
-    assert "you ask for tensorflow>=2.2; the base holds tensorflow-gpu 2.1.0 as tensorflow" in error.what
+    assert (
+        "you ask for tensorflow>=2.2; the base holds tensorflow-gpu 2.1.0 as tensorflow"
+        in error.what
+    )
 
 
-def test_one_of_two_distributions_of_one_module_stands_for_the_other(index: SyntheticIndex, resolve: Resolve) -> None:
+def test_one_of_two_distributions_of_one_module_stands_for_the_other(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
     index.wheel("opencv-python", "4.9")
     index.wheel("opencv-python-headless", "4.9", "4.10")
     index.wheel("albumentations", "1.0", requires=("opencv-python-headless>=4.8",))
     answer = resolve(base(), "opencv-python", "albumentations")
     assert versions(answer) == {"albumentations": "1.0", "opencv-python": "4.9"}
     assert answer.held_back == ()
-    assert answer.provided == (Provided(name="opencv-python-headless", version="4.9", alias_of="opencv-python"),)
+    assert answer.provided == (
+        Provided(name="opencv-python-headless", version="4.9", alias_of="opencv-python"),
+    )
     assert answer.notes == (
         (
             "opencv-python stands for opencv-python-headless: both hold the same modules, and one would overwrite the "
@@ -183,13 +230,17 @@ def test_stand_in_for_another_cuda_is_told(index: SyntheticIndex, resolve: Resol
     index.wheel("cupy-cuda11x", "13.0")
     answer = resolve(base("cupy-cuda12x==13.2.0"), "cupy-cuda11x")
     assert answer.packages == ()
-    assert answer.notes == ("cupy-cuda12x stands for cupy-cuda11x: the same modules, built for another CUDA",)
+    assert answer.notes == (
+        "cupy-cuda12x stands for cupy-cuda11x: the same modules, built for another CUDA",
+    )
 
 
 # ------------------------------------------------------------------ passes
 
 
-def test_no_silent_step_back_to_a_release_that_names_no_framework(index: SyntheticIndex, resolve: Resolve) -> None:
+def test_no_silent_step_back_to_a_release_that_names_no_framework(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
     index.wheel("accelerate", "0.0.1", day="2021-03-05")
     index.wheel("accelerate", "0.30.0", requires=("torch>=2.4",))
     index.wheel("torch", "2.4.0", "2.5.1")
@@ -201,7 +252,9 @@ def test_step_back_is_reported_and_its_age_told(index: SyntheticIndex, resolve: 
     index.wheel("accelerate", "9.0.0", requires=("torch>=3",))
     answer = resolve(NGC, "accelerate")
     reason = "accelerate>=9.0.0 needs torch>=3; the base holds torch 2.4.0a0+f70bd71a48.nv24.6, taken as 2.4.0"
-    assert answer.held_back == (HeldBack(name="accelerate", version="0.0.1", newest="9.0.0", reason=reason),)
+    assert answer.held_back == (
+        HeldBack(name="accelerate", version="0.0.1", newest="9.0.0", reason=reason),
+    )
     assert answer.notes == (
         (
             "accelerate 0.0.1 is of 2021-03-05, more than two years before the base: it hardly fits; 9.0.0 is held back "
@@ -210,7 +263,9 @@ def test_step_back_is_reported_and_its_age_told(index: SyntheticIndex, resolve: 
     )
 
 
-def test_direct_requirement_that_another_one_holds_back(index: SyntheticIndex, resolve: Resolve) -> None:
+def test_direct_requirement_that_another_one_holds_back(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
     """Not silently: either of the two could be the newest, not both."""
     index.wheel("tiktoken", "0.3.1", "0.4.0")
     index.wheel("whisper", "1.0", requires=("tiktoken",))
@@ -225,21 +280,27 @@ def test_direct_requirement_that_another_one_holds_back(index: SyntheticIndex, r
     )
 
 
-def test_marker_in_a_derivation_does_not_hide_the_reason(index: SyntheticIndex, resolve: Resolve) -> None:
+def test_marker_in_a_derivation_does_not_hide_the_reason(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
     index.wheel("lightning", "1.0", requires=("torch",))
     index.wheel("lightning", "2.0", requires=("torch>=2.6 ; sys_platform != 'win32'",))
     (held,) = resolve(NGC, "lightning").held_back
     assert held.reason.startswith("lightning>=2.0 needs torch>=2.6; the base holds torch 2.4.0a0")
 
 
-def test_direct_requirement_is_newest_and_the_rest_of_the_base_stays(index: SyntheticIndex, resolve: Resolve) -> None:
+def test_direct_requirement_is_newest_and_the_rest_of_the_base_stays(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
     index.wheel("faiss-cpu", "1.8.0", requires=("numpy<1.25", "packaging"))
     index.wheel("faiss-cpu", "1.15.1", requires=("numpy>=1.25", "packaging"))
     index.wheel("numpy", "1.24.4", "1.26.4", "2.2.6")
     index.wheel("packaging", "23.2", "26.0")
     answer = resolve(base("numpy==1.24.4", "packaging==23.2"), "faiss-cpu")
     assert versions(answer) == {"faiss-cpu": "1.15.1", "numpy": "1.26.4"}
-    assert answer.moved == (Moved(name="numpy", before="1.24.4", after="1.26.4", reason="faiss-cpu needs numpy>=1.25"),)
+    assert answer.moved == (
+        Moved(name="numpy", before="1.24.4", after="1.26.4", reason="faiss-cpu needs numpy>=1.25"),
+    )
     assert answer.provided == (Provided(name="packaging", version="23.2"),)
 
 
@@ -262,7 +323,10 @@ def test_what_cannot_move_along_is_told(index: SyntheticIndex, resolve: Resolve)
     facts = base("numpy==1.24.4", "numba==0.59.1", requires={"numba": ("numpy<1.27",)})
     answer = resolve(facts, "numpy>=1.27")
     assert versions(answer) == {"numpy": "1.27.0"}
-    assert answer.notes[-1] == "numba 0.59.1 of the base needs numpy<1.27, which this resolution replaces"
+    assert (
+        answer.notes[-1]
+        == "numba 0.59.1 of the base needs numpy<1.27, which this resolution replaces"
+    )
 
 
 def test_old_lock_is_kept_but_for_what_is_upgraded(index: SyntheticIndex, resolve: Resolve) -> None:
@@ -270,7 +334,10 @@ def test_old_lock_is_kept_but_for_what_is_upgraded(index: SyntheticIndex, resolv
     index.wheel("pygments", "2.17", "2.18")
     keep = (("rich", "13.0"), ("pygments", "2.17"))
     assert versions(resolve(base(), "rich", keep=keep)) == dict(keep)
-    assert versions(resolve(base(), "rich", keep=keep, upgrade=("rich",))) == {"pygments": "2.17", "rich": "14.0"}
+    assert versions(resolve(base(), "rich", keep=keep, upgrade=("rich",))) == {
+        "pygments": "2.17",
+        "rich": "14.0",
+    }
     assert versions(resolve(base(), "rich")) == {"pygments": "2.18", "rich": "14.0"}
 
 
@@ -296,7 +363,9 @@ def test_date_limits_everything_but_not_the_base(index: SyntheticIndex, resolve:
     assert answer.held_back == ()
 
 
-def test_build_tools_of_the_base_set_the_limit_where_they_are_newer(index: SyntheticIndex, resolve: Resolve) -> None:
+def test_build_tools_of_the_base_set_the_limit_where_they_are_newer(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
     index.wheel("setuptools", "70.0", day="2024-05-01")
     index.wheel("setuptools", "80.0", "82.0", day="2026-01-01")
     assert resolve(base("setuptools==80.0"), "setuptools", as_of="2024-09-12").packages == ()
@@ -304,16 +373,27 @@ def test_build_tools_of_the_base_set_the_limit_where_they_are_newer(index: Synth
     assert versions(answer) == {"setuptools": "70.0"}
 
 
-def test_build_tool_that_the_framework_pins_keeps_the_date(index: SyntheticIndex, resolve: Resolve) -> None:
+def test_build_tool_that_the_framework_pins_keeps_the_date(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
     index.wheel("wheel", "0.35.1", day="2020-08-01")
     index.wheel("wheel", "0.45.0", day="2026-01-01")
     index.wheel("setuptools", "51.0", day="2020-12-01")
     index.wheel("setuptools", "82.0", day="2026-01-01")
-    facts = base("tensorflow==2.4.1", "wheel==0.35.1", requires={"tensorflow": ("wheel~=0.35",)}, created="2021-01-21")
-    assert versions(resolve(facts, "setuptools", "wheel", as_of="2021-04-21")) == {"setuptools": "51.0"}
+    facts = base(
+        "tensorflow==2.4.1",
+        "wheel==0.35.1",
+        requires={"tensorflow": ("wheel~=0.35",)},
+        created="2021-01-21",
+    )
+    assert versions(resolve(facts, "setuptools", "wheel", as_of="2021-04-21")) == {
+        "setuptools": "51.0"
+    }
 
 
-def test_date_that_nobody_chose_moves_to_what_is_asked_for(index: SyntheticIndex, resolve: Resolve) -> None:
+def test_date_that_nobody_chose_moves_to_what_is_asked_for(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
     index.wheel("rich", "12.0", day="2024-01-01")
     index.wheel("rich", "13.0", day="2024-11-20")
     index.wheel("rich", "14.0", day="2026-01-01")
@@ -323,14 +403,19 @@ def test_date_that_nobody_chose_moves_to_what_is_asked_for(index: SyntheticIndex
     answer = resolve(base(), "flax>=0.9", "rich", as_of="2024-09-12", latest="2026-06-01")
     assert versions(answer) == {"flax": "0.10.1", "rich": "13.0"}
     assert answer.as_of == "2024-12-30"
-    assert answer.notes == ("resolved as of 2024-12-30, not 2024-09-12: flax>=0.9 has no release before 2024-10-01",)
+    assert answer.notes == (
+        "resolved as of 2024-12-30, not 2024-09-12: flax>=0.9 has no release before 2024-10-01",
+    )
     with pytest.raises(
-        NoSolutionError, match="newer releases of flax are left out: the resolution is as of 2024-09-12"
+        NoSolutionError,
+        match="newer releases of flax are left out: the resolution is as of 2024-09-12",
     ):
         resolve(base(), "flax>=0.9", as_of="2024-09-12")
 
 
-def test_date_moves_to_the_latest_of_several_and_never_into_the_future(index: SyntheticIndex, resolve: Resolve) -> None:
+def test_date_moves_to_the_latest_of_several_and_never_into_the_future(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
     index.wheel("flax", "0.10.0", day="2024-10-01")
     index.wheel("optax", "0.3.0", day="2025-03-01")
     answer = resolve(base(), "flax", "optax", as_of="2024-09-12", latest="2025-04-01")
@@ -371,7 +456,9 @@ def test_a_pin_moves_the_date_to_its_own_day(index: SyntheticIndex, resolve: Res
 # ------------------------------------------------------------------ conflicts in the user's words
 
 
-def test_conflict_names_who_wants_what_and_what_the_base_holds(index: SyntheticIndex, resolve: Resolve) -> None:
+def test_conflict_names_who_wants_what_and_what_the_base_holds(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
     index.wheel("torch", "2.4.0", "2.6.0")
     index.wheel("torchvision", "0.21.0", requires=("torch==2.6.0",))
     index.wheel("vllm", "0.8.5", requires=("torchvision==0.21.0", "torch==2.6.0"))
@@ -401,12 +488,16 @@ def test_nothing_is_proposed_that_was_not_tried(index: SyntheticIndex, resolve: 
     assert error.hint == "leave out vllm==0.8.5: the rest fits"
 
 
-def test_pin_that_is_in_the_way_is_told_with_what_would_fit(index: SyntheticIndex, resolve: Resolve) -> None:
+def test_pin_that_is_in_the_way_is_told_with_what_would_fit(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
     index.wheel("torch", "2.4.0", "2.6.0")
     index.wheel("vllm", "0.6.3", requires=("torch==2.4.0",), day="2024-10-17")
     index.wheel("vllm", "0.8.5", requires=("torch==2.6.0",))
     error = error_of(resolve, NGC, "vllm==0.8.5")
-    assert (error.hint or "").startswith("loosen vllm==0.8.5: vllm 0.6.3 of 2024-10-17 fits this base\nor take a base")
+    assert (error.hint or "").startswith(
+        "loosen vllm==0.8.5: vllm 0.6.3 of 2024-10-17 fits this base\nor take a base"
+    )
 
 
 def test_requirements_that_exclude_each_other(index: SyntheticIndex, resolve: Resolve) -> None:
@@ -414,7 +505,10 @@ def test_requirements_that_exclude_each_other(index: SyntheticIndex, resolve: Re
     index.wheel("tensorflow", "1.15.2", requires=("numpy>=1.16",))
     index.wheel("tensorflow", "1.14.0", requires=("numpy",), day="2019-06-01")
     error = error_of(resolve, base(), "tensorflow==1.15.2", "numpy==1.13.3")
-    assert error.what.splitlines()[1] == "- tensorflow>=1.15.2 needs numpy>=1.16; you ask for numpy==1.13.3"
+    assert (
+        error.what.splitlines()[1]
+        == "- tensorflow>=1.15.2 needs numpy>=1.16; you ask for numpy==1.13.3"
+    )
     assert error.hint == (
         "loosen tensorflow==1.15.2, though only tensorflow 1.14.0 of 2019-06-01 fits then, years older than this base\n"
         "or loosen numpy==1.13.3: numpy 1.18.2 of 2020-03-17 fits this base"
@@ -434,22 +528,32 @@ def test_date_is_not_what_is_in_the_way_of_a_release_for_another_python(
 ) -> None:
     index.wheel("transformers", "4.40.0", day="2024-04-18", python=">=3.8")
     facts = base("tensorflow-gpu==2.4.1", python="3.6.9", glibc="2.27", created="2021-01-21")
-    error = error_of(resolve, facts, "transformers==4.40.0", as_of="2021-04-21", latest="2026-11-21")
-    assert error.what.splitlines()[1] == "- transformers==4.40.0 needs Python >=3.8; the base has 3.6.9"
+    error = error_of(
+        resolve, facts, "transformers==4.40.0", as_of="2021-04-21", latest="2026-11-21"
+    )
+    assert (
+        error.what.splitlines()[1]
+        == "- transformers==4.40.0 needs Python >=3.8; the base has 3.6.9"
+    )
     assert "take another base: docker://" in (error.hint or "")
 
 
 def test_package_without_a_file_for_the_base(index: SyntheticIndex, resolve: Resolve) -> None:
     index.wheel("open3d", "0.19.0", tag="cp312-cp312-manylinux_2_28_x86_64")
     error = error_of(resolve, base(), "open3d")
-    assert error.what.splitlines()[1] == "- open3d==0.19.0 has no wheels for Python 3.11.2, and no source"
+    assert (
+        error.what.splitlines()[1]
+        == "- open3d==0.19.0 has no wheels for Python 3.11.2, and no source"
+    )
     assert error.hint == "take a base with Python 3.12"
 
 
 def test_package_that_does_not_exist(index: SyntheticIndex, resolve: Resolve) -> None:
     error = error_of(resolve, base(), "nunpy")
     assert error.what.splitlines()[1] == "- nunpy is not on the index"
-    assert error.hint == ("check the spelling of nunpy; packages of another index need its name under [python] indexes")
+    assert error.hint == (
+        "check the spelling of nunpy; packages of another index need its name under [python] indexes"
+    )
 
 
 def test_package_for_a_newer_python(index: SyntheticIndex, resolve: Resolve) -> None:
@@ -461,17 +565,24 @@ def test_package_for_a_newer_python(index: SyntheticIndex, resolve: Resolve) -> 
 def test_companion_rule_is_named_with_its_source(index: SyntheticIndex, resolve: Resolve) -> None:
     index.wheel("keras", "2.3.1", "2.10.0", "3.5.0")
     assert versions(resolve(TF21, "keras")) == {"keras": "2.3.1"}
-    assert "keras<2.4 goes with tensorflow 2.1.0 (CODE keras 2.3.1" in error_of(resolve, TF21, "keras>=2.10").what
+    assert (
+        "keras<2.4 goes with tensorflow 2.1.0 (CODE keras 2.3.1"
+        in error_of(resolve, TF21, "keras>=2.10").what
+    )
 
 
-def test_companion_of_a_framework_that_is_new_itself(index: SyntheticIndex, resolve: Resolve) -> None:
+def test_companion_of_a_framework_that_is_new_itself(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
     index.wheel("jax", "0.4.26")
     index.wheel("jaxlib", "0.4.25", "0.4.26", "0.4.38")
     index.wheel("dm-haiku", "0.0.12", requires=("jax", "jaxlib>=0.4.20"))
     assert versions(resolve(base(), "jax==0.4.26", "dm-haiku"))["jaxlib"] == "0.4.26"
 
 
-def test_companion_of_a_new_framework_that_cannot_be_had_is_refused(index: SyntheticIndex, resolve: Resolve) -> None:
+def test_companion_of_a_new_framework_that_cannot_be_had_is_refused(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
     index.wheel("jax", "0.4.26")
     index.wheel("jaxlib", "0.4.38")
     error = error_of(resolve, base(), "jax==0.4.26", "jaxlib==0.4.38")
@@ -489,7 +600,9 @@ def test_couplings_are_followed_to_the_end(index: SyntheticIndex, resolve: Resol
     assert (found["keras"], found["numpy"]) == ("2.15.0", "1.26.4")
 
 
-def test_companion_of_a_new_framework_under_another_name(index: SyntheticIndex, resolve: Resolve) -> None:
+def test_companion_of_a_new_framework_under_another_name(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
     index.wheel("tensorflow-cpu", "2.10.1")
     index.wheel("keras", "2.10.0", "3.5.0")
     assert versions(resolve(base(), "tensorflow-cpu", "keras"))["keras"] == "2.10.0"
@@ -498,7 +611,9 @@ def test_companion_of_a_new_framework_under_another_name(index: SyntheticIndex, 
 def test_extra_that_carries_the_bound_is_asked_for(index: SyntheticIndex, resolve: Resolve) -> None:
     for version, bound in (("4.40.0", "2.0"), ("4.99.0", "2.6")):
         index.wheel(
-            "transformers", version, requires=(f"torch>={bound} ; extra == 'torch'", "accelerate ; extra == 'torch'")
+            "transformers",
+            version,
+            requires=(f"torch>={bound} ; extra == 'torch'", "accelerate ; extra == 'torch'"),
         )
     index.wheel("accelerate", "1.0.0")
     answer = resolve(NGC, "transformers")
@@ -529,8 +644,14 @@ def test_unreachable_index(index: SyntheticIndex, settings: Settings) -> None:
 SETUP = "import setuptools, somewhere\nsetuptools.setup(**somewhere.told())\n"
 
 
-def test_sdist_that_does_not_build_here_is_read(index: SyntheticIndex, resolve: Resolve, tmp_path: Path) -> None:
-    files = {"setup.py": SETUP, "old.egg-info/requires.txt": "six>=1.10\n\n[gpu]\ncupy\n", "PKG-INFO": "Name: old\n"}
+def test_sdist_that_does_not_build_here_is_read(
+    index: SyntheticIndex, resolve: Resolve, tmp_path: Path
+) -> None:
+    files = {
+        "setup.py": SETUP,
+        "old.egg-info/requires.txt": "six>=1.10\n\n[gpu]\ncupy\n",
+        "PKG-INFO": "Name: old\n",
+    }
     index.sdist("old", "0.9.0", files=files)
     index.wheel("six", "1.16.0")
     index.wheel("setuptools", "70.0", requires=())
@@ -544,13 +665,17 @@ def test_sdist_that_does_not_build_here_is_read(index: SyntheticIndex, resolve: 
         ("wheel", "0.43.0", ("old",)),
     ]
     assert answer.notes == (
-        ("old 0.9.0 computes its requirements in setup.py, which is not run: taken are those of its author's machine"),
+        (
+            "old 0.9.0 computes its requirements in setup.py, which is not run: taken are those of its author's machine"
+        ),
     )
     assert (tmp_path / "store/v1/artifacts").is_dir()
     assert resolve(base(), "old") == answer
 
 
-def test_build_requirements_leave_the_protected_ones_to_the_base(index: SyntheticIndex, resolve: Resolve) -> None:
+def test_build_requirements_leave_the_protected_ones_to_the_base(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
     pyproject = '[build-system]\nrequires = ["hatchling", "torch", "numpy"]\nbuild-backend = "hatchling.build"\n'
     index.sdist("ext", "1.0", files={"pyproject.toml": pyproject, "PKG-INFO": "Name: ext\n"})
     index.wheel("hatchling", "1.24.0", requires=("pluggy",))
@@ -591,17 +716,23 @@ def test_a_build_backend_is_asked_what_else_it_needs_where_the_user_allows_it(
     facts = msgspec.structs.replace(NGC, python=here)
     for _ in range(2):  # the second answer is remembered
         allowed = dataclasses.replace(settings, host_builds=True)
-        answer = UvResolver(allowed, LocalRunner(), Silent())(Request(facts=facts, requirements=("ext",)))
+        answer = UvResolver(allowed, LocalRunner(), Silent())(
+            Request(facts=facts, requirements=("ext",))
+        )
         assert [(item.name, item.version, item.via) for item in answer.build] == [
             ("cython", "3.0.11", ("ext",)),
             ("tool", "3.0", ("ext",)),
         ]
-    answer = UvResolver(settings, LocalRunner(), Silent())(Request(facts=facts, requirements=("ext",)))
+    answer = UvResolver(settings, LocalRunner(), Silent())(
+        Request(facts=facts, requirements=("ext",))
+    )
     assert [item.name for item in answer.build] == ["tool"]
 
 
 def test_a_backend_that_fails_here_adds_nothing(index: SyntheticIndex, settings: Settings) -> None:
-    index.sdist("ext", "1.0", files={**EXT, "conf/own.py": "raise OSError('only on the cluster')\n"})
+    index.sdist(
+        "ext", "1.0", files={**EXT, "conf/own.py": "raise OSError('only on the cluster')\n"}
+    )
     index.wheel("tool", "3.0")
     resolver = UvResolver(dataclasses.replace(settings, host_builds=True), LocalRunner(), Silent())
     answer = resolver(Request(facts=base(), requirements=("ext",)))
@@ -613,10 +744,16 @@ def test_what_known_backends_ask_for_is_data(index: SyntheticIndex, resolve: Res
     index.sdist("ext", "1.0", files={**EXT, "pyproject.toml": pyproject})
     for name in ("scikit-build-core", "cmake", "ninja"):
         index.wheel(name, "3.30")
-    assert [item.name for item in resolve(base(), "ext").build] == ["cmake", "ninja", "scikit-build-core"]
+    assert [item.name for item in resolve(base(), "ext").build] == [
+        "cmake",
+        "ninja",
+        "scikit-build-core",
+    ]
 
 
-def test_a_package_is_built_where_that_is_asked_for(index: SyntheticIndex, resolve: Resolve) -> None:
+def test_a_package_is_built_where_that_is_asked_for(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
     """Its wheels do not count, those of others do; a release without a source archive is no answer."""
     index.wheel("mpi4py", "4.1.2", "4.2.0")
     index.sdist("mpi4py", "4.1.2", files={"setup.py": SETUP, "PKG-INFO": "Name: mpi4py\n"})
@@ -629,8 +766,12 @@ def test_a_package_is_built_where_that_is_asked_for(index: SyntheticIndex, resol
     }
 
 
-def test_build_requirements_give_up_the_date_before_they_give_up(index: SyntheticIndex, resolve: Resolve) -> None:
-    pyproject = '[build-system]\nrequires = ["flit-core>=4"]\nbuild-backend = "flit_core.buildapi"\n'
+def test_build_requirements_give_up_the_date_before_they_give_up(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
+    pyproject = (
+        '[build-system]\nrequires = ["flit-core>=4"]\nbuild-backend = "flit_core.buildapi"\n'
+    )
     index.sdist("ext", "1.0", files={"pyproject.toml": pyproject, "PKG-INFO": "Name: ext\n"})
     index.wheel("flit-core", "4.0", day="2025-01-01")
     answer = resolve(base(), "ext", as_of="2024-09-12")
@@ -638,16 +779,22 @@ def test_build_requirements_give_up_the_date_before_they_give_up(index: Syntheti
 
 
 def test_build_requirements_without_a_solution(index: SyntheticIndex, resolve: Resolve) -> None:
-    pyproject = '[build-system]\nrequires = ["flit-core>=4"]\nbuild-backend = "flit_core.buildapi"\n'
+    pyproject = (
+        '[build-system]\nrequires = ["flit-core>=4"]\nbuild-backend = "flit_core.buildapi"\n'
+    )
     index.sdist("ext", "1.0", files={"pyproject.toml": pyproject, "PKG-INFO": "Name: ext\n"})
     error = error_of(resolve, base(), "ext")
-    assert error.what.startswith("the build requirements of ext have no solution: Because flit-core was not found")
+    assert error.what.startswith(
+        "the build requirements of ext have no solution: Because flit-core was not found"
+    )
 
 
 # ------------------------------------------------------------------ indexes, files, nothing at all
 
 
-def test_named_index_is_asked_first_and_remembered(index: SyntheticIndex, settings: Settings, tmp_path: Path) -> None:
+def test_named_index_is_asked_first_and_remembered(
+    index: SyntheticIndex, settings: Settings, tmp_path: Path
+) -> None:
     other = SyntheticIndex(tmp_path / "other")
     index.wheel("torch", "2.6.0")
     index.wheel("rich", "14.0")
@@ -656,8 +803,13 @@ def test_named_index_is_asked_first_and_remembered(index: SyntheticIndex, settin
     resolver = UvResolver(both, LocalRunner(), Silent())
     answer = resolver(Request(facts=base(), requirements=("torch", "rich"), indexes=("cu121",)))
     assert versions(answer) == {"rich": "14.0", "torch": "2.5.1+cu121"}
-    assert {package.name: package.file.index for package in answer.packages} == {"rich": None, "torch": "cu121"}
-    again = resolver(Request(facts=base("rich==13.0"), requirements=("torch", "rich>=14"), indexes=("cu121",)))
+    assert {package.name: package.file.index for package in answer.packages} == {
+        "rich": None,
+        "torch": "cu121",
+    }
+    again = resolver(
+        Request(facts=base("rich==13.0"), requirements=("torch", "rich>=14"), indexes=("cu121",))
+    )
     assert versions(again) == versions(answer)
 
 
@@ -676,11 +828,17 @@ def test_nothing_asked_on_an_empty_base(resolve: Resolve) -> None:
 def test_requirement_that_does_not_apply_is_told(index: SyntheticIndex, resolve: Resolve) -> None:
     answer = resolve(base(), "pywin32 ; sys_platform == 'win32'")
     assert answer.packages == ()
-    assert answer.notes == ("pywin32 ; sys_platform == 'win32' does not apply to this base: its marker is false there",)
+    assert answer.notes == (
+        "pywin32 ; sys_platform == 'win32' does not apply to this base: its marker is false there",
+    )
 
 
-def test_best_wheel_for_the_base_is_taken_with_size_and_hash(index: SyntheticIndex, resolve: Resolve) -> None:
-    index.wheel("rich", "14.0", requires=("pygments>=2.13", "typing-extensions ; python_version < '3.11'"))
+def test_best_wheel_for_the_base_is_taken_with_size_and_hash(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
+    index.wheel(
+        "rich", "14.0", requires=("pygments>=2.13", "typing-extensions ; python_version < '3.11'")
+    )
     index.wheel("pygments", "2.18")
     found = resolve(base(), "rich").packages[1]
     path = index.simple / "rich" / found.file.file
@@ -696,7 +854,9 @@ def test_nothing_is_left_behind(index: SyntheticIndex, resolve: Resolve, tmp_pat
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith("envbuild")] == []
 
 
-def test_withdrawn_release_and_missing_extra_are_told(index: SyntheticIndex, resolve: Resolve) -> None:
+def test_withdrawn_release_and_missing_extra_are_told(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
     index.wheel("rich", "13.0", "14.0")
     page = index.simple / "rich" / "index.html"
     page.write_text(page.read_text().replace('">rich-13', '" data-yanked="broken build">rich-13'))
@@ -713,9 +873,13 @@ def test_date_that_is_none(resolve: Resolve) -> None:
         resolve(base(), "rich", as_of="2024-13-01")
 
 
-def test_hostile_facts_stay_in_their_place(index: SyntheticIndex, resolve: Resolve, tmp_path: Path) -> None:
+def test_hostile_facts_stay_in_their_place(
+    index: SyntheticIndex, resolve: Resolve, tmp_path: Path
+) -> None:
     index.wheel("rich", "14.0")
-    facts = base("../../../escaped==1.0", "rich\n[[index]]==1.0", "six==1.0\nevil", "ok==1.0", cuda="12; rm")
+    facts = base(
+        "../../../escaped==1.0", "rich\n[[index]]==1.0", "six==1.0\nevil", "ok==1.0", cuda="12; rm"
+    )
     answer = resolve(facts, "rich", "ok")
     assert versions(answer) == {"rich": "14.0"}
     assert answer.notes == (

@@ -36,12 +36,26 @@ def full_leaf(name: str = "keras-bert") -> Leaf:
         image="sha256:" + "c" * 64,
         direct=lock.direct,
         proofs=(
-            Proof(outcome="passed", level="full", day="2026-11-20", gpu="NVIDIA A100-SXM4-40GB", driver="535.104.05"),
-            Proof(outcome="failed", level="quick", day="2026-10-01", gpu="Tesla V100-PCIE-16GB", driver="450.80.02"),
+            Proof(
+                outcome="passed",
+                level="full",
+                day="2026-11-20",
+                gpu="NVIDIA A100-SXM4-40GB",
+                driver="535.104.05",
+            ),
+            Proof(
+                outcome="failed",
+                level="quick",
+                day="2026-10-01",
+                gpu="Tesla V100-PCIE-16GB",
+                driver="450.80.02",
+            ),
         ),
         roots=dependency_tree(lock),
         tiles=treemap(layers),
-        sizes=tuple((layer, name, "1.0", size) for layer, rows in layers.items() for name, size in rows),
+        sizes=tuple(
+            (layer, name, "1.0", size) for layer, rows in layers.items() for name, size in rows
+        ),
         history=(
             Step(
                 number=2,
@@ -54,7 +68,10 @@ def full_leaf(name: str = "keras-bert") -> Leaf:
         ),
         commands=(
             Command(title="Make the image here", lines=f"envbuild make lab/{name}"),
-            Command(title="As a job on amane", lines=f"envbuild submit {name} --on amane -- python train.py"),
+            Command(
+                title="As a job on amane",
+                lines=f"envbuild submit {name} --on amane -- python train.py",
+            ),
         ),
         recipe=(ROOT / f"recipes/{name}.toml").read_text("utf-8"),
         post=("echo built",),
@@ -74,4 +91,8 @@ def many(count: int) -> list[Leaf]:
         )
         for number in range(count - 2)
     ]
-    return [first, *rest, Leaf(name="broken", refused="its lock was changed on the shelf: sha256 is 00ff")]
+    return [
+        first,
+        *rest,
+        Leaf(name="broken", refused="its lock was changed on the shelf: sha256 is 00ff"),
+    ]

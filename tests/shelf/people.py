@@ -95,13 +95,19 @@ class User(Project):
                 os._exit(code)
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         out, err = (path.read_text("utf-8") for path in told)
-        return Result(argv=arguments, code=code, stdout=out, stderr=err, seconds=time.monotonic() - started)
+        return Result(
+            argv=arguments, code=code, stdout=out, stderr=err, seconds=time.monotonic() - started
+        )
 
-    def _command_line(self, arguments: tuple[str, ...], env: dict[str, str], told: list[Path]) -> int:
+    def _command_line(
+        self, arguments: tuple[str, ...], env: dict[str, str], told: list[Path]
+    ) -> int:
         for number, path in enumerate(told, 1):
             handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
             os.dup2(handle, number)
-        sys.stdout, sys.stderr = (os.fdopen(number, "w", encoding="utf-8", closefd=False) for number in (1, 2))
+        sys.stdout, sys.stderr = (
+            os.fdopen(number, "w", encoding="utf-8", closefd=False) for number in (1, 2)
+        )
         os.environ.clear()
         os.environ.update({**self.env, **env})
         os.chdir(self.folder)
@@ -136,7 +142,11 @@ def user(folder: Path, shelf: str | None = None, *options: str) -> User:
 
 def bare(path: Path) -> str:
     """An empty bare repository."""
-    subprocess.run(["git", "init", "--quiet", "--bare", str(path)], check=True, env={**os.environ, "LC_ALL": "C"})
+    subprocess.run(
+        ["git", "init", "--quiet", "--bare", str(path)],
+        check=True,
+        env={**os.environ, "LC_ALL": "C"},
+    )
     return str(path)
 
 
@@ -156,7 +166,9 @@ class Member:
         """The shelf, as it is now."""
         return open_shelf("lab", self.settings, LocalRunner())
 
-    def recipe(self, name: str = "small", summary: str = "A small recipe for shelves", text: str = RECIPE) -> Path:
+    def recipe(
+        self, name: str = "small", summary: str = "A small recipe for shelves", text: str = RECIPE
+    ) -> Path:
         return write_recipe(self.folder, name, summary=summary, text=text)
 
     def publish(self, name: str = "small", *, key: Path | None = None, image: bool = False) -> None:
@@ -167,16 +179,35 @@ class Member:
 
 
 def member(
-    folder: Path, place: str, *, signers: Path | None = None, require_signed: bool = False, name: str | None = None
+    folder: Path,
+    place: str,
+    *,
+    signers: Path | None = None,
+    require_signed: bool = False,
+    name: str | None = None,
 ) -> Member:
     """A member of the lab; whoever comes first makes the shelf."""
     folder.mkdir(parents=True, exist_ok=True)
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(("ENVBUILD_", "XDG_", "GIT_"))}
-    env = {**kept, "HOME": str(folder), "ENVBUILD_STORE": str(folder / "store"), "LOGNAME": name or folder.name}
+    kept = {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith(("ENVBUILD_", "XDG_", "GIT_"))
+    }
+    env = {
+        **kept,
+        "HOME": str(folder),
+        "ENVBUILD_STORE": str(folder / "store"),
+        "LOGNAME": name or folder.name,
+    }
     settings = load_settings({**env, "GIT_CONFIG_NOSYSTEM": "1"}, folder)
     url = normal_url(place, settings)
     backend_of(url, settings, LocalRunner()).create()
-    add("lab", Shelf(url=url, pinned=signers is not None, require_signed=require_signed), signers, settings)
+    add(
+        "lab",
+        Shelf(url=url, pinned=signers is not None, require_signed=require_signed),
+        signers,
+        settings,
+    )
     return Member(folder=folder, settings=settings)
 
 
@@ -190,6 +221,9 @@ def new_key(folder: Path, name: str) -> Path:
 
 def allowed(path: Path, *keys: Path, options: str = "") -> Path:
     """An allowed signers file that names the keys by their file names."""
-    lines = [f"{key.name}@lab {options}{' ' if options else ''}{key.with_suffix('.pub').read_text()}" for key in keys]
+    lines = [
+        f"{key.name}@lab {options}{' ' if options else ''}{key.with_suffix('.pub').read_text()}"
+        for key in keys
+    ]
     path.write_text("".join(lines))
     return path

@@ -75,7 +75,16 @@ def _shift(seconds: float) -> None:
 class Forked:
     """A publisher that runs beside the test."""
 
-    def __init__(self, folder: Path, place: str, name: str, summary: str, *options: str, user: int = 0, group: int = 0):
+    def __init__(
+        self,
+        folder: Path,
+        place: str,
+        name: str,
+        summary: str,
+        *options: str,
+        user: int = 0,
+        group: int = 0,
+    ):
         self.said = folder.with_name(f"{folder.name}.said")
         sys.stdout.flush()
         self.number = os.fork()

@@ -54,11 +54,18 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def start(folder: Path, *, scripts: bool = True) -> Chrome:
     options = ChromeOptions()
     options.binary_location = shutil.which("chromium") or ""
-    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder}"):
+    for argument in (
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        f"--user-data-dir={folder}",
+    ):
         options.add_argument(argument)
     options.add_argument("--window-size=1200,900")
     if not scripts:
-        options.add_experimental_option("prefs", {"profile.managed_default_content_settings.javascript": 2})
+        options.add_experimental_option(
+            "prefs", {"profile.managed_default_content_settings.javascript": 2}
+        )
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     return Chrome(options=options, service=ChromeService(shutil.which("chromedriver")))
 
@@ -79,7 +86,11 @@ def logged(browser: Chrome) -> list[dict[str, Any]]:
 
 
 def shown(browser: Chrome) -> int:
-    return int(browser.execute_script("return document.querySelectorAll('.cards > li:not([hidden])').length"))
+    return int(
+        browser.execute_script(
+            "return document.querySelectorAll('.cards > li:not([hidden])').length"
+        )
+    )
 
 
 def opened(browser: Chrome, site: Path, page: str) -> None:
@@ -90,7 +101,9 @@ def typed(browser: Chrome, text: str) -> None:
     box = browser.find_element(By.ID, "words")
     box.send_keys(Keys.ESCAPE)
     box.send_keys(text)
-    browser.execute_async_script("const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(done))")
+    browser.execute_async_script(
+        "const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(done))"
+    )
 
 
 def test_search_narrows_a_thousand_cards(browser: Chrome, site: Path) -> None:
@@ -150,12 +163,18 @@ def test_a_command_is_copied(browser: Chrome, site: Path) -> None:
 def test_the_changes_are_shown(browser: Chrome, site: Path) -> None:
     opened(browser, site, "recipes/keras-bert.html")
     changes = browser.find_element(By.XPATH, "//details[summary[contains(., 'changes')]]/pre")
-    assert changes.text.splitlines() == ["~ keras-bert 0.88.0 -> 0.89.0", "+ pydot 2.0.0", "- graphviz 0.19"]
+    assert changes.text.splitlines() == [
+        "~ keras-bert 0.88.0 -> 0.89.0",
+        "+ pydot 2.0.0",
+        "- graphviz 0.19",
+    ]
 
 
 @pytest.mark.parametrize("page", ["index.html", "recipes/keras-bert.html", "recipes/broken.html"])
 @pytest.mark.parametrize("width", [360, 1200])
-def test_nothing_is_wider_than_the_screen(browser: Chrome, site: Path, page: str, width: int) -> None:
+def test_nothing_is_wider_than_the_screen(
+    browser: Chrome, site: Path, page: str, width: int
+) -> None:
     browser.execute_cdp_cmd(
         "Emulation.setDeviceMetricsOverride",
         {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 500},
@@ -171,7 +190,10 @@ def test_every_text_has_contrast(browser: Chrome, site: Path, page: str, scheme:
     feature = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", feature)
     opened(browser, site, page)
-    dark = browser.execute_script("return getComputedStyle(document.body).backgroundColor") == "rgb(13, 17, 23)"
+    dark = (
+        browser.execute_script("return getComputedStyle(document.body).backgroundColor")
+        == "rgb(13, 17, 23)"
+    )
     assert dark == (scheme == "dark")
     poor, seen = browser.execute_script(CONTRAST)
     assert seen > 5

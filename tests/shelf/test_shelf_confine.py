@@ -110,7 +110,10 @@ def test_it_is_not_taken_from_one_who_published_it_all_the_same(fault: str, tmp_
 )  # fmt: skip
 def test_what_people_write_is_published(line: str) -> None:
     text = RECIPE.replace("NAME", "small").replace('"six==1.16.0"', line)
-    refuse_recipe(text + '[job]\ngpus = 1\nwalltime = "24:00:00"\nmemory = "32GiB"\npartition = "gpu-a100"\n', "test")
+    refuse_recipe(
+        text + '[job]\ngpus = 1\nwalltime = "24:00:00"\nmemory = "32GiB"\npartition = "gpu-a100"\n',
+        "test",
+    )
 
 
 def test_the_shipped_recipes_may_be_published() -> None:
@@ -136,7 +139,10 @@ def test_a_link_is_not_published(tmp_path: Path) -> None:
         st.text(max_size=20).map(lambda text: f"a/../{text}"),
         st.text(max_size=20).map(lambda text: f"file:{text}"),
         st.builds(
-            "{}{}{}".format, st.text(max_size=9), st.sampled_from("`$;&|<>\\\"'\n\r(){}*?!"), st.text(max_size=9)
+            "{}{}{}".format,
+            st.text(max_size=9),
+            st.sampled_from("`$;&|<>\\\"'\n\r(){}*?!"),
+            st.text(max_size=9),
         ),
     ),
 )
@@ -151,4 +157,6 @@ def test_no_value_is_a_path_a_url_of_a_file_or_shell(key: str, value: str) -> No
 
 @given(st.text())
 def test_text_of_strangers_moves_no_cursor(text: str) -> None:
-    assert all(char >= " " and not "\x7f" <= char <= "\x9f" and char != "\u202e" for char in shown(text))
+    assert all(
+        char >= " " and not "\x7f" <= char <= "\x9f" and char != "\u202e" for char in shown(text)
+    )

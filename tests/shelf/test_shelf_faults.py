@@ -32,23 +32,32 @@ class TestTwoPublishers:
 
     def test_of_one_name_both_are_kept_in_some_order(self, place: str, tmp_path: Path) -> None:
         reader = member(tmp_path / "reader", place)
-        people = [Forked(tmp_path / f"p{number}", place, "small", f"of p{number}") for number in range(4)]
+        people = [
+            Forked(tmp_path / f"p{number}", place, "small", f"of p{number}") for number in range(4)
+        ]
         assert [one.ended() for one in people] == [(0, "")] * 4
         history = reader.library.history("small")
         assert [stored.entry.number for stored in history] == [1, 2, 3, 4]
-        assert {stored.entry.about.summary for stored in history} == {f"of p{number}" for number in range(4)}
+        assert {stored.entry.about.summary for stored in history} == {
+            f"of p{number}" for number in range(4)
+        }
         assert reader.take().recipe.recipe.summary == history[-1].entry.about.summary
 
     def test_of_several_names_all_are_there(self, place: str, tmp_path: Path) -> None:
         reader = member(tmp_path / "reader", place)
-        people = [Forked(tmp_path / f"p{number}", place, f"small{number}", "one of many") for number in range(3)]
+        people = [
+            Forked(tmp_path / f"p{number}", place, f"small{number}", "one of many")
+            for number in range(3)
+        ]
         assert [one.ended() for one in people] == [(0, "")] * 3
         assert sorted(reader.library.numbers) == ["small0", "small1", "small2"]
 
     def test_of_the_same_thing_one_entry_comes_out(self, tmp_path: Path) -> None:
         place = str(tmp_path / "shelf")
         reader = member(tmp_path / "reader", place)
-        people = [Forked(tmp_path / f"p{number}", place, "small", "the same") for number in range(3)]
+        people = [
+            Forked(tmp_path / f"p{number}", place, "small", "the same") for number in range(3)
+        ]
         assert [one.ended()[0] for one in people] == [0, 0, 0]
         assert [stored.entry.number for stored in reader.library.history("small")] == [1]
 
@@ -60,7 +69,9 @@ class TestKilled:
         for number in range(1, 200):
             shelf = tmp_path / f"at{number}" / "shelf"
             reader = member(tmp_path / f"at{number}" / "reader", str(shelf))
-            code, said = Forked(tmp_path / f"at{number}" / "ann", str(shelf), "small", "x", f"kill-at={number}").ended()
+            code, said = Forked(
+                tmp_path / f"at{number}" / "ann", str(shelf), "small", "x", f"kill-at={number}"
+            ).ended()
             if code == 0:
                 break
             assert code == -signal.SIGKILL, said
@@ -135,12 +146,16 @@ class TestPermissions:
         assert stat.S_IMODE((shelf / "names").stat().st_mode) == 0o2775
 
     @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become two users")
-    def test_two_users_of_a_group_publish_after_one_another(self, tmp_path_factory: pytest.TempPathFactory) -> None:
+    def test_two_users_of_a_group_publish_after_one_another(
+        self, tmp_path_factory: pytest.TempPathFactory
+    ) -> None:
         from tests.tiny_image import open_folder
 
         # whoever is forked reads no source tree: what is imported late is imported now
         assert Forked.__doc__
-        warm = member(tmp_path_factory.mktemp("warm"), str(tmp_path_factory.mktemp("place") / "shelf"))
+        warm = member(
+            tmp_path_factory.mktemp("warm"), str(tmp_path_factory.mktemp("place") / "shelf")
+        )
         warm.recipe()
         warm.publish()
         top = open_folder() / "users"
@@ -154,7 +169,9 @@ class TestPermissions:
             home = top / f"u{who}"
             home.mkdir()
             os.chown(home, who, 64001)
-            publisher = Forked(home, str(shelf), "small", f"of {who}", "umask=077", user=who, group=64001)
+            publisher = Forked(
+                home, str(shelf), "small", f"of {who}", "umask=077", user=who, group=64001
+            )
             assert publisher.ended() == (0, "")
             assert visible(shelf)[-1] == f"small.{number:06d}"
         groups = {path.stat().st_gid for path in shelf.rglob("*")}
@@ -172,8 +189,9 @@ class TestPermissions:
         ann = member(tmp_path / "ann", str(shelf))
         ann.recipe()
         ann.publish()
-        script = f"mount --bind {shelf} {shelf} && mount -o remount,ro,bind {shelf} && exec " + _publisher(
-            tmp_path / "bob", shelf, "small", "other"
+        script = (
+            f"mount --bind {shelf} {shelf} && mount -o remount,ro,bind {shelf} && exec "
+            + _publisher(tmp_path / "bob", shelf, "small", "other")
         )
         code, said = _in_namespace(script)
         assert code == 7
@@ -189,12 +207,19 @@ def _in_namespace(script: str) -> tuple[int, str]:
     """Run a shell script where it may mount; skip where this machine does not let us."""
     flags = ["--mount"] if os.geteuid() == 0 else ["--user", "--map-root-user", "--mount"]
     tried = subprocess.run(
-        ["unshare", *flags, "mount", "-t", "tmpfs", "none", "/mnt"], capture_output=True, check=False
+        ["unshare", *flags, "mount", "-t", "tmpfs", "none", "/mnt"],
+        capture_output=True,
+        check=False,
     )
     if tried.returncode != 0:
         pytest.skip("this machine gives no namespace to mount in")
     done = subprocess.run(
-        ["unshare", *flags, "sh", "-c", script], cwd=ROOT, capture_output=True, text=True, check=False, timeout=120
+        ["unshare", *flags, "sh", "-c", script],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
     )
     return done.returncode, done.stdout + done.stderr
 
@@ -219,7 +244,9 @@ class TestFull:
         """
         code, said = _in_namespace(script)
         assert code == 0, said
-        assert re.findall(r"(?:first|full|again)=\d+", said) == ["first=0", "full=8", "again=0"], said
+        assert re.findall(r"(?:first|full|again)=\d+", said) == ["first=0", "full=8", "again=0"], (
+            said
+        )
         assert "the shelf's file system is full" in said
         before, after = said.split("full=8")[1].split("again=0")
         assert "small.000001" in before
@@ -282,7 +309,9 @@ class TestRefusedPush:
         ann.publish()
         assert ann.take().recipe.name == "small"
 
-    def test_by_somebody_who_was_quicker_is_tried_again(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_by_somebody_who_was_quicker_is_tried_again(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """Between our fetch and our push another member publishes: ours follows his."""
         from envbuild.shelf.git import GitRepository
 
@@ -315,10 +344,14 @@ class TestRefusedPush:
 
 
 class TestClocks:
-    def test_order_is_that_of_publishing_whatever_the_clocks_say(self, place: str, tmp_path: Path) -> None:
+    def test_order_is_that_of_publishing_whatever_the_clocks_say(
+        self, place: str, tmp_path: Path
+    ) -> None:
         reader = member(tmp_path / "reader", place)
         for number, seconds in enumerate((0, 10 * 365 * 86400, -20 * 365 * 86400)):
-            code, said = Forked(tmp_path / f"p{number}", place, "small", f"the {number}", f"clock={seconds}").ended()
+            code, said = Forked(
+                tmp_path / f"p{number}", place, "small", f"the {number}", f"clock={seconds}"
+            ).ended()
             assert code == 0, said
         history = reader.library.history("small")
         assert [stored.entry.about.summary for stored in history] == ["the 0", "the 1", "the 2"]

@@ -18,7 +18,13 @@ X = digest_of(b"x")
 
 
 def entry(
-    name: str, framework: str, cuda: str | None, *, summary: str = "", passed: str = "", failed: str = ""
+    name: str,
+    framework: str,
+    cuda: str | None,
+    *,
+    summary: str = "",
+    passed: str = "",
+    failed: str = "",
 ) -> Entry:
     verdicts = [("passed", passed), ("failed", failed)]
     return Entry(
@@ -33,9 +39,17 @@ def entry(
 
 
 ENTRIES = (
-    entry("bert", "tensorflow 2.15.1", "12.2.140", passed="NVIDIA A100-SXM4-40GB", failed="Tesla V100"),
+    entry(
+        "bert", "tensorflow 2.15.1", "12.2.140", passed="NVIDIA A100-SXM4-40GB", failed="Tesla V100"
+    ),
     entry("bert-old", "tensorflow 1.15.5", "11.2.152", summary="for the old course"),
-    entry("digits", "torch 2.5.1", "12.4.127", summary="like bert, but for pictures", passed="Tesla V100"),
+    entry(
+        "digits",
+        "torch 2.5.1",
+        "12.4.127",
+        summary="like bert, but for pictures",
+        passed="Tesla V100",
+    ),
     entry("digits2", "torch 2.50.0", None),
 )
 
@@ -74,7 +88,9 @@ def names(rows: tuple[Row, ...]) -> list[str]:
         (["bert"], {"gpu": "V100", "framework": "torch"}, ["digits"]),
     ],
 )
-def test_words_and_filters(library: Library, words: list[str], filters: dict[str, str], expected: list[str]) -> None:
+def test_words_and_filters(
+    library: Library, words: list[str], filters: dict[str, str], expected: list[str]
+) -> None:
     assert names(search([library], words, **filters)) == expected
 
 
@@ -121,7 +137,9 @@ def test_over_ssh_git_asks_for_nothing_but_its_own_protocol(tmp_path: Path) -> N
 
     bare(tmp_path / "shelf.git")
     ssh = tmp_path / "ssh"
-    ssh.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\nfor last; do :; done\nexec sh -c "$last"\n')
+    ssh.write_text(
+        f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\nfor last; do :; done\nexec sh -c "$last"\n'
+    )
     ssh.chmod(0o755)
     place = f"git+ssh://lab.invalid{tmp_path}/shelf.git"
     ann, bob = (user(tmp_path / name) for name in ("ann", "bob"))

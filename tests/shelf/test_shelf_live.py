@@ -47,14 +47,18 @@ def test_an_image_is_taken_checked_and_built_again_to_the_same_bytes(tmp_path: P
     assert built.code == 0, built.stderr
     assert "the same bytes as published" in built.stderr
     assert (bob.folder / "again.sif").read_bytes() == (ann.folder / "small.sif").read_bytes()
-    assert not (bob.folder / "recipes").exists(), "making from a shelf leaves the project folder alone"
+    assert not (bob.folder / "recipes").exists(), (
+        "making from a shelf leaves the project folder alone"
+    )
 
 
 @pytest.mark.slow
 def test_lines_of_a_stranger_s_recipe_are_told_and_see_nothing_of_the_host(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    store = shared_store()  # the host's /tmp is hidden from builds anyway, so the bait lies elsewhere
+    store = (
+        shared_store()
+    )  # the host's /tmp is hidden from builds anyway, so the bait lies elsewhere
     store.mkdir(parents=True, exist_ok=True)
     canary, written = store / f"canary-{os.getpid()}", store / f"written-{os.getpid()}"
     request.addfinalizer(lambda: canary.unlink(missing_ok=True))

@@ -50,15 +50,24 @@ def part(folder: Path, name: str, mib: int) -> KeptPart:
     return KeptPart(part=pack_part(contents, blob, key=name), blob=blob)
 
 
-def write(path: Path, parts: Sequence[KeptPart], lock: Lock, *, mode: str = "flat", overlay: bool = False) -> Path:
+def write(
+    path: Path, parts: Sequence[KeptPart], lock: Lock, *, mode: str = "flat", overlay: bool = False
+) -> Path:
     """A SIF as envbuild writes it: what it says about itself, and its root."""
     tree = merge([kept.part for kept in parts])
 
     def root(out: BinaryIO) -> int:
-        return write_squashfs(out, tree, [(kept.part, kept.copy) for kept in parts], epoch=EPOCH, compressor="zstd")
+        return write_squashfs(
+            out, tree, [(kept.part, kept.copy) for kept in parts], epoch=EPOCH, compressor="zstd"
+        )
 
-    note = about(lock.name, lock, mode=mode, packer=codec_of(lock.packer).name, tree=f"sha256:{'7' * 64}")
-    objects = [data(GENERIC, f"{lock.name}.lock", locked_text(lock).encode()), data(JSON, NOTE, note)]
+    note = about(
+        lock.name, lock, mode=mode, packer=codec_of(lock.packer).name, tree=f"sha256:{'7' * 64}"
+    )
+    objects = [
+        data(GENERIC, f"{lock.name}.lock", locked_text(lock).encode()),
+        data(JSON, NOTE, note),
+    ]
     objects.append(partition(root, machine="x86_64"))
     if overlay:
         objects.append(partition(root, machine="x86_64", name="top", overlay=True))
@@ -99,24 +108,37 @@ class TestPieces:
         assert (tmp_path / "brought.sif").read_bytes() == image.read_bytes()
 
     @pytest.mark.parametrize("shifted", [False, True])
-    def test_a_second_image_on_the_same_base_adds_little(self, shifted: bool, ann: Member, tmp_path: Path) -> None:
+    def test_a_second_image_on_the_same_base_adds_little(
+        self, shifted: bool, ann: Member, tmp_path: Path
+    ) -> None:
         """Also where the common part lies elsewhere in the file."""
         folder = Folder(tmp_path / "shelf")
         base, own, other = (
-            part(tmp_path / "parts", name, mib) for name, mib in (("base", 24), ("own", 2), ("other", 3))
+            part(tmp_path / "parts", name, mib)
+            for name, mib in (("base", 24), ("own", 2), ("other", 3))
         )
         first = write(tmp_path / "first.sif", [base, own], lock_of(ann))
-        second = write(tmp_path / "second.sif", [other, base] if shifted else [base, other], lock_of(ann))
+        second = write(
+            tmp_path / "second.sif", [other, base] if shifted else [base, other], lock_of(ann)
+        )
         locked = lock_digest(lock_of(ann))
         keep_image(first, weigh(first, locked, ann.context.store), folder, Silent())
         listed, new = keep_image(second, weigh(second, locked, ann.context.store), folder, Silent())
-        assert sum(size for _, size in msgspec.json.decode(listed, type=PieceList).pieces) == second.stat().st_size
+        assert (
+            sum(size for _, size in msgspec.json.decode(listed, type=PieceList).pieces)
+            == second.stat().st_size
+        )
         assert new < 3 * MIB + 6 * LEAST, "its own part, and a few pieces where the two meet"
 
     def test_the_same_image_adds_nothing(self, ann: Member, tmp_path: Path) -> None:
         image = publish_image(ann, tmp_path)
         folder = Folder(tmp_path / "shelf")
-        assert keep_image(image, weigh(image, lock_digest(lock_of(ann)), ann.context.store), folder, Silent())[1] == 0
+        assert (
+            keep_image(
+                image, weigh(image, lock_digest(lock_of(ann)), ann.context.store), folder, Silent()
+            )[1]
+            == 0
+        )
 
     def test_pieces_have_sensible_sizes(self, ann: Member, tmp_path: Path) -> None:
         image = write(tmp_path / "x.sif", [part(tmp_path / "parts", "base", 40)], lock_of(ann))
@@ -136,7 +158,8 @@ class TestPieces:
 class TestRefused:
     def _pieces(self, shelf: Path) -> list[Path]:
         return sorted(
-            (path for path in (shelf / "objects").rglob("*") if path.is_file()), key=lambda p: -p.stat().st_size
+            (path for path in (shelf / "objects").rglob("*") if path.is_file()),
+            key=lambda p: -p.stat().st_size,
         )
 
     @pytest.mark.parametrize("fault", ["changed", "missing", "longer", "shorter", "a link", "list"])
@@ -153,7 +176,9 @@ class TestRefused:
             piece.unlink()
         else:
             piece.write_bytes(
-                {"changed": content[:-1] + b"?", "longer": content + b"?", "shorter": content[:-1]}[fault]
+                {"changed": content[:-1] + b"?", "longer": content + b"?", "shorter": content[:-1]}[
+                    fault
+                ]
             )
         if fault == "a link":
             piece.symlink_to("/etc/passwd")
@@ -162,12 +187,16 @@ class TestRefused:
             bring(bob, tmp_path / "brought.sif")
 
     @pytest.mark.parametrize("field", ["digest", "sha256", "size"])
-    def test_an_image_that_is_not_the_published_one(self, field: str, ann: Member, tmp_path: Path) -> None:
+    def test_an_image_that_is_not_the_published_one(
+        self, field: str, ann: Member, tmp_path: Path
+    ) -> None:
         image = publish_image(ann, tmp_path)
         folder = Folder(tmp_path / "shelf")
         weight = weigh(image, lock_digest(lock_of(ann)), ann.context.store)
         listed, _ = keep_image(image, weight, folder, Silent())
-        wrong = msgspec.structs.replace(weight, **{field: weight.size + 1 if field == "size" else f"sha256:{'9' * 64}"})
+        wrong = msgspec.structs.replace(
+            weight, **{field: weight.size + 1 if field == "size" else f"sha256:{'9' * 64}"}
+        )
         with pytest.raises(IntegrityError, match=r"another one than was published|not as long as"):
             bring_image(wrong, listed, folder, tmp_path / "out.sif", Silent())
 
@@ -184,14 +213,20 @@ class TestRefused:
         from envbuild.shelf.model import read_entry, write_entry
 
         swapped = msgspec.structs.replace(weight, pieces=digest_of(listed))
-        entry.write_bytes(write_entry(msgspec.structs.replace(read_entry(entry.read_bytes(), ""), image=swapped)))
+        entry.write_bytes(
+            write_entry(msgspec.structs.replace(read_entry(entry.read_bytes(), ""), image=swapped))
+        )
         bob = member(tmp_path / "bob", str(tmp_path / "shelf"))
         with pytest.raises(IntegrityError, match="its image was made from another lock"):
             bring(bob, tmp_path / "brought.sif")
 
     def test_a_layered_image_is_not_published(self, ann: Member, tmp_path: Path) -> None:
         write(
-            ann.folder / "small.sif", [part(tmp_path / "parts", "base", 1)], lock_of(ann), mode="layered", overlay=True
+            ann.folder / "small.sif",
+            [part(tmp_path / "parts", "base", 1)],
+            lock_of(ann),
+            mode="layered",
+            overlay=True,
         )
         with pytest.raises(UsageError, match="is layered") as caught:
             ann.publish(image=True)
@@ -231,7 +266,9 @@ class TestRefused:
         assert weight is not None
         assert (weight.digest, weight.pieces) == (image_digest(image), None)
 
-    def test_a_later_entry_about_the_same_image_keeps_its_bytes(self, ann: Member, tmp_path: Path) -> None:
+    def test_a_later_entry_about_the_same_image_keeps_its_bytes(
+        self, ann: Member, tmp_path: Path
+    ) -> None:
         publish_image(ann, tmp_path)
         ann.recipe(summary="a better summary")
         ann.publish()
@@ -244,24 +281,39 @@ def claim(who: Member, image: Path, gpu: str) -> None:
     """Let somebody's store say that an image passed on a GPU."""
     when = "2026-01-01T00:00:00+00:00"
     save(
-        Report(image="x", digest=image_digest(image), verdict="passed", findings=(), when=when, gpu=(gpu,)),
+        Report(
+            image="x",
+            digest=image_digest(image),
+            verdict="passed",
+            findings=(),
+            when=when,
+            gpu=(gpu,),
+        ),
         Store(who.settings.store),
     )
 
 
 @needs("ssh-keygen")
 class TestVerdicts:
-    def test_a_failed_check_is_published_only_when_told_and_hides_none(self, ann: Member, tmp_path: Path) -> None:
+    def test_a_failed_check_is_published_only_when_told_and_hides_none(
+        self, ann: Member, tmp_path: Path
+    ) -> None:
         image = publish_image(ann, tmp_path)
         day = "2026-01-0%dT00:00:00+00:00"
-        own = Report(image="x", digest=image_digest(image), verdict="passed", findings=(), when=day % 1)
+        own = Report(
+            image="x", digest=image_digest(image), verdict="passed", findings=(), when=day % 1
+        )
         deeper = msgspec.structs.replace(own, level="full", verdict="failed", when=day % 2)
-        elsewhere = msgspec.structs.replace(own, target="driver 450", verdict="failed", when=day % 3)
+        elsewhere = msgspec.structs.replace(
+            own, target="driver 450", verdict="failed", when=day % 3
+        )
         for report in (own, deeper, elsewhere):
             save(report, ann.context.store)
         with pytest.raises(CheckFailedError) as told:
             ann.publish()
-        assert str(told.value) == "publish: its check failed (level full; level quick for driver 450)"
+        assert (
+            str(told.value) == "publish: its check failed (level full; level quick for driver 450)"
+        )
         publish(ann.context, "small", Wish(shelf="lab", failed=True))
         entry = ann.take().stored.entry
         assert [(one.outcome, one.level, one.target) for one in entry.verdicts] == [
@@ -278,17 +330,24 @@ class TestVerdicts:
         for who, gpu in ((ann, "Tesla V100"), (bob, "NVIDIA A100")):
             claim(who, image, gpu)
             who.publish()
-        assert [one.gpu for one in bob.take().stored.entry.verdicts] == [("Tesla V100",), ("NVIDIA A100",)]
+        assert [one.gpu for one in bob.take().stored.entry.verdicts] == [
+            ("Tesla V100",),
+            ("NVIDIA A100",),
+        ]
         assert len(bob.take().reports) == 2
 
     def test_nobody_signs_what_a_stranger_claimed(self, tmp_path: Path) -> None:
         """Eve may write to the shelf but has no pinned key: her verdict does not come under Ann's signature."""
         key, place = new_key(tmp_path, "key"), str(tmp_path / "shelf")
-        ann = member(tmp_path / "ann", place, signers=allowed(tmp_path / "allowed", key), require_signed=True)
+        ann = member(
+            tmp_path / "ann", place, signers=allowed(tmp_path / "allowed", key), require_signed=True
+        )
         eve = member(tmp_path / "eve", place)
         for who in (ann, eve):
             who.recipe()
-            image = write(who.folder / "small.sif", [part(tmp_path / "parts", "base", 1)], lock_of(who))
+            image = write(
+                who.folder / "small.sif", [part(tmp_path / "parts", "base", 1)], lock_of(who)
+            )
         claim(ann, image, "Tesla V100")
         ann.publish(key=key)
         claim(eve, image, "NVIDIA H100")
@@ -339,10 +398,24 @@ class TestMake:
         assert again.code == 0, again.stderr
         assert "small.sif is up to date" in again.stderr
         rows = json.loads(
-            bob.ok("shelf", "search", "--gpu", "a100", "--framework", "torch==2.5", "--cuda", "12", "--json")
+            bob.ok(
+                "shelf",
+                "search",
+                "--gpu",
+                "a100",
+                "--framework",
+                "torch==2.5",
+                "--cuda",
+                "12",
+                "--json",
+            )
         )
-        assert [(row["name"], row["image"], row["verdict"]) for row in rows] == [("small", True, "passed 2026-01-01")]
-        assert str(ann.folder) not in bob.ok("shelf", "show", "small", "--json"), "no path of the publisher's machine"
+        assert [(row["name"], row["image"], row["verdict"]) for row in rows] == [
+            ("small", True, "passed 2026-01-01")
+        ]
+        assert str(ann.folder) not in bob.ok("shelf", "show", "small", "--json"), (
+            "no path of the publisher's machine"
+        )
 
     def test_get_brings_recipe_image_and_verdict(self, lab: tuple[User, User, Path]) -> None:
         _, bob, image = lab
@@ -350,7 +423,9 @@ class TestMake:
         assert (bob.folder / "small.sif").read_bytes() == image.read_bytes()
         assert "passed 2026-01-01" in bob.ok("list")
 
-    def test_a_verdict_of_nobody_known_is_made_again(self, lab: tuple[User, User, Path], tmp_path: Path) -> None:
+    def test_a_verdict_of_nobody_known_is_made_again(
+        self, lab: tuple[User, User, Path], tmp_path: Path
+    ) -> None:
         """Signed, but by a key that this user has not pinned: the image is checked here, which needs a runtime."""
         carl = user(tmp_path / "carl", str(tmp_path / "shelf"))
         carl.env["ENVBUILD_RUNTIME"] = "no-such-runtime"
@@ -358,7 +433,9 @@ class TestMake:
         assert "no-such-runtime" in carl.refused(7, "make", "lab/small")
         assert not (carl.folder / "small.sif").exists()
 
-    def test_require_gpu_is_never_met_by_somebody_else_s_verdict(self, lab: tuple[User, User, Path]) -> None:
+    def test_require_gpu_is_never_met_by_somebody_else_s_verdict(
+        self, lab: tuple[User, User, Path]
+    ) -> None:
         _, bob, _ = lab
         bob.refused(7, "make", "lab/small", "--require-gpu")
         assert not (bob.folder / "small.sif").exists()

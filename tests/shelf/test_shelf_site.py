@@ -48,11 +48,19 @@ class Page(HTMLParser):
 
 def written(folder: Path, *found: Leaf) -> dict[str, str]:
     write_site(folder, "lab", found)
-    return {path.relative_to(folder).as_posix(): path.read_text("utf-8") for path in folder.rglob("*.html")}
+    return {
+        path.relative_to(folder).as_posix(): path.read_text("utf-8")
+        for path in folder.rglob("*.html")
+    }
 
 
 def test_the_whole_pages(tmp_path: Path, golden: Callable[[str, str], None]) -> None:
-    small = replace(full_leaf(), sizes=full_leaf().sizes[:3], tiles=full_leaf().tiles[:3], roots=full_leaf().roots[:1])
+    small = replace(
+        full_leaf(),
+        sizes=full_leaf().sizes[:3],
+        tiles=full_leaf().tiles[:3],
+        roots=full_leaf().roots[:1],
+    )
     pages = written(tmp_path, small, Leaf(name="broken", refused="it was changed"))
     golden("shelf/index.html", pages["index.html"])
     golden("shelf/entry.html", pages["recipes/keras-bert.html"])
@@ -78,7 +86,9 @@ def test_what_a_shelf_says_is_never_markup(tmp_path: Path) -> None:
     for text in written(tmp_path, leaf, Leaf(name="broken", refused=HOSTILE)).values():
         page = Page(text)
         assert [tag for tag, _ in page.tags].count("script") == 1
-        assert not [name for _, attributes in page.tags for name in attributes if name.startswith("on")]
+        assert not [
+            name for _, attributes in page.tags for name in attributes if name.startswith("on")
+        ]
         assert HOSTILE in "".join(page.said)
         assert "49" not in re.findall(r"\b7\*7\b|\b49\b", "".join(page.said))
 
@@ -90,8 +100,15 @@ def test_pages_ask_nobody(tmp_path: Path) -> None:
             assert "src" not in attributes, name
             assert "style" not in attributes, name
             target = attributes.get("href") or "#"
-            assert target.startswith("#") or (tmp_path / Path(name).parent / target).resolve().is_file(), target
-        policy = next(a["content"] for t, a in Page(text).tags if a.get("http-equiv") == "Content-Security-Policy")
+            assert (
+                target.startswith("#")
+                or (tmp_path / Path(name).parent / target).resolve().is_file()
+            ), target
+        policy = next(
+            a["content"]
+            for t, a in Page(text).tags
+            if a.get("http-equiv") == "Content-Security-Policy"
+        )
         assert policy is not None
         assert policy.startswith("default-src 'none'; style-src 'sha256-")
         assert "unsafe" not in policy
@@ -122,7 +139,9 @@ def test_a_published_recipe_is_shown_with_what_changed(place: str, tmp_path: Pat
     ann.ok("shelf", "publish", "small")
     lock = ann.folder / "lockfiles/small.lock"
     ann.recipe("small", summary="the second")
-    lock.write_text(lock.read_text().replace("1.16.0", "1.17.0").replace("six==1.17.0", "six==1.16.0"))
+    lock.write_text(
+        lock.read_text().replace("1.16.0", "1.17.0").replace("six==1.17.0", "six==1.16.0")
+    )
     ann.ok("shelf", "publish", "small")
     said = ann.ok("shelf", "site", "pages")
     assert said.endswith("index.html: 2 pages\n")
@@ -192,7 +211,9 @@ class TestTreemap:
             st.lists(st.tuples(st.text(max_size=5), st.integers(0, 10**10)), max_size=30),
         )
     )
-    def test_tiles_fill_the_drawing_and_share_it_by_size(self, layers: dict[str, list[tuple[str, int]]]) -> None:
+    def test_tiles_fill_the_drawing_and_share_it_by_size(
+        self, layers: dict[str, list[tuple[str, int]]]
+    ) -> None:
         tiles = treemap(layers)
         whole = sum(size for rows in layers.values() for _, size in rows)
         assert sum(tile.size for tile in tiles) == whole
@@ -219,5 +240,10 @@ def test_leaves_are_read_one_by_one(tmp_path: Path) -> None:
     ann.ok("shelf", "publish", "small")
     library = open_shelf("lab", load_settings(ann.env, ann.folder), LocalRunner())
     (leaf,) = leaves(library, lambda _entry: ())
-    assert (leaf.name, leaf.framework, leaf.direct, leaf.refused) == ("small", "torch 2.5.1", ("six==1.16.0",), "")
+    assert (leaf.name, leaf.framework, leaf.direct, leaf.refused) == (
+        "small",
+        "torch 2.5.1",
+        ("six==1.16.0",),
+        "",
+    )
     assert leaf.words.startswith("small a small recipe for shelves torch 2.5.1")

@@ -46,7 +46,9 @@ def lab(
 
 
 class TestSignatures:
-    def test_a_signed_entry_is_taken_and_says_by_whom(self, place: str, tmp_path: Path, keys: dict[str, Path]) -> None:
+    def test_a_signed_entry_is_taken_and_says_by_whom(
+        self, place: str, tmp_path: Path, keys: dict[str, Path]
+    ) -> None:
         ann, bob = lab(tmp_path, place, keys)
         ann.recipe()
         ann.publish(key=keys["ann"])
@@ -62,7 +64,9 @@ class TestSignatures:
         eve = member(tmp_path / "eve", place)
         eve.recipe()
         eve.publish()
-        with pytest.raises(IntegrityError, match="entry 1 is not signed, and only signed ones are taken"):
+        with pytest.raises(
+            IntegrityError, match="entry 1 is not signed, and only signed ones are taken"
+        ):
             bob.take()
 
     def test_one_must_sign_to_publish_there(self, tmp_path: Path, keys: dict[str, Path]) -> None:
@@ -71,22 +75,30 @@ class TestSignatures:
         with pytest.raises(UsageError, match="takes signed entries only"):
             ann.publish()
 
-    def test_an_unknown_key_is_refused_and_named(self, place: str, tmp_path: Path, keys: dict[str, Path]) -> None:
+    def test_an_unknown_key_is_refused_and_named(
+        self, place: str, tmp_path: Path, keys: dict[str, Path]
+    ) -> None:
         _, bob = lab(tmp_path, place, keys)
         eve = member(tmp_path / "eve", place, signers=allowed(tmp_path / "hers", keys["eve"]))
         eve.recipe()
         eve.publish(key=keys["eve"])
-        with pytest.raises(IntegrityError, match=r"it is signed by an unknown key: ED25519 key SHA256:\S+"):
+        with pytest.raises(
+            IntegrityError, match=r"it is signed by an unknown key: ED25519 key SHA256:\S+"
+        ):
             bob.take()
 
-    def test_nobody_publishes_what_others_would_refuse(self, tmp_path: Path, keys: dict[str, Path]) -> None:
+    def test_nobody_publishes_what_others_would_refuse(
+        self, tmp_path: Path, keys: dict[str, Path]
+    ) -> None:
         ann, _ = lab(tmp_path, str(tmp_path / "shelf"), keys)
         ann.recipe()
         with pytest.raises(IntegrityError, match="unknown key"):
             ann.publish(key=keys["eve"])
         assert not ann.library.numbers
 
-    def test_an_expired_key_is_told_from_an_unknown_one(self, tmp_path: Path, keys: dict[str, Path]) -> None:
+    def test_an_expired_key_is_told_from_an_unknown_one(
+        self, tmp_path: Path, keys: dict[str, Path]
+    ) -> None:
         place = str(tmp_path / "shelf")
         ann, _ = lab(tmp_path, place, keys)
         ann.recipe()
@@ -97,7 +109,9 @@ class TestSignatures:
         with pytest.raises(IntegrityError, match=expected):
             carl.take()
 
-    def test_a_key_that_is_not_valid_yet_is_refused(self, tmp_path: Path, keys: dict[str, Path]) -> None:
+    def test_a_key_that_is_not_valid_yet_is_refused(
+        self, tmp_path: Path, keys: dict[str, Path]
+    ) -> None:
         place = str(tmp_path / "shelf")
         ann, _ = lab(tmp_path, place, keys)
         ann.recipe()
@@ -106,7 +120,9 @@ class TestSignatures:
         with pytest.raises(IntegrityError, match="not valid today"):
             member(tmp_path / "carl", place, signers=signers).take()
 
-    def test_a_key_for_another_purpose_is_refused(self, tmp_path: Path, keys: dict[str, Path]) -> None:
+    def test_a_key_for_another_purpose_is_refused(
+        self, tmp_path: Path, keys: dict[str, Path]
+    ) -> None:
         place = str(tmp_path / "shelf")
         ann, _ = lab(tmp_path, place, keys)
         ann.recipe()
@@ -116,17 +132,26 @@ class TestSignatures:
         with pytest.raises(IntegrityError, match=r'not for this: namespaces="git"$'):
             carl.take()
 
-    def test_an_entry_is_signed_again_with_a_new_key(self, tmp_path: Path, keys: dict[str, Path]) -> None:
+    def test_an_entry_is_signed_again_with_a_new_key(
+        self, tmp_path: Path, keys: dict[str, Path]
+    ) -> None:
         place = str(tmp_path / "shelf")
         ann, _ = lab(tmp_path, place, keys)
         ann.recipe()
         ann.publish(key=keys["ann"])
-        again = member(tmp_path / "ann", place, signers=allowed(tmp_path / "new", keys["old"]), require_signed=True)
+        again = member(
+            tmp_path / "ann",
+            place,
+            signers=allowed(tmp_path / "new", keys["old"]),
+            require_signed=True,
+        )
         again.publish(key=keys["old"])
         again.publish(key=keys["old"])
         assert again.take().stored.entry.number == 2
 
-    def test_a_signature_for_another_purpose_is_refused(self, tmp_path: Path, keys: dict[str, Path]) -> None:
+    def test_a_signature_for_another_purpose_is_refused(
+        self, tmp_path: Path, keys: dict[str, Path]
+    ) -> None:
         """What ann signed for git cannot be put beside an entry."""
         _ann, bob = lab(tmp_path, str(tmp_path / "shelf"), keys)
         eve = member(tmp_path / "eve", str(tmp_path / "shelf"))
@@ -146,13 +171,17 @@ class TestSignatures:
         with pytest.raises(IntegrityError, match='signed for another purpose than "envbuild"'):
             bob.take()
 
-    def test_a_key_that_needs_a_passphrase_says_how(self, tmp_path: Path, keys: dict[str, Path]) -> None:
+    def test_a_key_that_needs_a_passphrase_says_how(
+        self, tmp_path: Path, keys: dict[str, Path]
+    ) -> None:
         import subprocess
 
         ann, _ = lab(tmp_path, str(tmp_path / "shelf"), keys)
         ann.recipe()
         locked = tmp_path / "locked"
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "secret", "-f", str(locked)], check=True)
+        subprocess.run(
+            ["ssh-keygen", "-q", "-t", "ed25519", "-N", "secret", "-f", str(locked)], check=True
+        )
         with pytest.raises(UsageError, match="cannot be signed with") as caught:
             ann.publish(key=locked)
         assert "ssh-add" in str(caught.value.hint)
@@ -164,7 +193,9 @@ class TestSignatures:
         with pytest.raises(UsageError, match="no key"):
             read_signers(path)
 
-    def test_the_pinned_file_is_a_copy_that_must_not_vanish(self, tmp_path: Path, keys: dict[str, Path]) -> None:
+    def test_the_pinned_file_is_a_copy_that_must_not_vanish(
+        self, tmp_path: Path, keys: dict[str, Path]
+    ) -> None:
         ann, _ = lab(tmp_path, str(tmp_path / "shelf"), keys)
         (tmp_path / "allowed").unlink()
         ann.recipe()
@@ -232,14 +263,32 @@ def _other_signature(shelf: Path) -> None:
 
 
 TAMPERED: dict[str, tuple[Callable[[Path], object], str]] = {
-    "lock": (lambda s: change_object(s, "lock", b"schema = 1\n"), "its lock was changed on the shelf"),
-    "recipe": (lambda s: change_object(s, "recipe", b"[recipe]\n"), "its recipe was changed on the shelf"),
-    "definition": (lambda s: change_object(s, "definition", b"x"), "its definition was changed on the shelf"),
-    "script": (lambda s: change_object(s, "script", b"import os\n"), "its check script was changed on the shelf"),
+    "lock": (
+        lambda s: change_object(s, "lock", b"schema = 1\n"),
+        "its lock was changed on the shelf",
+    ),
+    "recipe": (
+        lambda s: change_object(s, "recipe", b"[recipe]\n"),
+        "its recipe was changed on the shelf",
+    ),
+    "definition": (
+        lambda s: change_object(s, "definition", b"x"),
+        "its definition was changed on the shelf",
+    ),
+    "script": (
+        lambda s: change_object(s, "script", b"import os\n"),
+        "its check script was changed on the shelf",
+    ),
     "object gone": (lambda s: shutil.rmtree(s / "objects"), "is missing"),
-    "not canonical": (lambda s: _append(s / slot_path("small.000001"), b" "), "is not written as envbuild writes it"),
+    "not canonical": (
+        lambda s: _append(s / slot_path("small.000001"), b" "),
+        "is not written as envbuild writes it",
+    ),
     "cut off": (lambda s: _cut(s / slot_path("small.000001")), "is damaged"),
-    "no JSON": (lambda s: (s / slot_path("small.000001")).write_bytes(b"[" * 100_000), "is damaged"),
+    "no JSON": (
+        lambda s: (s / slot_path("small.000001")).write_bytes(b"[" * 100_000),
+        "is damaged",
+    ),
     "other name": (
         lambda s: (s / slot_path("small.000001")).rename(s / slot_path("other.000001")),
         "put under another name",
@@ -252,22 +301,44 @@ TAMPERED: dict[str, tuple[Callable[[Path], object], str]] = {
     "a pipe": (lambda s: _pipe(s / slot_path("small.000001")), "is no file"),
     "a giant": (lambda s: _giant(s / slot_path("small.000001")), "larger than"),
     "swapped image": (
-        lambda s: rewrite(s, lambda e: msgspec.structs.replace(e, image=Weight(digest=IMAGE, sha256=IMAGE, size=1))),
+        lambda s: rewrite(
+            s,
+            lambda e: msgspec.structs.replace(e, image=Weight(digest=IMAGE, sha256=IMAGE, size=1)),
+        ),
         "signed|signature",
     ),
-    "swapped lock": (lambda s: swap_object(s, "lock", lambda b: b.replace(b"1.16.0", b"1.17.0")), "signed|signature"),
-    "swapped script": (lambda s: swap_object(s, "script", lambda b: b + b"import os\n"), "signed|signature"),
-    "swapped name": (lambda s: rewrite(s, lambda e: msgspec.structs.replace(e, who="mallory")), "signed|signature"),
+    "swapped lock": (
+        lambda s: swap_object(s, "lock", lambda b: b.replace(b"1.16.0", b"1.17.0")),
+        "signed|signature",
+    ),
+    "swapped script": (
+        lambda s: swap_object(s, "script", lambda b: b + b"import os\n"),
+        "signed|signature",
+    ),
+    "swapped name": (
+        lambda s: rewrite(s, lambda e: msgspec.structs.replace(e, who="mallory")),
+        "signed|signature",
+    ),
     "verdict": (
         lambda s: rewrite(
             s,
             lambda e: msgspec.structs.replace(
-                e, verdicts=(Verdict(report=e.lock, outcome="passed", level="soak", when=e.when, gpu=("H100",)),)
+                e,
+                verdicts=(
+                    Verdict(
+                        report=e.lock, outcome="passed", level="soak", when=e.when, gpu=("H100",)
+                    ),
+                ),
             ),
         ),
         "signed|signature",
     ),
-    "signature": (lambda s: next((s / "signatures").iterdir()).write_bytes(b"-----BEGIN SSH SIGNATURE-----\n"), "none"),
+    "signature": (
+        lambda s: next((s / "signatures").iterdir()).write_bytes(
+            b"-----BEGIN SSH SIGNATURE-----\n"
+        ),
+        "none",
+    ),
     "signature gone": (lambda s: next((s / "signatures").iterdir()).unlink(), "is not signed"),
     "signature of another": (_other_signature, "signature is none"),
 }
@@ -275,7 +346,9 @@ TAMPERED: dict[str, tuple[Callable[[Path], object], str]] = {
 
 class TestTampering:
     @pytest.mark.parametrize("fault", sorted(TAMPERED))
-    def test_is_refused_with_what_is_wrong(self, fault: str, tmp_path: Path, keys: dict[str, Path]) -> None:
+    def test_is_refused_with_what_is_wrong(
+        self, fault: str, tmp_path: Path, keys: dict[str, Path]
+    ) -> None:
         ann, bob = lab(tmp_path, str(tmp_path / "shelf"), keys)
         ann.recipe()
         ann.publish(key=keys["ann"])
@@ -321,7 +394,11 @@ class TestContradictions:
 
     def test_a_lock_that_starts_from_another_base(self, tmp_path: Path) -> None:
         def spoil(shelf: Path) -> None:
-            swap_object(shelf, "lock", lambda data: data.replace(b"docker://example.invalid", b"docker://evil.invalid"))
+            swap_object(
+                shelf,
+                "lock",
+                lambda data: data.replace(b"docker://example.invalid", b"docker://evil.invalid"),
+            )
 
         assert (
             "starts from 'docker://evil.invalid/lab/torch:2.5', which the recipe does not"
@@ -336,7 +413,9 @@ class TestContradictions:
 
     def test_a_recipe_of_another_name(self, tmp_path: Path) -> None:
         def spoil(shelf: Path) -> None:
-            swap_object(shelf, "recipe", lambda data: data.replace(b'name = "small"', b'name = "other"'))
+            swap_object(
+                shelf, "recipe", lambda data: data.replace(b'name = "small"', b'name = "other"')
+            )
 
         assert "holds the recipe of 'other'" in self._spoilt(tmp_path, spoil).what
 
@@ -344,7 +423,11 @@ class TestContradictions:
     def test_a_verdict_about_something_else(self, field: str, tmp_path: Path) -> None:
         """A report about another image, or one that failed where the gist says passed."""
         report = Report(
-            image="small.sif", digest=IMAGE, verdict="failed", findings=(), when="2026-01-01T00:00:00+00:00"
+            image="small.sif",
+            digest=IMAGE,
+            verdict="failed",
+            findings=(),
+            when="2026-01-01T00:00:00+00:00",
         )
         data = msgspec.json.encode(report)
 
@@ -362,7 +445,10 @@ class TestContradictions:
             weight = Weight(digest=image, sha256=image, size=1)
             rewrite(shelf, lambda e: msgspec.structs.replace(e, image=weight, verdicts=(said,)))
 
-        assert "a verdict of it is about another image, or says something else" in self._spoilt(tmp_path, spoil).what
+        assert (
+            "a verdict of it is about another image, or says something else"
+            in self._spoilt(tmp_path, spoil).what
+        )
 
     def test_an_entry_of_a_newer_schema_asks_for_an_update(self, tmp_path: Path) -> None:
         def spoil(shelf: Path) -> None:
@@ -402,14 +488,20 @@ class TestHistory:
         _, bob, shelf = self._two(tmp_path)
         bob.take()
         path = shelf / slot_path("small.000002")
-        path.write_bytes(write_entry(msgspec.structs.replace(read_entry(path.read_bytes(), ""), who="mallory")))
-        with pytest.raises(IntegrityError, match="entry 2 is another one than was verified here before"):
+        path.write_bytes(
+            write_entry(msgspec.structs.replace(read_entry(path.read_bytes(), ""), who="mallory"))
+        )
+        with pytest.raises(
+            IntegrityError, match="entry 2 is another one than was verified here before"
+        ):
             bob.take()
 
     def test_a_rewritten_past_is_refused(self, tmp_path: Path) -> None:
         _, bob, shelf = self._two(tmp_path)
         path = shelf / slot_path("small.000001")
-        path.write_bytes(write_entry(msgspec.structs.replace(read_entry(path.read_bytes(), ""), who="mallory")))
+        path.write_bytes(
+            write_entry(msgspec.structs.replace(read_entry(path.read_bytes(), ""), who="mallory"))
+        )
         with pytest.raises(IntegrityError, match="entry 2 does not continue entry 1"):
             bob.take()
 
@@ -424,7 +516,9 @@ class TestHistory:
             ann.recipe(summary=summary)
             ann.publish()
         bob.take()
-        subprocess.run(["git", "-C", place, "update-ref", "refs/heads/main", "refs/heads/main~1"], check=True)
+        subprocess.run(
+            ["git", "-C", place, "update-ref", "refs/heads/main", "refs/heads/main~1"], check=True
+        )
         with pytest.raises(IntegrityError, match="its entry 2 is gone"):
             bob.take()
         subprocess.run(["git", "-C", place, "update-ref", "-d", "refs/heads/main"], check=True)
@@ -480,14 +574,30 @@ def test_what_is_signed_is_the_entry_and_through_it_everything(tmp_path: Path) -
     ann.recipe()
     ann.publish()
     told = json.loads(ann.take().stored.data)
-    assert {"name", "number", "previous", "recipe", "lock", "definition", "script", "image", "verdicts"} <= set(told)
+    assert {
+        "name",
+        "number",
+        "previous",
+        "recipe",
+        "lock",
+        "definition",
+        "script",
+        "image",
+        "verdicts",
+    } <= set(told)
 
 
-@given(data=st.binary(max_size=300), at=st.integers(0, 2000), mode=st.sampled_from(["alone", "inside", "cut"]))
+@given(
+    data=st.binary(max_size=300),
+    at=st.integers(0, 2000),
+    mode=st.sampled_from(["alone", "inside", "cut"]),
+)
 def test_whatever_bytes_an_entry_has_it_is_read_or_refused(data: bytes, at: int, mode: str) -> None:
     """The law: read_entry gives an entry that is written as these very bytes, or one of two errors."""
     good = write_entry(ENTRY)
     at %= len(good)
-    raw = {"alone": data, "inside": good[:at] + data + good[at + len(data) :], "cut": good[:at]}[mode]
+    raw = {"alone": data, "inside": good[:at] + data + good[at + len(data) :], "cut": good[:at]}[
+        mode
+    ]
     with contextlib.suppress(IntegrityError, UsageError):
         assert write_entry(read_entry(raw, "test")) == raw

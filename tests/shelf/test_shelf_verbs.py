@@ -19,7 +19,9 @@ class TestTheWay:
         assert said.startswith("lab/small@")
         assert "published" in said
         rows = json.loads(bob.ok("shelf", "search", "small", "--json"))
-        assert [(row["shelf"], row["name"], row["who"], row["number"]) for row in rows] == [("lab", "small", "ann", 1)]
+        assert [(row["shelf"], row["name"], row["who"], row["number"]) for row in rows] == [
+            ("lab", "small", "ann", 1)
+        ]
         assert bob.ok("shelf", "get", "small").split() == [
             "recipes/small.toml",
             "lockfiles/small.lock",
@@ -36,7 +38,9 @@ class TestTheWay:
         assert ann.ok("shelf", "publish", "small") == ""
         assert json.loads(ann.ok("shelf", "show", "small", "--json"))["entry"]["number"] == 1
 
-    def test_a_name_points_to_the_newest_and_keeps_its_history(self, place: str, tmp_path: Path) -> None:
+    def test_a_name_points_to_the_newest_and_keeps_its_history(
+        self, place: str, tmp_path: Path
+    ) -> None:
         ann, bob = user(tmp_path / "ann", place), user(tmp_path / "bob", place)
         ann.recipe("small", summary="the first")
         ann.ok("shelf", "publish", "small")
@@ -81,7 +85,9 @@ class TestTheWay:
         recipe, lock = ann.folder / "recipes/small.toml", ann.folder / "lockfiles/small.lock"
         recipe.write_text(recipe.read_text().replace("six==1.16.0", "six==1.17.0"))
         newer = lock_of(recipe)
-        package = msgspec.structs.replace(newer.python[0], version="1.17.0", file="six-1.17.0-py2.py3-none-any.whl")
+        package = msgspec.structs.replace(
+            newer.python[0], version="1.17.0", file="six-1.17.0-py2.py3-none-any.whl"
+        )
         lock.write_text(write_lock(msgspec.structs.replace(newer, python=(package,))))
         ann.ok("shelf", "publish", "small")
         assert "~ six 1.16.0 -> 1.17.0" in bob.ok("diff", f"lab/small@{first[7:19]}", "lab/small")

@@ -63,31 +63,45 @@ def cudnn_not_installed(root: Path) -> Report:
 
 def cudnn_of_another_major_version(root: Path) -> Report:
     tree, recipe, lock = tensorflow_tree(root, without=["nvidia-cudnn-cu12"])
-    tree.install("nvidia-cudnn-cu12", "9.3.0.75", {"nvidia/cudnn/lib/libcudnn.so.9": shared_object(["libc.so.6"])})
+    tree.install(
+        "nvidia-cudnn-cu12",
+        "9.3.0.75",
+        {"nvidia/cudnn/lib/libcudnn.so.9": shared_object(["libc.so.6"])},
+    )
     return tree.check(recipe, lock)
 
 
 def cudnn_too_old(root: Path) -> Report:
     tree, recipe, lock = tensorflow_tree(root, without=["nvidia-cudnn-cu12"])
-    tree.install("nvidia-cudnn-cu12", "8.6.0.163", {"nvidia/cudnn/lib/libcudnn.so.8": shared_object(["libc.so.6"])})
+    tree.install(
+        "nvidia-cudnn-cu12",
+        "8.6.0.163",
+        {"nvidia/cudnn/lib/libcudnn.so.8": shared_object(["libc.so.6"])},
+    )
     return tree.check(recipe, lock)
 
 
 def cuda_of_another_machine(root: Path) -> Report:
     tree, recipe, lock = tensorflow_tree(root, without=["nvidia-cufft-cu12"])
-    tree.install("nvidia-cufft-cu12", "11.0", {"nvidia/cufft/lib/libcufft.so.11": shared_object(machine=183)})
+    tree.install(
+        "nvidia-cufft-cu12", "11.0", {"nvidia/cufft/lib/libcufft.so.11": shared_object(machine=183)}
+    )
     return tree.check(recipe, lock)
 
 
 def cpu_build_of_torch(root: Path) -> Report:
     tree = Tree(root).install(
-        "torch", "2.5.1+cpu", {"torch/__init__.py": "", "torch/version.py": "cuda: Optional[str] = None\nhip = None\n"}
+        "torch",
+        "2.5.1+cpu",
+        {"torch/__init__.py": "", "torch/version.py": "cuda: Optional[str] = None\nhip = None\n"},
     )
     return tree.check(make_recipe(framework="torch==2.5.*"))
 
 
 def cpu_distribution_of_tensorflow(root: Path) -> Report:
-    tree = Tree(root).install("intel-tensorflow", "2.15.1", {"tensorflow/__init__.py": "__version__ = '2.15.1'\n"})
+    tree = Tree(root).install(
+        "intel-tensorflow", "2.15.1", {"tensorflow/__init__.py": "__version__ = '2.15.1'\n"}
+    )
     return tree.check(make_recipe(framework="tensorflow==2.15.*"))
 
 
@@ -138,7 +152,9 @@ def upgrade_cut_short(root: Path) -> Report:
 
 def package_of_the_lock_missing(root: Path) -> Report:
     tree, recipe, _ = tensorflow_tree(root)
-    return tree.check(recipe, make_lock({"tensorflow": "2.15.1"}, {"pydot": "2.0.0", "scikit-learn": "1.4.0"}))
+    return tree.check(
+        recipe, make_lock({"tensorflow": "2.15.1"}, {"pydot": "2.0.0", "scikit-learn": "1.4.0"})
+    )
 
 
 def package_in_another_version(root: Path) -> Report:
@@ -148,7 +164,9 @@ def package_in_another_version(root: Path) -> Report:
 
 def known_library_missing(root: Path) -> Report:
     tree, recipe, lock = tensorflow_tree(root)
-    tree.install("torch2trt", "1", {"torch2trt/plugin.so": shared_object(["libnvinfer.so.10", "libc.so.6"])})
+    tree.install(
+        "torch2trt", "1", {"torch2trt/plugin.so": shared_object(["libnvinfer.so.10", "libc.so.6"])}
+    )
     return tree.check(recipe, lock)
 
 
@@ -172,13 +190,17 @@ def dependency_of_a_dependency_missing(root: Path) -> Report:
 
 def compiled_for_numpy_1(root: Path) -> Report:
     tree, _, lock = tensorflow_tree(root)
-    tree.install("old", "2", {"old.py": "raise ImportError('numpy.core.multiarray failed to import')\n"})
+    tree.install(
+        "old", "2", {"old.py": "raise ImportError('numpy.core.multiarray failed to import')\n"}
+    )
     return tree.check(make_recipe("old", framework="tensorflow==2.15.*"), lock)
 
 
 def import_that_crashes(root: Path) -> Report:
     tree, _, lock = tensorflow_tree(root)
-    tree.install("crash", "1", {"crash.py": "import os, signal\nos.kill(os.getpid(), signal.SIGILL)\n"})
+    tree.install(
+        "crash", "1", {"crash.py": "import os, signal\nos.kill(os.getpid(), signal.SIGILL)\n"}
+    )
     return tree.check(make_recipe("crash", "scikit-learn", framework="tensorflow==2.15.*"), lock)
 
 
@@ -235,7 +257,9 @@ def preload_of_the_host(root: Path) -> Report:
 
 def user_packages_come_in(root: Path) -> Report:
     tree, recipe, lock = tensorflow_tree(root)
-    (tree.root / "pyvenv.cfg").write_text(f"home = {tree.python.parent}\ninclude-system-site-packages = true\n")
+    (tree.root / "pyvenv.cfg").write_text(
+        f"home = {tree.python.parent}\ninclude-system-site-packages = true\n"
+    )
     del tree.env["PYTHONNOUSERSITE"]
     return tree.check(recipe, lock)
 
@@ -300,7 +324,9 @@ def onnxruntime_gpu_without_cudnn(root: Path) -> Report:
 
 def xla_without_its_tools(root: Path) -> Report:
     tree, recipe, lock = tensorflow_tree(root)
-    return tree.check(recipe, lock, project=project(root, "step = tf.function(step, jit_compile=True)\n"))
+    return tree.check(
+        recipe, lock, project=project(root, "step = tf.function(step, jit_compile=True)\n")
+    )
 
 
 def function_printed_instead_of_called(root: Path) -> Report:
@@ -315,11 +341,15 @@ def gpus_chosen_in_the_source(root: Path) -> Report:
 
 
 def driver_below_the_floor(root: Path) -> Report:
-    return torch_tree(root).check(make_recipe(framework="torch"), target=read_target(driver="470.42.01"))
+    return torch_tree(root).check(
+        make_recipe(framework="torch"), target=read_target(driver="470.42.01")
+    )
 
 
 def no_code_for_blackwell(root: Path) -> Report:
-    return torch_tree(root).check(make_recipe(framework="torch"), target=read_target(gpu="RTX 5090"))
+    return torch_tree(root).check(
+        make_recipe(framework="torch"), target=read_target(gpu="RTX 5090")
+    )
 
 
 def no_code_for_hopper(root: Path) -> Report:
@@ -329,12 +359,16 @@ def no_code_for_hopper(root: Path) -> Report:
 
 def portable_code_only_and_an_old_driver(root: Path) -> Report:
     tree = torch_tree(root, ("ptx", 70))
-    return tree.check(make_recipe(framework="torch"), target=read_target(gpu="A100", driver="535.54.03"))
+    return tree.check(
+        make_recipe(framework="torch"), target=read_target(gpu="A100", driver="535.54.03")
+    )
 
 
 def extension_without_code_for_the_gpu(root: Path) -> Report:
     tree = torch_tree(root)
-    tree.install("deformable", "1", {"deformable/ops.so": fatbin.library([fatbin.region([("sass", 70)])])})
+    tree.install(
+        "deformable", "1", {"deformable/ops.so": fatbin.library([fatbin.region([("sass", 70)])])}
+    )
     return tree.check(make_recipe(framework="torch"), target=read_target(gpu="A100"), level="full")
 
 
@@ -370,7 +404,11 @@ def packages_that_only_root_can_read(root: Path) -> Report:
 
 
 def chainer_without_cupy(root: Path) -> Report:
-    return Tree(root).install("chainer", "7.8.1", {"chainer/__init__.py": ""}).check(make_recipe("chainer"))
+    return (
+        Tree(root)
+        .install("chainer", "7.8.1", {"chainer/__init__.py": ""})
+        .check(make_recipe("chainer"))
+    )
 
 
 def script_named_like_a_module(root: Path) -> Report:
@@ -381,7 +419,9 @@ def script_named_like_a_module(root: Path) -> Report:
 
 def part_of_another_release_than_torch_asks_for(root: Path) -> Report:
     tree = Tree(root).install("torch", "2.5.1", torch_files(), requires=TORCH_PARTS)
-    tree.install("triton", "3.1.0", {"triton/__init__.py": ""}).install("nvidia-nccl-cu12", "2.18.1")
+    tree.install("triton", "3.1.0", {"triton/__init__.py": ""}).install(
+        "nvidia-nccl-cu12", "2.18.1"
+    )
     return tree.check(make_recipe(framework="torch"))
 
 
@@ -412,12 +452,18 @@ def faiss_over_its_gpu_build(root: Path) -> Report:
 
 def nightly_over_the_release(root: Path) -> Report:
     tree, recipe, lock = tensorflow_tree(root)
-    tree.install("tf-nightly", "2.16.0.dev1", {"tensorflow/__init__.py": "__version__ = '2.16.0'\n"})
+    tree.install(
+        "tf-nightly", "2.16.0.dev1", {"tensorflow/__init__.py": "__version__ = '2.16.0'\n"}
+    )
     return tree.check(recipe, lock)
 
 
 def keras_2_4_on_tensorflow_2_1(root: Path) -> Report:
-    return old_tensorflow_tree(root).install("Keras", "2.4.3", {"keras/__init__.py": ""}).check(make_recipe("keras"))
+    return (
+        old_tensorflow_tree(root)
+        .install("Keras", "2.4.3", {"keras/__init__.py": ""})
+        .check(make_recipe("keras"))
+    )
 
 
 def jaxlib_newer_than_jax(root: Path) -> Report:
@@ -430,19 +476,27 @@ def numpy_2_under_tensorflow_2_15(root: Path) -> Report:
 
 
 def protobuf_4_under_tensorflow_2_1(root: Path) -> Report:
-    tree = old_tensorflow_tree(root).install("protobuf", "4.25.0", {"google/protobuf/__init__.py": ""})
+    tree = old_tensorflow_tree(root).install(
+        "protobuf", "4.25.0", {"google/protobuf/__init__.py": ""}
+    )
     return tree.check(make_recipe("protobuf"))
 
 
 def cpu_wheel_under_the_usual_name(root: Path) -> Report:
     build = "is_rocm_build = False\nis_cuda_build = False\n"
     files = {**tensorflow_files("1.15.5", build), "tensorflow_core/__init__.py": ""}
-    return Tree(root).install("tensorflow", "1.15.5", files).check(make_recipe(framework="tensorflow==1.15.*"))
+    return (
+        Tree(root)
+        .install("tensorflow", "1.15.5", files)
+        .check(make_recipe(framework="tensorflow==1.15.*"))
+    )
 
 
 def tensorflow_text_of_another_minor_version(root: Path) -> Report:
     tree, recipe, lock = tensorflow_tree(root)
-    return tree.install("tensorflow-text", "2.16.1", {"tensorflow_text/__init__.py": ""}).check(recipe, lock)
+    return tree.install("tensorflow-text", "2.16.1", {"tensorflow_text/__init__.py": ""}).check(
+        recipe, lock
+    )
 
 
 def library_that_is_a_link_to_nowhere(root: Path) -> Report:
@@ -489,7 +543,9 @@ def own_driver(root: Path, folder: str) -> Path:
     """Put a real driver's library into a folder of the image, as a package of Debian's or a careless copy does."""
     place = root / folder
     place.mkdir(parents=True)
-    (place / "libcuda.so.470.82.01").write_bytes(shared_object(["libc.so.6"], soname="libcuda.so.1"))
+    (place / "libcuda.so.470.82.01").write_bytes(
+        shared_object(["libc.so.6"], soname="libcuda.so.1")
+    )
     (place / "libcuda.so.1").symlink_to("libcuda.so.470.82.01")
     return place
 
@@ -526,7 +582,14 @@ def old_tensorflow_tree(root: Path) -> Tree:
     tree.install("tensorflow-gpu", "2.1.0", files)
     cuda = root / "usr/local/cuda/lib64"
     cuda.mkdir(parents=True)
-    for name in ("cudart.so.10.1", "cublas.so.10", "cufft.so.10", "cusolver.so.10", "cusparse.so.10", "cudnn.so.7"):
+    for name in (
+        "cudart.so.10.1",
+        "cublas.so.10",
+        "cufft.so.10",
+        "cusolver.so.10",
+        "cusparse.so.10",
+        "cudnn.so.7",
+    ):
         (cuda / f"lib{name}").write_bytes(shared_object(["libc.so.6"], soname=f"lib{name}"))
     tree.env["LD_LIBRARY_PATH"] = str(cuda)
     return tree
@@ -552,10 +615,13 @@ def install_c_compilers(tree: Tree, root: Path) -> None:
 def torch_compile_without_a_compiler(root: Path) -> Report:
     """A decorator without brackets is a use too; a machine's own compiler is not the image's."""
     tree = torch_tree(root)
-    tree.install("triton", "3.1.0", {"triton/__init__.py": "", "triton/backends/nvidia/bin/ptxas": ""})
+    tree.install(
+        "triton", "3.1.0", {"triton/__init__.py": "", "triton/backends/nvidia/bin/ptxas": ""}
+    )
     tree.env["PATH"] = str(root / "no-programs")
     return tree.check(
-        make_recipe(framework="torch"), project=project(root, "@torch.compile\ndef f(x):\n    return x\n")
+        make_recipe(framework="torch"),
+        project=project(root, "@torch.compile\ndef f(x):\n    return x\n"),
     )
 
 
@@ -587,9 +653,16 @@ SICK: list[Sick] = [
     (framework_absent, {"framework-version": "tensorflow is not installed"}),
     (
         changed_file,
-        {"base-files": "tensorflow: 1 changed of 6 files (for one, tensorflow/python/platform/build_info.py)"},
+        {
+            "base-files": "tensorflow: 1 changed of 6 files (for one, tensorflow/python/platform/build_info.py)"
+        },
     ),
-    (removed_file, {"base-files": "nvidia-cufft-cu12: 1 missing of 5 files (for one, nvidia/cufft/__init__.py)"}),
+    (
+        removed_file,
+        {
+            "base-files": "nvidia-cufft-cu12: 1 missing of 5 files (for one, nvidia/cufft/__init__.py)"
+        },
+    ),
     (
         framework_installed_again,
         {"base-files": "tensorflow: installed again since the base was read (its RECORD differs)"},
@@ -622,14 +695,19 @@ SICK: list[Sick] = [
             "not in the image; it would go on without the GPU"
         },
     ),
-    (cpu_build_of_torch, {"cuda-match": "torch 2.5.1+cpu is a build without CUDA: it computes on the CPU only"}),
+    (
+        cpu_build_of_torch,
+        {"cuda-match": "torch 2.5.1+cpu is a build without CUDA: it computes on the CPU only"},
+    ),
     (
         cpu_distribution_of_tensorflow,
         {"cuda-match": "tensorflow 2.15.1 is a build without CUDA: it computes on the CPU only"},
     ),
     (
         jax_without_plugin,
-        {"cuda-match": "jax 0.4.30 is installed without its CUDA plug-in and computes on the CPU only"},
+        {
+            "cuda-match": "jax 0.4.30 is installed without its CUDA plug-in and computes on the CPU only"
+        },
     ),
     (
         jax_with_half_a_plugin,
@@ -655,20 +733,31 @@ SICK: list[Sick] = [
     ),
     (
         two_opencvs,
-        {"exclusive": "opencv-python and opencv-python-headless are both installed; they share the files of cv2"},
+        {
+            "exclusive": "opencv-python and opencv-python-headless are both installed; they share the files of cv2"
+        },
     ),
     (
         onnxruntime_over_its_gpu_build,
-        {"exclusive": "onnxruntime and onnxruntime-gpu are both installed; they share the files of onnxruntime"},
+        {
+            "exclusive": "onnxruntime and onnxruntime-gpu are both installed; they share the files of onnxruntime"
+        },
     ),
     (
         upgrade_cut_short,
-        {"exclusive": "two versions of one distribution are registered in one folder: numpy 1.26.4 and 2.0.0"},
+        {
+            "exclusive": "two versions of one distribution are registered in one folder: numpy 1.26.4 and 2.0.0"
+        },
     ),
-    (package_of_the_lock_missing, {"locked-versions": "the image is not what the lock says: pydot missing"}),
+    (
+        package_of_the_lock_missing,
+        {"locked-versions": "the image is not what the lock says: pydot missing"},
+    ),
     (
         package_in_another_version,
-        {"locked-versions": "the image is not what the lock says: scikit-learn 1.4.0 instead of 1.5.0"},
+        {
+            "locked-versions": "the image is not what the lock says: scikit-learn 1.4.0 instead of 1.5.0"
+        },
     ),
     (
         known_library_missing,
@@ -684,7 +773,9 @@ SICK: list[Sick] = [
     ),
     (
         dependency_of_a_dependency_missing,
-        {"direct-imports": "import pydot: ModuleNotFoundError: No module named 'pyparsing_of_nobody'"},
+        {
+            "direct-imports": "import pydot: ModuleNotFoundError: No module named 'pyparsing_of_nobody'"
+        },
     ),
     (
         compiled_for_numpy_1,
@@ -702,20 +793,33 @@ SICK: list[Sick] = [
     ),
     (
         stubs_in_library_path,
-        {"leaks": "LD_LIBRARY_PATH has /usr/local/cuda/lib64/stubs, whose libraries are only for linking"},
+        {
+            "leaks": "LD_LIBRARY_PATH has /usr/local/cuda/lib64/stubs, whose libraries are only for linking"
+        },
     ),
-    (pythonpath_of_the_host, {"leaks": "PYTHONPATH names /data/of/somebody/else, which is not in the image"}),
+    (
+        pythonpath_of_the_host,
+        {"leaks": "PYTHONPATH names /data/of/somebody/else, which is not in the image"},
+    ),
     (packages_in_a_home_folder, {"leaks": "sys.path has ROOT-home/packages, below a home folder"}),
     (user_base_moved, {"leaks": "PYTHONUSERBASE is set (/scratch/me)"}),
-    (preload_of_the_host, {"leaks": "LD_PRELOAD names /opt/site/libtrace.so, which is not in the image"}),
-    (script_that_fails, {"script": "check.py ended with code 1; its last line: the loss does not fall"}),
+    (
+        preload_of_the_host,
+        {"leaks": "LD_PRELOAD names /opt/site/libtrace.so, which is not in the image"},
+    ),
+    (
+        script_that_fails,
+        {"script": "check.py ended with code 1; its last line: the loss does not fall"},
+    ),
     (
         h5py_3_beside_tensorflow_2_1,
         {"companions": "h5py 3.1.0 does not go with tensorflow 2.1.0: it wants h5py<3"},
     ),
     (
         torchvision_of_another_torch,
-        {"companions": "torchvision 0.18.0 does not go with torch 2.5.1: it wants torchvision==0.20.*"},
+        {
+            "companions": "torchvision 0.18.0 does not go with torch 2.5.1: it wants torchvision==0.20.*"
+        },
     ),
     (
         keras_3_over_tensorflow_2_15,
@@ -728,7 +832,10 @@ SICK: list[Sick] = [
             "where no user's Python looks"
         },
     ),
-    (list_of_files_emptied, {"base-files": "tensorflow: the list of its files (RECORD) is gone or empty"}),
+    (
+        list_of_files_emptied,
+        {"base-files": "tensorflow: the list of its files (RECORD) is gone or empty"},
+    ),
     (
         onnxruntime_gpu_without_cudnn,
         {
@@ -752,7 +859,9 @@ SICK: list[Sick] = [
     ),
     (
         function_printed_instead_of_called,
-        {"sources": "train.py:1: tf.test.is_gpu_available is not called there, and a function always counts as true"},
+        {
+            "sources": "train.py:1: tf.test.is_gpu_available is not called there, and a function always counts as true"
+        },
     ),
     (
         gpus_chosen_in_the_source,
@@ -763,7 +872,9 @@ SICK: list[Sick] = [
     ),
     (
         driver_below_the_floor,
-        {"target-driver": "driver 470.42.01 is too old for CUDA 12.4 of torch 2.5.1, which needs 525.60.13 or newer"},
+        {
+            "target-driver": "driver 470.42.01 is too old for CUDA 12.4 of torch 2.5.1, which needs 525.60.13 or newer"
+        },
     ),
     (
         no_code_for_blackwell,
@@ -796,25 +907,39 @@ SICK: list[Sick] = [
     ),
     (
         one_gpu_fixed_by_the_image,
-        {"gpus-left": 'the image sets CUDA_VISIBLE_DEVICES to "0": whatever GPUs the scheduler gives to the job'},
+        {
+            "gpus-left": 'the image sets CUDA_VISIBLE_DEVICES to "0": whatever GPUs the scheduler gives to the job'
+        },
     ),
-    (jax_told_to_use_the_cpu, {"gpus-left": 'the image sets JAX_PLATFORMS to "cpu": JAX computes on the CPU'}),
+    (
+        jax_told_to_use_the_cpu,
+        {"gpus-left": 'the image sets JAX_PLATFORMS to "cpu": JAX computes on the CPU'},
+    ),
     (
         driver_of_another_machine_in_the_image,
-        {"leaks": "LD_LIBRARY_PATH has ROOT/usr/lib/nvidia, whose libcuda comes before the host's driver"},
+        {
+            "leaks": "LD_LIBRARY_PATH has ROOT/usr/lib/nvidia, whose libcuda comes before the host's driver"
+        },
     ),
     (
         packages_that_only_root_can_read,
-        {"readable": "einops may only be read by the owner of the files, and other users cannot import it"},
+        {
+            "readable": "einops may only be read by the owner of the files, and other users cannot import it"
+        },
     ),
     (
         chainer_without_cupy,
         {"cuda-match": "chainer 7.8.1 is installed without CuPy and computes on the CPU only"},
     ),
-    (script_named_like_a_module, {"sources": "random.py hides the module random from the scripts beside it"}),
+    (
+        script_named_like_a_module,
+        {"sources": "random.py hides the module random from the scripts beside it"},
+    ),
     (
         part_of_another_release_than_torch_asks_for,
-        {"companions": "torch 2.5.1 asks for nvidia-nccl-cu12==2.21.5; there is nvidia-nccl-cu12 2.18.1"},
+        {
+            "companions": "torch 2.5.1 asks for nvidia-nccl-cu12==2.21.5; there is nvidia-nccl-cu12 2.18.1"
+        },
     ),
     (
         two_cupys,
@@ -864,7 +989,9 @@ SICK: list[Sick] = [
     ),
     (
         tensorflow_text_of_another_minor_version,
-        {"companions": "tensorflow-text 2.16.1 does not go with tensorflow 2.15.1: it wants tensorflow-text==2.15.*"},
+        {
+            "companions": "tensorflow-text 2.16.1 does not go with tensorflow 2.15.1: it wants tensorflow-text==2.15.*"
+        },
     ),
     (
         library_that_is_a_link_to_nowhere,
@@ -889,7 +1016,9 @@ SICK: list[Sick] = [
     ),
     (
         function_asked_without_a_call_in_an_expression,
-        {"sources": "train.py:2: torch.cuda.is_available is not called there, and a function always counts as true"},
+        {
+            "sources": "train.py:2: torch.cuda.is_available is not called there, and a function always counts as true"
+        },
     ),
     (script_that_crashes, {"script": "check.py was killed by SIGABRT; its last line: before"}),
 ]

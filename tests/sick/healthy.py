@@ -45,9 +45,13 @@ def torch_with_plugins_that_it_preloads(root: Path) -> Report:
     )
     install_cuda(tree)
     tree.install(
-        "torchvision", "0.20.1", {"torchvision/__init__.py": "", "torchvision/_C.so": shared_object(["libc10.so"])}
+        "torchvision",
+        "0.20.1",
+        {"torchvision/__init__.py": "", "torchvision/_C.so": shared_object(["libc10.so"])},
     )
-    return tree.check(make_recipe("torchvision", framework="torch==2.5.*"), make_lock({"torch": "2.5.1"}))
+    return tree.check(
+        make_recipe("torchvision", framework="torch==2.5.*"), make_lock({"torch": "2.5.1"})
+    )
 
 
 TORCH_RUNPATH = "$ORIGIN/../../nvidia/cublas/lib"
@@ -57,10 +61,20 @@ def libraries_of_the_driver_and_of_optional_parts(root: Path) -> Report:
     tree, recipe, lock = tensorflow_tree(root)
     rdma = shared_object(["libmlx5.so.1", "librdmacm.so.1"])
     tree.install("nvidia-cufile-cu12", "1", {"nvidia/cufile/lib/libcufile_rdma.so.1": rdma})
-    tree.install("triton", "3", {"triton/__init__.py": "", "triton/nvidia.so": shared_object(["libcuda.so.1"])})
-    ffmpeg = {f"torio/lib/libtorio_ffmpeg{n}.so": shared_object([f"libavutil.so.{n + 52}"]) for n in (4, 5, 6)}
+    tree.install(
+        "triton",
+        "3",
+        {"triton/__init__.py": "", "triton/nvidia.so": shared_object(["libcuda.so.1"])},
+    )
+    ffmpeg = {
+        f"torio/lib/libtorio_ffmpeg{n}.so": shared_object([f"libavutil.so.{n + 52}"])
+        for n in (4, 5, 6)
+    }
     tree.install("torchaudio", "2.5.1", {"torchaudio/__init__.py": "", **ffmpeg})
-    cudas = {f"bitsandbytes/libbitsandbytes_cuda{n}.so": shared_object([f"libcublas.so.{n // 10}"]) for n in (118, 130)}
+    cudas = {
+        f"bitsandbytes/libbitsandbytes_cuda{n}.so": shared_object([f"libcublas.so.{n // 10}"])
+        for n in (118, 130)
+    }
     tree.install("bitsandbytes", "0.45.0", {"bitsandbytes/__init__.py": "", **cudas})
     return tree.check(recipe, lock)
 
@@ -68,7 +82,9 @@ def libraries_of_the_driver_and_of_optional_parts(root: Path) -> Report:
 def objects_of_another_machine(root: Path) -> Report:
     tree, recipe, lock = tensorflow_tree(root)
     tree.install(
-        "fat", "1", {"fat/arm.so": shared_object(["libarm.so.1"], machine=183), "fat/script.so": "GROUP ( x )"}
+        "fat",
+        "1",
+        {"fat/arm.so": shared_object(["libarm.so.1"], machine=183), "fat/script.so": "GROUP ( x )"},
     )
     return tree.check(recipe, lock)
 
@@ -81,12 +97,16 @@ def alias_of_metadata_only(root: Path) -> Report:
 
 def packages_that_share_a_folder_of_tests(root: Path) -> Report:
     tree, recipe, lock = tensorflow_tree(root)
-    tree.install("one", "1", {"tests/__init__.py": "1\n"}).install("two", "2", {"tests/__init__.py": "2\n"})
+    tree.install("one", "1", {"tests/__init__.py": "1\n"}).install(
+        "two", "2", {"tests/__init__.py": "2\n"}
+    )
     return tree.check(recipe, lock)
 
 
 def cpu_build_on_purpose(root: Path) -> Report:
-    tree = Tree(root).install("tensorflow-cpu", "2.15.1", {"tensorflow/__init__.py": "__version__ = '2.15.1'\n"})
+    tree = Tree(root).install(
+        "tensorflow-cpu", "2.15.1", {"tensorflow/__init__.py": "__version__ = '2.15.1'\n"}
+    )
     return tree.check(make_recipe(framework="tensorflow-cpu==2.15.*"))
 
 
@@ -118,7 +138,9 @@ def needs_the_driver_to_be_imported(root: Path) -> Report:
 
 def names_that_differ_from_modules(root: Path) -> Report:
     tree = Tree(root)
-    tree.install("Pillow", "10", {"PIL/__init__.py": ""}).install("protobuf", "5", {"google/protobuf/__init__.py": ""})
+    tree.install("Pillow", "10", {"PIL/__init__.py": ""}).install(
+        "protobuf", "5", {"google/protobuf/__init__.py": ""}
+    )
     tree.install("PyYAML", "6", {"yaml/__init__.py": "", "_yaml/__init__.py": ""})
     tree.install("ruamel.yaml", "0.18", {"ruamel/yaml/__init__.py": ""})
     tree.write("dateutil/__init__.py")
@@ -126,7 +148,9 @@ def names_that_differ_from_modules(root: Path) -> Report:
         "python_dateutil-2.9.dist-info/top_level.txt", "dateutil\n"
     )
     return tree.check(
-        make_recipe("pillow", "protobuf~=5.0", "pyyaml", "ruamel.yaml", "python-dateutil ; os_name!='nt'")
+        make_recipe(
+            "pillow", "protobuf~=5.0", "pyyaml", "ruamel.yaml", "python-dateutil ; os_name!='nt'"
+        )
     )
 
 
@@ -137,13 +161,17 @@ def version_written_in_another_way(root: Path) -> Report:
 
 def old_tensorflow_with_what_goes_with_it(root: Path) -> Report:
     tree = old_tensorflow_tree(root)
-    tree.install("h5py", "2.10.0", {"h5py/__init__.py": ""}).install("Keras", "2.3.1", {"keras/__init__.py": ""})
+    tree.install("h5py", "2.10.0", {"h5py/__init__.py": ""}).install(
+        "Keras", "2.3.1", {"keras/__init__.py": ""}
+    )
     return tree.check(make_recipe("keras", "h5py"))
 
 
 def keras_of_the_same_minor_version(root: Path) -> Report:
     tree, recipe, lock = tensorflow_tree(root)
-    tree.install("keras", "2.15.0", {"keras/__init__.py": ""}).install("tf-keras", "2.15.1", {"tf_keras.py": ""})
+    tree.install("keras", "2.15.0", {"keras/__init__.py": ""}).install(
+        "tf-keras", "2.15.1", {"tf_keras.py": ""}
+    )
     return tree.check(recipe, lock)
 
 
@@ -157,9 +185,14 @@ def prerelease_of_the_makers_own_image(root: Path) -> Report:
     tree = Tree(root).install(
         "torch",
         "2.5.0a0+e000cf0ad9.nv24.10",
-        {"torch/__init__.py": "__version__ = '2.5.0a0'\n", "torch/version.py": "cuda = '12.6'\nhip = None\n"},
+        {
+            "torch/__init__.py": "__version__ = '2.5.0a0'\n",
+            "torch/version.py": "cuda = '12.6'\nhip = None\n",
+        },
     )
-    return tree.install("torchvision", "0.20.0a0", {"torchvision/__init__.py": ""}).check(make_recipe("torchvision"))
+    return tree.install("torchvision", "0.20.0a0", {"torchvision/__init__.py": ""}).check(
+        make_recipe("torchvision")
+    )
 
 
 def old_jax_with_cuda_in_its_jaxlib(root: Path) -> Report:
@@ -180,11 +213,15 @@ def onnxruntime_on_the_cpu_and_nothing_else(root: Path) -> Report:
 
 def one_opencv(root: Path) -> Report:
     tree, recipe, lock = tensorflow_tree(root)
-    return tree.install("opencv-contrib-python-headless", "4.10.0.84", {"cv2/__init__.py": ""}).check(recipe, lock)
+    return tree.install(
+        "opencv-contrib-python-headless", "4.10.0.84", {"cv2/__init__.py": ""}
+    ).check(recipe, lock)
 
 
 def programs_beside_the_packages(root: Path) -> Report:
-    tree = torch_tree(root).install("tool", "1", {"tool.py": "", "../../../bin/tool": "#!/bin/sh\n"})
+    tree = torch_tree(root).install(
+        "tool", "1", {"tool.py": "", "../../../bin/tool": "#!/bin/sh\n"}
+    )
     return tree.check(make_recipe("tool", framework="torch==2.5.*"))
 
 
@@ -202,7 +239,9 @@ def packages_of_debian_without_lists(root: Path) -> Report:
     tree.write("six.py")
     tree.write("six-1.16.0.egg-info", "Metadata-Version: 1.2\nName: six\nVersion: 1.16.0\n")
     tree.write("attr/__init__.py")
-    tree.write("attrs-22.2.0.egg-info/PKG-INFO", "Metadata-Version: 2.1\nName: attrs\nVersion: 22.2.0\n")
+    tree.write(
+        "attrs-22.2.0.egg-info/PKG-INFO", "Metadata-Version: 2.1\nName: attrs\nVersion: 22.2.0\n"
+    )
     tree.write("attrs-22.2.0.egg-info/top_level.txt", "attr\n")
     return tree.check(make_recipe("six", "attrs", framework="torch==2.5.*"))
 
@@ -216,42 +255,60 @@ def framework_of_conda_without_hashes(root: Path) -> Report:
 
 def requirement_for_another_system(root: Path) -> Report:
     tree = torch_tree(root)
-    return tree.check(make_recipe("pywin32>=300; sys_platform == 'win32'", framework="torch==2.5.*"))
+    return tree.check(
+        make_recipe("pywin32>=300; sys_platform == 'win32'", framework="torch==2.5.*")
+    )
 
 
 def requirement_by_address(root: Path) -> Report:
     tree = torch_tree(root).install("clip", "1.0", {"clip/__init__.py": ""})
-    return tree.check(make_recipe("clip @ git+https://mirror.invalid/clip@0123", framework="torch==2.5.*"))
+    return tree.check(
+        make_recipe("clip @ git+https://mirror.invalid/clip@0123", framework="torch==2.5.*")
+    )
 
 
 def import_that_prints_and_warns(root: Path) -> Report:
     text = "import sys, warnings\nprint('=====envbuild-answer-begin=====')\nwarnings.warn('old')\nsys.stderr.write('x' * 9999)\n"
-    return torch_tree(root).install("loud", "1", {"loud.py": text}).check(make_recipe("loud", framework="torch==2.5.*"))
+    return (
+        torch_tree(root)
+        .install("loud", "1", {"loud.py": text})
+        .check(make_recipe("loud", framework="torch==2.5.*"))
+    )
 
 
 def files_of_packages_that_programs_changed(root: Path) -> Report:
     tree, recipe, lock = tensorflow_tree(root)
-    tree.write("sklearn/__init__.py", "__version__ = '1.4.0'  # patched in place by the definition\n")
+    tree.write(
+        "sklearn/__init__.py", "__version__ = '1.4.0'  # patched in place by the definition\n"
+    )
     return tree.check(recipe, lock)
 
 
 def compat_folder_of_a_data_centre_image(root: Path) -> Report:
     tree = torch_tree(root)
-    tree.env["LD_LIBRARY_PATH"] = "/usr/local/cuda/compat/lib:/usr/local/nvidia/lib64:/.singularity.d/libs"
+    tree.env["LD_LIBRARY_PATH"] = (
+        "/usr/local/cuda/compat/lib:/usr/local/nvidia/lib64:/.singularity.d/libs"
+    )
     return tree.check(make_recipe(framework="torch==2.5.*"))
 
 
 def xla_with_its_tools(root: Path) -> Report:
     tree, recipe, lock = tensorflow_tree(root)
     install_compilers(tree)
-    return tree.check(recipe, lock, project=project(root, "step = tf.function(step, jit_compile=True)\n"))
+    return tree.check(
+        recipe, lock, project=project(root, "step = tf.function(step, jit_compile=True)\n")
+    )
 
 
 def torch_compile_with_tritons_own_ptxas(root: Path) -> Report:
     tree = torch_tree(root)
-    tree.install("triton", "3.1.0", {"triton/__init__.py": "", "triton/backends/nvidia/bin/ptxas": ""})
+    tree.install(
+        "triton", "3.1.0", {"triton/__init__.py": "", "triton/backends/nvidia/bin/ptxas": ""}
+    )
     install_c_compilers(tree, root)
-    return tree.check(make_recipe(framework="torch"), project=project(root, "model = torch.compile(model)\n"))
+    return tree.check(
+        make_recipe(framework="torch"), project=project(root, "model = torch.compile(model)\n")
+    )
 
 
 def torch_compile_in_a_comment(root: Path) -> Report:
@@ -262,9 +319,7 @@ def torch_compile_in_a_comment(root: Path) -> Report:
 
 
 def project_that_asks_in_the_right_way(root: Path) -> Report:
-    text = (
-        "import torch\nprint(torch.cuda.is_available(), torch.cuda.device_count())\nassert torch.cuda.is_available()\n"
-    )
+    text = "import torch\nprint(torch.cuda.is_available(), torch.cuda.device_count())\nassert torch.cuda.is_available()\n"
     return torch_tree(root).check(make_recipe(framework="torch"), project=project(root, text))
 
 
@@ -282,13 +337,16 @@ def node_with_an_older_gpu_of_the_same_major(root: Path) -> Report:
 
 def node_with_the_oldest_driver_of_the_family(root: Path) -> Report:
     return torch_tree(root).check(
-        make_recipe(framework="torch"), target=read_target(gpu="V100", driver="525.60.13", glibc="2.17")
+        make_recipe(framework="torch"),
+        target=read_target(gpu="V100", driver="525.60.13", glibc="2.17"),
     )
 
 
 def portable_code_and_its_own_driver(root: Path) -> Report:
     tree = torch_tree(root, ("sass", 80), ("ptx", 80))
-    return tree.check(make_recipe(framework="torch"), target=read_target(gpu="H100", driver="550.54.14"))
+    return tree.check(
+        make_recipe(framework="torch"), target=read_target(gpu="H100", driver="550.54.14")
+    )
 
 
 def single_kernels_for_one_gpu(root: Path) -> Report:
@@ -329,7 +387,9 @@ def driver_of_a_distribution_where_the_hosts_comes_first(root: Path) -> Report:
 
 def compat_folder_with_its_driver(root: Path) -> Report:
     tree = torch_tree(root)
-    tree.env["LD_LIBRARY_PATH"] = f"{own_driver(root, 'usr/local/cuda/compat')}:/.singularity.d/libs"
+    tree.env["LD_LIBRARY_PATH"] = (
+        f"{own_driver(root, 'usr/local/cuda/compat')}:/.singularity.d/libs"
+    )
     return tree.check(make_recipe(framework="torch"))
 
 
@@ -341,7 +401,9 @@ def stub_that_is_only_there_for_linking(root: Path) -> Report:
 
 
 def files_that_their_group_may_write(root: Path) -> Report:
-    tree = torch_tree(root).install("einops", "0.8.0", {"einops/__init__.py": "", "einops/data/cache.bin": ""})
+    tree = torch_tree(root).install(
+        "einops", "0.8.0", {"einops/__init__.py": "", "einops/data/cache.bin": ""}
+    )
     (tree.site / "einops/__init__.py").chmod(0o664)
     (tree.site / "einops").chmod(0o2775)
     (tree.site / "einops/data/cache.bin").chmod(0o600)
@@ -352,16 +414,30 @@ def chainer_with_its_cupy(root: Path) -> Report:
     tree = Tree(root).install("cupy-cuda12x", "13.0.0", {"cupy/__init__.py": ""})
     install_cuda(tree)
     tree.env["LD_LIBRARY_PATH"] = str(tree.site / "nvidia/cublas/lib")
-    return tree.install("chainer", "7.8.1", {"chainer/__init__.py": ""}).check(make_recipe("chainer"))
+    return tree.install("chainer", "7.8.1", {"chainer/__init__.py": ""}).check(
+        make_recipe("chainer")
+    )
 
 
 def chainer_beside_another_framework(root: Path) -> Report:
-    return torch_tree(root).install("chainer", "7.8.1", {"chainer/__init__.py": ""}).check(make_recipe("chainer"))
+    return (
+        torch_tree(root)
+        .install("chainer", "7.8.1", {"chainer/__init__.py": ""})
+        .check(make_recipe("chainer"))
+    )
 
 
 def scripts_with_ordinary_names(root: Path) -> Report:
     folder = project(root, "import torch\nfrom model import types\n")
-    for name in ("test.py", "utils.py", "code.py", "site.py", "transformers.py", "model/__init__.py", "model/types.py"):
+    for name in (
+        "test.py",
+        "utils.py",
+        "code.py",
+        "site.py",
+        "transformers.py",
+        "model/__init__.py",
+        "model/types.py",
+    ):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text("")
     return torch_tree(root).check(make_recipe(framework="torch"), project=folder)
@@ -376,7 +452,9 @@ def package_whose_own_modules_are_called_so(root: Path) -> Report:
 
 def parts_as_torch_asks_for_them(root: Path) -> Report:
     tree = Tree(root).install("torch", "2.5.1", torch_files(), requires=TORCH_PARTS)
-    tree.install("triton", "3.1.0", {"triton/__init__.py": ""}).install("nvidia-nccl-cu12", "2.21.5")
+    tree.install("triton", "3.1.0", {"triton/__init__.py": ""}).install(
+        "nvidia-nccl-cu12", "2.21.5"
+    )
     tree.install("nvidia-cudnn-cu12", "9.1.0.70").install("typing-extensions", "4.5.0")
     return tree.check(make_recipe(framework="torch"))
 

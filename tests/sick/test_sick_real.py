@@ -17,7 +17,9 @@ UV = Path(sys.executable).with_name("uv")
 PYTHON = sorted((Path.home() / ".pyenv/versions").glob("3.11.*/bin/python3"))
 pytestmark = [
     pytest.mark.live,
-    needs("uv") if not UV.exists() else pytest.mark.skipif(not PYTHON, reason="not installed here: CPython 3.11"),
+    needs("uv")
+    if not UV.exists()
+    else pytest.mark.skipif(not PYTHON, reason="not installed here: CPython 3.11"),
 ]
 
 
@@ -26,7 +28,16 @@ def real(root: Path, *requirements: str) -> Tree:
     tree = Tree(root, python=PYTHON[0], version="3.11")
     for line in requirements:
         uv = str(UV) if UV.exists() else "uv"
-        argv = (uv, "pip", "install", "--quiet", "--no-deps", "--python", str(tree.root / "bin/python3"), *line.split())
+        argv = (
+            uv,
+            "pip",
+            "install",
+            "--quiet",
+            "--no-deps",
+            "--python",
+            str(tree.root / "bin/python3"),
+            *line.split(),
+        )
         LocalRunner()(Command(argv=argv, env=dict(os.environ), timeout=300))
     return tree
 
@@ -49,7 +60,8 @@ def test_numpy_1_under_the_same_wheel(tmp_path: Path) -> None:
 
 def test_jax_without_its_plugin(tmp_path: Path) -> None:
     tree = real(
-        tmp_path / "image", "jax==0.4.30 jaxlib==0.4.30 numpy==1.26.4 ml-dtypes==0.4.0 opt-einsum scipy==1.13.1"
+        tmp_path / "image",
+        "jax==0.4.30 jaxlib==0.4.30 numpy==1.26.4 ml-dtypes==0.4.0 opt-einsum scipy==1.13.1",
     )
     assert failures(tree.check(make_recipe("jax"))) == {
         "cuda-match": "jax 0.4.30 is installed without its CUDA plug-in and computes on the CPU only"
@@ -61,7 +73,9 @@ def test_small_onnxruntime_that_a_project_asked_for(tmp_path: Path) -> None:
     assert failures(tree.check(make_recipe("onnxruntime"))) == {}
 
 
-def test_h5py_3_beside_tensorflow_2_1_is_known_without_installing_tensorflow(tmp_path: Path) -> None:
+def test_h5py_3_beside_tensorflow_2_1_is_known_without_installing_tensorflow(
+    tmp_path: Path,
+) -> None:
     tree = real(tmp_path / "image", "h5py==3.11.0 numpy==1.26.4")
     tree.install("tensorflow-gpu", "2.1.0", {"tensorflow/__init__.py": "__version__ = '2.1.0'\n"})
     found = failures(tree.check(make_recipe("h5py")))

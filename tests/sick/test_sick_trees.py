@@ -45,7 +45,9 @@ def test_each_fault_is_found_by_the_right_checks_and_named(
 
 def test_packages_of_the_user_are_told(tmp_path: Path) -> None:
     report = user_packages_come_in(tmp_path / "image")
-    assert failures(report)["user-site-off"].startswith("Python would read packages from the user's own folder (")
+    assert failures(report)["user-site-off"].startswith(
+        "Python would read packages from the user's own folder ("
+    )
     assert failures(report)["plain-exec"] == (
         "under a plain apptainer exec, packages of the user's ~/.local are imported (tried with a made-up home)"
     )
@@ -75,7 +77,9 @@ def test_a_healthy_report_says_what_was_proved(tmp_path: Path) -> None:
     assert found["driver"] == "this machine has no NVIDIA driver"
 
 
-def test_a_framework_whose_libraries_are_linked_is_not_said_to_have_found_them(tmp_path: Path) -> None:
+def test_a_framework_whose_libraries_are_linked_is_not_said_to_have_found_them(
+    tmp_path: Path,
+) -> None:
     found = reasons(torch_with_plugins_that_it_preloads(tmp_path / "image"))
     assert found["cuda-match"] == (
         "torch 2.5.1 is a build for CUDA 12.4; its CUDA libraries are linked, so the shared libraries above tell "
@@ -86,14 +90,23 @@ def test_a_framework_whose_libraries_are_linked_is_not_said_to_have_found_them(t
 def test_modules_are_found_by_the_distributions_own_files(tmp_path: Path) -> None:
     report = names_that_differ_from_modules(tmp_path / "image")
     (finding,) = [finding for finding in report.findings if finding.check == "direct-imports"]
-    assert sorted(finding.evidence["seconds"]) == ["PIL", "dateutil", "google.protobuf", "ruamel.yaml", "yaml"]
+    assert sorted(finding.evidence["seconds"]) == [
+        "PIL",
+        "dateutil",
+        "google.protobuf",
+        "ruamel.yaml",
+        "yaml",
+    ]
 
 
 def test_a_package_that_needs_the_driver_is_skipped_not_failed(tmp_path: Path) -> None:
     report = needs_the_driver_to_be_imported(tmp_path / "image")
     (finding,) = [finding for finding in report.findings if finding.check == "direct-imports"]
     assert finding.outcome == "skipped"
-    assert finding.reason == "gpuonly can only be imported where an NVIDIA driver is; the others import"
+    assert (
+        finding.reason
+        == "gpuonly can only be imported where an NVIDIA driver is; the others import"
+    )
 
 
 def test_a_larger_file_is_compared_by_size_and_that_is_said(tmp_path: Path) -> None:
@@ -106,7 +119,10 @@ def test_a_larger_file_is_compared_by_size_and_that_is_said(tmp_path: Path) -> N
         "38 files of 7 distributions are as installed: 23 by hash, 15 by size (--level full hashes all)"
     )
     tree.write("tensorflow/big.bin", b"0" * (4 * 1024 * 1024 + 2))
-    assert "tensorflow: 1 changed of 7 files (for one, tensorflow/big.bin)" in reasons(tree.check(recipe))["base-files"]
+    assert (
+        "tensorflow: 1 changed of 7 files (for one, tensorflow/big.bin)"
+        in reasons(tree.check(recipe))["base-files"]
+    )
 
 
 def faults_page() -> str:

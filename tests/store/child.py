@@ -15,12 +15,20 @@ from envbuild.store.layout import Store
 
 
 def main() -> int:
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # test workers side by side ignore it, and we inherit that
+    signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # test workers side by side ignore it, and we inherit that
     index, folder, file, size, sha256 = sys.argv[1:]
     settings = load_settings({"ENVBUILD_INDEX": index, "HOME": folder}, Path(folder))
     item = Wanted(file=file, size=int(size), sha256=sha256, kind="python", project="demo")
     try:
-        fetch([item], settings=settings, store=Store(Path(folder)), runner=LocalRunner(), report=Silent())
+        fetch(
+            [item],
+            settings=settings,
+            store=Store(Path(folder)),
+            runner=LocalRunner(),
+            report=Silent(),
+        )
     except EnvbuildError as error:
         print(error)
         return error.code

@@ -62,12 +62,24 @@ class Server(ThreadingHTTPServer):
     def handle_error(self, request: object, client_address: object) -> None:
         """Stay silent: clients of these tests break off all the time."""
 
-    def offer(self, file: str, body: bytes, *, project: str = "demo", hashed: bool = True, **faults: object) -> Wanted:
+    def offer(
+        self,
+        file: str,
+        body: bytes,
+        *,
+        project: str = "demo",
+        hashed: bool = True,
+        **faults: object,
+    ) -> Wanted:
         """Serve a wheel and list it on its project's page."""
         digest = hashlib.sha256(body).hexdigest()
         self.pages[f"/files/{file}"] = Page(body=body, **faults)  # type: ignore[arg-type]
-        page = self.pages.setdefault(f"/simple/{project}/", Page(headers={"Content-Type": "text/html"}))
-        page.body += f'<a href="/files/{file}{"#sha256=" + digest if hashed else ""}">{file}</a>\n'.encode()
+        page = self.pages.setdefault(
+            f"/simple/{project}/", Page(headers={"Content-Type": "text/html"})
+        )
+        page.body += (
+            f'<a href="/files/{file}{"#sha256=" + digest if hashed else ""}">{file}</a>\n'.encode()
+        )
         return Wanted(file=file, size=len(body), sha256=digest, kind="python", project=project)
 
     def offer_deb(self, path: str, body: bytes, **faults: object) -> Wanted:
@@ -75,10 +87,16 @@ class Server(ThreadingHTTPServer):
         self.pages[f"/debian/{path}"] = Page(body=body, **faults)  # type: ignore[arg-type]
         file = path.rsplit("/", 1)[1]
         digest = hashlib.sha256(body).hexdigest()
-        return Wanted(file=file, size=len(body), sha256=digest, kind="debian", project="demo", path=path)
+        return Wanted(
+            file=file, size=len(body), sha256=digest, kind="debian", project="demo", path=path
+        )
 
     def ranges_asked(self, file: str) -> list[str | None]:
-        return [a.headers.get("range") for a in self.asked if a.path == f"/files/{file}" and a.method == "GET"]
+        return [
+            a.headers.get("range")
+            for a in self.asked
+            if a.path == f"/files/{file}" and a.method == "GET"
+        ]
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -95,7 +113,9 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(body_too=True)
 
     def _answer(self, *, body_too: bool) -> None:
-        self.server.asked.append(Asked(self.command, self.path, {k.lower(): v for k, v in self.headers.items()}))
+        self.server.asked.append(
+            Asked(self.command, self.path, {k.lower(): v for k, v in self.headers.items()})
+        )
         page = self.server.pages.get(self.path, Page(status=404, body=b"no"))
         if page.before is not None:
             page.before()
@@ -118,7 +138,9 @@ class _Handler(BaseHTTPRequestHandler):
             body = body[start:end]
         self._send(page, status, headers, body if body_too else b"", len(body))
 
-    def _send(self, page: Page, status: int, headers: dict[str, str], body: bytes, length: int) -> None:
+    def _send(
+        self, page: Page, status: int, headers: dict[str, str], body: bytes, length: int
+    ) -> None:
         cut = page.cuts.pop(0) if page.cuts and body and status < 300 else None
         self.send_response(status)
         for name, value in headers.items():
@@ -141,7 +163,9 @@ class _Handler(BaseHTTPRequestHandler):
 @contextlib.contextmanager
 def serving() -> Iterator[Server]:
     server = Server()
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.005}, daemon=True)
+    thread = threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.005}, daemon=True
+    )
     thread.start()
     try:
         yield server

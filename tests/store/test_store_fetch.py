@@ -15,7 +15,14 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from envbuild.errors import EnvbuildError, HostError, IntegrityError, NetworkError, SpaceError, UsageError
+from envbuild.errors import (
+    EnvbuildError,
+    HostError,
+    IntegrityError,
+    NetworkError,
+    SpaceError,
+    UsageError,
+)
 from envbuild.progress import Silent, Transfer
 from envbuild.settings import Settings
 from envbuild.store.fetch import Wanted, fetch, missing, sizes, total_size
@@ -87,14 +94,19 @@ def _leave(store: Store, item: Wanted, data: bytes) -> Path:
 
 
 def _only_whole_files(store: Store, *wanted: Wanted) -> None:
-    found = {path.name for path in (store.root / "v1" / "artifacts").rglob("*") if not path.is_dir()}
+    found = {
+        path.name for path in (store.root / "v1" / "artifacts").rglob("*") if not path.is_dir()
+    }
     assert found == {item.sha256 for item in wanted}
     for item in wanted:
         assert hashlib.sha256(store.artifact(item.sha256).read_bytes()).hexdigest() == item.sha256
 
 
 def test_files_arrive_whole_read_only_and_counted(server: Server, store: Store, get: Fetch) -> None:
-    wanted = [server.offer(f"demo-{n}.0-py3-none-any.whl", BODY[: n * 1000], hashed=n % 2 == 0) for n in range(12)]
+    wanted = [
+        server.offer(f"demo-{n}.0-py3-none-any.whl", BODY[: n * 1000], hashed=n % 2 == 0)
+        for n in range(12)
+    ]
     wanted.append(server.offer_deb(DEB, b"deb"))
     report = get(*wanted, *wanted)
     _only_whole_files(store, *wanted)
@@ -116,7 +128,10 @@ def test_nothing_wanted_needs_no_index(store: Store, user_settings: Settings) ->
 def test_missing_trusts_size_and_names_each_content_once(server: Server, store: Store) -> None:
     first, second = server.offer("a-1.zip", b"first"), server.offer("b-1.zip", b"second")
     twin = dataclasses.replace(first, file="copy.zip")
-    assert {item.sha256 for item in missing([first, twin, second], store)} == {first.sha256, second.sha256}
+    assert {item.sha256 for item in missing([first, twin, second], store)} == {
+        first.sha256,
+        second.sha256,
+    }
     assert total_size([first, twin, second]) == 11
     path = store.artifact(first.sha256)
     path.parent.mkdir(parents=True)
@@ -164,8 +179,12 @@ def test_faults_that_pass_are_sat_out(
     _only_whole_files(store, item)
 
 
-@pytest.mark.parametrize("left", [b"wrong bytes", BODY[:5000] + b"\0" * 5000, BODY + b"more", b"\0" * len(BODY)])
-def test_a_spoilt_partial_is_downloaded_again(server: Server, store: Store, get: Fetch, left: bytes) -> None:
+@pytest.mark.parametrize(
+    "left", [b"wrong bytes", BODY[:5000] + b"\0" * 5000, BODY + b"more", b"\0" * len(BODY)]
+)
+def test_a_spoilt_partial_is_downloaded_again(
+    server: Server, store: Store, get: Fetch, left: bytes
+) -> None:
     item = server.offer(WHEEL, BODY)
     _leave(store, item, left)
     assert get(item).arrived == len(BODY)
@@ -229,22 +248,32 @@ WRONG_SIZES = [
 
 
 @pytest.mark.parametrize(("page", "text"), WRONG_SIZES)
-def test_wrong_sizes_are_integrity_errors(server: Server, store: Store, get: Fetch, page: Page, text: str) -> None:
+def test_wrong_sizes_are_integrity_errors(
+    server: Server, store: Store, get: Fetch, page: Page, text: str
+) -> None:
     item = server.offer(WHEEL, BODY)
     server.pages[f"/files/{WHEEL}"] = page
-    assert str(_failure(get, item, IntegrityError)).endswith(f"is not the file that was locked: {text}")
+    assert str(_failure(get, item, IntegrityError)).endswith(
+        f"is not the file that was locked: {text}"
+    )
     _nothing_left(store)
 
 
-def test_a_longer_file_is_seen_when_it_is_continued(server: Server, store: Store, get: Fetch) -> None:
+def test_a_longer_file_is_seen_when_it_is_continued(
+    server: Server, store: Store, get: Fetch
+) -> None:
     item = server.offer(WHEEL, BODY)
     _leave(store, item, BODY[:10])
     server.pages[f"/files/{WHEEL}"].body = BODY + b"x"
-    assert str(_failure(get, item, IntegrityError)).endswith(f"the server announces {len(BODY) + 1}")
+    assert str(_failure(get, item, IntegrityError)).endswith(
+        f"the server announces {len(BODY) + 1}"
+    )
     _nothing_left(store)
 
 
-def test_an_index_that_lists_another_content_is_an_integrity_error(server: Server, store: Store, get: Fetch) -> None:
+def test_an_index_that_lists_another_content_is_an_integrity_error(
+    server: Server, store: Store, get: Fetch
+) -> None:
     item = server.offer(WHEEL, BODY)
     other = dataclasses.replace(item, sha256="00" * 32)
     assert str(_failure(get, other, IntegrityError)) == (
@@ -259,14 +288,24 @@ def test_an_index_that_lists_another_content_is_an_integrity_error(server: Serve
     [
         (Page(status=403), "refuses access (HTTP 403)", 1),
         (Page(status=500), "answers with HTTP 500 (3 attempts)", 3),
-        (Page(status=429, headers={"Retry-After": "999"}), "answers with HTTP 429 and asks to wait 999 s", 1),
+        (
+            Page(status=429, headers={"Retry-After": "999"}),
+            "answers with HTTP 429 and asks to wait 999 s",
+            1,
+        ),
         (Page(hang=True), "did not answer in time (3 attempts)", 3),
-        (Page(body=BODY, says=-1, ranges=False, cuts=[10] * 9), f"ended after 10 of {len(BODY)} bytes (3 attempts)", 3),
+        (
+            Page(body=BODY, says=-1, ranges=False, cuts=[10] * 9),
+            f"ended after 10 of {len(BODY)} bytes (3 attempts)",
+            3,
+        ),
         (Page(body=BODY, drip=(10, 0.05), ranges=False), "sent only ", 3),
     ],
 )
 @pytest.mark.usefixtures("impatient")
-def test_faults_that_stay_are_network_errors(server: Server, get: Fetch, page: Page, text: str, requests: int) -> None:
+def test_faults_that_stay_are_network_errors(
+    server: Server, get: Fetch, page: Page, text: str, requests: int
+) -> None:
     item = server.offer(WHEEL, BODY)
     server.pages[f"/files/{WHEEL}"] = page
     error = _failure(get, item, NetworkError)
@@ -274,7 +313,9 @@ def test_faults_that_stay_are_network_errors(server: Server, get: Fetch, page: P
     assert len(server.ranges_asked(WHEEL)) == requests
 
 
-def test_progress_renews_patience(server: Server, store: Store, get: Fetch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_renews_patience(
+    server: Server, store: Store, get: Fetch, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("envbuild.store.download.PROGRESS", 100_000)
     item = server.offer(WHEEL, BODY, cuts=[100_000] * 9)
     get(item)
@@ -293,7 +334,10 @@ def test_a_file_that_is_gone(server: Server, store: Store, get: Fetch) -> None:
     error = _failure(get, item, GoneError)
     assert str(error) == f"{server.url}/files/{WHEEL}: {WHEEL} is gone"
     del server.pages["/simple/demo/"]
-    assert str(_failure(get, item, GoneError)) == f"{server.index}/demo/: the index has no project 'demo'"
+    assert (
+        str(_failure(get, item, GoneError))
+        == f"{server.index}/demo/: the index has no project 'demo'"
+    )
     _nothing_left(store)
 
 
@@ -302,7 +346,10 @@ def test_a_debian_package_that_is_gone(server: Server, get: Fetch) -> None:
     server.pages.clear()
     error = _failure(get, item, GoneError)
     assert str(error) == f"{server.url}/debian/{DEB}: demo_1.0~rc1+b2_amd64.deb is gone"
-    assert error.hint == "mirrors drop superseded versions; take today's with: envbuild lock NAME --upgrade-system"
+    assert (
+        error.hint
+        == "mirrors drop superseded versions; take today's with: envbuild lock NAME --upgrade-system"
+    )
 
 
 def test_debian_packages_need_a_mirror(server: Server, settings: Settings, store: Store) -> None:
@@ -313,11 +360,18 @@ def test_debian_packages_need_a_mirror(server: Server, settings: Settings, store
     ):
         with pytest.raises(UsageError, match=text):
             fetch(
-                [item], settings=settings, store=store, runner=ScriptedRunner({}), report=Silent(), debian_mirror=mirror
+                [item],
+                settings=settings,
+                store=store,
+                runner=ScriptedRunner({}),
+                report=Silent(),
+                debian_mirror=mirror,
             )
 
 
-def test_one_failure_ends_the_others_at_once_and_they_resume(server: Server, store: Store, get: Fetch) -> None:
+def test_one_failure_ends_the_others_at_once_and_they_resume(
+    server: Server, store: Store, get: Fetch
+) -> None:
     slow = server.offer(WHEEL, BODY, drip=(20_000, 0.02))
     bad = server.offer("bad-1.zip", b"bad")
     server.pages["/files/bad-1.zip"] = Page(status=403, before=lambda: time.sleep(0.1))
@@ -421,10 +475,15 @@ def test_a_pipe_planted_as_partial_does_not_hang(server: Server, store: Store, g
     _only_whole_files(store, item)
 
 
-def test_a_folder_under_the_final_name_is_an_error(server: Server, store: Store, get: Fetch) -> None:
+def test_a_folder_under_the_final_name_is_an_error(
+    server: Server, store: Store, get: Fetch
+) -> None:
     item = server.offer(WHEEL, BODY)
     store.artifact(item.sha256).mkdir(parents=True)
-    assert str(_failure(get, item, HostError)) == f"{store.artifact(item.sha256)}: cannot be used: Is a directory"
+    assert (
+        str(_failure(get, item, HostError))
+        == f"{store.artifact(item.sha256)}: cannot be used: Is a directory"
+    )
 
 
 @pytest.mark.parametrize(
@@ -443,7 +502,14 @@ def test_a_folder_under_the_final_name_is_an_error(server: Server, store: Store,
     ],
 )
 def test_hostile_hashes_and_paths_are_refused(field: str, value: str | None) -> None:
-    good = {"file": "x.deb", "size": 1, "sha256": "ab" * 32, "kind": "debian", "project": "x", "path": "pool/x.deb"}
+    good = {
+        "file": "x.deb",
+        "size": 1,
+        "sha256": "ab" * 32,
+        "kind": "debian",
+        "project": "x",
+        "path": "pool/x.deb",
+    }
     Wanted(**good)  # type: ignore[arg-type]
     with pytest.raises(IntegrityError, match=r"x\.deb: .* is not a"):
         Wanted(**{**good, field: value})  # type: ignore[arg-type]
@@ -473,7 +539,14 @@ def test_an_index_and_a_mirror_in_folders(settings: Settings, store: Store, tmp_
     mirror = (tmp_path / "mirror").as_uri()
 
     def get() -> None:
-        fetch(wanted, settings=local, store=store, runner=ScriptedRunner({}), report=Silent(), debian_mirror=mirror)
+        fetch(
+            wanted,
+            settings=local,
+            store=store,
+            runner=ScriptedRunner({}),
+            report=Silent(),
+            debian_mirror=mirror,
+        )
 
     _leave(store, wanted[0], BODY)
     get()
@@ -490,7 +563,9 @@ def test_an_index_and_a_mirror_in_folders(settings: Settings, store: Store, tmp_
         get()
 
 
-def test_sizes_are_asked_with_head_or_with_one_byte(server: Server, settings: Settings, tmp_path: Path) -> None:
+def test_sizes_are_asked_with_head_or_with_one_byte(
+    server: Server, settings: Settings, tmp_path: Path
+) -> None:
     server.pages = {
         "/a": Page(body=b"12345"),
         "/b": Page(body=b"1234567", head=False),
@@ -517,7 +592,9 @@ def test_sizes_are_asked_with_head_or_with_one_byte(server: Server, settings: Se
         (Page(status=503), "answers with HTTP 503 (3 attempts)"),
     ],
 )
-def test_a_size_that_cannot_be_had(server: Server, settings: Settings, tmp_path: Path, page: Page, text: str) -> None:
+def test_a_size_that_cannot_be_had(
+    server: Server, settings: Settings, tmp_path: Path, page: Page, text: str
+) -> None:
     server.pages["/a"] = page
     with make_client(settings) as client:
         with pytest.raises(NetworkError) as caught:
@@ -548,7 +625,9 @@ STORY = st.builds(
 )
 
 
-@hypothesis_settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@hypothesis_settings(
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(story=STORY)
 def test_whatever_was_left_and_however_it_breaks_off_the_file_is_right(
     server: Server, store: Store, get: Fetch, story: Story

@@ -12,7 +12,15 @@ import pytest
 
 from envbuild.progress import Silent
 from envbuild.store.audit import artifacts, is_sound
-from envbuild.store.collect import DAY, Removal, collect, leftovers, mounted_below, remove, tree_size
+from envbuild.store.collect import (
+    DAY,
+    Removal,
+    collect,
+    leftovers,
+    mounted_below,
+    remove,
+    tree_size,
+)
 from envbuild.store.layout import LAYOUT, LEFT, Store
 
 HOLDER = """
@@ -43,7 +51,9 @@ def aged(path: Path, days: float, text: str = "x") -> Path:
     return path
 
 
-def test_what_a_live_process_works_on_stays_and_what_a_killed_one_left_goes(tmp_path: Path, store: Store) -> None:
+def test_what_a_live_process_works_on_stays_and_what_a_killed_one_left_goes(
+    tmp_path: Path, store: Store
+) -> None:
     target = tmp_path / "out" / "image.sif"
     target.parent.mkdir()
     child = holder(store, target)
@@ -82,7 +92,9 @@ def test_only_old_things_go_and_only_when_asked(store: Store) -> None:
     blob, index = aged(top / "layers/k.blob", 40), aged(top / "layers/k.index", 1)
     facts = aged(top / "facts/f.json", 400)
     assert list(collect(store)) == []
-    assert [(r.path, r.reason) for r in collect(store, keep_days=30)] == [(old, "not used for 30 days")]
+    assert [(r.path, r.reason) for r in collect(store, keep_days=30)] == [
+        (old, "not used for 30 days")
+    ]
     assert all(path.exists() for path in (young, blob, index, facts))
     os.utime(index, (0, 0))
     assert {r.path for r in collect(store, keep_days=30)} == {old, blob, index}
@@ -130,7 +142,9 @@ def test_a_folder_with_something_mounted_in_it_stays(tmp_path: Path) -> None:
     outside.mkdir()
     (outside / "precious").write_text("data")
     (left / "in").mkdir(parents=True)
-    done = subprocess.run(["mount", "--bind", str(outside), str(left / "in")], check=False, capture_output=True)
+    done = subprocess.run(
+        ["mount", "--bind", str(outside), str(left / "in")], check=False, capture_output=True
+    )
     if done.returncode:
         pytest.skip("this user may not mount")
     try:

@@ -31,9 +31,16 @@ def _uv() -> ScriptedRunner:
 def bare(tmp_path: Path) -> Settings:
     """Settings of a machine without any configuration of its own."""
     base = Settings(
-        store=tmp_path / "store", recipe_folders=(), shipped=tmp_path, tmpdir=tmp_path, home=tmp_path, cwd=tmp_path
+        store=tmp_path / "store",
+        recipe_folders=(),
+        shipped=tmp_path,
+        tmpdir=tmp_path,
+        home=tmp_path,
+        cwd=tmp_path,
     )
-    return dataclasses.replace(base, environment={"XDG_CONFIG_DIRS": str(tmp_path / "xdg"), "PIP_CONFIG_FILE": ""})
+    return dataclasses.replace(
+        base, environment={"XDG_CONFIG_DIRS": str(tmp_path / "xdg"), "PIP_CONFIG_FILE": ""}
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +50,9 @@ def no_system_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         index_module,
         "Path",
-        lambda text: real(tmp_path / "root" / str(text)[1:] if str(text).startswith("/etc") else text),
+        lambda text: real(
+            tmp_path / "root" / str(text)[1:] if str(text).startswith("/etc") else text
+        ),
     )
     monkeypatch.setattr("sys.prefix", str(tmp_path / "prefix"))
 
@@ -85,7 +94,9 @@ SOURCES = [
 
 
 @pytest.mark.parametrize(("file", "text"), SOURCES)
-def test_configuration_files_of_uv_and_pip_are_read(bare: Settings, tmp_path: Path, file: str, text: str) -> None:
+def test_configuration_files_of_uv_and_pip_are_read(
+    bare: Settings, tmp_path: Path, file: str, text: str
+) -> None:
     _write(tmp_path / file, text.replace("{url}", "https://mirror.invalid/100%25/simple"))
     assert index_url(bare, _uv()) == "https://mirror.invalid/100%25/simple"
 
@@ -106,7 +117,10 @@ def test_the_order_of_precedence(bare: Settings, tmp_path: Path) -> None:
     assert index_url(bare, _uv()) == url("uv")
     for variable in ("PIP_INDEX_URL", "UV_INDEX_URL", "UV_DEFAULT_INDEX"):
         environment[variable] = url(variable.replace("_", "-").lower())
-        assert index_url(dataclasses.replace(bare, environment=dict(environment)), _uv()) == environment[variable]
+        assert (
+            index_url(dataclasses.replace(bare, environment=dict(environment)), _uv())
+            == environment[variable]
+        )
     bare = dataclasses.replace(bare, environment=environment, indexes={"default": url("settings")})
     assert index_url(bare, _uv()) == url("settings")
     assert index_url(bare, _uv(), "default") == url("settings")
@@ -118,10 +132,15 @@ def test_a_configuration_file_that_the_environment_names_replaces_the_usual_ones
     _write(tmp_path / ".config/uv/uv.toml", 'index-url = "https://no.invalid"\n')
     _write(tmp_path / ".config/pip/pip.conf", "[global]\nindex-url = https://no.invalid\n")
     environment = {"UV_CONFIG_FILE": str(tmp_path / "absent.toml"), "PIP_CONFIG_FILE": "/dev/null"}
-    assert index_url(dataclasses.replace(bare, environment=environment), _uv()) == "https://mirror.invalid/uv"
+    assert (
+        index_url(dataclasses.replace(bare, environment=environment), _uv())
+        == "https://mirror.invalid/uv"
+    )
 
 
-def test_extra_indexes_and_find_links_of_pip_are_not_the_default(bare: Settings, tmp_path: Path) -> None:
+def test_extra_indexes_and_find_links_of_pip_are_not_the_default(
+    bare: Settings, tmp_path: Path
+) -> None:
     text = "[global]\nextra-index-url = https://extra.invalid\nfind-links = /opt/wheels\n"
     _write(tmp_path / ".config/pip/pip.conf", text)
     assert index_url(bare, _uv()) == "https://mirror.invalid/uv"
@@ -131,7 +150,9 @@ def test_a_broken_configuration_of_pip_is_named(bare: Settings, tmp_path: Path) 
     _write(tmp_path / ".pip/pip.conf", "index-url = x\n")
     with pytest.raises(UsageError) as caught:
         index_url(bare, _uv())
-    assert str(caught.value).startswith(f"{tmp_path}/.pip/pip.conf: is not a configuration file of pip: ")
+    assert str(caught.value).startswith(
+        f"{tmp_path}/.pip/pip.conf: is not a configuration file of pip: "
+    )
 
 
 def test_a_broken_configuration_of_uv_is_named(bare: Settings, tmp_path: Path) -> None:
@@ -150,19 +171,36 @@ def test_a_broken_configuration_of_uv_is_named(bare: Settings, tmp_path: Path) -
     ],
 )
 def test_addresses_are_taken_as_written(bare: Settings, value: str, url: str) -> None:
-    assert index_url(dataclasses.replace(bare, environment={"UV_DEFAULT_INDEX": value}), _uv()) == url
+    assert (
+        index_url(dataclasses.replace(bare, environment={"UV_DEFAULT_INDEX": value}), _uv()) == url
+    )
 
 
 @pytest.mark.parametrize(
     "value",
-    ["mirror", "/srv/simple", "ftp://mirror.invalid", "https://", "https:// x", "file://host/x", "https://m?x=1"],
+    [
+        "mirror",
+        "/srv/simple",
+        "ftp://mirror.invalid",
+        "https://",
+        "https:// x",
+        "file://host/x",
+        "https://m?x=1",
+    ],
 )
 def test_what_is_no_address_is_refused(bare: Settings, value: str) -> None:
-    settings = dataclasses.replace(bare, indexes={"default": value}, origin={"index": "ENVBUILD_INDEX"})
+    settings = dataclasses.replace(
+        bare, indexes={"default": value}, origin={"index": "ENVBUILD_INDEX"}
+    )
     with pytest.raises(UsageError) as caught:
         index_url(settings, _uv())
-    assert str(caught.value) == f"ENVBUILD_INDEX: {redact(value)!r} is no address of a package index"
-    assert caught.value.hint == "write it as https://…/simple, or file:///… for a folder on this machine"
+    assert (
+        str(caught.value) == f"ENVBUILD_INDEX: {redact(value)!r} is no address of a package index"
+    )
+    assert (
+        caught.value.hint
+        == "write it as https://…/simple, or file:///… for a folder on this machine"
+    )
 
 
 def test_named_indexes_come_from_the_settings_only(bare: Settings, tmp_path: Path) -> None:
@@ -172,7 +210,9 @@ def test_named_indexes_come_from_the_settings_only(bare: Settings, tmp_path: Pat
     assert index_url(settings, _uv(), "torch") == "https://mirror.invalid/torch"
     with pytest.raises(UsageError) as caught:
         index_url(settings, _uv(), "torhc")
-    assert str(caught.value) == "no index is called 'torhc' on this machine; did you mean \"torch\"?"
+    assert (
+        str(caught.value) == "no index is called 'torhc' on this machine; did you mean \"torch\"?"
+    )
     assert caught.value.hint == (
         f'write its address into {tmp_path}/.config/envbuild/config.toml:\n[indexes]\ntorhc = "https://…/simple"\n'
         "or set ENVBUILD_INDEX_TORHC"
@@ -182,7 +222,9 @@ def test_named_indexes_come_from_the_settings_only(bare: Settings, tmp_path: Pat
 def test_the_settings_file_is_where_the_settings_look(bare: Settings) -> None:
     moved = dataclasses.replace(bare, environment={"XDG_CONFIG_HOME": "/x"})
     assert config_file(moved) == Path("/x/envbuild/config.toml")
-    assert config_file(dataclasses.replace(bare, environment={"ENVBUILD_CONFIG": "/y.toml"})) == Path("/y.toml")
+    assert config_file(
+        dataclasses.replace(bare, environment={"ENVBUILD_CONFIG": "/y.toml"})
+    ) == Path("/y.toml")
 
 
 @pytest.mark.parametrize(
@@ -214,7 +256,9 @@ def test_json_is_preferred_and_html_is_read(server: Server, settings: Settings) 
     assert server.asked[0].headers["user-agent"].startswith("envbuild/")
 
 
-def test_redirects_are_followed_and_links_are_relative_to_the_last_page(server: Server, settings: Settings) -> None:
+def test_redirects_are_followed_and_links_are_relative_to_the_last_page(
+    server: Server, settings: Settings
+) -> None:
     server.pages["/simple/demo/"] = Page(status=301, headers={"Location": "/other/demo/"})
     server.pages["/other/demo/"] = Page(body=b'<a href="demo-1.0.zip">x</a>', headers=HTML)
     with make_client(settings) as client:
@@ -225,7 +269,9 @@ def test_redirects_are_followed_and_links_are_relative_to_the_last_page(server: 
 @pytest.fixture
 def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "PAGE", 4096)
-    monkeypatch.setattr(limits, "ANSWER_SECONDS", 1.0)  # a busy machine takes its time over the other pages
+    monkeypatch.setattr(
+        limits, "ANSWER_SECONDS", 1.0
+    )  # a busy machine takes its time over the other pages
 
 
 BAD_PAGES = [
@@ -233,18 +279,38 @@ BAD_PAGES = [
     (Page(status=401), "refuses access (HTTP 401)", 1),
     (Page(status=500), "answers with HTTP 500 (3 attempts)", 3),
     (Page(status=429), "answers with HTTP 429 (3 attempts)", 3),
-    (Page(status=429, headers={"Retry-After": "3600"}), "answers with HTTP 429 and asks to wait 3600 s", 1),
+    (
+        Page(status=429, headers={"Retry-After": "3600"}),
+        "answers with HTTP 429 and asks to wait 3600 s",
+        1,
+    ),
     (Page(status=418), "answers with HTTP 418, which is of no use here", 1),
     (Page(status=302, headers={"Location": "/simple/demo/"}), "redirects in a circle", 11),
-    (Page(status=302, headers={"Location": "file:///etc/passwd"}), "is no usable http or https address", 1),
+    (
+        Page(status=302, headers={"Location": "file:///etc/passwd"}),
+        "is no usable http or https address",
+        1,
+    ),
     (Page(hang=True), "did not answer in time (3 attempts)", 3),
-    (Page(body=b"x", headers={"Content-Type": "application/zip"}), "is application/zip, not an index page", 1),
+    (
+        Page(body=b"x", headers={"Content-Type": "application/zip"}),
+        "is application/zip, not an index page",
+        1,
+    ),
     (Page(body=b"x"), "is of no stated type, not an index page", 1),
     (Page(body=b"<a>" * 50, headers=HTML, cuts=[10, 10, 10]), "broke off: ", 3),
     (Page(body=b"x" * 5000, headers=HTML), "is larger than 0 MiB, which no index page is", 1),
-    (Page(body=gzip.compress(b"x" * 5000), headers={**HTML, "Content-Encoding": "gzip"}), "is larger than 0 MiB", 1),
+    (
+        Page(body=gzip.compress(b"x" * 5000), headers={**HTML, "Content-Encoding": "gzip"}),
+        "is larger than 0 MiB",
+        1,
+    ),
     (Page(body=b"no gzip", headers={**HTML, "Content-Encoding": "gzip"}), "broke off: ", 3),
-    (Page(body=b"xx" * 50, headers=HTML, drip=(1, 0.02)), "took longer than 1 s to send one page", 1),
+    (
+        Page(body=b"xx" * 50, headers=HTML, drip=(1, 0.02)),
+        "took longer than 1 s to send one page",
+        1,
+    ),
     (Page(body=b"{", headers={"Content-Type": JSON_TYPE}), "is not an index page: ", 1),
 ]
 
@@ -276,11 +342,16 @@ def test_a_server_that_is_not_there(settings: Settings) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "wait"), [(500, None), (503, "0"), (429, "Thu, 01 Jan 1970 00:00:00 GMT"), (429, "soon")]
+    ("status", "wait"),
+    [(500, None), (503, "0"), (429, "Thu, 01 Jan 1970 00:00:00 GMT"), (429, "soon")],
 )
-def test_a_passing_failure_is_sat_out(server: Server, settings: Settings, status: int, wait: str | None) -> None:
+def test_a_passing_failure_is_sat_out(
+    server: Server, settings: Settings, status: int, wait: str | None
+) -> None:
     headers = {**HTML, **({"Retry-After": wait} if wait else {})}
-    server.pages["/simple/demo/"] = Page(body=b'<a href="demo-1.0.zip">x</a>', headers=headers, first=[status, status])
+    server.pages["/simple/demo/"] = Page(
+        body=b'<a href="demo-1.0.zip">x</a>', headers=headers, first=[status, status]
+    )
     with make_client(settings) as client:
         assert len(read_links(server.index, "demo", client)) == 1
     assert len(server.asked) == 3
@@ -298,13 +369,17 @@ def _authorization(server: Server) -> list[str | None]:
     return [asked.headers.get("authorization") for asked in server.asked]
 
 
-def test_a_password_in_the_address_is_sent_to_its_host_only(server: Server, settings: Settings) -> None:
+def test_a_password_in_the_address_is_sent_to_its_host_only(
+    server: Server, settings: Settings
+) -> None:
     from tests.store.server import serving
 
     with serving() as other:
         other.pages["/elsewhere"] = Page(headers=HTML)
         server.pages["/simple/a/"] = Page(headers=HTML)
-        server.pages["/simple/b/"] = Page(status=302, headers={"Location": f"{other.url}/elsewhere"})
+        server.pages["/simple/b/"] = Page(
+            status=302, headers={"Location": f"{other.url}/elsewhere"}
+        )
         with make_client(settings) as client:
             read_links(server.index.replace("//", "//user:secret@"), "a", client)
             read_links(server.index, "b", client)
@@ -339,7 +414,9 @@ def test_a_broken_netrc_is_passed_over(server: Server, settings: Settings) -> No
 
 
 @pytest.mark.parametrize("content", [None, "no certificate", ""])
-def test_an_unusable_certificate_bundle_is_named(settings: Settings, tmp_path: Path, content: str | None) -> None:
+def test_an_unusable_certificate_bundle_is_named(
+    settings: Settings, tmp_path: Path, content: str | None
+) -> None:
     bundle = tmp_path / "ca.pem"
     if content is not None:
         bundle.write_text(content)

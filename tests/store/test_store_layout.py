@@ -73,7 +73,9 @@ def test_a_lock_is_held_by_one_and_says_who_holds_it(store: Store) -> None:
         order.append("first")
     thread.join(5)
     assert order == ["first", "second"]
-    assert listener.said == [f"waiting for process {os.getpid()} on {os.uname().nodename}, which makes the same thing"]
+    assert listener.said == [
+        f"waiting for process {os.getpid()} on {os.uname().nodename}, which makes the same thing"
+    ]
 
 
 def test_locks_of_other_keys_do_not_wait(store: Store) -> None:
@@ -84,5 +86,8 @@ def test_locks_of_other_keys_do_not_wait(store: Store) -> None:
 
 def test_a_file_in_the_way_is_named(store: Store) -> None:
     store.root.write_text("x")
-    with pytest.raises(HostError, match=r"store/v1/locks: cannot be used: Not a directory"), store.lock("a", Silent()):
+    with (
+        pytest.raises(HostError, match=r"store/v1/locks: cannot be used: Not a directory"),
+        store.lock("a", Silent()),
+    ):
         pass

@@ -40,7 +40,9 @@ def _child(server: Server, folder: Path, item: Wanted) -> subprocess.Popen[str]:
         item.sha256,
     ]
     folder.mkdir(exist_ok=True)
-    return subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 def _end(child: subprocess.Popen[str], *, seconds: float = 20) -> tuple[int, str, str]:
@@ -64,7 +66,9 @@ def _is_right(store: Store, item: Wanted) -> bool:
     return not left and hashlib.sha256(path.read_bytes()).hexdigest() == item.sha256
 
 
-def test_two_processes_that_want_the_same_file_download_it_once(server: Server, tmp_path: Path) -> None:
+def test_two_processes_that_want_the_same_file_download_it_once(
+    server: Server, tmp_path: Path
+) -> None:
     item = server.offer(WHEEL, BODY, drip=(20_000, 0.02))
     children = [_child(server, tmp_path / "shared", item) for _ in range(2)]
     assert [_end(child) for child in children] == [(0, "", ""), (0, "", "")]
@@ -72,7 +76,9 @@ def test_two_processes_that_want_the_same_file_download_it_once(server: Server, 
     assert _is_right(Store(tmp_path / "shared"), item)
 
 
-def test_a_process_takes_over_from_a_killed_one(server: Server, settings: Settings, tmp_path: Path) -> None:
+def test_a_process_takes_over_from_a_killed_one(
+    server: Server, settings: Settings, tmp_path: Path
+) -> None:
     store = Store(tmp_path / "shared")
     item = server.offer(WHEEL, BODY, drip=(2_000, 0.02))
     first = _child(server, store.root, item)
@@ -123,7 +129,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(folder)], check=True)
 
 
-def test_a_disk_that_fills_up_while_a_file_arrives(server: Server, settings: Settings, small_disk: Path) -> None:
+def test_a_disk_that_fills_up_while_a_file_arrives(
+    server: Server, settings: Settings, small_disk: Path
+) -> None:
     store = Store(small_disk / "store")
     hog = small_disk / "hog"
     item = server.offer(WHEEL, BODY, before=lambda: hog.write_bytes(b"x" * 800_000))
@@ -133,8 +141,13 @@ def test_a_disk_that_fills_up_while_a_file_arrives(server: Server, settings: Set
 
     with pytest.raises(SpaceError) as caught:
         get()
-    assert str(caught.value) == f"{partial_path(store.artifact(item.sha256))}: the file system is full"
-    assert caught.value.hint == "free space there, or point TMPDIR or ENVBUILD_STORE to a larger file system"
+    assert (
+        str(caught.value) == f"{partial_path(store.artifact(item.sha256))}: the file system is full"
+    )
+    assert (
+        caught.value.hint
+        == "free space there, or point TMPDIR or ENVBUILD_STORE to a larger file system"
+    )
     arrived = _arrived(store, item)
     assert 0 < arrived < len(BODY)
     hog.unlink()
@@ -144,10 +157,20 @@ def test_a_disk_that_fills_up_while_a_file_arrives(server: Server, settings: Set
     assert _is_right(store, item)
 
 
-def test_a_file_that_will_not_fit_is_told_first(server: Server, settings: Settings, small_disk: Path) -> None:
+def test_a_file_that_will_not_fit_is_told_first(
+    server: Server, settings: Settings, small_disk: Path
+) -> None:
     item = dataclasses.replace(server.offer(WHEEL, BODY), size=3_000_000)
-    with pytest.raises(SpaceError, match=r"disk/v1/artifacts: 3\.0 MB are to be downloaded, 1\.0 MB are free$"):
-        fetch([item], settings=settings, store=Store(small_disk), runner=ScriptedRunner({}), report=Silent())
+    with pytest.raises(
+        SpaceError, match=r"disk/v1/artifacts: 3\.0 MB are to be downloaded, 1\.0 MB are free$"
+    ):
+        fetch(
+            [item],
+            settings=settings,
+            store=Store(small_disk),
+            runner=ScriptedRunner({}),
+            report=Silent(),
+        )
     assert server.asked == []
 
 
@@ -155,5 +178,13 @@ def test_a_read_only_store(server: Server, settings: Settings, small_disk: Path)
     item = server.offer(WHEEL, BODY)
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
     with pytest.raises(HostError) as caught:
-        fetch([item], settings=settings, store=Store(small_disk), runner=ScriptedRunner({}), report=Silent())
-    assert str(caught.value) == f"{small_disk}/v1/artifacts: cannot be written: Read-only file system"
+        fetch(
+            [item],
+            settings=settings,
+            store=Store(small_disk),
+            runner=ScriptedRunner({}),
+            report=Silent(),
+        )
+    assert (
+        str(caught.value) == f"{small_disk}/v1/artifacts: cannot be written: Read-only file system"
+    )

@@ -52,7 +52,9 @@ def as_user(user: int, code: str, folder: Path, *arguments: str) -> subprocess.P
     rights = ("--inh-caps=-all,+dac_read_search", "--ambient-caps=+dac_read_search")
     argv = ["setpriv", f"--reuid={user}", f"--regid={user}", f"--groups={LAB}", *rights, "--"]
     return subprocess.Popen(
-        [*argv, sys.executable, "-c", PRELUDE + code, str(folder), *arguments], stdout=subprocess.PIPE, text=True
+        [*argv, sys.executable, "-c", PRELUDE + code, str(folder), *arguments],
+        stdout=subprocess.PIPE,
+        text=True,
     )
 
 
@@ -62,21 +64,30 @@ def test_what_one_user_made_another_may_use_replace_and_clear(lab: Path) -> None
         assert (child.communicate(timeout=60)[0], child.returncode) == ("", 0)
     folders = [path for path in (lab / "v1").rglob("*") if path.is_dir()]
     assert folders
-    assert {(path.stat().st_gid, oct(path.stat().st_mode & 0o7777)) for path in folders} == {(LAB, "0o2775")}
+    assert {(path.stat().st_gid, oct(path.stat().st_mode & 0o7777)) for path in folders} == {
+        (LAB, "0o2775")
+    }
     files = [path for path in (lab / "v1/artifacts").rglob("*") if path.is_file()]
     assert {oct(path.stat().st_mode & 0o777) for path in files} == {"0o444"}
     assert {path.stat().st_uid for path in files} <= set(USERS)
 
 
-def test_a_lock_of_another_user_is_waited_for_and_taken_over_when_that_one_is_killed(lab: Path) -> None:
-    first = as_user(USERS[0], "with store.lock('k', Say()): print('held', flush=True); time.sleep(60)", lab)
+def test_a_lock_of_another_user_is_waited_for_and_taken_over_when_that_one_is_killed(
+    lab: Path,
+) -> None:
+    first = as_user(
+        USERS[0], "with store.lock('k', Say()): print('held', flush=True); time.sleep(60)", lab
+    )
     assert first.stdout is not None
     assert first.stdout.readline() == "held\n"
     second = as_user(USERS[1], "with store.lock('k', Say()): print('mine', flush=True)", lab)
     assert second.stdout is not None
     try:
         told = second.stdout.readline()
-        assert told == f"waiting for process {first.pid} on {os.uname().nodename}, which makes the same thing\n"
+        assert (
+            told
+            == f"waiting for process {first.pid} on {os.uname().nodename}, which makes the same thing\n"
+        )
         first.send_signal(signal.SIGKILL)
         assert second.stdout.readline() == "mine\n"
         assert second.wait(timeout=60) == 0

@@ -29,7 +29,11 @@ def test_a_page_of_html_gives_names_hashes_times_and_yanked_marks() -> None:
             uploaded="2024-05-01T10:00:00Z",
             requires_python=">=3.8",
         ),
-        Link(file="demo-1.1+cu121.tar.gz", url="https://files.invalid/demo-1.1%2Bcu121.tar.gz?token=x", yanked=True),
+        Link(
+            file="demo-1.1+cu121.tar.gz",
+            url="https://files.invalid/demo-1.1%2Bcu121.tar.gz?token=x",
+            yanked=True,
+        ),
     )
 
 
@@ -45,7 +49,13 @@ def test_a_page_of_json_gives_the_same_and_sizes() -> None:
             "requires-python": ">=3",
             "core-metadata": False,
         },
-        {"filename": "demo-2.0.zip", "url": "demo-2.0.zip", "hashes": {}, "size": -1, "yanked": False},
+        {
+            "filename": "demo-2.0.zip",
+            "url": "demo-2.0.zip",
+            "hashes": {},
+            "size": -1,
+            "yanked": False,
+        },
     ]
     data = json.dumps({"meta": {"api-version": "1.3"}, "name": "demo", "files": files}).encode()
     assert links_of_json(data, PAGE) == (
@@ -64,7 +74,9 @@ def test_a_page_of_json_gives_the_same_and_sizes() -> None:
 
 def test_a_base_address_moves_relative_links() -> None:
     text = '<base href="/mirror/"><base href="/no/"><a href="demo-1.0.zip">demo</a>'
-    assert [link.url for link in links_of_html(text, PAGE)] == ["https://mirror.invalid/mirror/demo-1.0.zip"]
+    assert [link.url for link in links_of_html(text, PAGE)] == [
+        "https://mirror.invalid/mirror/demo-1.0.zip"
+    ]
 
 
 HOSTILE_NAMES = [
@@ -85,7 +97,9 @@ HOSTILE_NAMES = [
 
 @pytest.mark.parametrize("name", HOSTILE_NAMES)
 def test_hostile_file_names_are_left_out(name: str) -> None:
-    data = json.dumps({"files": [{"filename": name, "url": "https://mirror.invalid/x.zip"}]}).encode()
+    data = json.dumps(
+        {"files": [{"filename": name, "url": "https://mirror.invalid/x.zip"}]}
+    ).encode()
     assert links_of_json(data, PAGE) == ()
     encoded = quote(name, safe="")
     assert links_of_html(f'<a href="https://mirror.invalid/{encoded}">x</a>', PAGE) == ()
@@ -104,7 +118,12 @@ def test_hostile_file_names_are_left_out(name: str) -> None:
 )
 def test_links_that_leave_the_web_are_left_out(href: str) -> None:
     assert links_of_html(f'<a href="{href}">x</a>', PAGE) == ()
-    assert links_of_json(json.dumps({"files": [{"filename": "demo-1.0.zip", "url": href}]}).encode(), PAGE) == ()
+    assert (
+        links_of_json(
+            json.dumps({"files": [{"filename": "demo-1.0.zip", "url": href}]}).encode(), PAGE
+        )
+        == ()
+    )
 
 
 def test_a_base_address_cannot_open_the_file_system() -> None:
@@ -121,8 +140,14 @@ def test_a_local_page_may_lead_to_local_files() -> None:
     [
         (b"", "is not an index page: Input data was truncated"),
         (b"[]", "is not an index page: Expected `object`, got `array`"),
-        (b'{"files": [{"filename": 1, "url": ""}]}', "Expected `str`, got `int` - at `$.files[0].filename`"),
-        (b'{"meta": {"api-version": "2.0"}, "files": []}', "is of version '2.0'; this envbuild reads version 1"),
+        (
+            b'{"files": [{"filename": 1, "url": ""}]}',
+            "Expected `str`, got `int` - at `$.files[0].filename`",
+        ),
+        (
+            b'{"meta": {"api-version": "2.0"}, "files": []}',
+            "is of version '2.0'; this envbuild reads version 1",
+        ),
         (b'{"files": ' + b"[" * 100_000, "is not an index page"),
         (b'{"files": "\xff\xfe"}', "is not an index page"),
     ],
@@ -166,14 +191,18 @@ def test_no_bytes_break_the_reader_of_json(data: bytes) -> None:
         links_of_json(data, PAGE)
 
 
-NAME = st.from_regex(r"[a-z][a-z0-9_]{0,8}-[0-9]\.[0-9](\+cu[0-9]{3})?\.(tar\.gz|zip)", fullmatch=True)
+NAME = st.from_regex(
+    r"[a-z][a-z0-9_]{0,8}-[0-9]\.[0-9](\+cu[0-9]{3})?\.(tar\.gz|zip)", fullmatch=True
+)
 FILE = st.fixed_dictionaries(
     {
         "filename": st.one_of(NAME, st.sampled_from(["../x-1.zip", "x-1.exe", "a b.zip"])),
         "sha256": st.one_of(st.none(), st.just(SHA), st.just("zz")),
         "uploaded": st.one_of(st.none(), st.just("2024-05-01T10:00:00Z"), st.just("yesterday")),
         "yanked": st.one_of(st.just(False), st.text(alphabet='ab"<&', max_size=5)),
-        "folder": st.sampled_from(["", "../", "/f/", "https://files.invalid/p/", "ftp://files.invalid/", "?q=1&a=/"]),
+        "folder": st.sampled_from(
+            ["", "../", "/f/", "https://files.invalid/p/", "ftp://files.invalid/", "?q=1&a=/"]
+        ),
     }
 )
 
@@ -208,7 +237,8 @@ def test_html_and_json_pages_agree(files: list[dict[str, Any]]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "page"), [("Keras_Bert", "keras-bert"), ("ruamel.yaml", "ruamel-yaml"), ("A--B", "a-b")]
+    ("name", "page"),
+    [("Keras_Bert", "keras-bert"), ("ruamel.yaml", "ruamel-yaml"), ("A--B", "a-b")],
 )
 def test_project_names_are_normalized(name: str, page: str) -> None:
     assert normalize(name) == page

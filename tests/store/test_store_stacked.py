@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -46,7 +47,9 @@ def test_the_first_store_that_has_a_file_wins(stacked: Store, tmp_path: Path) ->
         ("built/a.whl", lambda store: store.built("a")),
     ],
 )
-def test_everything_that_can_be_shared_is_found_below(stacked: Store, tmp_path: Path, relative: str, ask) -> None:  # type: ignore[no-untyped-def]
+def test_everything_that_can_be_shared_is_found_below(
+    stacked: Store, tmp_path: Path, relative: str, ask: Callable[[Store], Path | None]
+) -> None:
     below = put(tmp_path / "site", relative)
     assert ask(stacked) == below
 
@@ -54,7 +57,12 @@ def test_everything_that_can_be_shared_is_found_below(stacked: Store, tmp_path: 
 def test_what_is_written_goes_to_the_own_store(stacked: Store, tmp_path: Path) -> None:
     put(tmp_path / "lab", "layers/a.index")
     put(tmp_path / "lab", "images/sha256-a.json")
-    for path in (stacked.own_layer("a"), stacked.own_record("sha256:a"), stacked.folder("tmp"), stacked.delivery("a")):
+    for path in (
+        stacked.own_layer("a"),
+        stacked.own_record("sha256:a"),
+        stacked.folder("tmp"),
+        stacked.delivery("a"),
+    ):
         assert path.is_relative_to(tmp_path / "own")
     with stacked.work("build") as work:
         assert work.is_relative_to(tmp_path / "own")

@@ -29,5 +29,7 @@ def test_sizes_read_like_people_write_them(count: int, text: str) -> None:
 @given(st.integers(0, 10**17))
 def test_the_text_is_never_far_from_the_count(count: int) -> None:
     number, unit = human_bytes(count).split()
-    assert abs(float(number) * 1000 ** UNITS.index(unit) - count) <= max(0.051 * 1000 ** UNITS.index(unit), 0)
+    assert abs(float(number) * 1000 ** UNITS.index(unit) - count) <= max(
+        0.051 * 1000 ** UNITS.index(unit), 0
+    )
     assert float(number) < 1000

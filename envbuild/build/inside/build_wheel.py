@@ -37,7 +37,9 @@ def unpack(archive, folder):
 
 def build(job):
     """Run the backend in this process, a fresh one."""
-    sys.path[:0] = [os.path.normpath(os.path.join(job["source"], path)) for path in job["backend-path"]]
+    sys.path[:0] = [
+        os.path.normpath(os.path.join(job["source"], path)) for path in job["backend-path"]
+    ]
     os.chdir(job["source"])
     os.environ.update(job.get("environment", {}))
     module, _, attribute = job["backend"].partition(":")

@@ -68,7 +68,9 @@ class Capture:
         if entry is None:  # a socket
             return
         entry.uname = entry.gname = ""
-        entry.mtime = self.order["epoch"] if info.st_mtime_ns >= self.order["started"] else int(info.st_mtime)
+        entry.mtime = (
+            self.order["epoch"] if info.st_mtime_ns >= self.order["started"] else int(info.st_mtime)
+        )
         entry.pax_headers = {
             "SCHILY.xattr." + key: value.decode("utf-8", "surrogateescape")
             for key, value in sorted(held.items())
@@ -93,7 +95,9 @@ class Capture:
             self.tar.addfile(entry)
         elif name in EMPTY or name == "etc/shadow":
             with open(path, "rb") as file:
-                data = shadow(file.read(), self.order["epoch"] // 86400) if name not in EMPTY else b""
+                data = (
+                    shadow(file.read(), self.order["epoch"] // 86400) if name not in EMPTY else b""
+                )
             entry.size = len(data)
             self.tar.addfile(entry, io.BytesIO(data))
         else:
@@ -116,7 +120,9 @@ def main():
     with open(sys.argv[3]) as file:
         order = json.load(file)
     if os.path.isdir(upper) and not order.get("only-remove"):
-        with tarfile.open(target, "w", format=tarfile.PAX_FORMAT, encoding="utf-8", errors="surrogateescape") as tar:
+        with tarfile.open(
+            target, "w", format=tarfile.PAX_FORMAT, encoding="utf-8", errors="surrogateescape"
+        ) as tar:
             Capture(upper, tar, order).walk(upper, "")
     # files of other users of this namespace: from outside nobody but root could remove them
     for name in ("upper", "work"):

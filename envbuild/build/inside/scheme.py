@@ -33,7 +33,10 @@ def main():
             paths = by_distutils()
         except Exception:
             pass
-    told = {name: os.path.abspath(paths[name]) for name in ("purelib", "platlib", "scripts", "data", "include")}
+    told = {
+        name: os.path.abspath(paths[name])
+        for name in ("purelib", "platlib", "scripts", "data", "include")
+    }
     told["path"] = [os.path.abspath(path) for path in sys.path[1:] if path]
     with open(sys.argv[1], "w") as file:
         json.dump(told, file)

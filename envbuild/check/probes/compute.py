@@ -40,7 +40,9 @@ def reference(task):
         for row in range(3):
             for column in range(3):
                 part = wide[:, :, row : row + 32, column : column + 32]
-                expected += numpy.einsum("nchw,oc->nohw", part, w[:, :, row, column].astype("float64"))
+                expected += numpy.einsum(
+                    "nchw,oc->nohw", part, w[:, :, row, column].astype("float64")
+                )
         return (x, w), expected
     if task == "training":
         x = uniform(256, 16)
@@ -57,11 +59,16 @@ def compare(seen, expected):
     """Relative error over the whole matrix (Frobenius norm)."""
     import numpy
 
-    return float(numpy.linalg.norm(numpy.asarray(seen, dtype="float64") - expected) / numpy.linalg.norm(expected))
+    return float(
+        numpy.linalg.norm(numpy.asarray(seen, dtype="float64") - expected)
+        / numpy.linalg.norm(expected)
+    )
 
 
 def last_line(error):
-    lines = [line for line in ("%s: %s" % (type(error).__name__, error)).splitlines() if line.strip()]
+    lines = [
+        line for line in ("%s: %s" % (type(error).__name__, error)).splitlines() if line.strip()
+    ]
     return " ".join(lines[: 2 if lines[0].endswith(":") else 1])[:500]
 
 
@@ -180,7 +187,11 @@ class Process(ctypes.Structure):
 
 
 class Memory(ctypes.Structure):
-    _fields_ = [("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong)]
+    _fields_ = [
+        ("total", ctypes.c_ulonglong),
+        ("free", ctypes.c_ulonglong),
+        ("used", ctypes.c_ulonglong),
+    ]
 
 
 def nvml_devices():

@@ -95,7 +95,9 @@ def tell(name, document):
     pieces = [data[at : at + PIECE] for at in range(0, len(data), PIECE)]
     with telling:
         for number, piece in enumerate(pieces, 1):
-            sys.stdout.write("%s %s %s %s\n" % (MARK, name, "." if number == len(pieces) else "+", piece))
+            sys.stdout.write(
+                "%s %s %s %s\n" % (MARK, name, "." if number == len(pieces) else "+", piece)
+            )
         sys.stdout.flush()
 
 
@@ -104,12 +106,20 @@ def lane(jobs):
         try:
             document = run(job)
         except OSError as error:
-            document = {"code": 1, "stdout": "", "stderr": str(error), "seconds": 0.0, "timed_out": False}
+            document = {
+                "code": 1,
+                "stdout": "",
+                "stderr": str(error),
+                "seconds": 0.0,
+                "timed_out": False,
+            }
         tell(job["name"], document)
 
 
 def main():
-    threads = [threading.Thread(target=lane, args=(jobs,)) for jobs in json.load(sys.stdin)["lanes"]]
+    threads = [
+        threading.Thread(target=lane, args=(jobs,)) for jobs in json.load(sys.stdin)["lanes"]
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

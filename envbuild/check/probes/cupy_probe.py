@@ -35,7 +35,9 @@ def collective():
         for index, (part, result) in enumerate(zip(parts, results)):
             with cupy.cuda.Device(index):
                 stream = cupy.cuda.Stream.null.ptr
-                groups[index].allReduce(part.data.ptr, result.data.ptr, size, nccl.NCCL_FLOAT32, nccl.NCCL_SUM, stream)
+                groups[index].allReduce(
+                    part.data.ptr, result.data.ptr, size, nccl.NCCL_FLOAT32, nccl.NCCL_SUM, stream
+                )
         nccl.groupEnd()
         for index in range(count):
             with cupy.cuda.Device(index):

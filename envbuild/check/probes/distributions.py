@@ -54,13 +54,20 @@ def find_distributions():
             if name.endswith(".dist-info"):
                 metadata = read(os.path.join(path, "METADATA"))
             elif name.endswith(".egg-info"):
-                metadata = read(os.path.join(path, "PKG-INFO")) if os.path.isdir(path) else read(path)
+                metadata = (
+                    read(os.path.join(path, "PKG-INFO")) if os.path.isdir(path) else read(path)
+                )
             else:
                 continue
             project = header(metadata, "Name")
             if project:
                 found.append(
-                    {"name": canonical(project), "version": header(metadata, "Version"), "folder": folder, "info": path}
+                    {
+                        "name": canonical(project),
+                        "version": header(metadata, "Version"),
+                        "folder": folder,
+                        "info": path,
+                    }
                 )
     seen = set()
     for item in found:
@@ -88,8 +95,13 @@ def owned(item, rows):
     """Paths relative to the folder that a distribution owns; from top_level.txt or its name where RECORD has none."""
     if rows:
         return [row[0] for row in rows]
-    listed = read(os.path.join(item["info"], "top_level.txt")).split() or [item["name"].replace("-", "_")]
-    return [name + ("/__init__.py" if os.path.isdir(os.path.join(item["folder"], name)) else ".py") for name in listed]
+    listed = read(os.path.join(item["info"], "top_level.txt")).split() or [
+        item["name"].replace("-", "_")
+    ]
+    return [
+        name + ("/__init__.py" if os.path.isdir(os.path.join(item["folder"], name)) else ".py")
+        for name in listed
+    ]
 
 
 def packages(paths):
@@ -97,7 +109,11 @@ def packages(paths):
     names = set()
     for path in paths:
         parts = path.split("/")
-        if parts[0].endswith((".dist-info", ".egg-info", ".data")) or parts[0] in ("", "..", "__pycache__"):
+        if parts[0].endswith((".dist-info", ".egg-info", ".data")) or parts[0] in (
+            "",
+            "..",
+            "__pycache__",
+        ):
             continue
         stem = parts[-1].split(".")[0]
         if not parts[-1].endswith((".py", ".so")):
@@ -107,9 +123,13 @@ def packages(paths):
         elif stem == "__init__" and all(part.isidentifier() for part in parts[:-1]):
             names.add(".".join(parts[:-1]))
     outermost = {
-        name for name in names if not any(".".join(name.split(".")[:n]) in names for n in range(1, name.count(".") + 1))
+        name
+        for name in names
+        if not any(".".join(name.split(".")[:n]) in names for n in range(1, name.count(".") + 1))
     }
-    return sorted(name for name in outermost if not name.startswith("_") and name.split(".")[0] not in PRIVATE)
+    return sorted(
+        name for name in outermost if not name.startswith("_") and name.split(".")[0] not in PRIVATE
+    )
 
 
 def import_names(name, candidates):
@@ -125,8 +145,13 @@ def owners(records, module):
     wanted = {start + "/__init__.py", start + ".py"}
     found = []
     for item, rows in records:
-        if any(path in wanted or path.startswith(start + "/") and module.count(".") for path in item["paths"]):
-            found.append({"name": item["name"], "version": item["version"], "folder": item["folder"]})
+        if any(
+            path in wanted or path.startswith(start + "/") and module.count(".")
+            for path in item["paths"]
+        ):
+            found.append(
+                {"name": item["name"], "version": item["version"], "folder": item["folder"]}
+            )
     return found
 
 
@@ -138,7 +163,11 @@ def module_file(name):
     return (
         spec.origin
         if spec and spec.origin
-        else (list(spec.submodule_search_locations)[0] if spec and spec.submodule_search_locations else None)
+        else (
+            list(spec.submodule_search_locations)[0]
+            if spec and spec.submodule_search_locations
+            else None
+        )
     )
 
 

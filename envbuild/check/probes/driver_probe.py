@@ -48,7 +48,9 @@ def describe(cuda, index):
         numbers.append(value.value)
     result = {"index": index, "name": name.value.decode("utf-8", "replace"), "capability": numbers}
     size = ctypes.c_size_t()
-    if hasattr(cuda, "cuDeviceTotalMem_v2") and not cuda.cuDeviceTotalMem_v2(ctypes.byref(size), device):
+    if hasattr(cuda, "cuDeviceTotalMem_v2") and not cuda.cuDeviceTotalMem_v2(
+        ctypes.byref(size), device
+    ):
         result["memory"] = size.value
     raw = ctypes.create_string_buffer(16)
     call = getattr(cuda, "cuDeviceGetUuid_v2", None) or getattr(cuda, "cuDeviceGetUuid", None)

@@ -34,7 +34,8 @@ def fatbin_sections(fd, size):
     return [
         (row[4], row[5])
         for row in rows
-        if names[row[0] :].split(b"\0", 1)[0] in (b".nv_fatbin", b"__nv_relfatbin") and row[4] + row[5] <= size
+        if names[row[0] :].split(b"\0", 1)[0] in (b".nv_fatbin", b"__nv_relfatbin")
+        and row[4] + row[5] <= size
     ]
 
 
@@ -112,7 +113,9 @@ def matching(patterns):
                 for name in sorted(names):
                     path = os.path.join(parent, name)
                     relative = os.path.relpath(path, real)
-                    if os.path.isfile(path) and any(fnmatch.fnmatch(relative, pattern) for pattern in patterns):
+                    if os.path.isfile(path) and any(
+                        fnmatch.fnmatch(relative, pattern) for pattern in patterns
+                    ):
                         found.append((relative, path))
     return found
 

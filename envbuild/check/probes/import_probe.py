@@ -81,7 +81,12 @@ def attempt(name, say):
             "version": version if isinstance(version, str) else None,
         }
     except BaseException as error:  # a module may even call sys.exit()
-        document = {"ok": False, "error": last_line(error), "kind": type(error).__name__, "blame": frames(error)}
+        document = {
+            "ok": False,
+            "error": last_line(error),
+            "kind": type(error).__name__,
+            "blame": frames(error),
+        }
         document["used"] = imported
     document["seconds"] = round(time.time() - started, 3)
     say(document)
@@ -97,7 +102,9 @@ def take(module, name, wanted):
             except ImportError as error:
                 if getattr(error, "name", None) != name + "." + one:
                     raise
-                getattr(module, one)  # says why: a module that loads its parts late raises its own error here
+                getattr(
+                    module, one
+                )  # says why: a module that loads its parts late raises its own error here
                 raise ImportError("cannot import name %r from %r" % (one, name))
 
 
@@ -137,7 +144,9 @@ def in_child(work, limit):
         os.killpg(child, signal.SIGKILL)
     status = os.waitpid(child, 0)[1]
     result = {
-        "lines": [json.loads(line) for line in said.decode("ascii", "replace").splitlines() if line],
+        "lines": [
+            json.loads(line) for line in said.decode("ascii", "replace").splitlines() if line
+        ],
         "noise": noise.decode("utf-8", "replace").splitlines()[-12:],
         "seconds": round(time.time() - started, 3),
         "timed_out": timed_out,
@@ -189,7 +198,11 @@ def outcome(result, limit):
             name = "signal %d" % result["signal"]
         document = {"ok": False, "error": "the process was killed by %s" % name, "kind": name}
     else:
-        document = {"ok": False, "error": "the process ended with code %s" % result.get("code"), "kind": "exit"}
+        document = {
+            "ok": False,
+            "error": "the process ended with code %s" % result.get("code"),
+            "kind": "exit",
+        }
     document.setdefault("seconds", result["seconds"])
     if not document["ok"]:
         document["noise"] = result["noise"]

@@ -3,7 +3,17 @@
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 import jax
 
-CAN = ("product", "memory", "convolution", "tf32", "float16", "bfloat16", "compiled", "training", "speed")
+CAN = (
+    "product",
+    "memory",
+    "convolution",
+    "tf32",
+    "float16",
+    "bfloat16",
+    "compiled",
+    "training",
+    "speed",
+)
 CAN += ("collective", "endurance")
 
 
@@ -17,7 +27,9 @@ def training(device, x, y):
     ]
 
     def loss(weights):
-        return numpy.mean((numpy.matmul(numpy.tanh(numpy.matmul(x, weights[0])), weights[1]) - y) ** 2)
+        return numpy.mean(
+            (numpy.matmul(numpy.tanh(numpy.matmul(x, weights[0])), weights[1]) - y) ** 2
+        )
 
     step = jax.value_and_grad(loss)
     losses = []

@@ -61,9 +61,13 @@ class Elf(object):
         loads, dynamic = [], None
         for number in range(count):
             if wide:
-                kind, _, where, address, _, length = struct.unpack_from(order + "IIQQQQ", table, number * size)
+                kind, _, where, address, _, length = struct.unpack_from(
+                    order + "IIQQQQ", table, number * size
+                )
             else:
-                kind, where, address, _, length = struct.unpack_from(order + "IIIII", table, number * size)
+                kind, where, address, _, length = struct.unpack_from(
+                    order + "IIIII", table, number * size
+                )
             if kind == PT_LOAD:
                 loads.append((address, length, where))
             elif kind == PT_DYNAMIC:
@@ -88,7 +92,9 @@ class Elf(object):
             return
 
         def place(virtual):
-            return next((w + virtual - a for a, length, w in loads if a <= virtual < a + length), None)
+            return next(
+                (w + virtual - a for a, length, w in loads if a <= virtual < a + length), None
+            )
 
         base = place(values[DT_STRTAB])
         if base is None:
@@ -116,7 +122,9 @@ class Elf(object):
                     file.seek(inner)
                     _, flags, _, name, step = struct.unpack(order + "IHHII", file.read(16))
                     if not flags & 2:  # VER_FLG_WEAK
-                        found.setdefault(text_at(file, base + library), []).append(text_at(file, base + name))
+                        found.setdefault(text_at(file, base + library), []).append(
+                            text_at(file, base + name)
+                        )
                     inner += step
                 at += following
         return found
@@ -165,7 +173,8 @@ def read_cache(path="/etc/ld.so.cache"):
         for number in range(min(count, 1 << 20)):
             _, key, value, _, _ = struct.unpack_from("=iIIIQ", raw, start + 48 + 24 * number)
             name, target = (
-                raw[start + at : raw.index(b"\0", start + at)].decode("utf-8", "replace") for at in (key, value)
+                raw[start + at : raw.index(b"\0", start + at)].decode("utf-8", "replace")
+                for at in (key, value)
             )
             found.setdefault(name, []).append(target)
     except (struct.error, ValueError):
@@ -175,7 +184,14 @@ def read_cache(path="/etc/ld.so.cache"):
 
 def default_folders():
     multiarch = sysconfig.get_config_var("MULTIARCH") or "%s-linux-gnu" % platform.machine()
-    return ["/lib/" + multiarch, "/usr/lib/" + multiarch, "/lib64", "/usr/lib64", "/lib", "/usr/lib"]
+    return [
+        "/lib/" + multiarch,
+        "/usr/lib/" + multiarch,
+        "/lib64",
+        "/usr/lib64",
+        "/lib",
+        "/usr/lib",
+    ]
 
 
 def expand(paths, origin):
@@ -252,7 +268,9 @@ def site_folders():
             folders.append(folder)
     real = []
     for folder in folders:
-        if os.path.isdir(folder) and os.path.realpath(folder) not in [os.path.realpath(f) for f in real]:
+        if os.path.isdir(folder) and os.path.realpath(folder) not in [
+            os.path.realpath(f) for f in real
+        ]:
             real.append(folder)
     return real
 
@@ -283,9 +301,13 @@ def compilers():
 
     def first(*names):
         places = [os.path.join(folder, name) for name in names for folder in folders]
-        return [place for place in places if os.path.isfile(place) and os.access(place, os.X_OK)][:1]
+        return [place for place in places if os.path.isfile(place) and os.access(place, os.X_OK)][
+            :1
+        ]
 
-    includes = [sysconfig.get_paths()["include"]] + [place for place in os.environ.get("CPATH", "").split(":") if place]
+    includes = [sysconfig.get_paths()["include"]] + [
+        place for place in os.environ.get("CPATH", "").split(":") if place
+    ]
     headers = [os.path.join(place, "Python.h") for place in includes]
     return {
         "gcc": first("gcc", "clang", "cc"),
@@ -297,7 +319,9 @@ def compilers():
 def other_tools(tools):
     """The same tools on PATH and in the toolkit's own folder, where XLA looks too."""
     roots = sorted(root for pattern in PARAMETERS["toolkits"] for root in glob.glob(pattern))
-    places = [os.path.join(folder, "ptxas") for folder in os.environ.get("PATH", "").split(":") if folder]
+    places = [
+        os.path.join(folder, "ptxas") for folder in os.environ.get("PATH", "").split(":") if folder
+    ]
     places += [os.path.join(root, "bin/ptxas") for root in roots]
     places += [os.path.join(root, "nvvm/libdevice/libdevice.10.bc") for root in roots]
     for place in places:
@@ -359,7 +383,9 @@ def wanted_libraries(search, objects, names, framework):
         if mark in path:
             elf = search.elf(path)
             if isinstance(elf, Elf):
-                for folder in expand(elf.rpath + ":" + elf.runpath, os.path.dirname(os.path.realpath(path))):
+                for folder in expand(
+                    elf.rpath + ":" + elf.runpath, os.path.dirname(os.path.realpath(path))
+                ):
                     if folder not in rpath:
                         rpath.append(folder)
     places = {}

@@ -38,7 +38,9 @@ def model(operation, shapes, result):
 
 def session(operation, index, data, result):
     options = onnxruntime.SessionOptions()
-    provider = "CPUExecutionProvider" if ON_CPU else ("CUDAExecutionProvider", {"device_id": str(index)})
+    provider = (
+        "CPUExecutionProvider" if ON_CPU else ("CUDAExecutionProvider", {"device_id": str(index)})
+    )
     if not ON_CPU:
         options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
     made = onnxruntime.InferenceSession(
@@ -63,7 +65,11 @@ if hasattr(onnxruntime, "preload_dlls") and not ON_CPU:
     onnxruntime.preload_dlls()
 document["is_cuda"] = "CUDAExecutionProvider" in onnxruntime.get_available_providers()
 if not document["is_cuda"]:
-    document["notes"].append("ONNX Runtime has no CUDAExecutionProvider: %s" % onnxruntime.get_available_providers())
+    document["notes"].append(
+        "ONNX Runtime has no CUDAExecutionProvider: %s" % onnxruntime.get_available_providers()
+    )
 count = 1 if ON_CPU else PARAMETERS.get("gpus", 1)
-document["devices"] = ["device %d" % index for index in range(count)] if ON_CPU or document["is_cuda"] else []
+document["devices"] = (
+    ["device %d" % index for index in range(count)] if ON_CPU or document["is_cuda"] else []
+)
 every(document, len(document["devices"]), perform, CAN)

@@ -7,7 +7,11 @@ caller has set).
 answer(
     {
         "home": os.path.expanduser("~"),
-        "modules": [name for name in PARAMETERS["modules"] if __import__("importlib.util").util.find_spec(name)],
+        "modules": [
+            name
+            for name in PARAMETERS["modules"]
+            if __import__("importlib.util").util.find_spec(name)
+        ],
         "variables": [name for name in PARAMETERS["variables"] if os.environ.get(name)],
     }
 )

@@ -6,13 +6,17 @@ import sys
 
 _ANSWER = os.dup(1)
 os.dup2(2, 1)  # what a framework prints goes to stderr, so that the answer stands alone
-sys.path[:] = [entry for entry in sys.path if entry]  # a script on stdin has the working folder first
+sys.path[:] = [
+    entry for entry in sys.path if entry
+]  # a script on stdin has the working folder first
 PARAMETERS = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
 
 
 def answer(document):
     """Write the answer between its two marker lines."""
-    text = "\n=====envbuild-answer-begin=====\n%s\n=====envbuild-answer-end=====\n" % json.dumps(document)
+    text = "\n=====envbuild-answer-begin=====\n%s\n=====envbuild-answer-end=====\n" % json.dumps(
+        document
+    )
     data = text.encode("ascii")
     while data:
         data = data[os.write(_ANSWER, data) :]

@@ -23,7 +23,12 @@ def rows_to_verify(rows, hashed):
     """Split the rows of a RECORD into those to hash and those to compare by size."""
     for path, digest, size in rows:
         if digest and not path.endswith(".pyc"):
-            code = path.endswith((".py", ".so")) or ".so." in path or "/" not in path or path.startswith("..")
+            code = (
+                path.endswith((".py", ".so"))
+                or ".so." in path
+                or "/" not in path
+                or path.startswith("..")
+            )
             yield path, digest, size, hashed == "all" or (hashed == "code" and code)
 
 
@@ -67,7 +72,9 @@ def verify(item, rows, hashed, limit):
         for at in range(first, len(jobs), WORKERS):
             outcomes[at] = compare(item["folder"], jobs[at], limit)
 
-    threads = [threading.Thread(target=work, args=(first,)) for first in range(min(WORKERS, len(jobs)))]
+    threads = [
+        threading.Thread(target=work, args=(first,)) for first in range(min(WORKERS, len(jobs)))
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -90,11 +97,14 @@ def overlaps(records):
                 continue
             other = first.setdefault((item["folder"], path), (index, digest))
             if other[0] != index:
-                entry = pairs.setdefault((other[0], index), {"files": 0, "different": 0, "example": path})
+                entry = pairs.setdefault(
+                    (other[0], index), {"files": 0, "different": 0, "example": path}
+                )
                 entry["files"] += 1
                 entry["different"] += other[1] != digest
     return [
-        dict(entry, dists=[records[a][0]["name"], records[b][0]["name"]]) for (a, b), entry in sorted(pairs.items())
+        dict(entry, dists=[records[a][0]["name"], records[b][0]["name"]])
+        for (a, b), entry in sorted(pairs.items())
     ]
 
 
@@ -138,7 +148,11 @@ def onnxruntime_build(folder):
 
 def framework_builds(names):
     builds = {}
-    readers = (("tensorflow", tensorflow_build), ("torch", torch_build), ("onnxruntime", onnxruntime_build))
+    readers = (
+        ("tensorflow", tensorflow_build),
+        ("torch", torch_build),
+        ("onnxruntime", onnxruntime_build),
+    )
     for name, reader in readers:
         if name in names:
             origin = module_file(name)
@@ -154,10 +168,18 @@ def interpreter():
         "prefixes": sorted({sys.prefix, sys.base_prefix}),
         "path": sys.path,
         "glibc": (os.confstr("CS_GNU_LIBC_VERSION") or "").replace("glibc ", ""),
-        "user_site": {"enabled": bool(site.ENABLE_USER_SITE), "path": user, "in_path": user in sys.path},
-        "environment": {key: value for key, value in sorted(os.environ.items()) if VARIABLES.match(key)},
+        "user_site": {
+            "enabled": bool(site.ENABLE_USER_SITE),
+            "path": user,
+            "in_path": user in sys.path,
+        },
+        "environment": {
+            key: value for key, value in sorted(os.environ.items()) if VARIABLES.match(key)
+        },
         "missing_folders": [
-            entry for entry in os.environ.get("PYTHONPATH", "").split(":") if entry and not os.path.exists(entry)
+            entry
+            for entry in os.environ.get("PYTHONPATH", "").split(":")
+            if entry and not os.path.exists(entry)
         ],
         "preload_missing": [
             entry
@@ -172,11 +194,17 @@ def verify_all(records):
     verified = {}
     for item, rows in records:
         name = item["name"]
-        if not rows or item["shadowed"] or not any(fnmatch.fnmatch(name, p) for p in PARAMETERS["protected"]):
+        if (
+            not rows
+            or item["shadowed"]
+            or not any(fnmatch.fnmatch(name, p) for p in PARAMETERS["protected"])
+        ):
             continue
         own = any(fnmatch.fnmatch(name, p) for p in PARAMETERS["hashed"])
         how = "all" if PARAMETERS["hash_all"] else "code" if own else "none"
-        verified[name] = verify(item, rows, how, None if PARAMETERS["hash_all"] else PARAMETERS["hash_limit"])
+        verified[name] = verify(
+            item, rows, how, None if PARAMETERS["hash_all"] else PARAMETERS["hash_limit"]
+        )
     return verified
 
 
@@ -184,18 +212,31 @@ def lost_records(records):
     """Protected distributions that an installer registered and whose list of files is gone or holds no file."""
     lost = []
     for item, rows in records:
-        by_installer = item["info"].endswith(".dist-info") and os.path.isfile(os.path.join(item["info"], "INSTALLER"))
+        by_installer = item["info"].endswith(".dist-info") and os.path.isfile(
+            os.path.join(item["info"], "INSTALLER")
+        )
         protected = any(fnmatch.fnmatch(item["name"], p) for p in PARAMETERS["hashed"])
-        if by_installer and protected and not item["shadowed"] and not any(row[1] for row in rows or ()):
+        if (
+            by_installer
+            and protected
+            and not item["shadowed"]
+            and not any(row[1] for row in rows or ())
+        ):
             lost.append(item["name"])
     return lost
 
 
 def installed_for_user(homes):
     """Distributions in a home folder of the image: "pip install --user" in its definition."""
-    folders = [path for home in homes for path in glob.glob(os.path.join(home, ".local/lib/python3*/site-packages"))]
+    folders = [
+        path
+        for home in homes
+        for path in glob.glob(os.path.join(home, ".local/lib/python3*/site-packages"))
+    ]
     return {
-        folder: sorted(name.split("-")[0] for name in os.listdir(folder) if name.endswith(".dist-info"))
+        folder: sorted(
+            name.split("-")[0] for name in os.listdir(folder) if name.endswith(".dist-info")
+        )
         for folder in folders
         if os.access(folder, os.R_OK)
     }
@@ -206,7 +247,9 @@ def closed_to_others(records):
     closed = []
     for item, rows in records:
         paths = [item["folder"], item["info"], os.path.join(item["info"], "METADATA")]
-        first = next((path for path, digest, _ in rows or () if digest and not path.startswith("..")), None)
+        first = next(
+            (path for path, digest, _ in rows or () if digest and not path.startswith("..")), None
+        )
         if first:
             whole = os.path.join(item["folder"], first)
             paths += [whole, os.path.dirname(whole)]
@@ -230,7 +273,9 @@ def requirements(records, names):
     for item, _ in records:
         if item["name"] in names and not item["shadowed"]:
             head = read(os.path.join(item["info"], "METADATA")).split("\n\n", 1)[0]
-            found[item["name"]] = re.findall(r"^Requires-Dist:[ \t]*(.*?)[ \t]*$", head, re.M | re.I)
+            found[item["name"]] = re.findall(
+                r"^Requires-Dist:[ \t]*(.*?)[ \t]*$", head, re.M | re.I
+            )
     return found
 
 
@@ -239,18 +284,28 @@ def main():
     records = all_records()
     document = interpreter()
     document["owners"] = {module: owners(records, module) for module in PARAMETERS["modules"]}
-    document["files"] = {module: module_file(module) for module in PARAMETERS["modules"] if "." not in module}
+    document["files"] = {
+        module: module_file(module) for module in PARAMETERS["modules"] if "." not in module
+    }
     document["imports"] = direct_imports(records, PARAMETERS["direct"])
     document["builds"] = framework_builds(PARAMETERS["frameworks"])
     document["verified"] = verify_all(records)
     document["lost_records"] = lost_records(records)
     document["for_user"] = installed_for_user(PARAMETERS["homes"])
     document["closed"] = closed_to_others(records)
-    holders = {one["name"] for module in PARAMETERS["frameworks"] for one in document["owners"].get(module, ())}
+    holders = {
+        one["name"]
+        for module in PARAMETERS["frameworks"]
+        for one in document["owners"].get(module, ())
+    }
     document["requires"] = requirements(records, holders)
     document["overlaps"] = overlaps(records)
     document["dists"] = [
-        {key: item[key] for key in ("name", "version", "folder", "shadowed", "record") if key in item}
+        {
+            key: item[key]
+            for key in ("name", "version", "folder", "shadowed", "record")
+            if key in item
+        }
         for item, _ in records
     ]
     document["seconds"] = round(time.time() - started, 3)

@@ -52,7 +52,9 @@ def with_session(task, index, data):
 def session_training(config, x, y):
     first = tf.Variable(tf.random.stateless_uniform((16, 32), [3, 4], -0.3, 0.3))
     second = tf.Variable(tf.random.stateless_uniform((32, 1), [5, 6], -0.3, 0.3))
-    loss = tf.reduce_mean((tf.matmul(tf.tanh(tf.matmul(tf.constant(x), first)), second) - tf.constant(y)) ** 2)
+    loss = tf.reduce_mean(
+        (tf.matmul(tf.tanh(tf.matmul(tf.constant(x), first)), second) - tf.constant(y)) ** 2
+    )
     slopes = tf.gradients(loss, [first, second])
     step = [tf.assign_sub(v, 0.1 * slope) for v, slope in zip((first, second), slopes)]
     with tf.Session(config=config) as session:
@@ -85,7 +87,9 @@ def training(x, y):
     losses = []
     for _ in range(STEPS):
         with tf.GradientTape() as tape:
-            loss = tf.reduce_mean((tf.matmul(tf.tanh(tf.matmul(x, weights[0])), weights[1]) - y) ** 2)
+            loss = tf.reduce_mean(
+                (tf.matmul(tf.tanh(tf.matmul(x, weights[0])), weights[1]) - y) ** 2
+            )
         for variable, slope in zip(weights, tape.gradient(loss, weights)):
             variable.assign_sub(0.1 * slope)
         losses.append(float(loss))
@@ -102,7 +106,9 @@ def collective():
         def step():
             own = tf.distribute.get_replica_context().replica_id_in_sync_group + 1
             value = tf.fill([size], tf.cast(own, tf.float32))
-            return tf.reduce_max(tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, value))
+            return tf.reduce_max(
+                tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, value)
+            )
 
         run = getattr(strategy, "run", None) or strategy.experimental_run_v2
         return strategy.experimental_local_results(run(step))
@@ -113,7 +119,10 @@ def collective():
 
 def list_gpus():
     """Names of the GPUs, and what could not be set."""
-    list_devices = getattr(tf.config, "list_physical_devices", None) or tf.config.experimental.list_physical_devices
+    list_devices = (
+        getattr(tf.config, "list_physical_devices", None)
+        or tf.config.experimental.list_physical_devices
+    )
     devices = list_devices("GPU")
     details = getattr(tf.config.experimental, "get_device_details", None)
     for device in devices:
@@ -128,13 +137,22 @@ def list_gpus():
 def list_gpus_1():
     from tensorflow.python.client import device_lib
 
-    return [d.physical_device_desc for d in device_lib.list_local_devices() if d.device_type == "GPU"]
+    return [
+        d.physical_device_desc for d in device_lib.list_local_devices() if d.device_type == "GPU"
+    ]
 
 
 document = {"version": tf.__version__, "devices": [], "results": [], "notes": []}
 build = getattr(tf.sysconfig, "get_build_info", None)
-document["build"] = {k: v for k, v in (build() if build else {}).items() if isinstance(v, (str, bool, list))}
+document["build"] = {
+    k: v for k, v in (build() if build else {}).items() if isinstance(v, (str, bool, list))
+}
 document["is_cuda"] = bool(tf.test.is_built_with_cuda())
 first = tf.__version__.startswith("1.")
 document["devices"] = ["cpu"] if ON_CPU else list_gpus_1() if first else list_gpus()
-every(document, len(document["devices"]), with_session if first else eagerly, CAN_1 if first else CAN_2)
+every(
+    document,
+    len(document["devices"]),
+    with_session if first else eagerly,
+    CAN_1 if first else CAN_2,
+)

@@ -25,7 +25,9 @@ def wait(device):
 def training(device, x, y):
     x, y = torch.from_numpy(x).to(device), torch.from_numpy(y).to(device)
     torch.manual_seed(3)
-    model = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.Tanh(), torch.nn.Linear(32, 1)).to(device)
+    model = torch.nn.Sequential(
+        torch.nn.Linear(16, 32), torch.nn.Tanh(), torch.nn.Linear(32, 1)
+    ).to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     losses = []
     for _ in range(STEPS):
@@ -39,7 +41,9 @@ def training(device, x, y):
 
 def collective():
     count, size = torch.cuda.device_count(), 16 << 20
-    parts = [torch.full((size,), float(index + 1), device="cuda:%d" % index) for index in range(count)]
+    parts = [
+        torch.full((size,), float(index + 1), device="cuda:%d" % index) for index in range(count)
+    ]
 
     def once():
         torch.cuda.nccl.all_reduce(parts)
@@ -102,5 +106,7 @@ if not document["available"]:
 elif not ON_CPU:
     document["devices"] = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     # of PyTorch's own, and [] without a GPU; "sm_80", "compute_90"
-    document["arches"] = list(torch.cuda.get_arch_list()) if hasattr(torch.cuda, "get_arch_list") else []
+    document["arches"] = (
+        list(torch.cuda.get_arch_list()) if hasattr(torch.cuda, "get_arch_list") else []
+    )
 every(document, len(document["devices"]), perform, CAN)

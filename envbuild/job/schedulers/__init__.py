@@ -9,7 +9,12 @@ from envbuild.job.schedulers.protocol import Scheduler
 from envbuild.job.schedulers.slurm import Slurm
 from envbuild.job.site import Site
 
-SCHEDULERS: dict[str, Scheduler] = {"slurm": Slurm(), "gridengine": GridEngine(), "pbs": Pbs(), "local": Local()}
+SCHEDULERS: dict[str, Scheduler] = {
+    "slurm": Slurm(),
+    "gridengine": GridEngine(),
+    "pbs": Pbs(),
+    "local": Local(),
+}
 
 
 def scheduler_of(site: Site) -> Scheduler:

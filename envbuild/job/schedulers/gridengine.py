@@ -81,7 +81,9 @@ class GridEngine:
         lines: list[Words] = []
         if slots > 1:
             if dialect.parallel_environment is None:
-                refuse(site, "cpus", "its file names no parallel environment, so a job gets one slot")
+                refuse(
+                    site, "cpus", "its file names no parallel environment, so a job gets one slot"
+                )
             lines.append(("-pe", f"{dialect.parallel_environment} {slots}"))
         if grant.gpus:
             gpus, rest = divmod(grant.gpus, slots) if dialect.gpu_per == "slot" else (grant.gpus, 0)
@@ -105,9 +107,21 @@ class GridEngine:
 
     def interactive(self, script: str, job: Job, site: Site) -> Words:
         """Return the qrsh line: qrsh takes the script for a plain command and reads none of its lines."""
-        words = flat(tuple(word for part in option for word in part.split()) for option in self.options(job, site))
+        words = flat(
+            tuple(word for part in option for word in part.split())
+            for option in self.options(job, site)
+        )
         own = flat(split(site.fields.interactive))
-        return ("qrsh", "-now", "n", *self._on_command_line(job, site), *words, *own, "bash", script)
+        return (
+            "qrsh",
+            "-now",
+            "n",
+            *self._on_command_line(job, site),
+            *words,
+            *own,
+            "bash",
+            script,
+        )
 
     def attach(self, script: str, job: str, *, terminal: bool) -> Words:  # noqa: ARG002
         """Refuse: qrsh -inherit is for the tasks of a parallel environment, started by the job itself."""
@@ -152,7 +166,9 @@ def _read_reason(result: Result, job: str) -> Status | None:  # noqa: ARG001
     """Read why a job waits: the error of its last start, else what the scheduler says last."""
     errors = re.findall(r"^error reason\s+\d*:\s*(.*)$", result.stdout, flags=re.MULTILINE)
     told = re.findall(
-        r"^(?:scheduling info:)?\s+(.*(?:cannot run|dropped because|not requested).*)$", result.stdout, re.MULTILINE
+        r"^(?:scheduling info:)?\s+(.*(?:cannot run|dropped because|not requested).*)$",
+        result.stdout,
+        re.MULTILINE,
     )
     reasons = [text.strip() for text in errors or told]
     return Status(phase="queued", reason=reasons[-1]) if reasons else None

@@ -56,11 +56,19 @@ class Pbs:
         lines: list[Words] = [("-N", job_name(job.name))]
         if not job.interactive:
             lines += [("-j", "oe"), ("-o", f"{PurePosixPath(log_pattern(job)).parent}/")]
-        partition = job.allocation.type if site.pbs.type_is_queue else intent.partition or site.fields.partition
+        partition = (
+            job.allocation.type
+            if site.pbs.type_is_queue
+            else intent.partition or site.fields.partition
+        )
         lines += [("-q", partition)] if partition else []
         if intent.account:
             option = site.fields.account or "-A"
-            lines.append(("-W", f"group_list={intent.account}") if option == "-W" else (option, intent.account))
+            lines.append(
+                ("-W", f"group_list={intent.account}")
+                if option == "-W"
+                else (option, intent.account)
+            )
         lines.append(("-l", f"select={self._chunks(job, site)}"))
         if intent.walltime is not None:
             lines.append(("-l", f"walltime={clock(intent.walltime)}"))
@@ -165,7 +173,16 @@ def _ended(code: str | None, comment: str, node: str) -> Status:
         return Status(phase="ended", reason=comment or "it ended without having run", node=node)
     number = int(code)
     if number < 0:
-        return Status(phase="ended", reason=SERVER_CODES.get(number, f"PBS says: Exit_status {number}"), node=node)
+        return Status(
+            phase="ended",
+            reason=SERVER_CODES.get(number, f"PBS says: Exit_status {number}"),
+            node=node,
+        )
     if number >= 256:  # 256 + signal; 271 is TERM, as after qdel
-        return Status(phase="ended", reason=f"signal {number - 256} ended it", code=128 + number - 256, node=node)
+        return Status(
+            phase="ended",
+            reason=f"signal {number - 256} ended it",
+            code=128 + number - 256,
+            node=node,
+        )
     return Status(phase="ended", reason="it failed" if number else "", code=number, node=node)

@@ -86,7 +86,9 @@ class Scheduler(Protocol):
 def nobody_enters(title: str, reason: str) -> UsageError:
     """Return the error about a scheduler that lets nobody into a job that runs."""
     hint = "look at its log (envbuild logs ID -f), or start a job to sit down in: envbuild submit NAME --interactive"
-    return UsageError(f"{title} lets nobody into a job that runs: {reason}", where="attach", hint=hint)
+    return UsageError(
+        f"{title} lets nobody into a job that runs: {reason}", where="attach", hint=hint
+    )
 
 
 def no_id(result: Result) -> ToolFailedError:

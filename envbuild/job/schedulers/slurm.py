@@ -5,7 +5,16 @@ from __future__ import annotations
 import re
 
 from envbuild.job.model import Job, Status
-from envbuild.job.schedulers.protocol import Question, Shell, Words, flat, last_match, log_pattern, no_id, split
+from envbuild.job.schedulers.protocol import (
+    Question,
+    Shell,
+    Words,
+    flat,
+    last_match,
+    log_pattern,
+    no_id,
+    split,
+)
 from envbuild.job.site import Site
 from envbuild.job.units import clock, short_memory
 from envbuild.run import Result
@@ -13,7 +22,15 @@ from envbuild.run import Result
 WARNING = 300
 """Seconds of walltime from which on the script is warned a minute before the end; Slurm may do so a minute early."""
 
-QUEUED = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT")
+QUEUED = (
+    "PENDING",
+    "CONFIGURING",
+    "REQUEUED",
+    "REQUEUE_HOLD",
+    "REQUEUE_FED",
+    "RESV_DEL_HOLD",
+    "SPECIAL_EXIT",
+)
 RUNNING = ("RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "STAGE_OUT", "SIGNALING", "RESIZING")
 KILLED = {
     "TIMEOUT": "it reached its time limit",
@@ -58,13 +75,19 @@ class Slurm:
     def options(self, job: Job, site: Site) -> tuple[Words, ...]:
         """Return the #SBATCH lines."""
         intent = job.intent
-        log = log_pattern(job).replace("{id}", "%A" if intent.array else "%j").replace("{task}", "%a")
+        log = (
+            log_pattern(job).replace("{id}", "%A" if intent.array else "%j").replace("{task}", "%a")
+        )
         lines = [f"--job-name={job.name}"]
         if not job.interactive:
             lines += [f"--output={log}", "--open-mode=append"]
         partition = intent.partition or site.fields.partition
         lines += [f"--partition={partition}"] if partition else []
-        lines += [f"{(site.fields.account or '--account').rstrip('=')}={intent.account}"] if intent.account else []
+        lines += (
+            [f"{(site.fields.account or '--account').rstrip('=')}={intent.account}"]
+            if intent.account
+            else []
+        )
         lines += self._resources(job, site)
         if intent.walltime is not None:
             lines.append(f"--time={clock(intent.walltime)}")
@@ -82,7 +105,10 @@ class Slurm:
 
     def _resources(self, job: Job, site: Site) -> list[str]:
         intent, grant = job.intent, job.allocation
-        one = intent.launcher in ("single", "torchrun")  # one task a node, which starts its processes itself
+        one = intent.launcher in (
+            "single",
+            "torchrun",
+        )  # one task a node, which starts its processes itself
         lines = [f"--nodes={grant.nodes}", f"--ntasks-per-node={1 if one else grant.processes}"]
         if grant.cpus is not None:
             lines.append(f"--cpus-per-task={grant.cpus * (grant.processes if one else 1)}")
@@ -111,7 +137,16 @@ class Slurm:
     def attach(self, script: str, job: str, *, terminal: bool) -> Words:
         """Return the srun line of a step that shares the job's cores and GPUs (srun(1), --overlap)."""
         shell = ("--pty",) if terminal else ()
-        return ("srun", f"--jobid={job}", "--overlap", "--nodes=1", "--ntasks=1", *shell, "bash", script)
+        return (
+            "srun",
+            f"--jobid={job}",
+            "--overlap",
+            "--nodes=1",
+            "--ntasks=1",
+            *shell,
+            "bash",
+            script,
+        )
 
     def read_id(self, result: Result) -> str:
         """Read "12" or "12;cluster"."""
@@ -125,7 +160,9 @@ class Slurm:
         fields = "JobIDRaw,State,ExitCode,Reason,NodeList"
         return (
             Question(argv=("squeue", "-h", "-j", job, "-o", "%i|%T|%r|%N"), read=_read_queue),
-            Question(argv=("sacct", "-X", "-n", "-P", "-j", job, "-o", fields), read=_read_accounting),
+            Question(
+                argv=("sacct", "-X", "-n", "-P", "-j", job, "-o", fields), read=_read_accounting
+            ),
             Question(argv=("scontrol", "show", "job", "-o", job), read=_read_controller),
         )
 
@@ -158,7 +195,11 @@ def _read_queue(result: Result, job: str) -> Status | None:  # noqa: ARG001
 
 def _read_accounting(result: Result, job: str) -> Status | None:  # noqa: ARG001
     rows = [line.split("|", 4) for line in result.stdout.splitlines() if line.count("|") >= 4]
-    return None if result.code or not rows else _merged([(row[1], row[2], row[3], row[4]) for row in rows])
+    return (
+        None
+        if result.code or not rows
+        else _merged([(row[1], row[2], row[3], row[4]) for row in rows])
+    )
 
 
 def _read_controller(result: Result, job: str) -> Status | None:  # noqa: ARG001
@@ -167,7 +208,12 @@ def _read_controller(result: Result, job: str) -> Status | None:  # noqa: ARG001
         found = dict(re.findall(r"(JobState|Reason|ExitCode|NodeList)=(\S+)", line))
         if "JobState" in found:
             rows.append(
-                (found["JobState"], found.get("ExitCode", ""), found.get("Reason", ""), found.get("NodeList", ""))
+                (
+                    found["JobState"],
+                    found.get("ExitCode", ""),
+                    found.get("Reason", ""),
+                    found.get("NodeList", ""),
+                )
             )
     return None if result.code or not rows else _merged(rows)
 
@@ -193,8 +239,14 @@ def _status(state: str, exit_code: str, reason: str, node: str) -> Status:
     if word == "COMPLETED":
         return Status(phase="ended", code=code, node=node)
     if word == "FAILED" and reason in STUCK:
-        killed = codes is not None and codes[2] == "9"  # by slurmstepd (JobAcctGatherParams=OverMemoryKill)
-        return Status(phase="ended", reason=KILLED["OUT_OF_MEMORY"] if killed else STUCK[reason], node=node)
+        killed = (
+            codes is not None and codes[2] == "9"
+        )  # by slurmstepd (JobAcctGatherParams=OverMemoryKill)
+        return Status(
+            phase="ended", reason=KILLED["OUT_OF_MEMORY"] if killed else STUCK[reason], node=node
+        )
     if word == "FAILED":
         return Status(phase="ended", reason="it failed", code=code or 1, node=node)
-    return Status(phase="ended", reason=KILLED.get(word, f"its state is {word or 'empty'}"), node=node)
+    return Status(
+        phase="ended", reason=KILLED.get(word, f"its state is {word or 'empty'}"), node=node
+    )

@@ -22,7 +22,9 @@ MOST_CHANGES = 200
 
 def leaves(library: Library, commands: Callable[[Entry], Sequence[Command]]) -> Iterator[Leaf]:
     """Return the newest entry of every name of a shelf; ``commands`` tells how to use one."""
-    return (_leaf(name, library, commands) for name in sorted({*library.numbers, *library.seen.heads()}))
+    return (
+        _leaf(name, library, commands) for name in sorted({*library.numbers, *library.seen.heads()})
+    )
 
 
 def _leaf(name: str, library: Library, commands: Callable[[Entry], Sequence[Command]]) -> Leaf:
@@ -33,7 +35,9 @@ def _leaf(name: str, library: Library, commands: Callable[[Entry], Sequence[Comm
         return Leaf(name=name, refused=str(error))
 
 
-def leaf_of(taken: Taken, history: Sequence[Stored], library: Library, commands: tuple[Command, ...]) -> Leaf:
+def leaf_of(
+    taken: Taken, history: Sequence[Stored], library: Library, commands: tuple[Command, ...]
+) -> Leaf:
     """Return what the page of a verified entry shows."""
     entry, about, lock = taken.stored.entry, taken.stored.entry.about, taken.lock
     layers = layer_sizes(lock)
@@ -80,7 +84,12 @@ def proofs(history: Sequence[Stored]) -> tuple[Proof, ...]:
         for one in stored.entry.verdicts if stored.entry.locked == locked else ():
             key = (", ".join(one.gpu), one.driver or "", one.target or "", one.level)
             found[key] = Proof(
-                outcome=one.outcome, level=one.level, day=one.when[:10], gpu=key[0], driver=key[1], target=key[2]
+                outcome=one.outcome,
+                level=one.level,
+                day=one.when[:10],
+                gpu=key[0],
+                driver=key[1],
+                target=key[2],
             )
     return tuple(sorted(found.values(), key=lambda proof: proof.day, reverse=True))
 
@@ -98,7 +107,9 @@ def steps(history: Sequence[Stored], library: Library) -> Iterator[Step]:
         stored, before = history[number], history[number - 1] if number else None
         said: tuple[str, ...] = ()
         if before is not None and before.entry.locked != stored.entry.locked:
-            said = tuple(str(change) for change in changes(lock_of(before.entry), lock_of(stored.entry)))
+            said = tuple(
+                str(change) for change in changes(lock_of(before.entry), lock_of(stored.entry))
+            )
         yield Step(
             number=stored.entry.number,
             digest=stored.digest,
@@ -110,12 +121,19 @@ def steps(history: Sequence[Stored], library: Library) -> Iterator[Step]:
 
 
 def _rows(lock: Lock) -> dict[str, list[tuple[str, str, int]]]:
-    rows: dict[str, list[tuple[str, str, int]]] = {"base": [], "system": [], "framework": [], "packages": []}
+    rows: dict[str, list[tuple[str, str, int]]] = {
+        "base": [],
+        "system": [],
+        "framework": [],
+        "packages": [],
+    }
     if lock.base.size:
         rows["base"].append((lock.base.reference, lock.base.digest[7:19], lock.base.size))
     for deb in lock.debian:
         if deb.group != "build":
-            rows["base" if deb.group == "base" else "system"].append((deb.name, deb.version, deb.size))
+            rows["base" if deb.group == "base" else "system"].append(
+                (deb.name, deb.version, deb.size)
+            )
     for package in lock.python:
         if package.group != "build":
             layer = "framework" if package.group == "framework" else "packages"
@@ -140,7 +158,11 @@ def dependency_tree(lock: Lock) -> tuple[Branch, ...]:
     def branch(package: PythonPackage, depth: int) -> Branch:
         again = package.name in drawn and bool(needs.get(package.name))
         drawn.add(package.name)
-        below = [] if again or depth >= DEEPEST else sorted(needs.get(package.name, ()), key=lambda p: p.name)
+        below = (
+            []
+            if again or depth >= DEEPEST
+            else sorted(needs.get(package.name, ()), key=lambda p: p.name)
+        )
         return Branch(
             name=package.name,
             version=package.version,

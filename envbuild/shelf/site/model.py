@@ -96,10 +96,20 @@ class Leaf:
     def words(self) -> str:
         """What the search box looks at, in lower case."""
         gpus = " ".join(proof.gpu for proof in self.proofs)
-        parts = (self.name, self.summary, self.framework, f"cuda {self.cuda}" if self.cuda else "", self.python)
+        parts = (
+            self.name,
+            self.summary,
+            self.framework,
+            f"cuda {self.cuda}" if self.cuda else "",
+            self.python,
+        )
         return " ".join((*parts, self.base, *self.direct, gpus, self.who)).casefold()
 
     @property
     def verdict(self) -> Proof | None:
         """The newest verdict on the image itself; one for a kind of node only where there is no other."""
-        return max(self.proofs, key=lambda proof: (not proof.target, proof.day)) if self.proofs else None
+        return (
+            max(self.proofs, key=lambda proof: (not proof.target, proof.day))
+            if self.proofs
+            else None
+        )

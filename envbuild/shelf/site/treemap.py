@@ -19,7 +19,9 @@ def treemap(layers: Mapping[str, Sequence[tuple[str, int]]]) -> tuple[Tile, ...]
     whole = sum(sums.values())
     order = [layer for layer, total in sorted(sums.items(), key=lambda item: -item[1]) if total > 0]
     tiles: list[Tile] = []
-    for layer, box in zip(order, _boxes([sums[layer] for layer in order], 0, 0, WIDTH, HEIGHT), strict=True):
+    for layer, box in zip(
+        order, _boxes([sums[layer] for layer in order], 0, 0, WIDTH, HEIGHT), strict=True
+    ):
         rows = _grouped(layers[layer], whole)
         inner = _boxes([size for _, size in rows], box["x"], box["y"], box["dx"], box["dy"])
         tiles += [
@@ -45,7 +47,9 @@ def _grouped(rows: Sequence[tuple[str, int]], whole: int) -> list[tuple[str, int
     return sorted(large, key=lambda row: (-row[1], row[0]))
 
 
-def _boxes(sizes: Sequence[int], x: float, y: float, width: float, height: float) -> list[dict[str, float]]:
+def _boxes(
+    sizes: Sequence[int], x: float, y: float, width: float, height: float
+) -> list[dict[str, float]]:
     """Return a rectangle for each size, which are in descending order."""
     if not sizes:
         return []

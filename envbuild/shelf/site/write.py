@@ -24,12 +24,21 @@ def write_site(folder: Path, shelf: str, leaves: Sequence[Leaf]) -> int:
     environment = _environment()
     style, script = (environment.get_template(name).render() for name in ("style.css", "script.js"))
     policy = f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'"
-    common = {"shelf": shelf, "style": style, "script": script, "policy": policy, "version": __version__}
+    common = {
+        "shelf": shelf,
+        "style": style,
+        "script": script,
+        "policy": policy,
+        "version": __version__,
+    }
     page = environment.get_template("entry.html")
     for leaf in leaves:
         write_text(folder / "recipes" / f"{leaf.name}.html", page.render(leaf=leaf, **common))
     # last: it links to the others
-    write_text(folder / "index.html", environment.get_template("index.html").render(leaves=leaves, **common))
+    write_text(
+        folder / "index.html",
+        environment.get_template("index.html").render(leaves=leaves, **common),
+    )
     return len(leaves) + 1
 
 
