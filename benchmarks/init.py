@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import tomli
-from packaging.requirements import Requirement
+from packaging.requirements import Requirement as Pep508
 from packaging.specifiers import SpecifierSet
 
 from envbuild.base.catalogue import entries
@@ -35,7 +35,7 @@ from envbuild.cli.context import make_context
 from envbuild.cli.init import asker
 from envbuild.project.draft import draft
 from envbuild.project.gather import gather
-from envbuild.project.model import Draft
+from envbuild.project.model import RecipeDraft
 from envbuild.project.names import canonical
 from envbuild.recipe.model import Base
 from envbuild.recipe.write import write_recipe
@@ -49,9 +49,9 @@ SECRET = re.compile(
 )
 
 
-def names(made: Draft) -> set[str]:
+def names(made: RecipeDraft) -> set[str]:
     """Return the canonical names of a draft's dependencies; every opencv is "opencv"."""
-    found = {canonical(Requirement(line).name) for line in made.recipe.python.dependencies}
+    found = {canonical(Pep508(line).name) for line in made.recipe.python.dependencies}
     return {"opencv" if name.startswith("opencv-") else name for name in found}
 
 
@@ -60,7 +60,7 @@ def held(base: Base) -> tuple[str | None, str, str]:
     named = framework_name(base.framework) if base.framework else None
     for entry in entries():
         if base.image is None and entry.reference == base.bootstrap and named == entry.framework:
-            asked = Requirement(base.framework or "x").specifier
+            asked = Pep508(base.framework or "x").specifier
             version = f"{entry.version}.0"
             if any(asked.contains(f"{entry.version}.{patch}") for patch in range(60)):
                 exact = next((one.version for one in asked if "*" not in one.version), version)
@@ -74,7 +74,7 @@ def fits(row: dict[str, Any], base: Base) -> bool:
     """Whether a base is one that the row expects."""
     if base.image is not None and base.image == row.get("image"):
         return True
-    wanted = Requirement(row["base"])
+    wanted = Pep508(row["base"])
     framework, version, python = held(base)
     if wanted.name == "none":
         return base.image is None and framework is None
@@ -88,7 +88,7 @@ def fits(row: dict[str, Any], base: Base) -> bool:
     return good and (not row.get("python") or bool(minor and pythons.contains(f"{minor[0]}.9")))
 
 
-def judge(row: dict[str, Any], made: Draft) -> dict[str, Any]:
+def judge(row: dict[str, Any], made: RecipeDraft) -> dict[str, Any]:
     """Compare one draft with its row."""
     found, base = names(made), made.recipe.base
     text = write_recipe(made.recipe, head=made.head, beside=made.beside, below=made.below)
@@ -110,7 +110,7 @@ def judge(row: dict[str, Any], made: Draft) -> dict[str, Any]:
     return {**row, "verdict": verdict, "found": shown, "missed": missed, "extra": extra}
 
 
-def drafted(folder: Path, *, offline: bool) -> tuple[Draft, float]:
+def drafted(folder: Path, *, offline: bool) -> tuple[RecipeDraft, float]:
     """Draft one project; also return the seconds it took."""
     context = make_context(verbose=0, quiet=True, color="never")
     started = time.monotonic()

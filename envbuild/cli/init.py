@@ -16,7 +16,7 @@ from envbuild.recipe.model import Job
 from envbuild.store.units import counted
 
 if TYPE_CHECKING:
-    from envbuild.project.model import Draft, Index, Proposal
+    from envbuild.project.model import PackageIndex, Proposal, RecipeDraft
 
 
 IGNORED = ("*.sif", "*.sandbox/", "/logs/")
@@ -142,7 +142,7 @@ def _agreed(proposal: Proposal) -> bool:
     return click.confirm(proposal.question, default=True, err=True)
 
 
-def _ask_for_cpu(made: Draft) -> Draft:
+def _ask_for_cpu(made: RecipeDraft) -> RecipeDraft:
     """Ask whether an image without a GPU is meant, where the base with one was refused."""
     from dataclasses import replace
 
@@ -158,16 +158,16 @@ def _ask_for_cpu(made: Draft) -> Draft:
     return replace(made, recipe=recipe)
 
 
-def asker(context: Context, *, offline: bool) -> Index:
+def asker(context: Context, *, offline: bool) -> PackageIndex:
     """Return what a draft asks the package index by, or what knows nothing of it."""
-    from envbuild.project.asking import Offline, Online
+    from envbuild.project.package_index import Offline, Online
 
     if offline:
         return Offline()
     return Online(settings=context.settings, runner=context.runner, report=context.report)
 
 
-def _text(made: Draft, name: str) -> str:
+def _text(made: RecipeDraft, name: str) -> str:
     import msgspec
 
     from envbuild.recipe.write import write_recipe
@@ -181,7 +181,7 @@ def _text(made: Draft, name: str) -> str:
     return write_recipe(recipe, head=head, beside=made.beside, below=made.below)
 
 
-def _tell(made: Draft, target: Path) -> None:
+def _tell(made: RecipeDraft, target: Path) -> None:
     """Say what was taken, what is not certain, and what to do next."""
     from envbuild.project.private import printable
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from packaging.specifiers import SpecifierSet
 
 from envbuild.project.clean import bounds_of
-from envbuild.project.model import Need, Release
+from envbuild.project.model import Release, Requirement
 from envbuild.project.names import implied_framework
 
 FEWEST_DATED = 2
@@ -50,22 +50,25 @@ def newest_pin(releases: Mapping[str, Release], packages: int) -> dt.date | None
     return max(days) + GRACE if pinned and (close or enough) else None
 
 
-def keras_2_only(needs: Sequence[Need], releases: Mapping[str, Release]) -> list[str]:
+def keras_2_only(requirements: Sequence[Requirement], releases: Mapping[str, Release]) -> list[str]:
     """Return the packages that need Keras 2: keras before 3, and what had no release since TensorFlow has Keras 3."""
     found = []
-    for need in needs:
-        bounds = bounds_of(need)
-        if need.name == "keras" and bounds and not SpecifierSet(bounds).contains("3.0.0"):
-            found.append(need.name)
-        release = releases.get(need.name)
-        on_keras = need.name.startswith("keras-") or implied_framework(need.name) == "tensorflow"
+    for requirement in requirements:
+        bounds = bounds_of(requirement)
+        if requirement.name == "keras" and bounds and not SpecifierSet(bounds).contains("3.0.0"):
+            found.append(requirement.name)
+        release = releases.get(requirement.name)
+        on_keras = (
+            requirement.name.startswith("keras-")
+            or implied_framework(requirement.name) == "tensorflow"
+        )
         if (
             on_keras
             and release is not None
             and release.latest is not None
             and release.latest < KERAS_3
         ):
-            found.append(need.name)
+            found.append(requirement.name)
     return found
 
 
@@ -82,18 +85,18 @@ def shared_pythons(releases: Mapping[str, Release]) -> tuple[str, ...]:
     )
 
 
-def torch_bounds(need: Need) -> str:
+def torch_bounds(requirement: Requirement) -> str:
     """Return the bounds of PyTorch that those of a companion mean: torchvision==0.15.2 goes with torch>=2.0,<2.1.
 
     Empty where the companion has no bounds from above.  torchaudio has PyTorch's own numbers since 2.0, torchvision is
     one line ahead (their installation tables).
     """
-    bounds = SpecifierSet(bounds_of(need))
-    if need.name not in TORCH_LINES or not any(
+    bounds = SpecifierSet(bounds_of(requirement))
+    if requirement.name not in TORCH_LINES or not any(
         one.operator in ("==", "===", "~=", "<", "<=") for one in bounds
     ):
         return ""
-    lines = TORCH_LINES[need.name]
+    lines = TORCH_LINES[requirement.name]
     fitting = [
         torch
         for torch, other in lines

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 
 from envbuild.base.suggest import framework_name
 from envbuild.project.cuda import cuda_of
-from envbuild.project.model import Need
+from envbuild.project.model import Requirement
 from envbuild.project.names import canonical, load_names
 from envbuild.resolve.couplings import load_aliases
 
@@ -30,25 +30,27 @@ class Cleaned:
     ``system`` are Debian packages that stand for needs; ``cuda`` is the CUDA version that a framework's pin names.
     """
 
-    needs: list[Need] = field(default_factory=list)
-    frameworks: list[Need] = field(default_factory=list)
-    dropped: list[tuple[Need, str]] = field(default_factory=list)
+    requirements: list[Requirement] = field(default_factory=list)
+    frameworks: list[Requirement] = field(default_factory=list)
+    dropped: list[tuple[Requirement, str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     system: list[str] = field(default_factory=list)
     cuda: str | None = None
 
 
-def clean(needs: Iterable[Need]) -> Cleaned:
+def clean(requirements: Iterable[Requirement]) -> Cleaned:
     """Merge, rename and drop."""
     found = Cleaned()
-    for need in merged([_named(one, found) for one in needs], found):
-        if framework_name(need.name):
-            found.frameworks.append(need)
-        elif _matches(need.name, BASE_BRINGS) and not _matches(need.name, NOT_BROUGHT):
-            found.dropped.append((need, "the base's framework brings it"))
-        elif need.name != "":
-            found.needs.append(_without_build(need, found))
-    found.frameworks = [_without_build(need, found) for need in found.frameworks]
+    for requirement in merged([_named(one, found) for one in requirements], found):
+        if framework_name(requirement.name):
+            found.frameworks.append(requirement)
+        elif _matches(requirement.name, BASE_BRINGS) and not _matches(
+            requirement.name, NOT_BROUGHT
+        ):
+            found.dropped.append((requirement, "the base's framework brings it"))
+        elif requirement.name != "":
+            found.requirements.append(_without_build(requirement, found))
+    found.frameworks = [_without_build(requirement, found) for requirement in found.frameworks]
     _one_of_each(found)
     return found
 
@@ -57,52 +59,63 @@ def _matches(name: str, patterns: tuple[str, ...]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def _named(need: Need, found: Cleaned) -> Need:
+def _named(requirement: Requirement, found: Cleaned) -> Requirement:
     """Replace a wrong or dead name; one that stands for nothing gets no name."""
-    wrong = load_names().wrong.get(need.name)
+    wrong = load_names().wrong.get(requirement.name)
     if wrong is None:
-        return need
+        return requirement
     if not wrong.use or wrong.use.startswith("system:"):
-        found.dropped.append((need, wrong.why))
+        found.dropped.append((requirement, wrong.why))
         found.system += [wrong.use.removeprefix("system:")] if wrong.use else []
-        return Need(text="", name="", where=need.where)
-    found.notes.append(f"{need.where}: {need.name} is written as {wrong.use}: {wrong.why}")
+        return Requirement(text="", name="", where=requirement.where)
+    found.notes.append(
+        f"{requirement.where}: {requirement.name} is written as {wrong.use}: {wrong.why}"
+    )
     # the bounds are about the wrong one's releases, unless only the spelling was wrong
     bounds = (
         ""
-        if need.name
+        if requirement.name
         in ("sklearn", "umap", "pil", "pycrypto", "nvidia-ml-py3", "pynvml", "bs4", "opencv")
-        else bounds_of(need)
+        else bounds_of(requirement)
     )
-    return Need(text=f"{wrong.use}{bounds}", name=canonical(wrong.use), where=need.where)
+    return Requirement(
+        text=f"{wrong.use}{bounds}", name=canonical(wrong.use), where=requirement.where
+    )
 
 
-def bounds_of(need: Need) -> str:
+def bounds_of(requirement: Requirement) -> str:
     """Return the version bounds of a need, without name, extras and marker."""
-    match = re.match(r"[\w.-]+(?:\[[^]]*\])?([^;]*)", need.text)
+    match = re.match(r"[\w.-]+(?:\[[^]]*\])?([^;]*)", requirement.text)
     return match[1].strip() if match else ""
 
 
-def merged(needs: Iterable[Need], found: Cleaned) -> list[Need]:
+def merged(requirements: Iterable[Requirement], found: Cleaned) -> list[Requirement]:
     """Return one need for each name: the one with an exact version, else the first with bounds, else the first.
 
     Lines of one name with different markers all stay.
     """
-    by_name: dict[str, list[Need]] = {}
-    for need in needs:
-        if need.name:
-            by_name.setdefault(need.name, []).append(need)
-    kept: list[Need] = []
+    by_name: dict[str, list[Requirement]] = {}
+    for requirement in requirements:
+        if requirement.name:
+            by_name.setdefault(requirement.name, []).append(requirement)
+    kept: list[Requirement] = []
     for same in by_name.values():
-        marked = [need for need in same if ";" in need.text]
-        if len(marked) > 1 and len({need.text for need in marked}) > 1:
-            kept += {need.text: need for need in marked}.values()
+        marked = [requirement for requirement in same if ";" in requirement.text]
+        if len(marked) > 1 and len({requirement.text for requirement in marked}) > 1:
+            kept += {requirement.text: requirement for requirement in marked}.values()
             continue
         best = max(
             same,
-            key=lambda need: ("==" in bounds_of(need), bool(bounds_of(need)), "[" in need.text),
+            key=lambda requirement: (
+                "==" in bounds_of(requirement),
+                bool(bounds_of(requirement)),
+                "[" in requirement.text,
+            ),
         )
-        others = sorted({bounds_of(need) for need in same if bounds_of(need)} - {bounds_of(best)})
+        others = sorted(
+            {bounds_of(requirement) for requirement in same if bounds_of(requirement)}
+            - {bounds_of(best)}
+        )
         if others:
             found.notes.append(
                 f"{best.name} is asked for twice; taken: {best.text} ({best.where}), left: {', '.join(others)}"
@@ -111,56 +124,71 @@ def merged(needs: Iterable[Need], found: Cleaned) -> list[Need]:
     return kept
 
 
-def _without_build(need: Need, found: Cleaned) -> Need:
+def _without_build(requirement: Requirement, found: Cleaned) -> Requirement:
     """Take the local part off a version (+cu117): such builds are on their makers' own servers."""
-    text = re.sub(r"(==[\w.]+)\+[\w.*]+", r"\1", need.text)
-    if text != need.text:
-        cuda = cuda_of(need.text)
-        if cuda and (framework_name(need.name) or found.cuda is None):
+    text = re.sub(r"(==[\w.]+)\+[\w.*]+", r"\1", requirement.text)
+    if text != requirement.text:
+        cuda = cuda_of(requirement.text)
+        if cuda and (framework_name(requirement.name) or found.cuda is None):
             found.cuda = cuda
         said = f" (CUDA {cuda})" if cuda else ""
         found.notes.append(
-            f"{need.where}: {need.text}{said} is written as {text}: the index has no builds with a local part"
+            f"{requirement.where}: {requirement.text}{said} is written as {text}: the index has no builds with a local part"
         )
-    return Need(text=text, name=need.name, where=need.where)
+    return Requirement(text=text, name=requirement.name, where=requirement.where)
 
 
 def _one_of_each(found: Cleaned) -> None:
     """Keep one of several distributions that write the same files: two opencv's, two onnxruntimes."""
     for module, group in load_aliases().exclusive.items():
-        there = [need for need in found.needs if need.name in group]
+        there = [requirement for requirement in found.requirements if requirement.name in group]
         if len(there) < 2:
             continue
         kept = _preferred(module, there)
-        for need in there:
-            found.needs.remove(need)
-        found.needs.append(kept)
-        names = ", ".join(need.name for need in there)
+        for requirement in there:
+            found.requirements.remove(requirement)
+        found.requirements.append(kept)
+        names = ", ".join(requirement.name for requirement in there)
         found.notes.append(
             f"{names} write the same files ({module}); only one may be installed: {kept.name} is taken"
         )
 
 
-def _preferred(module: str, there: list[Need]) -> Need:
+def _preferred(module: str, there: list[Requirement]) -> Requirement:
     if module == "cv2":
-        contrib = any("contrib" in need.name for need in there)
+        contrib = any("contrib" in requirement.name for requirement in there)
         name = "opencv-contrib-python-headless" if contrib else "opencv-python-headless"
-        same = next((need for need in there if need.name == name), None)
-        bounds = next((bounds_of(need) for need in there if bounds_of(need)), "")
-        return same or Need(text=f"{name}{bounds}", name=name, where=there[0].where)
-    return next((need for need in there if "gpu" in need.name or "cuda" in need.name), there[0])
+        same = next((requirement for requirement in there if requirement.name == name), None)
+        bounds = next(
+            (bounds_of(requirement) for requirement in there if bounds_of(requirement)), ""
+        )
+        return same or Requirement(text=f"{name}{bounds}", name=name, where=there[0].where)
+    return next(
+        (
+            requirement
+            for requirement in there
+            if "gpu" in requirement.name or "cuda" in requirement.name
+        ),
+        there[0],
+    )
 
 
-def companion_unpinned(need: Need) -> Need:
+def companion_unpinned(requirement: Requirement) -> Requirement:
     """Take the pin off a companion of PyTorch, for a base that holds another release."""
-    if need.name not in COMPANIONS:
-        return need
-    return Need(text=re.sub(r"[=<>!~].*$", "", need.text).strip(), name=need.name, where=need.where)
+    if requirement.name not in COMPANIONS:
+        return requirement
+    return Requirement(
+        text=re.sub(r"[=<>!~].*$", "", requirement.text).strip(),
+        name=requirement.name,
+        where=requirement.where,
+    )
 
 
-def without_others(needs: Iterable[Need], python: str | None, found: Cleaned) -> list[Need]:
+def without_others(
+    requirements: Iterable[Requirement], python: str | None, found: Cleaned
+) -> list[Requirement]:
     """Drop needs whose marker does not hold on the base: Linux on x86_64, a Python series where it is known."""
-    from packaging.requirements import Requirement
+    from packaging.requirements import Requirement as Pep508
 
     there = {
         "sys_platform": "linux",
@@ -168,14 +196,14 @@ def without_others(needs: Iterable[Need], python: str | None, found: Cleaned) ->
         "os_name": "posix",
         "platform_machine": "x86_64",
     }
-    kept: list[Need] = []
-    for need in needs:
-        marker = Requirement(need.text).marker
+    kept: list[Requirement] = []
+    for requirement in requirements:
+        marker = Pep508(requirement.text).marker
         about_python = marker is not None and (
             "python" in str(marker) or "implementation" in str(marker)
         )
         if marker is None or (about_python and python is None):
-            kept.append(need)
+            kept.append(requirement)
             continue
         series = {
             "python_version": python or "3.11",
@@ -183,7 +211,7 @@ def without_others(needs: Iterable[Need], python: str | None, found: Cleaned) ->
             "extra": "",
         }
         if marker.evaluate({**there, **series}):
-            kept.append(need)
+            kept.append(requirement)
         else:
-            found.dropped.append((need, f"its marker does not hold on this base ({marker})"))
+            found.dropped.append((requirement, f"its marker does not hold on this base ({marker})"))
     return merged(kept, found)

@@ -11,7 +11,7 @@ import yaml
 from envbuild.errors import UsageError
 from envbuild.project.cuda import cuda_of
 from envbuild.project.declared import gathered
-from envbuild.project.model import Need, Saying
+from envbuild.project.model import FileFindings, Requirement
 from envbuild.project.names import conda_name, load_names
 from envbuild.project.requirements import read_pip_lines
 from envbuild.project.tree import read_text, shown
@@ -19,7 +19,7 @@ from envbuild.project.tree import read_text, shown
 NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
-def read_conda(path: Path, root: Path) -> Saying | None:
+def read_conda(path: Path, root: Path) -> FileFindings | None:
     """Read an environment.yml; None for YAML that is no environment.
 
     Raises UsageError for text that is no YAML.
@@ -36,12 +36,12 @@ def read_conda(path: Path, root: Path) -> Saying | None:
     if not isinstance(data, dict) or not ({"dependencies", "channels"} & set(data)):
         named = isinstance(data, dict) and "name" in data
         return (
-            Saying(file=file, notes=(f"{file} names an environment, but no packages",))
+            FileFindings(file=file, notes=(f"{file} names an environment, but no packages",))
             if named
             else None
         )
     entries = data.get("dependencies")
-    reader = _Reader(file, root, path)
+    reader = _CondaReader(file, root, path)
     for entry in entries if isinstance(entries, list) else []:
         reader.entry(entry)
     if not isinstance(entries, list) or not entries:
@@ -52,15 +52,15 @@ def read_conda(path: Path, root: Path) -> Saying | None:
     reader.environment = (
         tuple((str(k), str(v)) for k, v in variables.items()) if isinstance(variables, dict) else ()
     )
-    return reader.saying()
+    return reader.findings()
 
 
-class _Reader:
+class _CondaReader:
     """One environment file."""
 
     def __init__(self, file: str, root: Path, path: Path) -> None:
         self.file, self.root, self.path = file, root, path
-        self.needs: list[Need] = []
+        self.requirements: list[Requirement] = []
         self.aside: list[tuple[str, str]] = []
         self.system: list[str] = []
         self.notes: list[str] = []
@@ -86,8 +86,8 @@ class _Reader:
     def _pip(self, lines: list[str]) -> None:
         """Read the pip section: lines as a list of requirements has them."""
         found = read_pip_lines(lines, self.path, self.root, self.file)
-        self.needs += found.needs
-        self.direct |= {need.name for need in found.needs}
+        self.requirements += found.requirements
+        self.direct |= {requirement.name for requirement in found.requirements}
         self.aside += found.aside
         self.notes += found.notes
         self.cuda = self.cuda or found.cuda
@@ -113,11 +113,11 @@ class _Reader:
         elif known.startswith("system:"):
             self.system.append(known.removeprefix("system:"))
         elif known:
-            needs, aside = gathered([f"{known}{bounds}"], self.file)
-            self.needs += needs
+            requirements, aside = gathered([f"{known}{bounds}"], self.file)
+            self.requirements += requirements
             self.aside += aside
 
-    def saying(self) -> Saying:
+    def findings(self) -> FileFindings:
         """Return what the file says; one with builds is a dump of a whole environment."""
         frozen = self.count >= 10 and self.builds >= 0.5 * self.count
         reason = f"{self.file}: a conda package that nothing is known of outside of conda"
@@ -127,9 +127,9 @@ class _Reader:
             self.notes.append(
                 f"{self.file}: of these conda packages nothing is known outside of conda: {names}"
             )
-        return Saying(
+        return FileFindings(
             file=self.file,
-            needs=tuple(self.needs),
+            requirements=tuple(self.requirements),
             aside=(*self.aside, *unknown),
             system=() if frozen else tuple(dict.fromkeys(self.system)),
             python=self.python,

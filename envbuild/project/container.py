@@ -13,11 +13,11 @@ from envbuild.errors import UsageError
 from envbuild.project.conda import read_conda
 from envbuild.project.cuda import cuda_of
 from envbuild.project.definition import read_stages
-from envbuild.project.dockerfile import Stage, read_dockerfile
-from envbuild.project.model import Saying
+from envbuild.project.dockerfile import DockerfileStage, read_dockerfile
+from envbuild.project.model import FileFindings
 from envbuild.project.private import has_secret, is_loader, is_secret_name, printable
 from envbuild.project.requirements import read_requirements
-from envbuild.project.shellwords import Installed, read_lines
+from envbuild.project.shellwords import ShellFindings, read_lines
 from envbuild.project.tree import LARGEST, is_inside, read_text, shown
 
 PLAIN = re.compile(
@@ -69,7 +69,7 @@ class _Parts:
     apart: bool = False
 
 
-def read_container(path: Path, root: Path) -> Saying:
+def read_container(path: Path, root: Path) -> FileFindings:
     """Read a definition.  Raises UsageError for a file that is none."""
     file = shown(path, root)
     text = read_text(path)
@@ -80,7 +80,7 @@ def read_container(path: Path, root: Path) -> Saying:
     parts = _docker(text, file) if is_dockerfile(path, text) else _definition(text, path, file)
     found = read_lines(parts.lines, file, apart=parts.apart)
     found.system += _listed_packages(found, parts, path, root)
-    saying = _with_lists(found, parts, path, root)
+    findings = _with_lists(found, parts, path, root)
     system = tuple(dict.fromkeys(found.system))
     environment, left = _environment(parts.variables)
     sources = [" ".join(one) for one in parts.copies]
@@ -90,10 +90,14 @@ def read_container(path: Path, root: Path) -> Saying:
         if copies
         else ()
     )
-    return Saying(
+    return FileFindings(
         file=file,
-        needs=tuple(need for need in saying.needs if need.name not in FOR_DEVELOPERS),
-        aside=saying.aside,
+        requirements=tuple(
+            requirement
+            for requirement in findings.requirements
+            if requirement.name not in FOR_DEVELOPERS
+        ),
+        aside=findings.aside,
         system=tuple(
             name for name in system if not _is_needless(name) and not BUILD_SYSTEM.fullmatch(name)
         ),
@@ -102,12 +106,12 @@ def read_container(path: Path, root: Path) -> Saying:
         ),
         post=tuple(found.post),
         image=parts.image,
-        python=found.python or saying.python or _python_of(parts.start),
+        python=found.python or findings.python or _python_of(parts.start),
         command=parts.command,
         environment=environment,
-        frozen=saying.frozen,
-        notes=(*copied, *parts.notes, *found.notes, *saying.notes),
-        cuda=found.cuda or saying.cuda or cuda_of(parts.start),
+        frozen=findings.frozen,
+        notes=(*copied, *parts.notes, *found.notes, *findings.notes),
+        cuda=found.cuda or findings.cuda or cuda_of(parts.start),
         refused=(*left, *found.refused),
     )
 
@@ -149,7 +153,7 @@ def _docker(text: str, file: str) -> _Parts:
     )
 
 
-def _chain(stages: list[Stage]) -> list[Stage]:
+def _chain(stages: list[DockerfileStage]) -> list[DockerfileStage]:
     """Return the last stage after those that it starts from by their names (``FROM image AS name``)."""
     chain = [stages[-1]]
     index = len(stages) - 1
@@ -159,7 +163,7 @@ def _chain(stages: list[Stage]) -> list[Stage]:
     return chain
 
 
-def _parent(stages: list[Stage], start: str) -> int | None:
+def _parent(stages: list[DockerfileStage], start: str) -> int | None:
     return next(
         (
             number
@@ -244,7 +248,7 @@ def _local_image(start: str, path: Path) -> tuple[str | None, str]:
     )
 
 
-def _listed_packages(found: Installed, parts: _Parts, path: Path, root: Path) -> list[str]:
+def _listed_packages(found: ShellFindings, parts: _Parts, path: Path, root: Path) -> list[str]:
     """Return the names in the files that apt installs from ($(cat packages.txt))."""
     names: list[str] = []
     for name in found.debian_lists:
@@ -278,10 +282,10 @@ def _in_project(name: str, parts: _Parts, path: Path, root: Path) -> Path | None
         return None
 
 
-def _with_lists(found: Installed, parts: _Parts, path: Path, root: Path) -> Saying:
+def _with_lists(found: ShellFindings, parts: _Parts, path: Path, root: Path) -> FileFindings:
     """Add the lists that a definition installs from, found by their names beside it or in the project."""
     file = shown(path, root)
-    needs, aside, notes = list(found.needs), list(found.aside), list[str]()
+    requirements, aside, notes = list(found.requirements), list(found.aside), list[str]()
     python = cuda = None
     frozen = False
     for name in dict.fromkeys((*found.lists, *found.environments)):
@@ -289,21 +293,21 @@ def _with_lists(found: Installed, parts: _Parts, path: Path, root: Path) -> Sayi
         if other is None:
             notes.append(f"{file} installs from {printable(name)}, which is not in the project")
             continue
-        saying = (
+        findings = (
             read_conda(other, root)
             if name in found.environments
             else read_requirements(other, root)
         )
-        if saying is not None:
-            needs += saying.needs
-            aside += saying.aside
-            notes += saying.notes
-            found.system += saying.system
-            python, cuda = python or saying.python, cuda or saying.cuda
-            frozen = frozen or saying.frozen
-    return Saying(
+        if findings is not None:
+            requirements += findings.requirements
+            aside += findings.aside
+            notes += findings.notes
+            found.system += findings.system
+            python, cuda = python or findings.python, cuda or findings.cuda
+            frozen = frozen or findings.frozen
+    return FileFindings(
         file=file,
-        needs=tuple(needs),
+        requirements=tuple(requirements),
         aside=tuple(aside),
         notes=tuple(notes),
         python=python,

@@ -8,10 +8,15 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from envbuild.project.model import Need, Saying
+from envbuild.project.model import FileFindings, Requirement
 from envbuild.project.names import canonical
 from envbuild.project.private import without_secrets
-from envbuild.project.requirements import NO_ADDRESS, need, read_requirements, wheel_need
+from envbuild.project.requirements import (
+    NO_ADDRESS,
+    parse_requirement,
+    parse_wheel_address,
+    read_requirements,
+)
 from envbuild.project.tree import read_text, shown
 from envbuild.resolve.written import poetry_bounds, poetry_marker
 from envbuild.toml import parse_toml
@@ -22,17 +27,17 @@ MOST_MEMBERS = 100
 
 def gathered(
     lines: Iterable[object], where: str
-) -> tuple[tuple[Need, ...], tuple[tuple[str, str], ...]]:
+) -> tuple[tuple[Requirement, ...], tuple[tuple[str, str], ...]]:
     """Split PEP 508 lines into needs and what a recipe cannot express."""
-    needs: list[Need] = []
+    requirements: list[Requirement] = []
     aside: list[tuple[str, str]] = []
     for line in lines:
         text = str(line).strip()
         if not text:
             continue
-        found = need(text, where) or wheel_need(text, where)
+        found = parse_requirement(text, where) or parse_wheel_address(text, where)
         if found is not None:
-            needs.append(found)
+            requirements.append(found)
         else:
             reason = (
                 NO_ADDRESS
@@ -40,10 +45,10 @@ def gathered(
                 else "not a requirement as PEP 508 has it"
             )
             aside.append((without_secrets(text)[:200], f"{where}: {reason}"))
-    return tuple(needs), tuple(aside)
+    return tuple(requirements), tuple(aside)
 
 
-def read_pyproject(path: Path, root: Path) -> Saying | None:
+def read_pyproject(path: Path, root: Path) -> FileFindings | None:
     """Read what a pyproject.toml says of running the project; None where it says nothing of it.
 
     Raises UsageError for one that is no TOML.
@@ -55,37 +60,42 @@ def read_pyproject(path: Path, root: Path) -> Saying | None:
         return None
     if poetry and "dependencies" not in project:
         return _poetry(poetry, file)
-    needs, aside = gathered(_list(project.get("dependencies")), file)
+    requirements, aside = gathered(_list(project.get("dependencies")), file)
     notes: list[str] = []
     members = _workspace(data, path.parent, root)
-    needs, elsewhere = _without_sources(needs, data, {one.project for one in members}, file)
-    needs, aside = (*needs, *(need for one in members for need in one.needs)), (*aside, *elsewhere)
+    requirements, elsewhere = _without_sources(
+        requirements, data, {one.project for one in members}, file
+    )
+    requirements, aside = (
+        (*requirements, *(requirement for one in members for requirement in one.requirements)),
+        (*aside, *elsewhere),
+    )
     dynamic = _table(data, "tool", "setuptools", "dynamic", "dependencies").get("file")
     if "dependencies" in _list(project.get("dynamic")) and dynamic:
         for name in _list([dynamic] if isinstance(dynamic, str) else dynamic):
             other = read_requirements(root / str(name), root)
-            needs, aside, notes = (
-                (*needs, *other.needs),
+            requirements, aside, notes = (
+                (*requirements, *other.requirements),
                 (*aside, *other.aside),
                 [*notes, *other.notes],
             )
     groups = [*_table(project, "optional-dependencies"), *_table(data, "dependency-groups")]
     if groups:
         notes.append(f"{file}: its optional groups are not taken: {', '.join(groups)}")
-    return Saying(
+    return FileFindings(
         file=file,
-        needs=needs,
+        requirements=requirements,
         aside=aside,
         python=_text(project.get("requires-python")),
         notes=tuple(notes),
         project=canonical(str(project.get("name", ""))) or None,
-        complete=bool(needs),
+        complete=bool(requirements),
     )
 
 
-def _workspace(data: Mapping[str, Any], folder: Path, root: Path) -> list[Saying]:
+def _workspace(data: Mapping[str, Any], folder: Path, root: Path) -> list[FileFindings]:
     """Read the members of a uv workspace: their code is the project's own, what they ask for is needed."""
-    found: list[Saying] = []
+    found: list[FileFindings] = []
     for pattern in _list(_table(data, "tool", "uv", "workspace").get("members")):
         if (
             isinstance(pattern, str)
@@ -99,8 +109,11 @@ def _workspace(data: Mapping[str, Any], folder: Path, root: Path) -> list[Saying
 
 
 def _without_sources(
-    needs: tuple[Need, ...], data: Mapping[str, Any], own: Collection[str | None], file: str
-) -> tuple[tuple[Need, ...], tuple[tuple[str, str], ...]]:
+    requirements: tuple[Requirement, ...],
+    data: Mapping[str, Any],
+    own: Collection[str | None],
+    file: str,
+) -> tuple[tuple[Requirement, ...], tuple[tuple[str, str], ...]]:
     """Take out what uv or Poetry find elsewhere than on an index: on a public one, that name could be anybody's."""
     tables = {
         **_table(data, "tool", "uv", "sources"),
@@ -120,13 +133,15 @@ def _without_sources(
     reasons |= {
         name: "part of this project, whose folder is bound when it runs" for name in own if name
     }
-    kept = tuple(need for need in needs if need.name not in reasons)
+    kept = tuple(requirement for requirement in requirements if requirement.name not in reasons)
     return kept, tuple(
-        (need.text, f"{file}: {reasons[need.name]}") for need in needs if need.name in reasons
+        (requirement.text, f"{file}: {reasons[requirement.name]}")
+        for requirement in requirements
+        if requirement.name in reasons
     )
 
 
-def _poetry(poetry: Mapping[str, Any], file: str) -> Saying:
+def _poetry(poetry: Mapping[str, Any], file: str) -> FileFindings:
     lines: list[str] = []
     notes: list[str] = []
     aside: list[tuple[str, str]] = []
@@ -152,10 +167,10 @@ def _poetry(poetry: Mapping[str, Any], file: str) -> Saying:
     groups = list(_table(poetry, "group")) + (["dev"] if poetry.get("dev-dependencies") else [])
     if groups:
         notes.append(f"{file}: its groups are not taken: {', '.join(dict.fromkeys(groups))}")
-    needs, odd = gathered(lines, file)
-    return Saying(
+    requirements, odd = gathered(lines, file)
+    return FileFindings(
         file=file,
-        needs=needs,
+        requirements=requirements,
         aside=(*aside, *odd),
         python=python,
         notes=tuple(notes),
@@ -164,32 +179,36 @@ def _poetry(poetry: Mapping[str, Any], file: str) -> Saying:
     )
 
 
-def read_setup_cfg(path: Path, root: Path) -> Saying | None:
+def read_setup_cfg(path: Path, root: Path) -> FileFindings | None:
     """Read [options] of a setup.cfg; None where it has none or is no INI file."""
     parser = configparser.ConfigParser(interpolation=None, strict=False)
     file = shown(path, root)
     try:
         parser.read_string(read_text(path) or "")
     except configparser.Error as error:
-        return Saying(file=file, notes=(f"{file} is not read: {str(error).splitlines()[0]}",))
+        return FileFindings(file=file, notes=(f"{file} is not read: {str(error).splitlines()[0]}",))
     if not parser.has_section("options"):
         return None
     lines = parser.get("options", "install_requires", fallback="")
     python = parser.get("options", "python_requires", fallback="").strip() or None
     if lines.strip().startswith("file:"):
         other = read_requirements(root / lines.strip().removeprefix("file:").strip(), root)
-        return Saying(
-            file=file, needs=other.needs, aside=other.aside, notes=other.notes, python=python
+        return FileFindings(
+            file=file,
+            requirements=other.requirements,
+            aside=other.aside,
+            notes=other.notes,
+            python=python,
         )
-    needs, aside = gathered(re.split(r"[\n]+", lines), file)
+    requirements, aside = gathered(re.split(r"[\n]+", lines), file)
     return (
-        Saying(file=file, needs=needs, aside=aside, python=python)
-        if needs or aside or python
+        FileFindings(file=file, requirements=requirements, aside=aside, python=python)
+        if requirements or aside or python
         else None
     )
 
 
-def read_pipfile(path: Path, root: Path) -> Saying:
+def read_pipfile(path: Path, root: Path) -> FileFindings:
     """Read [packages] of a Pipfile.  Raises UsageError for one that is no TOML."""
     file = shown(path, root)
     data = parse_toml(read_text(path) or "", file)
@@ -205,14 +224,14 @@ def read_pipfile(path: Path, root: Path) -> Saying:
         extras = f"[{','.join(map(str, table['extras']))}]" if table.get("extras") else ""
         marker = f" ; {table['markers']}" if table.get("markers") else ""
         lines.append(f"{name}{extras}{'' if version == '*' else version}{marker}")
-    needs, odd = gathered(lines, file)
+    requirements, odd = gathered(lines, file)
     requires = _table(data, "requires")
     exact = _text(requires.get("python_full_version")) or ""
     python = _text(requires.get("python_version")) or ".".join(exact.split(".")[:2])
     notes = (f"{file}: [dev-packages] is not taken",) if _table(data, "dev-packages") else ()
-    return Saying(
+    return FileFindings(
         file=file,
-        needs=needs,
+        requirements=requirements,
         aside=(*aside, *odd),
         python=f"=={python}.*" if python else None,
         notes=notes,

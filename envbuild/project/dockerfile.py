@@ -24,7 +24,7 @@ WITHOUT_VARIABLES = {"run", "cmd", "entrypoint", "shell", "healthcheck", "onbuil
 
 
 @dataclass(slots=True)
-class Stage:
+class DockerfileStage:
     """One stage: ``start`` is an image or an earlier stage, ``lines`` are shell lines in order.
 
     ``instructions`` are those for spython, one a line; ``copies`` are (source, destination); ``variables`` is what ENV
@@ -42,9 +42,9 @@ class Stage:
     command: tuple[str, ...] = ()
 
 
-def read_dockerfile(text: str) -> list[Stage]:
+def read_dockerfile(text: str) -> list[DockerfileStage]:
     """Return the stages in order; none for a text without FROM."""
-    stages: list[Stage] = []
+    stages: list[DockerfileStage] = []
     given: dict[str, str] = {}
     for word, rest, documents in _instructions(text):
         if word == "arg" and not stages:
@@ -59,7 +59,7 @@ def read_dockerfile(text: str) -> list[Stage]:
     return stages
 
 
-def _take_apart(stage: Stage) -> None:
+def _take_apart(stage: DockerfileStage) -> None:
     """Let spython read what a stage copies and starts.
 
     It prints, raises anything, and ends the process where it cannot go on: such a stage copies and starts nothing.
@@ -80,15 +80,19 @@ def _take_apart(stage: Stage) -> None:
     stage.entrypoint, stage.command = _started(recipe.entrypoint), _started(recipe.cmd)
 
 
-def _stage(text: str, before: list[Stage]) -> Stage:
+def _stage(text: str, before: list[DockerfileStage]) -> DockerfileStage:
     words = text.split()
     start = words[0] if words else ""
     name = words[2].lower() if len(words) > 2 and words[1].lower() == "as" else ""
     parent = next((stage for stage in before if stage.name and stage.name == start.lower()), None)
-    return Stage(start=start, name=name, known={} if parent is None else dict(parent.variables))
+    return DockerfileStage(
+        start=start, name=name, known={} if parent is None else dict(parent.variables)
+    )
 
 
-def _read(word: str, text: str, documents: list[str], stage: Stage, given: dict[str, str]) -> None:
+def _read(
+    word: str, text: str, documents: list[str], stage: DockerfileStage, given: dict[str, str]
+) -> None:
     """Carry one instruction into its stage."""
     if word == "run":
         stage.lines += _run(text, documents, stage)
@@ -109,7 +113,7 @@ def _read(word: str, text: str, documents: list[str], stage: Stage, given: dict[
         stage.instructions.append(f"CMD {text}")
 
 
-def _run(text: str, documents: list[str], stage: Stage) -> list[str]:
+def _run(text: str, documents: list[str], stage: DockerfileStage) -> list[str]:
     """Return the shell lines of RUN; a here-document that a shell reads is its lines."""
     text = OPTION.sub("", text) if text.startswith("--") else text
     if text.lstrip().startswith("["):

@@ -9,16 +9,16 @@ from pathlib import Path
 from envbuild.base.suggest import framework_name
 from envbuild.project.age import keras_2_only, newest_pin, shared_pythons, torch_bounds
 from envbuild.project.clean import Cleaned, bounds_of, clean, companion_unpinned, without_others
-from envbuild.project.gather import Gathered
+from envbuild.project.direct import declared, undeclared
+from envbuild.project.draft_builder import DraftBuilder, few
+from envbuild.project.gather import ProjectFindings
 from envbuild.project.imports import compiling, old_tensorflow
-from envbuild.project.making import Making, few
-from envbuild.project.model import Draft, Imported, Index, Need, Proposal
+from envbuild.project.model import ImportedModule, PackageIndex, Proposal, RecipeDraft, Requirement
 from envbuild.project.names import distribution_of, implied_framework, load_names
-from envbuild.project.needs import declared, undeclared
 from envbuild.project.private import has_secret, is_loader, is_secret_name, without_secrets
 from envbuild.project.propose import (
-    Proposed,
-    Wanted,
+    BaseNeeds,
+    ProposedBase,
     for_debian,
     is_held,
     propose_base,
@@ -46,52 +46,68 @@ FOLDER_VARIABLES = {
 
 
 def draft(
-    gathered: Gathered, index: Index, *, driver: str | None = None, gpu: str | None = None
-) -> Draft:
+    gathered: ProjectFindings,
+    index: PackageIndex,
+    *,
+    driver: str | None = None,
+    gpu: str | None = None,
+) -> RecipeDraft:
     """Make a draft: direct dependencies, a base, Debian packages, and comments on what is not certain."""
-    making = Making(gathered)
+    builder = DraftBuilder(gathered)
     modules = {one.module: distribution_of(one.module) for one in gathered.imports}
     used = frozenset(name for name in modules.values() if name)
-    needs = declared(making, used, index)
-    making.releases, has = index.look_up(
-        tuple(need for need in clean(needs).needs if not framework_name(need.name))
+    requirements = declared(builder, used, index)
+    builder.releases, has = index.look_up(
+        tuple(
+            requirement
+            for requirement in clean(requirements).requirements
+            if not framework_name(requirement.name)
+        )
     )
-    added = undeclared(making, needs, modules, has)
-    if any(implied_framework(need.name) == "tensorflow" for need in added):
-        making.releases = {**making.releases, **index.look_up(tuple(added))[0]}
-    cleaned = clean([*needs, *added])
-    _frameworks(making, cleaned)
-    base = _base(making, cleaned, driver, gpu)
-    kept = cleaned.needs if base.exact else [companion_unpinned(need) for need in cleaned.needs]
-    making.needs = without_others(kept, base.python, cleaned)
-    _tell(making, cleaned)
-    _extra_frameworks(making, cleaned, base.base)
-    system = _system(making, cleaned, base.base)
-    for need in making.needs:
-        making.beside["python", "dependencies", need.text] = need.where
-    _tell_compiled(making)
-    making.needs.sort(key=lambda need: need.name)
+    added = undeclared(builder, requirements, modules, has)
+    if any(implied_framework(requirement.name) == "tensorflow" for requirement in added):
+        builder.releases = {**builder.releases, **index.look_up(tuple(added))[0]}
+    cleaned = clean([*requirements, *added])
+    _frameworks(builder, cleaned)
+    base = _base(builder, cleaned, driver, gpu)
+    kept = (
+        cleaned.requirements
+        if base.exact
+        else [companion_unpinned(requirement) for requirement in cleaned.requirements]
+    )
+    builder.requirements = without_others(kept, base.python, cleaned)
+    _tell(builder, cleaned)
+    _extra_frameworks(builder, cleaned, base.base)
+    system = _system(builder, cleaned, base.base)
+    for requirement in builder.requirements:
+        builder.beside["python", "dependencies", requirement.text] = requirement.where
+    _tell_compiled(builder)
+    builder.requirements.sort(key=lambda requirement: requirement.name)
     recipe = Recipe(
         recipe=About(name=gathered.name, summary=""),
         base=base.base,
-        python=Python(dependencies=tuple(dict.fromkeys(need.text for need in making.needs))),
+        python=Python(
+            dependencies=tuple(
+                dict.fromkeys(requirement.text for requirement in builder.requirements)
+            )
+        ),
         system=system,
-        run=_run(making),
+        run=_run(builder),
         job=Job(gpus=1) if cleaned.frameworks and not base.base.cpu else Job(),
     )
-    return Draft(
+    return RecipeDraft(
         recipe=recipe,
-        head=tuple(map(without_secrets, _head(making))),
-        beside=making.beside,
+        head=tuple(map(without_secrets, _head(builder))),
+        beside=builder.beside,
         below={
-            section: tuple(map(without_secrets, lines)) for section, lines in making.below.items()
+            section: tuple(map(without_secrets, lines)) for section, lines in builder.below.items()
         },
-        proposals=tuple(making.proposals),
-        sources=tuple(saying.file for saying in gathered.sayings),
+        proposals=tuple(builder.proposals),
+        sources=tuple(findings.file for findings in gathered.all_findings),
     )
 
 
-def without(made: Draft, refused: Sequence[Proposal]) -> Draft:
+def without(made: RecipeDraft, refused: Sequence[Proposal]) -> RecipeDraft:
     """Return the draft without the proposals that were refused."""
     import msgspec
 
@@ -114,7 +130,7 @@ def without(made: Draft, refused: Sequence[Proposal]) -> Draft:
             recipe = msgspec.structs.replace(recipe, system=system)
         else:
             recipe, below = _without_base(recipe, proposal, below)
-    return Draft(
+    return RecipeDraft(
         recipe=recipe,
         head=made.head,
         beside=made.beside,
@@ -144,30 +160,38 @@ def _without_base(
     return recipe, {**below, "base": (*below.get("base", ()), note)}
 
 
-def _tell_compiled(making: Making) -> None:
+def _tell_compiled(builder: DraftBuilder) -> None:
     """Say of what is built for the GPU that the base has to have a compiler for it."""
-    found = [need.name for need in making.needs if need.name in load_names().compiled.names]
+    found = [
+        requirement.name
+        for requirement in builder.requirements
+        if requirement.name in load_names().compiled.names
+    ]
     if found:
-        making.note(
+        builder.note(
             "python",
             f"{few(sorted(found))}: source only on the index, compiled for the GPU: take a base with nvcc (a -devel "
             "image), or their makers' wheels by an index of your own ([python] indexes)",
         )
 
 
-def _tell(making: Making, cleaned: Cleaned) -> None:
+def _tell(builder: DraftBuilder, cleaned: Cleaned) -> None:
     for note in cleaned.notes:
-        making.note("python", note)
+        builder.note("python", note)
     brought = sorted(
-        {need.name for need, why in cleaned.dropped if "base" in why and "framework" in why}
+        {
+            requirement.name
+            for requirement, why in cleaned.dropped
+            if "base" in why and "framework" in why
+        }
     )
     if brought:
-        making.note(
+        builder.note(
             "python", f"not taken, because the base's framework brings them: {few(brought)}"
         )
-    for need, why in cleaned.dropped:
-        if need.name not in brought:
-            making.note("python", f"not taken: {need.name} ({need.where}): {why}")
+    for requirement, why in cleaned.dropped:
+        if requirement.name not in brought:
+            builder.note("python", f"not taken: {requirement.name} ({requirement.where}): {why}")
     if cleaned.frameworks:
         first = cleaned.frameworks[0]
         asks = (
@@ -175,40 +199,45 @@ def _tell(making: Making, cleaned: Cleaned) -> None:
             if first.where.startswith(("imported", "no list"))
             else f"{first.where} asks for it"
         )
-        making.note("base", f"{first.text}: {asks}")
+        builder.note("base", f"{first.text}: {asks}")
 
 
-def _frameworks(making: Making, cleaned: Cleaned) -> None:
+def _frameworks(builder: DraftBuilder, cleaned: Cleaned) -> None:
     """Sort the frameworks that are asked for; where none is, take what the code or the other packages need."""
     if not cleaned.frameworks:
-        cleaned.frameworks += _implied(making, cleaned)
+        cleaned.frameworks += _implied(builder, cleaned)
     cleaned.frameworks.sort(
-        key=lambda need: (not is_held(need), *_weight(need, making.gathered.imports))
+        key=lambda requirement: (
+            not is_held(requirement),
+            *_weight(requirement, builder.gathered.imports),
+        )
     )
     first = cleaned.frameworks[0] if cleaned.frameworks else None
     if first is None or re.search(r"==|~=|<", bounds_of(first)):
         return
-    upper, why = _upper_bound(making, cleaned, first)
+    upper, why = _upper_bound(builder, cleaned, first)
     if upper:
         bounds = ",".join(filter(None, (bounds_of(first), upper)))
         name = framework_name(first.name) or first.name
-        cleaned.frameworks[0] = Need(text=f"{name}{bounds}", name=name, where=first.where)
-        making.note("base", why)
+        cleaned.frameworks[0] = Requirement(text=f"{name}{bounds}", name=name, where=first.where)
+        builder.note("base", why)
 
 
-def _upper_bound(making: Making, cleaned: Cleaned, framework: Need) -> tuple[str, str]:
+def _upper_bound(
+    builder: DraftBuilder, cleaned: Cleaned, framework: Requirement
+) -> tuple[str, str]:
     """Return bounds that nobody wrote down but that hold all the same, and why; empty where there are none."""
     if framework_name(framework.name) == "torch":
-        for need in cleaned.needs:
-            bounds = torch_bounds(need)
+        for requirement in cleaned.requirements:
+            bounds = torch_bounds(requirement)
             if bounds:
-                return bounds, f"{need.text} ({need.where}) goes with torch{bounds}"
+                return bounds, f"{requirement.text} ({requirement.where}) goes with torch{bounds}"
     if framework_name(framework.name) != "tensorflow":
         return "", ""
-    where = old_tensorflow(making.gathered.tree)
+    where = old_tensorflow(builder.gathered.tree)
     if where is not None:
         return "<2", f"{where} is written for TensorFlow 1: a release before 2 is taken"
-    old = keras_2_only(cleaned.needs, making.releases)
+    old = keras_2_only(cleaned.requirements, builder.releases)
     return (
         ("<2.16", f"{few(old)}: made for Keras 2, which TensorFlow has before 2.16")
         if old
@@ -216,56 +245,62 @@ def _upper_bound(making: Making, cleaned: Cleaned, framework: Need) -> tuple[str
     )
 
 
-def _implied(making: Making, cleaned: Cleaned) -> list[Need]:
+def _implied(builder: DraftBuilder, cleaned: Cleaned) -> list[Requirement]:
     """Return the framework that files import, else the one that most packages are nothing without."""
     imported = [
-        one for one in making.gathered.imports if framework_name(one.module) and _counts(one)
+        one for one in builder.gathered.imports if framework_name(one.module) and _counts(one)
     ]
     if imported:
         most = max(imported, key=lambda one: (one.certain, one.files))
-        return [Need(text=most.module, name=most.module, where=f"imported in {most.where}")]
-    if any(need.name == "keras" for need in cleaned.needs):
+        return [Requirement(text=most.module, name=most.module, where=f"imported in {most.where}")]
+    if any(requirement.name == "keras" for requirement in cleaned.requirements):
         # Keras computes nothing by itself, and TensorFlow is the backend that it takes where nobody says another
         return [
-            Need(text="tensorflow", name="tensorflow", where="imported by keras as its backend")
+            Requirement(
+                text="tensorflow", name="tensorflow", where="imported by keras as its backend"
+            )
         ]
     votes: dict[str, list[str]] = {}
-    for need in cleaned.needs:
-        framework = implied_framework(need.name)
+    for requirement in cleaned.requirements:
+        framework = implied_framework(requirement.name)
         if framework is not None:
-            votes.setdefault(framework, []).append(need.name)
+            votes.setdefault(framework, []).append(requirement.name)
     if not votes:
         return []
     best = max(votes, key=lambda name: len(votes[name]))
-    return [Need(text=best, name=best, where=f"no list names it, but {few(votes[best])} need it")]
+    return [
+        Requirement(text=best, name=best, where=f"no list names it, but {few(votes[best])} need it")
+    ]
 
 
-def _counts(one: Imported) -> bool:
+def _counts(one: ImportedModule) -> bool:
     """Whether an import tells a framework: of a program that may do without it too, but not of a notebook or a test."""
     path = Path(one.where)
     return one.certain or (path.suffix == ".py" and not is_aside(path))
 
 
-def _base(making: Making, cleaned: Cleaned, driver: str | None, gpu: str | None) -> Proposed:
-    sayings = making.gathered.sayings
+def _base(
+    builder: DraftBuilder, cleaned: Cleaned, driver: str | None, gpu: str | None
+) -> ProposedBase:
+    all_findings = builder.gathered.all_findings
     framework = cleaned.frameworks[0] if cleaned.frameworks else None
-    cudas = [saying.cuda for saying in sayings if saying.cuda]
-    wanted = Wanted(
+    cudas = [findings.cuda for findings in all_findings if findings.cuda]
+    wanted = BaseNeeds(
         framework=framework,
-        python=next((saying.python for saying in sayings if saying.python), None),
-        image=next((saying.image for saying in sayings if saying.image), None),
+        python=next((findings.python for findings in all_findings if findings.python), None),
+        image=next((findings.image for findings in all_findings if findings.image), None),
         cuda=cleaned.cuda or next(iter(cudas), None),
-        pythons=shared_pythons(making.releases),
-        until=newest_pin(making.releases, len(cleaned.needs)),
+        pythons=shared_pythons(builder.releases),
+        until=newest_pin(builder.releases, len(cleaned.requirements)),
         driver=driver,
         gpu=gpu,
     )
     proposed = propose_base(wanted)
     for note in proposed.notes:
-        making.note("base", note)
+        builder.note("base", note)
     base = proposed.base
     shown = f"{base.image or base.bootstrap}{f' with {base.framework}' if base.framework else ''}"
-    making.proposals.insert(
+    builder.proposals.insert(
         0,
         Proposal(
             kind="base",
@@ -277,25 +312,28 @@ def _base(making: Making, cleaned: Cleaned, driver: str | None, gpu: str | None)
     return proposed
 
 
-def _weight(need: Need, imports: Sequence[Imported]) -> tuple[int, bool]:
+def _weight(requirement: Requirement, imports: Sequence[ImportedModule]) -> tuple[int, bool]:
     """Sort frameworks: that of most files first, those with an exact version first."""
-    module = framework_name(need.name)
-    return (-sum(one.files for one in imports if one.module == module), "==" not in need.text)
+    module = framework_name(requirement.name)
+    return (
+        -sum(one.files for one in imports if one.module == module),
+        "==" not in requirement.text,
+    )
 
 
-def _extra_frameworks(making: Making, cleaned: Cleaned, base: Base) -> None:
+def _extra_frameworks(builder: DraftBuilder, cleaned: Cleaned, base: Base) -> None:
     """Keep further frameworks as packages; the base's own has to go."""
     first = _framework_of(base) or (
         framework_name(cleaned.frameworks[0].name) if cleaned.frameworks else None
     )
     seen = {first}
-    for need in cleaned.frameworks:
-        if framework_name(need.name) not in seen:
-            seen.add(framework_name(need.name))
-            making.needs.append(need)
-            making.note(
+    for requirement in cleaned.frameworks:
+        if framework_name(requirement.name) not in seen:
+            seen.add(framework_name(requirement.name))
+            builder.requirements.append(requirement)
+            builder.note(
                 "python",
-                f"{need.name} is a second framework: it brings its own CUDA libraries beside the base's",
+                f"{requirement.name} is a second framework: it brings its own CUDA libraries beside the base's",
             )
 
 
@@ -305,47 +343,49 @@ def _framework_of(base: Base) -> str | None:
     return next((name for word in words if (name := framework_name(word))), None)
 
 
-def _system(making: Making, cleaned: Cleaned, base: Base) -> System:
-    sayings = making.gathered.sayings
+def _system(builder: DraftBuilder, cleaned: Cleaned, base: Base) -> System:
+    all_findings = builder.gathered.all_findings
     said = tuple(
-        dict.fromkeys((*(name for saying in sayings for name in saying.system), *cleaned.system))
+        dict.fromkeys(
+            (*(name for findings in all_findings for name in findings.system), *cleaned.system)
+        )
     )
-    build = tuple(dict.fromkeys(name for saying in sayings for name in saying.build))
+    build = tuple(dict.fromkeys(name for findings in all_findings for name in findings.build))
     if base.image is None:
         notes: list[str] = []
         said, build = for_debian(said, notes), for_debian(build, notes)
         for note in notes:
-            making.note("system", note)
-    run, wanted = propose_system(making.needs)
-    if file := compiling(making.gathered.tree):
+            builder.note("system", note)
+    run, wanted = propose_system(builder.requirements)
+    if file := compiling(builder.gathered.tree):
         run = {**run, **dict.fromkeys(COMPILERS, f"torch.compile or Triton in {file}")}
     added = {name: why for name, why in run.items() if name not in said}
     post = tuple(
         line
-        for saying in sayings
-        for line in saying.post
+        for findings in all_findings
+        for line in findings.post
         if line.isprintable() and not has_secret(line)
     )
-    _tell_refused(making)
+    _tell_refused(builder)
     if post:
-        making.beside["system", "post", ""] = (
+        builder.beside["system", "post", ""] = (
             "from the definition: look at each, a build has no network"
         )
     if base.image is not None and not takes_debian_packages(base.image):
         every = tuple(dict.fromkeys((*said, *build, *run, *wanted)))
         if every:
-            making.note(
+            builder.note(
                 "system",
                 f"Debian packages that are wanted, if the image has not got them: {' '.join(every)}",
             )
         return System(post=post)
     for name, why in added.items():
-        making.beside["system", "packages", name] = f"for {why}"
+        builder.beside["system", "packages", name] = f"for {why}"
     builders = {name: why for name, why in wanted.items() if name not in build}
     if added or builders:
         names = (*added, *(name for name in builders if name not in added))
         reason = ", ".join(dict.fromkeys([*added.values(), *builders.values()]))
-        making.proposals.append(
+        builder.proposals.append(
             Proposal(
                 kind="system",
                 question=f"install the Debian packages {few(names)}?",
@@ -356,26 +396,26 @@ def _system(making: Making, cleaned: Cleaned, base: Base) -> System:
     return System(packages=(*said, *added), build_packages=(*build, *builders), post=post)
 
 
-def _tell_refused(making: Making) -> None:
+def _tell_refused(builder: DraftBuilder) -> None:
     """Name the lines and variables of definitions that are not taken."""
     refused = [
-        (f"{text} ({saying.file}): {why}")
-        for saying in making.gathered.sayings
-        for text, why in saying.refused
+        (f"{text} ({findings.file}): {why}")
+        for findings in builder.gathered.all_findings
+        for text, why in findings.refused
     ]
     for text in refused[:MOST_REFUSED]:
-        making.note("system", f"not taken: {text}")
+        builder.note("system", f"not taken: {text}")
     if len(refused) > MOST_REFUSED:
-        making.note(
+        builder.note(
             "system",
             f"not taken: {len(refused) - MOST_REFUSED} more lines; look at the definition itself",
         )
 
 
-def _run(making: Making) -> Run:
+def _run(builder: DraftBuilder) -> Run:
     """Return the command and variables of a definition; a script that it copied is the one in the project's folder."""
-    sayings, root = making.gathered.sayings, making.gathered.tree.root
-    command = next((saying.command for saying in sayings if saying.command), ())
+    all_findings, root = builder.gathered.all_findings, builder.gathered.tree.root
+    command = next((findings.command for findings in all_findings if findings.command), ())
     command = tuple(
         name
         if word.startswith("/") and (name := word.rpartition("/")[2]) and (root / name).is_file()
@@ -383,12 +423,12 @@ def _run(making: Making) -> Run:
         for word in command
     )
     if has_secret(" ".join(command)):
-        making.note("run", "the definition's command holds a secret, so it is not taken")
+        builder.note("run", "the definition's command holds a secret, so it is not taken")
         command = ()
     environment: dict[str, str] = {}
-    for name, value in (pair for saying in sayings for pair in saying.environment):
+    for name, value in (pair for findings in all_findings for pair in findings.environment):
         if is_secret_name(name) or has_secret(value) or is_loader(name):
-            making.note(
+            builder.note(
                 "run", f"variable {name} is not taken: hand it on from your own environment"
             )
         elif name not in FOLDER_VARIABLES:
@@ -396,14 +436,14 @@ def _run(making: Making) -> Run:
     return Run(command=command, environment=environment)
 
 
-def _head(making: Making) -> tuple[str, ...]:
-    gathered = making.gathered
-    read = ", ".join(saying.file for saying in gathered.sayings)
+def _head(builder: DraftBuilder) -> tuple[str, ...]:
+    gathered = builder.gathered
+    read = ", ".join(findings.file for findings in gathered.all_findings)
     code = len(gathered.tree.code) + len(gathered.tree.notebooks)
     parts = [part for part in (read, f"the imports of {code} files" if code else "") if part]
     lines = [
         f"Drafted by envbuild init from {' and '.join(parts)}.  Look it over; then: envbuild lock {gathered.name}"
     ]
-    notes = [note for saying in gathered.sayings for note in saying.notes]
+    notes = [note for findings in gathered.all_findings for note in findings.notes]
     every = tuple(dict.fromkeys((*gathered.notes, *notes)))
     return (*lines, "", *every) if every else tuple(lines)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from envbuild.errors import EnvbuildError
 from envbuild.progress import Reporter
-from envbuild.project.model import Need
+from envbuild.project.model import Requirement
 from envbuild.project.names import canonical, load_names
 from envbuild.resolve.artifacts import About, describe
 from envbuild.resolve.pylock import Candidate
@@ -23,25 +23,25 @@ PIN = re.compile(r"={2,3}\s*([^\s;,]+)")
 
 
 def roots(
-    needs: tuple[Need, ...], requires: Requires, imported: frozenset[str]
-) -> tuple[Need, ...]:
+    requirements: tuple[Requirement, ...], requires: Requires, imported: frozenset[str]
+) -> tuple[Requirement, ...]:
     """Return the needs that no other one requires, and those that the code imports itself.
 
     ``requires`` maps canonical names to the names that they require; of names that require each other in a ring the
     first one stays.
     """
-    listed = {need.name for need in needs}
+    listed = {requirement.name for requirement in requirements}
     brought = {
         name: {by for by in listed if name in requires.get(by, ()) and by != name}
         for name in listed
     }
     kept = {name for name in listed if not brought[name] or name in imported}
     reached = _reached(kept, requires)
-    for need in needs:
-        if need.name not in reached:
-            kept.add(need.name)
-            reached |= _reached({need.name}, requires)
-    return tuple(need for need in needs if need.name in kept)
+    for requirement in requirements:
+        if requirement.name not in reached:
+            kept.add(requirement.name)
+            reached |= _reached({requirement.name}, requires)
+    return tuple(requirement for requirement in requirements if requirement.name in kept)
 
 
 def _reached(names: set[str], requires: Requires) -> set[str]:
@@ -56,29 +56,36 @@ def _reached(names: set[str], requires: Requires) -> set[str]:
     return found
 
 
-def guessed(needs: tuple[Need, ...], imported: frozenset[str]) -> tuple[Need, ...]:
+def guessed(
+    requirements: tuple[Requirement, ...], imported: frozenset[str]
+) -> tuple[Requirement, ...]:
     """Return the needs without those that others usually bring, for where no index can be asked."""
     brought = set(load_names().transitive.names)
-    return tuple(need for need in needs if need.name in imported or need.name not in brought)
+    return tuple(
+        requirement
+        for requirement in requirements
+        if requirement.name in imported or requirement.name not in brought
+    )
 
 
 def requirements_of(
-    needs: tuple[Need, ...], settings: Settings, runner: Runner, report: Reporter
+    requirements: tuple[Requirement, ...], settings: Settings, runner: Runner, report: Reporter
 ) -> Requires:
     """Ask the index what the pinned packages require: their metadata alone, nothing is built or run.
 
     A package that is not on the index requires nothing that is known.  Raises NetworkError.
     """
-    from packaging.requirements import InvalidRequirement, Requirement
+    from packaging.requirements import InvalidRequirement
+    from packaging.requirements import Requirement as Pep508
 
-    files = _files(needs, settings, runner)
+    files = _files(requirements, settings, runner)
     about = describe(files.values(), settings=settings, report=report)
     found: dict[str, frozenset[str]] = {}
     for name, candidate in files.items():
         names: set[str] = set()
         for text in about.get(candidate.sha256, About(size=0)).requires:
             try:
-                requirement = Requirement(text)
+                requirement = Pep508(text)
             except InvalidRequirement:
                 continue
             if requirement.marker is None or "extra" not in str(requirement.marker):
@@ -87,18 +94,20 @@ def requirements_of(
     return found
 
 
-def _files(needs: tuple[Need, ...], settings: Settings, runner: Runner) -> dict[str, Candidate]:
+def _files(
+    requirements: tuple[Requirement, ...], settings: Settings, runner: Runner
+) -> dict[str, Candidate]:
     """Find one file of each pinned version: a wheel, whichever, else the sdist."""
     index = index_url(settings, runner)
     found: dict[str, Candidate] = {}
     with make_client(settings) as client:
 
-        def one(need: Need, stop: threading.Event) -> None:
-            pin = PIN.search(need.text)
+        def one(requirement: Requirement, stop: threading.Event) -> None:
+            pin = PIN.search(requirement.text)
             if pin is None:
                 return
             try:
-                links = read_links(index, need.name, client, stop=stop)
+                links = read_links(index, requirement.name, client, stop=stop)
             except EnvbuildError:
                 return
             version = re.escape(pin[1])
@@ -113,9 +122,9 @@ def _files(needs: tuple[Need, ...], settings: Settings, runner: Runner) -> dict[
                 default=None,
             )
             if chosen is not None:
-                found[need.name] = Candidate(
+                found[requirement.name] = Candidate(
                     file=chosen.file, url=chosen.url, sha256=chosen.sha256 or "", size=chosen.size
                 )
 
-        each(list(needs), one, workers=settings.downloads + 4)
+        each(list(requirements), one, workers=settings.downloads + 4)
     return found

@@ -14,13 +14,13 @@ from envbuild.project.conda import read_conda
 from envbuild.project.container import read_container
 from envbuild.project.declared import read_pipfile, read_pyproject, read_setup_cfg
 from envbuild.project.imports import imported
-from envbuild.project.model import Imported, Saying
+from envbuild.project.model import FileFindings, ImportedModule
 from envbuild.project.names import canonical
 from envbuild.project.notebook import read_notebook
 from envbuild.project.private import printable
 from envbuild.project.requirements import read_requirements
 from envbuild.project.setup_py import read_setup_py
-from envbuild.project.tree import Tree, is_inside, scan, shown
+from envbuild.project.tree import ProjectTree, is_inside, scan, shown
 from envbuild.resolve.projectname import name_and_version
 
 PLAIN_LISTS = (
@@ -36,21 +36,21 @@ MOST_PARTS = 100
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Gathered:
+class ProjectFindings:
     """What a project's files say, the code's imports, and what was left out; ``name`` is what a recipe is called.
 
     ``own`` are the (canonical) names of projects inside this one.
     """
 
     name: str
-    sayings: tuple[Saying, ...]
-    imports: tuple[Imported, ...]
-    tree: Tree
+    all_findings: tuple[FileFindings, ...]
+    imports: tuple[ImportedModule, ...]
+    tree: ProjectTree
     notes: tuple[str, ...] = ()
     own: frozenset[str] = frozenset()
 
 
-def gather(place: Path) -> Gathered:
+def gather(place: Path) -> ProjectFindings:
     """Read a project folder, or one file of it.
 
     Raises UsageError for a place that does not exist, that says nothing, or a single file that cannot be read.
@@ -62,7 +62,7 @@ def gather(place: Path) -> Gathered:
     return _file(place)
 
 
-def _folder(root: Path) -> Gathered:
+def _folder(root: Path) -> ProjectFindings:
     tree = scan(root)
     notes = [f"only the first {len(tree.code)} Python files were looked at"] if tree.cut else []
     notes += [
@@ -70,29 +70,29 @@ def _folder(root: Path) -> Gathered:
         for path in tree.outside
     ]
     chosen, left = choose(tree.lists)
-    sayings = _read_all(chosen, root, notes)
-    for path in _framework_lists(left, sayings):
-        sayings += _read_all((path,), root, notes)
+    all_findings = _read_all(chosen, root, notes)
+    for path in _framework_lists(left, all_findings):
+        all_findings += _read_all((path,), root, notes)
         left = tuple(one for one in left if one != path)
-    if not any(saying.needs for saying in sayings):
+    if not any(findings.requirements for findings in all_findings):
         said = (read_notebook(root / path, root) for path in tree.notebooks)
-        sayings += [saying for saying in said if saying is not None]
+        all_findings += [findings for findings in said if findings is not None]
     aside = (*left, *tree.aside)
     if aside:
         names = ", ".join(_name(path) for path in aside[:6]) + (" …" if len(aside) > 6 else "")
         notes.append(f"lists that are not taken: {names}")
     found, told = imported(tree)
-    if not sayings and not tree.code and not tree.notebooks:
+    if not all_findings and not tree.code and not tree.notebooks:
         raise UsageError(
             "nothing here says what the project needs: no list of requirements, no definition, no Python code",
             where=printable(str(root)),
             hint="name the project's folder or one of its files: envbuild init path/to/project",
         )
-    return Gathered(name=recipe_name(root.resolve().name), sayings=tuple(sayings), imports=found, tree=tree,
+    return ProjectFindings(name=recipe_name(root.resolve().name), all_findings=tuple(all_findings), imports=found, tree=tree,
                     notes=(*notes, *told), own=_own_names(tree))  # fmt: skip
 
 
-def _own_names(tree: Tree) -> frozenset[str]:
+def _own_names(tree: ProjectTree) -> frozenset[str]:
     """Return what the projects inside this one call themselves."""
     found: set[str] = set()
     for folder in sorted(tree.parts)[:MOST_PARTS]:
@@ -106,22 +106,26 @@ def _name(path: Path) -> str:
     return printable(path.as_posix())
 
 
-def _read_all(paths: tuple[Path, ...], root: Path, notes: list[str]) -> list[Saying]:
+def _read_all(paths: tuple[Path, ...], root: Path, notes: list[str]) -> list[FileFindings]:
     """Read lists; one that cannot be read is noted."""
-    found: list[Saying] = []
+    found: list[FileFindings] = []
     for path in paths:
         try:
-            saying = read(root / path, root)
+            findings = read(root / path, root)
         except EnvbuildError as error:
             notes.append(f"not read: {printable(str(error))}")
             continue
-        found += [saying] if saying is not None else []
+        found += [findings] if findings is not None else []
     return found
 
 
-def _framework_lists(left: tuple[Path, ...], sayings: list[Saying]) -> tuple[Path, ...]:
+def _framework_lists(left: tuple[Path, ...], all_findings: list[FileFindings]) -> tuple[Path, ...]:
     """Return the list beside the others that is about the framework, where these name none (requirements-jax.txt)."""
-    if any(framework_name(need.name) for saying in sayings for need in saying.needs):
+    if any(
+        framework_name(requirement.name)
+        for findings in all_findings
+        for requirement in findings.requirements
+    ):
         return ()
     about = (
         path
@@ -131,7 +135,7 @@ def _framework_lists(left: tuple[Path, ...], sayings: list[Saying]) -> tuple[Pat
     return tuple(path for path in about if _is_requirements(path))[:1]
 
 
-def _file(path: Path) -> Gathered:
+def _file(path: Path) -> ProjectFindings:
     root = path.parent
     stem = path.name.split(".")[0] if path.name.count(".") else path.name
     generic = re.match(
@@ -142,20 +146,22 @@ def _file(path: Path) -> Gathered:
     code = (Path(path.name),) if path.suffix == ".py" and path.name != "setup.py" else ()
     notebooks = (Path(path.name),) if path.suffix == ".ipynb" else ()
     beside = frozenset(one.stem for one in root.glob("*.py")) if code or notebooks else frozenset()
-    tree = Tree(root=root, lists=(), aside=(), code=code, notebooks=notebooks, modules=beside)
+    tree = ProjectTree(
+        root=root, lists=(), aside=(), code=code, notebooks=notebooks, modules=beside
+    )
     if code or notebooks:
         found, notes = imported(tree)
         if notes:
             raise UsageError("is not a notebook as Jupyter writes it", where=printable(str(path)))
         installs = read_notebook(path, root) if notebooks else None
-        return Gathered(
-            name=name, sayings=(installs,) if installs else (), imports=found, tree=tree
+        return ProjectFindings(
+            name=name, all_findings=(installs,) if installs else (), imports=found, tree=tree
         )
-    saying = read(path, root)
-    if saying is None:
+    findings = read(path, root)
+    if findings is None:
         raise UsageError("says nothing of what a project needs", where=printable(str(path)))
-    return Gathered(
-        name=recipe_name(saying.title or name), sayings=(saying,), imports=(), tree=tree
+    return ProjectFindings(
+        name=recipe_name(findings.title or name), all_findings=(findings,), imports=(), tree=tree
     )
 
 
@@ -165,7 +171,7 @@ def recipe_name(text: str) -> str:
     return name or "project"
 
 
-READERS: dict[str, Callable[[Path, Path], Saying | None]] = {
+READERS: dict[str, Callable[[Path, Path], FileFindings | None]] = {
     "pyproject.toml": read_pyproject,
     "setup.cfg": read_setup_cfg,
     "setup.py": read_setup_py,
@@ -174,7 +180,7 @@ READERS: dict[str, Callable[[Path, Path], Saying | None]] = {
 """Files that are known by their whole name."""
 
 
-def read(path: Path, root: Path) -> Saying | None:
+def read(path: Path, root: Path) -> FileFindings | None:
     """Read one list by its kind.  Raises UsageError for one that cannot be read, or that links out of the project."""
     if not is_inside(path, root):
         raise UsageError(

@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from envbuild.project.model import Imported
+from envbuild.project.model import ImportedModule
 from envbuild.project.names import is_standard
 from envbuild.project.private import printable
 from envbuild.project.reach import loaded
-from envbuild.project.tree import Tree, is_aside, read_text
+from envbuild.project.tree import ProjectTree, is_aside, read_text
 
 LINE = re.compile(r"^[ \t]*(?:import|from)[ \t]+(\.*[A-Za-z_][\w.]*)([^\n]*)", re.MULTILINE)
 MEASURED = re.compile(r"(\s*%%(capture|time|timeit|prun|memit)\b[^\n]*(\n|$))+")
@@ -29,7 +29,7 @@ DOTTED = ("google", "ruamel", "mpl_toolkits")
 """Modules that several distributions share: the second part of the name counts."""
 
 
-def imported(tree: Tree) -> tuple[tuple[Imported, ...], tuple[str, ...]]:
+def imported(tree: ProjectTree) -> tuple[tuple[ImportedModule, ...], tuple[str, ...]]:
     """Return the modules that are neither Python's nor the project's own, sorted, and notes on files left out.
 
     What only files import that the project's own programs do not load, or notebooks beside code, is not certain.
@@ -41,7 +41,7 @@ def imported(tree: Tree) -> tuple[tuple[Imported, ...], tuple[str, ...]]:
         text = _source(tree.root / path, notes, printable(path.as_posix()))
         named[path] = frozenset(one for match in LINE.finditer(text or "") for one in _named(match))
     own = loaded(tree, named)
-    found: dict[str, Imported] = {}
+    found: dict[str, ImportedModule] = {}
     files: Counter[str] = Counter()
     for path in sorted(named, key=lambda path: path not in own):
         names = {top(name) for name in named[path] if not name.startswith(".")}
@@ -58,13 +58,13 @@ def imported(tree: Tree) -> tuple[tuple[Imported, ...], tuple[str, ...]]:
             counts = path in own or (path.suffix == ".ipynb" and _is_program(path, tree))
             certain = counts and (at_top is None or name in at_top)
             if certain or name not in found:
-                found[name] = Imported(
+                found[name] = ImportedModule(
                     module=name, where=printable(path.as_posix()), certain=certain
                 )
     return tuple(replace(found[name], files=files[name]) for name in sorted(found)), tuple(notes)
 
 
-def compiling(tree: Tree) -> str | None:
+def compiling(tree: ProjectTree) -> str | None:
     """Return the first file that uses torch.compile or Triton, which build code when the program runs."""
     for path in (*tree.code, *tree.notebooks):
         text = _source(tree.root / path, [], path.as_posix())
@@ -73,12 +73,12 @@ def compiling(tree: Tree) -> str | None:
     return None
 
 
-def _is_program(notebook: Path, tree: Tree) -> bool:
+def _is_program(notebook: Path, tree: ProjectTree) -> bool:
     """Whether a notebook is what the project is run by: no list says what it needs, and it is not beside code."""
     return not tree.lists and (not tree.code or len(notebook.parts) == 1)
 
 
-def old_tensorflow(tree: Tree) -> str | None:
+def old_tensorflow(tree: ProjectTree) -> str | None:
     """Return the first of the project's files that calls what TensorFlow 2 has no more, None where none does."""
     for path in tree.code:
         text = read_text(tree.root / path) or ""
@@ -107,7 +107,7 @@ def top(module: str) -> str:
     return ".".join(parts[:2]) if parts[0] in DOTTED and len(parts) > 1 else parts[0]
 
 
-def _own(name: str, tree: Tree) -> bool:
+def _own(name: str, tree: ProjectTree) -> bool:
     first = name.split(".", maxsplit=1)[0]
     return is_standard(first) or first in tree.modules or first.startswith("__")
 

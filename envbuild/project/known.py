@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from envbuild.errors import EnvbuildError
-from envbuild.project.model import Need, Release
+from envbuild.project.model import Release, Requirement
 from envbuild.resolve.artifacts import wheel_members
 from envbuild.resolve.pylock import Candidate
 from envbuild.run import Runner
@@ -25,7 +25,7 @@ from envbuild.store.parallel import each
 
 if TYPE_CHECKING:
     import httpx
-    from packaging.requirements import Requirement
+    from packaging.requirements import Requirement as Pep508
     from packaging.version import Version
 
 MINORS = tuple(f"3.{minor}" for minor in range(6, 15))
@@ -46,7 +46,7 @@ class _Pages:
 
 
 def look_up(
-    needs: Iterable[Need], settings: Settings, runner: Runner
+    requirements: Iterable[Requirement], settings: Settings, runner: Runner
 ) -> tuple[dict[str, Release], dict[str, str]]:
     """Return the releases that needs pin or start from, by name, and which distribution has which module.
 
@@ -58,24 +58,28 @@ def look_up(
     folder = Store(settings.store).folder("metadata")
     with make_client(settings) as client:
 
-        def one(need: Need, stop: threading.Event) -> None:
+        def one(requirement: Requirement, stop: threading.Event) -> None:
             try:
-                links = read_links(index, need.name, client, stop=stop)
-                _read_page(need, links, pages)
-                wheel = pages.wheels.get(need.name)
+                links = read_links(index, requirement.name, client, stop=stop)
+                _read_page(requirement, links, pages)
+                wheel = pages.wheels.get(requirement.name)
                 for module in _modules(wheel, client, folder) if wheel is not None else ():
-                    modules.setdefault(module, need.name)
+                    modules.setdefault(module, requirement.name)
             except EnvbuildError:
                 return  # what the index does not tell stays unknown
 
-        each({need.name: need for need in needs}.values(), one, workers=settings.downloads + 4)
+        each(
+            {requirement.name: requirement for requirement in requirements}.values(),
+            one,
+            workers=settings.downloads + 4,
+        )
     return pages.releases, modules
 
 
-def _read_page(need: Need, links: Iterable[Link], pages: _Pages) -> None:
-    from packaging.requirements import Requirement
+def _read_page(requirement: Requirement, links: Iterable[Link], pages: _Pages) -> None:
+    from packaging.requirements import Requirement as Pep508
 
-    asked = Requirement(need.text)
+    asked = Pep508(requirement.text)
     files: dict[Version, list[Link]] = {}
     for link in links:
         version = _version(link.file)
@@ -84,7 +88,7 @@ def _read_page(need: Need, links: Iterable[Link], pages: _Pages) -> None:
     pinned = _asked_version(asked, files)
     exact = any(one.operator in ("==", "===") and "*" not in one.version for one in asked.specifier)
     latest = _day(link for links in files.values() for link in links)
-    pages.releases[need.name] = _release(
+    pages.releases[requirement.name] = _release(
         files[pinned] if pinned is not None else [], exact=exact, latest=latest
     )
     fitting = [version for version in files if asked.specifier.contains(version)]
@@ -96,7 +100,7 @@ def _read_page(need: Need, links: Iterable[Link], pages: _Pages) -> None:
     )
     if wheels:
         smallest = min(wheels, key=lambda link: link.size or 0)
-        pages.wheels[need.name] = Candidate(
+        pages.wheels[requirement.name] = Candidate(
             file=smallest.file, url=smallest.url, sha256=smallest.sha256 or "", size=smallest.size
         )
 
@@ -111,7 +115,7 @@ def _version(file: str) -> Version | None:
         return None
 
 
-def _asked_version(asked: Requirement, files: Mapping[Version, object]) -> Version | None:
+def _asked_version(asked: Pep508, files: Mapping[Version, object]) -> Version | None:
     """Return the release that a requirement pins, or starts from (>=, ~=, ==1.2.*); None where it is not there."""
     from packaging.version import InvalidVersion, Version
 

@@ -11,7 +11,7 @@ from envbuild.recipe.model import Recipe
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Need:
+class Requirement:
     """One requirement: ``text`` is PEP 508, ``name`` canonical, ``where`` the file and line that say so."""
 
     text: str
@@ -20,7 +20,7 @@ class Need:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Saying:
+class FileFindings:
     """What one file says about the environment.
 
     ``needs`` are index packages; ``aside`` are requirements that a recipe cannot express (addresses, paths), as
@@ -33,7 +33,7 @@ class Saying:
     """
 
     file: str
-    needs: tuple[Need, ...] = ()
+    requirements: tuple[Requirement, ...] = ()
     aside: tuple[tuple[str, str], ...] = ()
     system: tuple[str, ...] = ()
     build: tuple[str, ...] = ()
@@ -66,22 +66,24 @@ class Release:
     latest: dt.date | None = None
 
 
-class Index(Protocol):
+class PackageIndex(Protocol):
     """What a draft asks of the package index; one that is not asked knows nothing."""
 
     def reduce(
-        self, needs: tuple[Need, ...], imported: frozenset[str]
-    ) -> tuple[tuple[Need, ...], str]:
+        self, requirements: tuple[Requirement, ...], imported: frozenset[str]
+    ) -> tuple[tuple[Requirement, ...], str]:
         """Reduce a dump to its roots, given the distributions that the code imports; also say how it was found out."""
         ...  # pragma: no cover
 
-    def look_up(self, needs: tuple[Need, ...]) -> tuple[Mapping[str, Release], Mapping[str, str]]:
+    def look_up(
+        self, requirements: tuple[Requirement, ...]
+    ) -> tuple[Mapping[str, Release], Mapping[str, str]]:
         """Return releases by the needs' names, and distributions by the modules that they have."""
         ...  # pragma: no cover
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Imported:
+class ImportedModule:
     """A module that ``files`` files import, ``where`` first; ``certain``: at the top of one that is no test."""
 
     module: str
@@ -104,7 +106,7 @@ class Proposal:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Draft:
+class RecipeDraft:
     """A recipe to be, and what people should know: ``beside`` are comments by (section, key, item).
 
     ``head`` are comment lines at the top, ``below`` comment lines under a section; ``proposals`` are in the recipe.

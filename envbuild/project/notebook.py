@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from envbuild.project.imports import notebook_cells
-from envbuild.project.model import Saying
+from envbuild.project.model import FileFindings
 from envbuild.project.shellwords import read_lines
 from envbuild.project.tree import read_text
 
@@ -17,7 +17,7 @@ LINE = re.compile(
 SHELL = re.compile(r"\s*%%(?:bash|sh|shell|script\s+\S*sh)\b[^\n]*\n")
 
 
-def read_notebook(path: Path, root: Path) -> Saying | None:
+def read_notebook(path: Path, root: Path) -> FileFindings | None:
     """Read the installing lines of a notebook; None where it has none, or is no notebook."""
     cells = notebook_cells(read_text(path) or "")
     lines: list[str] = []
@@ -27,11 +27,11 @@ def read_notebook(path: Path, root: Path) -> Saying | None:
         lines += cell[shell.end() :].splitlines() if shell else LINE.findall(text)
     file = path.relative_to(root).as_posix()
     found = read_lines(lines, file)
-    if not found.needs and not found.system:
+    if not found.requirements and not found.system:
         return None
-    return Saying(
+    return FileFindings(
         file=file,
-        needs=tuple(found.needs),
+        requirements=tuple(found.requirements),
         aside=tuple(found.aside),
         system=tuple(dict.fromkeys(found.system)),
         python=found.python,

@@ -13,7 +13,7 @@ from envbuild.base.catalogue import Entry, entries, released
 from envbuild.base.suggest import Choice, Wish, framework_name, numbers, suggest
 from envbuild.errors import UsageError
 from envbuild.project.clean import bounds_of
-from envbuild.project.model import Need
+from envbuild.project.model import Requirement
 from envbuild.project.names import debian_name, load_names
 from envbuild.recipe.model import Base
 
@@ -24,14 +24,14 @@ NO_PYTHON = re.compile(r"docker://(docker\.io/|nvcr\.io/)?nvidia/(cuda|cudagl|op
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Wanted:
+class BaseNeeds:
     """What a project says of its base; None or empty: nothing.
 
     ``python`` is what it declares, ``pythons`` the series that its pinned packages can be had for; ``until`` is the day
     of its newest pin, ``cuda`` the CUDA version that it names; ``driver`` and ``gpu`` are those of the nodes to run on.
     """
 
-    framework: Need | None = None
+    framework: Requirement | None = None
     python: str | None = None
     image: str | None = None
     cuda: str | None = None
@@ -42,7 +42,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Proposed:
+class ProposedBase:
     """A base, why, what to beware of, whether it holds the very release that was asked for, and its Python series."""
 
     base: Base
@@ -52,7 +52,7 @@ class Proposed:
     python: str | None = None
 
 
-def propose_base(wanted: Wanted) -> Proposed:
+def propose_base(wanted: BaseNeeds) -> ProposedBase:
     """Choose a base: the image that the project's own definition starts from, else the catalogue's best.
 
     An image that is known to hold another release than the project's lists ask for is not taken.  Where no base has all
@@ -64,7 +64,7 @@ def propose_base(wanted: Wanted) -> Proposed:
         if other is None:
             entry = next((entry for entry in entries() if entry.reference == wanted.image), None)
             reason = "the project's own definition starts from it"
-            return Proposed(base=Base(image=wanted.image), reason=reason, python=_series(entry))
+            return ProposedBase(base=Base(image=wanted.image), reason=reason, python=_series(entry))
         notes.append(f"base: the definition starts from {wanted.image}, {other}")
     if wanted.framework is None:
         return _bare(wanted)
@@ -79,13 +79,13 @@ def propose_base(wanted: Wanted) -> Proposed:
     return _bare(wanted)
 
 
-def is_held(framework: Need) -> bool:
+def is_held(framework: Requirement) -> bool:
     """Whether a base holds the release line that is pinned; true for a framework without a pin."""
     text = f"{framework_name(framework.name)}{bounds_of(framework)}"
     return _line(text) == text or _first(Wish(framework=_line(text))) is not None
 
 
-def _other_release(image: str, framework: Need | None) -> str | None:
+def _other_release(image: str, framework: Requirement | None) -> str | None:
     """Return in words why an image does not hold what the lists ask for; None where it does or nobody knows."""
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
@@ -126,7 +126,7 @@ def _same_line(version: str, bounds: str) -> bool:
     return bool(pinned) and numbers(version)[:2] == numbers(pinned[1])  # type: ignore[index]
 
 
-def _wishes(wanted: Wanted, framework: Need) -> Iterator[Wish]:
+def _wishes(wanted: BaseNeeds, framework: Requirement) -> Iterator[Wish]:
     """Yield wishes from all that is asked for to the framework's name alone."""
     text = f"{framework_name(framework.name)}{bounds_of(framework)}"
     major = wanted.cuda.split(".")[0] if wanted.cuda else None
@@ -145,7 +145,7 @@ def _wishes(wanted: Wanted, framework: Need) -> Iterator[Wish]:
                     )
 
 
-def _first(wish: Wish, framework: Need | None = None) -> Choice | None:
+def _first(wish: Wish, framework: Requirement | None = None) -> Choice | None:
     """Return the best base for a wish; of those for a framework's bare name, the one nearest to the pinned release."""
     try:
         choices, _ = suggest(wish)
@@ -187,7 +187,9 @@ def _series(entry: Entry | None) -> str | None:
     return match[1] if match else None
 
 
-def _proposed(choice: Choice, wanted: Wanted, framework: Need, before: list[str]) -> Proposed:
+def _proposed(
+    choice: Choice, wanted: BaseNeeds, framework: Requirement, before: list[str]
+) -> ProposedBase:
     entry = choice.entry
     if entry.is_bootstrap:
         base = Base(bootstrap=entry.reference, framework=choice.framework)
@@ -203,12 +205,14 @@ def _proposed(choice: Choice, wanted: Wanted, framework: Need, before: list[str]
     notes = [*before, *_left_out(entry, wanted, framework, exact=exact)]
     notes += [f"base: {caution}" for caution in choice.cautions]
     reason = "; ".join(choice.reasons)
-    return Proposed(
+    return ProposedBase(
         base=base, reason=reason, notes=tuple(notes), exact=exact, python=_series(entry)
     )
 
 
-def _left_out(entry: Entry, wanted: Wanted, framework: Need, *, exact: bool) -> Iterator[str]:
+def _left_out(
+    entry: Entry, wanted: BaseNeeds, framework: Requirement, *, exact: bool
+) -> Iterator[str]:
     """Say which wishes a base does not fulfil, and what decided where a wish was not the user's own word."""
     series = _series(entry)
     if not exact:
@@ -236,7 +240,7 @@ def _allows(python: str, series: str) -> bool:
         return True
 
 
-def _bare(wanted: Wanted) -> Proposed:
+def _bare(wanted: BaseNeeds) -> ProposedBase:
     series = [one for one in BARE if not wanted.pythons or one in wanted.pythons]
     order = [one for one in ("3.11", "3.13", "3.9") if one in series] or ["3.11", "3.13", "3.9"]
     fitting = [one for one in order if _allows(wanted.python or "", one)]
@@ -246,7 +250,7 @@ def _bare(wanted: Wanted) -> Proposed:
         if fitting
         else (f"base: no bootstrap has Python {wanted.python}; Python {version} was taken",)
     )
-    return Proposed(
+    return ProposedBase(
         base=Base(bootstrap=BARE[version]),
         reason=f"no GPU framework is asked for; Python {version}",
         notes=notes,
@@ -254,16 +258,16 @@ def _bare(wanted: Wanted) -> Proposed:
     )
 
 
-def propose_system(needs: Sequence[Need]) -> tuple[dict[str, str], dict[str, str]]:
+def propose_system(requirements: Sequence[Requirement]) -> tuple[dict[str, str], dict[str, str]]:
     """Return Debian packages to run with and to build with, each with the distribution that wants it."""
     table = load_names().system
     run: dict[str, str] = {}
     build: dict[str, str] = {}
-    for need in needs:
-        wanted = table.get(need.name)
+    for requirement in requirements:
+        wanted = table.get(requirement.name)
         if wanted is not None:
-            run.update({name: need.name for name in wanted.packages if name not in run})
-            build.update({name: need.name for name in wanted.build if name not in build})
+            run.update({name: requirement.name for name in wanted.packages if name not in run})
+            build.update({name: requirement.name for name in wanted.build if name not in build})
     return run, build
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path, PurePath
 
-from envbuild.project.tree import Tree, is_aside
+from envbuild.project.tree import ProjectTree, is_aside
 
 TOOLS = {"conftest", "noxfile", "tasks", "fabfile", "versioneer", "cog_predict"}
 """Files beside a project's programs that are for tests, releases or a service."""
 
 
-def loaded(tree: Tree, names: Mapping[Path, frozenset[str]]) -> frozenset[Path]:
+def loaded(tree: ProjectTree, names: Mapping[Path, frozenset[str]]) -> frozenset[Path]:
     """Return the files that the programs at the root and the project's packages load.
 
     ``names`` are the dotted modules that each file imports.  Packages are folders with an __init__.py at the root, in
@@ -52,7 +52,7 @@ def _is_program(path: Path) -> bool:
     return at_top and path.stem not in TOOLS
 
 
-def _packages(tree: Tree) -> set[Path]:
+def _packages(tree: ProjectTree) -> set[Path]:
     """Return the folders of the project's own packages."""
     folders = {path.parent for path in tree.code if path.name == "__init__.py"}
     roots = {folder for folder in folders if len(folder.parts) == 1}
@@ -68,7 +68,7 @@ def _packages(tree: Tree) -> set[Path]:
     }
 
 
-def _in_part(path: Path, tree: Tree) -> bool:
+def _in_part(path: Path, tree: ProjectTree) -> bool:
     """Whether a file belongs to a project of its own inside this one."""
     return any(parent in tree.parts for parent in path.parents)
 
@@ -77,7 +77,7 @@ def _is_below(path: PurePath, folder: PurePath) -> bool:
     return path.parts[: len(folder.parts)] == folder.parts
 
 
-def _modules(tree: Tree) -> dict[str, list[Path]]:
+def _modules(tree: ProjectTree) -> dict[str, list[Path]]:
     """Map every dotted name that a file can be imported by, from the root or from a folder of it, to the file."""
     found: dict[str, list[Path]] = {}
     for path in tree.code:

@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 from envbuild.errors import UsageError
 from envbuild.project.cuda import cuda_of
-from envbuild.project.model import Need, Saying
+from envbuild.project.model import FileFindings, Requirement
 from envbuild.project.names import canonical
 from envbuild.project.private import without_secrets
 from envbuild.project.tree import is_inside, read_text, shown
@@ -26,27 +26,28 @@ ADDRESS = re.compile(
 VIA = re.compile(r"#\s+via\b|^\s+#\s{1,3}(-r\s|via\b)", re.MULTILINE)
 
 
-def need(text: str, where: str) -> Need | None:
+def parse_requirement(text: str, where: str) -> Requirement | None:
     """Return the need that a PEP 508 line stands for; None where it is none, or is an address."""
-    from packaging.requirements import InvalidRequirement, Requirement
+    from packaging.requirements import InvalidRequirement
+    from packaging.requirements import Requirement as Pep508
 
     cleaned = re.sub(r"\s+#.*$", "", text.strip()).strip().rstrip(";,").strip()
     try:
-        requirement = Requirement(cleaned)
+        requirement = Pep508(cleaned)
     except InvalidRequirement:
         return None
     if requirement.url is not None or not cleaned.isprintable() or len(cleaned) > 250:
         return None
     extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
     marker = f" ; {requirement.marker}" if requirement.marker else ""
-    return Need(
+    return Requirement(
         text=f"{requirement.name}{extras}{requirement.specifier}{marker}",
         name=canonical(requirement.name),
         where=where,
     )
 
 
-def wheel_need(text: str, where: str) -> Need | None:
+def parse_wheel_address(text: str, where: str) -> Requirement | None:
     """Return the need that the address of a CUDA wheel stands for: its name and version, local part and all.
 
     ``torch @ https://HOST/torch-2.0.1%2Bcu118-cp310-cp310-linux_x86_64.whl`` is torch==2.0.1+cu118.  None for any other
@@ -61,15 +62,15 @@ def wheel_need(text: str, where: str) -> Need | None:
         name, version, _, _ = parse_wheel_filename(unquote(match[1]))
     except InvalidWheelFilename:
         return None
-    return Need(text=f"{name}=={version}", name=name, where=where) if version.local else None
+    return Requirement(text=f"{name}=={version}", name=name, where=where) if version.local else None
 
 
-class _Reader:
+class _RequirementsReader:
     """One list with all that it includes."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.needs: list[Need] = []
+        self.requirements: list[Requirement] = []
         self.aside: list[tuple[str, str]] = []
         self.notes: list[str] = []
         self.bounds: dict[str, str] = {}
@@ -118,20 +119,20 @@ class _Reader:
             self._included(
                 option[1], path, constraints=constraints or line.startswith(("-c", "--c"))
             )
-        elif (wheel := wheel_need(line, where)) is not None:
-            self.needs.append(wheel)
+        elif (wheel := parse_wheel_address(line, where)) is not None:
+            self.requirements.append(wheel)
         elif re.match(r"(-e|--editable)\b", line) or _is_address(line):
             self._address(re.sub(r"^(-e|--editable)[\s=]+", "", line), where)
         elif line.startswith("-"):
             self._option(line, where)
-        elif (found := need(OPTION.sub("", line), where)) is None:
+        elif (found := parse_requirement(OPTION.sub("", line), where)) is None:
             self.aside.append(
                 (without_secrets(line)[:120], f"{where}: not a requirement as PEP 508 has it")
             )
         elif constraints:
             self.bounds[found.name] = found.text[len(re.match(r"[\w.-]+", found.text)[0]) :]  # type: ignore[index]
         else:
-            self.needs.append(found)
+            self.requirements.append(found)
 
     def _included(self, name: str, path: Path, *, constraints: bool) -> None:
         if re.match(r"[a-z]+://", name):
@@ -168,40 +169,40 @@ class _Reader:
             self.notes.append(f"{where}: pip's option {option} is left out")
 
 
-def read_requirements(path: Path, root: Path) -> Saying:
+def read_requirements(path: Path, root: Path) -> FileFindings:
     """Read a list with all that it includes.  Raises UsageError for one that never ends."""
-    reader = _Reader(root)
+    reader = _RequirementsReader(root)
     reader.read(path, constraints=False)
     return _saying(reader, shown(path, root))
 
 
-def read_pip_lines(lines: list[str], path: Path, root: Path, where: str) -> Saying:
+def read_pip_lines(lines: list[str], path: Path, root: Path, where: str) -> FileFindings:
     """Read lines of a list that stand in another file (the pip section of a conda environment)."""
-    reader = _Reader(root)
+    reader = _RequirementsReader(root)
     for _, line in logical_lines("\n".join(lines)):
         reader.line(line, where, path, constraints=False)
     return _saying(reader, where)
 
 
-def _saying(reader: _Reader, file: str) -> Saying:
-    needs = tuple(_bounded(one, reader.bounds) for one in reader.needs)
-    return Saying(
+def _saying(reader: _RequirementsReader, file: str) -> FileFindings:
+    requirements = tuple(_bounded(one, reader.bounds) for one in reader.requirements)
+    return FileFindings(
         file=file,
-        needs=needs,
+        requirements=requirements,
         aside=tuple(reader.aside),
-        frozen=is_dump(needs, reader.text),
+        frozen=is_dump(requirements, reader.text),
         direct=called_direct(reader.text) if VIA.search(reader.text) else frozenset(),
         notes=tuple(reader.notes),
         cuda=reader.cuda,
     )
 
 
-def _bounded(one: Need, bounds: dict[str, str]) -> Need:
+def _bounded(one: Requirement, bounds: dict[str, str]) -> Requirement:
     """Give a requirement without bounds those of the constraints file."""
     bound = bounds.get(one.name, "")
     if not bound or re.search(r"[<>=!~;]", one.text):
         return one
-    return Need(text=f"{one.text}{bound}", name=one.name, where=one.where)
+    return Requirement(text=f"{one.text}{bound}", name=one.name, where=one.where)
 
 
 def logical_lines(text: str) -> list[tuple[int, str]]:
@@ -220,7 +221,7 @@ def logical_lines(text: str) -> list[tuple[int, str]]:
     return [*found, (start, pending.strip())] if pending.strip() else found
 
 
-def is_dump(needs: tuple[Need, ...], text: str) -> bool:
+def is_dump(requirements: tuple[Requirement, ...], text: str) -> bool:
     """Whether a list is a whole environment written down (pip freeze, pip-compile, uv), not direct requirements.
 
     Everything is pinned by == and there are packages among them that nobody asks for directly.
@@ -229,10 +230,10 @@ def is_dump(needs: tuple[Need, ...], text: str) -> bool:
 
     if "--hash=" in text or "autogenerated by pip-compile" in text or VIA.search(text):
         return True
-    pinned = sum(1 for one in needs if re.search(r"={2,3}|@ ", one.text))
-    names = {one.name for one in needs}
+    pinned = sum(1 for one in requirements if re.search(r"={2,3}|@ ", one.text))
+    names = {one.name for one in requirements}
     brought = len(names & set(load_names().transitive.names))
-    return len(needs) >= 15 and pinned >= 0.9 * len(needs) and brought >= 5
+    return len(requirements) >= 15 and pinned >= 0.9 * len(requirements) and brought >= 5
 
 
 def called_direct(text: str) -> frozenset[str]:

@@ -8,7 +8,7 @@ import warnings
 from pathlib import Path
 
 from envbuild.project.declared import gathered
-from envbuild.project.model import Saying
+from envbuild.project.model import FileFindings
 from envbuild.project.names import canonical
 from envbuild.project.requirements import read_requirements
 from envbuild.project.tree import is_inside, read_text, shown
@@ -37,7 +37,7 @@ class _Texts(dict[str, str]):
         return text
 
 
-def read_setup_py(path: Path, root: Path) -> Saying | None:
+def read_setup_py(path: Path, root: Path) -> FileFindings | None:
     """Read install_requires and python_requires from a setup.py's text; None where it calls no setup().
 
     Nothing in it is run.  What cannot be told from the text alone is noted.
@@ -45,7 +45,7 @@ def read_setup_py(path: Path, root: Path) -> Saying | None:
     file = shown(path, root)
     text = read_text(path) or ""
     if not _is_python(text):
-        return Saying(file=file, notes=(f"{file} is not read: no Python 3",))
+        return FileFindings(file=file, notes=(f"{file} is not read: no Python 3",))
     texts = _Texts(path.parent, root)
     handed = read_setup(text, texts)
     if handed is None:
@@ -58,25 +58,25 @@ def read_setup_py(path: Path, root: Path) -> Saying | None:
     )
     if same is not None:
         return _listed(path.parent / same, root, file, handed)
-    needs, aside = gathered(lines, file)
+    requirements, aside = gathered(lines, file)
     python = _text(handed, "python_requires")
     notes: tuple[str, ...] = ()
     if "python_requires" in handed.keywords and python is None:
         notes = (f"{file}: python_requires is computed, so it is not known",)
-    if not needs and not aside and python is None and not notes:
+    if not requirements and not aside and python is None and not notes:
         return None
-    return Saying(
+    return FileFindings(
         file=file,
-        needs=needs,
+        requirements=requirements,
         aside=aside,
         python=python,
         notes=notes,
         project=_project(handed),
-        complete=len(needs) >= LONG_LIST,
+        complete=len(requirements) >= LONG_LIST,
     )
 
 
-def _from_file(path: Path, root: Path, text: str, handed: Handed) -> Saying:
+def _from_file(path: Path, root: Path, text: str, handed: Handed) -> FileFindings:
     """Take the requirements file with the shortest name of those that a setup.py names which computes its list."""
     file = shown(path, root)
     for name in sorted(
@@ -85,7 +85,7 @@ def _from_file(path: Path, root: Path, text: str, handed: Handed) -> Saying:
         other = path.parent / name
         if other.is_file() and is_inside(other, root):
             return _listed(other, root, file, handed)
-    return Saying(
+    return FileFindings(
         file=file,
         python=_text(handed, "python_requires"),
         project=_project(handed),
@@ -93,20 +93,20 @@ def _from_file(path: Path, root: Path, text: str, handed: Handed) -> Saying:
     )
 
 
-def _listed(other: Path, root: Path, file: str, handed: Handed) -> Saying:
+def _listed(other: Path, root: Path, file: str, handed: Handed) -> FileFindings:
     """Return what a setup.py says whose list stands in a requirements file."""
     found = read_requirements(other, root)
     note = f"{file} computes its requirements; they are taken from {found.file}, which it names"
-    return Saying(
+    return FileFindings(
         file=file,
-        needs=found.needs,
+        requirements=found.requirements,
         aside=found.aside,
         notes=(*found.notes, note),
         python=_text(handed, "python_requires"),
         project=_project(handed),
         frozen=found.frozen,
         cuda=found.cuda,
-        complete=len(found.needs) >= LONG_LIST,
+        complete=len(found.requirements) >= LONG_LIST,
     )
 
 

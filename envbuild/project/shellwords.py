@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 
 from envbuild.base.suggest import framework_name
 from envbuild.project.cuda import cuda_of
-from envbuild.project.model import Need
+from envbuild.project.model import Requirement
 from envbuild.project.names import canonical, conda_name
 from envbuild.project.private import has_secret, without_secrets
-from envbuild.project.requirements import NO_ADDRESS, need, wheel_need
+from envbuild.project.requirements import NO_ADDRESS, parse_requirement, parse_wheel_address
 
 PREFIXES = {"sudo", "command", "exec", "time", "env", "nohup"}
 SHELLS = {"bash", "sh", "zsh", "dash"}
@@ -65,7 +65,7 @@ OF_FILE = re.compile(
 
 
 @dataclass(slots=True)
-class Installed:
+class ShellFindings:
     """What shell lines install; ``lists`` are requirement files, ``post`` the lines that do something else.
 
     ``debian_lists`` are files of names for apt; ``cuda`` is the CUDA version of an index; ``refused`` are lines that
@@ -73,7 +73,7 @@ class Installed:
     the folder last.
     """
 
-    needs: list[Need] = field(default_factory=list)
+    requirements: list[Requirement] = field(default_factory=list)
     aside: list[tuple[str, str]] = field(default_factory=list)
     system: list[str] = field(default_factory=list)
     lists: list[str] = field(default_factory=list)
@@ -88,13 +88,13 @@ class Installed:
     here: str = ""
 
 
-def read_lines(lines: list[str], where: str, *, apart: bool = False) -> Installed:
+def read_lines(lines: list[str], where: str, *, apart: bool = False) -> ShellFindings:
     """Read shell lines, joined and split at && and ;.  A block (if, for, here-document) is kept whole.
 
     ``apart`` tells that each line is a shell of its own, as in a Dockerfile, where a line that is nothing but ``cd`` is
     WORKDIR: the next ones start there.
     """
-    found = Installed()
+    found = ShellFindings()
     depth, until, folder, workdir = 0, "", "", ""
     for line in joined(lines):
         if until:
@@ -192,7 +192,7 @@ def _without_brackets(command: str) -> str:
     )
 
 
-def _command(command: str, found: Installed, where: str) -> None:
+def _command(command: str, found: ShellFindings, where: str) -> None:
     try:
         words = shlex.split(command)
     except ValueError:
@@ -213,7 +213,7 @@ def _command(command: str, found: Installed, where: str) -> None:
         _keep(command, found)
 
 
-def _install(program: str, rest: list[str], command: str, found: Installed, where: str) -> None:
+def _install(program: str, rest: list[str], command: str, found: ShellFindings, where: str) -> None:
     if program in APT:
         _apt(command, rest, found)
     elif program == "pip":
@@ -250,7 +250,7 @@ def _after_options(words: list[str]) -> list[str]:
     return words[index:]
 
 
-def _keep(command: str, found: Installed) -> None:
+def _keep(command: str, found: ShellFindings) -> None:
     """Keep a line that is no installation; refuse one that cannot work, does harm or holds a secret."""
     shown = without_secrets(command)[:160]
     if has_secret(command):
@@ -299,7 +299,7 @@ def _fetched(command: str) -> set[str]:
     return {name for name in files if "." in name} | {name for name in stems if len(name) > 2}
 
 
-def _apt(command: str, words: list[str], found: Installed) -> None:
+def _apt(command: str, words: list[str], found: ShellFindings) -> None:
     if "install" not in words:
         return  # update, clean, upgrade: the lock's packages are exact
     for match in OF_FILE.finditer(command):
@@ -314,7 +314,7 @@ def _apt(command: str, words: list[str], found: Installed) -> None:
             found.notes.append(f"the Debian package {word} is not a plain name, so it is left out")
 
 
-def _pip(words: list[str], found: Installed, where: str) -> None:
+def _pip(words: list[str], found: ShellFindings, where: str) -> None:
     if words[:1] == ["uninstall"]:
         gone = [word for word in words[1:] if framework_name(word)]
         if gone:
@@ -343,7 +343,7 @@ def _pip(words: list[str], found: Installed, where: str) -> None:
             _pip_word(word, found, where)
 
 
-def _pip_option(flag: str, value: str, found: Installed, where: str) -> None:
+def _pip_option(flag: str, value: str, found: ShellFindings, where: str) -> None:
     if flag in ("-r", "--requirement"):
         of_file = OF_FILE.fullmatch(value)
         found.lists.append(of_file[1] or of_file[2] if of_file else value)
@@ -360,16 +360,16 @@ def _pip_option(flag: str, value: str, found: Installed, where: str) -> None:
         found.notes += [] if note in found.notes else [note]
 
 
-def _pip_folder(value: str, found: Installed, where: str) -> None:
+def _pip_folder(value: str, found: ShellFindings, where: str) -> None:
     """Name what is installed in place: a folder or an address, never a name of the index."""
     if value and not OURSELVES.fullmatch(value):
         found.aside.append((without_secrets(value)[:200], f"{where}: {NO_ADDRESS}"))
 
 
-def _pip_word(word: str, found: Installed, where: str) -> None:
+def _pip_word(word: str, found: ShellFindings, where: str) -> None:
     if OURSELVES.fullmatch(word) or not word.strip():
         return
-    one = need(word, where) or wheel_need(word, where)
+    one = parse_requirement(word, where) or parse_wheel_address(word, where)
     if one is None and "$" in word:
         found.refused.append(
             (f"pip install {without_secrets(word)[:120]}", "it is only known when it is built")
@@ -377,10 +377,10 @@ def _pip_word(word: str, found: Installed, where: str) -> None:
     elif one is None:
         found.aside.append((without_secrets(word)[:200], f"{where}: {NO_ADDRESS}"))
     else:
-        found.needs.append(one)
+        found.requirements.append(one)
 
 
-def _conda(words: list[str], found: Installed, where: str) -> None:
+def _conda(words: list[str], found: ShellFindings, where: str) -> None:
     files = [word for flag, word in itertools.pairwise(words) if flag in ("-f", "--file")]
     files += [word.partition("=")[2] for word in words if word.startswith("--file=")]
     verb = next((word for word in words if word in ("install", "create", "update")), None)
@@ -403,7 +403,7 @@ def _conda(words: list[str], found: Installed, where: str) -> None:
             _conda_package(word, found, where)
 
 
-def _conda_package(word: str, found: Installed, where: str) -> None:
+def _conda_package(word: str, found: ShellFindings, where: str) -> None:
     from envbuild.project.conda import compiler_note, conda_bounds, conda_cuda
 
     match = re.match(r"(?:[\w/.-]+::?)?([A-Za-z0-9_][\w.-]*)(.*)$", word)
@@ -422,5 +422,5 @@ def _conda_package(word: str, found: Installed, where: str) -> None:
         )
     elif known.startswith("system:"):
         found.system.append(known.removeprefix("system:"))
-    elif known and (one := need(f"{known}{bounds}", where)) is not None:
-        found.needs.append(Need(text=one.text, name=canonical(one.name), where=where))
+    elif known and (one := parse_requirement(f"{known}{bounds}", where)) is not None:
+        found.requirements.append(Requirement(text=one.text, name=canonical(one.name), where=where))

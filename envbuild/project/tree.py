@@ -44,7 +44,7 @@ TEST_FOLDERS = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Tree:
+class ProjectTree:
     """A project's files, as paths below ``root``.
 
     ``lists`` say what it needs; ``aside`` are lists about developing it; ``code`` and ``notebooks`` are its own, those
@@ -64,7 +64,7 @@ class Tree:
     cut: bool = False
 
 
-def scan(root: Path) -> Tree:
+def scan(root: Path) -> ProjectTree:
     """Look through a folder; links to folders are not followed.  Raises UsageError when it cannot be read."""
     try:
         with os.scandir(root) as entries:
@@ -90,7 +90,7 @@ def scan(root: Path) -> Tree:
     modules.update(path.stem for path in code)
     lists = [path for path in relative if len(path.parts) <= DEEPEST_LIST + 1 and is_list(path)]
     aside = [path for path in lists if is_about_developing(path)]
-    return Tree(
+    return ProjectTree(
         root=root,
         lists=tuple(path for path in lists if path not in aside),
         aside=tuple(aside),

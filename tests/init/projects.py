@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from envbuild.project.asking import Offline
 from envbuild.project.draft import draft
 from envbuild.project.gather import gather
-from envbuild.project.model import Draft
+from envbuild.project.model import RecipeDraft
+from envbuild.project.package_index import Offline
 from envbuild.recipe.write import write_recipe
 
 
@@ -20,11 +20,11 @@ def write(folder: Path, files: dict[str, str]) -> Path:
     return folder
 
 
-def drafted(place: Path) -> Draft:
+def drafted(place: Path) -> RecipeDraft:
     return draft(gather(place), Offline())
 
 
-def text_of(made: Draft) -> str:
+def text_of(made: RecipeDraft) -> str:
     return write_recipe(made.recipe, head=made.head, beside=made.beside, below=made.below)
 
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from envbuild.project.age import keras_2_only, newest_pin, shared_pythons, torch_bounds
-from envbuild.project.asking import Offline
 from envbuild.project.draft import draft
 from envbuild.project.gather import gather
 from envbuild.project.known import look_up, top_modules
-from envbuild.project.model import Draft, Need, Release
-from envbuild.project.requirements import need, wheel_need
+from envbuild.project.model import RecipeDraft, Release, Requirement
+from envbuild.project.package_index import Offline
+from envbuild.project.requirements import parse_requirement, parse_wheel_address
 from envbuild.run import LocalRunner
 from envbuild.settings import load_settings
 from tests.init.projects import write
@@ -45,13 +45,15 @@ RELEASES = {
 class Recorded(Offline):
     """The index's answers for the releases above."""
 
-    def look_up(self, needs: tuple[Need, ...]) -> tuple[Mapping[str, Release], Mapping[str, str]]:
-        return {one.name: RELEASES[one.name] for one in needs if one.name in RELEASES}, {
+    def look_up(
+        self, requirements: tuple[Requirement, ...]
+    ) -> tuple[Mapping[str, Release], Mapping[str, str]]:
+        return {one.name: RELEASES[one.name] for one in requirements if one.name in RELEASES}, {
             "own_module": "numpy"
         }
 
 
-def of(folder: Path, files: dict[str, str]) -> Draft:
+def of(folder: Path, files: dict[str, str]) -> RecipeDraft:
     return draft(gather(write(folder, files)), Recorded())
 
 
@@ -132,7 +134,7 @@ def test_one_old_pin_among_many_says_nothing() -> None:
     assert newest_pin(RELEASES, 12) == dt.date(2023, 4, 14)
     assert shared_pythons(RELEASES) == ("3.8",)
     assert shared_pythons({}) == ()
-    assert keras_2_only([Need(text="keras<=2.3.1", name="keras", where="")], {}) == ["keras"]
+    assert keras_2_only([Requirement(text="keras<=2.3.1", name="keras", where="")], {}) == ["keras"]
 
 
 @pytest.mark.parametrize(
@@ -141,20 +143,20 @@ def test_one_old_pin_among_many_says_nothing() -> None:
      ("torchvision~=0.23.0", ">=2.8,<2.9"), ("torchvision>=0.8", ""), ("torchvision", ""), ("numpy==1.0", "")],
 )  # fmt: skip
 def test_companions_tell_their_torch(line: str, torch: str) -> None:
-    found = need(line, "here")
+    found = parse_requirement(line, "here")
     assert found is not None
     assert torch_bounds(found) == torch
 
 
 def test_wheels_by_their_address() -> None:
-    found = wheel_need(
+    found = parse_wheel_address(
         "torch @ https://x.invalid/whl/cu118/torch-2.0.1%2Bcu118-cp310-cp310-linux_x86_64.whl",
         "here",
     )
     assert found is not None
     assert found.text == "torch==2.0.1+cu118"
-    assert wheel_need("https://x.invalid/private-1.0-py3-none-any.whl", "here") is None
-    assert wheel_need("https://x.invalid/torch-2.0.1%2Bcu118.whl", "here") is None
+    assert parse_wheel_address("https://x.invalid/private-1.0-py3-none-any.whl", "here") is None
+    assert parse_wheel_address("https://x.invalid/torch-2.0.1%2Bcu118.whl", "here") is None
 
 
 def test_the_pages_of_an_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,7 +175,7 @@ def test_the_pages_of_an_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     )
     monkeypatch.setenv("ENVBUILD_INDEX", (tmp_path / "simple").as_uri())
     monkeypatch.setenv("ENVBUILD_STORE", str(tmp_path / "store"))
-    pinned, gone = need("lab-kit==1.2", "here"), need("not-there", "here")
+    pinned, gone = parse_requirement("lab-kit==1.2", "here"), parse_requirement("not-there", "here")
     assert pinned is not None
     assert gone is not None
     releases, modules = look_up([pinned, gone], load_settings(), LocalRunner())

@@ -119,7 +119,7 @@ def test_lines_that_do_not(line: str) -> None:
 
 def test_editable_folders_are_no_names() -> None:
     found = read_lines(["pip install -e detectron2 && pip install -e . ./part"], "a.def")
-    assert found.needs == []
+    assert found.requirements == []
     assert [text for text, _ in found.aside] == ["detectron2", "./part"]
 
 

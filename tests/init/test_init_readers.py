@@ -15,16 +15,16 @@ from envbuild.project.clean import clean
 from envbuild.project.conda import conda_bounds
 from envbuild.project.freeze import guessed, roots
 from envbuild.project.gather import gather, recipe_name
-from envbuild.project.model import Need
+from envbuild.project.model import Requirement
 from envbuild.project.names import distribution_of, load_names
-from envbuild.project.requirements import need, read_requirements
+from envbuild.project.requirements import parse_requirement, read_requirements
 from envbuild.project.shellwords import read_lines
 from envbuild.resolve.written import poetry_bounds
 from tests.init.projects import comments, dependencies, drafted, write
 
 
-def needs(*texts: str) -> tuple[Need, ...]:
-    found = [need(text, "here") for text in texts]
+def requirements(*texts: str) -> tuple[Requirement, ...]:
+    found = [parse_requirement(text, "here") for text in texts]
     assert None not in found
     return tuple(one for one in found if one is not None)
 
@@ -41,12 +41,12 @@ def test_requirements_with_everything(tmp_path: Path) -> None:
         },
     )
     said = read_requirements(tmp_path / "requirements.txt", tmp_path)
-    assert [one.text for one in said.needs] == [
+    assert [one.text for one in said.requirements] == [
         "numpy<2",
         'uvloop ; sys_platform == "win32"',
         "transformers[sentencepiece,torch]<5,>=4.30",
     ]
-    assert said.needs[2].where == "requirements.txt, line 5"
+    assert said.requirements[2].where == "requirements.txt, line 5"
     assert [text for text, _ in said.aside] == [
         "./local",
         "https://x.invalid/a-1.0-py3-none-any.whl",
@@ -161,7 +161,7 @@ def test_a_direct_list_wins_over_a_dump(tmp_path: Path) -> None:
 
 
 def test_roots_of_a_dump() -> None:
-    listed = needs("a==1", "b==1", "c==1", "ring1==1", "ring2==1", "d==1")
+    listed = requirements("a==1", "b==1", "c==1", "ring1==1", "ring2==1", "d==1")
     requires = {
         "a": frozenset({"b"}),
         "b": frozenset({"c"}),
@@ -175,7 +175,8 @@ def test_roots_of_a_dump() -> None:
         "d",
     ]
     assert [
-        one.name for one in guessed(needs("six==1", "idna==2", "lab==1"), frozenset({"idna"}))
+        one.name
+        for one in guessed(requirements("six==1", "idna==2", "lab==1"), frozenset({"idna"}))
     ] == ["idna", "lab"]
 
 
@@ -185,7 +186,7 @@ def test_roots_of_a_dump() -> None:
 )
 def test_roots_bring_everything_back(edges: list[tuple[int, int]], used: set[int]) -> None:
     """Law: what the roots require, directly or not, is the whole dump; what the code imports stays."""
-    listed = needs(*(f"p{number}==1" for number in range(9)))
+    listed = requirements(*(f"p{number}==1" for number in range(9)))
     requires: dict[str, frozenset[str]] = {}
     for start, end in edges:
         requires[f"p{start}"] = requires.get(f"p{start}", frozenset()) | {f"p{end}"}
@@ -202,7 +203,7 @@ def test_roots_bring_everything_back(edges: list[tuple[int, int]], used: set[int
 
 def test_wrong_and_dead_names() -> None:
     cleaned = clean(
-        needs(
+        requirements(
             "sklearn==0.0",
             "PIL",
             "pathlib",
@@ -212,7 +213,7 @@ def test_wrong_and_dead_names() -> None:
             "nvidia-ml-py3",
         )
     )
-    assert sorted(one.text for one in cleaned.needs) == [
+    assert sorted(one.text for one in cleaned.requirements) == [
         "nvidia-ml-py", "opencv-contrib-python-headless>=4", "pillow", "scikit-learn",
     ]  # fmt: skip
     assert {one.name for one, _ in cleaned.dropped} == {"pathlib", "apex"}
@@ -224,7 +225,7 @@ def test_wrong_and_dead_names() -> None:
 
 def test_twice_asked_and_local_builds() -> None:
     cleaned = clean(
-        needs(
+        requirements(
             "numpy",
             "numpy==1.24.4",
             "numpy>=1.20",
@@ -232,7 +233,7 @@ def test_twice_asked_and_local_builds() -> None:
             "torchvision==0.15.2+cu118",
         )
     )
-    assert [one.text for one in cleaned.needs] == ["numpy==1.24.4", "torchvision==0.15.2"]
+    assert [one.text for one in cleaned.requirements] == ["numpy==1.24.4", "torchvision==0.15.2"]
     assert [one.text for one in cleaned.frameworks] == ["torch==2.0.1"]
     assert "numpy is asked for twice; taken: numpy==1.24.4 (here), left: >=1.20" in cleaned.notes
 
@@ -245,7 +246,13 @@ def test_shell_lines() -> None:
         "a.def",
     )  # fmt: skip
     assert found.system == ["git", "libgl1", "curl"]
-    assert [one.text for one in found.needs] == ["pip", "numpy<2", "scipy", "einops", "tables"]
+    assert [one.text for one in found.requirements] == [
+        "pip",
+        "numpy<2",
+        "scipy",
+        "einops",
+        "tables",
+    ]
     assert found.post == [
         "for i in 1 2; do",
         "echo $i",

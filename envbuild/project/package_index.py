@@ -9,7 +9,7 @@ from envbuild.errors import EnvbuildError
 from envbuild.progress import Reporter
 from envbuild.project.freeze import guessed, requirements_of, roots
 from envbuild.project.known import look_up
-from envbuild.project.model import Need, Release
+from envbuild.project.model import Release, Requirement
 from envbuild.project.names import load_names
 from envbuild.run import Runner
 from envbuild.settings import Settings
@@ -21,12 +21,15 @@ class Offline:
     """An index that is not asked."""
 
     def reduce(
-        self, needs: tuple[Need, ...], imported: frozenset[str]
-    ) -> tuple[tuple[Need, ...], str]:
+        self, requirements: tuple[Requirement, ...], imported: frozenset[str]
+    ) -> tuple[tuple[Requirement, ...], str]:
         """Reduce a dump by a list of packages that others usually bring."""
-        return guessed(needs, imported), GUESSED
+        return guessed(requirements, imported), GUESSED
 
-    def look_up(self, needs: tuple[Need, ...]) -> tuple[Mapping[str, Release], Mapping[str, str]]:  # noqa: ARG002
+    def look_up(
+        self,
+        requirements: tuple[Requirement, ...],  # noqa: ARG002
+    ) -> tuple[Mapping[str, Release], Mapping[str, str]]:
         """Know nothing."""
         return {}, {}
 
@@ -40,24 +43,30 @@ class Online:
     report: Reporter
 
     def reduce(
-        self, needs: tuple[Need, ...], imported: frozenset[str]
-    ) -> tuple[tuple[Need, ...], str]:
+        self, requirements: tuple[Requirement, ...], imported: frozenset[str]
+    ) -> tuple[tuple[Requirement, ...], str]:
         """Reduce a dump by what the packages themselves require."""
         try:
-            with self.report.stage(f"ask the index what {len(needs)} packages require"):
-                requires = requirements_of(needs, self.settings, self.runner, self.report)
+            with self.report.stage(f"ask the index what {len(requirements)} packages require"):
+                requires = requirements_of(requirements, self.settings, self.runner, self.report)
         except EnvbuildError as error:
             self.report.say(f"the index cannot be asked: {error}")
-            return Offline().reduce(needs, imported)
+            return Offline().reduce(requirements, imported)
         brought = set(load_names().transitive.names) - imported
-        kept = tuple(need for need in roots(needs, requires, imported) if need.name not in brought)
+        kept = tuple(
+            requirement
+            for requirement in roots(requirements, requires, imported)
+            if requirement.name not in brought
+        )
         return kept, "the packages' own metadata"
 
-    def look_up(self, needs: tuple[Need, ...]) -> tuple[Mapping[str, Release], Mapping[str, str]]:
+    def look_up(
+        self, requirements: tuple[Requirement, ...]
+    ) -> tuple[Mapping[str, Release], Mapping[str, str]]:
         """Read the index's pages of the needs, and the ends of their wheels."""
         try:
-            with self.report.stage(f"look {len(needs)} packages up on the index"):
-                return look_up(needs, self.settings, self.runner)
+            with self.report.stage(f"look {len(requirements)} packages up on the index"):
+                return look_up(requirements, self.settings, self.runner)
         except EnvbuildError as error:
             self.report.say(f"the index cannot be asked: {error}; --offline does not ask it")
             return {}, {}

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 
 from envbuild.base.suggest import framework_name
-from envbuild.project.making import MOST_NAMED, Making, few
-from envbuild.project.model import Imported, Index, Need, Proposal, Saying
+from envbuild.project.draft_builder import MOST_NAMED, DraftBuilder, few
+from envbuild.project.model import FileFindings, ImportedModule, PackageIndex, Proposal, Requirement
 from envbuild.project.names import canonical
 from envbuild.resolve.couplings import load_aliases
 
@@ -15,85 +15,96 @@ WITH_TENSORFLOW = ("keras", "tensorboard", "protobuf", "absl-py")
 """Distributions that TensorFlow itself asks for."""
 
 
-def declared(making: Making, used: frozenset[str], index: Index) -> list[Need]:
+def declared(builder: DraftBuilder, used: frozenset[str], index: PackageIndex) -> list[Requirement]:
     """Return what lists ask for: direct lists as they are, dumps only where there is no direct list, reduced."""
-    direct = [saying for saying in making.gathered.sayings if not saying.frozen and saying.needs]
-    dumps = [saying for saying in making.gathered.sayings if saying.frozen]
-    needs = [need for saying in direct for need in saying.needs]
-    enough = any(not saying.image and saying.needs for saying in direct)
-    for saying in dumps:
+    direct = [
+        findings
+        for findings in builder.gathered.all_findings
+        if not findings.frozen and findings.requirements
+    ]
+    dumps = [findings for findings in builder.gathered.all_findings if findings.frozen]
+    requirements = [requirement for findings in direct for requirement in findings.requirements]
+    enough = any(not findings.image and findings.requirements for findings in direct)
+    for findings in dumps:
         if enough:
-            making.note(
+            builder.note(
                 "python",
-                f"{saying.file} is a dump of a whole environment: the direct lists were taken instead",
+                f"{findings.file} is a dump of a whole environment: the direct lists were taken instead",
             )
             continue
-        roots, how = _roots(saying, used, index)
-        making.note(
+        roots, how = _roots(findings, used, index)
+        builder.note(
             "python",
-            f"{saying.file} is a dump of {len(saying.needs)} packages; {len(roots)} are its roots ({how})",
+            f"{findings.file} is a dump of {len(findings.requirements)} packages; {len(roots)} are its roots ({how})",
         )
-        needs += roots
-    for saying in making.gathered.sayings:
-        for text, reason in () if saying.frozen and enough else saying.aside:
-            making.note("python", f"not taken: {text} ({reason})")
-    ourselves = making.gathered.own | {
-        saying.project for saying in making.gathered.sayings if saying.project
+        requirements += roots
+    for findings in builder.gathered.all_findings:
+        for text, reason in () if findings.frozen and enough else findings.aside:
+            builder.note("python", f"not taken: {text} ({reason})")
+    ourselves = builder.gathered.own | {
+        findings.project for findings in builder.gathered.all_findings if findings.project
     }
-    parts = sorted({need.name for need in needs} & making.gathered.own)
+    parts = sorted({requirement.name for requirement in requirements} & builder.gathered.own)
     if parts:
-        making.note(
+        builder.note(
             "python",
             f"not taken: {', '.join(parts)}: part of this project, whose folder is bound when it runs",
         )
-    return [need for need in needs if need.name not in ourselves]
+    return [requirement for requirement in requirements if requirement.name not in ourselves]
 
 
-def _roots(saying: Saying, used: frozenset[str], index: Index) -> tuple[tuple[Need, ...], str]:
-    if saying.direct:
+def _roots(
+    findings: FileFindings, used: frozenset[str], index: PackageIndex
+) -> tuple[tuple[Requirement, ...], str]:
+    if findings.direct:
         return tuple(
-            need for need in saying.needs if need.name in saying.direct
+            requirement
+            for requirement in findings.requirements
+            if requirement.name in findings.direct
         ), "it says so itself"
-    return index.reduce(saying.needs, used)
+    return index.reduce(findings.requirements, used)
 
 
 def undeclared(
-    making: Making, needs: list[Need], modules: Mapping[str, str | None], has: Mapping[str, str]
-) -> list[Need]:
+    builder: DraftBuilder,
+    requirements: list[Requirement],
+    modules: Mapping[str, str | None],
+    has: Mapping[str, str],
+) -> list[Requirement]:
     """Return what the code imports and no list names; what is not certain becomes a comment.
 
     ``has`` are distributions of the lists by the modules in their wheels.
     """
-    named = {need.name for need in needs}
+    named = {requirement.name for requirement in requirements}
     elsewhere = {
         name
-        for saying in making.gathered.sayings
-        for text, _ in saying.aside
+        for findings in builder.gathered.all_findings
+        for text, _ in findings.aside
         if (name := _name_of(text))
     }
     frameworks = {name for name in map(framework_name, named) if name}
-    complete = any(saying.complete for saying in making.gathered.sayings)
-    found: list[Need] = []
-    unknown: list[Imported] = []
+    complete = any(findings.complete for findings in builder.gathered.all_findings)
+    found: list[Requirement] = []
+    unknown: list[ImportedModule] = []
     optional: list[str] = []
-    for one in making.gathered.imports:
+    for one in builder.gathered.imports:
         dist = modules[one.module]
         if one.module in has or _has_name(one.module, named | elsewhere, known=bool(dist)):
             continue
         if dist is None:
             unknown.append(one)
         elif not dist:
-            making.note(
+            builder.note(
                 "python",
                 f"not taken: {one.module} ({one.where}): no index has it; it is built from its own repository",
             )
         elif _is_there(dist, named | elsewhere):
             continue
         elif one.certain and (not frameworks if framework_name(dist) else not complete):
-            found.append(Need(text=dist, name=dist, where=f"imported in {one.where}"))
+            found.append(Requirement(text=dist, name=dist, where=f"imported in {one.where}"))
         elif dist not in optional:
             optional.append(dist)
-    _tell_imports(making, found, unknown, optional, listed=bool(named))
+    _tell_imports(builder, found, unknown, optional, listed=bool(named))
     return found
 
 
@@ -127,11 +138,16 @@ def _is_there(dist: str, named: set[str]) -> bool:
 
 
 def _tell_imports(
-    making: Making, found: list[Need], unknown: list[Imported], optional: list[str], *, listed: bool
+    builder: DraftBuilder,
+    found: list[Requirement],
+    unknown: list[ImportedModule],
+    optional: list[str],
+    *,
+    listed: bool,
 ) -> None:
     if found and listed:
-        names = tuple(sorted(need.text for need in found))
-        making.proposals.append(
+        names = tuple(sorted(requirement.text for requirement in found))
+        builder.proposals.append(
             Proposal(
                 kind="import",
                 question=f"add what the code imports and no list names: {few(names)}?",
@@ -141,17 +157,17 @@ def _tell_imports(
         )
     certain = [one for one in unknown if one.certain]
     for one in certain[:MOST_NAMED]:
-        making.note(
+        builder.note(
             "python",
             f"unknown: the module {one.module} ({one.where}) is in no table; add the package that has it",
         )
     if len(certain) > MOST_NAMED:
-        making.note(
+        builder.note(
             "python",
             f"unknown: and {len(certain) - MOST_NAMED} more: {few([one.module for one in certain[MOST_NAMED:]])}",
         )
     if optional:
-        making.note(
+        builder.note(
             "python",
             f"imported and in no list, but not needed at every start, so not taken: {few(optional)}",
         )

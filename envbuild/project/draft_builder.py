@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from envbuild.project.gather import Gathered
-from envbuild.project.model import Need, Proposal, Release
+from envbuild.project.gather import ProjectFindings
+from envbuild.project.model import Proposal, Release, Requirement
 
 MOST_NAMED = 8
 """Names that a comment lists before it breaks off."""
 
 
 @dataclass(slots=True)
-class Making:
+class DraftBuilder:
     """A draft while it is made."""
 
-    gathered: Gathered
+    gathered: ProjectFindings
     releases: Mapping[str, Release] = field(default_factory=dict)
-    needs: list[Need] = field(default_factory=list)
+    requirements: list[Requirement] = field(default_factory=list)
     head: list[str] = field(default_factory=list)
     beside: dict[tuple[str, str, str], str] = field(default_factory=dict)
     below: dict[str, list[str]] = field(default_factory=dict)
