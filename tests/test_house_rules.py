@@ -1,8 +1,8 @@
 """The rules of the house that can be counted (CONTRIBUTING.md).
 
 A stage imports only those before it: recipe, base, resolve, project, lock, plan, build, bundle, check, shelf, job.
-Foundations (errors, failures, limits, cage, run, progress, settings, toml, tarread, runtime, host, quota, tools, data,
-store) are for everybody and know no stage; cli knows all.
+Foundations (context, errors, failures, limits, cage, run, progress, settings, toml, tarread, runtime, host, quota, tools,
+data, store) are for everybody and know no stage; cli knows all.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ STAGES = (
 FOUNDATIONS = (
     "caches",
     "cage",
+    "context",
     "data",
     "errors",
     "failures",

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from envbuild.cli.complete import complete_job
-from envbuild.cli.context import Context
 from envbuild.cli.enter import CommandAfterDashes
+from envbuild.context import Context
 from envbuild.errors import UsageError
 
 if TYPE_CHECKING:

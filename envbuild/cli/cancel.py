@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from envbuild.cli.complete import complete_job
-from envbuild.cli.context import Context
 from envbuild.cli.output import json_option, print_json
+from envbuild.context import Context
 from envbuild.errors import HostError
 
 

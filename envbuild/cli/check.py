@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from envbuild.cli.complete import complete_image, complete_site
-from envbuild.cli.context import Context
+from envbuild.context import Context
 from envbuild.errors import CheckFailedError, UsageError
 
 if TYPE_CHECKING:

@@ -1,47 +1,25 @@
-"""What every verb gets: the settings, the door to processes, and where to say things."""
+"""The context of a command line: the user's settings, real processes, and a reporter for this terminal."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import click
 
 from envbuild.cli.show import Lines, Pretty
+from envbuild.context import Context, open_context
 from envbuild.progress import Reporter
-from envbuild.run import LocalRunner, Runner
-from envbuild.settings import Settings, load_settings
-from envbuild.store.layout import Store
+from envbuild.run import LocalRunner
+from envbuild.settings import load_settings
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-@dataclass(frozen=True, kw_only=True)
-class Context:
-    """The hands of a verb."""
-
-    settings: Settings
-    runner: Runner
-    report: Reporter
-    verbose: int = 0
-
-    @cached_property
-    def store(self) -> Store:
-        """The store that the settings name, with those that it looks into."""
-        return Store(self.settings.store, self.settings.stores_below)
-
-
 def make_context(*, verbose: int, quiet: bool, color: str) -> Context:
-    """Read the settings and choose how progress looks: a live line on a terminal, plain lines elsewhere."""
-    settings = load_settings()
-    return Context(
-        settings=settings,
-        runner=LocalRunner(),
-        report=_reporter(verbose, quiet, color),
-        verbose=verbose,
-    )
+    """Read the settings and choose how progress looks: a live line on a terminal, else plain lines."""
+    return open_context(load_settings(), LocalRunner(), _reporter(verbose, quiet, color))
 
 
 def _reporter(verbose: int, quiet: bool, color: str) -> Reporter:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from envbuild.errors import EnvbuildError, StaleLockError
 
 if TYPE_CHECKING:
-    from envbuild.cli.context import Context
+    from envbuild.context import Context
     from envbuild.recipe.model import Source
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from envbuild.cli.complete import complete_recipe
-from envbuild.cli.context import Context
+from envbuild.context import Context
 from envbuild.errors import UsageError
 from envbuild.lock.model import Lock
 from envbuild.recipe.model import Recipe

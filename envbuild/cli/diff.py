@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from envbuild.cli.context import Context
 from envbuild.cli.output import json_option, print_json
+from envbuild.context import Context
 
 if TYPE_CHECKING:
     from envbuild.lock.compare import Change

@@ -11,8 +11,8 @@ import click
 import msgspec
 
 from envbuild.cli import doctor_network, doctor_places
-from envbuild.cli.context import Context
 from envbuild.cli.findings import Finding
+from envbuild.context import Context
 from envbuild.errors import EnvbuildError, HostError
 from envbuild.host import ID_COUNT, Host, read_host, user_namespaces_work
 from envbuild.run import Command, Runner

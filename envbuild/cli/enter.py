@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from envbuild.cli.complete import complete_image
-from envbuild.cli.context import Context
+from envbuild.context import Context
 from envbuild.errors import EnvbuildError, UsageError
 from envbuild.host import read_driver
 from envbuild.recipe.find import find_recipe

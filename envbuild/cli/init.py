@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from envbuild.cli.complete import complete_site
-from envbuild.cli.context import Context
 from envbuild.cli.show import short_path
+from envbuild.context import Context
 from envbuild.errors import UsageError
 from envbuild.recipe.model import Job
 from envbuild.store.units import counted

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from envbuild.cli.complete import complete_image, complete_site
-from envbuild.cli.context import Context
 from envbuild.cli.enter import CommandAfterDashes
+from envbuild.context import Context
 from envbuild.errors import UsageError
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from envbuild.cli.context import Context
 from envbuild.cli.output import json_option, print_json, print_table
+from envbuild.context import Context
 from envbuild.errors import EnvbuildError
 from envbuild.store.units import human_bytes
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from envbuild.cli.complete import complete_recipe, complete_site
-from envbuild.cli.context import Context, host_builds
+from envbuild.cli.context import host_builds
 from envbuild.cli.show import short_path
+from envbuild.context import Context
 from envbuild.errors import NoSolutionError, StaleLockError, UsageError
 from envbuild.lock.model import EVERYTHING, PROOF_SECONDS, Lock
 from envbuild.recipe.model import Source

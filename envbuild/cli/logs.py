@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from envbuild.cli.complete import complete_job
-from envbuild.cli.context import Context
+from envbuild.context import Context
 from envbuild.errors import UsageError
 
 

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import click
 
 from envbuild.cli.complete import complete_recipe, complete_site
-from envbuild.cli.context import Context, host_builds
+from envbuild.cli.context import host_builds
 from envbuild.cli.order import order_of, workshop
 from envbuild.cli.output import print_json
+from envbuild.context import Context
 from envbuild.errors import CheckFailedError, HostError, UsageError
 from envbuild.lock.model import PROOF_SECONDS
 from envbuild.store.units import counted

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from envbuild.cli.context import Context
+from envbuild.context import Context
 
 if TYPE_CHECKING:
     from envbuild.build.model import Order, Workshop

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from envbuild.cli.complete import complete_recipe
-from envbuild.cli.context import Context, host_builds
+from envbuild.cli.context import host_builds
 from envbuild.cli.output import json_option, print_json, print_table
+from envbuild.context import Context
 from envbuild.store.units import counted
 
 if TYPE_CHECKING:

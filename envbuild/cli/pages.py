@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from envbuild.cli.context import Context
+from envbuild.context import Context
 
 if TYPE_CHECKING:
     from envbuild.shelf.model import Entry

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from envbuild.cli.context import Context
+from envbuild.context import Context
 from envbuild.errors import EnvbuildError, HostError
 from envbuild.lock.prove import Bounds, Failure, Search
 

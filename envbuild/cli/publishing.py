@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from envbuild.cli.context import Context
 from envbuild.cli.output import print_json
 from envbuild.cli.shelved import libraries
+from envbuild.context import Context
 from envbuild.errors import CheckFailedError, IntegrityError, UsageError
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from envbuild.cli.complete import complete_recipe
-from envbuild.cli.context import Context
 from envbuild.cli.output import json_option, print_json
+from envbuild.context import Context
 from envbuild.errors import UsageError
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from envbuild.cli.context import Context
+from envbuild.context import Context
 from envbuild.errors import CheckFailedError, HostError, UsageError
 from envbuild.limits import UNREADABLE
 

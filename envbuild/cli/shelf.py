@@ -10,8 +10,8 @@ import click
 import msgspec
 
 from envbuild.cli.complete import complete_recipe, complete_shelf
-from envbuild.cli.context import Context
 from envbuild.cli.output import json_option, print_json, print_table
+from envbuild.context import Context
 from envbuild.errors import UsageError
 from envbuild.store.units import counted
 

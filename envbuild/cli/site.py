@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from envbuild.cli.complete import complete_site
-from envbuild.cli.context import Context
 from envbuild.cli.output import json_option, print_json, print_table
+from envbuild.context import Context
 from envbuild.errors import CheckFailedError, UsageError
 
 COLUMNS = ("site", "scheduler", "where", "summary")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from envbuild.cli.complete import complete_job
-from envbuild.cli.context import Context
 from envbuild.cli.output import print_table
+from envbuild.context import Context
 from envbuild.errors import EnvbuildError
 
 if TYPE_CHECKING:

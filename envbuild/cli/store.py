@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from envbuild.cli.context import Context
 from envbuild.cli.output import json_option, print_json
+from envbuild.context import Context
 
 KEPT = {
     "artifacts": "downloads: wheels, source archives, Debian packages",

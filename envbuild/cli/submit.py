@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from envbuild.cli.complete import complete_image
-from envbuild.cli.context import Context
 from envbuild.cli.enter import CommandAfterDashes, find_image
 from envbuild.cli.job import job_options, plan_job, refuse_unfit
 from envbuild.cli.output import print_json
+from envbuild.context import Context
 from envbuild.errors import INTERRUPTED, UsageError
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ import click
 import msgspec
 
 from envbuild.cli.complete import complete_recipe
-from envbuild.cli.context import Context
 from envbuild.cli.listing import RecipeRow, recipe_row
 from envbuild.cli.output import json_option, print_json
+from envbuild.context import Context
 
 if TYPE_CHECKING:
     from envbuild.lock.model import Lock

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from envbuild.cli.context import Context
+from envbuild.context import Context
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from envbuild.base.inspect import SOURCES
 from envbuild.base.model import AptPackage, BaseFacts, Dist
 from envbuild.base.siffile import image_digest
 from envbuild.cli.base import command, table
-from envbuild.cli.context import Context
+from envbuild.context import Context, open_context
 from envbuild.errors import UsageError
 from envbuild.progress import Silent
 from envbuild.settings import Settings
@@ -87,7 +87,7 @@ def test_a_table_of_the_least_facts() -> None:
 def context(user_settings: Settings, tmp_path: Path) -> Context:
     image = write_sif(tmp_path / "base.sif", [partition()])
     keep_facts(FACTS, image_digest(image), Store(user_settings.store))
-    return Context(settings=user_settings, runner=ScriptedRunner({}), report=Silent())
+    return open_context(user_settings, ScriptedRunner({}), Silent())
 
 
 def test_the_json_is_a_facts_file(context: Context, tmp_path: Path) -> None:

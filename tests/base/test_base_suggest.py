@@ -15,7 +15,8 @@ from envbuild.base.reference import parse_reference
 from envbuild.base.suggest import Choice, Wish, framework_name, has_code_for, oldest_driver, suggest
 from envbuild.cli.base import command as base_command
 from envbuild.cli.base import suggestions
-from envbuild.cli.context import Context, make_context
+from envbuild.cli.context import make_context
+from envbuild.context import Context
 from envbuild.errors import NoSolutionError, UsageError
 
 

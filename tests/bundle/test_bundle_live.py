@@ -14,8 +14,8 @@ from packaging.utils import parse_wheel_filename
 
 from envbuild.build.rebuild import compare, made_again
 from envbuild.bundle.own import PYTHONS, needed, write_wheel
-from envbuild.cli.context import Context
 from envbuild.cli.order import order_of, workshop
+from envbuild.context import open_context
 from envbuild.lock.read import read_lock
 from envbuild.progress import Silent
 from envbuild.recipe.find import find_recipe
@@ -187,7 +187,7 @@ def test_made_again_it_is_the_same_and_a_difference_is_named(made: Project, tmp_
     recipe.write_text(recipe.read_text().replace("the default command", "another command"))
     assert other.run("make", "--no-check").code == 0
     settings = load_settings(made.env, made.folder)
-    context = Context(settings=settings, runner=LocalRunner(), report=Silent())
+    context = open_context(settings, LocalRunner(), Silent())
     source = find_recipe("small", settings)
     order = order_of(source, read_lock(source.lock), made.folder / "small.sif", "flat")
     with made_again(order, workshop(context)) as (second, clean):

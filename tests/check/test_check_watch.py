@@ -15,8 +15,8 @@ from click.testing import CliRunner
 from envbuild.check import nvml
 from envbuild.check.nvml import Card, Nvml
 from envbuild.check.watch import PATIENCE, Course, family, look
-from envbuild.cli.context import Context
 from envbuild.cli.watch import command
+from envbuild.context import Context, open_context
 from envbuild.errors import HostError, UsageError
 from envbuild.run import LocalRunner, beside
 from envbuild.settings import Settings
@@ -96,7 +96,7 @@ def context(user_settings: Settings, driver: Path, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(nvml, "LIBRARY", str(driver / "libnvidia-ml.so.1"))
     monkeypatch.setattr(Nvml.__init__, "__defaults__", (str(driver / "libnvidia-ml.so.1"),))
-    return Context(settings=user_settings, runner=LocalRunner(), report=Lines())
+    return open_context(user_settings, LocalRunner(), Lines())
 
 
 def run(context: Context, *arguments: str) -> tuple[int, str]:

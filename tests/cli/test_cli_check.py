@@ -11,8 +11,8 @@ from click.testing import CliRunner
 
 from envbuild.check import report as reports
 from envbuild.cli.check import command
-from envbuild.cli.context import Context
 from envbuild.cli.listing import command as list_command
+from envbuild.context import Context, open_context
 from envbuild.errors import CheckFailedError, UsageError
 from envbuild.progress import Silent
 from envbuild.run import LocalRunner
@@ -36,7 +36,7 @@ def context(user_settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyP
         text.replace("thing", "broken") % "nobody-has-this"
     )
     write_sif(tmp_path / "broken.sif", [partition()])
-    return Context(settings=user_settings, runner=LocalRunner(), report=Silent())
+    return open_context(user_settings, LocalRunner(), Silent())
 
 
 def run(context: Context, *arguments: str) -> str:

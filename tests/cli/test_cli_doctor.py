@@ -17,9 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envbuild.cli import doctor, doctor_network, doctor_places
-from envbuild.cli.context import Context
 from envbuild.cli.doctor_places import judge_space
 from envbuild.cli.findings import GB, Finding
+from envbuild.context import open_context
 from envbuild.errors import HostError
 from envbuild.host import Host, Space, read_host
 from envbuild.progress import Silent
@@ -544,7 +544,7 @@ def run(settings: Settings, *arguments: str) -> tuple[int, str]:
     @click.group()
     @click.pass_context
     def group(ctx: click.Context) -> None:
-        ctx.obj = Context(settings=settings, runner=LocalRunner(), report=Silent())
+        ctx.obj = open_context(settings, LocalRunner(), Silent())
 
     group.add_command(doctor.command, "doctor")
     result = CliRunner().invoke(group, ["doctor", *arguments], standalone_mode=False)

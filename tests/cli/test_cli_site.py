@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from envbuild.cli import run_cli
-from envbuild.cli.context import Context
 from envbuild.cli.remote import target_of_site
+from envbuild.context import open_context
 from envbuild.errors import UsageError
 from envbuild.progress import Silent
 from envbuild.run import LocalRunner
@@ -109,7 +109,7 @@ def test_a_shipped_site_is_not_probed(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_a_site_as_the_target_of_a_check(user_settings: Settings) -> None:
-    context = Context(settings=user_settings, runner=LocalRunner(), report=Silent())
+    context = open_context(user_settings, LocalRunner(), Silent())
     assert str(target_of_site("amane", context)) == "Tesla V100S-PCIE-32GB, driver 450.80.02"
     assert target_of_site("alliance-cedar:p100", context).capability == 60
     for text, message in (

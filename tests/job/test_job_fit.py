@@ -8,8 +8,8 @@ import pytest
 from msgspec import structs
 
 from envbuild.cli import run_cli
-from envbuild.cli.context import Context
 from envbuild.cli.lock import _refuse_unfit
+from envbuild.context import open_context
 from envbuild.errors import NoSolutionError
 from envbuild.job.fit import why_unfit
 from envbuild.job.site import Gpu, HostFacts, Site
@@ -102,7 +102,7 @@ def test_job_tells_and_submit_refuses(project: Path, capsys: pytest.CaptureFixtu
 
 
 def test_a_lock_for_a_site(user_settings: Settings) -> None:
-    context = Context(settings=user_settings, runner=LocalRunner(), report=Silent())
+    context = open_context(user_settings, LocalRunner(), Silent())
     with pytest.raises(NoSolutionError, match=r"the nodes of amane have 450\.80\.02"):
         _refuse_unfit(LOCK, "amane", context)
     _refuse_unfit(LOCK, "tsubame4", context)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild.cli import run_cli
-from envbuild.cli.context import Context
 from envbuild.cli.publishing import Wish, publish
+from envbuild.context import Context, open_context
 from envbuild.lock.digest import recipe_digest
 from envbuild.lock.model import Lock, LockedBase, Packer, PythonPackage
 from envbuild.lock.write import write_lock
@@ -159,7 +159,7 @@ class Member:
 
     @property
     def context(self) -> Context:
-        return Context(settings=self.settings, runner=LocalRunner(), report=Silent())
+        return open_context(self.settings, LocalRunner(), Silent())
 
     @property
     def library(self) -> Library:
