@@ -36,7 +36,7 @@ from packaging.utils import canonicalize_name
 
 from envbuild.base.facts import load_facts
 from envbuild.resolve.couplings import load_aliases, protected_names
-from envbuild.resolve.session import uv_program
+from envbuild.resolve.uv.session import uv_program
 from envbuild.run import Command, LocalRunner, Result
 from envbuild.settings import load_settings
 from envbuild.store.index import index_url

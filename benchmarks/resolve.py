@@ -34,8 +34,8 @@ from envbuild.base.facts import load_facts
 from envbuild.base.model import BaseFacts
 from envbuild.resolve.couplings import protected_names
 from envbuild.resolve.platform import python_minor, uv_platform
-from envbuild.resolve.question import CACHE_CONTROL
-from envbuild.resolve.session import uv_program
+from envbuild.resolve.uv.query import CACHE_CONTROL
+from envbuild.resolve.uv.session import uv_program
 from envbuild.run import Command, LocalRunner, Result
 from envbuild.settings import load_settings
 from envbuild.store.fetch import sizes

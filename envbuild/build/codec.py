@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from envbuild.errors import IntegrityError
 from envbuild.limits import reading
-from envbuild.lock.library import LAYOUT, library_here
+from envbuild.lock.block_library import LAYOUT, library_here
 from envbuild.lock.model import Packer
 
 BLOCK = 131072

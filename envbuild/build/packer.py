@@ -19,7 +19,7 @@ from envbuild.build.codec import add_library, is_ready
 from envbuild.build.model import Workshop
 from envbuild.errors import EnvbuildError, IntegrityError, NetworkError
 from envbuild.limits import reading
-from envbuild.lock.library import LIBRARY, library_here
+from envbuild.lock.block_library import LIBRARY, library_here
 from envbuild.lock.model import Lock, PackerFile
 from envbuild.store.atomic import write_bytes
 from envbuild.store.fetch import Wanted, fetch

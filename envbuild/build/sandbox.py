@@ -25,7 +25,7 @@ from envbuild.limits import UNREADABLE
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Packer
 from envbuild.quota import quotas_of
-from envbuild.resolve.trees import SANDBOX_NOTE
+from envbuild.resolve.sources.source_trees import SANDBOX_NOTE
 from envbuild.run import Runner
 from envbuild.runtime import Runtime
 from envbuild.store.atomic import telling, write_bytes, write_text

@@ -15,7 +15,7 @@ from envbuild.base.distribution import mirror_of, release_of
 from envbuild.build.base import reference_of
 from envbuild.build.model import Order, Workshop
 from envbuild.errors import EnvbuildError
-from envbuild.resolve.trees import SANDBOX_NOTE
+from envbuild.resolve.sources.source_trees import SANDBOX_NOTE
 from envbuild.store.atomic import telling, write_bytes, write_text
 from envbuild.store.index import index_url
 

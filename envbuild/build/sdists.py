@@ -190,7 +190,7 @@ def _lay_tool(name: str, kept: Path, sha256: str | None, tools: Path, inside: Co
 
 def _backend(archive: Path, name: str) -> dict[str, object]:
     """Read which backend a source archive names in its pyproject.toml."""
-    from envbuild.resolve.hooks import backend_of  # slow, and only source packages need it
+    from envbuild.resolve.sources.pep517 import backend_of  # slow, and only source packages need it
 
     text = _read_top(archive, name, "pyproject.toml")
     named = backend_of(parse_toml(text, f"{name}/pyproject.toml") if text else {})

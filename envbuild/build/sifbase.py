@@ -15,7 +15,7 @@ from envbuild.build.sifwrite import OVERLAY
 from envbuild.build.tree import Part
 from envbuild.build.unsquash import SquashImage, read_tree
 from envbuild.errors import IntegrityError, UsageError
-from envbuild.lock.library import LAYOUT
+from envbuild.lock.block_library import LAYOUT
 
 FORMAT = 1
 """Counts up whenever the same SIF would be read as another tree."""

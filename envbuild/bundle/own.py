@@ -22,8 +22,8 @@ from packaging.version import Version
 from envbuild import __version__
 from envbuild.errors import HostError, NetworkError, UsageError
 from envbuild.progress import Reporter
-from envbuild.resolve.question import uv_environment
-from envbuild.resolve.session import uv_program
+from envbuild.resolve.uv.query import uv_environment
+from envbuild.resolve.uv.session import uv_program
 from envbuild.run import Command, Runner
 from envbuild.settings import Settings, shipped_folder
 from envbuild.store.atomic import telling

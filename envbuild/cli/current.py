@@ -39,9 +39,9 @@ def recipe_of(name: str | None, context: Context) -> Source | None:
 def find_old(image: Path, source: Source | None) -> Old | None:
     """Return why an image is old; None where it is current, or where nothing tells."""
     from envbuild.build.origin import locked_by
-    from envbuild.lock.compare import staleness
     from envbuild.lock.digest import lock_digest
     from envbuild.lock.read import read_lock
+    from envbuild.lock.staleness import staleness
 
     if source is None or not source.lock.is_file() or not image.is_file():
         return None

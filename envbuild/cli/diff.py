@@ -11,8 +11,8 @@ from envbuild.cli.output import json_option, print_json
 from envbuild.context import Context
 
 if TYPE_CHECKING:
-    from envbuild.lock.compare import Change
-    from envbuild.lock.difference import Difference, Side
+    from envbuild.lock.diff import Difference, Side
+    from envbuild.lock.staleness import Change
 
 
 @click.command("diff")
@@ -28,7 +28,7 @@ def command(context: Context, *, before: str, after: str, as_json: bool) -> None
     envbuild diff bert bert.sif
     envbuild diff lab/bert@0a1b2c3d lab/bert
     """
-    from envbuild.lock.difference import difference
+    from envbuild.lock.diff import difference
 
     found = difference(_side(before, context), _side(after, context))
     if as_json:
@@ -38,7 +38,7 @@ def command(context: Context, *, before: str, after: str, as_json: bool) -> None
 
 
 def _side(text: str, context: Context) -> Side:
-    from envbuild.lock.difference import side_of_facts, side_of_lock
+    from envbuild.lock.diff import side_of_facts, side_of_lock
     from envbuild.lock.read import read_lock
 
     path = Path(text)

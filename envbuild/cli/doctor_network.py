@@ -10,9 +10,9 @@ from envbuild.base.imagename import HUB
 from envbuild.base.registry import addresses
 from envbuild.cli.findings import Finding
 from envbuild.errors import NetworkError
-from envbuild.resolve.explain import translate_failure
-from envbuild.resolve.question import uv_environment
-from envbuild.resolve.session import uv_program
+from envbuild.resolve.conflict.explain import translate_failure
+from envbuild.resolve.uv.query import uv_environment
+from envbuild.resolve.uv.session import uv_program
 from envbuild.run import Command, Runner
 from envbuild.settings import Settings
 from envbuild.store.index import config_file, index_url

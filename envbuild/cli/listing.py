@@ -104,8 +104,8 @@ def _with_image(row: RecipeRow, image: Path, source: Source, context: Context) -
 
 
 def _lock_state(path: Path, recipe: Any) -> str:
-    from envbuild.lock.compare import staleness
     from envbuild.lock.read import read_lock
+    from envbuild.lock.staleness import staleness
 
     if not path.is_file():
         return "none"

@@ -18,7 +18,7 @@ from envbuild.recipe.model import Source
 
 if TYPE_CHECKING:
     from envbuild.base.model import BaseFacts
-    from envbuild.lock.decide import Wish
+    from envbuild.lock.decide.decide import Wish
     from envbuild.lock.tools import Tools
 
 
@@ -104,7 +104,7 @@ def command(
     if check:
         _check(source, context)
         return
-    from envbuild.lock.decide import Wish
+    from envbuild.lock.decide.decide import Wish
 
     _valid_date(as_of)
     old = _old_lock(source, context)
@@ -120,7 +120,7 @@ def command(
     if site:
         _refuse_unfit(lock, site, context)
     if old is not None:
-        from envbuild.lock.prove import carried
+        from envbuild.lock.decide.import_search import carried
 
         lock = carried(old, lock)
     if prove:
@@ -185,7 +185,7 @@ def write_target(source: Source, context: Context) -> Path:
 
 def decide_and_write(source: Source, context: Context, seconds: float | None = None) -> Lock:
     """Make a recipe's first lock and write it, for verbs that find none; ``seconds`` is the budget for its proof."""
-    from envbuild.lock.decide import Wish
+    from envbuild.lock.decide.decide import Wish
     from envbuild.lock.write import write_lock
     from envbuild.store.atomic import write_text
 
@@ -211,7 +211,7 @@ def _proved(source: Source, lock: Lock, wish: Wish, context: Context, *, seconds
 
 def decide(source: Source, wish: Wish, context: Context, facts: Path | None = None) -> Lock:
     """Resolve a recipe to a lock, and write nothing."""
-    from envbuild.lock.decide import decide_lock
+    from envbuild.lock.decide.decide import decide_lock
 
     today = datetime.now(timezone.utc).date()
     return decide_lock(source, wish, _tools(context), today, facts=_read_facts(facts))
@@ -250,7 +250,7 @@ def require_lock(source: Source) -> Lock:
 
 def require_fresh(source: Source, lock: Lock) -> None:
     """Raise StaleLockError naming the lines that changed when a lock no longer fits its recipe."""
-    from envbuild.lock.compare import staleness
+    from envbuild.lock.staleness import staleness
 
     reasons = staleness(source.recipe, lock)
     if reasons:
@@ -264,11 +264,11 @@ def require_fresh(source: Source, lock: Lock) -> None:
 def require_sources(source: Source, lock: Lock, context: Context) -> None:
     """Bring the project's own files of a lock into the store; raises StaleLockError where they were changed."""
     if lock.files:
-        from envbuild.lock.files import require_files
+        from envbuild.lock.decide.project_files import require_files
 
         require_files(source, lock, _tools(context))
     if any(package.source is not None for package in lock.python):
-        from envbuild.lock.inputs import require_trees
+        from envbuild.lock.decide.source_trees import require_trees
 
         require_trees(source, lock, _tools(context))
 
@@ -303,8 +303,8 @@ def _valid_date(as_of: str | None) -> None:
 
 def _tell(old: Lock | None, lock: Lock, target: Path | None) -> None:
     """Say what the lock holds and what changed, for people."""
-    from envbuild.lock.compare import changes
     from envbuild.lock.report import told
+    from envbuild.lock.staleness import changes
 
     first, *others = told(lock)
     click.echo(short_path(f"{target or 'not written'}: {first}"), err=True)

@@ -48,7 +48,7 @@ COLUMNS = ("package", "locked", "newest", "why")
 
 def _newest(lock: Lock, context: Context) -> Mapping[str, str]:
     from envbuild.base.model import BaseFacts
-    from envbuild.resolve.newest import newest_releases
+    from envbuild.resolve.uv.newest import newest_releases
     from envbuild.store.index import index_url
 
     base = lock.base

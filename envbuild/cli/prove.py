@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError, HostError
-from envbuild.lock.prove import Bounds, Failure, Search
+from envbuild.lock.decide.import_search import Bounds, Failure, Search
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from envbuild.build.model import Workshop
-    from envbuild.lock.decide import Wish
+    from envbuild.lock.decide.decide import Wish
     from envbuild.lock.model import Lock, PythonPackage
     from envbuild.recipe.model import Source
 

@@ -31,7 +31,7 @@ def command(
 
     from envbuild.cli.lock import require_lock
     from envbuild.errors import UsageError
-    from envbuild.lock.chain import story
+    from envbuild.lock.dependency_paths import story
     from envbuild.recipe.find import find_recipe
     from envbuild.toml import closest
 
@@ -58,8 +58,8 @@ def _outlook(source: Source, lock: Lock, package: str, context: Context) -> str:
     """Say what locking again with a free choice of one package would give; a failure is told, not raised."""
     from envbuild.cli.lock import decide
     from envbuild.errors import EnvbuildError
-    from envbuild.lock.chain import locked
-    from envbuild.lock.decide import Wish, asking_for
+    from envbuild.lock.decide.decide import Wish, asking_for
+    from envbuild.lock.dependency_paths import locked
 
     held = locked(lock, package)
     if held is None:

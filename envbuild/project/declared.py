@@ -18,7 +18,7 @@ from envbuild.project.requirements import (
     read_requirements,
 )
 from envbuild.project.tree import read_text, shown
-from envbuild.resolve.written import poetry_bounds, poetry_marker
+from envbuild.resolve.sources.declared import poetry_bounds, poetry_marker
 from envbuild.toml import parse_toml
 
 MOST_MEMBERS = 100

@@ -10,8 +10,8 @@ from envbuild.errors import EnvbuildError
 from envbuild.progress import Reporter
 from envbuild.project.model import Requirement
 from envbuild.project.names import canonical, load_names
-from envbuild.resolve.artifacts import About, describe
 from envbuild.resolve.pylock import Candidate
+from envbuild.resolve.sources.artifacts import About, describe
 from envbuild.run import Runner
 from envbuild.settings import Settings
 from envbuild.store.index import index_url, read_links

@@ -21,7 +21,7 @@ from envbuild.project.private import printable
 from envbuild.project.requirements import read_requirements
 from envbuild.project.setup_py import read_setup_py
 from envbuild.project.tree import ProjectTree, is_inside, scan, shown
-from envbuild.resolve.projectname import name_and_version
+from envbuild.resolve.sources.project_name import name_and_version
 
 PLAIN_LISTS = (
     "requirements.in",

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from envbuild.errors import EnvbuildError
 from envbuild.project.model import Release, Requirement
-from envbuild.resolve.artifacts import wheel_members
 from envbuild.resolve.pylock import Candidate
+from envbuild.resolve.sources.artifacts import wheel_members
 from envbuild.run import Runner
 from envbuild.settings import Settings
 from envbuild.store.atomic import write_text

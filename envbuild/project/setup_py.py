@@ -12,8 +12,8 @@ from envbuild.project.model import FileFindings
 from envbuild.project.names import canonical
 from envbuild.project.requirements import read_requirements
 from envbuild.project.tree import is_inside, read_text, shown
-from envbuild.resolve.computed import read_setup
-from envbuild.resolve.handed import Handed, Text, lines_of
+from envbuild.resolve.setup_py.handed import Handed, Text, lines_of
+from envbuild.resolve.setup_py.read import read_setup
 
 LIST = re.compile(r"['\"]/?([\w./-]*require[\w.-]*\.(?:txt|in))['\"]")
 LONG_LIST = 5

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from envbuild.progress import Reporter
+from envbuild.resolve.answer_cache import Remembering
 from envbuild.resolve.model import Resolver
-from envbuild.resolve.remember import Remembering
 from envbuild.run import Runner
 from envbuild.settings import Settings
 
 
 def _uv(settings: Settings, runner: Runner, report: Reporter) -> Resolver:
     def make() -> Resolver:
-        from envbuild.resolve.uv import UvResolver
+        from envbuild.resolve.uv.resolver import UvResolver
 
         return UvResolver(settings, runner, report)
 
@@ -21,7 +21,7 @@ def _uv(settings: Settings, runner: Runner, report: Reporter) -> Resolver:
 
 
 def _pip_tools(settings: Settings, runner: Runner, report: Reporter) -> Resolver:
-    from envbuild.resolve.pip_tools import PipToolsResolver
+    from envbuild.resolve.pip.pip_tools import PipToolsResolver
 
     return PipToolsResolver(settings, runner, report)
 

@@ -16,8 +16,8 @@ from packaging.requirements import InvalidRequirement, Requirement
 
 from envbuild.base.reference import parse_reference
 from envbuild.errors import EnvbuildError, IntegrityError, UsageError
-from envbuild.lock.compare import staleness
 from envbuild.lock.model import Lock
+from envbuild.lock.staleness import staleness
 from envbuild.plan.apptainer import render
 from envbuild.plan.definition import plan_definition
 from envbuild.recipe.model import Recipe

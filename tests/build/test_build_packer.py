@@ -14,7 +14,7 @@ from envbuild.build import codec, packer
 from envbuild.build.codec import codec_of, is_ready
 from envbuild.build.model import Workshop
 from envbuild.build.packer import ready_packer
-from envbuild.lock.library import library_here
+from envbuild.lock.block_library import library_here
 from envbuild.lock.model import Lock, PackerFile
 from envbuild.lock.read import read_lock
 from envbuild.progress import Silent

@@ -16,7 +16,7 @@ from envbuild.errors import NetworkError
 from envbuild.progress import Silent
 from envbuild.resolve.model import Request
 from envbuild.resolve.stubs import write_wheel
-from envbuild.resolve.uv import UvResolver
+from envbuild.resolve.uv.resolver import UvResolver
 from envbuild.run import Command, LocalRunner
 from envbuild.settings import Settings, load_settings
 from envbuild.store.index import make_client, read_links

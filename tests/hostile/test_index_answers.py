@@ -19,7 +19,7 @@ from envbuild import limits
 from envbuild.errors import EnvbuildError, IntegrityError, NetworkError
 from envbuild.progress import Silent
 from envbuild.resolve.model import Request, Resolution
-from envbuild.resolve.uv import UvResolver
+from envbuild.resolve.uv.resolver import UvResolver
 from envbuild.run import LocalRunner
 from envbuild.settings import load_settings
 from tests.resolve.conftest import base, sdist_bytes

@@ -11,9 +11,9 @@ import pytest
 from envbuild.errors import EnvbuildError, IntegrityError, NetworkError, NoSolutionError
 from envbuild.progress import Silent
 from envbuild.resolve.model import Request, Resolution
-from envbuild.resolve.sdists import declared
+from envbuild.resolve.sources.sdists import declared
 from envbuild.resolve.stubs import write_wheel
-from envbuild.resolve.uv import UvResolver
+from envbuild.resolve.uv.resolver import UvResolver
 from envbuild.run import LocalRunner
 from envbuild.settings import Settings
 from tests.resolve.conftest import SyntheticIndex, base, index, resolve, server, settings, uv_cache

@@ -20,9 +20,9 @@ from envbuild.build.parts import KeptPart
 from envbuild.build.tree import Entry, Part
 from envbuild.cli import run_cli
 from envbuild.errors import SpaceError, ToolFailedError, UsageError
-from envbuild.lock.compare import staleness
 from envbuild.lock.model import LockedBase
 from envbuild.lock.read import parse_lock, read_lock
+from envbuild.lock.staleness import staleness
 from envbuild.lock.write import write_lock
 from envbuild.recipe.read import read_recipe
 

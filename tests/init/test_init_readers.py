@@ -19,7 +19,7 @@ from envbuild.project.model import Requirement
 from envbuild.project.names import distribution_of, load_names
 from envbuild.project.requirements import parse_requirement, read_requirements
 from envbuild.project.shellwords import read_lines
-from envbuild.resolve.written import poetry_bounds
+from envbuild.resolve.sources.declared import poetry_bounds
 from tests.init.projects import comments, dependencies, drafted, write
 
 

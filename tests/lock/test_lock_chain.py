@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from msgspec import structs
 
-from envbuild.lock.chain import MOST, chains, story
+from envbuild.lock.dependency_paths import MOST, chains, story
 from envbuild.lock.model import Lock, LockedHold, LockedMove, LockedProvided, PythonPackage
 from envbuild.lock.read import read_lock
 from tests.lock.strategies import locks

@@ -7,8 +7,8 @@ from hypothesis import given
 from msgspec import structs
 
 from envbuild.errors import IntegrityError
-from envbuild.lock.compare import changes, refuse_changed_files
 from envbuild.lock.model import Lock
+from envbuild.lock.staleness import changes, refuse_changed_files
 from tests.lock.strategies import locks
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from envbuild.base.model import AptPackage, BaseFacts
-from envbuild.lock.compiling import with_compiling
-from envbuild.lock.described import Described
+from envbuild.lock.decide.base_description import Described
+from envbuild.lock.decide.compiling import with_compiling
 from envbuild.recipe.model import About, Base, Recipe, System
 from envbuild.resolve.model import Found, FoundFile, Resolution
 from envbuild.store.layout import Store

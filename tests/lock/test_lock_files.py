@@ -12,12 +12,12 @@ import pytest
 
 from envbuild.base.model import BaseFacts
 from envbuild.errors import EnvbuildError, StaleLockError, UsageError
-from envbuild.lock.compare import staleness
-from envbuild.lock.decide import Wish, decide_lock
+from envbuild.lock.decide.decide import Wish, decide_lock
+from envbuild.lock.decide.project_files import require_files
 from envbuild.lock.digest import lock_digest, recipe_digest
-from envbuild.lock.files import require_files
 from envbuild.lock.model import Lock
 from envbuild.lock.read import parse_lock
+from envbuild.lock.staleness import staleness
 from envbuild.lock.tools import Tools
 from envbuild.lock.write import write_lock
 from envbuild.plan.apptainer import render

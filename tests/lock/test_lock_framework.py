@@ -12,10 +12,10 @@ import pytest
 
 from envbuild.base.model import BaseFacts, Dist
 from envbuild.errors import NoSolutionError, UsageError
-from envbuild.lock.compare import staleness
-from envbuild.lock.decide import Wish, decide_lock
-from envbuild.lock.framework import require_framework
+from envbuild.lock.decide.decide import Wish, decide_lock
+from envbuild.lock.decide.framework import require_framework
 from envbuild.lock.model import Lock
+from envbuild.lock.staleness import staleness
 from envbuild.lock.tools import Tools
 from envbuild.progress import Silent
 from envbuild.recipe.model import About, Base, Check, Recipe, Source

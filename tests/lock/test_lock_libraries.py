@@ -7,7 +7,7 @@ from msgspec import structs
 
 from envbuild.base.model import BaseFacts, Dist
 from envbuild.errors import NoSolutionError, UsageError
-from envbuild.lock.libraries import load_sources, refuse_removal, require_cuda
+from envbuild.lock.decide.libraries import load_sources, refuse_removal, require_cuda
 from envbuild.recipe.model import About, Base, Python, Recipe, System
 from envbuild.resolve.graph import DIRECT
 from envbuild.resolve.model import Found, FoundFile

@@ -16,8 +16,16 @@ from hypothesis import strategies as st
 
 from envbuild.cli import run_cli
 from envbuild.errors import NoSolutionError, ToolFailedError
+from envbuild.lock.decide.import_search import (
+    Bounds,
+    Failure,
+    Search,
+    carried,
+    culprits,
+    older_releases,
+    steps,
+)
 from envbuild.lock.model import Lock, LockedBase, Packer, PythonPackage
-from envbuild.lock.prove import Bounds, Failure, Search, carried, culprits, older_releases, steps
 from tests.project import Project
 from tests.support import needs
 

@@ -13,9 +13,9 @@ from envbuild.check.answers import Imports
 from envbuild.check.inside import Inside
 from envbuild.check.plan import Expected, imports_request
 from envbuild.errors import NoSolutionError
+from envbuild.lock.decide.import_search import Bounds, Failure, Search
 from envbuild.lock.model import Lock, PythonPackage
-from envbuild.lock.prove import Bounds, Failure, Search
-from envbuild.resolve.session import uv_program
+from envbuild.resolve.uv.session import uv_program
 from envbuild.run import Command, LocalRunner, Result
 from envbuild.settings import load_settings
 from envbuild.store.index import index_url, read_links

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from envbuild.errors import NoSolutionError
-from envbuild.lock.python import require_python
+from envbuild.lock.decide.python import require_python
 from envbuild.recipe.model import About, Base, Python, Recipe
 
 

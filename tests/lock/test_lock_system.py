@@ -11,7 +11,7 @@ from envbuild.base import distribution
 from envbuild.base.distribution import UBUNTU, release_of
 from envbuild.base.model import AptPackage, BaseFacts
 from envbuild.errors import NoSolutionError, UsageError
-from envbuild.lock.system import choose_system
+from envbuild.lock.decide.system import choose_system
 from envbuild.progress import Silent
 from envbuild.recipe.model import About, Base, Recipe, System
 from envbuild.run import LocalRunner

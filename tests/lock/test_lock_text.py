@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 
 from envbuild.errors import EnvbuildError, IntegrityError, UsageError
-from envbuild.lock.compare import changes, staleness
 from envbuild.lock.digest import image_key, lock_digest, recipe_digest
 from envbuild.lock.model import Lock
 from envbuild.lock.read import read_lock
+from envbuild.lock.staleness import changes, staleness
 from envbuild.lock.write import write_lock
 from envbuild.recipe.read import read_recipe
 from tests.lock.strategies import locks

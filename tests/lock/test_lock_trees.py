@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 from envbuild.base.model import BaseFacts
 from envbuild.errors import EnvbuildError, NetworkError, StaleLockError, UsageError
-from envbuild.lock.decide import Wish, decide_lock
-from envbuild.lock.inputs import require_trees
+from envbuild.lock.decide.decide import Wish, decide_lock
+from envbuild.lock.decide.source_trees import require_trees
 from envbuild.lock.model import Lock, PythonPackage
 from envbuild.lock.read import parse_lock
 from envbuild.lock.tools import Tools
@@ -29,7 +29,7 @@ from envbuild.progress import Silent
 from envbuild.recipe.model import Source
 from envbuild.recipe.read import read_recipe
 from envbuild.recipe.trees import read_tree_line, submodule_address
-from envbuild.resolve.trees import SANDBOX_NOTE
+from envbuild.resolve.sources.source_trees import SANDBOX_NOTE
 from envbuild.run import Command, LocalRunner
 from envbuild.settings import load_settings
 from envbuild.store.layout import Store
@@ -317,7 +317,7 @@ def test_links_stay_inside(desk: Desk) -> None:
 
 
 def test_data_beside_the_code_is_told(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("envbuild.resolve.trees.LARGEST", 1000)
+    monkeypatch.setattr("envbuild.resolve.sources.source_trees.LARGEST", 1000)
     desk.write("weights.bin", "x" * 2000)
     with pytest.raises(UsageError, match=r"the largest file is weights\.bin \(2\.0 kB\)"):
         desk.lock(".")

@@ -13,9 +13,9 @@ import pytest
 
 from envbuild.base.model import BaseFacts
 from envbuild.cli import run_cli
-from envbuild.lock.compare import changes
-from envbuild.lock.decide import Wish, decide_lock
+from envbuild.lock.decide.decide import Wish, decide_lock
 from envbuild.lock.model import Lock
+from envbuild.lock.staleness import changes
 from envbuild.lock.tools import Tools
 from envbuild.progress import Silent
 from envbuild.recipe.model import Source

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.lock.compare import staleness
 from envbuild.lock.read import read_lock
+from envbuild.lock.staleness import staleness
 from envbuild.recipe.read import read_recipe
 
 ROOT = Path(__file__).parents[2]

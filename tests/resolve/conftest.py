@@ -16,7 +16,7 @@ from envbuild.base.model import BaseFacts, Dist
 from envbuild.progress import Silent
 from envbuild.resolve.model import Request, Resolution
 from envbuild.resolve.stubs import write_wheel
-from envbuild.resolve.uv import UvResolver
+from envbuild.resolve.uv.resolver import UvResolver
 from envbuild.run import LocalRunner
 from envbuild.settings import Settings, load_settings
 from tests.resolve.loopback import Server

@@ -24,9 +24,9 @@ from packaging.utils import (
 from packaging.version import Version
 
 from envbuild.progress import Silent
-from envbuild.resolve.artifacts import RANGE, describe, stored_file
-from envbuild.resolve.metadata import TAIL, Remote
 from envbuild.resolve.pylock import Candidate
+from envbuild.resolve.sources.artifacts import RANGE, describe, stored_file
+from envbuild.resolve.sources.metadata import TAIL, Remote
 from envbuild.run import LocalRunner
 from envbuild.settings import Settings
 from envbuild.store.index import Link, index_url, read_links

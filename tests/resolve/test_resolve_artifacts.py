@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from envbuild.errors import IntegrityError, NetworkError
 from envbuild.progress import Silent
-from envbuild.resolve.artifacts import About, describe, sdist_path
-from envbuild.resolve.metadata import Headers, Remote, headers, wheel_headers
 from envbuild.resolve.pylock import Candidate
+from envbuild.resolve.sources.artifacts import About, describe, sdist_path
+from envbuild.resolve.sources.metadata import Headers, Remote, headers, wheel_headers
 from envbuild.resolve.stubs import write_wheel
 from envbuild.settings import Settings
 from tests.resolve.conftest import sdist_bytes

@@ -14,7 +14,7 @@ from envbuild.progress import Silent
 from envbuild.resolve.couplings import protected_names
 from envbuild.resolve.framework import with_framework
 from envbuild.resolve.model import Request, Resolution
-from envbuild.resolve.uv import UvResolver
+from envbuild.resolve.uv.resolver import UvResolver
 from envbuild.run import LocalRunner
 from envbuild.settings import Settings, load_settings
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from packaging.markers import Marker
 
-from envbuild.resolve.computed import read_setup
-from envbuild.resolve.conditions import condition_of
+from envbuild.resolve.setup_py.conditions import condition_of
+from envbuild.resolve.setup_py.read import read_setup
 
 SETUP = (
     "from setuptools import setup\nimport os, sys, platform\n{before}\nsetup(name='a', {handed})\n"

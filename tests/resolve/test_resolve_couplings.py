@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 from packaging.requirements import Requirement
 
+from envbuild.resolve.aliases import stand_ins
 from envbuild.resolve.couplings import (
     TEMPLATE,
     Companions,
@@ -14,7 +15,6 @@ from envbuild.resolve.couplings import (
     load_companions,
     protected_names,
 )
-from envbuild.resolve.standins import stand_ins
 from envbuild.resolve.stubs import Stubs, plan_stubs
 from tests.resolve.conftest import base
 from tests.resolve.rowchecks import CHECKS

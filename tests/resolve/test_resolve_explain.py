@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from envbuild.errors import EnvbuildError, HostError, NetworkError, SpaceError, ToolFailedError
-from envbuild.resolve.explain import (
+from envbuild.resolve.conflict.explain import (
     ConflictError,
     Context,
     clashes_of,

@@ -12,7 +12,7 @@ from envbuild.errors import EnvbuildError, IntegrityError, NetworkError, NoSolut
 from envbuild.progress import Silent
 from envbuild.resolve.model import Request, Resolution
 from envbuild.resolve.stubs import write_wheel
-from envbuild.resolve.uv import UvResolver
+from envbuild.resolve.uv.resolver import UvResolver
 from envbuild.run import LocalRunner
 from envbuild.settings import Settings
 from tests.resolve.conftest import base, sdist_bytes

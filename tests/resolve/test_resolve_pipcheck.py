@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from envbuild.resolve.pipcheck import broken
+from envbuild.resolve.pip_check import broken
 from envbuild.resolve.stubs import plan_stubs
 from tests.resolve.conftest import base
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.resolve.projectname import name_and_version
+from envbuild.resolve.sources.project_name import name_and_version
 
 DYNAMIC = '[project]\nname = "tool"\ndynamic = ["version"]\n'
 

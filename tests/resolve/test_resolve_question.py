@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.resolve.question import (
+from envbuild.resolve.uv.query import (
     QUIET,
     REQUESTS,
     Question,

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from envbuild.errors import NetworkError, NoSolutionError
+from envbuild.resolve.answer_cache import FRESH_SECONDS, Kept, Remembering
 from envbuild.resolve.model import Found, FoundFile, Request, Resolution
-from envbuild.resolve.remember import FRESH_SECONDS, Kept, Remembering
 from envbuild.run import LocalRunner
 from envbuild.settings import Settings
 from envbuild.store.layout import Store

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from envbuild.errors import IntegrityError
-from envbuild.resolve.sdists import Declared, declared, read_sdist
-from envbuild.resolve.written import egg_requires
+from envbuild.resolve.sources.declared import egg_requires
+from envbuild.resolve.sources.sdists import Declared, declared, read_sdist
 from tests.resolve.conftest import sdist_bytes
 
 EGG = "six>=1.10\n\n[:python_version < '3.8']\nimportlib-metadata\n\n[gpu]\ncupy>=9\n\n[docs:os_name == 'posix']\nsphinx\n"

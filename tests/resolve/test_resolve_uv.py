@@ -14,7 +14,7 @@ from envbuild.base.model import BaseFacts
 from envbuild.errors import NetworkError, NoSolutionError, UsageError
 from envbuild.progress import Silent
 from envbuild.resolve.model import HeldBack, Moved, Provided, Request, Resolution
-from envbuild.resolve.uv import UvResolver
+from envbuild.resolve.uv.resolver import UvResolver
 from envbuild.run import LocalRunner
 from envbuild.settings import Settings
 from tests.resolve.conftest import SyntheticIndex, base

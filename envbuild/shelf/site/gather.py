@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from envbuild.errors import EnvbuildError
-from envbuild.lock.chain import DIRECT
-from envbuild.lock.compare import changes
+from envbuild.lock.dependency_paths import DIRECT
 from envbuild.lock.model import Lock, PythonPackage
 from envbuild.lock.read import parse_lock
+from envbuild.lock.staleness import changes
 from envbuild.shelf.library import Library, Stored
 from envbuild.shelf.model import Entry
 from envbuild.shelf.site.model import Branch, Command, Leaf, Proof, Step

@@ -1,0 +1,454 @@
+"""Decide a lock: base, framework, project and build requirements, from a recipe to exact files."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from datetime import date, datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec import structs
+
+from envbuild import __version__
+from envbuild.base.gpu import framework as gpu_framework
+from envbuild.base.model import BaseFacts, DebianPackage, facts_digest
+from envbuild.base.reference import parse_reference
+from envbuild.errors import NoSolutionError, UsageError
+from envbuild.lock.decide.base_description import Described, brought_alone, framework_packages
+from envbuild.lock.digest import recipe_digest
+from envbuild.lock.model import (
+    SCHEMA,
+    Lock,
+    LockedBase,
+    LockedHold,
+    LockedMove,
+    LockedProvided,
+    Packer,
+    PackerFile,
+    PythonPackage,
+)
+from envbuild.lock.packer import find_packers, packer_here
+from envbuild.lock.staleness import refuse_changed_files
+from envbuild.lock.tools import Tools
+from envbuild.recipe.model import Recipe, Source
+from envbuild.resolve.backends import RESOLVERS
+from envbuild.resolve.model import Found, Request, Resolution, Resolver
+from envbuild.resolve.uv.installer import INSTALLER, find_installer
+from envbuild.settings import Settings
+from envbuild.toml import closest
+from envbuild.tools import installed_version
+
+if TYPE_CHECKING:
+    from envbuild.base.debian import Bootstrap
+
+MACHINES = {"linux/amd64": "x86_64", "linux/arm64": "aarch64"}
+PLATFORMS: dict[str, Literal["linux/amd64", "linux/arm64"]] = {
+    "x86_64": "linux/amd64",
+    "aarch64": "linux/arm64",
+}
+"""Facts that are given by the user may be of another platform than the recipe's, and win."""
+INSTALLER_PYTHON = "3.12.0"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wish:
+    """How to lock: ``as_of`` an ISO date or "none" over the recipe's; what to take anew; ``old`` is the last lock.
+
+    ``bounds`` are constraints that no recipe has: those of the search for a lock that imports.  ``resolver`` is the
+    backend for the project's requirements; the framework and the installer are always uv's to find.
+    """
+
+    as_of: str | None = None
+    upgrade: tuple[str, ...] = ()
+    upgrade_all: bool = False
+    upgrade_system: bool = False
+    old: Lock | None = None
+    bounds: tuple[str, ...] = ()
+    resolver: str = "uv"
+
+    @property
+    def anew(self) -> bool:
+        """Whether the index is to be asked even where its answer is still fresh."""
+        return self.upgrade_all or bool(self.upgrade)
+
+
+def decide_lock(
+    source: Source, wish: Wish, tools: Tools, today: date, *, facts: BaseFacts | None = None
+) -> Lock:
+    """Return the lock of a recipe; with ``facts`` the base is taken from them and no image is looked at.
+
+    Raises NoSolutionError in the user's words, NetworkError, HostError, UsageError.
+    """
+    from envbuild.lock.decide.compiling import with_compiling
+    from envbuild.lock.decide.framework import require_framework
+    from envbuild.lock.decide.libraries import refuse_removal, require_cuda
+    from envbuild.lock.decide.project_files import take_files
+    from envbuild.lock.decide.python import require_python
+    from envbuild.lock.decide.source_trees import take_trees, with_sources
+
+    recipe = source.recipe
+    resolver = _resolver(tools)
+    refuse_removal(recipe)
+    if facts is None:
+        require_python(recipe)
+    base = (
+        _given(facts, recipe, wish, tools, today)
+        if facts
+        else _describe(recipe, wish, tools, today)
+    )
+    require_python(recipe, base.facts.python)
+    lines, trees = take_trees(source, base.facts, wish.old, wish.upgrade, tools)
+    request = Request(
+        requirements=lines,
+        archives=tuple((tree.file, str(tree.path)) for tree in trees),
+        facts=base.facts,
+        indexes=recipe.python.indexes,
+        upgrade=wish.upgrade,
+        anew=wish.anew,
+        bounds=wish.bounds,
+        from_source=recipe.python.from_source,
+    )
+    base, resolution = _resolve_project(request, base, recipe, wish, tools=tools, today=today)
+    _refuse_unused(source, resolution)
+    require_framework(recipe, base.facts, [found.name for found in resolution.packages])
+    brought = (*framework_packages(base, resolution), *resolution.packages)
+    cuda_notes = require_cuda(recipe, base.under or base.facts, brought)
+    installer = find_installer(resolver, base.facts, tools.settings)
+    packing = _packing(wish, resolver, base.facts.machine, tools.settings)
+    resolution = replace(resolution, notes=(*resolution.notes, *cuda_notes))
+    resolution = with_compiling(resolution, recipe, base, brought, tools.store)
+    lock = with_sources(_assemble(source, base, resolution, installer, packing), trees)
+    if recipe.files:
+        lock = structs.replace(lock, files=take_files(source, tools))
+    refuse_changed_files(wish.old, lock)
+    return lock
+
+
+def _resolve_project(
+    request: Request, base: Described, recipe: Recipe, wish: Wish, *, tools: Tools, today: date
+) -> tuple[Described, Resolution]:
+    """Return the project's resolution, and the base: of the framework another release is taken where that one has none.
+
+    Raises NoSolutionError about the first one.
+    """
+    ask = RESOLVERS[wish.resolver](tools.settings, tools.runner, tools.report)
+    whole = _whole(request, base, recipe, wish, today)
+    with tools.report.stage(
+        "resolve the requirements" + (f" as of {whole.as_of}" if whole.as_of else "")
+    ):
+        try:
+            return base, ask(whole)
+        except NoSolutionError as refusal:
+            first = refusal
+    from envbuild.lock.decide.framework import other_release
+
+    pin = other_release(whole, base, ask)
+    if pin is None or base.under is None:
+        raise first
+    try:
+        other = _framed(replace(base, facts=base.under), recipe, wish, tools, today, bounds=(pin,))
+        with tools.report.stage(f"resolve the requirements with {pin}"):
+            resolution = ask(_whole(request, other, recipe, wish, today))
+    except NoSolutionError:
+        raise first from None
+    note = f"{pin} is taken, not {base.facts.framework}: the requirements have no solution with that one"
+    return other, replace(resolution, notes=(note, *resolution.notes))
+
+
+def _whole(request: Request, base: Described, recipe: Recipe, wish: Wish, today: date) -> Request:
+    """Return the project's request with all that depends on the release of the framework."""
+    chosen = wish.as_of or recipe.python.as_of
+    return replace(
+        request,
+        facts=base.bare or base.facts,
+        as_of=_as_of(chosen, base.facts, today),
+        latest=today.isoformat() if chosen is None else None,
+        keep=(*brought_alone(base, request.requirements), *_keep(wish)),
+        protect=base.protect,
+        framework=recipe.base.framework if base.framework else None,
+    )
+
+
+def _refuse_unused(source: Source, resolution: Resolution) -> None:
+    """Raise UsageError for a name in from-source that is none of the packages: a wheel would be taken unnoticed."""
+    from packaging.utils import canonicalize_name
+
+    known = {found.name for found in resolution.packages}
+    for name in source.recipe.python.from_source:
+        if canonicalize_name(name) not in known:
+            raise UsageError(
+                f'[python] from-source names "{name}", which no requirement brings'
+                f"{closest(canonicalize_name(name), known)}",
+                where=str(source.path),
+                hint="write it into dependencies too, or leave it out",
+            )
+
+
+def asking_for(source: Source, package: str) -> Source:
+    """Return a recipe that asks for one more package by name, to find out what would become of it."""
+    python = structs.replace(
+        source.recipe.python, dependencies=(*source.recipe.python.dependencies, package)
+    )
+    return structs.replace(source, recipe=structs.replace(source.recipe, python=python))
+
+
+def _resolver(tools: Tools) -> Resolver:
+    return RESOLVERS["uv"](tools.settings, tools.runner, tools.report)
+
+
+def _describe(recipe: Recipe, wish: Wish, tools: Tools, today: date) -> Described:
+    """Read the base's facts; a bootstrap's are made of its Debian packages and its framework's wheels."""
+    if recipe.base.image is not None:
+        return _described_image(recipe, wish, tools)
+    from envbuild.base.bootstrap import bootstrap_facts
+
+    reference = parse_reference(recipe.base.bootstrap or "")
+    if reference.kind != "debian":
+        raise UsageError(
+            f'[base] bootstrap "{reference.text}" is no distribution',
+            hint='write "debian:bookworm"',
+        )
+    machine = MACHINES[recipe.base.platform]
+    with tools.report.stage(f"choose the Debian packages ({reference.text})"):
+        bootstrap, debian = _debian(recipe, reference.name, machine, wish, tools)
+    facts = bootstrap_facts(bootstrap, tools.settings, tools.runner, tools.store, tools.report)
+    base = Described(facts=facts, digest=bootstrap.digest, epoch=bootstrap.epoch, debian=debian)
+    return _framed(base, recipe, wish, tools, today)
+
+
+def _given(facts: BaseFacts, recipe: Recipe, wish: Wish, tools: Tools, today: date) -> Described:
+    """Take the facts that the user gives for the whole base; they may hold the recipe's framework already."""
+    base = _described_facts(facts)
+    if recipe.base.image is not None:
+        base = replace(base, debian=_system(recipe, facts, wish, tools))
+    held = recipe.base.framework is not None and facts.dist(
+        re.split(r"[^\w.-]", recipe.base.framework)[0]
+    )
+    return base if held else _framed(base, recipe, wish, tools, today)
+
+
+def _framed(
+    base: Described,
+    recipe: Recipe,
+    wish: Wish,
+    tools: Tools,
+    today: date,
+    *,
+    bounds: tuple[str, ...] = (),
+) -> Described:
+    """Return the base with the framework that the recipe puts into it, if it does; ``bounds`` choose its release."""
+    if recipe.base.framework is None:
+        return base
+    from envbuild.lock.decide.framework import resolve_framework
+    from envbuild.resolve.framework import bare_framework, with_framework
+
+    named = recipe.base.framework
+    request = Request(
+        requirements=(named,), facts=base.facts, indexes=recipe.python.indexes, bounds=bounds
+    )
+    request = replace(request, keep=_keep(wish), upgrade=wish.upgrade, anew=wish.anew)
+    with tools.report.stage(f"resolve the framework {named}"):
+        framework = resolve_framework(
+            request, recipe, wish.as_of or recipe.python.as_of, _resolver(tools), today
+        )
+    bare, protect = bare_framework(base.facts, framework)
+    whole = with_framework(base.facts, framework)
+    return replace(
+        base, facts=whole, framework=framework, under=base.facts, bare=bare, protect=protect
+    )
+
+
+def _described_image(recipe: Recipe, wish: Wish, tools: Tools) -> Described:
+    from envbuild.base.inspect import describe
+
+    reference = structs.replace(
+        parse_reference(recipe.base.image or ""), platform=recipe.base.platform
+    )
+    base = _described_facts(
+        describe(reference, tools.settings, tools.runner, tools.store, tools.report)
+    )
+    return replace(base, debian=_system(recipe, base.facts, wish, tools))
+
+
+def _system(
+    recipe: Recipe, facts: BaseFacts, wish: Wish, tools: Tools
+) -> tuple[DebianPackage, ...]:
+    if not (recipe.system.packages or recipe.system.build_packages):
+        return ()
+    from envbuild.lock.decide.system import choose_system
+
+    return choose_system(
+        recipe,
+        facts,
+        None if wish.upgrade_system else wish.old,
+        settings=tools.settings,
+        runner=tools.runner,
+        store=tools.store,
+        report=tools.report,
+    )
+
+
+def _described_facts(facts: BaseFacts) -> Described:
+    """Take facts as the whole base: nothing in it is newer than the end of the day on which it was created."""
+    created = date.fromisoformat(facts.created or "1980-01-01")
+    epoch = (created + timedelta(days=1) - date(1970, 1, 1)).days * 86400
+    return Described(facts=facts, digest=facts.digest or facts_digest(facts), epoch=epoch)
+
+
+def _debian(
+    recipe: Recipe, suite: str, machine: str, wish: Wish, tools: Tools
+) -> tuple[Bootstrap, tuple[DebianPackage, ...]]:
+    """Choose the Debian packages: those of the old lock where nothing asks for others, else today's."""
+    from envbuild.base.debian import Bootstrap, choose_bootstrap, read_lists, resolve_debian
+
+    wanted = (*recipe.system.packages, *recipe.system.build_packages)
+    old = wish.old
+    if (
+        old is not None
+        and not wish.upgrade_system
+        and old.system == wanted
+        and _same_base(recipe, old)
+    ):
+        packages = tuple(p for p in old.debian if p.group == "base")
+        created = datetime.fromtimestamp(old.base.epoch, timezone.utc).date().isoformat()
+        return Bootstrap(suite=suite, created=created, packages=packages), old.debian
+    settings, runner, store = tools.settings, tools.runner, tools.store
+    lists = read_lists(suite, settings, runner, store, tools.report, machine=machine)
+    bootstrap = choose_bootstrap(lists, settings, runner, store)
+    here: tuple[DebianPackage, ...] = bootstrap.packages
+    for group, names in (
+        ("system", recipe.system.packages),
+        ("build", recipe.system.build_packages),
+    ):
+        here += resolve_debian(
+            lists,
+            names,
+            group="system" if group == "system" else "build",
+            settings=settings,
+            runner=runner,
+            store=store,
+            installed=here,
+        )
+    return bootstrap, here
+
+
+def _same_base(recipe: Recipe, old: Lock) -> bool:
+    return old.base.reference == recipe.base.bootstrap and old.platform == recipe.base.platform
+
+
+def _as_of(chosen: str | None, facts: BaseFacts, today: date) -> str | None:
+    from envbuild.resolve.dates import default_as_of
+
+    if chosen is not None:
+        return None if chosen == "none" else chosen
+    return default_as_of(facts, today)
+
+
+def _keep(wish: Wish) -> tuple[tuple[str, str], ...]:
+    if wish.old is None or wish.upgrade_all:
+        return ()
+    return tuple((p.name, p.version) for p in wish.old.python if p.group != "build")
+
+
+def _packing(
+    wish: Wish, resolver: Resolver, machine: str, settings: Settings
+) -> tuple[Packer, tuple[PackerFile, ...]]:
+    """Return the packer of the last lock unless all is to be new, so that images keep their bytes; else today's."""
+    old = wish.old
+    if old is not None and not wish.upgrade_all and old.packer.library is not None:
+        return old.packer, old.packers
+    return packer_here(), find_packers(resolver, machine, settings)
+
+
+def _assemble(
+    source: Source,
+    base: Described,
+    resolution: Resolution,
+    installer: tuple[Found, ...],
+    packing: tuple[Packer, tuple[PackerFile, ...]],
+) -> Lock:
+    recipe = source.recipe
+    framework = framework_packages(base, resolution)
+    own = {p.name for p in framework}
+    build = {
+        p.name: p
+        for p in (*(base.framework.build if base.framework else ()), *resolution.build, *installer)
+    }
+    python = [_locked(p, "framework") for p in framework]
+    python += [_locked(p, "project") for p in resolution.packages if p.name not in own]
+    python += [_locked(p, "build") for p in build.values()]
+    return Lock(
+        schema=SCHEMA,
+        name=recipe.name,
+        platform=PLATFORMS[base.facts.machine],
+        recipe_digest=recipe_digest(recipe),
+        proof="not run",
+        direct=recipe.python.dependencies,
+        system=(*recipe.system.packages, *recipe.system.build_packages),
+        as_of=resolution.as_of,
+        base=_locked_base(recipe, base),
+        tools={"envbuild": __version__, "uv": installed_version(INSTALLER)},
+        packer=packing[0],
+        packers=packing[1],
+        notes=tuple(
+            dict.fromkeys((*(base.framework.notes if base.framework else ()), *resolution.notes))
+        ),
+        debian=base.debian,
+        python=tuple(sorted(python, key=lambda p: (p.group, p.name))),
+        provided=_provided(resolution, framework),
+        moved=tuple(
+            LockedMove(name=m.name, before=m.before, after=m.after, reason=m.reason)
+            for m in resolution.moved
+        ),
+        held_back=tuple(
+            LockedHold(name=h.name, version=h.version, newest=h.newest, reason=h.reason)
+            for h in resolution.held_back
+        ),
+    )
+
+
+def _provided(resolution: Resolution, framework: tuple[Found, ...]) -> tuple[LockedProvided, ...]:
+    """Name what the base itself holds; what the framework's wheels bring is locked by file already."""
+    brought = {package.name for package in framework}
+    return tuple(
+        LockedProvided(name=p.name, version=p.version, alias_of=p.alias_of)
+        for p in resolution.provided
+        if p.name not in brought
+    )
+
+
+def _locked_base(recipe: Recipe, base: Described) -> LockedBase:
+    facts = base.facts
+    return LockedBase(
+        reference=recipe.base.image or recipe.base.bootstrap or "",
+        digest=base.digest,
+        facts=facts_digest(facts),
+        python=facts.python,
+        machine="aarch64" if facts.machine == "aarch64" else "x86_64",
+        glibc=facts.glibc,
+        created=facts.created or "1980-01-01",
+        epoch=base.epoch,
+        distro=facts.distro or "",
+        framework=facts.framework or gpu_framework(facts.dists),
+        cuda=facts.cuda,
+        **_of_image(facts) if recipe.base.image is not None else {},
+    )
+
+
+def _of_image(facts: BaseFacts) -> dict[str, Any]:
+    """Return what a build has to know of an image that a bootstrap always has the same."""
+    path = {} if facts.python_path is None else {"python_path": facts.python_path}
+    return {**path, "externally_managed": facts.externally_managed, "size": facts.size or 0}
+
+
+def _locked(found: Found, group: Literal["framework", "project", "build"]) -> PythonPackage:
+    return PythonPackage(
+        name=found.name,
+        version=found.version,
+        group=group,
+        file=found.file.file,
+        size=found.file.size,
+        sha256=found.file.sha256,
+        index=found.file.index,
+        via=found.via,
+    )

@@ -1,0 +1,125 @@
+"""Resolve the framework that a recipe puts into its base."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from contextlib import suppress
+from dataclasses import replace
+from datetime import date
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from envbuild.base.gpu import framework
+from envbuild.base.model import BaseFacts
+from envbuild.errors import NoSolutionError
+from envbuild.lock.decide.base_description import Described
+from envbuild.recipe.model import Recipe
+from envbuild.recipe.trees import read_tree_line
+from envbuild.resolve.aliases import stand_ins
+from envbuild.resolve.dates import default_as_of
+from envbuild.resolve.framework import with_framework
+from envbuild.resolve.model import Request, Resolution, Resolver
+
+
+def resolve_framework(
+    request: Request, recipe: Recipe, chosen: str | None, resolver: Resolver, today: date
+) -> Resolution:
+    """Resolve the framework; an old one again, with the packages of its own time.
+
+    ``chosen`` is the date that the user names, "none", or None.  What the framework brings along keeps to the bounds of
+    the direct requirements where that is possible: CuPy takes NumPy 1.23 or 2.4, and the recipe's numpy<1.24 decides.
+    """
+    resolve = _bounded(resolver, bounds(recipe))
+    if chosen is not None and chosen != "none":
+        return resolve(replace(request, as_of=chosen))
+    found = resolve(request)
+    as_of = None if chosen == "none" else default_as_of(with_framework(request.facts, found), today)
+    return found if as_of is None else resolve(replace(request, as_of=as_of))
+
+
+def other_release(request: Request, base: Described, resolver: Resolver) -> str | None:
+    """Return another release of the framework (name==version) with which the project may have a solution, or None.
+
+    The recipe's line of the framework and the project are one question for once, so that torch==2.4.* becomes the 2.4.0
+    that vllm pins.
+    """
+    if request.framework is None or base.under is None or base.framework is None:
+        return None
+    named = Requirement(request.framework)
+    if any(one.operator in ("==", "===") and "*" not in one.version for one in named.specifier):
+        return None
+    requirements = (request.framework, *request.requirements)
+    try:
+        found = resolver(
+            replace(
+                request, requirements=requirements, facts=base.under, protect=(), framework=None
+            )
+        )
+    except NoSolutionError:
+        return None
+    name = canonicalize_name(named.name)
+    held = {one.name: one.version for one in base.framework.packages}
+    version = next((one.version for one in found.packages if one.name == name), held.get(name))
+    return None if version == held.get(name) else f"{name}=={version}"
+
+
+def require_framework(recipe: Recipe, facts: BaseFacts, brought: Collection[str]) -> None:
+    """Raise NoSolutionError where an image as base has not the framework that [check] framework names.
+
+    ``brought`` are the packages that are put over it.  Found out now, not after gigabytes and an hour.
+    """
+    if recipe.check.framework is None or recipe.base.image is None:
+        return
+    try:
+        wanted = Requirement(recipe.check.framework)
+    except InvalidRequirement:
+        return  # a name of a family, which the check itself knows
+    name = str(canonicalize_name(wanted.name))
+    held = {str(canonicalize_name(dist.name)): dist.version for dist in facts.dists}
+    found = next((other for other in (name, *stand_ins().get(name, ())) if other in held), None)
+    # NGC's 2.4.0a0+nv24.06 is what becomes 2.4.0
+    if name in brought or (found is not None and (found != name or _fits(held[found], wanted))):
+        return
+    has = (
+        f"{name} {held[name]}"
+        if name in held
+        else framework(facts.dists) or "no framework that envbuild knows"
+    )
+    raise NoSolutionError(
+        f'[check] framework names "{recipe.check.framework}", and the base {recipe.base.image} holds {has}',
+        hint=f"take another base (envbuild base suggest --framework {name}), or correct [check] framework",
+    )
+
+
+def _fits(version: str, wanted: Requirement) -> bool:
+    try:
+        return wanted.specifier.contains(Version(version).base_version)
+    except InvalidVersion:
+        return not wanted.specifier
+
+
+def bounds(recipe: Recipe) -> tuple[str, ...]:
+    """Return the direct requirements that bound something, without their extras; the framework itself may be one."""
+    found = []
+    for line in recipe.python.dependencies:
+        if read_tree_line(line) is not None:
+            continue
+        requirement = Requirement(line)
+        if requirement.specifier:
+            marker = f" ; {requirement.marker}" if requirement.marker else ""
+            found.append(f"{requirement.name}{requirement.specifier}{marker}")
+    return tuple(found)
+
+
+def _bounded(resolver: Resolver, kept: tuple[str, ...]) -> Resolver:
+    """Return a resolver that keeps to bounds, and drops them where they leave no solution."""
+
+    def resolve(request: Request) -> Resolution:
+        if kept:
+            with suppress(NoSolutionError):
+                return resolver(replace(request, bounds=(*request.bounds, *kept)))
+        return resolver(request)
+
+    return resolve

@@ -1,0 +1,148 @@
+"""[files]: files beside the recipe that go into the image, as archives locked by sha256."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from envbuild.errors import StaleLockError, UsageError
+from envbuild.lock.model import Lock, LockedFiles
+from envbuild.lock.tools import Tools
+from envbuild.recipe.model import Source
+from envbuild.resolve.sources.source_trees import CACHES, project_folder
+from envbuild.store.atomic import commit, telling
+from envbuild.store.partial import is_whole
+
+TIME = 315_532_800
+"""1980-01-01, in seconds: the time of every member."""
+
+
+def take_files(source: Source, tools: Tools) -> tuple[LockedFiles, ...]:
+    """Pack what [files] names into the store, one archive an entry.
+
+    Raises UsageError for what is not there, and for a link that leaves it.
+    """
+    found = []
+    for name, target in sorted(source.recipe.files.items()):
+        with tempfile.TemporaryDirectory(
+            prefix="envbuild-files-", dir=tools.settings.tmpdir
+        ) as work:
+            archive = Path(work) / "files.tar"
+            sha256 = _pack(_place(source, name), target, archive)
+            found.append(
+                LockedFiles(source=name, target=target, size=archive.stat().st_size, sha256=sha256)
+            )
+            commit(archive, tools.store.artifact(sha256))
+    return tuple(found)
+
+
+def require_files(source: Source, lock: Lock, tools: Tools) -> None:
+    """Bring the archives that the store lacks.  Raises StaleLockError where a file is not what was locked."""
+    for locked in lock.files:
+        with tempfile.TemporaryDirectory(
+            prefix="envbuild-files-", dir=tools.settings.tmpdir
+        ) as work:
+            archive = Path(work) / "files.tar"
+            if _pack(_place(source, locked.source), locked.target, archive) != locked.sha256:
+                raise StaleLockError(
+                    f"{locked.source} ([files]) was changed since it was locked",
+                    where=str(source.lock),
+                    hint=f"run: envbuild lock {source.recipe.name}",
+                )
+            if not is_whole(tools.store.artifact(locked.sha256), locked.size):
+                commit(archive, tools.store.artifact(locked.sha256))
+
+
+def _place(source: Source, name: str) -> Path:
+    project = project_folder(source.path)
+    path = project / name
+    if not path.resolve().is_relative_to(project.resolve()):
+        raise UsageError(
+            f'[files] "{name}" is a link that leaves the project\'s folder', where=str(source.path)
+        )
+    if not path.exists():
+        raise UsageError(
+            f'[files] "{name}" is not there',
+            where=str(source.path),
+            hint=f"looked for in {project}",
+        )
+    return path
+
+
+def _pack(path: Path, target: str, archive: Path) -> str:
+    """Write the archive of a file or folder as it will lie in the image; the same files give the same bytes."""
+    top = target.strip("/")
+    with telling(archive), tarfile.open(archive, "w", format=tarfile.PAX_FORMAT) as out:
+        for name, member in _members(path):
+            entry = tarfile.TarInfo(f"{top}/{name}" if name else top)
+            found = member.lstat()
+            entry.mtime, entry.mode = TIME, 0o755 if found.st_mode & 0o100 else 0o644
+            if stat.S_ISLNK(found.st_mode):
+                entry.type, entry.linkname, entry.mode = (
+                    tarfile.SYMTYPE,
+                    _inner_link(member, path),
+                    0o777,
+                )
+                out.addfile(entry)
+            elif stat.S_ISDIR(found.st_mode):
+                entry.type, entry.mode = tarfile.DIRTYPE, 0o755
+                out.addfile(entry)
+            elif stat.S_ISREG(found.st_mode):
+                entry.size = found.st_size
+                with member.open("rb") as file:
+                    out.addfile(entry, file)
+            else:
+                raise UsageError("is no ordinary file, folder or link", where=str(member))
+    with archive.open("rb") as file:
+        return _sha256(file)
+
+
+def _members(path: Path) -> Iterator[tuple[str, Path]]:
+    """Yield a file, or all in a folder by name.
+
+    Of folders only the empty ones are told: others come by themselves, and one that the image has keeps its mode.
+    """
+    followed = path.resolve() if path.is_symlink() else path
+    if not followed.is_dir():
+        yield "", followed
+        return
+    found: list[tuple[str, Path]] = []
+    for top, folders, names in os.walk(followed):
+        folders[:] = [name for name in folders if name not in CACHES]
+        links = [name for name in folders if (Path(top) / name).is_symlink()]
+        if not folders and not names:
+            found.append(
+                (
+                    "" if Path(top) == followed else Path(top).relative_to(followed).as_posix(),
+                    Path(top),
+                )
+            )
+        found += [
+            ((Path(top) / name).relative_to(followed).as_posix(), Path(top) / name)
+            for name in (*names, *links)
+        ]
+    yield from sorted(found)
+
+
+def _inner_link(link: Path, top: Path) -> str:
+    text = str(link.readlink())
+    if Path(text).is_absolute() or not link.resolve().is_relative_to(top.resolve()):
+        raise UsageError(
+            f"leads to {text}, out of what [files] names",
+            where=str(link),
+            hint="copy the file, or link inside",
+        )
+    return text
+
+
+def _sha256(file: BinaryIO) -> str:
+    digest = hashlib.sha256()
+    while chunk := file.read(1 << 20):
+        digest.update(chunk)
+    return digest.hexdigest()

@@ -1,0 +1,107 @@
+"""Source trees of a lock: packed when it is made, and compared with the project's files when it is used."""
+
+from __future__ import annotations
+
+from msgspec import structs
+
+from envbuild.base.model import BaseFacts
+from envbuild.errors import StaleLockError, UsageError
+from envbuild.lock.model import EVERYTHING, Lock, PythonPackage
+from envbuild.lock.tools import Tools
+from envbuild.recipe.model import Source
+from envbuild.recipe.trees import TreeLine, read_source, read_tree_line
+from envbuild.resolve.sources.source_trees import (
+    Grove,
+    Tree,
+    bring_tree,
+    project_folder,
+    requirement,
+    take_tree,
+    tree_digest,
+)
+from envbuild.store.partial import is_whole
+
+
+def take_trees(
+    source: Source, facts: BaseFacts, old: Lock | None, upgrade: tuple[str, ...], tools: Tools
+) -> tuple[tuple[str, ...], tuple[Tree, ...]]:
+    """Pack the trees that a recipe asks for; return the requirements with names and versions in their place.
+
+    A commit that the old lock chose is kept, unless its package is to be upgraded.
+    """
+    if all(read_tree_line(written) is None for written in source.recipe.python.dependencies):
+        return source.recipe.python.dependencies, ()
+    from envbuild.resolve.uv.session import build_python
+
+    grove = _grove(source, tools, build_python(facts, tools.settings))
+    lines: list[str] = []
+    trees: list[Tree] = []
+    for written in source.recipe.python.dependencies:
+        line = read_tree_line(written)
+        if line is None:
+            lines.append(written)
+            continue
+        with tools.report.stage(f"pack {line.folder or line.url}"):
+            tree = take_tree(line, grove, locked=_locked(line, old, upgrade))
+        if any(tree.name == other.name for other in trees):
+            raise UsageError(f"{tree.name} is asked for twice", where=repr(written))
+        trees.append(tree)
+        lines.append(requirement(tree, line))
+    return tuple(lines), tuple(trees)
+
+
+def with_sources(lock: Lock, trees: tuple[Tree, ...]) -> Lock:
+    """Return a lock that says of its source trees what they are."""
+    sources = {tree.sha256: tree.source for tree in trees}
+    if not sources:
+        return lock
+    return structs.replace(
+        lock, python=tuple(structs.replace(p, source=sources.get(p.sha256)) for p in lock.python)
+    )
+
+
+def require_trees(source: Source, lock: Lock, tools: Tools) -> None:
+    """Bring the source trees that the store lacks.
+
+    Raises StaleLockError where a folder of the project is not what was locked.
+    """
+    grove = _grove(source, tools, "")
+    for package in (p for p in lock.python if p.source is not None):
+        _require_unchanged(package, grove, source)
+        if not is_whole(tools.store.artifact(package.sha256), package.size):
+            with tools.report.stage(f"pack {package.source}"):
+                bring_tree(package.source or "", package.file, package.sha256, grove)
+
+
+def _require_unchanged(package: PythonPackage, grove: Grove, source: Source) -> None:
+    line = read_source(package.source or "")
+    if line.folder is None:
+        return  # a commit never changes
+    if tree_digest(line, package.file, grove) != package.sha256:
+        raise StaleLockError(
+            f"the files of {package.source} ({package.name} {package.version}) were changed since they were locked",
+            where=str(source.lock),
+            hint=f"run: envbuild lock {source.recipe.name}\n"
+            "code that changes often better stays outside the image: exec and run bind the project's folder",
+        )
+
+
+def _grove(source: Source, tools: Tools, python: str) -> Grove:
+    return Grove(
+        project=project_folder(source.path),
+        settings=tools.settings,
+        runner=tools.runner,
+        store=tools.store,
+        python=python,
+    )
+
+
+def _locked(line: TreeLine, old: Lock | None, upgrade: tuple[str, ...]) -> str | None:
+    """Return the source that the old lock has for a line that was written the same then."""
+    if old is None or line.folder is not None or line.written not in old.direct:
+        return None
+    if {line.name, EVERYTHING} & set(upgrade):
+        return None
+    return next(
+        (p.source for p in old.python if p.source and p.source.startswith(f"git+{line.url}@")), None
+    )

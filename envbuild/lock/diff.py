@@ -1,0 +1,154 @@
+"""Compare what two locks, or a lock and an image, hold: packages, CUDA, the oldest driver that will do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from envbuild.base import gpu
+from envbuild.base.catalogue import build_of, load_cuda
+from envbuild.base.model import BaseFacts, Dist
+from envbuild.base.suggest import framework_name
+from envbuild.lock.model import Lock
+from envbuild.lock.staleness import Change
+
+DEBIAN_PYTHON = "/usr/lib/python3"
+"""Where Debian's own Python packages lie; they are counted as Debian packages."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Side:
+    """One of two things to compare.
+
+    ``about`` are single values (Python, CUDA …) by what they are called; ``python`` and ``debian`` map names to
+    versions; ``whole`` tells that these are all there are, not only what is put over an image.
+    """
+
+    label: str
+    about: Mapping[str, str]
+    python: Mapping[str, str]
+    debian: Mapping[str, str]
+    whole: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Difference:
+    """What differs; ``unknown`` names the side that holds more than it tells, whose absences are left out."""
+
+    about: tuple[Change, ...]
+    packages: tuple[Change, ...]
+    unknown: str | None = None
+
+
+def side_of_lock(label: str, lock: Lock) -> Side:
+    """Return what a lock tells of the image that is made from it."""
+    python = {p.name: p.version for p in lock.python if p.group != "build"}
+    held = {
+        p.alias_of or p.name: p.version
+        for p in lock.provided
+        if (p.alias_of or p.name) not in python
+    }
+    framework = lock.base.framework
+    cuda = (
+        gpu.cuda([Dist(name=n, version=v) for n, v in python.items()], (), {}, {}) or lock.base.cuda
+    )
+    return Side(
+        label=label,
+        about=_about(
+            {
+                "base": lock.base.reference,
+                "Python": lock.base.python,
+                "glibc": lock.base.glibc,
+                "date": lock.as_of,
+            },
+            framework,
+            cuda,
+        ),
+        python={**held, **python},
+        debian={p.name: p.version for p in lock.debian if p.group != "build"},
+        whole=bool(lock.debian),
+    )
+
+
+def side_of_facts(facts: BaseFacts) -> Side:
+    """Return what an image holds."""
+    from packaging.utils import canonicalize_name
+
+    dists = [
+        d for d in facts.dists if not (facts.apt and (d.location or "").startswith(DEBIAN_PYTHON))
+    ]
+    return Side(
+        label=facts.image,
+        about=_about({"Python": facts.python, "glibc": facts.glibc}, facts.framework, facts.cuda),
+        python={canonicalize_name(dist.name): dist.version for dist in dists},
+        debian={package.name: package.version for package in facts.apt},
+        whole=True,
+    )
+
+
+def _about(
+    values: Mapping[str, str | None], framework: str | None, cuda: str | None
+) -> dict[str, str]:
+    name, _, version = (framework or "").partition(" ")
+    known = framework_name(name) if name else None
+    build = build_of(known, version) if known else None
+    cuda = cuda or (build.cuda if build else None)
+    more = {"framework": framework, "CUDA": cuda, "oldest driver": _driver(cuda)}
+    return {key: value for key, value in {**values, **more}.items() if value is not None}
+
+
+def _driver(cuda: str | None) -> str | None:
+    if cuda is None:
+        return None
+    table = load_cuda()
+    return table.families.get(cuda.split(".")[0]) or table.drivers.get(
+        ".".join(cuda.split(".")[:2])
+    )
+
+
+def difference(before: Side, after: Side) -> Difference:
+    """Return what differs, single values first, then Debian and Python packages, each sorted by name."""
+    keys = [
+        key for key in (*before.about, *after.about) if key in before.about and key in after.about
+    ]
+    about = tuple(
+        Change(kind="about", name=key, before=before.about[key], after=after.about[key])
+        for key in dict.fromkeys(keys)
+        if before.about[key] != after.about[key]
+    )
+    packages: list[Change] = []
+    for kind, old, new in (
+        ("debian", before.debian, after.debian),
+        ("python", before.python, after.python),
+    ):
+        packages += [
+            Change(kind=kind, name=name, before=old.get(name), after=new.get(name))
+            for name in sorted({*old, *new})
+            if not _same(old.get(name), new.get(name)) and _counts(name, old, new, before, after)
+        ]
+    unknown = None if before.whole == after.whole else (after if before.whole else before).label
+    return Difference(about=about, packages=tuple(packages), unknown=unknown)
+
+
+def _counts(
+    name: str, old: Mapping[str, str], new: Mapping[str, str], before: Side, after: Side
+) -> bool:
+    """Whether a change is known to be one: what a lock does not name, the image below it may hold all the same."""
+    if before.whole == after.whole:
+        return True
+    return name in (old if not before.whole else new)
+
+
+def _same(before: str | None, after: str | None) -> bool:
+    if before is None or after is None:
+        return before is after
+    return before == after or _version(before) == _version(after)
+
+
+def _version(text: str) -> object:
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        return Version(text)
+    except InvalidVersion:
+        return text

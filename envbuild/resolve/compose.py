@@ -1,0 +1,278 @@
+"""Put the answer together: files, who requires what, what the base provides, what moved and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from envbuild.base.model import BaseFacts
+from envbuild.errors import NoSolutionError
+from envbuild.resolve.aliases import caution, doubled
+from envbuild.resolve.conflict.explain import Context
+from envbuild.resolve.couplings import is_framework
+from envbuild.resolve.dates import read_date
+from envbuild.resolve.graph import DIRECT, Edge, sources, walk
+from envbuild.resolve.model import Found, FoundFile, HeldBack, Moved, Provided, Resolution
+from envbuild.resolve.overlap import second_stack
+from envbuild.resolve.platform import best_wheel, markers
+from envbuild.resolve.pylock import Candidate, Chosen
+from envbuild.resolve.sources.artifacts import About
+from envbuild.resolve.stubs import Stub, distributions, parsed
+
+if TYPE_CHECKING:
+    from packaging.tags import Tag
+
+ANCIENT_DAYS = 730
+CUDA_NAMES = ("nvidia-", "cuda-")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Parts:
+    """What a resolution is put together from: ``wanted`` are the direct requirements with their extras.
+
+    The mappings are by package name, ``abouts`` by sha256.
+    """
+
+    context: Context
+    wanted: tuple[str, ...]
+    facts: BaseFacts
+    answer: Mapping[str, Chosen]
+    files: Mapping[str, Candidate]
+    abouts: Mapping[str, About]
+    origins: Mapping[str, str]
+
+
+def pick(chosen: Chosen, order: Mapping[Tag, int]) -> Candidate:
+    """Return the best wheel for the base, else the sdist.  Raises NoSolutionError where neither is there."""
+    by_file = {wheel.file: wheel for wheel in chosen.wheels}
+    best = best_wheel(by_file, order)
+    if best is not None:
+        return by_file[best]
+    if chosen.sdist is None:
+        raise NoSolutionError(
+            f"{chosen.name} {chosen.version} has neither a wheel for this base nor a source archive",
+            hint="choose another version of it, or a base with a newer glibc",
+        )
+    return chosen.sdist
+
+
+def found_file(file: Candidate, about: About, index: str | None = None) -> FoundFile:
+    """Return the record of a chosen file."""
+    return FoundFile(
+        file=file.file,
+        sha256=file.sha256,
+        size=about.size,
+        url=file.url,
+        uploaded=file.uploaded,
+        index=index,
+    )
+
+
+def compose(
+    parts: Parts,
+    *,
+    build: tuple[Found, ...],
+    held: tuple[HeldBack, ...],
+    notes: Iterable[str],
+    tool: str,
+) -> Resolution:
+    """Return the resolution."""
+    edges = _edges(parts)
+    via = sources(edges)
+    stubs = parts.context.stubs.by_name
+    same = {
+        name
+        for name in parts.files
+        if name in stubs and _same(stubs[name], parts.answer[name].version)
+    }
+    packages = tuple(
+        _found(name, parts, via.get(name, ())) for name in sorted(parts.files) if name not in same
+    )
+    provided = sorted(
+        {edge.target for edge in edges if edge.target in stubs} - {p.name for p in packages}
+    )
+    moved = tuple(_moved(stubs[p.name], p.version, edges) for p in packages if p.name in stubs)
+    return Resolution(
+        packages=packages,
+        build=build,
+        provided=tuple(
+            Provided(name=name, version=stubs[name].real, alias_of=stubs[name].alias_of)
+            for name in provided
+        ),
+        moved=moved,
+        held_back=held,
+        notes=tuple(
+            dict.fromkeys(
+                (
+                    *notes,
+                    *_notes(parts, packages),
+                    *_aliased(parts, provided),
+                    *_ancient(parts, packages, held),
+                )
+            )
+        ),
+        as_of=parts.context.as_of,
+        tool=tool,
+    )
+
+
+def _same(stub: Stub, version: str) -> bool:
+    """Whether the index's file is the very version that the base holds (``===`` asks past the stub)."""
+    from packaging.version import Version
+
+    return not stub.hard and Version(stub.real) == Version(version)
+
+
+def _edges(parts: Parts) -> tuple[Edge, ...]:
+    """Return the requirements in force over what is new and what the base holds."""
+    dists = distributions(parts.facts)
+    requires = {
+        name: (stub.alias_of,) if stub.alias_of else dists[name].requires
+        for name, stub in parts.context.stubs.by_name.items()
+    }
+    requires |= {name: parts.abouts[file.sha256].requires for name, file in parts.files.items()}
+    return walk([(DIRECT, text) for text in parts.wanted], requires, markers(parts.facts))
+
+
+def _found(name: str, parts: Parts, via: tuple[str, ...]) -> Found:
+    file = parts.files[name]
+    about = parts.abouts[file.sha256]
+    return Found(
+        name=name,
+        version=parts.answer[name].version,
+        file=found_file(file, about, parts.origins.get(name)),
+        via=via,
+        requires=about.requires,
+        requires_python=about.requires_python,
+    )
+
+
+def _moved(stub: Stub, after: str, edges: Iterable[Edge]) -> Moved:
+    wanting = sorted(
+        {
+            f"{edge.source} needs {edge.requirement.name}{edge.requirement.specifier}"
+            for edge in edges
+            if edge.target == stub.name
+            and not edge.requirement.specifier.contains(stub.version, prereleases=True)
+        }
+    )
+    reason = "; ".join(wanting) or "no answer was found that keeps it"
+    return Moved(
+        name=stub.name,
+        before=stub.real,
+        after=after,
+        reason=reason.replace(f"{DIRECT} needs", "you ask for"),
+    )
+
+
+def _ancient(
+    parts: Parts, packages: tuple[Found, ...], held: tuple[HeldBack, ...]
+) -> Iterable[str]:
+    """Yield a warning for what was held back so far that it names nothing of the base any more (accelerate 0.0.1)."""
+    if parts.facts.created is None:
+        return
+    created = read_date(parts.facts.created, parts.facts.image)
+    coupled = {row.package for row in parts.context.couplings if row.binding}
+    behind = {row.name: row for row in held if row.name not in coupled}
+    for package in packages:
+        row, uploaded = behind.get(package.name), package.file.uploaded
+        if (
+            row is not None
+            and uploaded is not None
+            and (created - read_date(uploaded, package.name)).days > ANCIENT_DAYS
+        ):
+            yield (
+                f"{package.name} {package.version} is of {uploaded}, more than two years before the base: it hardly "
+                f"fits; {row.newest} is held back because {row.reason}"
+            )
+
+
+def _aliased(parts: Parts, provided: Iterable[str]) -> Iterable[str]:
+    """Yield what to know about the distributions that stand for others."""
+    for name in provided:
+        real = parts.context.stubs.by_name[name].alias_of
+        if real is not None and real in parts.files:
+            yield f"{real} stands for {name}: both hold the same modules, and one would overwrite the other's files"
+        elif real is not None and (text := caution(name, real)) is not None:
+            yield text
+
+
+def _notes(parts: Parts, packages: tuple[Found, ...]) -> Iterable[str]:
+    """Yield what a person should know beside the answer."""
+    from packaging.requirements import Requirement
+
+    versions = {package.name: package.version for package in packages}
+    for row in parts.context.couplings:
+        version = versions.get(row.package)
+        outside = version is not None and not Requirement(row.constraint).specifier.contains(
+            version, prereleases=True
+        )
+        if outside and not row.binding:
+            yield f"{row.package} {version} may not fit: as far as is known {row.constraint} goes with {row.reason}"
+        if version is not None and row.note:
+            yield f"{row.package} {version}: {row.note}"
+    for package in packages:
+        about = parts.abouts[package.file.sha256]
+        if about.read_from == "none":
+            yield f"{package.name} {package.version} is an sdist that declares no requirements: check its imports"
+    yield from filter(None, (second_stack(packages, parts.context.stubs, parts.facts),))
+    yield from _without_cuda(parts, packages)
+    yield from _compiled_elsewhere(parts, packages)
+    present = {
+        *versions,
+        *(name for name, stub in parts.context.stubs.by_name.items() if not stub.alias_of),
+    }
+    for group, members in doubled(present):
+        if any(member in versions for member in members):
+            yield f"{' and '.join(members)} both hold the module {group}: one overwrites the other's files"
+
+
+def _without_cuda(parts: Parts, packages: tuple[Found, ...]) -> Iterable[str]:
+    """Yield what brings CUDA libraries on x86_64 alone: its wheel for another machine computes on the CPU.
+
+    So it is with the published torch for aarch64 up to 2.10.
+    """
+    here = {**markers(parts.facts), "extra": ""}
+    there = {**here, "platform_machine": "x86_64"}
+    for package in packages:
+        asked = [
+            r
+            for r in parsed(package.requires)
+            if r.name.startswith(CUDA_NAMES) and r.marker is not None
+        ]
+        mine, theirs = (
+            [r for r in asked if r.marker and r.marker.evaluate(env)] for env in (here, there)
+        )
+        if theirs and not mine and not package.is_sdist:
+            yield (
+                f"{package.name} {package.version} has CUDA on x86_64 only: what is published for "
+                f"{parts.facts.machine} computes on the CPU"
+            )
+
+
+def _compiled_elsewhere(parts: Parts, packages: tuple[Found, ...]) -> Iterable[str]:
+    """Yield what was compiled for the published release of a framework, while the base holds a vendor's build.
+
+    A wheel with machine code that pins the framework links against it: NGC's torch 2.4.0a0 is not the published 2.4.0.
+    """
+    from packaging.version import Version
+
+    built = {
+        name: stub
+        for name, stub in parts.context.stubs.by_name.items()
+        if is_framework(name) and not stub.alias_of and Version(stub.real).is_prerelease
+    }
+    for package in packages:
+        if not package.file.file.endswith(".whl") or package.file.file.endswith("-any.whl"):
+            continue
+        for requirement in parsed(package.requires):
+            stub = built.get(requirement.name)
+            if stub is not None and any(
+                specifier.operator == "==" for specifier in requirement.specifier
+            ):
+                yield (
+                    f"{package.name} {package.version} was compiled for {requirement.name}{requirement.specifier} as "
+                    f"published, the base holds its vendor's own build {stub.real}: if it fails to import, build it in "
+                    "the base from source"
+                )

@@ -1,0 +1,104 @@
+"""Read the metadata of the packages that a conflict is about: uv tells one clash, the user wants to know them all."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from envbuild.errors import EnvbuildError
+from envbuild.resolve.compose import pick
+from envbuild.resolve.conflict.explain import (
+    MISSING,
+    NO_WHEELS,
+    PINNED,
+    Clash,
+    ConflictError,
+    Context,
+    name_of,
+    satisfied,
+)
+from envbuild.resolve.couplings import is_framework
+from envbuild.resolve.platform import markers, tag_order
+from envbuild.resolve.sources.artifacts import describe
+from envbuild.resolve.stubs import is_stub, parsed
+from envbuild.resolve.uv.query import Question
+from envbuild.resolve.uv.session import Session
+
+MOST_SUBJECTS = 4
+
+
+def gather(session: Session, conflict: ConflictError, context: Context) -> tuple[Clash, ...]:
+    """Return all clashes of the exact versions in a derivation with what the base protects, frameworks first.
+
+    What cannot be read is left out: the derivation itself is told in any case.
+    """
+    found: list[Clash] = []
+    pins = dict.fromkeys(
+        (name, version.rstrip(".,")) for name, version in PINNED.findall(conflict.text)
+    )
+    subjects = [
+        (n, v)
+        for n, v in pins
+        if not is_stub(v) and not v.endswith("*") and n not in context.stubs.by_name
+    ]
+    for name, version in subjects[:MOST_SUBJECTS]:
+        extras = {
+            e for d in context.directs if d.name == name_of(name) for e in (*d.extras, d.added) if e
+        }
+        found += _clashes(session, name, version, context, extras)
+    return tuple(sorted(found, key=lambda clash: not is_framework(clash.stub.name)))
+
+
+def with_others(session: Session, conflict: ConflictError, context: Context) -> ConflictError:
+    """Return a conflict about a direct requirement without any file, joined with those about others like it.
+
+    uv tells of the first one alone.
+    """
+    directs = {d.name: d for d in context.directs if d.name not in context.stubs.by_name}
+    gone = _gone(conflict) & set(directs)
+    for _ in range(MOST_SUBJECTS if gone else 0):
+        rest = tuple(d.text for d in directs.values() if d.name not in gone)
+        try:
+            session.ask(
+                Question(requirements=rest, deps=False, soft=False, as_of=context.as_of)
+            ) if rest else None
+        except ConflictError as other:
+            if not _gone(other) & set(directs) - gone:
+                break
+            gone |= _gone(other)
+            conflict = conflict.joined(other)
+        else:
+            break
+    return conflict
+
+
+def _gone(conflict: ConflictError) -> set[str]:
+    """Return the names of which a derivation says that there is nothing for the base."""
+    return {name_of(term) for term, _ in NO_WHEELS.findall(conflict.text)} | set(
+        MISSING.findall(conflict.text)
+    )
+
+
+def _clashes(
+    session: Session, name: str, version: str, context: Context, extras: Collection[str]
+) -> list[Clash]:
+    try:
+        question = Question(
+            requirements=(f"{name}=={version}",), deps=False, soft=False, as_of=context.as_of
+        )
+        file = pick(session.ask(question)[name], tag_order(session.facts))
+        about = describe([file], settings=session.settings, report=session.report)[file.sha256]
+    except (ConflictError, EnvbuildError, KeyError):
+        return []
+    environments = [markers(session.facts) | {"extra": extra} for extra in ("", *sorted(extras))]
+    return [
+        Clash(
+            subject=f"{name}=={version}",
+            wanted=f"{requirement.name}{requirement.specifier}",
+            stub=stub,
+        )
+        for requirement in parsed(about.requires)
+        if requirement.marker is None or any(map(requirement.marker.evaluate, environments))
+        if (stub := context.stubs.by_name.get(name_of(requirement.name))) is not None
+        and stub.hard
+        and not satisfied(f"{requirement.name}{requirement.specifier}", stub)
+    ]

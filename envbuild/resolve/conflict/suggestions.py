@@ -1,0 +1,377 @@
+"""What would help against a conflict: the pin to loosen and what it would give, the date, the base to take.
+
+Nothing is proposed that was not tried: each is a question to uv, bounded in number and seconds.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field, replace
+
+from msgspec import structs
+from packaging.utils import canonicalize_name
+
+from envbuild.base.catalogue import Entry
+from envbuild.base.model import BaseFacts
+from envbuild.base.suggest import Wish, framework_name, suggest
+from envbuild.errors import EnvbuildError, UsageError
+from envbuild.resolve.conflict.explain import (
+    BROKEN,
+    MISSING,
+    NO_WHEELS,
+    PYTHON,
+    Clash,
+    ConflictError,
+    Context,
+    empty_pages,
+    mentioned,
+    name_of,
+)
+from envbuild.resolve.couplings import load_aliases
+from envbuild.resolve.dates import read_date
+from envbuild.resolve.platform import python_minor
+from envbuild.resolve.pylock import Chosen
+from envbuild.resolve.requirements import Direct
+from envbuild.resolve.stubs import Stub, Stubs, lenient
+from envbuild.resolve.uv.passes import Task
+from envbuild.resolve.uv.query import Question
+from envbuild.resolve.uv.session import Session
+from envbuild.resolve.versions import newer, satisfies
+from envbuild.store.units import counted
+
+SECONDS = 20.0
+"""How long to look for what would help, all together."""
+MOST_TRIALS = 16
+MOST_STEPS = 3
+MOST_IMAGES = 2
+PYTHONS = ("3.12", "3.11", "3.10", "3.9", "3.13", "3.8", "3.7")
+NEWEST_GLIBC = "2.40"
+MOST_PINS = 4
+ANCIENT_DAYS = 730
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fit:
+    """The release of a direct requirement that fits once its bounds are gone; ``uploaded`` is an ISO date or None.
+
+    ``alone`` tells that nothing else needs to give way.
+    """
+
+    version: str
+    uploaded: str | None
+    alone: bool = True
+
+
+@dataclass(kw_only=True)
+class Trials:
+    """Questions about a task that was changed a little, until their number or time is used up."""
+
+    session: Session
+    task: Task
+    left: int = MOST_TRIALS
+    asked: int = 0
+    end: float = field(default_factory=lambda: time.monotonic() + SECONDS)
+
+    def ask(self, question: Question, session: Session | None = None) -> dict[str, Chosen] | None:
+        """Return the answer, None where there is none or no time for it."""
+        seconds = self.end - time.monotonic()
+        if self.left <= 0 or seconds <= 0:
+            return None
+        self.left -= 1
+        self.asked += 1
+        try:
+            return (session or self.session).ask(replace(question, seconds=seconds))
+        except (ConflictError, EnvbuildError):
+            return None
+
+    def changed(
+        self,
+        loose: Collection[str] = (),
+        *,
+        without: Collection[str] = (),
+        bounds: tuple[str, ...] = (),
+    ) -> Question:
+        """Return the task's question with some direct requirements free of bounds, or left out."""
+        context = self.task.context
+        kept = [direct for direct in context.directs if direct.name not in without]
+        wanted = tuple(direct.unbound if direct.name in loose else direct.text for direct in kept)
+        return Question(
+            requirements=(*self.task.roots, *wanted),
+            constraints=(*self.task.constraints, *bounds),
+            as_of=context.as_of,
+        )
+
+
+def hints(
+    session: Session, task: Task, conflict: ConflictError, clashes: Iterable[Clash]
+) -> tuple[str, ...]:
+    """Return what to change, the smallest change first; that nothing was found where nothing was."""
+    told = tuple(_untried(conflict, task.context))
+    if told:
+        return told
+    trials = _trials(session, task)
+    told_of = tuple(clashes)
+    found = [
+        *_pins(trials, conflict),
+        *_dates(trials, conflict),
+        *_other_bases(trials, conflict, told_of),
+    ]
+    if not found and not told_of:
+        found += _other_pythons(trials, conflict)
+    if not found:
+        found += _left_out(trials, conflict)
+    if found:
+        return tuple(found)
+    tried = f" ({counted(trials.asked, 'change')} tried)" if trials.asked else ""
+    return (
+        f"make an image of its own for each of what excludes the other: nothing else was found{tried}",
+    )
+
+
+def _trials(session: Session, task: Task) -> Trials:
+    """Return the trials of a task; a framework that the recipe chooses may be another release of its line in them."""
+    stubs = task.context.stubs
+    chosen = {name for name, stub in stubs.by_name.items() if stub.chosen}
+    if not chosen:
+        return Trials(session=session, task=task)
+    kept = {
+        name: stub
+        for name, stub in stubs.by_name.items()
+        if name not in chosen and stub.alias_of not in chosen
+    }
+    dists = tuple(
+        dist for dist in session.facts.dists if canonicalize_name(dist.name) not in chosen
+    )
+    trials = Trials(session=session, task=task)
+    free = _elsewhere(
+        trials, structs.replace(session.facts, dists=dists, framework=None), Stubs(kept)
+    )
+    roots = tuple(root for root in task.roots if name_of(root) not in chosen)
+    roots += tuple(filter(None, (task.context.framework,)))
+    return Trials(session=free, task=replace(task, roots=roots))
+
+
+def _untried(conflict: ConflictError, context: Context) -> Iterable[str]:
+    """Yield what to do about names and files of the index that no other answer would mend."""
+    elsewhere = load_aliases().elsewhere
+    for name in dict.fromkeys(
+        (*MISSING.findall(conflict.text), *(n for n in conflict.traps if n in elsewhere))
+    ):
+        if name in elsewhere:
+            yield f"leave out {name}, or bring it otherwise: {elsewhere[name]}"
+        else:
+            yield f"check the spelling of {name}; packages of another index need its name under [python] indexes"
+    for name in conflict.traps:
+        if name not in elsewhere:
+            yield (
+                f"name the index that has the real {name} under [python] indexes, or look at what is there by that "
+                "name, and write it under [python] dependencies if you want it"
+            )
+    for name in empty_pages(conflict):
+        yield f"look at what the index answers for {name}: a login or error page of a proxy offers nothing either"
+    if BROKEN.search(conflict.text):
+        yield "take another index, or clear the cache of the mirror or proxy that answers here"
+    machine = context.facts.machine
+    lacking = [
+        name_of(package) for package, tag in NO_WHEELS.findall(conflict.text) if "platform" in tag
+    ]
+    if lacking and machine != "x86_64":
+        names = ", ".join(dict.fromkeys(lacking))
+        yield f"leave out {names}, or take a base for another machine than {machine}"
+
+
+def _pins(trials: Trials, conflict: ConflictError) -> Iterable[str]:
+    """Yield the direct requirements to loosen: each alone, so that the others stay; where that helps nowhere, all."""
+    pins = _pinned(conflict, trials.task.context)[:MOST_PINS]
+    found = {pin.name: fit for pin in pins if (fit := _fit(trials, pin, {pin.name})) is not None}
+    if not found and len(pins) > 1:
+        names = {pin.name for pin in pins}
+        fits = {pin.name: _fit(trials, pin, names) for pin in pins}
+        found = {name: replace(fit, alone=False) for name, fit in fits.items() if fit is not None}
+    inert = [
+        pin.name
+        for pin in pins
+        if pin.name in found and satisfies(found[pin.name].version, pin.specifier)
+    ]
+    useful = [pin for pin in pins if pin.name in found and pin.name not in inert]
+    # a pin that stays as it is was not in the way, unless it is the only one
+    for pin in useful or [pin for pin in pins if pin.name in found]:
+        yield _loosened(pin, trials.task.context, found[pin.name])
+
+
+def _pinned(conflict: ConflictError, context: Context) -> tuple[Direct, ...]:
+    """Return the direct requirements with bounds that a derivation speaks of."""
+    names = mentioned(conflict.text)
+    return tuple(direct for direct in context.directs if direct.name in names and direct.specifier)
+
+
+def _fit(trials: Trials, pin: Direct, loose: Collection[str]) -> Fit | None:
+    """Return the release that a requirement gets without bounds: the newest one, as uv goes back too far at first."""
+    answer = trials.ask(trials.changed(loose))
+    chosen = answer.get(pin.name) if answer else None
+    for _ in range(MOST_STEPS):
+        if chosen is None or chosen.from_base:
+            break
+        above = trials.ask(trials.changed(loose, bounds=(f"{pin.name}>{chosen.version}",)))
+        if above is None or pin.name not in above:
+            break
+        chosen = above[pin.name]
+    if chosen is None:
+        return None
+    uploads = [
+        file.uploaded
+        for file in (*chosen.wheels, chosen.sdist)
+        if file is not None and file.uploaded
+    ]
+    return Fit(version=chosen.version, uploaded=min(uploads, default=None))
+
+
+def _dates(trials: Trials, conflict: ConflictError) -> Iterable[str]:
+    if conflict.filtered and trials.ask(replace(trials.changed(), as_of=None)) is not None:
+        yield 'set as-of under [python] to a later date, or to "none"'
+
+
+def _left_out(trials: Trials, conflict: ConflictError) -> Iterable[str]:
+    names = mentioned(conflict.text)
+    directs = trials.task.context.directs
+    for direct in [direct for direct in directs if direct.name in names][:MOST_PINS]:
+        if len(directs) > 1 and trials.ask(trials.changed(without={direct.name})) is not None:
+            yield f"leave out {direct.written}: the rest fits"
+
+
+def _other_bases(
+    trials: Trials, conflict: ConflictError, clashes: tuple[Clash, ...]
+) -> Iterable[str]:
+    """Yield bases of the catalogue on which the requirements have an answer."""
+    context = trials.task.context
+    wanted = dict.fromkeys(clash.wanted for clash in clashes if clash.stub.hard)
+    pins = _pinned(conflict, context)
+    lacking = {name_of(package) for package, _ in NO_WHEELS.findall(conflict.text)}
+    wanted |= dict.fromkeys(d.text for d in pins if context.stubs.hard(d.name) or d.name in lacking)
+    named = [text for text in wanted if framework_name(text)]
+    fitting = [
+        entry for entry in _candidates(conflict, context, named) if _has_answer(trials, entry)
+    ]
+    if fitting:
+        told = " or ".join(map(_told, fitting))
+        yield (
+            f"take a base that holds {named[0]}: {told}" if named else f"take another base: {told}"
+        )
+
+
+def _candidates(conflict: ConflictError, context: Context, named: list[str]) -> list[Entry]:
+    own = ".".join(map(str, python_minor(context.facts)))
+    pythons = [bounds.rstrip(",") for bounds, _ in PYTHON.findall(conflict.text)]
+    wishes = [
+        Wish(framework=text, python=python) for text in named[:MOST_PINS] for python in (own, None)
+    ]
+    if pythons and not named:
+        wishes = [Wish(framework=text, python=pythons[0]) for text in _held(context)]
+    for wish in wishes:
+        try:
+            chosen = [choice.entry for choice in suggest(wish)[0] if choice.entry.defect is None]
+        except UsageError:
+            continue
+        if chosen:
+            made = [entry for entry in chosen if entry.is_bootstrap][:1]
+            return [*[entry for entry in chosen if not entry.is_bootstrap][:MOST_IMAGES], *made]
+    return []
+
+
+def _has_answer(trials: Trials, entry: Entry) -> bool:
+    """Whether the requirements have an answer on another base, as far as is known of it: its framework and Python.
+
+    A bootstrap's framework is asked of the index; an image's stands there as it is.
+    """
+    facts = trials.session.facts
+    facts = structs.replace(
+        facts, python=(entry.python or facts.python).rstrip("?"), glibc=entry.glibc or facts.glibc
+    )
+    name = entry.framework or ""
+    asked = entry.requirement if entry.is_bootstrap else name
+    try:
+        stub = Stub(
+            name=name, version=lenient(entry.version or ""), real=entry.version or "", hard=True
+        )
+    except ValueError:
+        return False  # the catalogue knows its line only
+    other = _elsewhere(trials, facts, Stubs({} if entry.is_bootstrap else {name: stub}))
+    directs = (direct.text for direct in trials.task.context.directs)
+    return trials.ask(Question(requirements=(*filter(None, (asked,)), *directs)), other) is not None
+
+
+def _elsewhere(trials: Trials, facts: BaseFacts, stubs: Stubs) -> Session:
+    """Return a session like the task's own, on another base."""
+    session = trials.session
+    folder = session.folder.with_name(f"{session.folder.name}-base-{trials.asked}")
+    folder.mkdir()
+    return Session(
+        folder=folder,
+        facts=facts,
+        stubs=stubs,
+        indexes=session.indexes,
+        settings=session.settings,
+        runner=session.runner,
+        report=session.report,
+        from_source=session.from_source,
+        archives=session.archives,
+        limit=session.limit,
+    )
+
+
+def _other_pythons(trials: Trials, conflict: ConflictError) -> Iterable[str]:
+    """Yield the Python with which the same requirements have an answer; where none has, it is glibc that is old."""
+    tags = [tag for _, tag in NO_WHEELS.findall(conflict.text)]
+    if not (PYTHON.search(conflict.text) or tags):
+        return
+    facts = trials.session.facts
+    for python in (*PYTHONS, None):
+        glibc = facts.glibc if python else NEWEST_GLIBC
+        other = structs.replace(facts, python=python or facts.python, glibc=glibc)
+        if other == facts or (python and facts.python.startswith(f"{python}.")):
+            continue
+        if (
+            trials.ask(trials.changed(), _elsewhere(trials, other, trials.session.stubs))
+            is not None
+        ):
+            yield (
+                f"take a base with Python {python}" if python else "take a base with a newer glibc"
+            )
+            return
+
+
+def _loosened(direct: Direct, context: Context, fit: Fit) -> str:
+    stubs = context.stubs
+    if stubs.hard(direct.name):
+        whose = "the framework's" if stubs.by_name[direct.name].chosen else "the base's"
+        return f"loosen {direct.written}: {whose} {stubs.by_name[direct.name].public} is then taken"
+    day = f" of {fit.uploaded}" if fit.uploaded else ""
+    others = "" if fit.alone else ", once the others named here are loosened too"
+    if _ancient(fit, context) and not newer(fit.version, direct.specifier):
+        only = f"only {direct.name} {fit.version}{day} fits then, years older than this base"
+        return f"loosen {direct.written}, though {only}"
+    return f"loosen {direct.written}: {direct.name} {fit.version}{day} fits this base{others}"
+
+
+def _ancient(fit: Fit, context: Context) -> bool:
+    """Whether a release is from long before the base, and then fits mostly because it declares no bounds."""
+    made = context.facts.created
+    if not made or not fit.uploaded:
+        return False
+    return (read_date(made, "created") - read_date(fit.uploaded, "uploaded")).days > ANCIENT_DAYS
+
+
+def _held(context: Context) -> list[str]:
+    """Return what the base's framework is called, at its version and at any."""
+    for stub in context.stubs.by_name.values():
+        name = framework_name(stub.name)
+        if name is not None and stub.hard and not stub.alias_of:
+            return [f"{name}=={stub.public}", name]
+    return []
+
+
+def _told(entry: Entry) -> str:
+    if entry.is_bootstrap:
+        return f'bootstrap = "{entry.reference}" with framework = "{entry.requirement}" (Python {entry.python})'
+    return f"{entry.reference} ({entry.holds}, Python {entry.python})"

@@ -1,0 +1,1 @@
+"""The second backend: pip-compile, as pip-tools has it."""

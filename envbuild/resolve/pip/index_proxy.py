@@ -1,0 +1,259 @@
+"""A package index on this machine's loopback, for pip: the real ones as they were on a day, one index per project.
+
+pip knows no dates, takes a project's files from any index, and reads whole wheels where a mirror has no metadata
+files.  What answers it here leaves out files that came later, asks the indexes in their order and stays with the first
+that has a project, and reads metadata from the end of a wheel.  Source archives are shown as wheels without content
+that require what is read from them: pip builds nothing.  pip itself needs no network, proxy or password then.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import html
+import io
+import secrets
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from envbuild.errors import EnvbuildError
+from envbuild.progress import Silent
+from envbuild.resolve.pylock import Candidate
+from envbuild.resolve.sources.artifacts import SHA256, describe, stored_file, wheel_metadata
+from envbuild.resolve.stubs import write_wheel
+from envbuild.settings import Settings
+from envbuild.store.atomic import write_text
+from envbuild.store.index import normalize, read_links
+from envbuild.store.layout import Store
+from envbuild.store.simple import Link
+from envbuild.store.web import GoneError, StoppedError, make_client
+
+if TYPE_CHECKING:
+    import httpx
+
+Answer = tuple[str, bytes | Path]
+"""A content type, and a body or the file that is one."""
+POLL_SECONDS = 0.05
+
+
+class Relay:
+    """Several indexes as one.  ``indexes`` maps names to URLs in the order in which they are asked.
+
+    ``hidden`` are canonical names that no index is asked for, ``from_source`` those whose wheels do not count.
+    ``failure`` is the first error that pip was kept from seeing: it is told in place of pip's own words.
+    """
+
+    def __init__(
+        self,
+        indexes: Mapping[str, str],
+        settings: Settings,
+        hidden: Collection[str] = (),
+        from_source: Collection[str] = (),
+    ) -> None:
+        self.failure: EnvbuildError | None = None
+        self._indexes = tuple(indexes.values())
+        self._settings = settings
+        self._store = Store(settings.store)
+        self._hidden = frozenset(hidden)
+        self._from_source = frozenset(map(normalize, from_source))
+        self._pages: dict[str, tuple[Link, ...] | None] = {}
+        self._files: dict[str, Candidate] = {}
+        self._stop = threading.Event()
+
+    @contextmanager
+    def serving(self, as_of: str | None = None, fresh: Collection[str] = ()) -> Iterator[str]:
+        """Lend the address of the index as it was at the end of the day ``as_of``; ``fresh`` names know no date.
+
+        A secret word in the address keeps other users of this machine out.
+        """
+        self.failure = None
+        self._stop.clear()
+        word = secrets.token_urlsafe(16)
+        with ExitStack() as stack:
+            client = stack.enter_context(make_client(self._settings))
+
+            def answer(path: str) -> Answer | None:
+                parts = [unquote(part) for part in path.strip("/").split("/")]
+                if len(parts) < 3 or not secrets.compare_digest(parts[0].encode(), word.encode()):
+                    return None
+                if parts[1] == "simple" and len(parts) == 3:
+                    return self._page(normalize(parts[2]), client, as_of, fresh)
+                return (
+                    self._file(parts[2], parts[-1], client)
+                    if parts[1] == "file" and len(parts) == 4
+                    else None
+                )
+
+            server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(answer, self._note))
+            thread = threading.Thread(
+                target=server.serve_forever, args=(POLL_SECONDS,), daemon=True
+            )
+            thread.start()
+            try:
+                yield f"http://127.0.0.1:{server.server_address[1]}/{word}/simple"
+            finally:
+                self._stop.set()
+                server.shutdown()
+                server.server_close()
+                thread.join()
+
+    def _note(self, error: EnvbuildError) -> None:
+        self.failure = self.failure or error
+
+    def _page(
+        self, project: str, client: httpx.Client, as_of: str | None, fresh: Collection[str]
+    ) -> Answer | None:
+        """Write a project's page as it was; None where no index has the project."""
+        if project in self._hidden:
+            return None
+        if project not in self._pages:
+            self._pages[project] = self._links(project, client)
+        links = self._pages[project]
+        if links is None:
+            return None
+        day = None if project in fresh else as_of
+        shown = [link for link in links if day is None or (link.uploaded or "9")[:10] <= day]
+        if project in self._from_source:
+            shown = [link for link in shown if not link.file.endswith(".whl")]
+        pure = {_release(link.file) for link in shown if link.file.endswith("-none-any.whl")}
+        shown = [
+            link for link in shown if link.file.endswith(".whl") or _release(link.file) not in pure
+        ]
+        lines = map(self._anchor, shown)
+        return (
+            "text/html; charset=utf-8",
+            f"<!DOCTYPE html><html><body>{''.join(lines)}</body></html>".encode(),
+        )
+
+    def _links(self, project: str, client: httpx.Client) -> tuple[Link, ...] | None:
+        pages = (self._listed(index, project, client) for index in self._indexes)
+        return next((links for links in pages if links is not None), None)
+
+    def _listed(self, index: str, project: str, client: httpx.Client) -> tuple[Link, ...] | None:
+        try:
+            return read_links(index, project, client, stop=self._stop)
+        except GoneError:
+            return None
+
+    def _anchor(self, link: Link) -> str:
+        """Write one file; those without a sha256 cannot be locked and are not offered."""
+        if link.sha256 is None or not SHA256.fullmatch(link.sha256):
+            return ""
+        key = hashlib.sha256(link.url.encode()).hexdigest()[:24]
+        release = _release(link.file)
+        self._files[key] = Candidate(
+            file=link.file, url=link.url, sha256=link.sha256, size=link.size
+        )
+        is_wheel = link.file.endswith(".whl")
+        if not is_wheel and release is None:
+            return ""
+        file = link.file if is_wheel or release is None else stub_file(*release)
+        said = {
+            "href": f"../../file/{key}/{file}" + (f"#sha256={link.sha256}" if is_wheel else ""),
+            "data-requires-python": link.requires_python,
+            "data-yanked": "" if link.yanked else None,
+            "data-core-metadata": "true" if is_wheel else None,
+            "data-dist-info-metadata": "true" if is_wheel else None,
+        }
+        given = " ".join(
+            f'{name}="{html.escape(value)}"' for name, value in said.items() if value is not None
+        )
+        return f"<a {given}>{html.escape(file)}</a>\n"
+
+    def _file(self, key: str, name: str, client: httpx.Client) -> Answer | None:
+        candidate = self._files.get(key)
+        release = _release(candidate.file) if candidate is not None else None
+        if candidate is not None and release is not None and name == stub_file(*release):
+            return "application/octet-stream", self._stub(candidate, release)
+        if candidate is None or name not in (candidate.file, f"{candidate.file}.metadata"):
+            return None
+        if name.endswith(".metadata"):
+            return "application/octet-stream", self._metadata(candidate, client).encode()
+        return "application/octet-stream", stored_file(candidate, client, self._store, self._stop)
+
+    def _stub(self, candidate: Candidate, release: tuple[str, str]) -> bytes:
+        """Return a wheel without content that requires what a source archive says.
+
+        A placeholder requires what is nowhere, so that it is no answer.
+        """
+        about = describe([candidate], settings=self._settings, report=Silent())[candidate.sha256]
+        requires = (
+            about.requires
+            if about.stub is None
+            else (*about.requires, f"{release[0]}==0+placeholder")
+        )
+        with tempfile.TemporaryDirectory(
+            prefix="envbuild-relay-", dir=self._settings.tmpdir
+        ) as folder:
+            return write_wheel(Path(folder), *release, requires).read_bytes()
+
+    def _metadata(self, candidate: Candidate, client: httpx.Client) -> str:
+        """Return a wheel's METADATA, kept in the store by the wheel's sha256."""
+        kept: Path = self._store.folder("metadata") / f"{candidate.sha256}.txt"
+        try:
+            return kept.read_text("utf-8")
+        except (OSError, UnicodeDecodeError):
+            text = wheel_metadata(candidate, client)
+            write_text(kept, text)
+            return text
+
+
+def _release(file: str) -> tuple[str, str] | None:
+    """Return name and version of a file of an index, None for one that is no file of a package."""
+    from packaging.utils import (
+        InvalidSdistFilename,
+        InvalidWheelFilename,
+        parse_sdist_filename,
+        parse_wheel_filename,
+    )
+
+    try:
+        found = (
+            parse_wheel_filename(file)[:2] if file.endswith(".whl") else parse_sdist_filename(file)
+        )
+    except (InvalidSdistFilename, InvalidWheelFilename):
+        return None
+    return found[0], str(found[1])
+
+
+def stub_file(name: str, version: str) -> str:
+    """Return the file name of the wheel that stands for a source archive."""
+    return f"{name.replace('-', '_')}-{version}-py3-none-any.whl"
+
+
+def _handler(answer: Callable[[str], Answer | None], note: Callable[[EnvbuildError], None]) -> type:
+    """Return the class that answers requests; what fails behind it is noted and answered with an error."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            """Answer one request."""
+            try:
+                found = answer(self.path.partition("?")[0])
+            except StoppedError:
+                return
+            except EnvbuildError as error:
+                note(error)
+                self.send_error(502)
+                return
+            if found is None:
+                self.send_error(404)
+                return
+            kind, body = found
+            self.send_response(200)
+            self.send_header("Content-Type", kind)
+            size = body.stat().st_size if isinstance(body, Path) else len(body)
+            self.send_header("Content-Length", str(size))
+            self.end_headers()
+            with body.open("rb") if isinstance(body, Path) else io.BytesIO(body) as source:
+                shutil.copyfileobj(source, self.wfile)
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing: pip tells what it did."""
+
+    return Handler

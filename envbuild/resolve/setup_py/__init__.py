@@ -1,0 +1,1 @@
+"""Read a setup.py from its text: nothing in it is run."""

@@ -1,0 +1,213 @@
+"""What the chosen files say about themselves: sizes and metadata, without downloading wheels.
+
+A wheel keeps its metadata near its end, so one request for the last part gives both; an sdist is fetched whole into the
+store, because its build requirements are wanted too.  What a file says never changes: it is kept by the file's sha256.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import zipfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, cast
+
+import msgspec
+
+from envbuild.errors import IntegrityError, NetworkError
+from envbuild.limits import UNREADABLE
+from envbuild.progress import Reporter, Silent
+from envbuild.resolve.pylock import Candidate
+from envbuild.resolve.sources.metadata import TAIL, Remote, wheel_headers, wheel_text
+from envbuild.resolve.sources.sdists import read_sdist
+from envbuild.settings import Settings
+from envbuild.store.atomic import telling
+from envbuild.store.download import Job, download
+from envbuild.store.fetch import sizes
+from envbuild.store.layout import Store
+from envbuild.store.parallel import each
+from envbuild.store.partial import is_whole
+from envbuild.store.web import local_path, make_client, opened, patiently, read_bounded, redact
+
+if TYPE_CHECKING:
+    import httpx
+
+SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
+RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
+FORM = 2
+"""Changes whenever more is read from a file than before, so that what was kept earlier is read anew."""
+LARGEST_WHOLE = 64 * 1024 * 1024
+"""Bytes of a wheel that is read whole where the server knows no ranges."""
+
+
+class About(msgspec.Struct, frozen=True, kw_only=True):
+    """What one file says: ``size`` in bytes; ``requires`` and ``build`` (of an sdist) are PEP 508 strings.
+
+    ``read_from`` tells where the requirements stand: "wheel", or as in sdists.Declared, which tells the rest.
+    """
+
+    size: int
+    requires: tuple[str, ...] = ()
+    requires_python: str | None = None
+    build: tuple[str, ...] = ()
+    read_from: str = "wheel"
+    backend: str = ""
+    stub: str | None = None
+
+
+def describe(
+    files: Iterable[Candidate], *, settings: Settings, report: Reporter
+) -> dict[str, About]:
+    """Return what the files say, by sha256; several are asked at once.
+
+    Raises NetworkError, and IntegrityError for a file that is not what the index says.
+    """
+    wanted = {candidate.sha256: candidate for candidate in files}
+    for candidate in wanted.values():
+        if not SHA256.fullmatch(candidate.sha256):
+            hint = f"{redact(candidate.url)} does not name one: use another index"
+            raise IntegrityError(f"the index gives no sha256 for {candidate.file}", hint=hint)
+    store = Store(settings.store)
+    folder = store.folder("metadata")
+    known = {
+        sha: about for sha in wanted if (about := _kept(folder / f"{sha}-{FORM}.json")) is not None
+    }
+    missing = [candidate for sha, candidate in wanted.items() if sha not in known]
+    if not missing:
+        return known
+    report.detail(f"read the metadata of {len(missing)} files")
+    with make_client(settings) as client:
+
+        def one(candidate: Candidate, stop: threading.Event) -> None:
+            about = _ask(candidate, client, store, stop)
+            with telling(folder):
+                (folder / f"{candidate.sha256}-{FORM}.json").write_bytes(msgspec.json.encode(about))
+            known[candidate.sha256] = about
+
+        each(missing, one, workers=settings.downloads + 4)
+    return known
+
+
+def sdist_path(candidate: Candidate, settings: Settings) -> Path:
+    """Return where a described sdist lies in the store."""
+    return Store(settings.store).artifact(candidate.sha256)
+
+
+def _kept(path: Path) -> About | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=About)
+    except (OSError, *UNREADABLE):
+        return None  # absent, or cut short by a full disk: asked for again
+
+
+def wheel_metadata(candidate: Candidate, client: httpx.Client) -> str:
+    """Return the METADATA of a wheel, of which no more is fetched than its end.  Raises as describe."""
+    path = local_path(candidate.url)
+    if path is not None:
+        with telling(path), path.open("rb") as file:
+            return wheel_text(file, candidate.file)
+    return patiently(
+        lambda: wheel_text(_remote_wheel(candidate, client)[0], candidate.file), url=candidate.url
+    )
+
+
+def wheel_members(candidate: Candidate, client: httpx.Client) -> list[str]:
+    """Return the names of the files in a wheel, of which no more is fetched than its end.  Raises as describe."""
+    path = local_path(candidate.url)
+    if path is not None:
+        with telling(path), path.open("rb") as file:
+            return _members(file, candidate.file)
+    return patiently(
+        lambda: _members(_remote_wheel(candidate, client)[0], candidate.file), url=candidate.url
+    )
+
+
+def _members(file: BinaryIO, name: str) -> list[str]:
+    try:
+        with zipfile.ZipFile(file) as archive:
+            return archive.namelist()
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
+        raise IntegrityError(f"is not a wheel: {error}", where=name) from error
+
+
+def stored_file(
+    candidate: Candidate, client: httpx.Client, store: Store, stop: threading.Event
+) -> Path:
+    """Bring a whole file into the store and return where it lies there."""
+    size = (
+        candidate.size
+        if candidate.size is not None
+        else sizes([candidate.url], client)[candidate.url]
+    )
+    final = store.artifact(candidate.sha256)
+    if not is_whole(final, size):
+        job = Job(
+            url=candidate.url, name=candidate.file, size=size, sha256=candidate.sha256, final=final
+        )
+        with Silent().transfer("", files=1, size=size) as transfer:
+            download(job, client=client, transfer=transfer, report=Silent(), stop=stop)
+    return final
+
+
+def _ask(candidate: Candidate, client: httpx.Client, store: Store, stop: threading.Event) -> About:
+    if candidate.file.endswith(".whl"):
+        path = local_path(candidate.url)
+        if path is None:
+            return patiently(lambda: _about_remote(candidate, client), url=candidate.url, stop=stop)
+        with telling(path), path.open("rb") as file:
+            return _about_wheel(file, candidate, path.stat().st_size)
+    final = stored_file(candidate, client, store, stop)
+    said = read_sdist(final, candidate.file)
+    return About(
+        size=final.stat().st_size,
+        requires=said.requires,
+        requires_python=said.requires_python,
+        build=said.build,
+        read_from=said.read_from,
+        backend=said.backend,
+        stub=said.stub,
+    )
+
+
+def _about_wheel(file: BinaryIO, candidate: Candidate, size: int) -> About:
+    found = wheel_headers(file, candidate.file)
+    return About(size=size, requires=found.requires, requires_python=found.requires_python)
+
+
+def _about_remote(candidate: Candidate, client: httpx.Client) -> About:
+    file, size = _remote_wheel(candidate, client)
+    return _about_wheel(file, candidate, size)
+
+
+def _remote_wheel(candidate: Candidate, client: httpx.Client) -> tuple[BinaryIO, int]:
+    """Ask for the wheel's last part; further parts only where the directory points elsewhere.
+
+    Returns the wheel as a file, and its size.
+    """
+    plain = {"Accept-Encoding": "identity"}
+    tail = {**plain, "Range": f"bytes=-{TAIL}"}
+    with opened(client, candidate.url, headers=tail, accept=(200, 206)) as response:
+        found = RANGE.fullmatch(response.headers.get("Content-Range", ""))
+        length = response.headers.get("Content-Length", "")
+        if response.status_code == 200 and not (
+            length.isdecimal() and int(length) <= LARGEST_WHOLE
+        ):
+            raise NetworkError(
+                "does not answer requests for a part of a file", where=redact(candidate.url)
+            )
+        data = read_bounded(response, LARGEST_WHOLE)
+    size = int(found[3]) if found and response.status_code == 206 else len(data)
+    if candidate.size not in (None, size):
+        raise IntegrityError(
+            f"the index says that {candidate.file} has {candidate.size} bytes, its server that it has {size}",
+            where=redact(candidate.url),
+            hint="a damaged or hostile mirror or proxy does this, so find out before you go on",
+        )
+
+    def part(first: int, last: int) -> bytes:
+        wanted = {**plain, "Range": f"bytes={first}-{last}"}
+        with opened(client, candidate.url, headers=wanted, accept=(206,)) as answer:
+            return read_bounded(answer, LARGEST_WHOLE)
+
+    return cast("BinaryIO", Remote(size, part, data)), size

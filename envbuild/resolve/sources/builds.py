@@ -1,0 +1,117 @@
+"""Resolve what is needed to build the chosen sdists inside the base."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from envbuild.errors import NoSolutionError
+from envbuild.resolve.compose import found_file, pick
+from envbuild.resolve.conflict.explain import ConflictError, plain
+from envbuild.resolve.graph import sources, walk
+from envbuild.resolve.model import Found
+from envbuild.resolve.platform import markers, tag_order
+from envbuild.resolve.pylock import Candidate, Chosen
+from envbuild.resolve.sources.artifacts import About, describe
+from envbuild.resolve.sources.pep517 import archives_of, asked
+from envbuild.resolve.stubs import parsed
+from envbuild.resolve.uv.query import Question
+from envbuild.resolve.uv.session import Session
+
+
+def resolve_builds(
+    session: Session,
+    *,
+    answer: Mapping[str, Chosen],
+    files: Mapping[str, Candidate],
+    abouts: Mapping[str, About],
+    as_of: str | None,
+) -> tuple[Found, ...]:
+    """Return the build requirements of all sdists and theirs, sorted by name.
+
+    The set is complete but for what the base protects (its torch is never replaced, also not for a build), and prefers
+    the versions that the image will hold: an extension is compiled against the numpy it runs with.  Build requirements
+    keep to the date, unless they have no solution then.  Raises NoSolutionError.
+    """
+    archives = archives_of(files, session.settings.store)
+    if not archives:
+        return ()
+    wanted = _wanted(session, files, abouts)
+    seed = {name: chosen.version for name, chosen in answer.items() if not chosen.from_base}
+    seed |= {
+        n: stub.real for n, stub in session.stubs.by_name.items() if n not in seed and not stub.hard
+    }
+    found = _ask(session, wanted, tuple(seed.items()), as_of)
+    said_by = {name: abouts[files[name].sha256] for name in archives}
+    more = _beyond(session, asked(session, archives, said_by, found), wanted)
+    if more:
+        wanted = (*wanted, *more)
+        found = _ask(session, wanted, tuple(seed.items()), as_of)
+    order = tag_order(session.facts)
+    chosen = {
+        name: pick(package, order) for name, package in found.items() if not package.from_base
+    }
+    said = describe(chosen.values(), settings=session.settings, report=session.report)
+    requires = {name: said[file.sha256].requires for name, file in chosen.items()}
+    via = sources(walk(wanted, requires, markers(session.facts)))
+    return tuple(
+        Found(
+            name=name,
+            version=found[name].version,
+            file=found_file(file, said[file.sha256]),
+            via=via.get(name, ()),
+            requires=said[file.sha256].requires,
+            requires_python=said[file.sha256].requires_python,
+        )
+        for name, file in sorted(chosen.items())
+    )
+
+
+def _wanted(
+    session: Session, files: Mapping[str, Candidate], abouts: Mapping[str, About]
+) -> tuple[tuple[str, str], ...]:
+    """Return (sdist, build requirement) for all sdists; what the base protects is there when they are built."""
+    from packaging.utils import canonicalize_name
+
+    return tuple(
+        (name, str(requirement))
+        for name, file in sorted(files.items())
+        for requirement in parsed(abouts[file.sha256].build)
+        if not session.stubs.hard(canonicalize_name(requirement.name))
+    )
+
+
+def _beyond(
+    session: Session, told: tuple[tuple[str, str], ...], wanted: tuple[tuple[str, str], ...]
+) -> tuple[tuple[str, str], ...]:
+    """Return what backends ask for and no archive declares; what the base protects is there when they are built."""
+    from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name
+
+    return tuple(
+        pair
+        for pair in told
+        if pair not in wanted
+        and not session.stubs.hard(canonicalize_name(Requirement(pair[1]).name))
+    )
+
+
+def _ask(
+    session: Session,
+    wanted: tuple[tuple[str, str], ...],
+    seed: tuple[tuple[str, str], ...],
+    as_of: str | None,
+) -> dict[str, Chosen]:
+    texts = tuple(dict.fromkeys(text for _, text in wanted))
+    if not texts:
+        return {}
+    for date in dict.fromkeys((as_of, None)):
+        question = Question(requirements=texts, seed=seed, soft=False, as_of=date)
+        try:
+            return session.ask(question)
+        except ConflictError as conflict:
+            last = plain(conflict.text, session.stubs)
+    names = ", ".join(dict.fromkeys(name for name, _ in wanted))
+    raise NoSolutionError(
+        f"the build requirements of {names} have no solution: {last}",
+        hint="choose other versions of these packages, with wheels if there are any",
+    )

@@ -1,0 +1,221 @@
+"""What else the building of source archives needs than they declare (PEP 517, get_requires_for_build_wheel).
+
+scikit-build-core wants cmake where there is none, old setuptools want wheel: no file of an archive says so, only the
+build backend.  Which backend asks for what is data; one is run only where the user lets archives run on this machine.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from envbuild.errors import EnvbuildError, IntegrityError, UsageError
+from envbuild.limits import BACKEND_SECONDS, UNREADABLE
+from envbuild.resolve.couplings import data_path
+from envbuild.resolve.platform import python_minor
+from envbuild.resolve.pylock import Candidate, Chosen
+from envbuild.resolve.sources.artifacts import About
+from envbuild.resolve.sources.sdists import LEGACY_BACKEND
+from envbuild.resolve.sources.unpack import unpack_archive
+from envbuild.resolve.stubs import parsed
+from envbuild.resolve.uv.session import Session
+from envbuild.run import Command
+from envbuild.store.atomic import write_bytes
+from envbuild.store.layout import Store
+from envbuild.toml import convert, parse_toml, read_toml
+
+MARK = "build requirements: "
+SCRIPT = f"""\
+import importlib, json, sys
+backend, path = json.loads(sys.argv[1])
+sys.path[:0] = path
+module, _, attribute = backend.partition(":")
+found = importlib.import_module(module)
+for name in filter(None, attribute.split(".")):
+    found = getattr(found, name)
+ask = getattr(found, "get_requires_for_build_wheel", None)
+print({MARK!r} + json.dumps([str(text) for text in (ask({{}}) if ask else [])]))
+"""
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What one backend asks for; ``of`` is a source package, ``where`` a bound on a chosen build tool."""
+
+    name: str
+    asks: tuple[str, ...]
+    source: str
+    of: str | None = None
+    where: str | None = None
+
+
+class Backends(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The whole of data/backends.toml."""
+
+    schema: int
+    backend: tuple[Row, ...]
+
+
+@functools.cache
+def load_backends() -> Backends:
+    """Read data/backends.toml."""
+    path = data_path("backends.toml")
+    text = path.read_text("utf-8")
+    return convert(parse_toml(text, str(path)), Backends, text=text, where=str(path))
+
+
+def backend_of(project: Mapping[str, Any]) -> tuple[str, list[str]] | None:
+    """Return the backend that a pyproject.toml names and where it lies; None where it names none properly."""
+    system = project.get("build-system", {})
+    backend, path = system.get("build-backend", LEGACY_BACKEND), system.get("backend-path", [])
+    if not isinstance(backend, str) or not isinstance(path, list):
+        return None
+    return backend, [str(item) for item in path]
+
+
+def known_asks(name: str, backend: str, tools: Mapping[str, Chosen]) -> tuple[str, ...]:
+    """Return what the table says that a source package's backend asks for, with these build tools."""
+    rows = (row for row in load_backends().backend if row.name == backend)
+    return tuple(text for row in rows if _applies(row, name, tools) for text in row.asks)
+
+
+def _applies(row: Row, name: str, tools: Mapping[str, Chosen]) -> bool:
+    from packaging.requirements import Requirement
+
+    if row.of not in (None, name):
+        return False
+    if row.where is None:
+        return True
+    bound = Requirement(row.where)
+    chosen = tools.get(bound.name)
+    return chosen is not None and bound.specifier.contains(
+        chosen.version.partition("+")[0], prereleases=True
+    )
+
+
+def asked(
+    session: Session,
+    archives: Mapping[str, Path],
+    abouts: Mapping[str, About],
+    tools: Mapping[str, Chosen],
+) -> tuple[tuple[str, str], ...]:
+    """Return (sdist, build requirement) beyond what the archives declare, with the chosen ``tools`` at hand.
+
+    ``archives`` and ``abouts`` are by package name.  An archive whose backend fails where it may run adds nothing: its
+    own words come when it is built in the base.
+    """
+    known = [
+        (name, text)
+        for name in sorted(archives)
+        for text in known_asks(name, abouts[name].backend, tools)
+    ]
+    if not session.settings.host_builds or session.python_minor != python_minor(session.facts):
+        return tuple(known)
+    return (*known, *_asked_here(session, archives, tools))
+
+
+def _asked_here(
+    session: Session, archives: Mapping[str, Path], tools: Mapping[str, Chosen]
+) -> list[tuple[str, str]]:
+    """Run the backends on this machine, which the user has allowed."""
+    pins = [
+        f"{name}=={chosen.version}"
+        for name, chosen in sorted(tools.items())
+        if not chosen.from_base
+    ]
+    memory = Store(session.settings.store).folder("metadata")
+    found: list[tuple[str, str]] = []
+    with tempfile.TemporaryDirectory(prefix="envbuild-hooks-", dir=session.settings.tmpdir) as name:
+        place, installed = Path(name), False
+        for package, archive in sorted(archives.items()):
+            key = hashlib.sha256(
+                "\n".join([archive.name, session.python, *pins]).encode()
+            ).hexdigest()
+            remembered = memory / f"asked-{key}.json"
+            texts = _kept(remembered)
+            if texts is None:
+                session.report.say(
+                    f"{package}: its build backend is asked on this machine (--allow-host-builds)"
+                )
+                if not installed:
+                    installed = _install(session, pins, place / "tools")
+                texts = _ask(session, archive, place) if installed else []
+                with suppress(EnvbuildError):
+                    write_bytes(remembered, msgspec.json.encode(texts))
+            found += [(package, str(requirement)) for requirement in parsed(tuple(texts))]
+    return found
+
+
+def _kept(path: Path) -> list[str] | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=list[str])
+    except (OSError, *UNREADABLE):
+        return None
+
+
+def _install(session: Session, pins: Sequence[str], folder: Path) -> bool:
+    """Put the wheels of the build tools into a folder; tell whether that was possible."""
+    if not pins:
+        return True
+    result = session.install(pins, folder)
+    if result.code:
+        session.report.detail(f"the build tools cannot be had on this host: {result.last_lines()}")
+    return result.code == 0
+
+
+def _ask(session: Session, archive: Path, place: Path) -> list[str]:
+    try:
+        top = unpack_archive(archive, place / archive.name)
+    except IntegrityError as error:
+        session.report.detail(str(error))
+        return []
+    backend = _backend(top)
+    if backend is None:
+        return []
+    env = {
+        "PATH": f"{place / 'tools' / 'bin'}:/usr/local/bin:/usr/bin:/bin",
+        "PYTHONPATH": str(place / "tools"),
+        "PYTHONNOUSERSITE": "1",
+        "HOME": str(place),
+        "TMPDIR": str(place),
+        "LC_ALL": "C.UTF-8",
+    }
+    argv = (session.python, "-c", SCRIPT, json.dumps(backend))
+    result = session.runner(
+        Command(argv=argv, cwd=top, env=env, timeout=BACKEND_SECONDS), check=False
+    )
+    said = [line for line in result.stdout.splitlines() if line.startswith(MARK)]
+    if result.code or not said:
+        session.report.detail(
+            f"the build backend gave no answer on this host: {result.last_lines()}"
+        )
+        return []
+    with suppress(*UNREADABLE):
+        return msgspec.json.decode(said[-1].removeprefix(MARK), type=list[str])
+    return []
+
+
+def _backend(top: Path) -> tuple[str, list[str]] | None:
+    path = top / "pyproject.toml"
+    project: Mapping[str, Any] = {}
+    with suppress(UsageError):
+        project = read_toml(path)[0] if path.is_file() else {}
+    named = backend_of(project)
+    return None if named is None else (named[0], [str(top / item) for item in named[1]])
+
+
+def archives_of(files: Mapping[str, Candidate], settings_store: Path) -> dict[str, Path]:
+    """Return where the sdists among the chosen files lie in the store, by package name."""
+    store = Store(settings_store)
+    return {
+        name: store.artifact(file.sha256)
+        for name, file in files.items()
+        if not file.file.endswith(".whl")
+    }

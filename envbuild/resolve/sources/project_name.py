@@ -1,0 +1,157 @@
+"""Read name and version of a Python project where they stand as text; nothing of it is run."""
+
+from __future__ import annotations
+
+import ast
+import configparser
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from envbuild.resolve.setup_py.handed import Text
+from envbuild.resolve.setup_py.read import read_setup
+from envbuild.toml import parse_toml
+
+FILES = ("pyproject.toml", "setup.cfg", "setup.py")
+VERSION = re.compile(
+    r"""^(?:__version__|VERSION|version)\s*(?::\s*str\s*)?=\s*['"]v?([^'"]+)['"]""", re.MULTILINE
+)
+
+
+def name_and_version(folder: Path) -> tuple[str, str] | None:
+    """Return what a project's files say, "" for what they leave to its build; None where there is no project."""
+    if not any((folder / name).is_file() for name in FILES):
+        return None
+    text = _text(folder, "pyproject.toml")
+    data = parse_toml(text, str(folder / "pyproject.toml")) if text is not None else {}
+    project, poetry = _table(data, "project"), _table(data, "tool", "poetry")
+    setup = _handed(folder)
+    cfg = _setup_cfg(_text(folder, "setup.cfg") or "")
+    named = (project.get("name"), poetry.get("name"), cfg.get("name"), setup.get("name"))
+    versions = (
+        project.get("version"),
+        poetry.get("version") if not project else None,
+        _dynamic(data, folder),
+        _directed(cfg.get("version", ""), folder) if not project.get("version") else None,
+        setup.get("version"),
+    )
+    return _first(named), _first(versions)
+
+
+def _first(values: tuple[object, ...]) -> str:
+    return next((value for value in values if isinstance(value, str) and value), "")
+
+
+def _dynamic(data: Mapping[str, Any], folder: Path) -> str | None:
+    """Return the version that the backend would read from a file of the project: setuptools, hatch, flit."""
+    version = _table(data, "tool", "setuptools", "dynamic").get("version")
+    if isinstance(version, dict):
+        named = version.get("attr"), version.get("file")
+        if isinstance(named[0], str):
+            return _attribute(named[0], folder)
+        file = named[1][0] if isinstance(named[1], list) and named[1] else named[1]
+        return _stripped(_text(folder, file)) if isinstance(file, str) else None
+    hatch = _table(data, "tool", "hatch", "version")
+    if isinstance(hatch.get("path"), str) and "pattern" not in hatch:
+        return _assigned(_text(folder, hatch["path"]))
+    backend = _table(data, "build-system").get("build-backend", "")
+    name = _table(data, "project").get("name")
+    if str(backend).startswith("flit_core") and isinstance(name, str):
+        return _attribute(f"{name.replace('-', '_')}.__version__", folder)
+    return None
+
+
+def _directed(version: str, folder: Path) -> str | None:
+    """Return the version of a setup.cfg, which may point to a module or a file."""
+    kind, colon, where = version.partition(":")
+    if not colon:
+        return version
+    if kind.strip() == "attr":
+        return _attribute(where.strip(), folder)
+    return _stripped(_text(folder, where.strip())) if kind.strip() == "file" else None
+
+
+def _attribute(dotted: str, folder: Path) -> str | None:
+    """Return a string that a module of the project assigns, as setuptools reads it without importing."""
+    *module, name = dotted.split(".")
+    for top in ("", "src/"):
+        for file in (f"{top}{'/'.join(module)}.py", f"{top}{'/'.join([*module, '__init__'])}.py"):
+            text = _text(folder, file)
+            found = _literal(text, name) if text is not None else None
+            if found is not None:
+                return found
+    return None
+
+
+def _literal(text: str, name: str) -> str | None:
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    for node in tree.body:
+        if not isinstance(node, ast.Assign | ast.AnnAssign) or not isinstance(
+            node.value, ast.Constant
+        ):
+            continue
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        if any(isinstance(target, ast.Name) and target.id == name for target in targets):
+            return node.value.value if isinstance(node.value.value, str) else None
+    return None
+
+
+def _assigned(text: str | None) -> str | None:
+    found = VERSION.search(text or "")
+    return found[1] if found else None
+
+
+def _handed(folder: Path) -> dict[str, str]:
+    text = _text(folder, "setup.py")
+    handed = read_setup(text, _Texts(folder)) if text is not None else None
+    keywords = handed.keywords if handed is not None else {}
+    return {name: value.text.strip() for name, value in keywords.items() if isinstance(value, Text)}
+
+
+class _Texts(dict[str, str]):
+    """The texts of a folder, read when they are asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder = folder
+
+    def get(self, name: str, default: str | None = None) -> str | None:  # type: ignore[override]
+        """Return the text of a file of the folder."""
+        found = _text(self.folder, name)
+        return default if found is None else found
+
+
+def _setup_cfg(text: str) -> Mapping[str, str]:
+    parser = configparser.RawConfigParser(strict=False)
+    try:
+        parser.read_string(text)
+    except configparser.Error:
+        return {}
+    return dict(parser["metadata"]) if parser.has_section("metadata") else {}
+
+
+def _text(folder: Path, name: str) -> str | None:
+    """Return the text of a file inside the folder, None where there is none, or it is a link that leaves it."""
+    path = folder / name
+    try:
+        if not path.resolve().is_relative_to(folder.resolve()) or not path.is_file():
+            return None
+        return path.read_text("utf-8", "replace")
+    except (OSError, ValueError):
+        return None
+
+
+def _stripped(text: str | None) -> str | None:
+    return text.strip() if text is not None else None
+
+
+def _table(data: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
+    """Return a table inside tables; empty where it is missing or is none."""
+    here: Any = data
+    for key in keys:
+        here = here.get(key) if isinstance(here, dict) else None
+    return here if isinstance(here, dict) else {}

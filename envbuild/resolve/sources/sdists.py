@@ -1,0 +1,259 @@
+"""Read what an sdist declares without running any of it: its requirements and its build requirements."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import zipfile
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from envbuild.errors import UsageError
+from envbuild.limits import reading
+from envbuild.resolve.setup_py.handed import Handed
+from envbuild.resolve.setup_py.read import read_setup
+from envbuild.resolve.sources.declared import (
+    cfg_requires,
+    egg_requires,
+    poetry_requires,
+    project_requires,
+)
+from envbuild.resolve.sources.metadata import Headers, headers, require_same
+from envbuild.resolve.stubs import parsed
+from envbuild.tarread import opened_members
+from envbuild.toml import parse_toml
+
+LEGACY_BUILD = ("setuptools", "wheel")
+"""What is needed to build an sdist that has no build-system table (PEP 518)."""
+LEGACY_BACKEND = "setuptools.build_meta:__legacy__"
+"""What PEP 517 prescribes for a source archive that names none."""
+BIGGEST_MEMBER = 8 * 1024 * 1024
+MOST_MEMBERS = 500_000
+MOST_READ = 400
+"""Members that are read; only metadata and texts at the top are."""
+WANTED = re.compile(
+    r"(?:\./)?[^/]+/(PKG-INFO|pyproject\.toml|setup\.(?:py|cfg)|[^/]+\.(?:txt|in|rst|md|py)|VERSION"
+    r"|requirements/[^/]+\.(?:txt|in)"
+    r"|(?:[^/]+/){0,2}[^/]+\.egg-info/(?:PKG-INFO|requires\.txt))\Z"
+)
+STATIC_SINCE = (2, 2)
+"""From this metadata version on, a field of PKG-INFO that is not called dynamic holds for every build (PEP 643)."""
+CODE = re.compile(
+    r".+\.(?:pyx?|pyi|pxd|c|cc|cpp|cxx|h|hpp|cu|cuh|f|f90|for|rs|go|so|jl|r|js|ipynb|java|swg|i)\Z",
+    re.IGNORECASE,
+)
+NO_CODE = re.compile(
+    r"(?:setup|package_info|conftest|versioneer|noxfile|[^/]*test[^/]*)\.py\Z|(?:tests?|docs?|examples?|\.[^/]+)/"
+)
+"""Files of code that no module of a package is made of."""
+RAISES = re.compile(r"^\s+raise\b", re.MULTILINE)
+STUB_BACKENDS = ("nvidia_stub", "wheel_stub")
+"""Backends of archives that hold nothing: their build downloads from somewhere else, or fails with an explanation."""
+
+
+class Declared(msgspec.Struct, frozen=True, kw_only=True):
+    """What an sdist says: PEP 508 strings to run it and to build it.
+
+    ``read_from`` tells where the former stand: "pkg-info", "egg-info", "pyproject", "poetry", "setup.cfg" and
+    "setup.py" hold for every build; "packed" is what a setup.py computed on its author's machine; "none" where nothing
+    is said.
+    ``backend`` is what builds it; ``stub`` is the reason why it is no release, where it is none.
+    """
+
+    requires: tuple[str, ...]
+    build: tuple[str, ...]
+    read_from: str
+    requires_python: str | None = None
+    backend: str = LEGACY_BACKEND
+    stub: str | None = None
+
+
+def read_sdist(path: Path, name: str) -> Declared:
+    """Read an sdist file; ``name`` is its file name.  Raises IntegrityError when it is not an archive."""
+    names: set[str] = set()
+    with reading("is not a readable source archive", name):
+        members = dict(_members(path, name, names))
+    return declared(members, name, names)
+
+
+def declared(members: Mapping[str, str], where: str, names: Collection[str] = ()) -> Declared:
+    """Decide from an sdist's own files (path inside its top folder to text) what it declares.
+
+    ``names`` are all of its members, where more of them are known than were read.
+    """
+    information = headers(members.get("PKG-INFO", ""))
+    project = _pyproject(members.get("pyproject.toml"), where)
+    handed = read_setup(members["setup.py"], members) if "setup.py" in members else None
+    requires, read_from = _requires(members, information, project, handed)
+    backend = _backend(project)
+    require_same(information, where)
+    cleaned = _clean(requires)
+    return Declared(
+        requires=cleaned,
+        build=_build(project, handed),
+        read_from=read_from,
+        requires_python=information.requires_python,
+        backend=backend,
+        stub=_stub(backend, handed, cleaned, members, names or members),
+    )
+
+
+def _requires(
+    members: Mapping[str, str],
+    information: Headers,
+    project: Mapping[str, Any],
+    handed: Handed | None,
+) -> tuple[Iterable[str], str]:
+    """Return the requirements and where they stand: what holds for every build comes before what was packed."""
+    if information.version >= STATIC_SINCE and "requires-dist" not in information.dynamic:
+        return information.requires, "pkg-info"
+    listed = project_requires(project)
+    if listed is not None:
+        return listed, "pyproject"
+    poetry = poetry_requires(project)
+    if poetry is not None:
+        return (information.requires, "pkg-info") if information.requires else (poetry, "poetry")
+    return _computed(members, information, handed)
+
+
+def _computed(
+    members: Mapping[str, str], information: Headers, handed: Handed | None
+) -> tuple[Iterable[str], str]:
+    """Return what setup.py says to who reads it, else what came out of it on its author's machine."""
+    packed = _packed(members, information)
+    plain = _of_setup(members, handed)
+    if plain is not None and _covers(plain[0], packed or ()):
+        extras = [line for line in packed or () if "extra ==" in line]
+        return [
+            *(line for line in plain[0] if not extras or "extra ==" not in line),
+            *extras,
+        ], plain[1]
+    if packed is None:
+        return (), "none"
+    setup = members.get("setup.py", "")
+    if "install_requires" in setup or "**" in setup:
+        return packed, "packed"
+    return packed, "pkg-info" if information.requires else "egg-info"
+
+
+def _packed(members: Mapping[str, str], information: Headers) -> tuple[str, ...] | None:
+    """Return what building gave on its author's machine, None where the archive does not say."""
+    if information.requires:
+        return information.requires
+    egg = {
+        path.rsplit("/", 1)[1]: text
+        for path, text in sorted(members.items())
+        if ".egg-info/" in path
+    }
+    return _clean(egg_requires(egg.get("requires.txt", ""))) if egg else None
+
+
+def _of_setup(
+    members: Mapping[str, str], handed: Handed | None
+) -> tuple[tuple[str, ...], str] | None:
+    """Return what setup.py or setup.cfg say to whoever reads them, None where running would be needed."""
+    if handed is not None and not handed.ends and "install_requires" in handed.keywords:
+        needs = handed.lines("install_requires")
+        return None if needs is None else ((*needs, *(handed.extras() or ())), "setup.py")
+    if handed is None and "setup.py" in members:
+        return None
+    said = cfg_requires(members.get("setup.cfg", ""), members)
+    if said is not None:
+        return tuple(said), "setup.cfg"
+    told = any(".egg-info/" in path for path in members)
+    return ((), "setup.py") if handed is not None and not handed.ends and told else None
+
+
+def _covers(plain: Iterable[str], packed: Iterable[str]) -> bool:
+    """Whether what was read holds all that came out on the author's machine: else something was not understood."""
+    read = {requirement.name.lower() for requirement in parsed(tuple(plain))}
+    return all(r.name.lower() in read for r in parsed(tuple(packed)) if "extra ==" not in str(r))
+
+
+def _stub(
+    backend: str,
+    handed: Handed | None,
+    requires: Collection[str],
+    members: Mapping[str, str],
+    names: Iterable[str],
+) -> str | None:
+    """Return why an archive is no release of anything."""
+    if backend.partition(".")[0] in STUB_BACKENDS:
+        return f"a placeholder without files of its own (built by {backend.partition('.')[0].replace('_', '-')})"
+    if handed is not None and handed.ends:
+        return "a placeholder whose setup.py only raises an error"
+    holds_code = any(CODE.match(name) and not NO_CODE.match(name) for name in names)
+    if not holds_code and not requires and RAISES.search(members.get("setup.py", "")):
+        return "a placeholder: it holds no module, and its setup.py raises an error"
+    return None
+
+
+def _backend(project: Mapping[str, Any]) -> str:
+    system = project.get("build-system")
+    named = system.get("build-backend") if isinstance(system, dict) else None
+    return named if isinstance(named, str) else LEGACY_BACKEND
+
+
+def _build(project: Mapping[str, Any], handed: Handed | None) -> tuple[str, ...]:
+    system = project.get("build-system")
+    listed = system.get("requires") if isinstance(system, dict) else None
+    first = _clean(listed) if isinstance(listed, list) else LEGACY_BUILD
+    more = handed.lines("setup_requires") if handed is not None else ()
+    return tuple(dict.fromkeys((*first, *_clean(more or ()))))
+
+
+def _clean(texts: Iterable[Any]) -> tuple[str, ...]:
+    return tuple(
+        str(requirement)
+        for requirement in parsed(tuple(text for text in texts if isinstance(text, str)))
+    )
+
+
+def _pyproject(text: str | None, where: str) -> dict[str, Any]:
+    if text is None:
+        return {}
+    with contextlib.suppress(UsageError):
+        return parse_toml(text, where)
+    return {}
+
+
+def _members(path: Path, name: str, names: set[str]) -> Iterator[tuple[str, str]]:
+    """Yield (path inside the top folder, text) of the few files that are read; add the others to ``names``."""
+    reader = _zip_members if name.endswith(".zip") else _tar_members
+    read = 0
+    for count, (member, data) in enumerate(reader(path)):
+        if count > MOST_MEMBERS or read > MOST_READ:
+            raise ValueError(
+                f"more than {MOST_MEMBERS if count > MOST_MEMBERS else MOST_READ} members"
+            )
+        names.add(member)
+        if data is not None:
+            read += 1
+            yield member, data.decode("utf-8", "replace")
+
+
+def _tar_members(path: Path) -> Iterator[tuple[str, bytes | None]]:
+    with opened_members(path) as (archive, members):
+        for member in members:
+            found = WANTED.match(member.name)
+            file = archive.extractfile(member) if found and member.isfile() else None
+            yield _inside(member.name), file.read(BIGGEST_MEMBER) if file else None
+
+
+def _zip_members(path: Path) -> Iterator[tuple[str, bytes | None]]:
+    with zipfile.ZipFile(path) as archive:
+        for info in archive.infolist():
+            found = WANTED.match(info.filename)
+            if found:
+                with archive.open(info) as file:
+                    yield _inside(info.filename), file.read(BIGGEST_MEMBER)
+            else:
+                yield _inside(info.filename), None
+
+
+def _inside(name: str) -> str:
+    """Return a member's path inside the top folder."""
+    return name.removeprefix("./").partition("/")[2]

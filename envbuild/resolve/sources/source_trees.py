@@ -1,0 +1,310 @@
+"""Source trees as archives: a folder of the project or a commit, packed so that the same files give the same bytes."""
+
+from __future__ import annotations
+
+import email.parser
+import hashlib
+import os
+import re
+import stat
+import tempfile
+import zipfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from envbuild.errors import HostError, StaleLockError, UsageError
+from envbuild.limits import QUESTION_SECONDS
+from envbuild.recipe.trees import TreeLine, read_source
+from envbuild.resolve.sources.git import checkout, is_repository, listed_files
+from envbuild.resolve.sources.project_name import name_and_version
+from envbuild.run import Command, Runner
+from envbuild.settings import Settings
+from envbuild.store.atomic import commit, telling
+from envbuild.store.layout import Store
+from envbuild.store.units import human_bytes
+
+TIME = (1980, 1, 1, 0, 0, 0)
+"""The earliest time that a zip can say; every member has it."""
+LARGEST = 256 * 1024 * 1024
+"""Bytes of a tree: more is data that somebody left beside the code."""
+CACHES = frozenset(
+    {"__pycache__", ".tox", ".nox", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".git"}
+)
+PASSED_OVER = CACHES | {"build", "dist", "node_modules", "venv", ".venv"}
+"""Folders of a project without git that hold nothing written by people."""
+OURS = frozenset({"recipes", "lockfiles"})
+"""Folders at the top of a project that envbuild reads and writes: in the archive, a lock would change itself."""
+IMAGES = (".sif", ".sandbox")
+SANDBOX_NOTE = ".envbuild-sandbox.json"
+"""At the top of every sandbox: what it was when it was built."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tree:
+    """A tree as it goes into a lock: ``source`` is what TreeLine.source says; ``path`` is its archive in the store."""
+
+    name: str
+    version: str
+    source: str
+    file: str
+    size: int
+    sha256: str
+    path: Path
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Grove:
+    """Where trees come from and go to: the project's folder, this machine's means, and the Python that builds."""
+
+    project: Path
+    settings: Settings
+    runner: Runner
+    store: Store
+    python: str
+
+
+def project_folder(recipe: Path) -> Path:
+    """Return the folder that ``.`` means: that of the recipe, or the one above where it lies in ``recipes/``."""
+    folder = recipe.resolve().parent
+    return folder.parent if folder.name == "recipes" else folder
+
+
+def take_tree(line: TreeLine, grove: Grove, *, locked: str | None = None) -> Tree:
+    """Pack a tree into the store and return it.
+
+    ``locked`` is the ``source`` of an old lock: its commit is kept.  Raises UsageError for what is no Python project,
+    NetworkError for a repository or commit that is not there.
+    """
+    if line.folder is not None:
+        folder = grove.project / line.folder
+        if not folder.resolve().is_relative_to(grove.project.resolve()):
+            raise UsageError("is a link that leaves the project's folder", where=str(folder))
+        return _packed(line, folder, line.folder, grove)
+    kept = re.search(r"@([0-9a-f]{40})(?:#|$)", locked or "")
+    revision = kept[1] if kept else line.revision
+    with _folder(grove.settings) as work:
+        found = checkout(
+            line.url,
+            revision,
+            Path(work) / "tree",
+            grove.settings,
+            grove.runner,
+            below=line.subfolder,
+        )
+        return _packed(line, Path(work) / "tree" / line.subfolder, line.source(found), grove)
+
+
+def bring_tree(source: str, file: str, sha256: str, grove: Grove) -> None:
+    """Pack a locked tree again where the store has lost it.
+
+    Raises StaleLockError where the project's own files are others than when it was locked.
+    """
+    line = read_source(source)
+    top = file.removesuffix(".zip")
+    with _folder(grove.settings) as work:
+        if line.folder is not None:
+            folder = grove.project / line.folder
+        else:
+            tree = Path(work) / "tree"
+            checkout(
+                line.url, line.revision, tree, grove.settings, grove.runner, below=line.subfolder
+            )
+            folder = tree / line.subfolder
+        found = _archive(folder, top, Path(work) / "archive.zip", grove)
+        if found != sha256:
+            raise StaleLockError(
+                f"the files of {line.folder or source} are not those that were locked",
+                where=file,
+                hint="run: envbuild lock",
+            )
+        commit(Path(work) / "archive.zip", grove.store.artifact(sha256))
+
+
+def tree_digest(line: TreeLine, file: str, grove: Grove) -> str:
+    """Return the sha256 that a folder's archive would have now."""
+    with _folder(grove.settings) as work:
+        return _archive(
+            grove.project / (line.folder or "."),
+            file.removesuffix(".zip"),
+            Path(work) / "a.zip",
+            grove,
+        )
+
+
+def requirement(tree: Tree, line: TreeLine) -> str:
+    """Return the requirement that stands for a tree: its name and exact version."""
+    extras = f"[{','.join(line.extras)}]" if line.extras else ""
+    return f"{tree.name}{extras}=={tree.version}"
+
+
+def _folder(settings: Settings) -> tempfile.TemporaryDirectory[str]:
+    with telling(settings.tmpdir):
+        return tempfile.TemporaryDirectory(prefix="envbuild-tree-", dir=settings.tmpdir)
+
+
+def _packed(line: TreeLine, folder: Path, source: str, grove: Grove) -> Tree:
+    from packaging.utils import canonicalize_name
+    from packaging.version import InvalidVersion, Version
+
+    name, version = _name_and_version(folder, line, grove)
+    if line.name is not None and canonicalize_name(line.name) != canonicalize_name(name):
+        raise UsageError(f"holds the package {name}, not {line.name}", where=repr(line.written))
+    try:
+        plain = str(Version(version))
+    except InvalidVersion as error:
+        raise UsageError(
+            f"{name} has the version {version!r}, which is none (PEP 440)", where=str(folder)
+        ) from error
+    top = f"{canonicalize_name(name).replace('-', '_')}-{plain}"
+    with _folder(grove.settings) as work:
+        archive = Path(work) / "archive.zip"
+        sha256 = _archive(folder, top, archive, grove)
+        size, final = archive.stat().st_size, grove.store.artifact(sha256)
+        commit(archive, final)
+    return Tree(
+        name=canonicalize_name(name),
+        version=plain,
+        source=source,
+        file=f"{top}.zip",
+        size=size,
+        sha256=sha256,
+        path=final,
+    )
+
+
+def _archive(folder: Path, top: str, target: Path, grove: Grove) -> str:
+    """Write the archive of a folder: members in order, stored, without times and owners.  Returns its sha256."""
+    files = sorted(_files(folder, grove))
+    total = 0
+    with telling(target), zipfile.ZipFile(target, "w", zipfile.ZIP_STORED) as out:
+        for name in files:
+            path = _followed(folder, name)
+            found = path.stat()
+            total += found.st_size
+            if total > LARGEST:
+                raise _too_large(folder, files)
+            member = zipfile.ZipInfo(f"{top}/{name}", TIME)
+            member.create_system = 3
+            member.external_attr = (0o100755 if found.st_mode & 0o100 else 0o100644) << 16
+            out.writestr(member, path.read_bytes())
+    with target.open("rb") as file:
+        digest = hashlib.sha256()
+        while chunk := file.read(1 << 20):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _files(folder: Path, grove: Grove) -> Iterable[str]:
+    if is_repository(folder, grove.settings, grove.runner):
+        names: Sequence[str] = listed_files(folder, grove.settings, grove.runner)
+    else:
+        names = tuple(_walk(folder))
+    sandboxes = tuple(
+        name.removesuffix(SANDBOX_NOTE) for name in names if name.endswith(f"/{SANDBOX_NOTE}")
+    )
+    for name in names:
+        parts = name.split("/")
+        image = name.endswith(IMAGES) or name.startswith(sandboxes)
+        if parts[0] not in OURS and not image and (folder / name).is_file():
+            yield name
+
+
+def _walk(folder: Path) -> Iterable[str]:
+    for top, folders, names in os.walk(folder):
+        folders[:] = [
+            name
+            for name in folders
+            if name not in PASSED_OVER and not name.endswith((".egg-info", *IMAGES))
+        ]
+        for name in names:
+            if not name.endswith((".pyc", ".pyo")):
+                yield (Path(top) / name).relative_to(folder).as_posix()
+
+
+def _followed(folder: Path, name: str) -> Path:
+    """Return the file that a name stands for; a link may lead to another file of the tree, whose content is taken."""
+    path = folder / name
+    if path.is_symlink() and not path.resolve().is_relative_to(folder.resolve()):
+        raise UsageError(
+            "is a link that leaves the tree", where=str(path), hint="copy the file into the tree"
+        )
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise UsageError("is no ordinary file", where=str(path))
+    return path
+
+
+def _too_large(folder: Path, files: Iterable[str]) -> UsageError:
+    size, name = max((_followed(folder, name).stat().st_size, name) for name in files)
+    return UsageError(
+        f"holds more than {human_bytes(LARGEST)}; the largest file is {name} ({human_bytes(size)})",
+        where=str(folder),
+        hint="keep data out of the project's tree, or let git ignore it",
+    )
+
+
+def _name_and_version(folder: Path, line: TreeLine, grove: Grove) -> tuple[str, str]:
+    """Read name and version where they stand as text; else build the metadata, where the user lets it run here."""
+    known = name_and_version(folder)
+    if known is None:
+        raise UsageError(
+            "is no Python project: it has no pyproject.toml and no setup.py",
+            where=repr(line.written),
+            hint="name the folder that has it, or bring files by [files]",
+        )
+    name, version = known
+    return (name, version) if name and version else _built(folder, line, grove)
+
+
+def _built(folder: Path, line: TreeLine, grove: Grove) -> tuple[str, str]:
+    from envbuild.resolve.uv.query import building_environment
+    from envbuild.resolve.uv.session import uv_program
+    from envbuild.store.index import index_url
+
+    if not grove.settings.host_builds:
+        raise UsageError(
+            "its name or version is not written down, and nothing of it is run on this machine to know them",
+            where=repr(line.written),
+            hint="write name and version into [project] of its pyproject.toml\n"
+            "or let its build run here, with what it needs from the index: --allow-host-builds",
+        )
+    uv = uv_program(grove.settings)
+    with _folder(grove.settings) as out, _folder(grove.settings) as home:
+        environment = building_environment(grove.settings, Path(home))
+        environment["UV_DEFAULT_INDEX"] = index_url(grove.settings, grove.runner)
+        argv = (
+            uv,
+            "build",
+            "--sdist",
+            "--no-config",
+            "--python",
+            grove.python,
+            "--out-dir",
+            out,
+            str(folder),
+        )
+        result = grove.runner(
+            Command(argv=argv, env=environment, timeout=QUESTION_SECONDS), check=False
+        )
+        archives = sorted(Path(out).glob("*.tar.gz"))
+        if result.code != 0 or len(archives) != 1:
+            raise HostError(
+                f"its version is not written down, and its metadata cannot be built here: {result.last_lines(3)}",
+                where=repr(line.written),
+                hint="write name and version into [project] of its pyproject.toml",
+            )
+        said = email.parser.HeaderParser().parsestr(_package_information(archives[0]))
+    if not said["Name"] or not said["Version"]:
+        raise UsageError("its metadata names no version", where=repr(line.written))
+    return str(said["Name"]), str(said["Version"])
+
+
+def _package_information(archive: Path) -> str:
+    import tarfile
+
+    with tarfile.open(archive) as tar:
+        for member in tar:
+            if member.name.count("/") == 1 and member.name.endswith("/PKG-INFO"):
+                stream = tar.extractfile(member)
+                return stream.read().decode("utf-8", "replace") if stream else ""
+    return ""

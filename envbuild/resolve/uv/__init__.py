@@ -1,0 +1,1 @@
+"""Ask uv, question by question, until the answer fits the base."""

@@ -1,0 +1,67 @@
+"""Notice what others require and comes in an ancient release: an early one that names no bounds fits everything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+
+from envbuild.errors import HostError
+from envbuild.resolve.conflict.explain import ConflictError
+from envbuild.resolve.dates import read_date
+from envbuild.resolve.pylock import Chosen
+from envbuild.resolve.uv.query import Question
+from envbuild.resolve.versions import older, previews
+
+OLD_DAYS = 730
+SECONDS = 10.0
+MOST = 4
+Ask = Callable[[Question], dict[str, Chosen]]
+
+
+def modern(
+    answer: dict[str, Chosen], last: Question, fixed: Collection[str], ask: Ask
+) -> dict[str, Chosen]:
+    """Return an answer in which no package is ancient only to keep another package of the base as it is.
+
+    ``last`` is the question that the answer is to; ``fixed`` are direct requirements and what the base holds, which are
+    not tried.  Nothing that is new may become older by it, and none of it a preview that was a release.
+    """
+    old = [name for name in _old(answer) if name not in fixed]
+    if not old:
+        return answer
+    alone = replace(last, requirements=tuple(old), seed=(), deps=False, soft=False, seconds=SECONDS)
+    try:
+        newest = ask(alone)
+    except (ConflictError, HostError):
+        return answer
+    behind = [name for name in old if name in newest and older(answer, name, newest[name].version)]
+    for name in behind[:MOST]:
+        floor = f"{name}>{answer[name].version}"
+        try:
+            found = ask(replace(last, constraints=(*last.constraints, floor), seconds=SECONDS))
+        except (ConflictError, HostError):
+            continue
+        others = {other: one.version for other, one in answer.items() if not one.from_base}
+        worse = any(older(found, other, version) for other, version in others.items())
+        if not worse and previews(found) <= previews(answer):
+            answer, last = found, replace(last, constraints=(*last.constraints, floor))
+    return answer
+
+
+def _old(answer: Mapping[str, Chosen]) -> list[str]:
+    """Return what was uploaded long before the newest package of an answer, in order."""
+    days = {name: day for name, one in answer.items() if (day := _uploaded(one)) is not None}
+    latest = max(days.values(), default=None)
+    if latest is None:
+        return []
+    end = read_date(latest, "upload date")
+    return sorted(
+        name for name, day in days.items() if (end - read_date(day, name)).days > OLD_DAYS
+    )
+
+
+def _uploaded(one: Chosen) -> str | None:
+    return min(
+        (file.uploaded for file in (*one.wheels, one.sdist) if file is not None and file.uploaded),
+        default=None,
+    )

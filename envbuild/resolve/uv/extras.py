@@ -1,0 +1,150 @@
+"""A release without an extra that is asked for is no answer: look for one that has it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from packaging.version import Version
+
+from envbuild.errors import NoSolutionError
+from envbuild.resolve.compose import pick
+from envbuild.resolve.conflict.explain import HEADING, NO_EXTRA, ConflictError, name_of
+from envbuild.resolve.couplings import Coupling
+from envbuild.resolve.platform import tag_order
+from envbuild.resolve.pylock import Chosen
+from envbuild.resolve.sources.artifacts import describe
+from envbuild.resolve.stubs import EXTRA, parsed
+from envbuild.resolve.uv.query import Question
+from envbuild.toml import closest
+
+if TYPE_CHECKING:
+    from envbuild.resolve.uv.passes import Task
+    from envbuild.resolve.uv.session import Session
+
+MOST_STEPS = 6
+"""How many releases above one without the extra are looked at."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Lack:
+    """A new package of an answer that has not the extra that a direct requirement asks for."""
+
+    name: str
+    version: str
+    extra: str
+
+    def __str__(self) -> str:
+        """Say it for people."""
+        return f"{self.name} {self.version} has no extra named {self.extra}"
+
+
+def find_lack(task: Task, warnings: tuple[str, ...], answer: Mapping[str, Chosen]) -> Lack | None:
+    """Return the first extra that the user asks for and a new package of the answer lacks, by uv's warnings."""
+    asked = {(direct.name, extra) for direct in task.context.directs for extra in direct.extras}
+    for warning in warnings:
+        said = NO_EXTRA.fullmatch(warning)
+        chosen = answer.get(name_of(said[1])) if said else None
+        if said and chosen and not chosen.from_base and (chosen.name, said[2]) in asked:
+            return Lack(name=chosen.name, version=chosen.version, extra=said[2])
+    return None
+
+
+def bound_for(session: Session, task: Task, lack: Lack) -> Coupling:
+    """Return the bound under which an answer has the extra, with its reason: above a release without it, else below.
+
+    Raises NoSolutionError where no release has it, ConflictError where those that have it do not fit.
+    """
+    version, refused = lack.version, None
+    for _ in range(MOST_STEPS):
+        bound = f"{lack.name}>{version}"
+        try:
+            found = _ask(session, task, bound)
+        except ConflictError as conflict:
+            refused = conflict
+            break
+        if find_lack(task, session.warnings, found) is None:
+            return _row(bound, lack)
+        version = found[lack.name].version
+    for bound in _below(lack):
+        try:
+            found = _ask(session, task, bound)
+        except ConflictError:
+            break
+        if find_lack(task, session.warnings, found) is None:
+            return _row(bound, lack)
+    if refused is None or _is_newest(session, task, lack.name, version):
+        raise _unknown(session, task, replace(lack, version=version))
+    refused.told = (f"{replace(lack, version=version)}, and that is the newest release that fits",)
+    raise refused
+
+
+def below(requires: tuple[str, ...], extra: str | None, versions: Mapping[str, str]) -> bool:
+    """Whether a version is below what an extra requires from below (a pin counts as a lower bound)."""
+    for requirement in parsed(requires):
+        version = versions.get(name_of(requirement.name))
+        if extra is None or version is None or extra not in EXTRA.findall(str(requirement)):
+            continue
+        floors = [
+            one.version for one in requirement.specifier if one.operator in (">=", "==", "~=", ">")
+        ]
+        if any(Version(version) < Version(floor.removesuffix(".*")) for floor in floors):
+            return True
+    return False
+
+
+def _row(bound: str, lack: Lack) -> Coupling:
+    reason = f"the extra {lack.extra}, which {lack.version} has not"
+    return Coupling(package=lack.name, constraint=bound, reason=reason)
+
+
+def _ask(session: Session, task: Task, bound: str) -> dict[str, Chosen]:
+    constraints = (*task.constraints, bound)
+    return session.ask(
+        Question(
+            requirements=task.requirements,
+            constraints=constraints,
+            as_of=task.context.as_of,
+            binary=task.binary,
+        )
+    )
+
+
+def _below(lack: Lack) -> tuple[str, ...]:
+    """Return bounds that go back from a release: its line, its major version and the one before."""
+    major, minor, *_ = (*Version(lack.version).release, 0)
+    steps = [f"{major}.{minor}", str(major), str(major - 1)]
+    return tuple(
+        f"{lack.name}<{step}" for step in dict.fromkeys(steps) if Version(step) > Version("0")
+    )
+
+
+def _is_newest(session: Session, task: Task, name: str, version: str) -> bool:
+    question = Question(requirements=(name,), deps=False, soft=False, as_of=task.context.as_of)
+    return session.ask(question)[name].version == version
+
+
+def _unknown(session: Session, task: Task, lack: Lack) -> NoSolutionError:
+    """Return the error for an extra that no release of the date has, with those that there are."""
+    known, _ = _extras(session, lack.name, f"=={lack.version}", task.context.as_of)
+    what = f"{HEADING}\n- {lack}{closest(lack.extra, known)}"
+    hint = f"leave [{lack.extra}] out of {lack.name}[{lack.extra}]"
+    if task.context.as_of is not None:
+        later, newest = _extras(session, lack.name, "", None)
+        if lack.extra in later:
+            what = f"{HEADING}\n- {lack}; it is of before {task.context.as_of}, and later ones are left out"
+            hint = (
+                f"set as-of under [python] to a later date: {lack.name} {newest} has it\nor {hint}"
+            )
+    return NoSolutionError(what, hint=hint)
+
+
+def _extras(session: Session, name: str, bounds: str, as_of: str | None) -> tuple[set[str], str]:
+    """Return the extras of the newest release within bounds, and its version."""
+    found = session.ask(
+        Question(requirements=(name + bounds,), deps=False, soft=False, as_of=as_of)
+    )[name]
+    file = pick(found, tag_order(session.facts))
+    about = describe([file], settings=session.settings, report=session.report)[file.sha256]
+    return {extra for text in about.requires for extra in EXTRA.findall(text)}, found.version

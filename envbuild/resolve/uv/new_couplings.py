@@ -1,0 +1,38 @@
+"""Couplings to a framework that the resolution itself brings: jax without its own jaxlib, keras beside TensorFlow."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from envbuild.resolve.aliases import stand_ins
+from envbuild.resolve.couplings import Coupling, rows_for
+from envbuild.resolve.stubs import Stubs, first
+
+
+def broken_couplings(
+    new: Mapping[str, str], stubs: Stubs, asked: Collection[str]
+) -> tuple[Coupling, ...]:
+    """Return the rows about new frameworks that the new packages (name to version) do not keep to.
+
+    Of two rows that say the same from both sides, the one about what nobody ``asked`` for by name counts.
+    """
+    from packaging.requirements import Requirement
+    from packaging.version import Version
+
+    public = {name: Version(version).public for name, version in new.items()}
+    for wanted, patterns in stand_ins().items():
+        if (
+            wanted not in public
+            and wanted not in stubs.by_name
+            and (real := first(patterns, public)) is not None
+        ):
+            public[wanted] = public[real]
+    versions = {name: stub.public for name, stub in stubs.by_name.items()} | public
+    broken = [
+        row
+        for row in rows_for(set(public), versions, asked)
+        if row.binding
+        and row.package in new
+        and not Requirement(row.constraint).specifier.contains(new[row.package], prereleases=True)
+    ]
+    return tuple([row for row in broken if row.package not in asked] or broken)

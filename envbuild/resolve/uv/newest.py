@@ -1,0 +1,55 @@
+"""The newest releases that an index has for a base's Python and machine, whatever else is wanted."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from envbuild.base.model import BaseFacts
+from envbuild.progress import Reporter
+from envbuild.resolve.conflict.explain import MISSING, ConflictError, mentioned
+from envbuild.resolve.stubs import Stubs
+from envbuild.resolve.uv.query import Question
+from envbuild.resolve.uv.session import Session
+from envbuild.run import Runner
+from envbuild.settings import Settings
+from envbuild.store.atomic import telling
+
+
+def newest_releases(
+    names: Collection[str],
+    facts: BaseFacts,
+    *,
+    indexes: Mapping[str, str],
+    settings: Settings,
+    runner: Runner,
+    report: Reporter,
+) -> dict[str, str]:
+    """Return the newest version of each name; one that the index no longer has is left out.
+
+    ``indexes`` maps names to URLs in the order in which they are asked, "default" last.
+    """
+    with (
+        telling(settings.tmpdir),
+        tempfile.TemporaryDirectory(prefix="envbuild-resolve-", dir=settings.tmpdir) as place,
+    ):
+        session = Session(
+            folder=Path(place),
+            facts=facts,
+            stubs=Stubs({}),
+            indexes=indexes,
+            settings=settings,
+            runner=runner,
+            report=report,
+        )
+        return _ask(session, sorted(names))
+
+
+def _ask(session: Session, names: list[str]) -> dict[str, str]:
+    try:
+        found = session.ask(Question(requirements=tuple(names), deps=False))
+    except ConflictError as conflict:
+        gone = {*MISSING.findall(conflict.text), *mentioned(conflict.text)} & set(names)
+        return _ask(session, [name for name in names if name not in gone]) if gone else {}
+    return {name: chosen.version for name, chosen in found.items()}

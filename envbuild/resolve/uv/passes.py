@@ -1,0 +1,375 @@
+"""The passes: newest direct requirements first, then as much of the base as they allow, then what that would break.
+
+Preferring the base's version of everything in one pass would take an old direct requirement to keep an unimportant
+package of the base.  So the direct requirements are held from below: at their newest releases, which mostly has an
+answer.  Where it has none, passes with and without preference for the base tell which newer ones its protected packages
+allow; these are held in another one, and then each is tried for a newer release that costs the others nothing: a
+resolver that goes back from a conflict goes back too far.  The last pass lets packages of the base move that would be
+left broken.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+
+from envbuild.errors import EnvbuildError, HostError
+from envbuild.resolve.conflict.explain import ConflictError, Context, held_reason, told
+from envbuild.resolve.couplings import Coupling
+from envbuild.resolve.model import HeldBack
+from envbuild.resolve.pip_check import broken
+from envbuild.resolve.pylock import Chosen
+from envbuild.resolve.uv.ancient_releases import modern
+from envbuild.resolve.uv.query import Question
+from envbuild.resolve.uv.session import Session
+from envbuild.resolve.versions import older, previews
+
+BUILD_TOOLS = ("setuptools", "wheel")
+EXPLAIN_SECONDS = 20.0
+"""How long to look for the reason why one direct requirement is held back."""
+CLIMB_SECONDS = 20.0
+"""How long to look for newer releases of direct requirements that are behind, all of them together."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Task:
+    """What is searched for: the base's roots, the direct requirements, constraints.
+
+    ``keep`` are versions of an old lock to prefer; ``binary`` names are only taken as wheels.
+    """
+
+    context: Context
+    roots: tuple[str, ...]
+    wanted: tuple[str, ...]
+    constraints: tuple[str, ...]
+    keep: tuple[tuple[str, str], ...] = ()
+    binary: tuple[str, ...] = ()
+
+    @property
+    def requirements(self) -> tuple[str, ...]:
+        """All that uv is asked for."""
+        return (*self.roots, *self.wanted)
+
+
+class Search:
+    """One search; ``notes`` and ``warnings`` (about its answer) are for the user, ``said`` is what uv warned of."""
+
+    def __init__(self, session: Session, task: Task) -> None:
+        self.session = session
+        self.task = task
+        self.stubs = task.context.stubs
+        self.as_of = task.context.as_of
+        self.notes: list[str] = []
+        self.said: tuple[str, ...] = ()
+        self.newest: dict[str, str] = {}
+        self.best: dict[str, str] = {}
+        self._caps: dict[str, str] = {}
+        self._fresh: tuple[str, ...] = BUILD_TOOLS if self.as_of else ()
+        self._last = Question(requirements=(), as_of=self.as_of)
+        self._warned: dict[frozenset[tuple[str, str]], tuple[str, ...]] = {}
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What uv warned of, in the user's words."""
+        quiet = {
+            f"{direct.name}[{direct.added}]" for direct in self.task.context.directs if direct.added
+        }
+        return tuple(
+            filter(None, (told(warning, self.stubs, quiet=quiet) for warning in self.said))
+        )
+
+    def run(self) -> dict[str, Chosen]:
+        """Return the answer.  Raises ConflictError when there is none."""
+        if not self.task.requirements:
+            return {}
+        self.newest = self._ask_newest()
+        self.best = self._ask_best()
+        answer = self._passes()
+        late = [name for name in BUILD_TOOLS if self._too_late(answer.get(name))]
+        if late:
+            self._caps = dict(filter(None, map(self._cap, late)))
+            self._fresh = tuple(
+                name for name in self._fresh if name in self._caps or name not in late
+            )
+            answer = self._passes()
+        fixed = {*self.stubs.by_name, *(direct.name for direct in self.task.context.directs)}
+        answer = self._unbroken(modern(answer, self._last, fixed, self._put_whole))
+        self.said = self._warned.get(_pins(answer), ())
+        return answer
+
+    def _ask_newest(self) -> dict[str, str]:
+        """Return the newest version of each direct requirement that the index, Python and date allow, by itself."""
+        return self._look(
+            {d.name for d in self.task.context.directs if d.name not in self.stubs.by_name}
+        )
+
+    def _ask_best(self) -> dict[str, str]:
+        """Return the newest version of each direct requirement that the couplings to the base allow as well."""
+        coupled = {
+            name
+            for name, version in self.newest.items()
+            if self._coupling(name, version) is not None
+        }
+        coupled |= set(self.task.binary) & set(self.newest)
+        return (
+            {**self.newest, **self._look(coupled, self.task.constraints)}
+            if coupled
+            else self.newest
+        )
+
+    def _look(self, names: Collection[str], constraints: tuple[str, ...] = ()) -> dict[str, str]:
+        directs = tuple(d.text for d in self.task.context.directs if d.name in names)
+        if not directs:
+            return {}
+        question = Question(
+            requirements=directs, constraints=constraints, deps=False, soft=False, as_of=self.as_of
+        )
+        try:
+            found = self.session.ask(question)
+        except ConflictError:
+            return {}  # the passes meet the same conflict and tell more
+        return {name: chosen.version for name, chosen in found.items()}
+
+    def _coupling(self, name: str, version: str) -> Coupling | None:
+        """Return the row that rules a version out."""
+        from packaging.requirements import Requirement
+
+        for row in self.task.context.couplings:
+            if row.binding and row.package == name:
+                wanted = Requirement(row.constraint)
+                if wanted.name == name and not wanted.specifier.contains(version, prereleases=True):
+                    return row
+        return None
+
+    def _too_late(self, chosen: Chosen | None) -> bool:
+        """Whether a build tool is a package of the answer, and newer than the date that the others keep to."""
+        if chosen is None or chosen.from_base or not self.as_of:
+            return False
+        files = (*chosen.wheels, *filter(None, (chosen.sdist,)))
+        return any(file.uploaded is not None and file.uploaded > self.as_of for file in files)
+
+    def _cap(self, name: str) -> tuple[str, str] | None:
+        """Return (name, constraint) that keeps the date for a build tool as a package, None where it has no release.
+
+        With it, uv's own builds on this host may take a newer one: an old setuptools fails on a new Python.
+        """
+        from packaging.version import Version
+
+        try:
+            found = self.session.ask(
+                Question(requirements=(name,), deps=False, soft=False, as_of=self.as_of)
+            )
+        except ConflictError:
+            return None
+        stub = self.stubs.by_name.get(name)
+        limit = max(
+            Version(Version(found[name].version).public), Version(stub.public if stub else "0")
+        )
+        return name, f"{name}<={limit}"
+
+    def _passes(self) -> dict[str, Chosen]:
+        keep = dict(self.task.keep)
+        wanted = {name: version for name, version in self.best.items() if name not in keep}
+        try:
+            return self._over_base(wanted, keep)
+        except ConflictError:
+            if not wanted:
+                raise
+        first = self._newer(self._ask(seed=keep), lambda: self._ask(seed={**self._base(), **keep}))
+        names = [
+            d.name
+            for d in self.task.context.directs
+            if d.name not in self.stubs.by_name and d.name in first
+        ]
+        held = {name: first[name].version for name in names}
+        if any(
+            name in self.stubs.by_name for name, chosen in first.items() if not chosen.from_base
+        ):
+            first = self._over_base(held, keep)
+        return self._climbed(first, {name: first[name].version for name in names}, keep)
+
+    def _newer(
+        self, one: dict[str, Chosen], ask_other: Callable[[], dict[str, Chosen]]
+    ) -> dict[str, Chosen]:
+        """Return the answer with the newer direct requirements; the other one is not asked for where all are newest."""
+        if not self._behind(one):
+            return one
+        before = self._last
+        other = ask_other()
+        ahead = sum(older(one, name, other[name].version) for name in self.best if name in other)
+        behind = sum(older(other, name, one[name].version) for name in self.best if name in one)
+        if ahead > behind:
+            return other
+        self._last = before
+        return one
+
+    def _climbed(
+        self, answer: dict[str, Chosen], held: dict[str, str], keep: Mapping[str, str]
+    ) -> dict[str, Chosen]:
+        """Try each direct requirement that is behind for a newer release while no other one becomes older."""
+        from packaging.version import Version
+
+        end = time.monotonic() + CLIMB_SECONDS
+        for name in self._behind(answer):
+            left = end - time.monotonic()
+            if name in keep or name not in held or left <= 0:
+                continue
+            others = {other: version for other, version in held.items() if other != name}
+            above = f"{name}>{Version(held[name]).public}{self._ceiling(name)}"
+            before = self._last
+            try:
+                found = self._over_base(others, keep, above=(above,), seconds=left)
+            except (ConflictError, HostError):
+                continue
+            if not previews(found) <= previews(answer):
+                self._last = before
+                continue
+            answer = found
+            held = {other: answer[other].version for other in held if other in answer}
+        return answer
+
+    def _behind(self, answer: Mapping[str, Chosen]) -> list[str]:
+        return [name for name, version in self.best.items() if older(answer, name, version)]
+
+    def _base(self) -> dict[str, str]:
+        return {name: stub.version for name, stub in self.stubs.by_name.items()}
+
+    def _over_base(
+        self,
+        direct: Mapping[str, str],
+        keep: Mapping[str, str],
+        *,
+        above: tuple[str, ...] = (),
+        seconds: float | None = None,
+    ) -> dict[str, Chosen]:
+        """Ask for direct requirements no older than these, and the base's version of everything else that allows it."""
+        from packaging.version import Version
+
+        floors = tuple(
+            f"{name}>={Version(version).public}{self._ceiling(name)}"
+            for name, version in direct.items()
+        )
+        return self._ask(
+            seed={**self._base(), **direct, **keep}, floors=(*floors, *above), seconds=seconds
+        )
+
+    def _ceiling(self, name: str) -> str:
+        """Return a bound at the newest release: uv would else take a preview where that one is refused."""
+        from packaging.version import Version
+
+        return f",<={Version(self.best[name]).public}" if name in self.best else ""
+
+    def _unbroken(self, answer: dict[str, Chosen]) -> dict[str, Chosen]:
+        """Ask once more with the packages as requirements that the answer would break in the base."""
+        hurt = self._broken(answer)
+        if not hurt:
+            return answer
+        question = self._last
+        names = tuple(sorted({name for name, _ in hurt}))
+        try:
+            answer = self._put(question, requirements=(*question.requirements, *names))
+        except ConflictError as conflict:
+            self.notes.append(f"{held_reason(conflict, self.task.context)}: left as it is")
+        self.notes += [
+            f"{sentence}, which this resolution replaces" for _, sentence in self._broken(answer)
+        ]
+        return answer
+
+    def _broken(self, answer: Mapping[str, Chosen]) -> tuple[tuple[str, str], ...]:
+        new = {name: chosen.version for name, chosen in answer.items() if not chosen.from_base}
+        return broken(self.session.facts, self.stubs, new)
+
+    def _ask(
+        self, *, seed: Mapping[str, str], floors: tuple[str, ...] = (), seconds: float | None = None
+    ) -> dict[str, Chosen]:
+        question = Question(
+            requirements=self.task.requirements,
+            constraints=(*self.task.constraints, *self._caps.values(), *floors),
+            seed=tuple(seed.items()),
+            as_of=self.as_of,
+            fresh=self._fresh,
+            binary=self.task.binary,
+            seconds=seconds,
+        )
+        return self._put(question, requirements=question.requirements)
+
+    def _put_whole(self, question: Question) -> dict[str, Chosen]:
+        """Put a question as it is; one about a whole set is then the last one."""
+        return (
+            self._put(question, requirements=question.requirements)
+            if question.deps
+            else self.session.ask(question)
+        )
+
+    def _put(self, question: Question, *, requirements: tuple[str, ...]) -> dict[str, Chosen]:
+        put = replace(question, requirements=requirements)
+        answer = self.session.ask(put)
+        self._last = replace(put, seconds=None)
+        self._warned[_pins(answer)] = self.session.warnings
+        return answer
+
+    def held_back(self, answer: Mapping[str, Chosen]) -> tuple[HeldBack, ...]:
+        """Return the direct requirements that are older than their newest release, with the reason."""
+        from packaging.version import Version
+
+        newest = self.newest
+        directs = {
+            direct.name: answer[direct.name]
+            for direct in self.task.context.directs
+            if direct.name in answer
+        }
+        chosen = {name: one.version for name, one in directs.items() if not one.from_base}
+        behind = [
+            n for n in sorted(chosen) if n in newest and Version(chosen[n]) < Version(newest[n])
+        ]
+        return tuple(
+            HeldBack(name=name, version=chosen[name], newest=newest[name], reason=reason)
+            for name in behind
+            if (reason := self._why_not(name, newest[name], chosen))
+        )
+
+    def _why_not(self, name: str, newest: str, chosen: Mapping[str, str]) -> str | None:
+        """Return why the newest release cannot be had, None when it could: then only the old lock holds it.
+
+        It may be possible only with an older release of another direct requirement.
+        """
+        from packaging.version import Version
+
+        row = self._coupling(name, newest)
+        if row is not None:
+            return f"{row.constraint} goes with {row.reason}"
+        if name in self.task.binary:
+            return (
+                f"{name} {newest} has no wheel for this base, and would have to be compiled in it"
+            )
+        wanted = {
+            other: Version(version).public for other, version in chosen.items() if other != name
+        }
+        for floors in ((), tuple(f"{other}>={version}" for other, version in wanted.items())):
+            question = Question(
+                requirements=(*self.task.requirements, f"{name}=={newest}"),
+                constraints=(*self.task.constraints, *self._caps.values(), *floors),
+                seed=self._last.seed,
+                as_of=self.as_of,
+                fresh=self._fresh,
+                binary=self.task.binary,
+                seconds=EXPLAIN_SECONDS,
+            )
+            reason = self._refusal(question)
+            if reason is not None:
+                return reason
+        return None
+
+    def _refusal(self, question: Question) -> str | None:
+        try:
+            self.session.ask(question)
+        except ConflictError as conflict:
+            return held_reason(conflict, self.task.context)
+        except EnvbuildError as error:
+            return f"the reason could not be found: {error.what}"
+        return None
+
+
+def _pins(answer: Mapping[str, Chosen]) -> frozenset[tuple[str, str]]:
+    return frozenset((name, chosen.version) for name, chosen in answer.items())

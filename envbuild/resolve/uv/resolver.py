@@ -1,0 +1,392 @@
+"""Resolve with uv against a base's facts: the first backend (docs/resolve.md tells the mechanism)."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from packaging.utils import canonicalize_name
+
+from envbuild.errors import NoSolutionError, UsageError
+from envbuild.progress import Reporter
+from envbuild.resolve.aliases import merged
+from envbuild.resolve.compose import Parts, compose, pick
+from envbuild.resolve.conflict.explain import (
+    HEADING,
+    ConflictError,
+    clashes_of,
+    name_of,
+    no_solution,
+)
+from envbuild.resolve.conflict.metadata import gather, with_others
+from envbuild.resolve.conflict.suggestions import hints
+from envbuild.resolve.couplings import Coupling
+from envbuild.resolve.dates import read_date
+from envbuild.resolve.graph import DIRECT, Edge, walk
+from envbuild.resolve.model import Request, Resolution
+from envbuild.resolve.overlap import overlaps, told
+from envbuild.resolve.platform import markers, tag_order
+from envbuild.resolve.pylock import Candidate, Chosen
+from envbuild.resolve.sources.artifacts import About, describe
+from envbuild.resolve.sources.builds import resolve_builds
+from envbuild.resolve.sources.wheel_agreement import require_agreement
+from envbuild.resolve.uv.extras import below, bound_for, find_lack
+from envbuild.resolve.uv.foreign_wheels import compiled
+from envbuild.resolve.uv.later_cutoff import Later, postponed
+from envbuild.resolve.uv.new_couplings import broken_couplings
+from envbuild.resolve.uv.passes import Search, Task
+from envbuild.resolve.uv.session import Session
+from envbuild.resolve.uv.squatted_names import refuse_registered_anew
+from envbuild.resolve.uv.tasks import bound_by, make_task, turned_task
+from envbuild.resolve.versions import older
+from envbuild.run import Runner
+from envbuild.settings import Settings
+from envbuild.store.atomic import telling
+from envbuild.store.index import index_url
+from envbuild.tools import installed_version
+
+MOST_ROUNDS = 4
+"""How often couplings of what is new may ask for another answer."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Answer:
+    """What one search found, and the session and task that it was found with."""
+
+    session: Session
+    task: Task
+    search: Search
+    chosen: Mapping[str, Chosen]
+
+
+class UvResolver:
+    """The uv backend: a resolve.model.Resolver."""
+
+    def __init__(self, settings: Settings, runner: Runner, report: Reporter) -> None:
+        self.settings = settings
+        self.runner = runner
+        self.report = report
+
+    def __call__(self, request: Request) -> Resolution:
+        """Resolve.
+
+        Raises NoSolutionError in the user's words, NetworkError, UsageError for a hostile requirement or an unknown
+        index, SpaceError and HostError when uv cannot work here.
+        """
+        if request.as_of is not None:
+            read_date(request.as_of, "as-of")
+        at, why, patient = request, "", ""
+        while True:
+            try:
+                found = self._answer(at)
+            except NoSolutionError:
+                if patient in ("", at.as_of):
+                    raise
+                at, why, patient = (
+                    replace(request, as_of=patient),
+                    why.replace(at.as_of or "", patient),
+                    "",
+                )
+                continue
+            if isinstance(found, Resolution):
+                return replace(found, notes=(*filter(None, (why,)), *found.notes))
+            at = replace(request, as_of=found.date)
+            why = f"resolved as of {found.date}, not {request.as_of}: {found.reason}"
+            patient = found.patient
+
+    def _answer(self, request: Request) -> Resolution | Later:
+        """Return the answer, or the later date that the request has to be put at."""
+        task, notes = make_task(request)
+        if any(direct.instead for direct in task.context.directs):
+            with suppress(NoSolutionError):
+                return self._put(request, task, notes)
+            task, notes = make_task(request, built=False)
+        try:
+            return self._put(request, task, notes)
+        except NoSolutionError:
+            found = self._without_extras(request, task)
+            if found is None:
+                raise
+            return found
+
+    def _without_extras(self, request: Request, task: Task) -> Resolution | None:
+        """Return an answer without the extras that nobody asked for, where their lower bounds hold all the same.
+
+        dm-haiku[jax] 0.0.9 pins jax 0.3.16, and works with the 0.3.25 that AlphaFold pins.
+        """
+        added = {direct.name: direct.added for direct in task.context.directs if direct.added}
+        if not added:
+            return None
+        without, notes = make_task(request, built=False, extras=False)
+        try:
+            found = self._put(request, without, notes)
+        except NoSolutionError:
+            return None
+        if not isinstance(found, Resolution):
+            return None
+        known = {name: stub.public for name, stub in without.context.stubs.by_name.items()}
+        known |= {package.name: package.version for package in found.packages}
+        if any(
+            below(package.requires, added.get(package.name), known) for package in found.packages
+        ):
+            return None
+        named = ", ".join(f"{name}[{extra}]" for name, extra in added.items())
+        note = f"of {named} the lower bounds alone are kept: what is asked for excludes the others"
+        return replace(found, notes=(note, *found.notes))
+
+    def _put(self, request: Request, task: Task, notes: tuple[str, ...]) -> Resolution | Later:
+        with ExitStack() as stack:
+            with telling(self.settings.tmpdir):
+                temporary = tempfile.TemporaryDirectory(
+                    prefix="envbuild-resolve-", dir=self.settings.tmpdir
+                )
+                folder = Path(stack.enter_context(temporary))
+            session = self._session(request, task, folder / "first")
+            try:
+                answer = self._merged(request, self._apart(session, task), folder)
+                return self._resolution(request, answer, notes)
+            except ConflictError as conflict:
+                return self._later(request, session, task, conflict)
+
+    def _later(
+        self, request: Request, session: Session, task: Task, conflict: ConflictError
+    ) -> Later:
+        """Return the date to put the request at instead.  Raises NoSolutionError where none would help."""
+        task = bound_by(task, conflict.couplings)
+        try:
+            later = (
+                postponed(session, conflict, task.context, request.latest)
+                if request.latest
+                else None
+            )
+        except ConflictError as deeper:
+            task = replace(task, context=replace(task.context, as_of=None))
+            raise _refused(session, task, deeper) from None
+        if later is None:
+            raise _refused(session, task, conflict) from None
+        return later
+
+    def _session(self, request: Request, task: Task, folder: Path) -> Session:
+        with telling(folder):
+            folder.mkdir()
+        indexes = self._indexes(request)
+        return Session(
+            folder=folder,
+            facts=request.facts,
+            stubs=task.context.stubs,
+            indexes=indexes,
+            archives=request.archives,
+            settings=replace(
+                self.settings, indexes={**self.settings.indexes, **indexes}
+            ),  # their passwords count
+            runner=self.runner,
+            report=self.report,
+            from_source=request.from_source,
+        )
+
+    def _apart(self, session: Session, task: Task) -> _Answer:
+        """Search, and again without what would write over protected files.  Raises ConflictError.
+
+        An older release of what is asked for is not taken for that: it mostly declares no bounds.
+        """
+        answer = self._equipped(session, task)
+        context = task.context
+        found = overlaps(_new(answer.chosen), context.stubs)
+        if not found:
+            return answer
+        rows = tuple(overlap.row for overlap in found)
+        try:
+            other = self._apart(session, bound_by(task, rows))
+        except ConflictError as conflict:
+            conflict.told = (told(found), *conflict.told)
+            conflict.couplings = (*rows, *conflict.couplings)
+            raise
+        names = [d.name for d in context.directs if d.name in answer.chosen]
+        back = [name for name in names if older(other.chosen, name, answer.chosen[name].version)]
+        if not back:
+            return other
+        fits = " ".join(f"{name}=={other.chosen[name].version}" for name in back)
+        raise NoSolutionError(
+            f"{HEADING}\n- {told(found)}",
+            hint=f"ask for {fits}, which has no such files\nor make an image of its own for {', '.join(back)}",
+        )
+
+    def _equipped(self, session: Session, task: Task) -> _Answer:
+        """Search, and again under a bound where a release lacks an extra that is asked for.  Raises ConflictError."""
+        answer = self._search(session, task)
+        for _ in range(MOST_ROUNDS):
+            lack = find_lack(task, answer.search.said, answer.chosen)
+            if lack is None:
+                break
+            task = bound_by(task, (bound_for(session, task, lack),))
+            answer = self._search(session, task)
+        return answer
+
+    def _search(self, session: Session, task: Task) -> _Answer:
+        """Search, and once more where something would have to be compiled that has wheels in an older release.
+
+        That older release is not worth an older release of something else that is asked for.
+        """
+        answer = self._coupled(session, task)
+        wanted = {canonicalize_name(name) for name in session.from_source}
+        new = (one for one in answer.chosen.values() if not one.from_base)
+        sources = [one for one in new if not one.wheels and one.name not in wanted]
+        names = compiled(sources, session.indexes, self.settings) if sources else frozenset()
+        if not names:
+            return answer
+        try:
+            other = self._coupled(session, replace(task, binary=tuple(sorted(names))))
+        except ConflictError:
+            return answer
+        before = {name: one.version for name, one in answer.chosen.items() if name not in names}
+        cost = [
+            d.name
+            for d in task.context.directs
+            if d.name in before and older(other.chosen, d.name, before[d.name])
+        ]
+        return answer if cost else other
+
+    def _coupled(self, session: Session, task: Task) -> _Answer:
+        """Search, and again while what is new breaks couplings among itself.  Raises ConflictError.
+
+        Where the one of two cannot give way, the other one is asked to: a pinned opencv-python of before numpy 2 takes
+        numpy 1.  A coupling that cannot be kept is a conflict: what breaks it installs and then fails to import.
+        """
+        more: tuple[Coupling, ...] = ()
+        turned: Task | None = None
+        first: ConflictError | None = None
+        for _ in range(MOST_ROUNDS):
+            search = Search(session, task)
+            try:
+                answer = _Answer(session=session, task=task, search=search, chosen=search.run())
+            except ConflictError as conflict:
+                conflict.couplings = more
+                if turned is None:
+                    raise (first or conflict) from None
+                task, turned, first = turned, None, conflict
+                continue
+            asked = {d.name for d in task.context.directs}
+            rows = broken_couplings(_new(answer.chosen), task.context.stubs, asked)
+            if not rows:
+                break
+            more = (*more, *rows)
+            turned = turned_task(task, rows)
+            task = bound_by(task, rows)
+        return answer
+
+    def _merged(self, request: Request, answer: _Answer, folder: Path) -> _Answer:
+        """Search again where several new packages hold the same module, with one of them in place of the others."""
+        new = _new(answer.chosen)
+        context = answer.task.context
+        aliases = merged(new, {direct.name for direct in context.directs})
+        if not aliases:
+            return answer
+        stubs = context.stubs.with_aliases(
+            {alias: (real, new[real]) for alias, real in aliases.items()}
+        )
+        keep = tuple((name, version) for name, version in new.items() if name not in aliases)
+        task = replace(answer.task, context=replace(context, stubs=stubs), keep=keep)
+        try:
+            again = self._search(
+                self._session(request, task, folder / f"merged-{len(stubs.by_name)}"), task
+            )
+        except ConflictError:
+            return answer  # their bounds exclude each other: compose tells that both will be there
+        again = replace(
+            again, search=answer.search
+        )  # what holds a package back is told without the stand-ins
+        return self._merged(
+            request, again, folder
+        )  # other releases may have brought another member of the group
+
+    def _resolution(self, request: Request, answer: _Answer, notes: tuple[str, ...]) -> Resolution:
+        session, search, chosen = answer.session, answer.search, answer.chosen
+        order = tag_order(request.facts)
+        files = {
+            name: pick(package, order) for name, package in chosen.items() if not package.from_base
+        }
+        origins = (
+            session.origins({name: chosen[name].version for name in files})
+            if request.indexes
+            else {}
+        )
+        abouts = describe(files.values(), settings=session.settings, report=self.report)
+        edges = _edges(session, answer.task, files, abouts)
+        require_agreement(edges, chosen, files, abouts, session.settings)
+        refuse_registered_anew(session, edges, files)
+        builds = resolve_builds(
+            session, answer=chosen, files=files, abouts=abouts, as_of=request.as_of
+        )
+        parts = Parts(
+            context=answer.task.context,
+            wanted=(*answer.task.wanted, *filter(None, (request.framework,))),
+            facts=request.facts,
+            answer=chosen,
+            files=files,
+            abouts=abouts,
+            origins=origins,
+        )
+        computed = [
+            _computed(chosen[name], abouts[file.sha256]) for name, file in sorted(files.items())
+        ]
+        late = [
+            f"{name} {chosen[name].version}: there is none from before the date"
+            for name in session.late
+            if name in chosen
+        ]
+        return compose(
+            parts,
+            build=builds,
+            held=search.held_back(chosen),
+            notes=(*notes, *search.warnings, *filter(None, computed), *late, *search.notes),
+            tool=f"uv {installed_version('uv')}",
+        )
+
+    def _indexes(self, request: Request) -> Mapping[str, str]:
+        """Return name to URL in the order in which they are asked, the default index last."""
+        if "default" in request.indexes or "base" in request.indexes:
+            raise UsageError(
+                '"default" and "base" are not names of extra indexes', where="[python] indexes"
+            )
+        named = {name: index_url(self.settings, self.runner, name) for name in request.indexes}
+        return named | {"default": index_url(self.settings, self.runner)}
+
+
+def _refused(session: Session, task: Task, conflict: ConflictError) -> NoSolutionError:
+    """Return the error that tells a conflict: who wants what, and what would help."""
+    context = task.context
+    conflict = with_others(session, conflict, context)
+    read = gather(session, conflict, context)
+    known = {(name_of(clash.subject), clash.stub.name) for clash in read}
+    also = (
+        c for c in clashes_of(conflict, context) if (name_of(c.subject), c.stub.name) not in known
+    )
+    clashes = tuple(dict.fromkeys((*read, *also)))
+    return no_solution(conflict, context, clashes, hints(session, task, conflict, clashes))
+
+
+def _edges(
+    session: Session, task: Task, files: Mapping[str, Candidate], abouts: Mapping[str, About]
+) -> tuple[Edge, ...]:
+    """Return the requirements in force, as the chosen files and the base themselves have them."""
+    requires = {name: stub.requires for name, stub in session.stubs.by_name.items()}
+    requires |= {name: abouts[file.sha256].requires for name, file in files.items()}
+    return walk([(DIRECT, text) for text in task.requirements], requires, markers(session.facts))
+
+
+def _computed(chosen: Chosen, about: About) -> str | None:
+    """Return the note about an archive whose requirements only a build would tell for this base."""
+    if about.read_from != "packed":
+        return None
+    return (
+        f"{chosen.name} {chosen.version} computes its requirements in setup.py, which is not run: taken are those of "
+        "its author's machine"
+    )
+
+
+def _new(answer: Mapping[str, Chosen]) -> dict[str, str]:
+    """Return what an answer brings: name to version."""
+    return {name: chosen.version for name, chosen in answer.items() if not chosen.from_base}

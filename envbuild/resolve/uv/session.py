@@ -1,0 +1,408 @@
+"""Ask uv: one folder with stubs, configuration and preferences, in which several questions are put."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import msgspec
+from packaging.utils import canonicalize_name
+
+from envbuild.base.model import BaseFacts
+from envbuild.errors import HostError, IntegrityError, NetworkError
+from envbuild.limits import UNREADABLE
+from envbuild.progress import Reporter
+from envbuild.resolve.conflict.explain import (
+    MISSING,
+    NO_RELEASE,
+    ConflictError,
+    mentioned,
+    name_of,
+    translate_failure,
+)
+from envbuild.resolve.couplings import load_aliases
+from envbuild.resolve.platform import python_minor, uv_platform
+from envbuild.resolve.pylock import Chosen, read_pylock
+from envbuild.resolve.sources.artifacts import FORM, About, describe
+from envbuild.resolve.stubs import Stubs, kept_stubs, write_stubs
+from envbuild.resolve.uv.interpreter import write_mute
+from envbuild.resolve.uv.query import (
+    Question,
+    arguments,
+    building_environment,
+    read_origins,
+    redacted,
+    uv_environment,
+    write_question,
+)
+from envbuild.resolve.uv.squatted_names import impostors, registered_late, unanswered
+from envbuild.resolve.uv.time_limit import Limit
+from envbuild.run import Command, Result, Runner
+from envbuild.settings import Settings
+from envbuild.store.atomic import telling, write_bytes
+from envbuild.store.layout import Store
+
+WARNING = re.compile(r"^warning: (.+)$", re.MULTILINE)
+ASKED = re.compile(r"^DEBUG Sending \w+ (?:GET )?request for: (\S+)$", re.MULTILINE)
+BUILDING = re.compile(r"DEBUG Preparing metadata for: (\S+)")
+SPOKEN = re.compile(r"^(?:DEBUG|TRACE|INFO|WARN) .*\n?", re.MULTILINE)
+BUILD_FAILED = re.compile(r"Failed to (?:\w+ and )?build `([A-Za-z0-9._-]+)==([^`\s]+)`")
+MOST_PLACEHOLDERS = 3
+"""Releases of one name that turn out to be placeholders before none of its source archives is looked at."""
+MOST_STATIC = 200
+"""How many sdists may be read one after the other for one question: more means that something else is wrong."""
+NOTHING = About(size=0)
+Pin = tuple[str, str]
+
+
+@dataclass(kw_only=True)
+class Session:
+    """Where uv is asked, one question after the other.
+
+    ``indexes`` maps names to URLs in order, "default" last; ``from_source`` are names whose wheels do not count.
+    """
+
+    folder: Path
+    facts: BaseFacts
+    stubs: Stubs
+    indexes: Mapping[str, str]
+    settings: Settings
+    runner: Runner
+    report: Reporter
+    from_source: tuple[str, ...] = ()
+    archives: tuple[tuple[str, str], ...] = ()
+    limit: Limit = field(default_factory=Limit)
+
+    def __post_init__(self) -> None:
+        self.warnings: tuple[str, ...] = ()
+        self.late: tuple[str, ...] = ()
+        self._gone: set[str] = set()
+        self._count = 0
+        self._uv = uv_program(self.settings)
+        self.python = build_python(self.facts, self.settings)
+        self.barred: dict[Pin, str] = {}
+        self._told: set[str] = set()
+        held = {*self.stubs.by_name, *map(canonicalize_name, self.from_source)}
+        trees = {name.rpartition("-")[0].replace("_", "-") for name, _ in self.archives}
+        self._wheels_only: tuple[str, ...] = impostors(held | trees)
+        self._memory = Readings(Store(self.settings.store), self.facts, self.indexes)
+        self._static: dict[Pin, About] = {}
+        for pin, about in self._memory.load().items():
+            self._learn(pin, about)
+        self._may_build = self.settings.host_builds and self.python_minor == python_minor(
+            self.facts
+        )
+        self._builder = (
+            self.python if self._may_build else str(write_mute(self.folder, sys.executable))
+        )
+        with telling(self.folder):
+            if self.archives:
+                write_stubs(self.stubs, self.folder)
+            else:
+                kept = kept_stubs(self.stubs, Store(self.settings.store))
+                for kind in ("hard", "soft"):
+                    (self.folder / kind).symlink_to(kept / kind)
+            for name, archive in self.archives:
+                (self.folder / "hard" / name).symlink_to(archive)
+
+    def ask(self, question: Question) -> dict[str, Chosen]:
+        """Put one question; of sdists nothing is run: what they require is read from them.
+
+        What others require and has no release at all before the date is taken from after it: it was deleted then, and
+        uploaded again.  ``warnings`` are then what uv said beside its answer.  Raises ConflictError when there is no
+        solution, NetworkError, HostError.
+        """
+        try:
+            return self._ask(replace(question, fresh=(*question.fresh, *self.late)))
+        except ConflictError as conflict:
+            if not self._freed(question, conflict):
+                raise
+        return self.ask(question)
+
+    def _freed(self, question: Question, conflict: ConflictError) -> bool:
+        """Free from the date what has no release before it, and nobody asks for by name; tell whether there was any.
+
+        What looks like somebody else's, who took a name that was given up, stays out: the conflict tells.
+        """
+        asked = {name_of(requirement) for requirement in question.requirements}
+        gone = set(NO_RELEASE.findall(conflict.text)) & set(conflict.filtered) - {
+            *asked,
+            *self.late,
+        }
+        for name in sorted(gone):
+            late = (
+                registered_late(name, question.as_of or "", self.indexes, self.settings)
+                if question.as_of
+                else None
+            )
+            if late is not None and late.suspicious:
+                conflict.told = (
+                    *conflict.told,
+                    f"{late}, after {question.as_of}: it may be somebody else's by now",
+                )
+                conflict.traps = (*conflict.traps, name)
+                gone.discard(name)
+        self.late = (*self.late, *sorted(gone))
+        return bool(gone)
+
+    def _ask(self, question: Question) -> dict[str, Chosen]:
+        for _ in range(MOST_STATIC):
+            place = self._place(question, self._static)
+            result = self._call(question, place, self._arguments(question, place))
+            if result.code == 0:
+                self.warnings = tuple(WARNING.findall(result.stderr))
+                answer = read_pylock((place / "pylock.toml").read_text("utf-8"))
+                self._refuse_local(answer)
+                if not self._find_placeholders(answer):
+                    return answer
+                continue
+            failed = BUILD_FAILED.search(result.stderr)
+            if not failed or (failed[1], failed[2]) in self._static:
+                raise self._explained(translate_failure(result.stderr))
+            self._read_statically((failed[1], failed[2]), question.as_of)
+        raise HostError(f"more than {MOST_STATIC} source packages have to be read for one question")
+
+    def _explained(self, error: Exception) -> Exception:
+        """Return a failure of uv with what it cannot know: traps, and an index that refuses what it seems to lack."""
+        if not isinstance(error, ConflictError):
+            return error
+        missing = set(MISSING.findall(error.text)) - self._gone
+        refused = unanswered(sorted(missing), self.indexes, self.settings) if missing else None
+        if refused is not None:
+            return refused
+        self._gone |= missing
+        names = mentioned(error.text)
+        known = load_aliases().elsewhere
+        barred = {
+            name: f"{name} {version} is {reason}" for (name, version), reason in self.barred.items()
+        }
+        reasons = {
+            name: f"{name} is not what an index has by that name: {known[name]}"
+            for name in self._wheels_only
+            if name in known
+        }
+        told = {name: text for name, text in (barred | reasons).items() if name in names}
+        error.told, error.traps = (*error.told, *told.values()), (*error.traps, *told)
+        return error
+
+    def _find_placeholders(self, answer: Mapping[str, Chosen]) -> bool:
+        """Bar the chosen archives that are no release of anything; tell whether there were any."""
+        sources = {
+            (one.name, one.version): one.sdist
+            for one in answer.values()
+            if one.sdist and not one.wheels
+        }
+        unread = {pin: sdist for pin, sdist in sources.items() if pin not in self._static}
+        abouts = (
+            describe(unread.values(), settings=self.settings, report=self.report) if unread else {}
+        )
+        found = {
+            pin: about.stub for pin, sdist in unread.items() if (about := abouts[sdist.sha256]).stub
+        }
+        for pin, reason in found.items():
+            self._bar(pin, reason or "")
+        return bool(found)
+
+    def _bar(self, pin: Pin, reason: str) -> None:
+        """Take a release off the list; after a few of one name, all that it has as source."""
+        self.barred[pin] = reason
+        name = pin[0]
+        if (
+            sum(other == name for other, _ in self.barred) >= MOST_PLACEHOLDERS
+            and name not in self._wheels_only
+        ):
+            self._wheels_only = (*self._wheels_only, name)
+
+    def _refuse_local(self, answer: Mapping[str, Chosen]) -> None:
+        """Raise IntegrityError for a file of this machine that an index elsewhere names."""
+        if not all(url.startswith("http") for url in self.indexes.values()):
+            return
+        own = {Path(archive).name for _, archive in self.archives} | {
+            name for name, _ in self.archives
+        }
+        for one in answer.values():
+            for file in () if one.from_base else (*one.wheels, *filter(None, (one.sdist,))):
+                if not file.url.startswith("http") and file.file not in own:
+                    raise IntegrityError(
+                        f"the index offers {one.name} as a file of this machine: {file.url[:200]}",
+                        hint="a damaged or hostile index or mirror does this, so find out before you go on",
+                    )
+
+    @property
+    def python_minor(self) -> tuple[int, int]:
+        """The version of the interpreter in which backends may run here; (0, 0) where it cannot be told."""
+        if self.python == sys.executable:
+            return sys.version_info[:2]
+        found = re.search(r"python(\d+)\.(\d+)$", self.python)
+        return (int(found[1]), int(found[2])) if found else (0, 0)
+
+    def read_from(self, name: str, version: str) -> str | None:
+        """Return where the requirements of an sdist were read, None for what uv could read itself."""
+        about = self._static.get((name, version))
+        return about.read_from if about else None
+
+    def origins(self, pins: Mapping[str, str]) -> dict[str, str]:
+        """Return by package the name of the extra index that it comes from; the default index is left out."""
+        question = Question(
+            requirements=tuple(f"{name}=={version}" for name, version in pins.items()), deps=False
+        )
+        place = self._place(question, self._static)
+        given = [*self._arguments(question, place), "--emit-index-annotation"]
+        given[given.index("pylock.toml")] = "origins.txt"
+        result = self._call(question, place, tuple(given))
+        if result.code:
+            raise translate_failure(result.stderr)
+        return read_origins((place / "origins.txt").read_text("utf-8"), self.indexes)
+
+    def install(self, pins: Sequence[str], folder: Path) -> Result:
+        """Put the wheels of exactly these packages into a folder, for this host's Python, from the same indexes."""
+        place = self._place(Question(requirements=()), {})
+        quiet = ("--quiet", "--no-deps", "--no-python-downloads", "--only-binary", ":all:")
+        options = (*quiet, "--config-file", "uv.toml", "--target", str(folder))
+        return self._call(
+            Question(requirements=()),
+            place,
+            ("pip", "install", "--python", self.python, *options, *pins),
+        )
+
+    def _place(self, question: Question, static: Mapping[Pin, About]) -> Path:
+        barred = tuple(f"{name}!={version}" for name, version in self.barred)
+        question = replace(question, constraints=(*question.constraints, *barred))
+        self._count += 1
+        place = self.folder / f"question-{self._count}"
+        with telling(place):
+            place.mkdir()
+            write_question(
+                place,
+                question,
+                hard=(self.folder / "hard").resolve(),
+                indexes=self.indexes,
+                static={pin: about.requires for pin, about in static.items()},
+                from_source=self.from_source,
+            )
+        return place
+
+    def _arguments(self, question: Question, place: Path) -> tuple[str, ...]:
+        question = replace(question, binary=(*question.binary, *self._wheels_only))
+        return arguments(question, place, self.facts, self._builder, builds=self._may_build)
+
+    def _call(self, question: Question, place: Path, given: tuple[str, ...]) -> Result:
+        environment = uv_environment(self.settings)
+        if self._may_build:
+            environment = building_environment(self.settings, self.folder)
+        seconds, whole = self.limit.seconds(question.seconds)
+        command = Command(
+            argv=(self._uv, *given),
+            cwd=place,
+            env=environment,
+            timeout=seconds,
+            on_line=self._tell_build,
+        )
+        result = self.runner(command, check=False)
+        if result.timed_out and whole:
+            self.limit.exceeded(ASKED.findall(result.stderr), self.settings)
+        if result.timed_out:
+            raise HostError(f"uv did not finish within {seconds:.0f} s")
+        return replace(result, stderr=SPOKEN.sub("", result.stderr))
+
+    def _tell_build(self, line: str) -> None:
+        found = BUILDING.match(line)
+        if found and found[1] not in self._told:
+            self._told.add(found[1])
+            self.report.say(f"{found[1]}: its build runs on this machine, to know what it requires")
+
+    def _learn(self, pin: Pin, about: About) -> None:
+        if about.stub is not None:
+            self._bar(pin, about.stub)
+        self._static[pin] = about
+
+    def _read_statically(self, pin: Pin, as_of: str | None) -> None:
+        """Read an sdist's requirements from the sdist itself, to tell uv from now on.
+
+        uv finds the file: with its requirements declared empty, and looked at alone, it has nothing to build.
+        """
+        name, version = pin
+        question = Question(
+            requirements=(f"{name}=={version}",), deps=False, soft=False, as_of=as_of
+        )
+        place = self._place(question, {pin: NOTHING})
+        result = self._call(question, place, self._arguments(question, place))
+        if result.code:
+            raise translate_failure(result.stderr)
+        found = read_pylock((place / "pylock.toml").read_text("utf-8")).get(name)
+        if found is None or found.sdist is None:
+            raise NetworkError(
+                f"{name} {version} is source only, and its archive was not found on the index"
+            )
+        about = describe([found.sdist], settings=self.settings, report=self.report)[
+            found.sdist.sha256
+        ]
+        self.report.detail(
+            f"{name} {version}: its requirements are read from its source archive ({about.read_from})"
+        )
+        self._learn(pin, about)
+        self._memory.keep(pin, about)
+
+
+class Readings:
+    """What source archives of some indexes say, so that uv need not meet each of them again at every resolution."""
+
+    def __init__(self, store: Store, facts: BaseFacts, indexes: Mapping[str, str]) -> None:
+        said = "\n".join(
+            (
+                str(FORM),
+                uv_platform(facts),
+                str(python_minor(facts)),
+                *map(redacted, indexes.values()),
+            )
+        )
+        key = hashlib.sha256(said.encode()).hexdigest()[:16]
+        self.path = store.folder("metadata") / f"sources-{key}.json"
+
+    def load(self) -> dict[Pin, About]:
+        """Return what is known."""
+        try:
+            known = msgspec.json.decode(self.path.read_bytes(), type=dict[str, About])
+        except (OSError, *UNREADABLE):
+            return {}
+        return {_pin(key): about for key, about in known.items()}
+
+    def keep(self, pin: Pin, about: About) -> None:
+        """Add one; what another process adds at the same moment is found out again."""
+        known = {"==".join(key): value for key, value in (self.load() | {pin: about}).items()}
+        write_bytes(self.path, msgspec.json.encode(known))
+
+
+def _pin(key: str) -> Pin:
+    name, _, version = key.partition("==")
+    return name, version
+
+
+def uv_program(settings: Settings) -> str:
+    """Return the path of uv: the one installed with envbuild, else the one on PATH."""
+    import uv
+
+    try:
+        return str(uv.find_uv_bin())
+    except FileNotFoundError as error:
+        found = shutil.which("uv", path=settings.environment.get("PATH"))
+        if found is None:
+            raise HostError("uv was not found", hint="run: envbuild doctor") from error
+        return found
+
+
+def build_python(facts: BaseFacts, settings: Settings) -> str:
+    """Return the host's interpreter nearest to the base's, for what the user lets run here.
+
+    A version manager's shim is passed over: it costs 0.4 s a call and may point to nothing.
+    """
+    minor = python_minor(facts)
+    if sys.version_info[:2] == minor:
+        return sys.executable
+    found = shutil.which(f"python{minor[0]}.{minor[1]}", path=settings.environment.get("PATH"))
+    return found if found and "shims" not in Path(found).parts else sys.executable

@@ -1,0 +1,248 @@
+"""Names that are traps: taken by another project, by nobody (a placeholder), or by whoever came after a deletion."""
+
+from __future__ import annotations
+
+import datetime as dt
+import threading
+import zipfile
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+from envbuild.errors import EnvbuildError, IntegrityError, NoSolutionError
+from envbuild.limits import reading
+from envbuild.resolve.conflict.explain import HEADING
+from envbuild.resolve.couplings import load_aliases
+from envbuild.resolve.dates import read_date
+from envbuild.resolve.graph import DIRECT, Edge
+from envbuild.resolve.pylock import Candidate
+from envbuild.resolve.sources.artifacts import stored_file
+from envbuild.settings import Settings
+from envbuild.store.atomic import write_text
+from envbuild.store.index import read_links
+from envbuild.store.layout import Store
+from envbuild.store.parallel import each
+from envbuild.store.simple import Link, normalize
+from envbuild.store.units import human_bytes
+from envbuild.store.web import GoneError, make_client
+from envbuild.tarread import opened_members
+
+if TYPE_CHECKING:
+    from envbuild.resolve.uv.session import Session
+
+GAP_DAYS = 30
+"""Projects that belong together are published within days: the name of one that comes later was not there before."""
+FEW_RELEASES = 3
+TINY = 20_000
+"""Bytes; pyairports had 3,147 when somebody else took its name, the package that it was had 400 kB."""
+LOOKUPS = 12
+"""Pages that are read at the same time."""
+LARGEST_READ = 4 * 1024 * 1024
+"""Bytes of a file that is fetched to see what modules it holds; larger ones are no trap of this kind."""
+
+
+def impostors(held: Collection[str]) -> tuple[str, ...]:
+    """Return the names that count only with wheels: as source, a public index has something else under them.
+
+    ``held`` are canonical names that come from elsewhere: the base's, trees of the project.
+    """
+    return tuple(name for name in load_aliases().impostors.names if name not in held)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Late:
+    """A name that was registered anew: the first day of its files, how many releases, bytes of the largest file."""
+
+    name: str
+    first: str
+    releases: int
+    size: int
+    has_module: bool
+
+    @property
+    def suspicious(self) -> bool:
+        """Whether it looks like somebody else's: hardly anything there, and not what the name says."""
+        return self.releases <= FEW_RELEASES and (self.size < TINY or not self.has_module)
+
+    def __str__(self) -> str:
+        count = "one release" if self.releases == 1 else f"{self.releases} releases"
+        module = "" if self.has_module else f", without a module {self.name.replace('-', '_')}"
+        return f"{self.name} was registered on {self.first} ({count}, {human_bytes(self.size)}{module})"
+
+
+def registered_late(
+    name: str, before: str, indexes: Mapping[str, str], settings: Settings
+) -> Late | None:
+    """Return what is known of a name whose first file came more than GAP_DAYS after an ISO date, else None.
+
+    Raises NetworkError.
+    """
+    with make_client(settings) as client:
+        links: tuple[Link, ...] = ()
+        for url in indexes.values():
+            try:
+                links = read_links(url, name, client)
+                break
+            except GoneError:
+                continue
+        days = [link.uploaded[:10] for link in links if link.uploaded]
+        first = min(days, default=None)
+        if first is None or read_date(first, name) - read_date(before, name) <= dt.timedelta(
+            days=GAP_DAYS
+        ):
+            return None
+        newest = max(links, key=lambda link: link.uploaded or "")
+        size = max((link.size or 0 for link in links), default=0)
+        modules = None
+        if newest.sha256 is not None and size <= LARGEST_READ:
+            candidate = Candidate(
+                file=newest.file, url=newest.url, sha256=newest.sha256, size=newest.size
+            )
+            path = stored_file(candidate, client, Store(settings.store), threading.Event())
+            modules, size = modules_of(path, newest.file), max(size, path.stat().st_size)
+        return Late(
+            name=name,
+            first=first,
+            releases=len({_version(link.file) for link in links}),
+            size=size,
+            has_module=modules is None or normalize(name) in modules,
+        )
+
+
+def registered_anew(
+    edges: Iterable[Edge],
+    files: Mapping[str, Candidate],
+    indexes: Mapping[str, str],
+    settings: Settings,
+) -> dict[str, tuple[Late, str]]:
+    """Return what was registered long after all that require it were published, and one of those, by name.
+
+    Such a name was not there when the requirement was written, or was somebody else's.  What the user names himself is
+    his to choose, and of what the base holds no day is known: neither is looked at.
+    """
+    wanting: dict[str, set[str]] = {}
+    for edge in edges:
+        wanting.setdefault(edge.target, set()).add(edge.source)
+    asked: dict[str, tuple[str, str]] = {}
+    for name, file in files.items():
+        sources = wanting.get(name, {DIRECT})
+        days = {one: files[one].uploaded or "" for one in sources if one in files}
+        written = max(days.values(), default="")
+        small = file.size is None or file.size <= LARGEST_READ
+        if (
+            len(days) == len(sources)
+            and all(days.values())
+            and small
+            and _after(file.uploaded, written)
+        ):
+            asked[name] = written, max(days, key=lambda one: days[one])
+    found: dict[str, tuple[Late, str]] = {}
+
+    folder = Store(settings.store).folder("metadata")
+
+    def one(name: str, stop: threading.Event) -> None:
+        late = None if stop.is_set() else registered_late(name, asked[name][0], indexes, settings)
+        if late is not None and late.suspicious:
+            found[name] = late, asked[name][1]
+        else:
+            write_text(folder / _key(files[name], asked[name][0]), "")
+
+    each(
+        [name for name in asked if not (folder / _key(files[name], asked[name][0])).is_file()],
+        one,
+        workers=LOOKUPS,
+    )
+    return dict(sorted(found.items()))
+
+
+def _key(file: Candidate, written: str) -> str:
+    """Return where it is kept that a file is no trap: one with the same bytes is of the same project."""
+    return f"{file.sha256}-{written}.known"
+
+
+def refuse_registered_anew(
+    session: Session, edges: Iterable[Edge], files: Mapping[str, Candidate]
+) -> None:
+    """Raise NoSolutionError for a name that somebody else seems to have taken since it was required.
+
+    ``edges`` are the requirements in force, ``files`` what was chosen by name.
+    """
+    found = registered_anew(edges, files, session.indexes, session.settings).values()
+    if found:
+        lines = (
+            f"- {late}, long after {one}, which requires it: it may be somebody else's"
+            for late, one in found
+        )
+        raise NoSolutionError(
+            "\n".join([HEADING, *lines]),
+            hint="look at what it is, and write it under [python] dependencies if it is what you want\n"
+            f"or ask for another release of {', '.join(sorted({one for _, one in found}))}",
+        )
+
+
+def _after(day: str | None, before: str) -> bool:
+    return bool(day) and read_date(day or "", "") - read_date(before, "") > dt.timedelta(
+        days=GAP_DAYS
+    )
+
+
+def modules_of(path: Path, file: str) -> frozenset[str]:
+    """Return the top modules that a wheel or source archive holds, named as projects are; none of a broken one."""
+    try:
+        with reading("is damaged", file):
+            names = _names(path)
+    except IntegrityError:
+        return frozenset()
+    parts = (PurePosixPath(name).parts for name in names)
+    inner = (
+        parts if file.endswith(".whl") else (p[2:] if p[1:2] == ("src",) else p[1:] for p in parts)
+    )
+    return frozenset(_modules(inner))
+
+
+def _names(path: Path) -> list[str]:
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            return archive.namelist()
+    with opened_members(path) as (_, members):
+        return [member.name for member in members]
+
+
+def _modules(paths: Iterable[tuple[str, ...]]) -> Iterable[str]:
+    for path in paths:
+        if len(path) > 1 and path[1].endswith((".py", ".so", ".pyx")):
+            yield normalize(path[0])
+        elif len(path) == 1 and path[0].endswith((".py", ".so", ".pyx")):
+            yield normalize(path[0].partition(".")[0])
+
+
+def _version(file: str) -> str:
+    from packaging.utils import (
+        InvalidSdistFilename,
+        InvalidWheelFilename,
+        parse_sdist_filename,
+        parse_wheel_filename,
+    )
+
+    try:
+        return str(
+            (parse_wheel_filename(file) if file.endswith(".whl") else parse_sdist_filename(file))[1]
+        )
+    except (InvalidSdistFilename, InvalidWheelFilename):
+        return file
+
+
+def unanswered(
+    names: Iterable[str], indexes: Mapping[str, str], settings: Settings
+) -> EnvbuildError | None:
+    """Return the error of an index that refuses a page: uv takes that for a name that is not there."""
+    with make_client(settings) as client:
+        for name in names:
+            for url in indexes.values():
+                try:
+                    read_links(url, name, client)
+                except EnvbuildError as error:  # noqa: PERF203  (a few names at most)
+                    if not isinstance(error, GoneError):
+                        return error
+    return None

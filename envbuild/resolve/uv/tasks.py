@@ -1,0 +1,97 @@
+"""Make a task of a request, and change it: more couplings, the other one of two giving way."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from envbuild.resolve.aliases import stand_ins
+from envbuild.resolve.conflict.explain import Context, name_of
+from envbuild.resolve.couplings import Coupling, built_for, couplings, extras_for, protected_names
+from envbuild.resolve.model import Request
+from envbuild.resolve.platform import markers
+from envbuild.resolve.requirements import read_directs
+from envbuild.resolve.stubs import parsed, plan_stubs
+from envbuild.resolve.uv.passes import Task
+
+
+def make_task(
+    request: Request, *, built: bool = True, extras: bool = True
+) -> tuple[Task, tuple[str, ...]]:
+    """Return what is searched for, and notes about what was left out of it.  Raises UsageError.
+
+    With ``built`` a source-only package is asked for under the name of its wheels for the base's CUDA, with ``extras``
+    packages are asked for with those that carry bounds.
+    """
+    facts = request.facts
+    stubs = plan_stubs(
+        facts,
+        protected=protected_names(facts, request.protect),
+        aliases=stand_ins(),
+        whole=request.protect if request.framework else (),
+    )
+    directs, notes = read_directs(request.requirements, environment=markers(facts), stubs=stubs)
+    if built:
+        wheels = built_for({direct.name for direct in directs if not direct.extras}, facts, stubs)
+        directs = tuple(
+            replace(d, name=wheels[d.name], instead=d.name)
+            if d.name in wheels and not d.extras
+            else d
+            for d in directs
+        )
+        notes += tuple(
+            f"{wheels[d.instead]} stands for {d.instead}, which is source only"
+            for d in directs
+            if d.instead
+        )
+    names = {direct.name for direct in directs}
+    rows = couplings(facts, stubs, names)
+    added = extras_for(names, stubs) if extras else {}
+    directs = tuple(replace(direct, added=added.get(direct.name)) for direct in directs)
+    context = Context(
+        directs=directs,
+        stubs=stubs,
+        couplings=rows,
+        as_of=request.as_of,
+        facts=facts,
+        framework=request.framework,
+    )
+    also = tuple(
+        row.also
+        for row in rows
+        if row.also and row.package in names and row.also not in stubs.by_name
+    )
+    task = Task(
+        context=context,
+        roots=(*stubs.roots, *_unbound(request.framework)),
+        wanted=(*also, *(direct.text for direct in directs)),
+        constraints=(*request.bounds, *(row.constraint for row in rows if row.binding)),
+        keep=tuple(
+            (name, version) for name, version in request.keep if name not in request.upgrade
+        ),
+    )
+    return task, (*stubs.notes, *notes)
+
+
+def _unbound(framework: str | None) -> tuple[str, ...]:
+    """Return a framework that is chosen with its extras: of its own release, +cu118 too, there is one stub."""
+    return tuple(
+        requirement.name
+        + (f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else "")
+        for requirement in parsed((framework,) if framework else ())
+    )
+
+
+def bound_by(task: Task, rows: tuple[Coupling, ...]) -> Task:
+    """Return a task that keeps to more couplings."""
+    context = replace(task.context, couplings=(*task.context.couplings, *rows))
+    return replace(
+        task, context=context, constraints=(*task.constraints, *(row.constraint for row in rows))
+    )
+
+
+def turned_task(task: Task, rows: tuple[Coupling, ...]) -> Task | None:
+    """Return a task in which the other one of each row's two gives way; None where one of them cannot."""
+    bounds = tuple(row.turned for row in rows if row.turned is not None)
+    if len(bounds) < len(rows) or any(task.context.stubs.hard(name_of(bound)) for bound in bounds):
+        return None
+    return replace(task, constraints=(*task.constraints, *dict.fromkeys(bounds)))
