@@ -35,11 +35,11 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from envbuild.base.facts import load_facts
+from envbuild.net.index import index_url
 from envbuild.resolve.couplings import load_aliases, protected_names
 from envbuild.resolve.uv.session import uv_program
 from envbuild.run import Command, LocalRunner, Result
 from envbuild.settings import load_settings
-from envbuild.store.index import index_url
 
 HERE = Path(__file__).resolve().parent
 CASES = HERE.parent / "tests" / "resolve" / "cases"

@@ -23,7 +23,7 @@ from pathlib import Path
 from envbuild.run import Command, LocalRunner
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from envbuild.store.collect import tree_size
+from envbuild.store.gc import tree_size
 from tests.base.interpreters import interpreter
 from tests.base.ociimages import Image, image_of, programs, push, python_tar
 from tests.base.tensorflow_image import tensorflow_image

@@ -32,16 +32,16 @@ from packaging.version import Version
 
 from envbuild.base.facts import load_facts
 from envbuild.base.model import BaseFacts
+from envbuild.net.fetch import sizes
+from envbuild.net.index import index_url
+from envbuild.net.web import make_client
 from envbuild.resolve.couplings import protected_names
 from envbuild.resolve.platform import python_minor, uv_platform
 from envbuild.resolve.uv.query import CACHE_CONTROL
 from envbuild.resolve.uv.session import uv_program
 from envbuild.run import Command, LocalRunner, Result
 from envbuild.settings import load_settings
-from envbuild.store.fetch import sizes
-from envbuild.store.index import index_url
 from envbuild.store.units import human_bytes
-from envbuild.store.web import make_client
 
 CASES = Path(__file__).resolve().parent.parent / "tests" / "resolve" / "cases"
 RUN = LocalRunner()

@@ -46,8 +46,8 @@ from wheelneeds import (  # noqa: E402  beside this file
 )
 
 from envbuild.errors import EnvbuildError  # noqa: E402
+from envbuild.net.web import make_client  # noqa: E402
 from envbuild.settings import load_settings  # noqa: E402
-from envbuild.store.web import make_client  # noqa: E402
 from tests.resolve.published import Opened, Published  # noqa: E402
 
 FRAMEWORKS = (

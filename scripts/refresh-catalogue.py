@@ -16,9 +16,9 @@ from typing import Any
 import yaml
 from packaging.version import InvalidVersion, Version
 
+from envbuild.net.index import index_url, make_client, read_links
 from envbuild.run import LocalRunner
 from envbuild.settings import load_settings
-from envbuild.store.index import index_url, make_client, read_links
 from envbuild.toml import quote, write_value
 
 TARGET = Path(__file__).parents[1] / "envbuild" / "data" / "catalogue.toml"

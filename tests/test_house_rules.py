@@ -2,7 +2,7 @@
 
 A stage imports only those before it: recipe, base, resolve, project, lock, plan, build, bundle, check, shelf, job.
 Foundations (context, errors, failures, limits, cage, run, progress, settings, toml, tarread, runtime, host, quota, tools,
-data, store) are for everybody and know no stage; cli knows all.
+data, formats, store, net) are for everybody and know no stage; cli knows all.
 """
 
 from __future__ import annotations
@@ -38,8 +38,10 @@ FOUNDATIONS = (
     "data",
     "errors",
     "failures",
+    "formats",
     "host",
     "limits",
+    "net",
     "progress",
     "quota",
     "run",

@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from envbuild.formats.fields import Sha256, Size
+
 SCHEMA = 1
-Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
-Size = Annotated[int, Meta(ge=0, lt=2**40)]
 Header = tuple[tuple[str, str], ...]
 """The first lines of a definition: what it starts from."""
 PoolPath = Annotated[

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from envbuild.base.imagename import parse_image_name
 from envbuild.base.model import BaseReference
 from envbuild.errors import UsageError
+from envbuild.formats.imagename import parse_image_name
 from envbuild.toml import closest
 
 SUITES = ("bullseye", "bookworm", "trixie")

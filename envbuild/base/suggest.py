@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from envbuild.base.card import capability_of
 from envbuild.base.catalogue import Entry, entries, load_cuda, released
+from envbuild.base.gpu_names import capability_of
 from envbuild.errors import UsageError
 
 if TYPE_CHECKING:

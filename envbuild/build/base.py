@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from envbuild.base.image import missing_bytes, stored_image
-from envbuild.base.inspect import BRINGERS
 from envbuild.base.model import BaseReference
+from envbuild.base.oci.image import missing_bytes, stored_image
 from envbuild.base.reference import parse_reference
+from envbuild.base.sources import BRINGERS
 from envbuild.lock.model import Lock
 from envbuild.plan.apptainer import with_header
 from envbuild.plan.definition import is_before_cuda_key

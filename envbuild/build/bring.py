@@ -8,15 +8,15 @@ from pathlib import Path
 
 import msgspec
 
-from envbuild.base.bootstrap import make_root
-from envbuild.base.debian import Bootstrap
-from envbuild.base.distribution import DEBIAN, mirror_of, release_of
+from envbuild.base.debian.apt import Bootstrap
+from envbuild.base.debian.bootstrap import make_root
+from envbuild.base.debian.distribution import DEBIAN, mirror_of, release_of
 from envbuild.base.reference import parse_reference
 from envbuild.build.model import Order, Workshop
 from envbuild.errors import HostError, IntegrityError
 from envbuild.lock.model import Lock
-from envbuild.store.fetch import Wanted, fetch, missing
-from envbuild.store.partial import is_whole
+from envbuild.net.fetch import Wanted, fetch, missing
+from envbuild.net.partial import is_whole
 
 
 def wanted_files(lock: Lock) -> tuple[Wanted, ...]:

@@ -7,8 +7,8 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
 
-from envbuild.base.image import stored_config, stored_image
-from envbuild.base.inspect import BRINGERS
+from envbuild.base.oci.image import stored_config, stored_image
+from envbuild.base.sources import BRINGERS
 from envbuild.build.base import reference_of
 from envbuild.build.capture import Means, captured, debian_act
 from envbuild.build.inherited import NOTHING, Inherited, of_config, of_tree

@@ -6,10 +6,10 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from envbuild.base.oci import Config
 from envbuild.build.parts import KeptPart
 from envbuild.build.reading import read_file
 from envbuild.build.tree import Tree
+from envbuild.formats.oci import Config
 from envbuild.plan.quoting import literal
 
 HOME = ".singularity.d"

@@ -16,9 +16,9 @@ from envbuild.build.flat import Check, make_assembled
 from envbuild.build.known import ASSEMBLED, key_of, stored_image
 from envbuild.build.model import BuildRequest, Estimate, Order, Workshop
 from envbuild.build.perform import new_log, perform, supplied_files
+from envbuild.net.fetch import missing
 from envbuild.quota import quotas_of
 from envbuild.store.atomic import clone, sync_folder, telling
-from envbuild.store.fetch import missing
 from envbuild.store.sealed import commit_sealed, is_sealed
 from envbuild.store.units import human_bytes
 

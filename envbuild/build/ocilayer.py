@@ -7,7 +7,7 @@ import tarfile
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from envbuild.base.layers import finish_layer, opened_layer, require_hidden
+from envbuild.base.oci.layers import finish_layer, opened_layer, require_hidden
 from envbuild.build.pack import PartWriter
 from envbuild.build.tarball import KINDS, device_number
 from envbuild.build.tree import OPAQUE, WHITEOUT, Entry

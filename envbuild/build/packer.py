@@ -21,9 +21,9 @@ from envbuild.errors import EnvbuildError, IntegrityError, NetworkError
 from envbuild.limits import reading
 from envbuild.lock.block_library import LIBRARY, library_here
 from envbuild.lock.model import Lock, PackerFile
+from envbuild.net.fetch import Wanted, fetch
+from envbuild.net.index import index_url, make_client, read_links
 from envbuild.store.atomic import write_bytes
-from envbuild.store.fetch import Wanted, fetch
-from envbuild.store.index import index_url, make_client, read_links
 
 MODULE = f"{LIBRARY}.backend_c"
 

@@ -19,9 +19,9 @@ from envbuild.errors import IntegrityError
 from envbuild.limits import UNREADABLE
 from envbuild.progress import Reporter
 from envbuild.store.atomic import commit, telling, write_bytes
-from envbuild.store.audit import Item
-from envbuild.store.collect import mark_used
+from envbuild.store.gc import mark_used
 from envbuild.store.layout import LAYOUT, Store
+from envbuild.store.verify import Item
 
 DIGEST = 64
 """An index begins with the sha256 of the rest, in hex."""

@@ -12,7 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from envbuild.base.image import stored_image
+from envbuild.base.oci.image import stored_image
 from envbuild.base.reference import parse_reference
 from envbuild.base.siffile import image_digest
 from envbuild.build.bring import fetch_files

@@ -29,7 +29,7 @@ from envbuild.resolve.sources.source_trees import SANDBOX_NOTE
 from envbuild.run import Runner
 from envbuild.runtime import Runtime
 from envbuild.store.atomic import telling, write_bytes, write_text
-from envbuild.store.collect import tree_size
+from envbuild.store.gc import tree_size
 from envbuild.store.layout import remove_tree
 
 NOTE = SANDBOX_NOTE

@@ -10,14 +10,14 @@ import io
 import ssl
 from pathlib import Path
 
-from envbuild.base.debian import apt_network
-from envbuild.base.distribution import mirror_of, release_of
+from envbuild.base.debian.apt import apt_network
+from envbuild.base.debian.distribution import mirror_of, release_of
 from envbuild.build.base import reference_of
 from envbuild.build.model import Order, Workshop
 from envbuild.errors import EnvbuildError
+from envbuild.net.index import index_url
 from envbuild.resolve.sources.source_trees import SANDBOX_NOTE
 from envbuild.store.atomic import telling, write_bytes, write_text
-from envbuild.store.index import index_url
 
 FOLDER = SANDBOX_NOTE.removesuffix(".json")
 ENVIRONMENT = ".singularity.d/env/93-envbuild-sandbox.sh"

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from envbuild.base.model import Sha256, Size
+from envbuild.formats.fields import Sha256, Size
 from envbuild.lock.model import Digest
 from envbuild.recipe.model import Name, OneLine
 

@@ -21,14 +21,14 @@ from packaging.version import Version
 
 from envbuild import __version__
 from envbuild.errors import HostError, NetworkError, UsageError
+from envbuild.net.fetch import Wanted, fetch, sizes
+from envbuild.net.index import Link, index_url, make_client, read_links
 from envbuild.progress import Reporter
 from envbuild.resolve.uv.query import uv_environment
 from envbuild.resolve.uv.session import uv_program
 from envbuild.run import Command, Runner
 from envbuild.settings import Settings, shipped_folder
 from envbuild.store.atomic import telling
-from envbuild.store.fetch import Wanted, fetch, sizes
-from envbuild.store.index import Link, index_url, make_client, read_links
 from envbuild.store.layout import Store
 
 if TYPE_CHECKING:

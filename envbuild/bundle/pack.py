@@ -16,9 +16,9 @@ from typing import BinaryIO
 import msgspec
 
 from envbuild import __version__
-from envbuild.base.image import lay_out, stored_image
-from envbuild.base.inspect import BRINGERS
+from envbuild.base.oci.image import lay_out, stored_image
 from envbuild.base.reference import parse_reference
+from envbuild.base.sources import BRINGERS
 from envbuild.build.base import with_local_base
 from envbuild.build.bring import bootstrap_of, fetch_files, root_tar
 from envbuild.build.model import Order, Workshop

@@ -16,10 +16,10 @@ from envbuild import limits
 from envbuild.bundle.model import BIGGEST_TABLE, TABLE, Member, Table
 from envbuild.errors import EnvbuildError, IntegrityError, SpaceError, UsageError
 from envbuild.limits import UNREADABLE, reading
+from envbuild.net.partial import is_whole
 from envbuild.progress import Transfer
 from envbuild.store.atomic import commit, telling
 from envbuild.store.layout import Store
-from envbuild.store.partial import is_whole
 from envbuild.store.units import human_bytes
 from envbuild.tarread import members, open_tar
 

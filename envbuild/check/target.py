@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from envbuild.base.card import capability_of
+from envbuild.base.gpu_names import capability_of
 from envbuild.errors import UsageError
 
 

@@ -36,8 +36,8 @@ def inspect_command(context: Context, *, reference: str, as_json: bool) -> None:
     REF is a bootstrap such as debian:bookworm, or the path of a .sif.
     """
     from envbuild.base.facts import encode_facts
-    from envbuild.base.inspect import describe
     from envbuild.base.reference import parse_reference
+    from envbuild.base.sources import describe
 
     facts = describe(
         parse_reference(reference), context.settings, context.runner, context.store, context.report

@@ -49,8 +49,8 @@ def _side(text: str, context: Context) -> Side:
 
         return side_of_facts(load_facts(path))
     if path.suffix == ".sif" or ":" in text:
-        from envbuild.base.inspect import describe
         from envbuild.base.reference import parse_reference
+        from envbuild.base.sources import describe
 
         reference = parse_reference(text)
         return side_of_facts(

@@ -5,18 +5,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 
-from envbuild.base.debian import mirror
-from envbuild.base.imagename import HUB
-from envbuild.base.registry import addresses
+from envbuild.base.debian.apt import mirror
+from envbuild.base.oci.registry import addresses
 from envbuild.cli.findings import Finding
 from envbuild.errors import NetworkError
+from envbuild.formats.imagename import HUB
+from envbuild.net.index import config_file, index_url
+from envbuild.net.web import CERTIFICATE_HINT, make_client, redact
 from envbuild.resolve.conflict.explain import translate_failure
 from envbuild.resolve.uv.query import uv_environment
 from envbuild.resolve.uv.session import uv_program
 from envbuild.run import Command, Runner
 from envbuild.settings import Settings
-from envbuild.store.index import config_file, index_url
-from envbuild.store.web import CERTIFICATE_HINT, make_client, redact
 
 SECONDS = 1.5
 """How long an answer is waited for."""

@@ -76,7 +76,7 @@ def _text(form: str, recipe: Recipe, lock: Lock, context: Context) -> str:
 def _pylock(lock: Lock, context: Context) -> str:
     from envbuild.build.bring import wanted_files
     from envbuild.lock.export import installed, pylock_text
-    from envbuild.store.fetch import locate
+    from envbuild.net.fetch import locate
 
     kept = {package.sha256 for package in installed(lock)}
     wanted = [item for item in wanted_files(lock) if item.sha256 in kept]
@@ -87,7 +87,7 @@ def _pylock(lock: Lock, context: Context) -> str:
 
 def _requirements(lock: Lock, context: Context) -> str:
     from envbuild.lock.export import installed, requirements_text
-    from envbuild.store.index import index_url, without_user
+    from envbuild.net.index import index_url, without_user
 
     names = sorted({package.index for package in installed(lock) if package.index})
     return requirements_text(

@@ -48,8 +48,8 @@ COLUMNS = ("package", "locked", "newest", "why")
 
 def _newest(lock: Lock, context: Context) -> Mapping[str, str]:
     from envbuild.base.model import BaseFacts
+    from envbuild.net.index import index_url
     from envbuild.resolve.uv.newest import newest_releases
-    from envbuild.store.index import index_url
 
     base = lock.base
     facts = BaseFacts(

@@ -127,8 +127,8 @@ class _Lab:
             parse_wheel_filename,
         )
 
-        from envbuild.store.index import index_url, read_links
-        from envbuild.store.web import make_client
+        from envbuild.net.index import index_url, read_links
+        from envbuild.net.web import make_client
 
         settings = self.context.settings
         with make_client(settings) as client:

@@ -41,7 +41,7 @@ def path_command(context: Context, *, as_json: bool) -> None:
 @click.pass_obj
 def du_command(context: Context, *, as_json: bool) -> None:
     """Say how much space the store takes, and for what."""
-    from envbuild.store.collect import tree_size
+    from envbuild.store.gc import tree_size
     from envbuild.store.layout import LAYOUT
     from envbuild.store.units import human_bytes
 
@@ -72,7 +72,7 @@ def gc_command(context: Context, *, days: float | None, dry_run: bool, as_json: 
 
     Everything in the store can be downloaded or made again, as long as indexes and mirrors still have the files.
     """
-    from envbuild.store.collect import collect, remove
+    from envbuild.store.gc import collect, remove
     from envbuild.store.units import counted, human_bytes
 
     found = list(collect(context.store, keep_days=days))
@@ -99,8 +99,8 @@ def gc_command(context: Context, *, days: float | None, dry_run: bool, as_json: 
 def verify_command(context: Context, *, as_json: bool) -> int:
     """Hash every file of the store again, and remove damaged ones; they are downloaded or made again when needed."""
     from envbuild.build.parts import layer_items
-    from envbuild.store.audit import artifacts, is_sound, sealed_items
     from envbuild.store.units import counted, human_bytes
+    from envbuild.store.verify import artifacts, is_sound, sealed_items
 
     items = [*artifacts(context.store), *sealed_items(context.store), *layer_items(context.store)]
     size = sum(item.size for item in items)

@@ -8,7 +8,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from envbuild.base.model import DebianPackage, Sha256, Size
+from envbuild.base.model import DebianPackage
+from envbuild.formats.fields import Sha256, Size
 
 SCHEMA = 1
 PROOF_SECONDS = 1800.0

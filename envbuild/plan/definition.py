@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from envbuild import __version__
-from envbuild.base.imagename import parse_image_name
 from envbuild.base.model import DebianPackage
 from envbuild.base.reference import parse_reference
+from envbuild.formats.imagename import parse_image_name
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Lock, LockedBase
 from envbuild.plan import root, shell

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from envbuild.base.mmdebstrap import mmdebstrap_arguments
+from envbuild.base.debian.mmdebstrap import mmdebstrap_arguments
 from envbuild.base.model import DebianPackage
 from envbuild.plan.quoting import word
 from envbuild.plan.shell import BUILD, heredoc, network_for_post

@@ -7,6 +7,9 @@ import threading
 from collections.abc import Mapping
 
 from envbuild.errors import EnvbuildError
+from envbuild.net.index import index_url, read_links
+from envbuild.net.parallel import each
+from envbuild.net.web import make_client
 from envbuild.progress import Reporter
 from envbuild.project.model import Requirement
 from envbuild.project.names import canonical, load_names
@@ -14,9 +17,6 @@ from envbuild.resolve.pylock import Candidate
 from envbuild.resolve.sources.artifacts import About, describe
 from envbuild.run import Runner
 from envbuild.settings import Settings
-from envbuild.store.index import index_url, read_links
-from envbuild.store.parallel import each
-from envbuild.store.web import make_client
 
 Requires = Mapping[str, frozenset[str]]
 PIN = re.compile(r"={2,3}\s*([^\s;,]+)")

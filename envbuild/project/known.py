@@ -13,15 +13,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from envbuild.errors import EnvbuildError
+from envbuild.net.index import Link, index_url, make_client, read_links
+from envbuild.net.parallel import each
 from envbuild.project.model import Release, Requirement
 from envbuild.resolve.pylock import Candidate
 from envbuild.resolve.sources.artifacts import wheel_members
 from envbuild.run import Runner
 from envbuild.settings import Settings
 from envbuild.store.atomic import write_text
-from envbuild.store.index import Link, index_url, make_client, read_links
 from envbuild.store.layout import Store
-from envbuild.store.parallel import each
 
 if TYPE_CHECKING:
     import httpx

@@ -288,7 +288,7 @@ def for_debian(names: Sequence[str], notes: list[str]) -> tuple[str, ...]:
 
 def takes_debian_packages(image: str) -> bool:
     """Whether the catalogue knows what an image's system is, and its Debian packages can be locked."""
-    from envbuild.base.distribution import release_of
+    from envbuild.base.debian.distribution import release_of
 
     distro = next((entry.distro for entry in entries() if entry.reference == image), None)
     try:

@@ -19,11 +19,11 @@ import msgspec
 from envbuild import __version__
 from envbuild.errors import NoSolutionError
 from envbuild.limits import UNREADABLE
+from envbuild.net.index import index_url
 from envbuild.resolve.model import Request, Resolution, Resolver
 from envbuild.run import Runner
 from envbuild.settings import Settings
 from envbuild.store.atomic import write_bytes
-from envbuild.store.index import index_url
 from envbuild.store.layout import Store
 from envbuild.tools import installed_version
 

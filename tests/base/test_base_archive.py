@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.base.archive import bring_archive, describe_archive
 from envbuild.base.model import BaseFacts
+from envbuild.base.oci.archive import bring_archive, describe_archive
 from envbuild.base.reference import parse_reference
 from envbuild.errors import EnvbuildError, HostError, IntegrityError, UsageError
 from envbuild.progress import Silent

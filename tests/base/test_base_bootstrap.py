@@ -13,12 +13,17 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from envbuild.base.bootstrap import bootstrap_facts, fetch_packages, make_root, write_repository
-from envbuild.base.debian import Bootstrap, resolve_bootstrap
+from envbuild.base.debian.apt import Bootstrap, resolve_bootstrap
+from envbuild.base.debian.bootstrap import (
+    bootstrap_facts,
+    fetch_packages,
+    make_root,
+    write_repository,
+)
+from envbuild.base.debian.mmdebstrap import mmdebstrap_arguments
+from envbuild.base.debian.offline_facts import machine_of, read_packages
 from envbuild.base.facts import kept_facts
-from envbuild.base.mmdebstrap import mmdebstrap_arguments
 from envbuild.base.model import BaseFacts, DebianPackage
-from envbuild.base.unrun import machine_of, read_packages
 from envbuild.errors import EnvbuildError, HostError, IntegrityError, SpaceError, ToolFailedError
 from envbuild.host import read_host
 from envbuild.progress import Silent
@@ -293,8 +298,8 @@ def test_a_root_for_another_machine_is_read_and_not_run(
     facts = BaseFacts(
         image="debian:bookworm", python="3.11.2", machine=machine_of(foreign) or "", glibc="2.36"
     )
-    monkeypatch.setattr("envbuild.base.bootstrap.fetch_packages", lambda *_: None)
-    monkeypatch.setattr("envbuild.base.bootstrap.read_packages", lambda *_: facts)
+    monkeypatch.setattr("envbuild.base.debian.bootstrap.fetch_packages", lambda *_: None)
+    monkeypatch.setattr("envbuild.base.debian.bootstrap.read_packages", lambda *_: facts)
     runner = FakeMmdebstrap()
     assert bootstrap_facts(foreign, here, runner, store, Silent()) == facts
     assert not store.base(foreign.digest).exists()

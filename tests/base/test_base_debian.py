@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envbuild.base import debian
-from envbuild.base.debian import (
+from envbuild.base.debian import apt as debian
+from envbuild.base.debian.apt import (
     AptLists,
     Bootstrap,
     bootstrap_digest,
@@ -20,7 +20,7 @@ from envbuild.base.debian import (
     resolve_bootstrap,
     resolve_debian,
 )
-from envbuild.base.debian_index import PackageIndex, field
+from envbuild.base.debian.index import PackageIndex, field
 from envbuild.base.model import AptPackage, DebianPackage
 from envbuild.errors import HostError, IntegrityError, NetworkError, NoSolutionError, UsageError
 from envbuild.progress import Silent

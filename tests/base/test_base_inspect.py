@@ -9,9 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 from envbuild.base.facts import keep_facts, load_facts
-from envbuild.base.inspect import SOURCES
 from envbuild.base.model import AptPackage, BaseFacts, Dist
 from envbuild.base.siffile import image_digest
+from envbuild.base.sources import SOURCES
 from envbuild.cli.base import command, table
 from envbuild.context import Context, open_context
 from envbuild.errors import UsageError

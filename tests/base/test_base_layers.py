@@ -14,7 +14,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envbuild.base.layers import Tree
+from envbuild.base.oci.layers import Tree
 from envbuild.errors import IntegrityError
 from tests.base.ociimages import Link, digest_of, tar_of
 

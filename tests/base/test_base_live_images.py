@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.base.inspect import describe
 from envbuild.base.reference import parse_reference
+from envbuild.base.sources import describe
 from envbuild.errors import NetworkError
 from envbuild.progress import Silent
 from envbuild.recipe.read import read_recipe

@@ -10,15 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.base import oci, registry
-from envbuild.base.imagename import ImageName, parse_image_name
+from envbuild.base.oci import registry
 from envbuild.errors import EnvbuildError, IntegrityError, NetworkError, UsageError
+from envbuild.formats import oci
+from envbuild.formats.imagename import ImageName, parse_image_name
+from envbuild.net import web
+from envbuild.net.web import SERVER_HINT, GoneError
 from envbuild.progress import Silent
 from envbuild.run import LocalRunner
 from envbuild.settings import Registry, Settings
-from envbuild.store import web
 from envbuild.store.layout import Store
-from envbuild.store.web import SERVER_HINT, GoneError
 from tests.base.ociimages import Image, digest_of, image_of, index_of, tar_of
 from tests.base.registry_server import Answer, FakeRegistry, serving
 

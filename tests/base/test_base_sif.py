@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.base.inspect import describe
 from envbuild.base.reference import parse_reference
+from envbuild.base.sources import describe
 from envbuild.errors import HostError, SpaceError, ToolFailedError, UsageError
 from envbuild.progress import Silent
 from envbuild.run import Command, LocalRunner

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from envbuild.base.facts import probe_text, read_probe
-from envbuild.base.layers import Tree
 from envbuild.base.model import BaseFacts
-from envbuild.base.static import keep, read_static
+from envbuild.base.oci.layers import Tree
+from envbuild.base.oci.static import keep, read_static
 from envbuild.errors import UsageError
 from envbuild.run import Command, LocalRunner
 from tests.base.interpreters import parameters

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from envbuild.base.card import capability_of
 from envbuild.base.catalogue import entries, load_catalogue
+from envbuild.base.gpu_names import capability_of
 from envbuild.base.reference import parse_reference
 from envbuild.base.suggest import Choice, Wish, framework_name, has_code_for, oldest_driver, suggest
 from envbuild.cli.base import command as base_command

@@ -15,7 +15,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from envbuild.base.oci import Config, read_config
 from envbuild.build.codec import BLOCK, Codec
 from envbuild.build.dotfiles import dot_files
 from envbuild.build.extents import squeeze
@@ -31,6 +30,7 @@ from envbuild.build.sifwrite import partition, write_sif
 from envbuild.build.squashfs import write_squashfs
 from envbuild.build.tree import Entry, Part, Tree, differences, merge
 from envbuild.errors import IntegrityError, UsageError
+from envbuild.formats.oci import Config, read_config
 from envbuild.plan.model import Definition
 from envbuild.progress import Silent
 from envbuild.run import Command, LocalRunner

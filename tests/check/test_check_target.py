@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envbuild.base.card import capability_of
+from envbuild.base.gpu_names import capability_of
 from envbuild.check.answers import Code, CodeFile, Region
 from envbuild.check.gpu import common_code
 from envbuild.check.inside import Inside

@@ -13,14 +13,14 @@ import pytest
 
 from envbuild.cli.doctor_network import reach_index
 from envbuild.errors import NetworkError
+from envbuild.net.index import make_client, read_links
+from envbuild.net.web import CERTIFICATE_HINT, UNTRUSTED
 from envbuild.progress import Silent
 from envbuild.resolve.model import Request
 from envbuild.resolve.stubs import write_wheel
 from envbuild.resolve.uv.resolver import UvResolver
 from envbuild.run import Command, LocalRunner
 from envbuild.settings import Settings, load_settings
-from envbuild.store.index import make_client, read_links
-from envbuild.store.web import CERTIFICATE_HINT, UNTRUSTED
 from tests.hosts import ROOT, ROOT_ONLY
 from tests.resolve.conftest import base
 from tests.resolve.loopback import Server

@@ -17,8 +17,7 @@ from pathlib import Path
 import msgspec
 import zstandard
 
-from envbuild.base.layers import Tree
-from envbuild.base.oci import read_config, read_document
+from envbuild.base.oci.layers import Tree
 from envbuild.build.codec import Codec, unpack
 from envbuild.build.ocilayer import fill_layer
 from envbuild.build.pack import PartWriter
@@ -28,6 +27,7 @@ from envbuild.build.unsquash import SquashImage, read_tree
 from envbuild.build.wheel import unpack_wheel
 from envbuild.bundle.model import TABLE
 from envbuild.bundle.unpack import unpack as unpack_bundle
+from envbuild.formats.oci import read_config, read_document
 from envbuild.lock.read import parse_lock
 from envbuild.store.layout import Store
 from tests.hostile import squash

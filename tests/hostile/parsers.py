@@ -23,8 +23,7 @@ from pathlib import Path
 import msgspec
 import zstandard
 
-from envbuild.base.layers import Tree
-from envbuild.base.oci import Index, Manifest, read_config, read_document
+from envbuild.base.oci.layers import Tree
 from envbuild.base.siffile import image_digest, read_sif
 from envbuild.base.sifframe import frame_digest, strange_frame
 from envbuild.build.codec import Codec
@@ -37,14 +36,15 @@ from envbuild.build.verify import read_carried
 from envbuild.build.wheel import unpack_wheel
 from envbuild.build.zipread import open_zip
 from envbuild.bundle.unpack import unpack
+from envbuild.formats.oci import Index, Manifest, read_config, read_document
 from envbuild.job.sites import _read as read_site
 from envbuild.limits import reading
 from envbuild.lock.read import parse_lock, read_lock
 from envbuild.lock.write import write_lock
+from envbuild.net.simple import links_of_html, links_of_json
 from envbuild.recipe.read import read_recipe
 from envbuild.shelf.model import read_entry, write_entry
 from envbuild.store.layout import Store
-from envbuild.store.simple import links_of_html, links_of_json
 from envbuild.toml import parse_toml
 from tests.base.ociimages import image_of, index_of, tar_of
 from tests.build.packing import file, pack_part, write_file_system
@@ -262,7 +262,7 @@ def pages(_: Path) -> list[bytes]:
 
 
 def read_page(path: Path) -> None:
-    from envbuild.store.simple import PageError
+    from envbuild.net.simple import PageError
 
     data = path.read_bytes()
     with contextlib.suppress(PageError):  # its caller makes a NetworkError of it

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.store.collect import leftovers, remove
+from envbuild.store.gc import leftovers, remove
 from envbuild.store.layout import HELD, OUTSIDE, Store
 
 KILLED = """

@@ -15,13 +15,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from envbuild.errors import EnvbuildError, IntegrityError
+from envbuild.net.simple import ARCHIVE, HASH, PageError, links_of_html, links_of_json
 from envbuild.resolve.conflict.explain import ConflictError, translate_failure
 from envbuild.resolve.pylock import FILE, read_pylock
 from envbuild.resolve.setup_py.read import read_setup
 from envbuild.resolve.sources.metadata import headers, wheel_headers
 from envbuild.resolve.sources.sdists import declared, read_sdist
 from envbuild.resolve.uv.query import read_origins
-from envbuild.store.simple import ARCHIVE, HASH, PageError, links_of_html, links_of_json
 from envbuild.toml import quote
 
 PAGE = "https://mirror.invalid/simple/six/"

@@ -11,13 +11,13 @@ import httpx
 import pytest
 
 from envbuild import limits
-from envbuild.base.credentials import find_credentials
-from envbuild.base.registryauth import RegistryAuth
+from envbuild.base.oci.auth import RegistryAuth
+from envbuild.base.oci.credentials import find_credentials
 from envbuild.errors import IntegrityError, NetworkError
+from envbuild.net import web
+from envbuild.net.web import GoneError, make_client
 from envbuild.run import LocalRunner
 from envbuild.settings import Registry, Settings
-from envbuild.store import web
-from envbuild.store.web import GoneError, make_client
 from tests.base.ociimages import image_of, tar_of
 from tests.base.registry_server import Answer, FakeRegistry, serving
 from tests.base.test_base_registry import log_in, pull
@@ -147,7 +147,7 @@ class TestCredentials:
     def test_a_token_of_identity_follows_no_redirect(
         self, fake: FakeRegistry, reached: Settings
     ) -> None:
-        from envbuild.base.credentials import Credentials
+        from envbuild.base.oci.credentials import Credentials
 
         with serving(FakeRegistry()) as thief, make_client(reached) as client:
             fake.spoil = lambda _path, _answer: (307, {"Location": f"{thief.url}/token"}, b"")

@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 from envbuild.base.facts import keep_facts, kept_facts
-from envbuild.base.image import stored_config, stored_image
 from envbuild.base.model import BaseFacts
+from envbuild.base.oci.image import stored_config, stored_image
 from envbuild.build.codec import Codec
 from envbuild.build.pack import PartWriter
 from envbuild.build.tarball import tar_contents
@@ -24,7 +24,7 @@ from envbuild.lock.model import Packer
 from envbuild.lock.read import read_lock
 from envbuild.lock.write import write_lock
 from envbuild.store.atomic import write_bytes
-from envbuild.store.collect import collect, remove
+from envbuild.store.gc import collect, remove
 from envbuild.store.layout import Store
 from envbuild.store.sealed import commit_sealed, is_sealed, read_sealed, seal_path, write_sealed
 from tests.base.ociimages import image_of, tar_of

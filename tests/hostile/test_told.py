@@ -9,17 +9,17 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from envbuild.base.debian import _install_error, _update_error
-from envbuild.base.distribution import DEBIAN
+from envbuild.base.debian.apt import _install_error, _update_error
+from envbuild.base.debian.distribution import DEBIAN
 from envbuild.base.facts import day, is_day
-from envbuild.base.image import _created
-from envbuild.base.oci import Config
+from envbuild.base.oci.image import _created
 from envbuild.build.bytecode import WheelPart
 from envbuild.build.overlaps import overlaps
 from envbuild.build.parts import KeptPart
 from envbuild.build.tree import Entry, Part
 from envbuild.cli import run_cli
 from envbuild.errors import SpaceError, ToolFailedError, UsageError
+from envbuild.formats.oci import Config
 from envbuild.lock.model import LockedBase
 from envbuild.lock.read import parse_lock, read_lock
 from envbuild.lock.staleness import staleness

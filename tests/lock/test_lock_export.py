@@ -21,10 +21,10 @@ from envbuild.cli import run_cli
 from envbuild.lock.export import installed, pylock_text, requirements_text
 from envbuild.lock.model import Lock, PythonPackage
 from envbuild.lock.read import read_lock
+from envbuild.net.fetch import locate
+from envbuild.net.web import GoneError
 from envbuild.run import LocalRunner
 from envbuild.settings import load_settings
-from envbuild.store.fetch import locate
-from envbuild.store.web import GoneError
 from tests.resolve.conftest import SyntheticIndex
 
 ROOT = Path(__file__).parents[2]

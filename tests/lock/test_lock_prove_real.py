@@ -15,11 +15,11 @@ from envbuild.check.plan import Expected, imports_request
 from envbuild.errors import NoSolutionError
 from envbuild.lock.decide.import_search import Bounds, Failure, Search
 from envbuild.lock.model import Lock, PythonPackage
+from envbuild.net.index import index_url, read_links
+from envbuild.net.web import make_client
 from envbuild.resolve.uv.session import uv_program
 from envbuild.run import Command, LocalRunner, Result
 from envbuild.settings import load_settings
-from envbuild.store.index import index_url, read_links
-from envbuild.store.web import make_client
 from tests.check.tree import Tree
 from tests.lock.test_lock_prove import lock_of
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from envbuild.base import distribution
-from envbuild.base.distribution import UBUNTU, release_of
+from envbuild.base.debian import distribution
+from envbuild.base.debian.distribution import UBUNTU, release_of
 from envbuild.base.model import AptPackage, BaseFacts
 from envbuild.errors import NoSolutionError, UsageError
 from envbuild.lock.decide.system import choose_system

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envbuild.base.debian import mirror
+from envbuild.base.debian.apt import mirror
 from envbuild.errors import UsageError
 from envbuild.lock.read import read_lock
+from envbuild.net.index import index_url
 from envbuild.plan.dockerfile import render
 from envbuild.plan.model import Definition
 from envbuild.run import Command, LocalRunner
 from envbuild.settings import load_settings
-from envbuild.store.index import index_url
 from envbuild.store.layout import Store
 from tests.hosts import RECIPE as SMALL_RECIPE
 from tests.project import Project

@@ -23,15 +23,15 @@ from packaging.utils import (
 )
 from packaging.version import Version
 
+from envbuild.net.index import Link, index_url, read_links
+from envbuild.net.web import GoneError, opened, patiently
 from envbuild.progress import Silent
 from envbuild.resolve.pylock import Candidate
 from envbuild.resolve.sources.artifacts import RANGE, describe, stored_file
 from envbuild.resolve.sources.metadata import TAIL, Remote
 from envbuild.run import LocalRunner
 from envbuild.settings import Settings
-from envbuild.store.index import Link, index_url, read_links
 from envbuild.store.layout import Store
-from envbuild.store.web import GoneError, opened, patiently
 
 LARGEST_EXTENSION = 1_200_000
 """Compressed bytes of an extension module that is still fetched."""

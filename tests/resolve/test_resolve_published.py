@@ -12,10 +12,10 @@ import pytest
 from msgspec.structs import replace
 from packaging.version import Version
 
+from envbuild.net.web import make_client
 from envbuild.resolve.couplings import Aliases, Look, Row, Rule, load_aliases, load_companions
 from envbuild.resolve.stubs import parsed
 from envbuild.settings import load_settings
-from envbuild.store.web import make_client
 from tests.project import shared_store
 from tests.resolve.published import Published, settings_with
 from tests.resolve.rowchecks import CHECKS, faults

@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 
 from envbuild.errors import INTERRUPTED, EnvbuildError
+from envbuild.net.fetch import Wanted, fetch
 from envbuild.progress import Silent
 from envbuild.run import LocalRunner
 from envbuild.settings import load_settings
-from envbuild.store.fetch import Wanted, fetch
 from envbuild.store.layout import Store
 
 

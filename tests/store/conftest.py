@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from envbuild.net import download, fetch, parallel, web
 from envbuild.settings import Settings
-from envbuild.store import download, fetch, parallel, web
 from envbuild.store.layout import Store
 from tests.store.server import Server, serving
 

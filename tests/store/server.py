@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from envbuild.store.fetch import Wanted
+from envbuild.net.fetch import Wanted
 
 
 @dataclass

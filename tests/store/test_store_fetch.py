@@ -23,13 +23,13 @@ from envbuild.errors import (
     SpaceError,
     UsageError,
 )
+from envbuild.net.fetch import Wanted, fetch, missing, sizes, total_size
+from envbuild.net.index import make_client
+from envbuild.net.partial import partial_path
+from envbuild.net.web import GoneError
 from envbuild.progress import Silent, Transfer
 from envbuild.settings import Settings
-from envbuild.store.fetch import Wanted, fetch, missing, sizes, total_size
-from envbuild.store.index import make_client
 from envbuild.store.layout import Store
-from envbuild.store.partial import partial_path
-from envbuild.store.web import GoneError
 from tests.store.server import Page, Server
 from tests.support import ScriptedRunner
 
@@ -316,7 +316,7 @@ def test_faults_that_stay_are_network_errors(
 def test_progress_renews_patience(
     server: Server, store: Store, get: Fetch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("envbuild.store.download.PROGRESS", 100_000)
+    monkeypatch.setattr("envbuild.net.download.PROGRESS", 100_000)
     item = server.offer(WHEEL, BODY, cuts=[100_000] * 9)
     get(item)
     assert len(server.ranges_asked(WHEEL)) == 10
@@ -389,7 +389,7 @@ def test_one_failure_ends_the_others_at_once_and_they_resume(
 def test_a_silent_server_does_not_hold_up_another_files_error(
     server: Server, get: Fetch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("envbuild.store.web.READ_SECONDS", 3.0)
+    monkeypatch.setattr("envbuild.net.web.READ_SECONDS", 3.0)
     silent = server.offer(WHEEL, BODY, hang=True)
     bad = server.offer("bad-1.zip", b"bad")
     server.pages["/files/bad-1.zip"] = Page(status=403, before=lambda: time.sleep(0.1))

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from envbuild.progress import Silent
-from envbuild.store.audit import artifacts, is_sound
-from envbuild.store.collect import (
+from envbuild.store.gc import (
     DAY,
     Removal,
     collect,
@@ -22,6 +21,7 @@ from envbuild.store.collect import (
     tree_size,
 )
 from envbuild.store.layout import LAYOUT, LEFT, Store
+from envbuild.store.verify import artifacts, is_sound
 
 HOLDER = """
 import sys, time

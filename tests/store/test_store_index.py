@@ -10,12 +10,12 @@ import pytest
 
 from envbuild import limits
 from envbuild.errors import NetworkError, UsageError
+from envbuild.net import index as index_module
+from envbuild.net import web
+from envbuild.net.index import config_file, index_url, make_client, read_links, redact
+from envbuild.net.simple import JSON_TYPE
+from envbuild.net.web import GoneError, StoppedError
 from envbuild.settings import Settings
-from envbuild.store import index as index_module
-from envbuild.store import web
-from envbuild.store.index import config_file, index_url, make_client, read_links, redact
-from envbuild.store.simple import JSON_TYPE
-from envbuild.store.web import GoneError, StoppedError
 from tests.store.server import Page, Server
 from tests.support import ScriptedRunner
 

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from envbuild.errors import HostError, SpaceError
+from envbuild.net.fetch import Wanted, fetch
+from envbuild.net.partial import partial_path
 from envbuild.progress import Silent
 from envbuild.settings import Settings
-from envbuild.store.fetch import Wanted, fetch
 from envbuild.store.layout import Store
-from envbuild.store.partial import partial_path
 from tests.store.server import Page, Server, until
 from tests.support import ScriptedRunner
 

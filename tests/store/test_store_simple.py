@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envbuild.store.simple import ARCHIVE, Link, PageError, links_of_html, links_of_json, normalize
+from envbuild.net.simple import ARCHIVE, Link, PageError, links_of_html, links_of_json, normalize
 
 PAGE = "https://mirror.invalid/simple/demo/"
 SHA = "ab" * 32

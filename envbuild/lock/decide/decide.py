@@ -39,7 +39,7 @@ from envbuild.toml import closest
 from envbuild.tools import installed_version
 
 if TYPE_CHECKING:
-    from envbuild.base.debian import Bootstrap
+    from envbuild.base.debian.apt import Bootstrap
 
 MACHINES = {"linux/amd64": "x86_64", "linux/arm64": "aarch64"}
 PLATFORMS: dict[str, Literal["linux/amd64", "linux/arm64"]] = {
@@ -200,7 +200,7 @@ def _describe(recipe: Recipe, wish: Wish, tools: Tools, today: date) -> Describe
     """Read the base's facts; a bootstrap's are made of its Debian packages and its framework's wheels."""
     if recipe.base.image is not None:
         return _described_image(recipe, wish, tools)
-    from envbuild.base.bootstrap import bootstrap_facts
+    from envbuild.base.debian.bootstrap import bootstrap_facts
 
     reference = parse_reference(recipe.base.bootstrap or "")
     if reference.kind != "debian":
@@ -259,7 +259,7 @@ def _framed(
 
 
 def _described_image(recipe: Recipe, wish: Wish, tools: Tools) -> Described:
-    from envbuild.base.inspect import describe
+    from envbuild.base.sources import describe
 
     reference = structs.replace(
         parse_reference(recipe.base.image or ""), platform=recipe.base.platform
@@ -299,7 +299,7 @@ def _debian(
     recipe: Recipe, suite: str, machine: str, wish: Wish, tools: Tools
 ) -> tuple[Bootstrap, tuple[DebianPackage, ...]]:
     """Choose the Debian packages: those of the old lock where nothing asks for others, else today's."""
-    from envbuild.base.debian import Bootstrap, choose_bootstrap, read_lists, resolve_debian
+    from envbuild.base.debian.apt import Bootstrap, choose_bootstrap, read_lists, resolve_debian
 
     wanted = (*recipe.system.packages, *recipe.system.build_packages)
     old = wish.old

@@ -14,10 +14,10 @@ from typing import BinaryIO
 from envbuild.errors import StaleLockError, UsageError
 from envbuild.lock.model import Lock, LockedFiles
 from envbuild.lock.tools import Tools
+from envbuild.net.partial import is_whole
 from envbuild.recipe.model import Source
 from envbuild.resolve.sources.source_trees import CACHES, project_folder
 from envbuild.store.atomic import commit, telling
-from envbuild.store.partial import is_whole
 
 TIME = 315_532_800
 """1980-01-01, in seconds: the time of every member."""

@@ -8,6 +8,7 @@ from envbuild.base.model import BaseFacts
 from envbuild.errors import StaleLockError, UsageError
 from envbuild.lock.model import EVERYTHING, Lock, PythonPackage
 from envbuild.lock.tools import Tools
+from envbuild.net.partial import is_whole
 from envbuild.recipe.model import Source
 from envbuild.recipe.trees import TreeLine, read_source, read_tree_line
 from envbuild.resolve.sources.source_trees import (
@@ -19,7 +20,6 @@ from envbuild.resolve.sources.source_trees import (
     take_tree,
     tree_digest,
 )
-from envbuild.store.partial import is_whole
 
 
 def take_trees(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from envbuild.base.debian import read_lists, resolve_debian
-from envbuild.base.distribution import release_of
+from envbuild.base.debian.apt import read_lists, resolve_debian
+from envbuild.base.debian.distribution import release_of
 from envbuild.base.model import BaseFacts, DebianPackage
 from envbuild.lock.model import Lock
 from envbuild.progress import Reporter

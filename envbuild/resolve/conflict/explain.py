@@ -15,10 +15,10 @@ from envbuild.errors import (
     SpaceError,
     ToolFailedError,
 )
+from envbuild.net.web import CERTIFICATE_HINT, UNTRUSTED, redact
 from envbuild.resolve.couplings import Coupling
 from envbuild.resolve.requirements import Direct
 from envbuild.resolve.stubs import Stub, Stubs, is_stub
-from envbuild.store.web import CERTIFICATE_HINT, UNTRUSTED, redact
 
 NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
 TERM = rf"{NAME}(?:\[[^\]]*\])?(?:[=<>!~]=?=?[^\s]*)?"

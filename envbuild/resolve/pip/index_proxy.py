@@ -23,16 +23,16 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from envbuild.errors import EnvbuildError
+from envbuild.net.index import normalize, read_links
+from envbuild.net.simple import Link
+from envbuild.net.web import GoneError, StoppedError, make_client
 from envbuild.progress import Silent
 from envbuild.resolve.pylock import Candidate
 from envbuild.resolve.sources.artifacts import SHA256, describe, stored_file, wheel_metadata
 from envbuild.resolve.stubs import write_wheel
 from envbuild.settings import Settings
 from envbuild.store.atomic import write_text
-from envbuild.store.index import normalize, read_links
 from envbuild.store.layout import Store
-from envbuild.store.simple import Link
-from envbuild.store.web import GoneError, StoppedError, make_client
 
 if TYPE_CHECKING:
     import httpx

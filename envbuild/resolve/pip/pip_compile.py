@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from envbuild.base.lend import runnable
 from envbuild.base.model import BaseFacts
+from envbuild.base.runnable_root import runnable
 from envbuild.errors import HostError, UsageError
 from envbuild.failures import explain_failure
 from envbuild.progress import Reporter

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from envbuild.errors import HostError, ToolFailedError
+from envbuild.net.web import redact
 from envbuild.resolve.conflict.explain import ConflictError
 from envbuild.resolve.model import Request
 from envbuild.resolve.pip.index_proxy import Relay
@@ -23,7 +24,6 @@ from envbuild.resolve.uv.resolver import UvResolver
 from envbuild.resolve.uv.session import Session
 from envbuild.run import Result
 from envbuild.store.atomic import telling
-from envbuild.store.web import redact
 
 PIN = re.compile(r"^([A-Za-z0-9][\w.-]*)(?:\[[^\]]*\])?==([^\s;]+)", re.MULTILINE)
 NO_SOLUTION = (

@@ -17,18 +17,18 @@ import msgspec
 
 from envbuild.errors import IntegrityError, NetworkError
 from envbuild.limits import UNREADABLE
+from envbuild.net.download import Job, download
+from envbuild.net.fetch import sizes
+from envbuild.net.parallel import each
+from envbuild.net.partial import is_whole
+from envbuild.net.web import local_path, make_client, opened, patiently, read_bounded, redact
 from envbuild.progress import Reporter, Silent
 from envbuild.resolve.pylock import Candidate
 from envbuild.resolve.sources.metadata import TAIL, Remote, wheel_headers, wheel_text
 from envbuild.resolve.sources.sdists import read_sdist
 from envbuild.settings import Settings
 from envbuild.store.atomic import telling
-from envbuild.store.download import Job, download
-from envbuild.store.fetch import sizes
 from envbuild.store.layout import Store
-from envbuild.store.parallel import each
-from envbuild.store.partial import is_whole
-from envbuild.store.web import local_path, make_client, opened, patiently, read_bounded, redact
 
 if TYPE_CHECKING:
     import httpx

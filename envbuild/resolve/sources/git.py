@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from envbuild.errors import HostError, NetworkError, UsageError
+from envbuild.net.web import without_user
 from envbuild.recipe.trees import COMMIT, submodule_address
 from envbuild.run import Command, Result, Runner
 from envbuild.settings import Settings
 from envbuild.store.atomic import telling
-from envbuild.store.web import without_user
 
 SECONDS = 600.0
 SAFE = (

@@ -257,9 +257,9 @@ def _name_and_version(folder: Path, line: TreeLine, grove: Grove) -> tuple[str, 
 
 
 def _built(folder: Path, line: TreeLine, grove: Grove) -> tuple[str, str]:
+    from envbuild.net.index import index_url
     from envbuild.resolve.uv.query import building_environment
     from envbuild.resolve.uv.session import uv_program
-    from envbuild.store.index import index_url
 
     if not grove.settings.host_builds:
         raise UsageError(

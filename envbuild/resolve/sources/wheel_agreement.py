@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from envbuild.errors import IntegrityError
+from envbuild.net.parallel import each
+from envbuild.net.web import GoneError, make_client, opened, patiently, read_bounded
 from envbuild.resolve.graph import Edge
 from envbuild.resolve.pylock import Candidate, Chosen
 from envbuild.resolve.sources.metadata import BIGGEST_METADATA, headers
-from envbuild.store.parallel import each
-from envbuild.store.web import GoneError, make_client, opened, patiently, read_bounded
 
 if TYPE_CHECKING:
     import httpx

@@ -12,13 +12,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from envbuild.net.index import read_links
+from envbuild.net.parallel import each
+from envbuild.net.web import GoneError, make_client
 from envbuild.resolve.pylock import Chosen
 from envbuild.settings import Settings
 from envbuild.store.atomic import write_text
-from envbuild.store.index import read_links
 from envbuild.store.layout import Store
-from envbuild.store.parallel import each
-from envbuild.store.web import GoneError, make_client
 
 if TYPE_CHECKING:
     import httpx

@@ -11,6 +11,7 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from envbuild.errors import NoSolutionError, UsageError
+from envbuild.net.index import index_url
 from envbuild.progress import Reporter
 from envbuild.resolve.aliases import merged
 from envbuild.resolve.compose import Parts, compose, pick
@@ -45,7 +46,6 @@ from envbuild.resolve.versions import older
 from envbuild.run import Runner
 from envbuild.settings import Settings
 from envbuild.store.atomic import telling
-from envbuild.store.index import index_url
 from envbuild.tools import installed_version
 
 MOST_ROUNDS = 4

@@ -12,6 +12,10 @@ from typing import TYPE_CHECKING
 
 from envbuild.errors import EnvbuildError, IntegrityError, NoSolutionError
 from envbuild.limits import reading
+from envbuild.net.index import read_links
+from envbuild.net.parallel import each
+from envbuild.net.simple import Link, normalize
+from envbuild.net.web import GoneError, make_client
 from envbuild.resolve.conflict.explain import HEADING
 from envbuild.resolve.couplings import load_aliases
 from envbuild.resolve.dates import read_date
@@ -20,12 +24,8 @@ from envbuild.resolve.pylock import Candidate
 from envbuild.resolve.sources.artifacts import stored_file
 from envbuild.settings import Settings
 from envbuild.store.atomic import write_text
-from envbuild.store.index import read_links
 from envbuild.store.layout import Store
-from envbuild.store.parallel import each
-from envbuild.store.simple import Link, normalize
 from envbuild.store.units import human_bytes
-from envbuild.store.web import GoneError, make_client
 from envbuild.tarread import opened_members
 
 if TYPE_CHECKING:

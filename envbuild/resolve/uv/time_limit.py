@@ -9,9 +9,9 @@ from typing import NoReturn
 
 from envbuild import limits
 from envbuild.errors import EnvbuildError, NetworkError
+from envbuild.net.parallel import each
+from envbuild.net.web import PassingError, make_client, opened, redact
 from envbuild.settings import Settings
-from envbuild.store.parallel import each
-from envbuild.store.web import PassingError, make_client, opened, redact
 
 MOST_PROBED = 40
 MOST_TOLD = 3

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from envbuild.base.imagename import HUB
 from envbuild.errors import EnvbuildError
+from envbuild.formats.imagename import HUB
 from envbuild.run import Command, Runner
 from envbuild.settings import Settings
 

@@ -12,8 +12,8 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from envbuild.net.web import StoppedError
 from envbuild.store.atomic import commit, make_folder, telling
-from envbuild.store.web import StoppedError
 
 CHUNK = 1024 * 1024
 LOCK_PAUSE = 0.2

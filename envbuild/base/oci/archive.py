@@ -10,9 +10,10 @@ from typing import IO, Any
 
 import msgspec
 
-from envbuild.base.image import PLATFORM, image_facts, lay_out, stored_config, stored_image
 from envbuild.base.model import BaseFacts, BaseReference, Header
-from envbuild.base.oci import (
+from envbuild.base.oci.image import PLATFORM, image_facts, lay_out, stored_config, stored_image
+from envbuild.errors import IntegrityError, UsageError
+from envbuild.formats.oci import (
     BIGGEST,
     MANIFESTS,
     Blob,
@@ -25,14 +26,13 @@ from envbuild.base.oci import (
     read_image,
     require_platform,
 )
-from envbuild.errors import IntegrityError, UsageError
 from envbuild.limits import UNREADABLE, reading
+from envbuild.net.partial import is_whole
 from envbuild.progress import Reporter
 from envbuild.run import Runner
 from envbuild.settings import Settings
 from envbuild.store.atomic import commit, telling, write_bytes
 from envbuild.store.layout import Store
-from envbuild.store.partial import is_whole
 from envbuild.tarread import members, open_tar
 
 CONFIG_KIND = "application/vnd.oci.image.config.v1+json"
@@ -98,7 +98,7 @@ def read_archive(
 def opened_archive(reference: BaseReference, settings: Settings, store: Store) -> Iterator[Opener]:
     """Lend what opens the members of an archive, whatever it lies in."""
     if reference.kind == "docker-daemon":
-        from envbuild.base.daemon import saved
+        from envbuild.base.oci.daemon import saved
 
         with store.work("docker") as work:
             target = work / "image.tar"

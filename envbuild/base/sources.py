@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from envbuild.base.archive import bring_archive, describe_archive
-from envbuild.base.bootstrap import bootstrap_facts
-from envbuild.base.debian import resolve_bootstrap
-from envbuild.base.docker import bring_docker, bring_oras, describe_docker, describe_oras
+from envbuild.base.debian.apt import resolve_bootstrap
+from envbuild.base.debian.bootstrap import bootstrap_facts
 from envbuild.base.model import BaseFacts, BaseReference, Header
+from envbuild.base.oci.archive import bring_archive, describe_archive
+from envbuild.base.oci.docker import bring_docker, bring_oras, describe_docker, describe_oras
 from envbuild.base.sif import bring_sif, describe_sif
 from envbuild.progress import Reporter
 from envbuild.run import Runner

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from envbuild.base.facts import MARK
-from envbuild.base.layers import Tree
+from envbuild.base.oci.layers import Tree
 from envbuild.errors import UsageError
 
 SEARCH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -73,7 +73,7 @@ def read_static(tree: Tree, environment: Mapping[str, str], *, machine: str, whe
 
     Raises UsageError for an image without a Python 3.6 or newer.
     """
-    probe = runpy.run_path(str(Path(__file__).with_name("probe.py")), run_name="probe")
+    probe = runpy.run_path(str(Path(__file__).parents[1] / "probe.py"), run_name="probe")
     python = interpreter(tree, environment, machine=machine, where=where)
     facts = probe["read_facts"](_Layers(tree, environment), python)
     return MARK + json.dumps(facts)

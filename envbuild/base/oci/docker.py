@@ -5,10 +5,10 @@ from __future__ import annotations
 from msgspec import structs
 
 from envbuild.base.facts import keep_facts, kept_facts
-from envbuild.base.image import image_facts, lay_out, stored_image
-from envbuild.base.imagename import parse_image_name
 from envbuild.base.model import BaseFacts, BaseReference, Header
+from envbuild.base.oci.image import image_facts, lay_out, stored_image
 from envbuild.base.sif import describe_sif
+from envbuild.formats.imagename import parse_image_name
 from envbuild.progress import Reporter
 from envbuild.run import Runner
 from envbuild.settings import Settings
@@ -19,7 +19,7 @@ def describe_docker(
     reference: BaseReference, settings: Settings, runner: Runner, store: Store, report: Reporter
 ) -> BaseFacts:
     """Return the facts of a registry's image; only the first look at a digest downloads its layers."""
-    from envbuild.base.registry import bring_layers, resolve
+    from envbuild.base.oci.registry import bring_layers, resolve
 
     name = parse_image_name(reference.name)
     with report.stage(f"ask the registry for {name.short}"):
@@ -40,7 +40,7 @@ def bring_docker(
 
     Returns the header that starts from the store's copy.
     """
-    from envbuild.base.registry import bring_layers, resolve
+    from envbuild.base.oci.registry import bring_layers, resolve
 
     name = parse_image_name(reference.name).with_digest(reference.digest or "")
     image = stored_image(reference.digest or "", store)
@@ -56,7 +56,7 @@ def describe_oras(
     reference: BaseReference, settings: Settings, runner: Runner, store: Store, report: Reporter
 ) -> BaseFacts:
     """Return the facts of a SIF in a registry, kept by its manifest's digest."""
-    from envbuild.base.registry import bring_sif, resolve_sif
+    from envbuild.base.oci.registry import bring_sif, resolve_sif
 
     name = parse_image_name(reference.name)
     with report.stage(f"ask the registry for {name.short}"):
@@ -77,7 +77,7 @@ def bring_oras(
     reference: BaseReference, settings: Settings, runner: Runner, store: Store, report: Reporter
 ) -> Header:
     """Bring the SIF with the locked digest into the store; returns the header that starts from there."""
-    from envbuild.base.registry import bring_sif, resolve_sif
+    from envbuild.base.oci.registry import bring_sif, resolve_sif
 
     name = parse_image_name(reference.name).with_digest(reference.digest or "")
     image = stored_image(reference.digest or "", store, sif=True)

@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING
 
 from envbuild import limits
 from envbuild.errors import IntegrityError, NetworkError
-from envbuild.progress import Reporter, Transfer
-from envbuild.store.partial import CHUNK, Partial, held
-from envbuild.store.units import human_bytes
-from envbuild.store.web import (
+from envbuild.net.partial import CHUNK, Partial, held
+from envbuild.net.web import (
     SERVER_HINT,
     GoneError,
     PassingError,
@@ -27,6 +25,8 @@ from envbuild.store.web import (
     patiently,
     redact,
 )
+from envbuild.progress import Reporter, Transfer
+from envbuild.store.units import human_bytes
 
 if TYPE_CHECKING:
     import httpx

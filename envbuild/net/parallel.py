@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from envbuild.store.web import StoppedError
+from envbuild.net.web import StoppedError
 
 T = TypeVar("T")
 PATIENCE = 0.5

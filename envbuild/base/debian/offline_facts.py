@@ -5,11 +5,11 @@ from __future__ import annotations
 import tarfile
 from pathlib import Path
 
-from envbuild.base.debian import Bootstrap
+from envbuild.base.debian.apt import Bootstrap
 from envbuild.base.facts import read_probe
-from envbuild.base.layers import Tree
 from envbuild.base.model import BaseFacts
-from envbuild.base.static import keep, read_static
+from envbuild.base.oci.layers import Tree
+from envbuild.base.oci.static import keep, read_static
 from envbuild.run import Command, Runner
 from envbuild.store.atomic import telling
 from envbuild.store.layout import Store

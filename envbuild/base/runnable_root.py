@@ -6,9 +6,9 @@ from pathlib import Path
 
 import msgspec
 
-from envbuild.base.inspect import BRINGERS
 from envbuild.base.model import BaseFacts
 from envbuild.base.reference import parse_reference
+from envbuild.base.sources import BRINGERS
 from envbuild.errors import HostError
 from envbuild.progress import Reporter
 from envbuild.run import Command, Runner

@@ -15,11 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from envbuild import limits
 from envbuild.errors import NetworkError, UsageError
-from envbuild.run import Command, Runner
-from envbuild.settings import Settings
-from envbuild.store.atomic import write_text
-from envbuild.store.layout import Store
-from envbuild.store.simple import (
+from envbuild.net.simple import (
     ACCEPT,
     HTML_TYPES,
     JSON_TYPE,
@@ -29,7 +25,7 @@ from envbuild.store.simple import (
     links_of_json,
     normalize,
 )
-from envbuild.store.web import (
+from envbuild.net.web import (
     GoneError,
     local_path,
     make_client,
@@ -38,6 +34,10 @@ from envbuild.store.web import (
     redact,
     without_user,
 )
+from envbuild.run import Command, Runner
+from envbuild.settings import Settings
+from envbuild.store.atomic import write_text
+from envbuild.store.layout import Store
 from envbuild.toml import closest, read_toml
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ def with_passwords(config: Path, url: str, own: Path, network: Iterable[str]) ->
     ``network`` are lines that may hold those of proxies; that of the mirror ``url`` comes from it (apt_auth.conf(5)).
     Raises UsageError for blanks in user or password, which that file cannot hold.
     """
-    from envbuild.store.web import redact, without_user  # slow
+    from envbuild.net.web import redact, without_user  # slow
 
     parts, login = urlsplit(url), ""
     if parts.username is not None:

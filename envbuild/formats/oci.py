@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from envbuild.base.model import Size
 from envbuild.errors import IntegrityError, UsageError
+from envbuild.formats.fields import Size
 from envbuild.limits import UNREADABLE
 
 Digest = Annotated[str, Meta(pattern=r"^sha256:[0-9a-f]{64}\Z")]

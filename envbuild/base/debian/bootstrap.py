@@ -9,19 +9,19 @@ from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import quote
 
-from envbuild.base.debian import Bootstrap, mirror
+from envbuild.base.debian.apt import Bootstrap, mirror
+from envbuild.base.debian.mmdebstrap import mmdebstrap_arguments
+from envbuild.base.debian.offline_facts import machine_of, read_packages
+from envbuild.base.debian.root_failure import explain_failure
 from envbuild.base.facts import keep_facts, kept_facts, probe_text, read_probe
-from envbuild.base.mmdebstrap import mmdebstrap_arguments
 from envbuild.base.model import BaseFacts, DebianPackage
-from envbuild.base.rootfailure import explain_failure
-from envbuild.base.unrun import machine_of, read_packages
 from envbuild.errors import HostError, IntegrityError, ToolFailedError
 from envbuild.host import read_host
+from envbuild.net.fetch import Wanted, fetch
 from envbuild.progress import Reporter
 from envbuild.run import Command, Runner
 from envbuild.settings import Settings
 from envbuild.store.atomic import telling
-from envbuild.store.fetch import Wanted, fetch
 from envbuild.store.layout import Store
 from envbuild.store.sealed import commit_sealed, is_sealed
 from envbuild.tools import find_tool

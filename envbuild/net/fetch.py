@@ -12,17 +12,11 @@ from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
 
 from envbuild.errors import IntegrityError, NetworkError, SpaceError, UsageError
-from envbuild.progress import Reporter, Transfer
-from envbuild.run import Runner
-from envbuild.settings import Settings
-from envbuild.store.atomic import telling
-from envbuild.store.download import Job, download
-from envbuild.store.index import config_file, index_url, read_links
-from envbuild.store.layout import Store
-from envbuild.store.parallel import each
-from envbuild.store.partial import is_whole, partial_path
-from envbuild.store.units import human_bytes
-from envbuild.store.web import (
+from envbuild.net.download import Job, download
+from envbuild.net.index import config_file, index_url, read_links
+from envbuild.net.parallel import each
+from envbuild.net.partial import is_whole, partial_path
+from envbuild.net.web import (
     GoneError,
     local_path,
     make_client,
@@ -31,6 +25,12 @@ from envbuild.store.web import (
     redact,
     without_user,
 )
+from envbuild.progress import Reporter, Transfer
+from envbuild.run import Runner
+from envbuild.settings import Settings
+from envbuild.store.atomic import telling
+from envbuild.store.layout import Store
+from envbuild.store.units import human_bytes
 
 if TYPE_CHECKING:
     import httpx

@@ -12,9 +12,9 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Literal, Protocol
 
-from envbuild.base.aptsecret import PASSWORD, with_passwords
-from envbuild.base.debian_index import PackageIndex
-from envbuild.base.distribution import DEBIAN, Distribution, mirror_of
+from envbuild.base.debian.apt_secret import PASSWORD, with_passwords
+from envbuild.base.debian.distribution import DEBIAN, Distribution, mirror_of
+from envbuild.base.debian.index import PackageIndex
 from envbuild.base.model import DebianPackage
 from envbuild.errors import (
     EnvbuildError,
@@ -92,7 +92,7 @@ def read_lists(
 
     Raises NetworkError when the mirror does not answer or lacks the suite, HostError without apt or Debian's keys.
     """
-    from envbuild.store.web import without_user  # slow
+    from envbuild.net.web import without_user  # slow
 
     architecture = ARCHITECTURES[machine]
     folder = store.folder("apt") / f"{suite}-{architecture}"
@@ -312,7 +312,7 @@ def _release_date(path: Path) -> str:
 def _update_error(
     error: ToolFailedError, suite: str, url: str, distribution: Distribution
 ) -> EnvbuildError:
-    from envbuild.store.web import redact
+    from envbuild.net.web import redact
 
     text = error.stderr + error.stdout
     if FULL.search(text):

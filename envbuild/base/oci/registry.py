@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from envbuild import limits
-from envbuild.base.credentials import find_credentials
-from envbuild.base.imagename import HUB, ImageName
-from envbuild.base.oci import (
+from envbuild.base.oci.credentials import find_credentials
+from envbuild.errors import IntegrityError, NetworkError
+from envbuild.formats.imagename import HUB, ImageName
+from envbuild.formats.oci import (
     BIGGEST,
     INDEXES,
     MANIFESTS,
@@ -31,19 +32,11 @@ from envbuild.base.oci import (
     read_image,
     require_platform,
 )
-from envbuild.errors import IntegrityError, NetworkError
 from envbuild.limits import UNREADABLE
-from envbuild.progress import Reporter
-from envbuild.run import Runner
-from envbuild.settings import Registry as Reached
-from envbuild.settings import Settings
-from envbuild.store.atomic import write_bytes
-from envbuild.store.download import Job, download
-from envbuild.store.layout import Store
-from envbuild.store.parallel import each
-from envbuild.store.partial import is_whole
-from envbuild.store.sealed import require_hash
-from envbuild.store.web import (
+from envbuild.net.download import Job, download
+from envbuild.net.parallel import each
+from envbuild.net.partial import is_whole
+from envbuild.net.web import (
     GoneError,
     PassingError,
     is_loopback,
@@ -53,11 +46,18 @@ from envbuild.store.web import (
     read_bounded,
     redact,
 )
+from envbuild.progress import Reporter
+from envbuild.run import Runner
+from envbuild.settings import Registry as Reached
+from envbuild.settings import Settings
+from envbuild.store.atomic import write_bytes
+from envbuild.store.layout import Store
+from envbuild.store.sealed import require_hash
 
 if TYPE_CHECKING:
     import httpx
 
-    from envbuild.base.registryauth import RegistryAuth
+    from envbuild.base.oci.auth import RegistryAuth
 
 T = TypeVar("T")
 HUB_HOST = "registry-1.docker.io"
@@ -233,7 +233,7 @@ def _speaks_http(host: str, settings: Settings) -> bool:
 
 @contextmanager
 def _place(url: str, repository: str, settings: Settings, runner: Runner) -> Iterator[Place]:
-    from envbuild.base.registryauth import RegistryAuth
+    from envbuild.base.oci.auth import RegistryAuth
 
     host = url.partition("://")[2]
     asked = HUB if host == HUB_HOST else host

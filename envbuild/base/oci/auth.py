@@ -11,8 +11,8 @@ import httpx
 import msgspec
 
 from envbuild import limits
-from envbuild.base.credentials import Credentials
-from envbuild.store.web import is_safe, read_bounded
+from envbuild.base.oci.credentials import Credentials
+from envbuild.net.web import is_safe, read_bounded
 
 CLIENT = "envbuild"
 

@@ -15,7 +15,7 @@ from envbuild.errors import HostError, IntegrityError, UsageError
 from envbuild.toml import closest
 
 if TYPE_CHECKING:
-    from envbuild.base.debian import Installed
+    from envbuild.base.debian.apt import Installed
 
 NAME = re.compile(r"[a-z0-9][a-z0-9+.-]+")
 OWN_FIELDS = re.compile(

@@ -10,15 +10,23 @@ from pathlib import Path
 import msgspec
 
 from envbuild.base.facts import is_day, keep_facts, kept_facts, read_probe
-from envbuild.base.layers import Tree
 from envbuild.base.model import BaseFacts, BaseReference
-from envbuild.base.oci import MACHINES, MANIFESTS, Config, Image, digest_of, read_config, read_image
-from envbuild.base.static import keep, read_static
+from envbuild.base.oci.layers import Tree
+from envbuild.base.oci.static import keep, read_static
 from envbuild.errors import IntegrityError
+from envbuild.formats.oci import (
+    MACHINES,
+    MANIFESTS,
+    Config,
+    Image,
+    digest_of,
+    read_config,
+    read_image,
+)
+from envbuild.net.partial import is_whole
 from envbuild.progress import Reporter
 from envbuild.store.atomic import make_folder, telling, write_text
 from envbuild.store.layout import Store, remove_tree
-from envbuild.store.partial import is_whole
 
 PLATFORM = "linux/amd64"
 OLDEST = "2000-01-01"

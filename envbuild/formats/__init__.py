@@ -1,0 +1,1 @@
+"""Read and write file formats: OCI documents, SIF, squashfs, zip."""

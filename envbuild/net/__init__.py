@@ -1,0 +1,1 @@
+"""Reach other machines: indexes, downloads that resume, retries; every byte is hashed."""
