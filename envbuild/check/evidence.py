@@ -1,4 +1,4 @@
-"""Everything that a judge may look at, gathered before anything is judged."""
+"""Everything that a check may look at, gathered before anything is judged."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from envbuild.check.answers import (
     ScriptRun,
     Static,
 )
+from envbuild.check.checks.sources import Survey
 from envbuild.check.facts import Build, Framework
 from envbuild.check.model import Outcome
 from envbuild.check.plan import Expected
-from envbuild.check.source import Survey
 
 T = TypeVar("T")
 
@@ -49,7 +49,7 @@ class Evidence:
 
     @property
     def installed(self) -> Static:
-        """The static probe's answer, for judges that are only called with one."""
+        """The static probe's answer, for checks that are only called with one."""
         return given(self.static)
 
     @property
@@ -83,7 +83,7 @@ class Evidence:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verdict:
-    """What a judge says."""
+    """What a check says."""
 
     outcome: Outcome
     reason: str
@@ -107,10 +107,10 @@ def skipped(reason: str, hint: str | None = None, **evidence: Any) -> Verdict:
 
 
 def given(answer: Answer[T] | None) -> T:
-    """Return an answer that the judge's row in the table asks for, so that it is there."""
+    """Return an answer that the check's row in the table asks for, so that it is there."""
     if answer is None or answer.data is None:
         raise LookupError(
-            "a judge was called without the answer that its row in the table asks for"
+            "a check was called without the answer that its row in the table asks for"
         )
     return answer.data
 

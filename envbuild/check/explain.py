@@ -9,7 +9,7 @@ from importlib import resources
 
 import msgspec
 
-from envbuild.check.libraries import provide
+from envbuild.check.checks.libraries import provide
 from envbuild.failures import KNOWN_FAILURES
 from envbuild.toml import convert, parse_toml
 

@@ -23,13 +23,13 @@ from envbuild.check.answers import (
     ScriptRun,
     Static,
 )
+from envbuild.check.checks.gpu import driver_count
+from envbuild.check.checks.sources import survey
 from envbuild.check.evidence import Evidence
 from envbuild.check.facts import Framework
-from envbuild.check.gpu import driver_count
-from envbuild.check.inside import Container, Inside
 from envbuild.check.model import Finding, Level, Outcome, Report
-from envbuild.check.source import survey
-from envbuild.check.table import judge_all
+from envbuild.check.probe_runner import Container, ProbeRunner
+from envbuild.check.table import run_checks
 from envbuild.check.target import Target
 from envbuild.errors import UsageError
 from envbuild.host import network_namespaces_work
@@ -75,7 +75,9 @@ def check_image(
     )
     present = gpu_present() if gpu is None else gpu
     network = recipe is not None and recipe.check.network
-    inside = Inside(image, runtime, runner, gpu=present, environment=environment, network=network)
+    inside = ProbeRunner(
+        image, runtime, runner, gpu=present, environment=environment, network=network
+    )
     if not (network or network_namespaces_work()):
         report.say(
             "this machine gives no network of its own: what the check runs can reach the real one"
@@ -88,7 +90,7 @@ def check_image(
         plainly = pool.submit(inside.ask_plainly, plain, Plain)
         evidence = replace(gather(expected, inside, report), plain=plainly.result())
         digest = known.result()
-    findings = (*judge_all(evidence), *as_built(recorded, digest))
+    findings = (*run_checks(evidence), *as_built(recorded, digest))
     driver = evidence.driver.data if evidence.driver else None
     return Report(
         image=str(image),
@@ -123,7 +125,7 @@ def _digest_beside(
 
 
 def as_built(recorded: str | None, digest: str) -> tuple[Finding, ...]:
-    """Judge whether a file is still what make built; nothing where nobody wrote that down."""
+    """Check whether a file is still what make built; nothing where nobody wrote that down."""
     if recorded is None:
         return ()
     title = "the file that make built"
@@ -167,7 +169,7 @@ def verdict_of(findings: tuple[Finding, ...], *, unseen: bool = False) -> Outcom
     return "skipped" if unseen else "passed"
 
 
-def gather(expected: plan.Expected, inside: Inside, report: Reporter) -> Evidence:
+def gather(expected: plan.Expected, inside: ProbeRunner, report: Reporter) -> Evidence:
     """Run the probes that need no GPU's time side by side in one container, the script, then the GPU's.
 
     Without a GPU the script runs beside the first ones; a GPU may be set to take one process at a time.
@@ -203,7 +205,7 @@ def gather(expected: plan.Expected, inside: Inside, report: Reporter) -> Evidenc
 
 
 def _script_run(
-    script: Path | None, inside: Inside, report: Reporter
+    script: Path | None, inside: ProbeRunner, report: Reporter
 ) -> Callable[[], Answer[ScriptRun] | None]:
     """Return what runs the recipe's own script, if it has one."""
 
@@ -216,7 +218,7 @@ def _script_run(
     return run
 
 
-def gather_gpu(evidence: Evidence, inside: Inside, report: Reporter) -> Evidence:
+def gather_gpu(evidence: Evidence, inside: ProbeRunner, report: Reporter) -> Evidence:
     """Let the framework compute; a process of its own, because frameworks hold on to the GPU's memory."""
     if evidence.framework is None:
         return evidence

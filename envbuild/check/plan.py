@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 
 from envbuild.check import facts
+from envbuild.check.contaminated_home import CONDA, PATH_MODULE, USER_MODULE
 from envbuild.check.facts import Framework
 from envbuild.check.model import Level
-from envbuild.check.poison import CONDA, PATH_MODULE, USER_MODULE
 from envbuild.check.target import Target
 from envbuild.lock.model import Lock
 from envbuild.recipe.model import Recipe

@@ -1,16 +1,24 @@
-"""The checks, in the order in which they are told: what each needs, and who judges it."""
+"""The checks, in the order in which they are told: what each needs, and what checks it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from envbuild.check import couples, deep, gpu, libraries, meant, packages, surroundings
+from envbuild.check.checks import (
+    companions,
+    compute,
+    environment,
+    gpu,
+    libraries,
+    packages,
+    target,
+)
 from envbuild.check.evidence import Evidence, Verdict, passed
 from envbuild.check.model import Finding, Level
 from envbuild.check.plan import Expected
 
-Judge = Callable[[Evidence], Verdict]
+CheckFunction = Callable[[Evidence], Verdict]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,14 +31,14 @@ class Check:
 
     name: str
     title: str
-    judge: Judge
+    run: CheckFunction
     needs: tuple[str, ...] = ("static",)
     asked: Callable[[Expected], bool] = lambda _: True
     gpu: bool = False
 
 
 def starts(evidence: Evidence) -> Verdict:
-    """Judge whether the image starts and has a Python."""
+    """Check whether the image starts and has a Python."""
     found = evidence.installed
     return passed(
         f"Python {found.python} ({found.executable}), glibc {found.glibc}", python=found.python
@@ -38,46 +46,46 @@ def starts(evidence: Evidence) -> Verdict:
 
 
 CHECKS: tuple[Check, ...] = (
-    Check(name="start", title="the image starts", judge=starts),
-    Check(name="framework-version", title="right framework", judge=packages.framework_version),
-    Check(name="one-framework", title="only one of it", judge=packages.one_framework),
-    Check(name="exclusive", title="no packages over each other", judge=packages.exclusive),
-    Check(name="base-files", title="its files unchanged", judge=packages.base_files),
-    Check(name="companions", title="packages that go with it", judge=couples.companions),
+    Check(name="start", title="the image starts", run=starts),
+    Check(name="framework-version", title="right framework", run=packages.framework_version),
+    Check(name="one-framework", title="only one of it", run=packages.one_framework),
+    Check(name="exclusive", title="no packages over each other", run=packages.exclusive),
+    Check(name="base-files", title="its files unchanged", run=packages.base_files),
+    Check(name="companions", title="packages that go with it", run=companions.companions),
     Check(
         name="locked-versions",
         title="packages as locked",
-        judge=packages.locked_versions,
+        run=packages.locked_versions,
         asked=lambda expected: bool(expected.locked),
     ),
     Check(
         name="direct-imports",
         title="direct dependencies import",
-        judge=packages.direct_imports,
+        run=packages.direct_imports,
         needs=("static", "imports"),
     ),
     Check(
         name="shared-libraries",
         title="shared libraries found",
-        judge=libraries.shared_libraries,
+        run=libraries.shared_libraries,
         needs=("static", "libraries"),
     ),
     Check(
         name="cuda-match",
         title="CUDA it was built for",
-        judge=libraries.cuda_match,
+        run=libraries.cuda_match,
         needs=("static", "libraries"),
     ),
     Check(
         name="compiler-tools",
         title="tools for compiled code",
-        judge=libraries.compiler_tools,
+        run=libraries.compiler_tools,
         needs=("static", "libraries"),
     ),
     Check(
         name="target-architecture",
         title="code for the node's GPU",
-        judge=meant.target_architecture,
+        run=target.target_architecture,
         needs=("static", "code"),
         asked=lambda expected: (
             expected.target is not None and expected.target.capability is not None
@@ -86,58 +94,58 @@ CHECKS: tuple[Check, ...] = (
     Check(
         name="target-driver",
         title="driver of the node",
-        judge=meant.target_driver,
+        run=target.target_driver,
         needs=("static", "code"),
         asked=lambda expected: expected.target is not None and expected.target.driver is not None,
     ),
     Check(
         name="target-glibc",
         title="C library of the node",
-        judge=meant.target_glibc,
+        run=target.target_glibc,
         asked=lambda expected: expected.target is not None and expected.target.glibc is not None,
     ),
-    Check(name="user-site-off", title="user packages stay out", judge=surroundings.user_site_off),
+    Check(name="user-site-off", title="user packages stay out", run=environment.user_site_off),
     Check(
         name="plain-exec",
         title="the caller stays out",
-        judge=surroundings.plain_exec,
+        run=environment.plain_exec,
         needs=("static", "plain"),
     ),
-    Check(name="leaks", title="clean environment", judge=surroundings.leaks),
-    Check(name="gpus-left", title="GPUs left to the job", judge=surroundings.gpus_left),
-    Check(name="readable", title="files for every user", judge=surroundings.readable),
+    Check(name="leaks", title="clean environment", run=environment.leaks),
+    Check(name="gpus-left", title="GPUs left to the job", run=environment.gpus_left),
+    Check(name="readable", title="files for every user", run=environment.readable),
     Check(
         name="sources",
         title="the project's own Python",
-        judge=packages.own_sources,
+        run=packages.own_sources,
         asked=lambda expected: expected.project is not None,
     ),
     Check(
         name="script",
         title="the recipe's own check",
-        judge=packages.own_script,
+        run=packages.own_script,
         needs=("static", "script"),
         asked=lambda expected: expected.script is not None,
     ),
     Check(
         name="driver",
         title="GPU driver",
-        judge=gpu.driver_works,
+        run=gpu.driver_works,
         needs=("static", "driver"),
         gpu=True,
     ),
-    Check(name="devices", title="GPUs", judge=gpu.devices, needs=("static", "driver"), gpu=True),
+    Check(name="devices", title="GPUs", run=gpu.devices, needs=("static", "driver"), gpu=True),
     Check(
         name="architecture",
         title="code for these GPUs",
-        judge=gpu.architecture,
+        run=gpu.architecture,
         needs=("static", "driver"),
         gpu=True,
     ),
     Check(
         name="compute",
         title="computes on the GPU",
-        judge=gpu.computes,
+        run=gpu.computes,
         needs=("static", "driver", "compute"),
         gpu=True,
     ),
@@ -145,21 +153,21 @@ CHECKS: tuple[Check, ...] = (
         Check(
             name=name,
             title=title,
-            judge=judge,
+            run=run,
             needs=("static", "driver", "compute"),
             asked=lambda expected, least=least: LEVELS.index(expected.level) >= LEVELS.index(least),  # type: ignore[misc]
             gpu=True,
         )
-        for name, title, judge, least in (
-            ("precision", "tf32, fp16, bf16", deep.precision, "full"),
-            ("convolution", "convolution", deep.convolution, "full"),
-            ("training", "a training step", deep.training, "full"),
-            ("compiled", "compiled code", deep.compiled, "full"),
-            ("seen-by-driver", "the driver sees it", deep.seen_by_driver, "full"),
-            ("one-prefix", "one set of libraries", deep.one_prefix, "full"),
-            ("speed", "faster than the CPU", deep.speed, "full"),
-            ("collective", "GPUs among each other", deep.collective, "full"),
-            ("endurance", "right all the time", deep.endurance, "soak"),
+        for name, title, run, least in (
+            ("precision", "tf32, fp16, bf16", compute.precision, "full"),
+            ("convolution", "convolution", compute.convolution, "full"),
+            ("training", "a training step", compute.training, "full"),
+            ("compiled", "compiled code", compute.compiled, "full"),
+            ("seen-by-driver", "the driver sees it", compute.seen_by_driver, "full"),
+            ("one-prefix", "one set of libraries", compute.one_prefix, "full"),
+            ("speed", "faster than the CPU", compute.speed, "full"),
+            ("collective", "GPUs among each other", compute.collective, "full"),
+            ("endurance", "right all the time", compute.endurance, "soak"),
         )
     ),
 )
@@ -169,14 +177,14 @@ NO_GPU = "this machine has no NVIDIA driver"
 NO_GPU_HINT = "check on a node with a GPU: envbuild check IMAGE --require-gpu"
 
 
-def judge_all(evidence: Evidence) -> tuple[Finding, ...]:
-    """Judge every check that the expectations ask for; the time of a probe is told at the first check that used it."""
+def run_checks(evidence: Evidence) -> tuple[Finding, ...]:
+    """Run every check that the expectations ask for; the time of a probe is told at the first check that used it."""
     told: set[str] = set()
     findings = []
     for check in CHECKS:
         if not check.asked(evidence.expected):
             continue
-        verdict = _kept_back(check, evidence) or check.judge(evidence)
+        verdict = _kept_back(check, evidence) or check.run(evidence)
         answers = {need: getattr(evidence, need) for need in check.needs if need not in told}
         told |= set(answers)
         findings.append(

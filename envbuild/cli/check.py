@@ -120,7 +120,7 @@ def command(
 
 
 def _write_page(report: Report, target: Path) -> None:
-    from envbuild.check.page import page
+    from envbuild.check.html_report import page
     from envbuild.store.atomic import write_bytes
 
     if not target.parent.is_dir():

@@ -92,9 +92,9 @@ class _Lab:
         """Import every direct dependency; raises _ImportsFailedError, HostError where the image gives no answer."""
         from envbuild.check import plan
         from envbuild.check.answers import Imports
-        from envbuild.check.inside import Inside
-        from envbuild.check.packages import lacks_driver
-        from envbuild.check.uses import uses
+        from envbuild.check.checks.packages import lacks_driver
+        from envbuild.check.checks.uses import uses
+        from envbuild.check.probe_runner import ProbeRunner
 
         expected = plan.expect(self.source.recipe, lock)
         settings = self.context.settings
@@ -102,7 +102,7 @@ class _Lab:
         used = uses(settings.cwd) if own else {}  # a home folder is no project
         request = plan.imports_request(expected, uses=used)
         network = self.source.recipe.check.network
-        inside = Inside(image, self.shop.runtime, self.shop.runner, gpu=False, network=network)
+        inside = ProbeRunner(image, self.shop.runtime, self.shop.runner, gpu=False, network=network)
         answer = inside.ask((request,)).answer(request, Imports)
         if answer.data is None:
             raise HostError(f"the imports could not be tried: {answer.fault}", hint=answer.hint)

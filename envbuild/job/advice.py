@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from envbuild.check.source import sources
+from envbuild.check.checks.sources import sources
 from envbuild.job.model import Job
 
 SQLITE = re.compile(r"sqlite(\+\w+)?:///")

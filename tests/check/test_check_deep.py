@@ -7,12 +7,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from envbuild.check import deep, facts
+from envbuild.check import facts
 from envbuild.check.answers import Answer, Compute, Computed, CudaDriver, Device, Driver, Nvml, Seen
+from envbuild.check.checks import compute
+from envbuild.check.checks.gpu import TOLERANCE
+from envbuild.check.checks.sources import Survey
 from envbuild.check.evidence import Evidence, Verdict
-from envbuild.check.gpu import TOLERANCE
 from envbuild.check.plan import FULL, Expected
-from envbuild.check.source import Survey
 
 RECORDED = Path(__file__).parents[1] / "recorded/check"
 PROBES = sorted(RECORDED.glob("*_on_cpu.json"))
@@ -59,7 +60,7 @@ def one(task: str, error: float | None = 1e-7, **more: object) -> Computed:
     ("verdict", "expected"),
     [
         (
-            deep.precision(
+            compute.precision(
                 evidence(one("tf32", 3e-4), one("float16", 2e-3), one("bfloat16", 3e-3))
             ),
             (
@@ -68,15 +69,15 @@ def one(task: str, error: float | None = 1e-7, **more: object) -> Computed:
             ),
         ),
         (
-            deep.precision(evidence(one("float16", 0.2))),
+            compute.precision(evidence(one("float16", 0.2))),
             ("failed", "torch on GPU 0, float16: the float16 is wrong: relative error 0.2"),
         ),
         (
-            deep.precision(evidence(one("memory", 1e-9))),
+            compute.precision(evidence(one("memory", 1e-9))),
             ("failed", "torch on GPU 0, memory: the memory is wrong: relative error 1e-09"),
         ),
         (
-            deep.precision(
+            compute.precision(
                 evidence(
                     one("bfloat16", None, failed="not supported"), one("float16"), capability=(7, 0)
                 )
@@ -87,7 +88,7 @@ def one(task: str, error: float | None = 1e-7, **more: object) -> Computed:
             ),
         ),
         (
-            deep.convolution(
+            compute.convolution(
                 evidence(
                     one("convolution", None, failed="RuntimeError: CUDNN_STATUS_NOT_INITIALIZED")
                 )
@@ -95,81 +96,81 @@ def one(task: str, error: float | None = 1e-7, **more: object) -> Computed:
             ("failed", "torch on GPU 0, convolution: RuntimeError: CUDNN_STATUS_NOT_INITIALIZED"),
         ),
         (
-            deep.convolution(evidence()),
+            compute.convolution(evidence()),
             ("skipped", "torch's probe, or this GPU, has nothing of it"),
         ),
         (
-            deep.training(evidence(one("training", None, losses=[0.5, 0.3, 0.1]))),
+            compute.training(evidence(one("training", None, losses=[0.5, 0.3, 0.1]))),
             ("passed", "the loss falls from 0.500 to 0.100 in 3 steps"),
         ),
         (
-            deep.training(evidence(one("training", None, losses=[0.5, 0.5, 0.5]))),
+            compute.training(evidence(one("training", None, losses=[0.5, 0.5, 0.5]))),
             ("failed", "torch on GPU 0: the loss does not fall in 3 steps (0.5000 to 0.5000)"),
         ),
         (
-            deep.training(evidence(one("training", None, losses=[0.5, float("nan")]))),
+            compute.training(evidence(one("training", None, losses=[0.5, float("nan")]))),
             ("failed", "torch on GPU 0: the loss does not fall in 2 steps (0.5000 to nan)"),
         ),
         (
-            deep.training(evidence(one("training", None, losses=[0.5, 0.1], device="cpu"))),
+            compute.training(evidence(one("training", None, losses=[0.5, 0.1], device="cpu"))),
             ("failed", "torch on GPU 0: the training was computed elsewhere (cpu)"),
         ),
         (
-            deep.compiled(evidence(one("compiled", None, failed="RuntimeError: no cc"))),
+            compute.compiled(evidence(one("compiled", None, failed="RuntimeError: no cc"))),
             (
                 "skipped",
                 "it does not work, and nothing in the project uses it: torch on GPU 0, compiled: RuntimeError: no cc",
             ),
         ),
         (
-            deep.compiled(
+            compute.compiled(
                 evidence(one("compiled", None, failed="RuntimeError: no cc"), compiles=True)
             ),
             ("failed", "torch on GPU 0, compiled: RuntimeError: no cc"),
         ),
-        (deep.seen_by_driver(evidence()), ("skipped", "libnvidia-ml could not be asked")),
+        (compute.seen_by_driver(evidence()), ("skipped", "libnvidia-ml could not be asked")),
         (
-            deep.seen_by_driver(evidence(seen=Seen(pid=True, processes=1, rise=600 << 20))),
+            compute.seen_by_driver(evidence(seen=Seen(pid=True, processes=1, rise=600 << 20))),
             ("passed", "NVML lists the process; memory in use rose by 600 MiB"),
         ),
         (
-            deep.seen_by_driver(evidence(seen=Seen(pid=False, processes=0, rise=600 << 20))),
+            compute.seen_by_driver(evidence(seen=Seen(pid=False, processes=0, rise=600 << 20))),
             ("passed", "memory in use rose by 600 MiB (NVML cannot list processes here)"),
         ),
         (
-            deep.seen_by_driver(evidence(seen=Seen(pid=False, processes=2, rise=1 << 20))),
+            compute.seen_by_driver(evidence(seen=Seen(pid=False, processes=2, rise=1 << 20))),
             (
                 "failed",
                 "the driver saw nothing of it: the process is not listed, and memory in use rose by 1 MiB",
             ),
         ),
         (
-            deep.one_prefix(
+            compute.one_prefix(
                 evidence(loaded={"libcudnn.so": ("/a/libcudnn.so.8", "/b/libcudnn.so.9")})
             ),
             ("failed", "libcudnn was loaded 2 times: /a/libcudnn.so.8, /b/libcudnn.so.9"),
         ),
         (
-            deep.one_prefix(evidence(loaded={"libcudnn.so": ("/a/libcudnn.so.8",)})),
+            compute.one_prefix(evidence(loaded={"libcudnn.so": ("/a/libcudnn.so.8",)})),
             ("passed", "each of 1 CUDA libraries was loaded once"),
         ),
         (
-            deep.speed(evidence(one("speed", None, seconds=0.001, cpu_seconds=0.1))),
+            compute.speed(evidence(one("speed", None, seconds=0.001, cpu_seconds=0.1))),
             ("passed", "a product of 2048 x 2048 takes 100 times as long on the CPU"),
         ),
         (
-            deep.speed(evidence(one("speed", None, seconds=0.03, cpu_seconds=0.1))),
+            compute.speed(evidence(one("speed", None, seconds=0.03, cpu_seconds=0.1))),
             (
                 "passed",
                 "a product of 2048 x 2048 takes 3 times as long on the CPU (a small MIG slice, or another user on it?)",
             ),
         ),
         (
-            deep.speed(evidence(one("speed", None, seconds=0.1, cpu_seconds=0.1))),
+            compute.speed(evidence(one("speed", None, seconds=0.1, cpu_seconds=0.1))),
             ("failed", "GPU 0 computes a product of 2048 x 2048 only 1.0 times as fast as the CPU"),
         ),
         (
-            deep.collective(
+            compute.collective(
                 evidence(
                     one("collective", 0.0, bandwidth=2.3e11),
                     devices=4,
@@ -179,19 +180,19 @@ def one(task: str, error: float | None = 1e-7, **more: object) -> Computed:
             ("passed", "4 GPUs add up right, 230 GB/s bus bandwidth over P2P"),
         ),
         (
-            deep.collective(evidence(one("collective", 3.0), devices=2)),
+            compute.collective(evidence(one("collective", 3.0), devices=2)),
             ("failed", "torch: the collective is wrong: relative error 3.0"),
         ),
-        (deep.collective(evidence(devices=2)), ("skipped", "torch's probe does not use NCCL")),
+        (compute.collective(evidence(devices=2)), ("skipped", "torch's probe does not use NCCL")),
         (
-            deep.endurance(evidence(one("endurance", 1e-7, repeats=4000))),
+            compute.endurance(evidence(one("endurance", 1e-7, repeats=4000))),
             (
                 "passed",
                 "4000 products, one after the other, came out right; greatest relative error 1.0e-07",
             ),
         ),
         (
-            deep.endurance(evidence(one("endurance", 0.5, repeats=17))),
+            compute.endurance(evidence(one("endurance", 0.5, repeats=17))),
             ("failed", "torch on GPU 0, endurance: the endurance is wrong: relative error 0.5"),
         ),
     ],
@@ -209,9 +210,9 @@ def test_what_real_frameworks_answer_is_within_the_tolerances(path: Path) -> Non
     for result in answer.results:
         assert result.failed is None or result.task == "compiled", result
         if result.error is not None:
-            assert result.error <= deep.TOLERANCES.get(result.task, TOLERANCE), result
+            assert result.error <= compute.TOLERANCES.get(result.task, TOLERANCE), result
         if result.losses:
-            assert result.losses[-1] < deep.FALLING * result.losses[0]
+            assert result.losses[-1] < compute.FALLING * result.losses[0]
 
 
 def test_a_fallback_to_the_cpu_is_never_taken_for_a_gpu() -> None:
@@ -220,8 +221,8 @@ def test_a_fallback_to_the_cpu_is_never_taken_for_a_gpu() -> None:
     for path in PROBES:
         recorded = msgspec.json.decode(path.read_bytes(), type=Compute)
         base = evidence(*recorded.of("product", "convolution", "training", "speed"))
-        assert deep.convolution(base).outcome == "failed"
-        for judge, task in ((deep.training, "training"), (deep.speed, "speed")):
+        assert compute.convolution(base).outcome == "failed"
+        for judge, task in ((compute.training, "training"), (compute.speed, "speed")):
             assert judge(base).outcome == ("failed" if recorded.of(task) else "skipped"), (
                 path.name,
                 task,

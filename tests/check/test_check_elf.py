@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envbuild.check.inside import probe_source
 from envbuild.check.plan import ProbeRequest
+from envbuild.check.probe_runner import probe_source
 from envbuild.run import Command, LocalRunner
 from tests.check.elf import shared_object
 from tests.support import needs

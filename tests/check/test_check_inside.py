@@ -10,10 +10,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from envbuild.check import inside
+from envbuild.check import probe_runner
 from envbuild.check.answers import Imports, killed_by
-from envbuild.check.inside import Inside, Visit, read_answer
 from envbuild.check.plan import Expected, ProbeRequest, imports_request
+from envbuild.check.probe_runner import ProbeResults, ProbeRunner, read_answer
 from envbuild.run import Command, LocalRunner, Result
 from tests.check.tree import Tree, failures, make_recipe
 
@@ -28,7 +28,7 @@ class Small(msgspec.Struct):
 
 
 def answered(text: str) -> str:
-    return f"noise\n{inside.BEGIN}\n{text}\n{inside.END}\n"
+    return f"noise\n{probe_runner.BEGIN}\n{text}\n{probe_runner.END}\n"
 
 
 def ended(*, out: str = "", err: str = "", code: int = 0, timed_out: bool = False) -> Result:
@@ -63,7 +63,7 @@ def test_an_answer_counts_even_when_the_process_crashed_afterwards() -> None:
             f"{UNREADABLE} Expected `int`, got `str` - at `$.value`",
         ),
         (
-            ended(out=f"{inside.BEGIN}\n" + '{"value": 3}', timed_out=True),
+            ended(out=f"{probe_runner.BEGIN}\n" + '{"value": 3}', timed_out=True),
             "the static probe was not finished after 7 s",
         ),
         (ended(code=-11), "the static probe was killed by SIGSEGV"),
@@ -109,13 +109,13 @@ class Instead:
 
 
 def ask(container: Instead, limit: float = 20.0) -> str:
-    there = Inside(Path("x.sif"), container, LocalRunner(), gpu=False)
+    there = ProbeRunner(Path("x.sif"), container, LocalRunner(), gpu=False)
     request = ProbeRequest(name="driver_probe", limit=limit)
     return there.ask((request,)).answer(request, Small).fault
 
 
 def test_a_container_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inside, "START_LIMIT", 0.0)
+    monkeypatch.setattr(probe_runner, "START_LIMIT", 0.0)
     assert ask(Instead("sleep", "60"), limit=0.3) == "the driver probe was not finished after 0 s"
 
 
@@ -138,8 +138,8 @@ def test_a_hundred_megabytes_of_output_are_survived() -> None:
 
 def visit(
     tmp_path: Path, *lanes: tuple[ProbeRequest, ...], heard: list[str] | None = None
-) -> Visit:
-    there = Inside(tmp_path, Tree(tmp_path / "image"), LocalRunner(), gpu=False)
+) -> ProbeResults:
+    there = ProbeRunner(tmp_path, Tree(tmp_path / "image"), LocalRunner(), gpu=False)
     return there.ask(*lanes, heard=None if heard is None else heard.append)
 
 
@@ -147,14 +147,16 @@ def visit(
 def scripts(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """Let probes be the scripts of this table, by name."""
     table: dict[str, str] = {}
-    real = inside.probe_source
+    real = probe_runner.probe_source
     monkeypatch.setattr(
-        inside, "probe_source", lambda one: table[one.name] if one.name in table else real(one)
+        probe_runner,
+        "probe_source",
+        lambda one: table[one.name] if one.name in table else real(one),
     )
     return table
 
 
-SAY = f"print('{inside.BEGIN}', '{{\"value\": %d}}', '{inside.END}')\n"
+SAY = f"print('{probe_runner.BEGIN}', '{{\"value\": %d}}', '{probe_runner.END}')\n"
 
 
 def test_what_one_probe_does_is_no_matter_to_the_others(
@@ -194,7 +196,9 @@ def test_probes_of_one_lane_come_one_after_the_other(
 def test_a_document_that_was_cut_off_is_no_answer() -> None:
     whole = '=====envbuild-part one . {"code": 0, "stdout": "", "stderr": "", "seconds": 1, "timed_out": false}'
     assert list(
-        inside.split_parts(whole + "\n=====envbuild-part two + {\n=====envbuild-part three . {")
+        probe_runner.split_parts(
+            whole + "\n=====envbuild-part two + {\n=====envbuild-part three . {"
+        )
     ) == ["one"]
 
 
@@ -215,21 +219,24 @@ def test_an_image_without_python_fails_its_first_check_and_skips_the_rest(tmp_pa
 
 def test_variables_that_choose_gpus_are_handed_in_and_no_others() -> None:
     environment = {"CUDA_VISIBLE_DEVICES": "2", "SECRET": "x"}
-    assert Inside(
+    assert ProbeRunner(
         Path("x"), Instead("x"), LocalRunner(), gpu=True, environment=environment
     ).env == {"CUDA_VISIBLE_DEVICES": "2"}
     assert (
-        Inside(Path("x"), Instead("x"), LocalRunner(), gpu=False, environment=environment).env == {}
+        ProbeRunner(Path("x"), Instead("x"), LocalRunner(), gpu=False, environment=environment).env
+        == {}
     )
 
 
 def test_a_script_that_is_never_done_is_a_fault(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(inside, "SCRIPT_LIMIT", 0.3)
+    monkeypatch.setattr(probe_runner, "SCRIPT_LIMIT", 0.3)
     script = tmp_path / "check.py"
     script.write_text("import time\ntime.sleep(60)\n")
-    answer = Inside(tmp_path, Tree(tmp_path / "image"), LocalRunner(), gpu=False).run_script(script)
+    answer = ProbeRunner(tmp_path, Tree(tmp_path / "image"), LocalRunner(), gpu=False).run_script(
+        script
+    )
     assert answer.data is None
     assert answer.fault == "the script was not finished after 0 s"
 
@@ -242,7 +249,9 @@ def imports(tree: Tree, *modules: str, first: str | None = None, limit: float = 
     parameters = {**request.parameters, "frameworks": [first] if first else [], "limit": limit}
     request = replace(request, parameters=parameters, limit=60)
     answer = (
-        Inside(tree.root, tree, LocalRunner(), gpu=False).ask((request,)).answer(request, Imports)
+        ProbeRunner(tree.root, tree, LocalRunner(), gpu=False)
+        .ask((request,))
+        .answer(request, Imports)
     )
     assert answer.data is not None, answer
     return answer.data
@@ -294,7 +303,7 @@ def test_names_that_the_source_takes_are_taken(tmp_path: Path) -> None:
     gear = imports_request(Expected(imports=("parts",)), uses={"parts": ("wheel", "gear")})
     axle = imports_request(Expected(imports=("parts",)), uses={"parts": ("axle",)})
     answers = [
-        Inside(tree.root, tree, LocalRunner(), gpu=False).ask((one,)).answer(one, Imports)
+        ProbeRunner(tree.root, tree, LocalRunner(), gpu=False).ask((one,)).answer(one, Imports)
         for one in (request, gear, axle)
     ]
     fine, broken, missing = [

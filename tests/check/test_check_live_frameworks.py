@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.check import deep, facts, plan
+from envbuild.check import facts, plan
 from envbuild.check.answers import Answer, Compute, Imports
-from envbuild.check.gpu import TOLERANCE
-from envbuild.check.inside import Inside
+from envbuild.check.checks import compute
+from envbuild.check.checks.gpu import TOLERANCE
+from envbuild.check.probe_runner import ProbeRunner
 from envbuild.run import Command, LocalRunner
 from tests.check.tree import Tree, make_recipe
 
@@ -81,7 +82,9 @@ def ask(name: str, tree: Tree, **parameters: object) -> Answer[Compute]:
     request = plan.compute_request(framework, "soak", 1)
     request = replace(request, parameters={**request.parameters, "seconds": 1, **parameters})
     return (
-        Inside(tree.root, tree, LocalRunner(), gpu=False).ask((request,)).answer(request, Compute)
+        ProbeRunner(tree.root, tree, LocalRunner(), gpu=False)
+        .ask((request,))
+        .answer(request, Compute)
     )
 
 
@@ -95,8 +98,8 @@ def test_every_task_comes_out_right_on_the_cpu(installed: tuple[str, Tree]) -> N
     assert set(failed) <= {"compiled"}, failed
     assert {"product", "convolution", "endurance"} <= {one.task for one in answer.results}
     for one in answer.results:
-        assert one.error is None or one.error <= deep.TOLERANCES.get(one.task, TOLERANCE), one
-        assert not one.losses or one.losses[-1] < deep.FALLING * one.losses[0]
+        assert one.error is None or one.error <= compute.TOLERANCES.get(one.task, TOLERANCE), one
+        assert not one.losses or one.losses[-1] < compute.FALLING * one.losses[0]
 
 
 def test_without_a_gpu_the_probe_says_so_and_ends(installed: tuple[str, Tree]) -> None:
@@ -114,7 +117,9 @@ def test_it_imports(installed: tuple[str, Tree]) -> None:
     expected = plan.expect(make_recipe(FRAMEWORKS[name][1].split("=")[0].split("[")[0]), None)
     request = plan.imports_request(expected)
     answer = (
-        Inside(tree.root, tree, LocalRunner(), gpu=False).ask((request,)).answer(request, Imports)
+        ProbeRunner(tree.root, tree, LocalRunner(), gpu=False)
+        .ask((request,))
+        .answer(request, Imports)
     )
     assert answer.data is not None, answer
     assert {module: one.error for module, one in answer.data.modules.items() if not one.ok} == {}

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from envbuild.check import facts, plan
-from envbuild.check.inside import probe_source
+from envbuild.check.probe_runner import probe_source
 from envbuild.lock.model import LockedProvided
 from tests.check.tree import make_lock, make_recipe
 

@@ -12,8 +12,8 @@ import msgspec
 import pytest
 from msgspec import structs
 
+from envbuild.check.html_report import page
 from envbuild.check.model import Finding, Outcome, Report
-from envbuild.check.page import page
 from envbuild.check.perform import check_image, verdict_of
 from envbuild.check.report import (
     kept_reports,

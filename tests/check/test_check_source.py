@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envbuild.check.source import Survey, cells, look_through, survey
+from envbuild.check.checks.sources import Survey, cells, look_through, survey
 from tests.check.tree import Tree, failures, make_recipe
 
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from envbuild.base.gpu_names import capability_of
 from envbuild.check.answers import Code, CodeFile, Region
-from envbuild.check.gpu import common_code
-from envbuild.check.inside import Inside
+from envbuild.check.checks.gpu import common_code
 from envbuild.check.model import Finding, Report
 from envbuild.check.plan import ProbeRequest
+from envbuild.check.probe_runner import ProbeRunner
 from envbuild.check.target import Target, read_target
 from envbuild.errors import UsageError
 from envbuild.run import Command, LocalRunner
@@ -229,7 +229,9 @@ def scan(root: Path, content: bytes) -> Code:
     request = ProbeRequest(
         name="fatbin_probe", parameters={"files": ["torch/lib/*.so"], "limit": 20}
     )
-    answer = Inside(tree.root, tree, LocalRunner(), gpu=False).ask((request,)).answer(request, Code)
+    answer = (
+        ProbeRunner(tree.root, tree, LocalRunner(), gpu=False).ask((request,)).answer(request, Code)
+    )
     assert answer.data is not None, answer
     return answer.data
 

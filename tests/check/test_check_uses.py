@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from envbuild.check.uses import uses
+from envbuild.check.checks.uses import uses
 
 TRAIN = """\
 from __future__ import annotations

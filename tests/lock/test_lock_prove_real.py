@@ -10,8 +10,8 @@ import pytest
 from packaging.version import Version
 
 from envbuild.check.answers import Imports
-from envbuild.check.inside import Inside
 from envbuild.check.plan import Expected, imports_request
+from envbuild.check.probe_runner import ProbeRunner
 from envbuild.errors import NoSolutionError
 from envbuild.lock.decide.import_search import Bounds, Failure, Search
 from envbuild.lock.model import Lock, PythonPackage
@@ -69,7 +69,9 @@ class Folders:
         direct = tuple(text.split("=")[0] for text in self.wanted)
         request = imports_request(Expected(direct=direct), uses=self.uses)
         request = replace(request, parameters={**request.parameters, "frameworks": []})
-        answer = Inside(tree.root, tree, RUN, gpu=False).ask((request,)).answer(request, Imports)
+        answer = (
+            ProbeRunner(tree.root, tree, RUN, gpu=False).ask((request,)).answer(request, Imports)
+        )
         assert answer.data is not None, answer
         failed = {name: one for name, one in answer.data.modules.items() if not one.ok}
         return tuple(

@@ -11,7 +11,7 @@ import tomli
 
 from envbuild.check import facts, plan
 from envbuild.check.answers import Compute
-from envbuild.check.inside import Inside
+from envbuild.check.probe_runner import ProbeRunner
 from envbuild.run import LocalRunner
 from envbuild.runtime import find_runtime
 from envbuild.settings import load_settings
@@ -107,7 +107,7 @@ def test_torchrun_starts_two_ranks_inside_the_image(made: Project) -> None:
 def test_the_gpu_probe_works_up_to_the_device(made: Project, device: str) -> None:
     """On the CPU every task comes out right; asked for a GPU that is not there, it says so and ends."""
     settings, runner = load_settings(made.env, made.folder), LocalRunner()
-    inside = Inside(
+    inside = ProbeRunner(
         Path(made.folder / "vision.sif"), find_runtime(settings, runner), runner, gpu=False
     )
     torch = facts.framework_of("torch")

@@ -1,4 +1,4 @@
-"""Judges of the driver, the GPUs and what was computed on them."""
+"""Checks of the driver, the GPUs and what was computed on them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import msgspec
 
 from envbuild.check import facts
 from envbuild.check.answers import CodeFile, Computed, Device
+from envbuild.check.checks.libraries import toolkit_of
 from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, passed, skipped
-from envbuild.check.libraries import toolkit_of
 
 TOLERANCE = 1e-3
 """Relative error (Frobenius norm) up to which a float32 product of 1024 x 1024 counts as the float64 one.
@@ -26,7 +26,7 @@ TELLING = re.compile(
 
 
 def driver_works(evidence: Evidence) -> Verdict:
-    """Judge whether the driver in the container is the host's, answers, and is new enough for the framework."""
+    """Check whether the driver in the container is the host's, answers, and is new enough for the framework."""
     answer = given(evidence.driver)
     cuda, version = answer.cuda, answer.nvml.driver
     shown = {"path": cuda.path, "init": cuda.init, "driver": version, "cuda": cuda.cuda}
@@ -61,7 +61,7 @@ def driver_works(evidence: Evidence) -> Verdict:
 
 
 def devices(evidence: Evidence) -> Verdict:
-    """Judge whether the GPUs that were promised are there."""
+    """Check whether the GPUs that were promised are there."""
     answer = given(evidence.driver)
     found = answer.cuda.devices
     shown = {"devices": [_described(device) for device in found], "mig": list(answer.nvml.mig)}
@@ -84,7 +84,7 @@ def devices(evidence: Evidence) -> Verdict:
 
 
 def architecture(evidence: Evidence) -> Verdict:
-    """Judge whether the framework holds code for these GPUs: machine code, or portable code and a driver for it."""
+    """Check whether the framework holds code for these GPUs: machine code, or portable code and a driver for it."""
     found = given(evidence.driver).cuda.devices
     if evidence.framework is None or not found:
         return skipped("there is no framework or no GPU to compare")
@@ -127,7 +127,7 @@ def architecture(evidence: Evidence) -> Verdict:
 
 
 def computes(evidence: Evidence) -> Verdict:
-    """Judge whether a matrix product was computed on every GPU and is right."""
+    """Check whether a matrix product was computed on every GPU and is right."""
     answer = given(evidence.compute)
     assert evidence.framework is not None  # noqa: S101  (the table asks for a framework's answer)
     name, seen = evidence.framework.name, driver_count(evidence)

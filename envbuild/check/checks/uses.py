@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-from envbuild.check.source import cells, sources
+from envbuild.check.checks.sources import cells, sources
 
 TESTS = {"tests", "test", "testing", "conftest.py", "docs", "examples"}
 MOST_USES = 400

@@ -1,18 +1,18 @@
-"""Judges of the node that an image is meant for, on whatever machine they run."""
+"""Checks of the node that an image is meant for, on whatever machine they run."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from envbuild.check import facts
+from envbuild.check.checks.gpu import code_of, dotted
+from envbuild.check.checks.libraries import toolkit_of
 from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, passed, skipped
-from envbuild.check.gpu import code_of, dotted
-from envbuild.check.libraries import toolkit_of
 from envbuild.check.target import Target
 
 
 def target_architecture(evidence: Evidence) -> Verdict:
-    """Judge whether the framework and every other package have code for the GPU of the node."""
+    """Check whether the framework and every other package have code for the GPU of the node."""
     target = _target(evidence)
     if target.capability is None or evidence.framework is None:
         return skipped("no GPU was named (--gpu), or no known framework is installed")
@@ -47,7 +47,7 @@ def target_architecture(evidence: Evidence) -> Verdict:
 
 
 def target_driver(evidence: Evidence) -> Verdict:
-    """Judge whether the driver of the node is new enough: for CUDA, for portable code, and for the GPU itself."""
+    """Check whether the driver of the node is new enough: for CUDA, for portable code, and for the GPU itself."""
     target, toolkit = _target(evidence), toolkit_of(evidence)
     if target.driver is None:
         return skipped("no driver was named (--driver)")
@@ -105,7 +105,7 @@ def _portable_code(
 
 
 def target_glibc(evidence: Evidence) -> Verdict:
-    """Judge whether the node's C library matters: the image brings its own, the driver's files are the node's."""
+    """Check whether the node's C library matters: the image brings its own, the driver's files are the node's."""
     target, own = _target(evidence), evidence.installed.glibc
     if target.glibc is None:
         return skipped("no C library was named (--glibc)")
@@ -142,7 +142,7 @@ def _target(evidence: Evidence) -> Target:
 
 
 def _name(evidence: Evidence) -> str:
-    assert evidence.framework is not None  # noqa: S101  (judges skip before)
+    assert evidence.framework is not None  # noqa: S101  (checks skip before)
     return f"{evidence.framework.name} {evidence.release or ''}".strip()
 
 

@@ -1,4 +1,4 @@
-"""Judges of shared libraries: those that are needed, and those that the framework was built for."""
+"""Checks of shared libraries: those that are needed, and those that the framework was built for."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, p
 
 
 def shared_libraries(evidence: Evidence) -> Verdict:
-    """Judge whether every shared object below site-packages finds the libraries it needs."""
+    """Check whether every shared object below site-packages finds the libraries it needs."""
     found = given(evidence.libraries)
     if found.damaged_count:
         path, why = found.damaged[0]
@@ -98,7 +98,7 @@ def inside(path: str, folders: tuple[str, ...]) -> str:
 
 
 def cuda_match(evidence: Evidence) -> Verdict:
-    """Judge whether the CUDA and cuDNN that the framework was built for are those that it will load."""
+    """Check whether the CUDA and cuDNN that the framework was built for are those that it will load."""
     framework, built = evidence.framework, evidence.built_for
     if framework is None:
         return _chainer_alone(evidence) or skipped(
@@ -127,7 +127,7 @@ def _chainer_alone(evidence: Evidence) -> Verdict | None:
 
 
 def _opened(evidence: Evidence, name: str, toolkit: str) -> Verdict:
-    """Judge the libraries that a framework opens itself, going on without the GPU where one is missing."""
+    """Check the libraries that a framework opens itself, going on without the GPU where one is missing."""
     copies, opened = given(evidence.libraries).copies, _places(evidence, toolkit)
     shown = {
         "built_for": {"cuda": toolkit, "cudnn": cudnn_of(evidence)},
@@ -204,7 +204,7 @@ COMPILERS = ("gcc", "g++", "Python.h")
 
 
 def compiler_tools(evidence: Evidence) -> Verdict:
-    """Judge whether ptxas and libdevice are there for a project whose framework compiles for the GPU.
+    """Check whether ptxas and libdevice are there for a project whose framework compiles for the GPU.
 
     XLA and triton call ptxas; XLA links libdevice (tensorflow#58859, jax#6323).
     """

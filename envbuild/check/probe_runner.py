@@ -14,8 +14,8 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from envbuild.check.answers import Answer, ScriptRun, killed_by
+from envbuild.check.contaminated_home import poisoned
 from envbuild.check.plan import ProbeRequest
-from envbuild.check.poison import poisoned
 from envbuild.failures import explain_failure
 from envbuild.limits import UNREADABLE
 from envbuild.run import Command, Result, Runner
@@ -35,7 +35,7 @@ TEMPORARY = ("/tmp", "/var/tmp")  # noqa: S108  (in the image)
 START_LIMIT = 120.0
 """Seconds that a container may take to start and end, beside its probes."""
 PART = re.compile(r"=====envbuild-part (\w+) ([+.]) (.*)")
-"""One line of the conductor: the probe, whether more of its document follows, and a piece of that."""
+"""One line of the supervisor: the probe, whether more of its document follows, and a piece of that."""
 
 START_SCRIPT = """\
 import os, sys, tempfile
@@ -78,7 +78,7 @@ def _text(name: str) -> str:
     return resources.files("envbuild.check.probes").joinpath(f"{name}.py").read_text("utf-8")
 
 
-class Inside:
+class ProbeRunner:
     """An image with the means to run something in it.
 
     ``gpu`` hands the host's driver in (--nv), ``network`` the network; the unsealed probe never has one.
@@ -105,7 +105,7 @@ class Inside:
 
     def ask(
         self, *lanes: Sequence[ProbeRequest], heard: Callable[[str], None] | None = None
-    ) -> Visit:
+    ) -> ProbeResults:
         """Run probes in one container: lanes side by side, the probes of a lane one after the other.
 
         ``heard`` is called with a probe's name as soon as it has ended.
@@ -125,7 +125,7 @@ class Inside:
         limit = max(sum(one.limit for one in lane) for lane in lanes) + START_LIMIT
         command = self.container.exec_command(
             self.image,
-            (PYTHON, "-c", _text("conductor")),
+            (PYTHON, "-c", _text("supervisor")),
             env=self.env,
             gpu=self.gpu,
             stdin=msgspec.json.encode({"lanes": jobs}).decode(),
@@ -134,7 +134,7 @@ class Inside:
         )
         if heard is not None:
             command = replace(command, on_line=_listener(heard))
-        return Visit(self.runner(command, check=False), limit)
+        return ProbeResults(self.runner(command, check=False), limit)
 
     def ask_plainly(self, request: ProbeRequest, kind: type[T]) -> Answer[T]:
         """Run one probe unsealed, as a user with a poisoned home folder, and with nothing of the caller's own."""
@@ -191,7 +191,7 @@ def _plain_environment(given: Mapping[str, str]) -> dict[str, str]:
     return kept
 
 
-class Visit:
+class ProbeResults:
     """What the probes of one container left behind; ``limit`` is the time that the container had."""
 
     def __init__(self, whole: Result, limit: float) -> None:
@@ -208,7 +208,7 @@ class Visit:
 
 
 class _Part(msgspec.Struct, frozen=True):
-    """How one probe ended, as the conductor tells it."""
+    """How one probe ended, as the supervisor tells it."""
 
     code: int
     stdout: str
@@ -218,7 +218,7 @@ class _Part(msgspec.Struct, frozen=True):
 
 
 def split_parts(text: str) -> dict[str, Result]:
-    """Return the documents in the conductor's output by probe; what is damaged is left out."""
+    """Return the documents in the supervisor's output by probe; what is damaged is left out."""
     pieces: dict[str, list[str]] = {}
     found = {}
     for line in text.splitlines():

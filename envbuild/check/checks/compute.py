@@ -1,12 +1,12 @@
-"""Judges of what a framework computes beyond one product (levels full and soak)."""
+"""Checks of what a framework computes beyond one product (levels full and soak)."""
 
 from __future__ import annotations
 
 import msgspec
 
 from envbuild.check.answers import Computed
+from envbuild.check.checks.gpu import TOLERANCE, capability, cure_of, fault_of, result_shown
 from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, passed, skipped
-from envbuild.check.gpu import TOLERANCE, capability, cure_of, fault_of, result_shown
 
 TOLERANCES = {"tf32": 5e-3, "float16": 1e-2, "bfloat16": 5e-2, "convolution": 1e-2, "memory": 0.0}
 """Relative errors (Frobenius norm) that count as right.
@@ -39,7 +39,7 @@ def convolution(evidence: Evidence) -> Verdict:
 
 
 def training(evidence: Evidence) -> Verdict:
-    """Judge whether the loss of a small model falls in twenty steps."""
+    """Check whether the loss of a small model falls in twenty steps."""
     results, name = _done(evidence, "training"), _name(evidence)
     shown = {"results": [result_shown(one) for one in results]}
     if not results:
@@ -75,7 +75,7 @@ def compiled(evidence: Evidence) -> Verdict:
 
 
 def seen_by_driver(evidence: Evidence) -> Verdict:
-    """Judge whether NVML lists the process that computed, or at least its memory."""
+    """Check whether NVML lists the process that computed, or at least its memory."""
     seen = given(evidence.compute).seen
     if seen is None:
         return skipped("libnvidia-ml could not be asked")
@@ -97,7 +97,7 @@ def seen_by_driver(evidence: Evidence) -> Verdict:
 
 
 def one_prefix(evidence: Evidence) -> Verdict:
-    """Judge whether every CUDA library was loaded once."""
+    """Check whether every CUDA library was loaded once."""
     loaded = given(evidence.compute).loaded
     twice = {family: paths for family, paths in loaded.items() if len(paths) > 1}
     if twice:
@@ -113,7 +113,7 @@ def one_prefix(evidence: Evidence) -> Verdict:
 
 
 def speed(evidence: Evidence) -> Verdict:
-    """Judge whether the GPU is faster than the CPU of its node."""
+    """Check whether the GPU is faster than the CPU of its node."""
     results, name = _done(evidence, "speed"), _name(evidence)
     shown = {"results": [result_shown(one) for one in results]}
     if not results:
@@ -137,7 +137,7 @@ def speed(evidence: Evidence) -> Verdict:
 
 
 def collective(evidence: Evidence) -> Verdict:
-    """Judge whether all GPUs of the node add up through NCCL, and how fast."""
+    """Check whether all GPUs of the node add up through NCCL, and how fast."""
     count = len(given(evidence.compute).devices)
     if count < 2:
         return skipped("there is one GPU only")
@@ -164,7 +164,7 @@ def collective(evidence: Evidence) -> Verdict:
 
 
 def endurance(evidence: Evidence) -> Verdict:
-    """Judge whether every one of thousands of products was right."""
+    """Check whether every one of thousands of products was right."""
     results = _done(evidence, "endurance")
     repeats = sum(one.repeats or 0 for one in results)
     return _right(evidence, results, f"{repeats} products, one after the other,")

@@ -1,4 +1,4 @@
-"""Judges of what is installed: the framework, its files, the locked versions, the imports."""
+"""Checks of what is installed: the framework, its files, the locked versions, the imports."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import msgspec
 
 from envbuild.check import facts
 from envbuild.check.answers import Imported, Owner, killed_by
+from envbuild.check.checks.sources import VARIABLE
 from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, passed, skipped
-from envbuild.check.source import VARIABLE
 
 REBUILD = "build the image again from its lock: envbuild make"
 
 
 def framework_version(evidence: Evidence) -> Verdict:
-    """Judge whether the framework is there, in the locked version, and is what Python really imports."""
+    """Check whether the framework is there, in the locked version, and is what Python really imports."""
     framework, expected = evidence.framework, evidence.expected
     if framework is None:
         return skipped("no known GPU framework is installed, and none was asked for")
@@ -48,7 +48,7 @@ def framework_version(evidence: Evidence) -> Verdict:
 
 
 def one_framework(evidence: Evidence) -> Verdict:
-    """Judge whether exactly one distribution provides the framework's module."""
+    """Check whether exactly one distribution provides the framework's module."""
     framework = evidence.framework
     if framework is None:
         return skipped("no known GPU framework is installed, and none was asked for")
@@ -76,7 +76,7 @@ def one_framework(evidence: Evidence) -> Verdict:
 
 
 def exclusive(evidence: Evidence) -> Verdict:
-    """Judge whether distributions are installed together that write the same files."""
+    """Check whether distributions are installed together that write the same files."""
     installed = {dist.name for dist in evidence.installed.dists if not dist.shadowed}
     for group in facts.frameworks().exclusive:
         if evidence.framework is not None and group.module == evidence.framework.module:
@@ -99,7 +99,7 @@ def exclusive(evidence: Evidence) -> Verdict:
 
 
 def base_files(evidence: Evidence) -> Verdict:
-    """Judge whether the files of the framework and its CUDA wheels are as they were installed."""
+    """Check whether the files of the framework and its CUDA wheels are as they were installed."""
     verified, lost = evidence.installed.verified, evidence.installed.lost_records
     if lost:
         return failed(
@@ -148,7 +148,7 @@ def base_files(evidence: Evidence) -> Verdict:
 
 
 def locked_versions(evidence: Evidence) -> Verdict:
-    """Judge whether every package of the lock is in the image at its version."""
+    """Check whether every package of the lock is in the image at its version."""
     absent, other = [], {}
     for name, version in evidence.expected.locked.items():
         dist = evidence.installed.dist(name)
@@ -171,7 +171,7 @@ def locked_versions(evidence: Evidence) -> Verdict:
 
 
 def direct_imports(evidence: Evidence) -> Verdict:
-    """Judge whether every direct requirement imports."""
+    """Check whether every direct requirement imports."""
     modules = given(evidence.imports).modules
     broken = {name: answer for name, answer in modules.items() if not answer.ok}
     needs_driver = (
@@ -214,7 +214,7 @@ def direct_imports(evidence: Evidence) -> Verdict:
 
 
 def own_script(evidence: Evidence) -> Verdict:
-    """Judge whether the recipe's own check script passes."""
+    """Check whether the recipe's own check script passes."""
     run = given(evidence.script)
     name = evidence.expected.script.name if evidence.expected.script else "script"
     if run.code:
@@ -230,7 +230,7 @@ def own_script(evidence: Evidence) -> Verdict:
 
 
 def own_sources(evidence: Evidence) -> Verdict:
-    """Judge whether the project's own Python asks for the GPU in a way that proves something, and leaves it alone."""
+    """Check whether the project's own Python asks for the GPU in a way that proves something, and leaves it alone."""
     found = evidence.sources
     assert found is not None  # noqa: S101  (asked only where a project is known)
     shown = {

@@ -1,12 +1,12 @@
-"""Judges of what surrounds the programs in an image: variables, the caller's home, who may read the files."""
+"""Checks of what surrounds the programs in an image: variables, the caller's home, who may read the files."""
 
 from __future__ import annotations
 
 from pathlib import PurePosixPath
 
+from envbuild.check.checks.sources import VARIABLE
+from envbuild.check.contaminated_home import PATH_MODULE, USER_MODULE
 from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, passed
-from envbuild.check.poison import PATH_MODULE, USER_MODULE
-from envbuild.check.source import VARIABLE
 
 LIBRARIES_OF_RUNTIME = "/.singularity.d/libs"
 """Where --nv puts the host's driver; appended to LD_LIBRARY_PATH."""
@@ -18,7 +18,7 @@ JAX_CHOICES = ("JAX_PLATFORMS", "JAX_PLATFORM_NAME")
 
 
 def user_site_off(evidence: Evidence) -> Verdict:
-    """Judge whether packages of a user's ~/.local stay out."""
+    """Check whether packages of a user's ~/.local stay out."""
     user = evidence.installed.user_site
     if user.enabled:
         return failed(
@@ -38,7 +38,7 @@ def user_site_off(evidence: Evidence) -> Verdict:
 
 
 def plain_exec(evidence: Evidence) -> Verdict:
-    """Judge whether a user's own packages come in under a plain exec, which was done with a poisoned home folder."""
+    """Check whether a user's own packages come in under a plain exec, which was done with a poisoned home folder."""
     found = given(evidence.plain)
     shown = {"modules": list(found.modules), "variables": list(found.variables), "home": found.home}
     if USER_MODULE in found.modules:
@@ -57,7 +57,7 @@ def plain_exec(evidence: Evidence) -> Verdict:
 
 
 def leaks(evidence: Evidence) -> Verdict:
-    """Judge whether the sealed image's environment points Python or the loader to places outside or to stubs."""
+    """Check whether the sealed image's environment points Python or the loader to places outside or to stubs."""
     found = evidence.installed
     env = found.environment
     faults = [f"{name} is set ({env[name]})" for name in WRONG_VARIABLES if env.get(name)]
@@ -135,7 +135,7 @@ def _stubs(folder: str) -> bool:
 
 
 def gpus_left(evidence: Evidence) -> Verdict:
-    """Judge whether variables of the image leave the choice of GPUs to the job.
+    """Check whether variables of the image leave the choice of GPUs to the job.
 
     Those of an image win over the scheduler's.  With a driver, the caller's choice is handed in, and the GPUs that are
     seen tell.
@@ -168,7 +168,7 @@ def gpus_left(evidence: Evidence) -> Verdict:
 
 
 def readable(evidence: Evidence) -> Verdict:
-    """Judge whether every user may read the packages: an image made under umask 077 works for root only."""
+    """Check whether every user may read the packages: an image made under umask 077 works for root only."""
     closed = evidence.installed.closed
     if closed:
         return failed(

@@ -1,4 +1,4 @@
-"""The judge of packages that must fit to the framework though no metadata says so."""
+"""The check of packages that must fit to the framework though no metadata says so."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from envbuild.check import facts
+from envbuild.check.checks.libraries import toolkit_of
 from envbuild.check.evidence import Evidence, Verdict, failed, listing, passed, skipped
-from envbuild.check.libraries import toolkit_of
 from envbuild.check.plan import canonical
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def companions(evidence: Evidence) -> Verdict:
-    """Judge whether installed packages are of the releases that go with the framework (data/companions.toml)."""
+    """Check whether installed packages are of the releases that go with the framework (data/companions.toml)."""
     if evidence.framework is None:
         return skipped("no known GPU framework is installed, and none was asked for")
     versions = _versions(evidence)
@@ -63,7 +63,7 @@ def _versions(evidence: Evidence) -> dict[str, str]:
         for dist in evidence.installed.dists
         if not dist.shadowed
     }
-    assert evidence.framework is not None  # noqa: S101  (the judge skips before)
+    assert evidence.framework is not None  # noqa: S101  (the check skips before)
     owners = evidence.installed.owners.get(evidence.framework.module, ())
     if owners:
         found[evidence.framework.name] = owners[0].version.split("+")[0]
@@ -80,7 +80,7 @@ def _wrong_parts(evidence: Evidence, versions: dict[str, str]) -> list[tuple[str
     from packaging.requirements import InvalidRequirement, Requirement
 
     framework, installed = evidence.framework, evidence.installed
-    assert framework is not None  # noqa: S101  (the judge skips before)
+    assert framework is not None  # noqa: S101  (the check skips before)
     python = installed.python
     env = {
         "extra": "",

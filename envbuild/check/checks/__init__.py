@@ -1,0 +1,1 @@
+"""What each check looks at, and what it says."""
