@@ -21,7 +21,7 @@ from pathlib import Path
 
 import msgspec
 
-from envbuild.cli.show import Lines
+from envbuild.cli.terminal import Lines
 from envbuild.shelf.backend import slot_path
 from envbuild.shelf.folder import Folder
 from envbuild.shelf.model import Card, Entry, Verdict, slot_name, write_entry

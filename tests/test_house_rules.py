@@ -1,6 +1,7 @@
 """The rules of the house that can be counted (CONTRIBUTING.md).
 
-A stage imports only those before it: recipe, base, resolve, project, lock, plan, build, bundle, check, shelf, job.
+A stage imports only those before it: recipe, base, resolve, project, lock, plan, build, bundle, check, shelf, job,
+app.
 Foundations (context, errors, failures, limits, cage, run, progress, settings, toml, tarread, runtime, host, quota, tools,
 data, formats, store, net) are for everybody and know no stage; cli knows all.
 """
@@ -30,6 +31,7 @@ STAGES = (
     "check",
     "shelf",
     "job",
+    "app",
 )
 FOUNDATIONS = (
     "caches",

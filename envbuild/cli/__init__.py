@@ -52,7 +52,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
         ),
         "logs": Verb("envbuild.cli.logs", "command", "Print what a job has written."),
         "list": Verb(
-            "envbuild.cli.listing",
+            "envbuild.cli.list",
             "command",
             "List recipes, locks and images with their last verdict.",
         ),
@@ -79,7 +79,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
             "envbuild.cli.outdated", "command", "List what is newer on the index than in a lock."
         ),
         "def": Verb(
-            "envbuild.cli.definition",
+            "envbuild.cli.def_",
             "command",
             "Print the container definition of a recipe's lock.",
         ),
@@ -149,7 +149,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
     },
     "Look": {
         "show": Verb(
-            "envbuild.cli.tell", "command", "Show a recipe, or what its build would run as root."
+            "envbuild.cli.show", "command", "Show a recipe, or what its build would run as root."
         ),
         "store": Verb(
             "envbuild.cli.store",
@@ -312,7 +312,7 @@ def _tell(error: click.ClickException | EnvbuildError | OSError, arguments: Sequ
     """Print an error for people and return its exit code."""
     from pathlib import Path
 
-    from envbuild.cli.show import show_error
+    from envbuild.cli.terminal import show_error
     from envbuild.store.atomic import os_error
 
     if isinstance(error, OSError):

@@ -28,11 +28,11 @@ def command(
     On a machine without a network: envbuild make --from-bundle FILE gives the same image, and the file unpacked
     (tar -xf) builds with Apptainer alone, by build.sh. envbuild's own wheels are for every Python that it runs on.
     """
+    from envbuild.app.order import order_of, workshop
+    from envbuild.app.shelf import source_named
     from envbuild.bundle.own import own_wheels
     from envbuild.bundle.pack import write_bundle
     from envbuild.cli.lock import require_fresh, require_lock, require_sources
-    from envbuild.cli.order import order_of, workshop
-    from envbuild.cli.shelved import source_named
     from envbuild.store.units import human_bytes
 
     source = source_named(name, context)

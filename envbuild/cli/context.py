@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from envbuild.cli.show import Lines, Pretty
+from envbuild.cli.terminal import Lines, Pretty
 from envbuild.context import Context, open_context
 from envbuild.progress import Reporter
 from envbuild.run import LocalRunner

@@ -205,7 +205,7 @@ def _enter(
     dry_run: bool,
 ) -> None:
     """Replace this process by the runtime; an empty ``argv`` opens a shell."""
-    from envbuild.cli.current import recipe_of, tell_old
+    from envbuild.app.current import recipe_of, tell_old
 
     settings = context.settings
     image, source = find_image(name, context), recipe_of(name, context)

@@ -37,8 +37,8 @@ def command(context: Context, *, name: str | None, form: str, output: Path | Non
     Addresses of files (pylock) and of extra indexes (requirements) are those of this machine's configuration, without
     credentials.
     """
+    from envbuild.app.shelf import source_named
     from envbuild.cli.lock import require_fresh, require_lock
-    from envbuild.cli.shelved import source_named
     from envbuild.store.atomic import write_text
 
     source = source_named(name, context)
@@ -57,7 +57,7 @@ def _text(form: str, recipe: Recipe, lock: Lock, context: Context) -> str:
 
         return sbom(recipe.name, lock).decode() + "\n"
     if form in ("def", "dockerfile"):
-        from envbuild.cli.definition import definition_text, dockerfile_text
+        from envbuild.cli.def_ import definition_text, dockerfile_text
 
         return (dockerfile_text if form == "dockerfile" else definition_text)(recipe, lock)
     trees = [

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from envbuild.cli.complete import complete_site
-from envbuild.cli.show import short_path
+from envbuild.cli.terminal import short_path
 from envbuild.context import Context
 from envbuild.errors import UsageError
 from envbuild.recipe.model import Job

@@ -173,7 +173,7 @@ def plan_job(
 
     An image that is old or whose CUDA the site cannot run is told.
     """
-    from envbuild.cli.current import recipe_of, tell_old
+    from envbuild.app.current import recipe_of, tell_old
     from envbuild.cli.enter import find_image, parse_bind
     from envbuild.job.compose import check_visible, compose, git_commit
     from envbuild.job.intent import read_each
@@ -246,7 +246,7 @@ def _own_command(source: Source | None, name: str) -> tuple[str, ...]:
 
 def find_unfit(image: Path, source: Source | None, intent: Intent, site: Site) -> str | None:
     """Return why a job's image computes on no GPU of the site; None where it may, or asks for none."""
-    from envbuild.cli.current import cuda_in
+    from envbuild.app.current import cuda_in
     from envbuild.job.fit import why_unfit
 
     cuda = cuda_in(image, source) if intent.gpus else None
@@ -269,7 +269,7 @@ def _intent(
     flags: dict[str, Any], site: Site, image: Path, source: Source | None, context: Context
 ) -> Intent:
     """Join recipe and flags; where neither says how many GPUs, an image with CUDA gets one for each node."""
-    from envbuild.cli.current import cuda_in
+    from envbuild.app.current import cuda_in
     from envbuild.job.intent import Flags, make_intent
     from envbuild.recipe.model import Job as Wanted
 

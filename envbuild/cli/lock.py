@@ -10,7 +10,7 @@ import click
 
 from envbuild.cli.complete import complete_recipe, complete_site
 from envbuild.cli.context import host_builds
-from envbuild.cli.show import short_path
+from envbuild.cli.terminal import short_path
 from envbuild.context import Context
 from envbuild.errors import NoSolutionError, StaleLockError, UsageError
 from envbuild.lock.model import EVERYTHING, PROOF_SECONDS, Lock
@@ -200,7 +200,7 @@ def decide_and_write(source: Source, context: Context, seconds: float | None = N
 
 def _proved(source: Source, lock: Lock, wish: Wish, context: Context, *, seconds: float) -> Lock:
     """Return the lock, or the nearest one whose direct dependencies import; one that is proved already stays."""
-    from envbuild.cli.prove import prove
+    from envbuild.app.prove import prove
 
     return (
         lock

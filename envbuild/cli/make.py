@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from envbuild.app.order import order_of, workshop
 from envbuild.cli.complete import complete_recipe, complete_site
 from envbuild.cli.context import host_builds
-from envbuild.cli.order import order_of, workshop
 from envbuild.cli.output import print_json
 from envbuild.context import Context
 from envbuild.errors import CheckFailedError, HostError, UsageError
@@ -132,7 +132,7 @@ def command(
         told = {"require_gpu": require_gpu, "as_json": as_json, "dry_run": dry_run}
         pack(from_sandbox, output, workshop(context), checked=not no_check, **told)
     elif from_bundle is not None:
-        from envbuild.cli.unbundle import unbundled
+        from envbuild.app.bundle import unbundled
 
         with unbundled(from_bundle, context) as (inner, recipe):
             target = context.settings.cwd / (output or f"{Path(recipe).stem}.sif")
@@ -175,8 +175,8 @@ def _make_here(
 
     ``complete`` tells that the store has the project's own files as they were locked, and that they are not here.
     """
+    from envbuild.app.shelf import compare_built, has_image, make_from_shelf, on_shelf, source_in
     from envbuild.build.ways import Trust, require_trust
-    from envbuild.cli.shelved import compare_built, has_image, make_from_shelf, on_shelf, source_in
 
     started = time.monotonic()
     taken = on_shelf(name, context)
@@ -457,7 +457,7 @@ def _known_verdict(
 
 def _conclude(order: Order, reports: list[Report], seconds: float, *, as_json: bool) -> None:
     """Say what was built, what was proved, where it is and how to run it."""
-    from envbuild.cli.show import human_seconds, short_path
+    from envbuild.cli.terminal import human_seconds, short_path
     from envbuild.lock.digest import lock_digest
     from envbuild.store.units import human_bytes
 

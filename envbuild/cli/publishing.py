@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from envbuild.app.shelf import one_library
 from envbuild.cli.output import print_json
-from envbuild.cli.shelved import libraries
 from envbuild.context import Context
 from envbuild.errors import CheckFailedError, IntegrityError, UsageError
 
@@ -120,20 +120,6 @@ def _vouched(library: Library, name: str, *, signed: bool) -> Entry | None:
     return next((stored.entry for stored in reversed(history) if vouched(stored)), None)
 
 
-def one_library(context: Context, shelf: str | None) -> Library:
-    """Open the shelf of that name, or the only one there is.  Raises UsageError where there are several."""
-    from envbuild.shelf.configured import open_shelf
-
-    if shelf is not None:
-        return open_shelf(shelf, context.settings, context.runner)
-    every = libraries(context)
-    if len(every) > 1:
-        raise UsageError(
-            "you have several shelves", hint=f"name one of: {', '.join(one.name for one in every)}"
-        )
-    return every[0]
-
-
 def _image(
     source: Source, lock: Lock, context: Context, *, needed: bool
 ) -> tuple[Path, Weight | None, tuple[Report, ...]]:
@@ -182,10 +168,10 @@ def _ask_about_failed(reports: tuple[Report, ...]) -> None:
 
 def _is_of_lock(path: Path, source: Source, lock: Lock, context: Context) -> bool:
     """Tell whether an image says, or the store remembers, that it was made from this lock."""
+    from envbuild.app.order import order_of
     from envbuild.build.known import up_to_date
     from envbuild.build.make import MODES
     from envbuild.build.verify import read_carried
-    from envbuild.cli.order import order_of
     from envbuild.lock.digest import lock_digest
 
     carried = read_carried(path)

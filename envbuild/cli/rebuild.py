@@ -54,11 +54,11 @@ def command(
     The store's Debian roots, layers, built wheels and bytecode are not used again. With --verify it says whether the
     bytes are equal, or only the files, or which file of which layer differs.
     """
+    from envbuild.app.order import order_of, workshop
+    from envbuild.app.shelf import source_named
     from envbuild.build.rebuild import compare, made_again
     from envbuild.build.verify import read_carried
     from envbuild.cli.lock import require_fresh, require_lock, require_sources
-    from envbuild.cli.order import order_of, workshop
-    from envbuild.cli.shelved import source_named
     from envbuild.store.atomic import place
 
     if not verify and output is None:

@@ -167,9 +167,9 @@ def _failed(record: Record, names: tuple[str, ...], context: Context) -> list[st
 
 def _fetch(name: str, context: Context) -> None:
     """Lock where there is no lock, and bring every file of it into the store, which the nodes share."""
+    from envbuild.app.order import workshop
     from envbuild.build.bring import fetch_files
     from envbuild.cli.lock import decide_and_write, require_sources
-    from envbuild.cli.order import workshop
     from envbuild.lock.read import read_lock
     from envbuild.recipe.find import find_recipe
 
@@ -186,7 +186,7 @@ def _flags(
     site_text: str, target: str | None, context: Context, *, account: str | None, walltime: str
 ) -> Intent:
     """Return the intent of a check: one GPU where the site has any, and the recipe's own account and partition."""
-    from envbuild.cli.current import recipe_of
+    from envbuild.app.current import recipe_of
     from envbuild.job.intent import Flags, make_intent
     from envbuild.job.sites import load_site
     from envbuild.recipe.model import Job as Wanted

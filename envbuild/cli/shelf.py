@@ -200,7 +200,7 @@ def search_command(
 
     Exit code 1 when nothing was found.
     """
-    from envbuild.cli.shelved import reachable
+    from envbuild.app.shelf import reachable
     from envbuild.shelf.index import search
     from envbuild.shelf.shown import shown
 
@@ -235,7 +235,7 @@ def search_command(
 @click.pass_obj
 def show_command(context: Context, *, name: str, as_json: bool) -> None:
     """Show what is published under a name, who signed it, its verdicts and its history."""
-    from envbuild.cli.shelved import find_library
+    from envbuild.app.shelf import find_library
     from envbuild.shelf.take import take
 
     library, bare, digest = find_library(context, name)
@@ -263,7 +263,7 @@ def get_command(
     context: Context, *, name: str, with_image: bool, force: bool, as_json: bool
 ) -> None:
     """Write a published recipe, its lock and its check script into ./recipes and ./lockfiles, to build on it."""
-    from envbuild.cli.shelved import get
+    from envbuild.app.shelf import get
 
     written = get(context, name, with_image=with_image, force=force)
     if as_json:
@@ -283,7 +283,7 @@ def site_command(context: Context, *, folder: Path, shelf: str | None, as_json: 
 
     Nothing on them asks another server, and they read without JavaScript.
     """
-    from envbuild.cli.pages import write_pages
+    from envbuild.app.pages import write_pages
 
     index = context.settings.cwd / folder / "index.html"
     count = write_pages(context, index.parent, shelf)
@@ -294,7 +294,7 @@ def site_command(context: Context, *, folder: Path, shelf: str | None, as_json: 
 
 
 def _card(taken: Taken, history: list[tuple[str, str, str]]) -> None:
-    from envbuild.cli.shelved import signed_by
+    from envbuild.app.shelf import signed_by
     from envbuild.shelf.shown import shown
     from envbuild.store.units import human_bytes
 

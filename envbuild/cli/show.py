@@ -1,228 +1,107 @@
-"""How things look: errors, plain progress lines, and a live progress line on a terminal."""
+"""``envbuild show``: one recipe at a glance, or what its build runs as root."""
 
 from __future__ import annotations
 
-import contextlib
-import re
-import sys
-import threading
-import time
-from collections.abc import Iterator
-from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
-from envbuild.errors import EnvbuildError
-from envbuild.progress import Stage, Transfer
-from envbuild.store.units import counted, human_bytes
+from envbuild.cli.complete import complete_recipe
+from envbuild.cli.list import RecipeRow, recipe_row
+from envbuild.cli.output import json_option, print_json
+from envbuild.context import Context
 
-EVERY = 5.0
-"""Seconds between two plain progress lines of one download."""
-SELDOM = 60.0
-"""Seconds between two plain progress lines of one long stage at most; the first come more often."""
-
-
-def show_error(error: EnvbuildError, stream: TextIO | None = None) -> None:
-    """Print an error: what happened, to which value, what to do."""
-    out = stream or sys.stderr
-    head = click.style("envbuild: error:", fg="red", bold=True)
-    click.echo(f"{head} {short_path(str(error))}", file=out)
-    if error.hint:
-        for number, line in enumerate(short_path(error.hint).splitlines()):
-            click.echo(
-                f"  {click.style('what to do:', bold=True) if number == 0 else '           '} {line}",
-                file=out,
-            )
+if TYPE_CHECKING:
+    from envbuild.lock.model import Lock
+    from envbuild.recipe.model import Source
 
 
-def short_path(text: str) -> str:
-    """Return a text in which paths below the current folder are written as a user would type them."""
-    try:
-        here = Path.cwd()
-    except FileNotFoundError:  # the folder was removed while we run
-        return text
+@click.command("show")
+@click.argument("name", metavar="[NAME|SHELF/NAME]", required=False, shell_complete=complete_recipe)
+@click.option(
+    "--script",
+    is_flag=True,
+    help="Print what would run as root in its build, and as you in its check.",
+)
+@json_option
+@click.pass_obj
+def command(context: Context, *, name: str | None, script: bool, as_json: bool) -> None:
+    """Show a recipe: its base, direct requirements, lock and image; with --script what its build runs as root.
+
+    A name on a shelf is verified first, and nothing of it is run.
+    """
+    from envbuild.app.shelf import source_named
+    from envbuild.cli.lock import require_lock
+    from envbuild.shelf.shown import shown
+
+    source = source_named(name, context)
+    if script:
+        text = script_text(source, require_lock(source))
+        click.echo("".join(f"{shown(line)}\n" for line in text.splitlines()), nl=False)
+        return
+    about = recipe_row(source.path, context)
+    if as_json:
+        print_json({**_facts(source), **msgspec.to_builtins(about)})
+        return
+    for key, value in {**_facts(source), **_state(source, about)}.items():
+        text = "; ".join(value) if isinstance(value, list) else value
+        click.echo(f"{key.replace('-', ' '):<13}  {shown(text or '-')}")
+
+
+def _facts(source: Source) -> dict[str, str | list[str]]:
+    """Return what the recipe itself says, by key."""
+    recipe = source.recipe
+    base = filter(None, (recipe.base.image or recipe.base.bootstrap, recipe.base.framework))
+    return {
+        "recipe": recipe.name,
+        "summary": recipe.recipe.summary,
+        "file": str(source.path),
+        "base": " + ".join(base),
+        "requirements": list(recipe.python.dependencies),
+        "system": list(recipe.system.packages),
+        "root-runs": list(recipe.system.post),
+    }
+
+
+def _state(source: Source, about: RecipeRow) -> dict[str, str | list[str]]:
+    """Return what there is of the recipe, for people."""
+    return {
+        "lock": f"{about.lock} ({source.lock})" if source.lock.is_file() else "none",
+        "image": about.image_text,
+        "last-verdict": about.verdict_text,
+    }
+
+
+def script_text(source: Source, lock: Lock) -> str:
+    """Return, as a shell script with remarks, what a build runs as root, and what its check runs as the user."""
+    from envbuild.plan.definition import plan_definition
+
+    recipe = source.recipe
+    plan = plan_definition(recipe, lock)
+    flat = f"runs none of it, but {_of_flat(lock, len(recipe.system.post))}"
+    parts = [
+        f"# What envbuild make {recipe.name} runs as root: root of a user namespace, which has your rights outside.",
+        f"# --mode flat {flat}.",
+        *_part("outside the image, in its root folder (%setup)", plan.setup),
+        *_part("inside the image (%post)", plan.post),
+    ]
+    if recipe.check.script:
+        text = (source.path.parent / recipe.check.script).read_text("utf-8").splitlines()
+        parts += _part(
+            f"its check runs {recipe.check.script} inside the sealed image, as you", tuple(text)
+        )
+    return "\n".join(parts) + "\n"
+
+
+def _part(title: str, lines: tuple[str, ...]) -> list[str]:
+    return ["", f"# ---- {title} ----", *lines] if lines else []
+
+
+def _of_flat(lock: Lock, post: int) -> str:
+    debian = sum(package.group != "build" for package in lock.debian)
+    sources = sum(package.is_sdist for package in lock.python)
     return (
-        text
-        if here == Path("/")
-        else re.sub(rf"(?<![\w.@:/-]){re.escape(str(here))}/(?=[\w.])", "", text)
+        f"the maintainer scripts of {debian} Debian packages, the set-up programs of {sources} source packages and "
+        f"{post} lines of [system] post"
     )
-
-
-def human_seconds(seconds: float) -> str:
-    """Return a duration for people: "0.3 s", "41 s", "4 min 10 s"."""
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s" if rest else f"{minutes} min"
-
-
-class Lines:
-    """Plain lines on standard error, for logs and pipes."""
-
-    def __init__(self, *, verbose: int = 0) -> None:
-        self.verbose = verbose
-        self.lock = threading.Lock()
-
-    def say(self, text: str) -> None:
-        """Print one line."""
-        with self.lock:
-            click.echo(short_path(text), err=True)
-
-    def detail(self, text: str) -> None:
-        """Print one line when -v was given."""
-        if self.verbose:
-            self.say(f"  {text}")
-
-    @contextlib.contextmanager
-    def stage(self, title: str, *, total: int | None = None) -> Iterator[Stage]:
-        """Print the stage's name with its seconds when it ended well, and how far it is every few seconds before.
-
-        With -v its name is printed when it begins, too.
-        """
-        if self.verbose:
-            self.say(f"{title} …")
-        started = time.monotonic()
-        count = _Count(total)
-        ended = threading.Event()
-        beat = threading.Thread(target=self._beat, args=(title, started, count, ended), daemon=True)
-        beat.start()
-        try:
-            yield count
-        finally:
-            ended.set()
-            beat.join()
-        self.say(f"{title}: {human_seconds(time.monotonic() - started)}")
-
-    def _beat(self, title: str, started: float, count: _Count, ended: threading.Event) -> None:
-        """Say how far a stage is, again and again, until it has ended."""
-        pause = EVERY
-        while not ended.wait(pause):
-            self.say(f"  {title}: {count}{human_seconds(time.monotonic() - started)} so far")
-            pause = min(2 * pause, SELDOM)
-
-    @contextlib.contextmanager
-    def transfer(self, title: str, *, files: int, size: int) -> Iterator[Transfer]:
-        """Print a line every few seconds with files, bytes and rate."""
-        meter = _Meter(self, title, files, size)
-        self.say(f"{title}: {counted(files, 'file')}, {human_bytes(size)}")
-        yield meter
-        took = max(time.monotonic() - meter.started, 1e-6)
-        rate = human_bytes(round(meter.done / took))
-        self.say(f"{title}: {human_bytes(meter.done)} in {human_seconds(took)} ({rate}/s)")
-
-
-class _Count:
-    """How much of a stage is done: "12 of 54, " where the total is known, else nothing."""
-
-    def __init__(self, total: int | None) -> None:
-        self.total, self.done = total, 0
-        self.lock = threading.Lock()
-
-    def advance(self, count: int = 1) -> None:
-        with self.lock:
-            self.done += count
-
-    def __str__(self) -> str:
-        return f"{self.done} of {self.total}, " if self.total else ""
-
-
-class _Meter:
-    def __init__(self, lines: Lines, title: str, files: int, size: int) -> None:
-        self.lines, self.title, self.files, self.size = lines, title, files, size
-        self.started = self.told = time.monotonic()
-        self.done = 0
-        self.finished = 0
-        self.lock = threading.Lock()
-
-    def advance(self, count: int) -> None:
-        with self.lock:
-            self.done += count
-            now = time.monotonic()
-            if now - self.told < EVERY:
-                return
-            self.told = now
-            rate = self.done / (now - self.started)
-        left = (
-            f", {human_seconds((self.size - self.done) / rate)} left"
-            if rate > 0 and self.size > self.done
-            else ""
-        )
-        share = f"{human_bytes(self.done)} of {human_bytes(self.size)}"
-        self.lines.say(
-            f"  {share}, {self.finished} of {self.files} files, {human_bytes(round(rate))}/s{left}"
-        )
-
-    def finish_file(self, name: str) -> None:
-        with self.lock:
-            self.finished += 1
-        self.lines.detail(name)
-
-
-class Pretty(Lines):
-    """A live line on a terminal (rich, imported when the first stage starts)."""
-
-    @contextlib.contextmanager
-    def stage(self, title: str, *, total: int | None = None) -> Iterator[Stage]:
-        """Show a spinner with the count and the running seconds, then one finished line."""
-        from rich.console import Console
-        from rich.progress import (
-            MofNCompleteColumn,
-            Progress,
-            SpinnerColumn,
-            TextColumn,
-            TimeElapsedColumn,
-        )
-
-        started = time.monotonic()
-        counted = (MofNCompleteColumn(),) if total else ()
-        columns = (SpinnerColumn(), TextColumn("{task.description}"), *counted, TimeElapsedColumn())
-        with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-            task = progress.add_task(title, total=total)
-
-            class Count:
-                def advance(self, count: int = 1) -> None:
-                    progress.advance(task, count)
-
-            yield Count()
-        self.say(
-            f"{click.style('✓', fg='green')} {title}: {human_seconds(time.monotonic() - started)}"
-        )
-
-    @contextlib.contextmanager
-    def transfer(self, title: str, *, files: int, size: int) -> Iterator[Transfer]:
-        """Show a bar with bytes, rate and the time left."""
-        from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            DownloadColumn,
-            Progress,
-            TextColumn,
-            TimeRemainingColumn,
-            TransferSpeedColumn,
-        )
-
-        started = time.monotonic()
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            DownloadColumn(),
-            TransferSpeedColumn(),
-            TimeRemainingColumn(),
-        )
-        with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-            task = progress.add_task(title, total=size)
-
-            class Bar:
-                def advance(self, count: int) -> None:
-                    progress.advance(task, count)
-
-                def finish_file(self, name: str) -> None:
-                    pass
-
-            yield Bar()
-        took = max(time.monotonic() - started, 1e-6)
-        rate = f"{human_bytes(size)} in {human_seconds(took)} ({human_bytes(round(size / took))}/s)"
-        self.say(f"{click.style('✓', fg='green')} {title}: {counted(files, 'file')}, {rate}")

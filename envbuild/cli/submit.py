@@ -58,7 +58,7 @@ def command(
     The log folder is made first; the job writes its log and, at its end, a receipt beside it. With --wait the exit
     code is the job's, 125 when envbuild itself failed; Ctrl-C leaves the job alone.
     """
-    from envbuild.cli.current import recipe_of, refuse_old
+    from envbuild.app.current import recipe_of, refuse_old
     from envbuild.job.before import check_client, check_predecessors
 
     if wait and interactive:

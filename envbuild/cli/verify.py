@@ -36,11 +36,11 @@ def command(context: Context, *, image: str, as_json: bool) -> int:
     NAME is compared with the recipe's lock: exit code 4 where the image is of another one. IMAGE, a path, is compared
     with the lock inside it. What the store lacks of it is downloaded and packed first. Exit code 1 when they differ.
     """
+    from envbuild.app.current import recipe_of
+    from envbuild.app.order import workshop
     from envbuild.build.packer import ready_packer
     from envbuild.build.verify import verify_image
-    from envbuild.cli.current import recipe_of
     from envbuild.cli.enter import find_image
-    from envbuild.cli.order import workshop
 
     path = find_image(image, context)
     _refuse_old(path, recipe_of(image, context))
@@ -57,7 +57,7 @@ def command(context: Context, *, image: str, as_json: bool) -> int:
 
 def _refuse_old(path: Path, source: Source | None) -> None:
     """Raise StaleLockError where an image is not of its recipe's lock of today, which a name asks about."""
-    from envbuild.cli.current import find_old
+    from envbuild.app.current import find_old
 
     old = find_old(path, source)
     if old is not None:
@@ -67,8 +67,8 @@ def _refuse_old(path: Path, source: Source | None) -> None:
 
 def _lock_of(path: Path, image: str, context: Context) -> tuple[Lock, Order | None]:
     """Return the lock to compare with and, where its recipe is at hand, the order that makes the image."""
+    from envbuild.app.order import order_of
     from envbuild.build.verify import read_carried
-    from envbuild.cli.order import order_of
     from envbuild.errors import EnvbuildError, UsageError
     from envbuild.lock.digest import lock_digest
     from envbuild.lock.read import read_lock

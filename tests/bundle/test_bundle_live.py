@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from packaging.utils import parse_wheel_filename
 
+from envbuild.app.order import order_of, workshop
 from envbuild.build.rebuild import compare, made_again
 from envbuild.bundle.own import PYTHONS, needed, write_wheel
-from envbuild.cli.order import order_of, workshop
 from envbuild.context import open_context
 from envbuild.lock.read import read_lock
 from envbuild.progress import Silent

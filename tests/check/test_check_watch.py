@@ -92,7 +92,7 @@ def test_a_machine_without_a_driver_is_told_where_to_watch() -> None:
 
 @pytest.fixture
 def context(user_settings: Settings, driver: Path, monkeypatch: pytest.MonkeyPatch) -> Context:
-    from envbuild.cli.show import Lines
+    from envbuild.cli.terminal import Lines
 
     monkeypatch.setattr(nvml, "LIBRARY", str(driver / "libnvidia-ml.so.1"))
     monkeypatch.setattr(Nvml.__init__, "__defaults__", (str(driver / "libnvidia-ml.so.1"),))

@@ -16,9 +16,11 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envbuild.cli import doctor, doctor_network, doctor_places
-from envbuild.cli.doctor_places import judge_space
-from envbuild.cli.findings import GB, Finding
+from envbuild.app.doctor import network, places, programs, rights
+from envbuild.app.doctor.examine import examine
+from envbuild.app.doctor.finding import GB, Finding
+from envbuild.app.doctor.places import judge_space
+from envbuild.cli import doctor
 from envbuild.context import open_context
 from envbuild.errors import HostError
 from envbuild.host import Host, Space, read_host
@@ -60,7 +62,7 @@ def bare(host: Host) -> Host:
     ],
 )
 def test_rights(host: Host, verdict: str, value: str) -> None:
-    assert doctor.judge_rights(host) == Finding(name="rights", verdict=verdict, value=value)  # type: ignore[arg-type]
+    assert rights.judge_rights(host) == Finding(name="rights", verdict=verdict, value=value)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -76,14 +78,14 @@ def test_rights(host: Host, verdict: str, value: str) -> None:
     ],
 )
 def test_namespaces(host: Host, works: bool | None, verdict: str, value: str) -> None:
-    found = doctor.judge_namespaces(host, works=works)
+    found = rights.judge_namespaces(host, works=works)
     assert (found.verdict, found.value) == (verdict, value)
     assert bool(found.mend) == (verdict == "broken")
 
 
 def test_ids() -> None:
-    assert doctor.judge_ids(USER).value == "65536 ids from 100000"
-    found = doctor.judge_ids(bare(USER))
+    assert rights.judge_ids(USER).value == "65536 ids from 100000"
+    found = rights.judge_ids(bare(USER))
     assert found.verdict == "broken"
     assert found.value == "no range of 65536 ids for ada in /etc/subuid and /etc/subgid"
     assert found.mend.splitlines()[1] == "root: echo ada:100000:65536 >>/etc/subgid"
@@ -112,7 +114,7 @@ def test_the_range_of_the_remedy_is_free(
     subuid: str, subgid: str, free: int, tmp_path: Path
 ) -> None:
     host = made_up(tmp_path, etc__subuid=subuid, etc__subgid=subgid)
-    assert f"root: echo ada:{free}:65536 >>/etc/subuid" in doctor.judge_ids(host).mend
+    assert f"root: echo ada:{free}:65536 >>/etc/subuid" in rights.judge_ids(host).mend
 
 
 def test_the_remedy_names_settings_that_this_kernel_has_and_lasts(tmp_path: Path) -> None:
@@ -121,7 +123,7 @@ def test_the_remedy_names_settings_that_this_kernel_has_and_lasts(tmp_path: Path
         proc__sys__user__max_user_namespaces="100\n",
         proc__sys__kernel__unprivileged_userns_clone="0\n",
     )
-    mend = doctor.judge_namespaces(debian, works=False).mend
+    mend = rights.judge_namespaces(debian, works=False).mend
     assert mend.startswith(
         "root: printf '%s\\n' kernel.unprivileged_userns_clone=1 >/etc/sysctl.d/"
     )
@@ -131,30 +133,30 @@ def test_the_remedy_names_settings_that_this_kernel_has_and_lasts(tmp_path: Path
     )
     assert (
         "kernel.apparmor_restrict_unprivileged_userns=0"
-        in doctor.judge_namespaces(ubuntu, works=False).mend
+        in rights.judge_namespaces(ubuntu, works=False).mend
     )
     other = made_up(tmp_path / "other", proc__sys__user__max_user_namespaces="0\n")
-    assert " user.max_user_namespaces=15000 >" in doctor.judge_namespaces(other, works=False).mend
+    assert " user.max_user_namespaces=15000 >" in rights.judge_namespaces(other, works=False).mend
     none = made_up(tmp_path / "none", proc__sys__user__max_user_namespaces="100\n")
-    assert "sysctl" not in doctor.judge_namespaces(none, works=False).mend
+    assert "sysctl" not in rights.judge_namespaces(none, works=False).mend
 
 
 def test_a_tmpdir_without_programs_or_closed_to_others(tmp_path: Path) -> None:
     fine = judge_space("TMPDIR", space(), writable=True)
-    noexec = doctor_places.judge_entry(
+    noexec = places.judge_entry(
         fine, space(options=("rw", "noexec")), closed=None, better=Path("/var/tmp")
     )
     assert (noexec.verdict, noexec.mend) == ("broken", "export TMPDIR=/var/tmp")
-    assert doctor_places.judge_entry(fine, space(options=("rw",)), closed=None) == fine
+    assert places.judge_entry(fine, space(options=("rw",)), closed=None) == fine
     closed = tmp_path / "closed"
     (closed / "below").mkdir(parents=True)
     closed.chmod(0o700)
-    assert doctor_places.closed_above(closed / "below") == closed
-    assert doctor_places.closed_above(Path("/usr/bin")) is None
-    found = doctor_places.judge_entry(fine, space(), closed=closed)
+    assert places.closed_above(closed / "below") == closed
+    assert places.closed_above(Path("/usr/bin")) is None
+    found = places.judge_entry(fine, space(), closed=closed)
     assert (found.verdict, found.mend.splitlines()[0]) == ("differs", f"chmod o+x {closed}")
     store = judge_space("store", space(), writable=True)
-    assert doctor_places.judge_entry(store, space(options=("noexec",)), closed=closed) == store
+    assert places.judge_entry(store, space(options=("noexec",)), closed=closed) == store
 
 
 def test_a_bug_of_one_probe_hides_no_other_finding(
@@ -163,9 +165,9 @@ def test_a_bug_of_one_probe_hides_no_other_finding(
     def broken(*_: object) -> None:
         raise AttributeError("partially initialized module")
 
-    monkeypatch.setattr("envbuild.cli.doctor._packer", broken)
+    monkeypatch.setattr("envbuild.app.doctor.programs.examine_packer", broken)
     monkeypatch.setattr("envbuild.tools._uv", broken)
-    found = {finding.name: finding for finding in doctor.examine(user_settings, LocalRunner())}
+    found = {finding.name: finding for finding in examine(user_settings, LocalRunner())}
     for name in ("mksquashfs", "uv"):
         assert found[name].verdict == "differs"
         assert (
@@ -177,15 +179,15 @@ def test_a_bug_of_one_probe_hides_no_other_finding(
 
 def test_a_range_that_is_too_short_or_in_one_file_only() -> None:
     short = dataclasses.replace(USER, subgid=(100000, 1000))
-    assert doctor.judge_ids(short).value == "no range of 65536 ids for ada in /etc/subgid"
-    assert doctor.judge_ids(short).verdict == "broken"
+    assert rights.judge_ids(short).value == "no range of 65536 ids for ada in /etc/subgid"
+    assert rights.judge_ids(short).verdict == "broken"
 
 
 @pytest.mark.parametrize(
     ("host", "verdict"), [(ROOT, "differs"), (CRIPPLED, "broken")], ids=["root", "crippled root"]
 )
 def test_root_needs_ids_only_where_it_lacks_capabilities(host: Host, verdict: str) -> None:
-    assert doctor.judge_ids(bare(host)).verdict == verdict
+    assert rights.judge_ids(bare(host)).verdict == verdict
 
 
 @pytest.mark.parametrize(
@@ -194,7 +196,7 @@ def test_root_needs_ids_only_where_it_lacks_capabilities(host: Host, verdict: st
     ids=["open", "user", "root", "crippled root"],
 )
 def test_fuse(host: Host, verdict: str) -> None:
-    assert doctor.judge_fuse(host).verdict == verdict
+    assert rights.judge_fuse(host).verdict == verdict
 
 
 def space(**changes: object) -> Space:
@@ -366,14 +368,14 @@ def test_better_folders_are_looked_for_where_sites_have_them(
         kind = {"lustre": "lustre", "shm": "tmpfs"}.get(folder.name, "ext4")
         return space(folder=folder, kind=kind, free=GB if folder.name == "small" else 10**15)
 
-    monkeypatch.setattr(doctor_places, "read_space", made_up)
+    monkeypatch.setattr(places, "read_space", made_up)
     for name in ("lustre", "shm", "small", "local", "home/scratch"):
         (tmp_path / name).mkdir(parents=True)
 
     def first(name: str, **variables: Path) -> Path | None:
         told = {key: str(value) for key, value in variables.items()}
         settings = load_settings({"HOME": str(tmp_path / "home"), **told}, tmp_path)
-        return next(doctor_places.candidates(name, settings, "nobody-of-this-name"), None)
+        return next(places.candidates(name, settings, "nobody-of-this-name"), None)
 
     for slow in ("lustre", "shm", "small"):
         assert (
@@ -422,7 +424,7 @@ def settings_of(folder: Path, **variables: str) -> Settings:
     ("status", "verdict"), [(200, "fine"), (404, "fine"), (401, "broken"), (503, "broken")]
 )
 def test_servers(server: str, tmp_path: Path, status: int, verdict: str) -> None:
-    found = doctor_network.reach("package index", f"{server}/{status}", settings_of(tmp_path))
+    found = network.reach("package index", f"{server}/{status}", settings_of(tmp_path))
     assert found.verdict == verdict
     assert "secret" not in found.value
 
@@ -444,8 +446,8 @@ def test_registries_and_their_mirrors_are_asked(
         return status if url.startswith(plain) else "Name or service not known"
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(doctor_network, "_ask", ask)
-        mirror, hub = doctor_network.registries(settings)
+        patch.setattr(network, "_ask", ask)
+        mirror, hub = network.registries(settings)
     assert mirror.verdict == verdict
     assert hub.verdict == "differs"
     assert 'bootstrap = "debian:bookworm"' in hub.mend
@@ -462,25 +464,25 @@ def test_squashfuse(tmp_path: Path) -> None:
         "buildcfg": (0, "APPTAINER_SUID_INSTALL=0\n", ""),
     }
     runner, settings = ScriptedRunner(answers), settings_of(tmp_path)
-    lacking = doctor._squashfuse(settings, runner, USER)
+    lacking = programs.examine_squashfuse(settings, runner, USER)
     assert (lacking.verdict, lacking.mend.splitlines()[0]) == (
         "differs",
         "on Debian or Ubuntu, as root: apt-get install squashfuse",
     )
-    assert doctor._squashfuse(settings, runner, ROOT).value.startswith("not needed")
+    assert programs.examine_squashfuse(settings, runner, ROOT).value.startswith("not needed")
     setuid = ScriptedRunner({**answers, "buildcfg": (0, "APPTAINER_SUID_INSTALL=1\n", "")})
-    assert doctor._squashfuse(settings, setuid, USER).value.startswith("not needed")
+    assert programs.examine_squashfuse(settings, setuid, USER).value.startswith("not needed")
     bundled = tmp_path / "libexec/apptainer/bin/squashfuse_ll"
     bundled.parent.mkdir(parents=True)
     bundled.write_text("")
     bundled.chmod(0o755)
-    assert doctor._squashfuse(settings, runner, USER) == Finding(
+    assert programs.examine_squashfuse(settings, runner, USER) == Finding(
         name="squashfuse", verdict="fine", value=str(bundled)
     )
 
 
 def test_an_engine_is_asked_for(tmp_path: Path) -> None:
-    assert doctor._engine(settings_of(tmp_path), ScriptedRunner({})).value.startswith(
+    assert programs.examine_engine(settings_of(tmp_path), ScriptedRunner({})).value.startswith(
         "neither docker nor podman"
     )
     program = tmp_path / "bin/docker"
@@ -491,11 +493,11 @@ def test_an_engine_is_asked_for(tmp_path: Path) -> None:
         runner = ScriptedRunner(
             {"docker info": (code, "20.10\n", "Cannot connect to the Docker daemon\n")}
         )
-        assert doctor._engine(settings_of(tmp_path), runner).verdict == verdict
+        assert programs.examine_engine(settings_of(tmp_path), runner).verdict == verdict
 
 
 def test_capabilities_have_names() -> None:
-    assert [doctor.capability(bit) for bit in (0, 24, 40, 41)] == [
+    assert [rights.capability(bit) for bit in (0, 24, 40, 41)] == [
         "cap_chown",
         "cap_sys_resource",
         "cap_checkpoint_restore",
@@ -504,9 +506,7 @@ def test_capabilities_have_names() -> None:
 
 
 def test_a_server_that_is_not_there(tmp_path: Path) -> None:
-    found = doctor_network.reach(
-        "Debian mirror", "http://127.0.0.1:1/debian", settings_of(tmp_path)
-    )
+    found = network.reach("Debian mirror", "http://127.0.0.1:1/debian", settings_of(tmp_path))
     assert found.verdict == "broken"
     assert (
         found.value == "http://127.0.0.1:1/debian cannot be reached: [Errno 111] Connection refused"
@@ -533,7 +533,7 @@ def test_a_server_that_is_not_there(tmp_path: Path) -> None:
 )
 def test_gpus(tmp_path: Path, code: int, out: str, verdict: str, value: str) -> None:
     host = dataclasses.replace(USER, driver="535.1")
-    found = doctor._gpu(
+    found = programs.examine_gpu(
         settings_of(tmp_path), ScriptedRunner({"nvidia-smi -L": (code, out, "")}), host
     )
     assert found.verdict == verdict
@@ -600,5 +600,5 @@ def test_a_broken_setting_is_a_finding_not_the_end(tmp_path: Path) -> None:
 @pytest.mark.live
 @needs("apptainer", "mksquashfs", "unsquashfs", "mmdebstrap", "newuidmap")
 def test_this_machine(user_settings: Settings) -> None:
-    findings = doctor.examine(user_settings, LocalRunner())
+    findings = examine(user_settings, LocalRunner())
     assert [finding for finding in findings if finding.verdict == "broken"] == []

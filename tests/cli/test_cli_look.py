@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from envbuild.cli import ALIASES, GROUPS, VERBS, _recipe_named, main_group, run_cli
 from envbuild.cli.output import GAP, NARROWEST, cell_width, table_lines
-from envbuild.cli.show import Lines, short_path
+from envbuild.cli.terminal import Lines, short_path
 from envbuild.store.units import counted
 
 CELLS = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z", "M")), max_size=40)
@@ -137,7 +137,7 @@ def test_a_stage_is_named_once_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> 
 def test_a_long_stage_says_how_far_it_is(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("envbuild.cli.show.EVERY", 0.01)
+    monkeypatch.setattr("envbuild.cli.terminal.EVERY", 0.01)
     with Lines().stage("pack 3 packages", total=3) as stage:
         stage.advance(2)
         time.sleep(0.1)

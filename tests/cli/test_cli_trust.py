@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.cli.doctor_network import reach_index
+from envbuild.app.doctor.network import reach_index
 from envbuild.errors import NetworkError
 from envbuild.net.index import make_client, read_links
 from envbuild.net.web import CERTIFICATE_HINT, UNTRUSTED

@@ -22,7 +22,7 @@ SUBMIT = {
 
 def write_pages(context: Context, folder: Path, shelf: str | None) -> int:
     """Write the pages of one shelf, say which names are refused, and return how many pages there are."""
-    from envbuild.cli.publishing import one_library
+    from envbuild.app.shelf import one_library
     from envbuild.shelf.site.gather import leaves
     from envbuild.shelf.site.write import write_site
 

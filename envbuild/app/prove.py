@@ -41,7 +41,7 @@ def prove(
 
     Raises NoSolutionError saying what was tried, HostError where nothing can be built here.
     """
-    from envbuild.cli.order import workshop
+    from envbuild.app.order import workshop
 
     lab = _Lab(source=source, wish=wish, context=context, decide=decide, shop=workshop(context))
     search = Search(lab=lab, seconds=seconds, dates=_dates(lock), say=context.report.say)
@@ -73,10 +73,10 @@ class _Lab:
 
     def imports(self, lock: Lock) -> tuple[Failure, ...]:
         """Make the lock's image in the store; one that does not import is not kept."""
+        from envbuild.app.order import order_of
         from envbuild.build.known import choose_mode
         from envbuild.build.make import make_image
         from envbuild.build.packer import ready_packer
-        from envbuild.cli.order import order_of
 
         mode = choose_mode("auto")
         ready_packer(lock, self.shop)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 
+from envbuild.app.doctor.finding import Finding
 from envbuild.base.debian.apt import mirror
 from envbuild.base.oci.registry import addresses
-from envbuild.cli.findings import Finding
 from envbuild.errors import NetworkError
 from envbuild.formats.imagename import HUB
 from envbuild.net.index import config_file, index_url

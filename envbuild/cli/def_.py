@@ -24,8 +24,8 @@ def command(context: Context, *, name: str | None, syntax: str, output: Path | N
     It builds on another machine without envbuild: apptainer build --fakeroot NAME.sif NAME.def, or with --format
     docker: docker build --tag NAME --file Dockerfile .
     """
+    from envbuild.app.shelf import source_named
     from envbuild.cli.lock import require_fresh
-    from envbuild.cli.shelved import source_named
     from envbuild.lock.read import read_lock
     from envbuild.store.atomic import write_text
 

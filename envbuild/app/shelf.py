@@ -51,6 +51,20 @@ def reachable(context: Context) -> list[Library]:
     return [library for library, error in every if error is None]
 
 
+def one_library(context: Context, shelf: str | None) -> Library:
+    """Open the shelf of that name, or the only one there is.  Raises UsageError where there are several."""
+    from envbuild.shelf.configured import open_shelf
+
+    if shelf is not None:
+        return open_shelf(shelf, context.settings, context.runner)
+    every = libraries(context)
+    if len(every) > 1:
+        raise UsageError(
+            "you have several shelves", hint=f"name one of: {', '.join(one.name for one in every)}"
+        )
+    return every[0]
+
+
 def split_name(text: str) -> tuple[str | None, str, str | None]:
     """Take SHELF/NAME@DIGEST apart; shelf and digest may be left out."""
     found = REFERENCE.fullmatch(text)

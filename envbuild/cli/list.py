@@ -87,7 +87,7 @@ def recipe_row(path: Path, context: Context) -> RecipeRow:
 
 
 def _with_image(row: RecipeRow, image: Path, source: Source, context: Context) -> RecipeRow:
-    from envbuild.cli.current import find_old
+    from envbuild.app.current import find_old
 
     size = image.stat().st_size
     state = "old" if find_old(image, source) else "current"

@@ -7,7 +7,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from envbuild.cli.findings import GB, Finding
+from envbuild.app.doctor.finding import GB, Finding
 from envbuild.host import Host, Space, read_space
 from envbuild.quota import Quota, quotas_of, tightest
 from envbuild.run import Runner

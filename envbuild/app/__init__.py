@@ -1,0 +1,1 @@
+"""The application: each verb as plain functions over the stages, without a command line."""

@@ -1,0 +1,126 @@
+"""The doctor on programs: the runtime, the tools of a build, the engine, and the GPU."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+
+from envbuild.app.doctor.finding import Finding
+from envbuild.errors import HostError
+from envbuild.host import Host
+from envbuild.run import Command, Runner
+from envbuild.runtime import find_runtime, find_squashfuse, is_setuid
+from envbuild.settings import Settings
+from envbuild.tools import find_tool
+
+GPU_SECONDS = 5.0
+"""How long nvidia-smi may take: it wakes a GPU that sleeps."""
+
+
+def examine_python() -> list[Finding]:
+    """Tell the Python that runs envbuild."""
+    version = ".".join(
+        map(str, sys.version_info[:3])
+    )  # older ones than 3.10 cannot even install envbuild
+    return [Finding(name="Python", verdict="fine", value=f"{version} ({sys.executable})")]
+
+
+def examine_tool(name: str, settings: Settings, runner: Runner) -> list[Finding]:
+    """Look for a program and its version."""
+    tool = find_tool(name, settings, runner)
+    value = f"{tool.version_text} ({tool.path})" if tool.version else str(tool.path)
+    return [Finding(name=name, verdict="fine", value=value)]
+
+
+def examine_packer(settings: Settings, runner: Runner) -> list[Finding]:
+    """Look for mksquashfs, and whether it packs with zstd."""
+    tool = find_tool("mksquashfs", settings, runner)
+    # the list of compressors is printed for -help (to either stream, exit 0 or 1, by version)
+    text = runner(Command(argv=(str(tool.path), "-help"), timeout=10), check=False)
+    value = f"{tool.version_text} ({tool.path})"
+    if "zstd" in text.stdout + text.stderr:
+        return [Finding(name="mksquashfs", verdict="fine", value=f"{value}, with zstd")]
+    mend = "install squashfs-tools 4.4 or newer built with zstd (Debian 12's is)"
+    return [Finding(name="mksquashfs", verdict="broken", value=f"{value}, without zstd", mend=mend)]
+
+
+def examine_runtime(settings: Settings, runner: Runner, host: Host) -> list[Finding]:
+    """Look for the container runtime, and how it has to be called here."""
+    runtime = find_runtime(settings, runner, host)
+    kind = "setuid" if is_setuid(runtime, runner) else "without setuid"
+    value = f"{runtime.name} {runtime.version_text}, {kind} ({runtime.program})"
+    if runtime.flags:
+        value += f", runs with {' '.join(runtime.flags)}"
+    return [
+        Finding(
+            name="container runtime", verdict="differs" if runtime.flags else "fine", value=value
+        )
+    ]
+
+
+def examine_squashfuse(settings: Settings, runner: Runner, host: Host) -> Finding:
+    """Look for the program that mounts images for those who may not ask the kernel to."""
+    runtime = find_runtime(settings, runner, host)
+    name = "squashfuse"
+    if (host.uid == 0 and not host.crippled_root) or is_setuid(runtime, runner):
+        return Finding(name=name, verdict="fine", value="not needed: the kernel mounts images here")
+    found = find_squashfuse(runtime)
+    if found:
+        return Finding(name=name, verdict="fine", value=found)
+    value = "not found: images are unpacked before each run, and overlay partitions are refused"
+    mend = "on Debian or Ubuntu, as root: apt-get install squashfuse\non a login node: ask its staff for squashfuse"
+    return Finding(name=name, verdict="differs", value=value, mend=mend)
+
+
+def examine_engine(settings: Settings, runner: Runner) -> Finding:
+    """Ask for an engine, which only ``--mode docker`` and docker-daemon: bases need."""
+    for name in ("docker", "podman"):
+        program = shutil.which(name, path=settings.environment.get("PATH"))
+        if program is None:
+            continue
+        asked = Command(
+            argv=(program, "info", "--format", "{{.ServerVersion}}"),
+            env=settings.environment,
+            timeout=10,
+        )
+        answer = runner(asked, check=False)
+        if answer.code == 0:
+            return Finding(name="engine", verdict="fine", value=f"{name} ({program}) answers")
+        value = f"{name} ({program}) does not answer: no --mode docker, no docker-daemon: bases"
+        return Finding(name="engine", verdict="differs", value=value)
+    value = (
+        "neither docker nor podman: no --mode docker, no docker-daemon: bases; all else needs none"
+    )
+    return Finding(name="engine", verdict="differs", value=value)
+
+
+def examine_gpu(settings: Settings, runner: Runner, host: Host) -> Finding:
+    """Ask the driver for its GPUs."""
+    if host.driver is None:
+        value = "no NVIDIA driver here: images run on the CPU, GPU checks are skipped"
+        return Finding(name="GPU", verdict="differs", value=value)
+    command = Command(argv=("nvidia-smi", "-L"), env=settings.environment, timeout=GPU_SECONDS)
+    try:
+        listed = runner(command, check=False)
+    except HostError:
+        return Finding(
+            name="GPU",
+            verdict="fine",
+            value=f"NVIDIA driver {host.driver} (no nvidia-smi to name the GPUs)",
+        )
+    gpus = [
+        line.partition(" (UUID")[0]
+        for line in listed.stdout.splitlines()
+        if line.startswith("GPU ")
+    ]
+    if listed.code != 0 or not gpus:
+        value = f"NVIDIA driver {host.driver}, but no GPU answers: {listed.last_lines(1)}"
+        return Finding(
+            name="GPU",
+            verdict="differs",
+            value=value,
+            mend="on a cluster: ask the scheduler for a GPU",
+        )
+    return Finding(
+        name="GPU", verdict="fine", value=f"NVIDIA driver {host.driver}; {'; '.join(gpus)}"
+    )

@@ -1,0 +1,228 @@
+"""How things look: errors, plain progress lines, and a live progress line on a terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TextIO
+
+import click
+
+from envbuild.errors import EnvbuildError
+from envbuild.progress import Stage, Transfer
+from envbuild.store.units import counted, human_bytes
+
+EVERY = 5.0
+"""Seconds between two plain progress lines of one download."""
+SELDOM = 60.0
+"""Seconds between two plain progress lines of one long stage at most; the first come more often."""
+
+
+def show_error(error: EnvbuildError, stream: TextIO | None = None) -> None:
+    """Print an error: what happened, to which value, what to do."""
+    out = stream or sys.stderr
+    head = click.style("envbuild: error:", fg="red", bold=True)
+    click.echo(f"{head} {short_path(str(error))}", file=out)
+    if error.hint:
+        for number, line in enumerate(short_path(error.hint).splitlines()):
+            click.echo(
+                f"  {click.style('what to do:', bold=True) if number == 0 else '           '} {line}",
+                file=out,
+            )
+
+
+def short_path(text: str) -> str:
+    """Return a text in which paths below the current folder are written as a user would type them."""
+    try:
+        here = Path.cwd()
+    except FileNotFoundError:  # the folder was removed while we run
+        return text
+    return (
+        text
+        if here == Path("/")
+        else re.sub(rf"(?<![\w.@:/-]){re.escape(str(here))}/(?=[\w.])", "", text)
+    )
+
+
+def human_seconds(seconds: float) -> str:
+    """Return a duration for people: "0.3 s", "41 s", "4 min 10 s"."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+
+
+class Lines:
+    """Plain lines on standard error, for logs and pipes."""
+
+    def __init__(self, *, verbose: int = 0) -> None:
+        self.verbose = verbose
+        self.lock = threading.Lock()
+
+    def say(self, text: str) -> None:
+        """Print one line."""
+        with self.lock:
+            click.echo(short_path(text), err=True)
+
+    def detail(self, text: str) -> None:
+        """Print one line when -v was given."""
+        if self.verbose:
+            self.say(f"  {text}")
+
+    @contextlib.contextmanager
+    def stage(self, title: str, *, total: int | None = None) -> Iterator[Stage]:
+        """Print the stage's name with its seconds when it ended well, and how far it is every few seconds before.
+
+        With -v its name is printed when it begins, too.
+        """
+        if self.verbose:
+            self.say(f"{title} …")
+        started = time.monotonic()
+        count = _Count(total)
+        ended = threading.Event()
+        beat = threading.Thread(target=self._beat, args=(title, started, count, ended), daemon=True)
+        beat.start()
+        try:
+            yield count
+        finally:
+            ended.set()
+            beat.join()
+        self.say(f"{title}: {human_seconds(time.monotonic() - started)}")
+
+    def _beat(self, title: str, started: float, count: _Count, ended: threading.Event) -> None:
+        """Say how far a stage is, again and again, until it has ended."""
+        pause = EVERY
+        while not ended.wait(pause):
+            self.say(f"  {title}: {count}{human_seconds(time.monotonic() - started)} so far")
+            pause = min(2 * pause, SELDOM)
+
+    @contextlib.contextmanager
+    def transfer(self, title: str, *, files: int, size: int) -> Iterator[Transfer]:
+        """Print a line every few seconds with files, bytes and rate."""
+        meter = _Meter(self, title, files, size)
+        self.say(f"{title}: {counted(files, 'file')}, {human_bytes(size)}")
+        yield meter
+        took = max(time.monotonic() - meter.started, 1e-6)
+        rate = human_bytes(round(meter.done / took))
+        self.say(f"{title}: {human_bytes(meter.done)} in {human_seconds(took)} ({rate}/s)")
+
+
+class _Count:
+    """How much of a stage is done: "12 of 54, " where the total is known, else nothing."""
+
+    def __init__(self, total: int | None) -> None:
+        self.total, self.done = total, 0
+        self.lock = threading.Lock()
+
+    def advance(self, count: int = 1) -> None:
+        with self.lock:
+            self.done += count
+
+    def __str__(self) -> str:
+        return f"{self.done} of {self.total}, " if self.total else ""
+
+
+class _Meter:
+    def __init__(self, lines: Lines, title: str, files: int, size: int) -> None:
+        self.lines, self.title, self.files, self.size = lines, title, files, size
+        self.started = self.told = time.monotonic()
+        self.done = 0
+        self.finished = 0
+        self.lock = threading.Lock()
+
+    def advance(self, count: int) -> None:
+        with self.lock:
+            self.done += count
+            now = time.monotonic()
+            if now - self.told < EVERY:
+                return
+            self.told = now
+            rate = self.done / (now - self.started)
+        left = (
+            f", {human_seconds((self.size - self.done) / rate)} left"
+            if rate > 0 and self.size > self.done
+            else ""
+        )
+        share = f"{human_bytes(self.done)} of {human_bytes(self.size)}"
+        self.lines.say(
+            f"  {share}, {self.finished} of {self.files} files, {human_bytes(round(rate))}/s{left}"
+        )
+
+    def finish_file(self, name: str) -> None:
+        with self.lock:
+            self.finished += 1
+        self.lines.detail(name)
+
+
+class Pretty(Lines):
+    """A live line on a terminal (rich, imported when the first stage starts)."""
+
+    @contextlib.contextmanager
+    def stage(self, title: str, *, total: int | None = None) -> Iterator[Stage]:
+        """Show a spinner with the count and the running seconds, then one finished line."""
+        from rich.console import Console
+        from rich.progress import (
+            MofNCompleteColumn,
+            Progress,
+            SpinnerColumn,
+            TextColumn,
+            TimeElapsedColumn,
+        )
+
+        started = time.monotonic()
+        counted = (MofNCompleteColumn(),) if total else ()
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), *counted, TimeElapsedColumn())
+        with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+            task = progress.add_task(title, total=total)
+
+            class Count:
+                def advance(self, count: int = 1) -> None:
+                    progress.advance(task, count)
+
+            yield Count()
+        self.say(
+            f"{click.style('✓', fg='green')} {title}: {human_seconds(time.monotonic() - started)}"
+        )
+
+    @contextlib.contextmanager
+    def transfer(self, title: str, *, files: int, size: int) -> Iterator[Transfer]:
+        """Show a bar with bytes, rate and the time left."""
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            DownloadColumn,
+            Progress,
+            TextColumn,
+            TimeRemainingColumn,
+            TransferSpeedColumn,
+        )
+
+        started = time.monotonic()
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            DownloadColumn(),
+            TransferSpeedColumn(),
+            TimeRemainingColumn(),
+        )
+        with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+            task = progress.add_task(title, total=size)
+
+            class Bar:
+                def advance(self, count: int) -> None:
+                    progress.advance(task, count)
+
+                def finish_file(self, name: str) -> None:
+                    pass
+
+            yield Bar()
+        took = max(time.monotonic() - started, 1e-6)
+        rate = f"{human_bytes(size)} in {human_seconds(took)} ({human_bytes(round(size / took))}/s)"
+        self.say(f"{click.style('✓', fg='green')} {title}: {counted(files, 'file')}, {rate}")
