@@ -54,7 +54,7 @@ FOUNDATIONS = (
     "toml",
     "tools",
 )
-INSIDE = ("check/probes/", "base/probe.py", "build/inside/")
+INSIDE = ("check/probes/", "base/probe.py", "build/inside/", "plan/scripts/")
 """Scripts that run inside images, with nothing but the standard library: rules about our own process are not theirs."""
 STARTERS = {"system", "popen", "fork", "forkpty", "posix_spawn", "posix_spawnp", "startfile"}
 

@@ -15,10 +15,9 @@ from envbuild.build.bytecode import WheelPart, bytecode_key, compile_wheels, wit
 from envbuild.build.capture import Means, captured, post_act
 from envbuild.build.codec import codec_of
 from envbuild.build.container import Container, container
-from envbuild.build.dotfiles import dot_contents
+from envbuild.build.dotfiles import dot_contents, dot_files
 from envbuild.build.ground import Ground
-from envbuild.build.inherited import NOTHING, Inherited
-from envbuild.build.known import DOTS_FORMAT, WHEEL_FORMAT
+from envbuild.build.inherited import Inherited
 from envbuild.build.overlaps import overlaps
 from envbuild.build.parts import Bench, KeptPart, kept_part, part_key, provide_part
 from envbuild.build.reading import read_file
@@ -113,7 +112,7 @@ def gather(lock: Lock, definition: tuple[Definition, str] | None, hall: Hall) ->
         packages = _of_group(groups, "project", wheels, bytecode)
         hidden = _hidden(lock, ground, scheme, bench)
         own = tuple(_files(locked, bench) for locked in lock.files)
-        own += (_dots(*definition, ground.inherited, bench),) if definition else ()
+        own += (runtime_part(*definition, ground.inherited, bench),) if definition else ()
         below = (*ground.parts, *ground.system, *framework, *hidden, *packages, *own)
         own += _post(lock, below, bench, hall)
     packages = (*hidden, *packages)
@@ -143,16 +142,10 @@ def _files(locked: LockedFiles, bench: Bench) -> KeptPart:
     )
 
 
-def _dots(definition: Definition, text: str, inherited: Inherited, bench: Bench) -> KeptPart:
-    told = {} if inherited == NOTHING else {"inherited": repr(inherited)}
-    key = part_key(
-        "dots",
-        text=text,
-        definition=repr(definition),
-        format=DOTS_FORMAT,
-        packer=bench.codec.key,
-        **told,
-    )
+def runtime_part(definition: Definition, text: str, inherited: Inherited, bench: Bench) -> KeptPart:
+    """Return the part of the container runtime's own files."""
+    files = dot_files(definition, text, inherited)
+    key = part_key("runtime", files=files, packer=bench.codec.key)
     return provide_part(
         key, bench, lambda writer: writer.add_all(dot_contents(definition, text, inherited))
     )
@@ -213,7 +206,7 @@ def _ground_and_wheels(
     early = bootstrap_scheme(lock) if bare is None else _scheme(lock, bare, bench, hall)
 
     def pack(file: Path, name: str, identity: str, scheme: Scheme) -> Future[WheelPart]:
-        return feeders.submit(_wheel_part, file, name, identity, scheme, bench)
+        return feeders.submit(wheel_part, file, name, identity, scheme, bench)
 
     def pack_wheels(scheme: Scheme) -> dict[str, Future[WheelPart]]:
         # the largest first, so that no core waits for it in the end
@@ -226,9 +219,8 @@ def _ground_and_wheels(
     futures = pack_wheels(early)
     ground = bare if bare is not None and not _has_system(lock) else hall.ground(bench, feeders)
     scheme = early if bare is None else _scheme(lock, ground, bench, hall)
-    if repr(scheme) != repr(
-        early
-    ):  # a Debian package has put a link where the base's Python installs
+    # a Debian package may have put a link where the base's Python installs
+    if scheme.key_fields != early.key_fields:
         futures = pack_wheels(scheme)
     needs = BuildNeeds(
         root=hall.build_digest,
@@ -255,10 +247,9 @@ def _ground_and_wheels(
         return ground, scheme, [futures[p.name].result() for p in packages]
 
 
-def _wheel_part(file: Path, name: str, identity: str, scheme: Scheme, bench: Bench) -> WheelPart:
-    key = part_key(
-        "wheel", wheel=identity, scheme=repr(scheme), format=WHEEL_FORMAT, packer=bench.codec.key
-    )
+def wheel_part(file: Path, name: str, identity: str, scheme: Scheme, bench: Bench) -> WheelPart:
+    """Return the part of a wheel; ``identity`` is its sha256, or "built" and a key."""
+    key = part_key("wheel", wheel=identity, scheme=scheme.key_fields, packer=bench.codec.key)
     sha256 = sealed_hash(file) if identity.startswith("built ") else identity
     kept = provide_part(
         key, bench, lambda writer: unpack_wheel(file, name, scheme, writer, sha256=sha256)

@@ -25,7 +25,7 @@ from envbuild.build.exchange import (
     make_open,
     take_file,
 )
-from envbuild.build.ocilayer import FORMAT, fill_layer
+from envbuild.build.ocilayer import fill_layer
 from envbuild.build.parts import Bench, KeptPart, kept_part, part_key, provide_part
 from envbuild.errors import ToolFailedError
 from envbuild.failures import explain_failure
@@ -130,12 +130,11 @@ def captured(
     key = part_key(
         "captured",
         below=[part.part.key for part in below],
-        script=act.script,
-        environment=act.environment,
+        script=list(act.script),
+        environment=dict(act.environment),
         inputs=dict(inputs),
         capture=text,
         epoch=base.epoch,
-        format=FORMAT,
         packer=means.bench.codec.key,
     )
     found = kept_part(key, means.bench.store)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from envbuild import __version__
 from envbuild.base.siffile import image_digest
 from envbuild.base.sifframe import frame_digest
 from envbuild.build.assemble import Gathered, Hall, Layer, gather, is_bootstrap
@@ -139,6 +140,7 @@ def _record(path: Path, order: Order, layers: tuple[Layer, ...], tree: str) -> I
         tree=tree,
         size=path.stat().st_size,
         packer=codec_of(order.lock.packer).name,
+        envbuild=__version__,
         layers=tuple(
             (layer.name, tuple(part.part.key for part in layer.parts)) for layer in layers
         ),

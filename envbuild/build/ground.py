@@ -12,9 +12,8 @@ from envbuild.base.sources import BRINGERS
 from envbuild.build.base import reference_of
 from envbuild.build.capture import Means, captured, debian_act
 from envbuild.build.inherited import NOTHING, Inherited, of_config, of_tree
-from envbuild.build.known import ROOT_FORMAT
 from envbuild.build.model import Workshop
-from envbuild.build.ocilayer import FORMAT, fill_layer
+from envbuild.build.ocilayer import fill_layer
 from envbuild.build.parts import Bench, KeptPart, kept_part, part_key, provide_part
 from envbuild.build.sifbase import sif_key, sif_part
 from envbuild.build.tarball import MOUNT_POINTS, root_contents
@@ -47,7 +46,7 @@ def ground_of(parts: Sequence[KeptPart], inherited: Inherited = NOTHING) -> Grou
 
 def root_ground(digest: str, tar: Callable[[], Path], bench: Bench) -> Ground:
     """Return the ground of a bootstrapped root; ``tar`` makes it where the store has no part of it."""
-    key = part_key("root", digest=digest, format=ROOT_FORMAT, packer=bench.codec.key)
+    key = part_key("root", digest=digest, packer=bench.codec.key)
     found = kept_part(key, bench.store)
     if found is None:
         path = tar()
@@ -124,7 +123,7 @@ def _of_layers(lock: Lock, shop: Workshop, bench: Bench, feeders: Executor) -> l
             f"has {len(layers)} layers, its configuration names {len(diff_ids)}",
             where=lock.base.reference,
         )
-    keys = [part_key("oci", diff=diff, format=FORMAT, packer=bench.codec.key) for diff in diff_ids]
+    keys = [part_key("oci", diff=diff, packer=bench.codec.key) for diff in diff_ids]
     found = [kept_part(key, bench.store) for key in keys]
     if None not in found:
         return [part for part in found if part is not None]

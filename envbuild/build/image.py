@@ -129,10 +129,9 @@ def _add_folders(tree: Tree, path: str) -> None:
 
 
 def layer_key(layer: Layer) -> str:
-    """Return the key of a layer: over what it is made of."""
-    return hashlib.sha256(
-        "\n".join([layer.name, *(part.part.key for part in layer.parts)]).encode()
-    ).hexdigest()
+    """Return the key of a layer: over the files that it is made of, whatever packed or named them."""
+    trees = [tree_digest(part.part.entries) for part in layer.parts]
+    return hashlib.sha256("\n".join([layer.name, *trees]).encode()).hexdigest()
 
 
 def _data_objects(order: Order, tree: str, held: dict[str, str]) -> tuple[SifPart, ...]:

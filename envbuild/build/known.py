@@ -11,20 +11,13 @@ from pathlib import Path
 import msgspec
 
 from envbuild.build.codec import codec_of
+from envbuild.build.counters import FORMATS
 from envbuild.build.delivery import Delivery, delivered
 from envbuild.build.model import ImageRecord, Order
 from envbuild.limits import UNREADABLE
 from envbuild.lock.digest import image_key
 from envbuild.store.layout import Store
 
-ROOT_FORMAT = 2
-"""Counts up whenever the tar of the same root would be packed as another tree."""
-WHEEL_FORMAT = 1
-"""Counts up whenever the same wheel would be unpacked into another tree."""
-DOTS_FORMAT = 2
-"""Counts up whenever the same definition would give the runtime other files."""
-FORMATS = (ROOT_FORMAT, WHEEL_FORMAT, DOTS_FORMAT)
-"""What decides which tree the same lock gives: part of an image's key."""
 ASSEMBLED = ("flat", "layered")
 """Modes that put an image together from the store; the others build from the definition."""
 
@@ -40,7 +33,8 @@ def key_of(order: Order) -> str:
     if order.mode not in ASSEMBLED:
         return key
     parts = [key, codec_of(order.lock.packer).name, FORMATS]
-    return "sha256:" + hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
+    encoded = msgspec.json.encode(parts, order="sorted")
+    return "sha256:" + hashlib.sha256(encoded).hexdigest()
 
 
 def read_record(key: str, store: Store) -> ImageRecord | None:

@@ -52,7 +52,8 @@ class ImageRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     ``digest`` is the image digest, ``frame`` that of all that is no object of the SIF ("" where an older envbuild made
     it), ``tree`` the tree digest, ``lock`` the lock's, ``size`` the file's bytes;
-    ``layers`` are names and the keys of their parts, lowest first; ``packer`` is what decides the bytes.
+    ``layers`` are names and the keys of their parts, lowest first; ``packer`` is what decides the bytes;
+    ``envbuild`` is the version that made it, which the image itself does not say.
     """
 
     digest: str
@@ -62,6 +63,7 @@ class ImageRecord(msgspec.Struct, frozen=True, kw_only=True):
     layers: tuple[tuple[str, tuple[str, ...]], ...]
     frame: str = ""
     lock: str = ""
+    envbuild: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

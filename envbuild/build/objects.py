@@ -6,26 +6,34 @@ import json
 from typing import Any
 
 import msgspec
+from packaging.utils import canonicalize_name
 
 from envbuild.base.model import DebianPackage
+from envbuild.build.counters import FORMATS
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Lock, PythonPackage
 from envbuild.lock.write import write_lock
 
 
 class ImageNote(msgspec.Struct, frozen=True, kw_only=True):
-    """The object ``envbuild.json`` of an image: what made it, and the digest of its tree."""
+    """The object ``envbuild.json`` of an image: what made it, and the digest of its tree.
+
+    ``formats`` are the counters of the envbuild that made it; none in images of before they were written down.
+    """
 
     recipe: str
     mode: str
     lock: str
     packer: str
     tree: str
+    formats: dict[str, int] = {}
 
 
 def about(recipe: str, lock: Lock, *, mode: str, packer: str, tree: str) -> bytes:
     """Return the object that says what made an image."""
-    note = ImageNote(recipe=recipe, mode=mode, lock=lock_digest(lock), packer=packer, tree=tree)
+    note = ImageNote(
+        recipe=recipe, mode=mode, lock=lock_digest(lock), packer=packer, tree=tree, formats=FORMATS
+    )
     return msgspec.json.encode(note, order="sorted")
 
 
@@ -36,7 +44,8 @@ def locked_text(lock: Lock) -> str:
 
 def sbom(recipe: str, lock: Lock) -> bytes:
     """Return a CycloneDX 1.5 bill of materials (JSON) without serial number and time: the same lock, the same bytes."""
-    components = [_debian(p) for p in lock.debian if p.group != "build"]
+    distro = lock.base.distro.split(" ")[0] or "debian"
+    components = [_debian(p, distro) for p in lock.debian if p.group != "build"]
     components += [_python(p) for p in lock.python if p.group != "build"]
     document = {
         "bomFormat": "CycloneDX",
@@ -50,15 +59,15 @@ def sbom(recipe: str, lock: Lock) -> bytes:
     return json.dumps(document, sort_keys=True, indent=1).encode()
 
 
-def _debian(package: DebianPackage) -> dict[str, Any]:
+def _debian(package: DebianPackage, distro: str) -> dict[str, Any]:
     reference = (
-        f"pkg:deb/debian/{package.name}@{_escaped(package.version)}?arch={package.architecture}"
+        f"pkg:deb/{distro}/{package.name}@{_escaped(package.version)}?arch={package.architecture}"
     )
     return _component(package.name, package.version, reference, package.sha256)
 
 
 def _python(package: PythonPackage) -> dict[str, Any]:
-    reference = f"pkg:pypi/{package.name.lower().replace('_', '-')}@{_escaped(package.version)}"
+    reference = f"pkg:pypi/{canonicalize_name(package.name)}@{_escaped(package.version)}"
     return _component(package.name, package.version, reference, package.sha256)
 
 

@@ -15,8 +15,6 @@ from envbuild.errors import IntegrityError
 from envbuild.limits import reading
 from envbuild.tarread import members
 
-FORMAT = 1
-"""Counts up whenever the same layer would be read as other entries."""
 MOST_IDS = 2**32
 XATTR = "SCHILY.xattr."
 """What tar archives put before the name of an extended attribute."""

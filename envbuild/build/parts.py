@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import msgspec
 
 from envbuild.build.codec import Codec
 from envbuild.build.copying import copy_into
+from envbuild.build.counters import FORMATS
 from envbuild.build.pack import PartWriter
 from envbuild.build.tree import Part
 from envbuild.errors import IntegrityError
@@ -49,9 +50,14 @@ class KeptPart:
         copy_into(self.blob, target, at, self.part.size)
 
 
-def part_key(kind: str, **inputs: Any) -> str:
-    """Return the key of a part: sha256 in hex over its kind and everything that decides its bytes."""
-    return hashlib.sha256(msgspec.json.encode([kind, inputs], order="sorted")).hexdigest()
+Plain = str | int | list[str] | dict[str, str] | dict[str, int]
+"""What a key is made over: plain values under explicit names, so that no name in the code decides a key."""
+
+
+def part_key(kind: str, **inputs: Plain) -> str:
+    """Return the key of a part: sha256 in hex over its kind, that kind's format and everything that decides its bytes."""
+    text = msgspec.json.encode([kind, FORMATS[kind], inputs], order="sorted")
+    return hashlib.sha256(text).hexdigest()
 
 
 def kept_part(key: str, store: Store) -> KeptPart | None:

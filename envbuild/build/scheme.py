@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -32,7 +32,20 @@ class Scheme:
     platform: str = ""
     scripts: str = ""
     include: str = ""
-    path: tuple[str, ...] = field(default=(), repr=False)
+    path: tuple[str, ...] = ()
+
+    @property
+    def key_fields(self) -> dict[str, str]:
+        """Return what decides where a wheel's files go, by the names of Python's sysconfig."""
+        return {
+            "purelib": self.site,
+            "platlib": self.platform,
+            "scripts": self.scripts,
+            "data": self.prefix,
+            "include": self.include,
+            "py_version_short": self.version,
+            "executable": self.python,
+        }
 
     def folder(self, scheme: str, project: str) -> str:
         """Return the folder of one of the wheel specification's schemes."""

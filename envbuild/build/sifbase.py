@@ -15,16 +15,13 @@ from envbuild.build.sifwrite import OVERLAY
 from envbuild.build.tree import Part
 from envbuild.build.unsquash import SquashImage, read_tree
 from envbuild.errors import IntegrityError, UsageError
-from envbuild.lock.block_library import LAYOUT
 
-FORMAT = 1
-"""Counts up whenever the same SIF would be read as another tree."""
 CHUNK = 1 << 22
 
 
 def sif_key(digest: str, bench: Bench) -> str:
     """Return the key of the part of a SIF with this image digest."""
-    return part_key("sif", digest=digest, format=FORMAT, layout=LAYOUT, packer=bench.codec.key)
+    return part_key("sif", digest=digest, packer=bench.codec.key)
 
 
 def sif_part(path: Path, digest: str, bench: Bench) -> KeptPart:

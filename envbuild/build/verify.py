@@ -16,6 +16,7 @@ from envbuild.base.sifframe import frame_digest, strange_frame
 from envbuild.build.assemble import Gathered
 from envbuild.build.codec import codec_of
 from envbuild.build.compare import tell_difference
+from envbuild.build.counters import FORMATS
 from envbuild.build.delivery import last_delivery
 from envbuild.build.flat import gather_for
 from envbuild.build.guard import is_guard
@@ -38,6 +39,7 @@ from envbuild.store.units import human_bytes
 MOST_TEXT = 64 * 1024 * 1024
 RUNTIME = (".singularity.d", "environment", "singularity")
 """Written from the recipe; compared only where the recipe is at hand."""
+OTHER_FORMATS = "an envbuild made it that writes images in other formats"
 OWN = ("RECORD", "INSTALLER", "REQUESTED", "direct_url.json", "uv_cache.json")
 """Files that every installer writes in its own way."""
 
@@ -129,10 +131,9 @@ def verify_image(path: Path, lock: Lock, order: Order | None, shop: Workshop) ->
             "the files of Python packages: the image was built from its definition",
         )
         seen: Mapping[str, Entry] = {name: found[name] for name in expected if name in found}
-    elif order is None:
-        compared = (
-            "all files but the container runtime's own: there is no recipe to compare those with"
-        )
+    elif order is None or carried.note.formats != FORMATS:
+        why = "there is no recipe to compare those with" if order is None else OTHER_FORMATS
+        compared = f"all files but the container runtime's own: {why}"
         seen, expected = _without_runtime(found), _without_runtime(expected)
     else:
         compared, seen = "all files", found
@@ -228,8 +229,9 @@ def _why_other_bytes(
     if order is None:
         return "without its recipe nothing says which bytes there should be"
     packer = codec_of(order.lock.packer).name
-    if note.packer != packer:
-        return f"it was packed by {note.packer}, here it would be {packer}"
+    if note.packer != packer or note.formats != FORMATS:
+        other = f"it was packed by {note.packer}, here it would be {packer}"
+        return other if note.packer != packer else OTHER_FORMATS
     record = read_record(key_of(order), shop.store)
     found = (image_digest(path), frame_digest(path))
     if record is not None and (record.digest, record.frame) == found:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from envbuild import __version__
 from envbuild.base.model import DebianPackage
 from envbuild.base.reference import parse_reference
 from envbuild.formats.imagename import parse_image_name
@@ -90,7 +89,7 @@ def _comment(recipe: Recipe, lock: Lock) -> tuple[str, ...]:
     tools = "apptainer, mmdebstrap and apt" if recipe.base.bootstrap else "apptainer"
     return (
         f"{recipe.name}: {recipe.recipe.summary}".rstrip(": "),
-        f"Written by envbuild {__version__} from lock {lock_digest(lock)}.",
+        f"Written by envbuild from lock {lock_digest(lock)}.",
         f"It stands alone: with {tools} on a machine that reaches its package index,",
         f"    apptainer build --fakeroot {recipe.name}.sif {recipe.name}.def",
         "installs the same packages, each verified by its sha256.",
@@ -148,7 +147,6 @@ def _labels(recipe: Recipe, lock: Lock) -> Pairs:
         ("envbuild.lock", lock_digest(lock)),
         ("envbuild.recipe", recipe.name),
         ("envbuild.summary", recipe.recipe.summary or recipe.name),
-        ("envbuild.version", __version__),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 from envbuild.base.model import DebianPackage
 from envbuild.errors import UsageError
@@ -14,95 +15,12 @@ BUILD = "/.envbuild"
 SUPPLIED = "/mnt/envbuild"
 """Where envbuild binds the verified files in; a build without envbuild has no such folder and downloads."""
 
-FETCH = r'''
-"""Download every file of the given lists from the package index and verify its sha256."""
-import base64, concurrent.futures, hashlib, html, os, re, subprocess, sys, urllib.parse, urllib.request
-
-target, lists = sys.argv[1], sys.argv[2:]
-secrets = {}
+SCRIPTS = Path(__file__).parent / "scripts"
 
 
-def default_index():
-    ask = [sys.executable, "-m", "pip", "config", "get", "global.index-url"]
-    asked = subprocess.run(ask, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, universal_newlines=True)
-    if asked.returncode == 0 and asked.stdout.strip():
-        return asked.stdout.strip()
-    from pip._internal.models.index import PyPI
-    return PyPI.simple_url
-
-
-def address(name):
-    """Return the URL of an index without its password, which is kept for its host."""
-    variable = "ENVBUILD_INDEX_" + re.sub("[^A-Z0-9]", "_", name.upper()) if name else "PIP_INDEX_URL"
-    if name and not os.environ.get(variable):
-        raise SystemExit("set %s to the address of the package index that the recipe calls %s" % (variable, name))
-    parts = urllib.parse.urlsplit(os.environ.get(variable) or default_index())
-    user, _, host = parts.netloc.rpartition("@")
-    if user:
-        secrets[host] = "Basic " + base64.b64encode(urllib.parse.unquote(user).encode()).decode()
-    return urllib.parse.urlunsplit(parts._replace(netloc=host)).rstrip("/")
-
-
-def opened(url):
-    request = urllib.request.Request(url, headers={"Accept": "text/html"})
-    host = urllib.parse.urlsplit(url).netloc
-    if host in secrets:
-        request.add_unredirected_header("Authorization", secrets[host])
-    return urllib.request.urlopen(request, timeout=60)
-
-
-def fetch(wanted):
-    project, sha256, file, name = wanted
-    page_url = "%s/%s/" % (indexes[name], re.sub("[-_.]+", "-", project).lower())
-    page = opened(page_url).read().decode()
-    for link in re.findall(r"""href\s*=\s*["']([^"']+)["']""", page):
-        url = urllib.parse.urljoin(page_url, html.unescape(link)).split("#")[0]
-        if urllib.parse.unquote(url.rsplit("/", 1)[1].split("?")[0]) == file:
-            break
-    else:
-        raise SystemExit("%s is not on the package index any more" % file)
-    digest = hashlib.sha256()
-    with opened(url) as source, open(os.path.join(target, file), "wb") as out:
-        for block in iter(lambda: source.read(1 << 20), b""):
-            digest.update(block)
-            out.write(block)
-    if digest.hexdigest() != sha256:
-        raise SystemExit("%s: sha256 is %s, the lock says %s" % (file, digest.hexdigest(), sha256))
-
-
-found = []
-for name in lists:
-    for line in open(name):
-        found += re.findall(r"^(\S+)==\S+ --hash=sha256:(\w+)  # (\S+)(?: @(\S+))?$", line)
-indexes = {name: address(name) for name in {wanted[3] for wanted in found}}
-with concurrent.futures.ThreadPoolExecutor(6) as pool:
-    list(pool.map(fetch, found))
-'''.strip().splitlines()
-
-
-FETCH_DEBIAN = r'''
-"""Download the given Debian packages from the first mirror of this system, or DEBIAN_MIRROR; verify their sha256."""
-import glob, hashlib, os, re, sys, urllib.request
-
-target, listing = sys.argv[1:]
-mirror = os.environ.get("DEBIAN_MIRROR")
-for path in ["/etc/apt/sources.list"] + sorted(glob.glob("/etc/apt/sources.list.d/*")):
-    if not mirror and os.path.isfile(path):
-        found = re.search(r"^(?:deb\s+(?:\[[^\]\n]*\]\s+)?|URIs:\s*)(\S+)", open(path).read(), re.M)
-        mirror = found and found.group(1)
-if not mirror:
-    raise SystemExit("this system names no Debian mirror: set DEBIAN_MIRROR")
-for line in open(listing):
-    sha256, path = line.split()
-    digest = hashlib.sha256()
-    url, name = mirror.rstrip("/") + "/" + path, os.path.join(target, os.path.basename(path))
-    with urllib.request.urlopen(url, timeout=60) as source, open(name, "wb") as out:
-        for block in iter(lambda: source.read(1 << 20), b""):
-            digest.update(block)
-            out.write(block)
-    if digest.hexdigest() != sha256:
-        raise SystemExit("%s: sha256 is %s, the lock says %s" % (path, digest.hexdigest(), sha256))
-'''.strip().splitlines()
+def program_lines(name: str) -> list[str]:
+    """Return the lines of a program that the definition carries."""
+    return (SCRIPTS / f"{name}.py").read_text("utf-8").splitlines()
 
 
 def heredoc(command: str, end: str, lines: Iterable[str]) -> tuple[str, ...]:
@@ -188,7 +106,7 @@ def supply_files(
         f"    mkdir -p {BUILD}/files/python",
         f"    if [ -s {BUILD}/network ]; then set -a; . {BUILD}/network; set +a; fi",
         f"    if [ -s {BUILD}/certificates.crt ]; then export SSL_CERT_FILE={BUILD}/certificates.crt; fi",
-        *heredoc(f"    cat >{BUILD}/fetch.py", "PYTHON", FETCH),
+        *heredoc(f"    cat >{BUILD}/fetch.py", "PYTHON", program_lines("fetch_packages")),
         f"    {word(python)} {BUILD}/fetch.py {BUILD}/files/python {BUILD}/packages.txt {BUILD}/build.txt",
         *_fetch_debian(debian, python),
         "fi",
@@ -203,7 +121,7 @@ def _fetch_debian(packages: tuple[DebianPackage, ...], python: str) -> tuple[str
         *heredoc(
             f"    cat >{BUILD}/debian.txt", "LOCKED", [f"{p.sha256} {p.path}" for p in packages]
         ),
-        *heredoc(f"    cat >{BUILD}/fetch_debian.py", "PYTHON", FETCH_DEBIAN),
+        *heredoc(f"    cat >{BUILD}/fetch_debian.py", "PYTHON", program_lines("fetch_debian")),
         f"    {word(python)} {BUILD}/fetch_debian.py {BUILD}/files/debian {BUILD}/debian.txt",
     )
 

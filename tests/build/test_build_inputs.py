@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from envbuild.lock.read import read_lock
-from envbuild.plan.shell import FETCH, requirement_lines
+from envbuild.plan.shell import program_lines, requirement_lines
 from envbuild.run import Command, LocalRunner
 from tests.project import Project
 from tests.support import needs
@@ -275,7 +275,7 @@ def test_a_written_definition_asks_the_named_index(
     package = next(
         p for p in read_lock(project.folder / "lockfiles/lab.lock").python if p.name == "labtool"
     )
-    (tmp_path / "fetch.py").write_text("\n".join(FETCH))
+    (tmp_path / "fetch.py").write_text("\n".join(program_lines("fetch_packages")))
     (tmp_path / "packages.txt").write_text("\n".join(requirement_lines((package,))) + "\n")
     fetch = Command(
         argv=(
