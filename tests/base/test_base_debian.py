@@ -24,7 +24,7 @@ from envbuild.base.debian.index import PackageIndex, field
 from envbuild.base.model import AptPackage, DebianPackage
 from envbuild.errors import HostError, IntegrityError, NetworkError, NoSolutionError, UsageError
 from envbuild.progress import Silent
-from envbuild.run import Command, LocalRunner, Result, failure
+from envbuild.run import Command, LocalRunner, Result, Runner, failure
 from envbuild.settings import Settings
 from envbuild.store.layout import Store
 from tests.base.debian_mirror import Mirror
@@ -106,6 +106,29 @@ class TestLive:
         assert system(at, "dot-program", installed=base.packages) == ["graphviz", "libgd"]
         assert system(at, "tar", installed=base.packages) == []
         assert system(at) == []
+
+    def test_the_same_question_is_not_put_to_apt_again(self, at: Settings) -> None:
+        read = lists(at)
+        store = Store(at.store)
+
+        def choose(runner: Runner, *names: str) -> tuple[DebianPackage, ...]:
+            return resolve_debian(
+                read, names, group="system", settings=at, runner=runner, store=store
+            )
+
+        def nothing(command: Command, *, check: bool = True) -> Result:
+            raise AssertionError(command.argv)
+
+        first = choose(LocalRunner(), "graphviz")
+        assert choose(nothing, "graphviz") == first
+        with pytest.raises(AssertionError, match="apt-get"):
+            choose(nothing, "libgd")
+        newer = dataclasses.replace(read, digest="0" * 64)
+        assert resolve_debian(
+            newer, ["libgd"], group="system", settings=at, runner=LocalRunner(), store=store
+        )
+        with pytest.raises(AssertionError, match="apt-get"):  # what an older release gave is gone
+            choose(nothing, "graphviz")
 
     def test_older_packages_of_an_image_count_as_there(self, at: Settings) -> None:
         image = tuple(

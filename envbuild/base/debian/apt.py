@@ -5,12 +5,17 @@ from __future__ import annotations
 import email.utils
 import glob
 import hashlib
+import json
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from functools import cached_property
 from pathlib import Path
 from typing import Literal, Protocol
+
+import msgspec
 
 from envbuild.base.debian.apt_secret import PASSWORD, with_passwords
 from envbuild.base.debian.distribution import DEBIAN, Distribution, mirror_of
@@ -24,10 +29,11 @@ from envbuild.errors import (
     SpaceError,
     ToolFailedError,
 )
+from envbuild.limits import UNREADABLE
 from envbuild.progress import Reporter
 from envbuild.run import Command, Runner
 from envbuild.settings import Settings
-from envbuild.store.atomic import telling, write_text
+from envbuild.store.atomic import telling, write_bytes, write_text
 from envbuild.store.layout import Store
 from envbuild.tools import find_tool, install_hint
 
@@ -58,19 +64,26 @@ class Installed(Protocol):
         """The Debian architecture, or "all"."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class AptLists:
-    """A suite's package lists, refreshed: apt's configuration file, the parsed index, the release's date (ISO).
+    """A suite's package lists, refreshed: apt's configuration file, the Packages files, the release's date (ISO).
 
-    ``release`` is what people call it: "Debian bookworm".
+    ``release`` is what people call it: "Debian bookworm".  ``digest`` is the hash of the Release file, which names
+    every Packages file with its hash.
     """
 
     suite: str
     release: str
     architecture: str
     config: Path
-    index: PackageIndex
+    files: tuple[Path, ...]
     date: str
+    digest: str
+
+    @cached_property
+    def index(self) -> PackageIndex:
+        """The parsed Packages files: 50 MB, a second of the processor, so only where they are needed."""
+        return PackageIndex.read(*self.files)
 
 
 def mirror(settings: Settings, runner: Runner) -> str:
@@ -110,18 +123,17 @@ def read_lists(
         lists = folder / "state/lists"
         newest = _only(lists, "*_Packages", suite)
         same = newest.name.partition(f"_dists_{suite}_")[0]
-        index = PackageIndex.read(
-            *sorted(lists.glob(f"{glob.escape(same)}_dists_{suite}_*_Packages"))
-        )
-        date = _release_date(_only(lists, "*Release", suite))
+        files = sorted(lists.glob(f"{glob.escape(same)}_dists_{suite}_*_Packages"))
+        signed = _only(lists, "*Release", suite)
     release = f"{distribution.title} {suite}"
     return AptLists(
         suite=suite,
         release=release,
         architecture=architecture,
         config=config,
-        index=index,
-        date=date,
+        files=tuple(files),
+        date=_release_date(signed),
+        digest=hashlib.sha256(signed.read_bytes()).hexdigest(),
     )
 
 
@@ -137,13 +149,18 @@ def resolve_debian(
 ) -> tuple[DebianPackage, ...]:
     """Return the packages that apt would install beside ``installed``, without recommended ones, sorted by name.
 
+    The same question about the same release is answered from the store: apt needs two seconds for it.
     Raises UsageError for a name that the suite lacks, NoSolutionError where dependencies cannot be met.
     """
-    wanted = sorted(set(packages) | (lists.index.required if group == "base" else set()))
+    asked = sorted(set(packages))
+    kept = _choice_file(lists, asked, group, installed)
+    with suppress(OSError, *UNREADABLE):
+        return msgspec.json.decode(kept.read_bytes(), type=tuple[DebianPackage, ...])
+    wanted = sorted({*asked, *(lists.index.required if group == "base" else ())})
     for name in wanted:
         lists.index.require(name, lists.release)
     if not wanted:
-        return ()
+        return ()  # nothing to keep either
     with store.work("apt") as work:
         status = work / "status"
         write_text(status, "".join(lists.index.status_entry(package) for package in installed))
@@ -163,11 +180,32 @@ def resolve_debian(
         except ToolFailedError as error:
             raise _install_error(error, wanted, lists.suite) from error
     found = INSTALL_LINE.findall(result.stdout)
-    chosen = [
+    locked = [
         lists.index.locked(name.partition(":")[0], version, arch, group)
         for name, version, arch in found
     ]
-    return tuple(sorted(chosen, key=lambda package: (package.name, package.architecture)))
+    chosen = tuple(sorted(locked, key=lambda package: (package.name, package.architecture)))
+    _keep_choice(kept, chosen)
+    return chosen
+
+
+def _choice_file(
+    lists: AptLists, asked: Sequence[str], group: str, installed: Collection[Installed]
+) -> Path:
+    """Return where apt's choice is kept; its name begins with the release that it was made from."""
+    there = sorted(f"{one.name}={one.version}:{one.architecture}" for one in installed)
+    key = hashlib.sha256(json.dumps([asked, group, there]).encode()).hexdigest()
+    return lists.config.parent / "chosen" / f"{lists.digest[:16]}-{key}.json"
+
+
+def _keep_choice(file: Path, chosen: tuple[DebianPackage, ...]) -> None:
+    """Keep apt's choice, and drop those of releases before."""
+    with suppress(OSError, EnvbuildError):  # a store that cannot be written to still answers
+        file.parent.mkdir(exist_ok=True)
+        for other in file.parent.iterdir():
+            if not other.name.startswith(file.name[:17]):
+                other.unlink()
+        write_bytes(file, msgspec.json.encode(chosen))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
