@@ -10,6 +10,7 @@ from envbuild.context import Context
 if TYPE_CHECKING:
     from envbuild.build.model import Order, Workshop
     from envbuild.lock.model import Lock
+    from envbuild.lock.tools import Tools
     from envbuild.recipe.model import Source
 
 
@@ -41,4 +42,13 @@ def order_of(source: Source, lock: Lock, target: Path, mode: str) -> Order:
         definition=render(plan),
         mode=mode,
         target=target,
+    )
+
+
+def lock_tools(context: Context) -> Tools:
+    """Return what deciding a lock needs of this machine."""
+    from envbuild.lock.tools import Tools
+
+    return Tools(
+        settings=context.settings, runner=context.runner, store=context.store, report=context.report
     )

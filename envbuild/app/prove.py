@@ -4,24 +4,34 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta, timezone
+from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
 
+from packaging.utils import (
+    InvalidSdistFilename,
+    InvalidWheelFilename,
+    parse_sdist_filename,
+    parse_wheel_filename,
+)
+
+from envbuild.app.order import lock_tools, order_of, workshop
+from envbuild.build.known import choose_mode
+from envbuild.build.make import make_image
+from envbuild.build.packer import ready_packer
+from envbuild.check import plan
+from envbuild.check.answers import Imports
+from envbuild.check.checks.packages import lacks_driver
+from envbuild.check.checks.uses import uses
+from envbuild.check.probe_runner import ProbeRunner
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError, HostError
+from envbuild.lock.decide.decide import Wish, decide_lock
 from envbuild.lock.decide.import_search import Bounds, Failure, Search
+from envbuild.lock.model import Lock, PythonPackage
+from envbuild.net.index import index_url, read_links
+from envbuild.net.web import make_client
+from envbuild.recipe.model import Source
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from envbuild.build.model import Workshop
-    from envbuild.lock.decide.decide import Wish
-    from envbuild.lock.model import Lock, PythonPackage
-    from envbuild.recipe.model import Source
-
-Decide: TypeAlias = "Callable[[Source, Wish, Context], Lock]"
-"""Resolves a recipe to a lock."""
 DAYS = (90, 30, 0)
 """Dates that are tried where no version helps: so many days after the base was made."""
 
@@ -34,112 +44,94 @@ class _ImportsFailedError(EnvbuildError):
         self.failures = failures
 
 
-def prove(
-    source: Source, lock: Lock, wish: Wish, context: Context, *, decide: Decide, seconds: float
-) -> Lock:
+def prove_lock(source: Source, lock: Lock, options: Wish, context: Context, seconds: float) -> Lock:
     """Return a lock that is proved by importing: this one, or the nearest that imports.
 
-    Raises NoSolutionError saying what was tried, HostError where nothing can be built here.
+    Raises NoSolutionError with what was tried, HostError where nothing can be built here.
     """
-    from envbuild.app.order import workshop
-
-    lab = _Lab(source=source, wish=wish, context=context, decide=decide, shop=workshop(context))
-    search = Search(lab=lab, seconds=seconds, dates=_dates(lock), say=context.report.say)
+    tester = ImportTester(source=source, options=options, context=context)
+    search = Search(lab=tester, seconds=seconds, dates=_earlier_dates(lock), say=context.report.say)
     return search.run(lock)
 
 
-def _dates(lock: Lock) -> tuple[str, ...]:
-    created = datetime.strptime(lock.base.created, "%Y-%m-%d").replace(tzinfo=timezone.utc).date()
-    found = [(created + timedelta(days=days)).isoformat() for days in DAYS]
-    return tuple(date for date in found if lock.as_of is None or date < lock.as_of)
+def _earlier_dates(lock: Lock) -> tuple[str, ...]:
+    created = date.fromisoformat(lock.base.created)
+    dates = [(created + timedelta(days=days)).isoformat() for days in DAYS]
+    return tuple(day for day in dates if lock.as_of is None or day < lock.as_of)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Lab:
-    """The hands of a search: resolve, build, import, ask the index."""
+class ImportTester:
+    """What a search needs of the other stages: lock again, build and import, ask the index."""
 
     source: Source
-    wish: Wish
+    options: Wish
     context: Context
-    decide: Decide
-    shop: Workshop
 
     def relock(self, bounds: Bounds, old: Lock) -> Lock:
         """Lock again, keeping what still fits."""
-        kept = replace(self.wish, old=old, bounds=bounds.constraints, upgrade=(), upgrade_all=False)
-        return self.decide(
-            self.source, replace(kept, as_of=bounds.as_of or self.wish.as_of), self.context
+        options = replace(
+            self.options,
+            old=old,
+            bounds=bounds.constraints,
+            as_of=bounds.as_of or self.options.as_of,
+            upgrade=(),
+            upgrade_all=False,
         )
+        today = datetime.now(timezone.utc).date()
+        return decide_lock(self.source, options, lock_tools(self.context), today)
 
     def imports(self, lock: Lock) -> tuple[Failure, ...]:
         """Make the lock's image in the store; one that does not import is not kept."""
-        from envbuild.app.order import order_of
-        from envbuild.build.known import choose_mode
-        from envbuild.build.make import make_image
-        from envbuild.build.packer import ready_packer
-
-        mode = choose_mode("auto")
-        ready_packer(lock, self.shop)
+        shop = workshop(self.context)
+        ready_packer(lock, shop)
         with self.context.store.work("proof") as folder:
-            order = order_of(self.source, lock, folder / f"{self.source.recipe.name}.sif", mode)
+            target = folder / f"{self.source.recipe.name}.sif"
+            order = order_of(self.source, lock, target, choose_mode("auto"))
             try:
-                make_image(order, self.shop, lambda image, _: self._require_imports(image, lock))
+                make_image(order, shop, lambda image, _: self._require_imports(image, lock))
             except _ImportsFailedError as failed:
                 return failed.failures
         return ()
 
     def _require_imports(self, image: Path, lock: Lock) -> None:
-        """Import every direct dependency; raises _ImportsFailedError, HostError where the image gives no answer."""
-        from envbuild.check import plan
-        from envbuild.check.answers import Imports
-        from envbuild.check.checks.packages import lacks_driver
-        from envbuild.check.checks.uses import uses
-        from envbuild.check.probe_runner import ProbeRunner
+        failures = self._failed_imports(image, lock)
+        if failures:
+            raise _ImportsFailedError(failures)
 
-        expected = plan.expect(self.source.recipe, lock)
-        settings = self.context.settings
-        own = not self.source.shipped and settings.cwd.resolve() != settings.home.resolve()
-        used = uses(settings.cwd) if own else {}  # a home folder is no project
-        request = plan.imports_request(expected, uses=used)
-        network = self.source.recipe.check.network
-        inside = ProbeRunner(image, self.shop.runtime, self.shop.runner, gpu=False, network=network)
-        answer = inside.ask((request,)).answer(request, Imports)
+    def _failed_imports(self, image: Path, lock: Lock) -> tuple[Failure, ...]:
+        """Import every direct dependency, and what the project's own source imports.
+
+        Failures of the project's source come last.  Raises HostError where the image gives no answer.
+        """
+        settings, recipe = self.context.settings, self.source.recipe
+        is_project = not self.source.shipped and settings.cwd.resolve() != settings.home.resolve()
+        used = uses(settings.cwd) if is_project else {}
+        request = plan.imports_request(plan.expect(recipe, lock), uses=used)
+        runtime, runner = self.context.runtime, self.context.runner
+        probes = ProbeRunner(image, runtime, runner, gpu=False, network=recipe.check.network)
+        answer = probes.ask((request,)).answer(request, Imports)
         if answer.data is None:
             raise HostError(f"the imports could not be tried: {answer.fault}", hint=answer.hint)
-        modules = answer.data.modules
-        failed = {
-            name: one for name, one in modules.items() if not one.ok and not lacks_driver(one)
-        }
-        if failed:
-            raise _ImportsFailedError(
-                tuple(
-                    Failure(module=name, error=one.error, blame=one.blame, used=one.used)
-                    for name, one in sorted(failed.items(), key=lambda item: item[1].used)
+        failures = []
+        for name, module in answer.data.modules.items():
+            if not module.ok and not lacks_driver(module):
+                failures.append(
+                    Failure(module=name, error=module.error, blame=module.blame, used=module.used)
                 )
-            )
+        return tuple(sorted(failures, key=lambda failure: failure.used))
 
     def releases(self, package: PythonPackage) -> tuple[str, ...]:
         """Return the versions of a package that its index has files of."""
-        from packaging.utils import (
-            InvalidSdistFilename,
-            InvalidWheelFilename,
-            parse_sdist_filename,
-            parse_wheel_filename,
-        )
-
-        from envbuild.net.index import index_url, read_links
-        from envbuild.net.web import make_client
-
         settings = self.context.settings
+        url = index_url(settings, self.context.runner, package.index)
         with make_client(settings) as client:
-            links = read_links(
-                index_url(settings, self.context.runner, package.index), package.name, client
-            )
-        found: dict[str, None] = {}
+            links = read_links(url, package.name, client)
+        versions: dict[str, None] = {}
         for link in links:
+            parse = parse_wheel_filename if link.file.endswith(".whl") else parse_sdist_filename
             with suppress(InvalidWheelFilename, InvalidSdistFilename):
-                wheel = link.file.endswith(".whl")
-                version = (parse_wheel_filename if wheel else parse_sdist_filename)(link.file)[1]
+                version = str(parse(link.file)[1])
                 if not link.yanked:
-                    found[str(version)] = None
-        return tuple(found)
+                    versions[version] = None
+        return tuple(versions)

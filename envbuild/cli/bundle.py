@@ -28,17 +28,15 @@ def command(
     On a machine without a network: envbuild make --from-bundle FILE gives the same image, and the file unpacked
     (tar -xf) builds with Apptainer alone, by build.sh. envbuild's own wheels are for every Python that it runs on.
     """
+    from envbuild.app.lock import require_whole_lock
     from envbuild.app.order import order_of, workshop
     from envbuild.app.shelf import source_named
     from envbuild.bundle.own import own_wheels
     from envbuild.bundle.pack import write_bundle
-    from envbuild.cli.lock import require_fresh, require_lock, require_sources
     from envbuild.store.units import human_bytes
 
     source = source_named(name, context)
-    lock = require_lock(source)
-    require_fresh(source, lock)
-    require_sources(source, lock, context)
+    lock = require_whole_lock(source, context)
     target = context.settings.cwd / (output or f"{source.recipe.name}.bundle.tar")
     if not target.parent.is_dir():
         raise UsageError("there is no such folder", where=str(target.parent))

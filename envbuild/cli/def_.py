@@ -6,11 +6,13 @@ from pathlib import Path
 
 import click
 
+from envbuild.app.lock import require_fresh_lock
+from envbuild.app.shelf import source_named
 from envbuild.cli.complete import complete_recipe
 from envbuild.context import Context
-from envbuild.errors import UsageError
 from envbuild.lock.model import Lock
 from envbuild.recipe.model import Recipe
+from envbuild.store.atomic import write_text
 
 
 @click.command("def")
@@ -24,25 +26,14 @@ def command(context: Context, *, name: str | None, syntax: str, output: Path | N
     It builds on another machine without envbuild: apptainer build --fakeroot NAME.sif NAME.def, or with --format
     docker: docker build --tag NAME --file Dockerfile .
     """
-    from envbuild.app.shelf import source_named
-    from envbuild.cli.lock import require_fresh
-    from envbuild.lock.read import read_lock
-    from envbuild.store.atomic import write_text
-
     source = source_named(name, context)
-    if not source.lock.is_file():
-        raise UsageError(
-            "there is no lock yet",
-            where=str(source.lock),
-            hint=f"run: envbuild lock {source.recipe.name}",
-        )
-    lock = read_lock(source.lock)
-    require_fresh(source, lock)
-    text = (dockerfile_text if syntax == "docker" else definition_text)(source.recipe, lock)
+    lock = require_fresh_lock(source)
+    as_text = dockerfile_text if syntax == "docker" else definition_text
+    text = as_text(source.recipe, lock)
     if output is None:
         click.echo(text, nl=False)
     else:
-        write_text(output, text)
+        write_text(context.settings.cwd / output, text)
 
 
 def dockerfile_text(recipe: Recipe, lock: Lock) -> str:

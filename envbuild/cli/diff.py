@@ -56,8 +56,8 @@ def _side(text: str, context: Context) -> Side:
         return side_of_facts(
             describe(reference, context.settings, context.runner, context.store, context.report)
         )
+    from envbuild.app.lock import require_lock
     from envbuild.app.shelf import source_named
-    from envbuild.cli.lock import require_lock
 
     return side_of_lock(text, require_lock(source_named(text, context)))
 

@@ -37,13 +37,12 @@ def command(context: Context, *, name: str | None, form: str, output: Path | Non
     Addresses of files (pylock) and of extra indexes (requirements) are those of this machine's configuration, without
     credentials.
     """
+    from envbuild.app.lock import require_fresh_lock
     from envbuild.app.shelf import source_named
-    from envbuild.cli.lock import require_fresh, require_lock
     from envbuild.store.atomic import write_text
 
     source = source_named(name, context)
-    lock = require_lock(source)
-    require_fresh(source, lock)
+    lock = require_fresh_lock(source)
     text = _text(form, source.recipe, lock, context)
     if output is None:
         click.echo(text, nl=False)

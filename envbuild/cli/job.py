@@ -174,6 +174,7 @@ def plan_job(
     An image that is old or whose CUDA the site cannot run is told.
     """
     from envbuild.app.current import recipe_of, tell_old
+    from envbuild.app.site import find_site
     from envbuild.cli.enter import find_image, parse_bind
     from envbuild.job.compose import check_visible, compose, git_commit
     from envbuild.job.intent import read_each
@@ -215,23 +216,6 @@ def plan_job(
         if told := shared_sqlite(job, settings.cwd):
             context.report.say(f"note: {told}")
     return job, site
-
-
-def find_site(text: str | None, context: Context) -> Site:
-    """Return the site that is meant: by name, ENVBUILD_SITE, else the only one of the user's own."""
-    from envbuild.job.sites import load_site, site_files
-
-    text = text or context.settings.environment.get("ENVBUILD_SITE")
-    if text:
-        return load_site(text.partition(":")[0], context.settings)
-    own = [name for name, path in site_files(context.settings).items() if path is not None]
-    if len(own) == 1:
-        return load_site(own[0], context.settings)
-    raise UsageError(
-        "which site?",
-        where="--on",
-        hint="--on NAME, or export ENVBUILD_SITE=NAME (envbuild site list shows them; --on local is this machine)",
-    )
 
 
 def _own_command(source: Source | None, name: str) -> tuple[str, ...]:

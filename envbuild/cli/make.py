@@ -306,26 +306,19 @@ def _lock(
     source: Source, context: Context, *, prove: bool, budget: float | None, complete: bool
 ) -> Lock:
     """Return the lock that is there, or a first one; a first one is proved by importing unless that is left out."""
-    from envbuild.cli.lock import decide_and_write, require_fresh, require_sources
-    from envbuild.lock.read import read_lock
+    from envbuild.app.lock import require_fresh_lock, require_whole_lock, write_first_lock
 
     if not source.lock.is_file():
         context.report.say(f"{source.recipe.name} has no lock yet")
-        return decide_and_write(source, context, (budget or PROOF_SECONDS) if prove else None)
-    lock = read_lock(source.lock)
-    require_fresh(source, lock)
-    if not complete:
-        require_sources(source, lock, context)
-    return lock
+        return write_first_lock(source, context, (budget or PROOF_SECONDS) if prove else None)
+    return require_fresh_lock(source) if complete else require_whole_lock(source, context)
 
 
 def _note_proof(source: Source, lock: Lock, reports: list[Report], context: Context) -> None:
     """Write into a lock of the user's own that its dependencies import, once a check has imported them."""
     import msgspec
 
-    from envbuild.cli.lock import write_target
-    from envbuild.lock.write import write_lock
-    from envbuild.store.atomic import write_text
+    from envbuild.app.lock import write_own_lock
 
     imported = any(
         one.check == "direct-imports" and one.outcome == "passed"
@@ -333,10 +326,7 @@ def _note_proof(source: Source, lock: Lock, reports: list[Report], context: Cont
         for one in report.findings
     )
     if imported and lock.proof == "not run" and not source.shipped:
-        write_text(
-            write_target(source, context),
-            write_lock(msgspec.structs.replace(lock, proof="imported")),
-        )
+        write_own_lock(source, msgspec.structs.replace(lock, proof="imported"), context)
         context.report.say("all direct dependencies import: the lock says so now (proof)")
 
 

@@ -29,7 +29,7 @@ def command(context: Context, *, name: str | None, everything: bool, as_json: bo
 
     Newer is not always better: a lock for an old base keeps to packages of the same time on purpose.
     """
-    from envbuild.cli.lock import require_lock
+    from envbuild.app.lock import require_lock
     from envbuild.recipe.find import find_recipe
 
     lock = require_lock(find_recipe(name, context.settings))

@@ -35,7 +35,7 @@ def publish(context: Context, name: str | None, wish: Wish, *, as_json: bool = F
     """Publish a recipe and say what was added."""
     from msgspec.structs import replace
 
-    from envbuild.cli.lock import require_fresh, require_lock
+    from envbuild.app.lock import require_fresh_lock
     from envbuild.recipe.find import find_recipe
     from envbuild.shelf.model import digest_of
     from envbuild.shelf.publish import draft, with_earlier
@@ -54,8 +54,7 @@ def publish(context: Context, name: str | None, wish: Wish, *, as_json: bool = F
             hint="--sign KEY",
         )
     source = find_recipe(name, context.settings)
-    lock = require_lock(source)
-    require_fresh(source, lock)
+    lock = require_fresh_lock(source)
     library.backend.refresh()
     image, weight, reports = _image(source, lock, context, needed=wish.with_image)
     if not wish.failed:

@@ -54,11 +54,11 @@ def command(
     The store's Debian roots, layers, built wheels and bytecode are not used again. With --verify it says whether the
     bytes are equal, or only the files, or which file of which layer differs.
     """
+    from envbuild.app.lock import require_whole_lock
     from envbuild.app.order import order_of, workshop
     from envbuild.app.shelf import source_named
     from envbuild.build.rebuild import compare, made_again
     from envbuild.build.verify import read_carried
-    from envbuild.cli.lock import require_fresh, require_lock, require_sources
     from envbuild.store.atomic import place
 
     if not verify and output is None:
@@ -66,9 +66,7 @@ def command(
             "would throw away what it makes", hint="add --verify to compare, or -o FILE to keep it"
         )
     source = source_named(name, context)
-    lock = require_lock(source)
-    require_fresh(source, lock)
-    require_sources(source, lock, context)
+    lock = require_whole_lock(source, context)
     first = context.settings.cwd / (image or f"{source.recipe.name}.sif")
     if not first.is_file():
         raise UsageError(

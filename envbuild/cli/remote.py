@@ -70,9 +70,9 @@ def check_on(
     A check of the same image that was submitted before and still runs, or ended unseen, is taken up again: a lost
     connection costs nothing.
     """
+    from envbuild.app.site import find_site
     from envbuild.base.digests import known_digest
     from envbuild.cli.enter import find_image
-    from envbuild.cli.job import find_site
     from envbuild.cli.submit import follow
     from envbuild.job.records import job_folder
 
@@ -136,7 +136,7 @@ def make_on(
 
     Raises CheckFailedError naming the recipes that failed.
     """
-    from envbuild.cli.job import find_site
+    from envbuild.app.site import find_site
     from envbuild.cli.submit import follow
 
     site = find_site(site_text, context)
@@ -167,17 +167,14 @@ def _failed(record: Record, names: tuple[str, ...], context: Context) -> list[st
 
 def _fetch(name: str, context: Context) -> None:
     """Lock where there is no lock, and bring every file of it into the store, which the nodes share."""
+    from envbuild.app.lock import require_whole_lock, write_first_lock
     from envbuild.app.order import workshop
     from envbuild.build.bring import fetch_files
-    from envbuild.cli.lock import decide_and_write, require_sources
-    from envbuild.lock.read import read_lock
     from envbuild.recipe.find import find_recipe
 
     source = find_recipe(name, context.settings)
-    lock = (
-        read_lock(source.lock) if source.lock.is_file() else decide_and_write(source, context, None)
-    )
-    require_sources(source, lock, context)
+    has_lock = source.lock.is_file()
+    lock = require_whole_lock(source, context) if has_lock else write_first_lock(source, context)
     with context.report.stage(f"fetch {name}"):
         fetch_files(lock, workshop(context))
 

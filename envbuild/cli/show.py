@@ -31,8 +31,8 @@ def command(context: Context, *, name: str | None, script: bool, as_json: bool) 
 
     A name on a shelf is verified first, and nothing of it is run.
     """
+    from envbuild.app.lock import require_lock
     from envbuild.app.shelf import source_named
-    from envbuild.cli.lock import require_lock
     from envbuild.shelf.shown import shown
 
     source = source_named(name, context)

@@ -29,7 +29,7 @@ def command(
     """Say why PACKAGE is in the lock of the recipe NAME: who wants it, what holds it back, what would change it."""
     from packaging.utils import canonicalize_name
 
-    from envbuild.cli.lock import require_lock
+    from envbuild.app.lock import require_lock
     from envbuild.errors import UsageError
     from envbuild.lock.dependency_paths import story
     from envbuild.recipe.find import find_recipe
@@ -56,7 +56,7 @@ def command(
 
 def _outlook(source: Source, lock: Lock, package: str, context: Context) -> str:
     """Say what locking again with a free choice of one package would give; a failure is told, not raised."""
-    from envbuild.cli.lock import decide
+    from envbuild.app.lock import resolve_lock
     from envbuild.errors import EnvbuildError
     from envbuild.lock.decide.decide import Wish, asking_for
     from envbuild.lock.dependency_paths import locked
@@ -68,7 +68,7 @@ def _outlook(source: Source, lock: Lock, package: str, context: Context) -> str:
         return "only with another release under [base] framework"
     wish = Wish(as_of=lock.as_of or "none", upgrade=(package,), old=lock)
     try:
-        other = decide(asking_for(source, package), wish, context)
+        other = resolve_lock(asking_for(source, package), wish, context)
     except EnvbuildError as error:
         return f"not known: {error}"
     hold = next((row for row in other.held_back if row.name == package), None)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from envbuild.app.lock import refuse_unfit
 from envbuild.cli import run_cli
-from envbuild.cli.lock import _refuse_unfit
 from envbuild.context import open_context
 from envbuild.errors import NoSolutionError
 from envbuild.job.fit import why_unfit
@@ -104,5 +104,5 @@ def test_job_tells_and_submit_refuses(project: Path, capsys: pytest.CaptureFixtu
 def test_a_lock_for_a_site(user_settings: Settings) -> None:
     context = open_context(user_settings, LocalRunner(), Silent())
     with pytest.raises(NoSolutionError, match=r"the nodes of amane have 450\.80\.02"):
-        _refuse_unfit(LOCK, "amane", context)
-    _refuse_unfit(LOCK, "tsubame4", context)
+        refuse_unfit(LOCK, "amane", context)
+    refuse_unfit(LOCK, "tsubame4", context)

@@ -1,0 +1,202 @@
+"""Lock a recipe: resolve, prove by import where that is asked for, write; and the demands on a lock that is there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from envbuild.app.order import lock_tools
+from envbuild.context import Context
+from envbuild.errors import EnvbuildError, NoSolutionError, StaleLockError, UsageError
+from envbuild.lock.model import EVERYTHING, Lock
+from envbuild.lock.read import read_lock
+from envbuild.lock.staleness import staleness
+from envbuild.recipe.model import Source
+
+if TYPE_CHECKING:
+    from envbuild.lock.decide.decide import Wish
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LockRequest:
+    """What ``envbuild lock`` was asked for.
+
+    ``upgrade`` are package names, or EVERYTHING; ``as_of`` is an ISO date or "none"; ``facts`` is a facts file in place
+    of a base image; ``proof_seconds`` is the budget of the proof by import (None: no proof); ``site`` is a cluster,
+    SITE[:PARTITION], that the lock has to run on.
+    """
+
+    upgrade: tuple[str, ...] = ()
+    upgrade_system: bool = False
+    as_of: str | None = None
+    facts: Path | None = None
+    resolver: str = "uv"
+    proof_seconds: float | None = None
+    site: str | None = None
+
+
+def update_lock(source: Source, request: LockRequest, context: Context) -> tuple[Lock | None, Lock]:
+    """Lock a recipe anew and return the lock that was there, or None, and the new one; write nothing.
+
+    The old lock's versions are kept where they still fit.
+    """
+    from envbuild.lock.decide.decide import Wish
+    from envbuild.lock.decide.import_search import carried
+
+    _require_date(request.as_of)
+    old = _read_old_lock(source, context)
+    options = Wish(
+        as_of=request.as_of,
+        upgrade=request.upgrade,
+        upgrade_all=EVERYTHING in request.upgrade,
+        upgrade_system=request.upgrade_system,
+        old=old,
+        resolver=request.resolver,
+    )
+    lock = resolve_lock(source, options, context, request.facts)
+    if request.site:
+        refuse_unfit(lock, request.site, context)
+    if old is not None:
+        lock = carried(old, lock)
+    if request.proof_seconds is not None:
+        lock = _prove_lock(source, lock, options, context, request.proof_seconds)
+    return old, lock
+
+
+def write_first_lock(source: Source, context: Context, proof_seconds: float | None = None) -> Lock:
+    """Make and write the lock of a recipe that has none; ``proof_seconds`` is the budget of its proof."""
+    _, lock = update_lock(source, LockRequest(proof_seconds=proof_seconds), context)
+    target = write_own_lock(source, lock, context)
+    for line in describe_lock(None, lock, target):
+        context.report.say(line)
+    return lock
+
+
+def describe_lock(old: Lock | None, lock: Lock, target: Path | None) -> list[str]:
+    """Return for people what a new lock holds and what changed; ``target`` is None where it was not written."""
+    from envbuild.lock.report import told
+    from envbuild.lock.staleness import changes
+
+    first, *others = told(lock)
+    lines = [f"{target or 'not written'}: {first}", *(f"  {line}" for line in others)]
+    how = " (envbuild lock --prove, or the check of envbuild make)"
+    lines.append(f"  proof: {lock.proof}{'' if lock.proof == 'imported' else how}")
+    if old is not None:
+        changed = changes(old, lock)
+        lines += [f"  {change}" for change in changed] or ["  no package changed"]
+    return lines
+
+
+def resolve_lock(
+    source: Source, options: Wish, context: Context, facts: Path | None = None
+) -> Lock:
+    """Resolve a recipe to a lock, and write nothing; ``facts`` is a facts file (docs/base.md)."""
+    from envbuild.base.facts import load_facts
+    from envbuild.lock.decide.decide import decide_lock
+
+    today = datetime.now(timezone.utc).date()
+    known = load_facts(facts) if facts is not None else None
+    return decide_lock(source, options, lock_tools(context), today, facts=known)
+
+
+def _prove_lock(
+    source: Source, lock: Lock, options: Wish, context: Context, seconds: float
+) -> Lock:
+    """Return the lock, or the nearest one whose direct dependencies import; a proved one stays."""
+    from envbuild.app.prove import prove_lock
+
+    if lock.proof == "imported":
+        return lock
+    return prove_lock(source, lock, options, context, seconds)
+
+
+def _require_date(as_of: str | None) -> None:
+    if as_of is None or as_of == "none":
+        return
+    try:
+        datetime.strptime(as_of, "%Y-%m-%d").replace(tzinfo=timezone.utc)
+    except ValueError as error:
+        raise UsageError(f"--as-of {as_of}: write a day as YYYY-MM-DD, or none") from error
+
+
+def _read_old_lock(source: Source, context: Context) -> Lock | None:
+    """Read the lock that is there; one that cannot be read is reported, and then replaced."""
+    if not source.lock.is_file():
+        return None
+    try:
+        return read_lock(source.lock)
+    except EnvbuildError as error:
+        context.report.say(f"the old lock is not used: {error}")
+        return None
+
+
+def refuse_unfit(lock: Lock, text: str, context: Context) -> None:
+    """Raise NoSolutionError for a lock whose CUDA runs on no GPU of a site, SITE[:PARTITION]."""
+    from envbuild.app.site import find_site
+    from envbuild.job.fit import why_unfit
+    from envbuild.lock.cuda import cuda_of
+
+    site = find_site(text, context)
+    cuda = cuda_of(lock)
+    if not cuda:
+        return
+    unfit = why_unfit(cuda, site, text.partition(":")[2] or None)
+    if unfit is None:
+        return
+    framework = (lock.base.framework or "framework").split(" ")[0]
+    driver = site.host.driver or "VERSION"
+    hint = f"an older {framework}: envbuild base suggest --driver {driver}"
+    raise NoSolutionError(unfit, where=lock.name, hint=hint)
+
+
+def write_own_lock(source: Source, lock: Lock, context: Context) -> Path:
+    """Write a lock where it was read from, but never into envbuild's own installation; return the path."""
+    from envbuild.lock.write import write_lock
+    from envbuild.store.atomic import write_text
+
+    settings = context.settings
+    target = source.lock
+    if source.shipped and not target.resolve().is_relative_to(settings.cwd.resolve()):
+        target = settings.cwd / "lockfiles" / source.lock.name
+    write_text(target, write_lock(lock))
+    return target
+
+
+def require_lock(source: Source) -> Lock:
+    """Read a recipe's lock.  Raises StaleLockError where there is none."""
+    if not source.lock.is_file():
+        hint = f"run: envbuild lock {source.recipe.name}"
+        raise StaleLockError("there is no lock yet", where=str(source.lock), hint=hint)
+    return read_lock(source.lock)
+
+
+def require_fresh_lock(source: Source) -> Lock:
+    """Read a recipe's lock.  Raises StaleLockError where there is none, or where it no longer fits."""
+    lock = require_lock(source)
+    reasons = staleness(source.recipe, lock)
+    if reasons:
+        raise StaleLockError(
+            f"the lock no longer fits {source.path.name}: {'; '.join(reasons)}",
+            where=str(source.lock),
+            hint=f"run: envbuild lock {source.recipe.name}",
+        )
+    return lock
+
+
+def require_whole_lock(source: Source, context: Context) -> Lock:
+    """Read a lock that fits, and bring the project's own files of it into the store.
+
+    Raises StaleLockError also where these files were changed.
+    """
+    lock = require_fresh_lock(source)
+    if lock.files:
+        from envbuild.lock.decide.project_files import require_files
+
+        require_files(source, lock, lock_tools(context))
+    if any(package.source is not None for package in lock.python):
+        from envbuild.lock.decide.source_trees import require_trees
+
+        require_trees(source, lock, lock_tools(context))
+    return lock

@@ -1,0 +1,23 @@
+"""Which cluster (site) a verb is asked for."""
+
+from __future__ import annotations
+
+from envbuild.context import Context
+from envbuild.errors import UsageError
+from envbuild.job.site import Site
+from envbuild.job.sites import load_site, site_files
+
+
+def find_site(text: str | None, context: Context) -> Site:
+    """Return the site that is meant: by name, ENVBUILD_SITE, else the only one of the user's own."""
+    text = text or context.settings.environment.get("ENVBUILD_SITE")
+    if text:
+        return load_site(text.partition(":")[0], context.settings)
+    own = [name for name, path in site_files(context.settings).items() if path is not None]
+    if len(own) == 1:
+        return load_site(own[0], context.settings)
+    raise UsageError(
+        "which site?",
+        where="--on",
+        hint="--on NAME, or export ENVBUILD_SITE=NAME (envbuild site list shows them; --on local is this machine)",
+    )
