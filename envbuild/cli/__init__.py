@@ -52,7 +52,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
         ),
         "logs": Verb("envbuild.cli.logs", "command", "Print what a job has written."),
         "list": Verb(
-            "envbuild.cli.list",
+            "envbuild.cli.list_",
             "command",
             "List recipes, locks and images with their last verdict.",
         ),

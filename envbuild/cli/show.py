@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from envbuild.cli.complete import complete_recipe
-from envbuild.cli.list import RecipeRow, recipe_row
+from envbuild.cli.list_ import RecipeRow, recipe_row
 from envbuild.cli.output import json_option, print_json
 from envbuild.context import Context
 

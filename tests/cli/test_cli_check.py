@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from envbuild.check import report as reports
 from envbuild.cli.check import command
-from envbuild.cli.list import command as list_command
+from envbuild.cli.list_ import command as list_command
 from envbuild.context import Context, open_context
 from envbuild.errors import CheckFailedError, UsageError
 from envbuild.progress import Silent
