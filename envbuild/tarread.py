@@ -68,24 +68,31 @@ def _member_class(size: int) -> type[tarfile.TarInfo]:
     chain = 0
 
     class Member(tarfile.TarInfo):
-        @classmethod
-        def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Any:
+        # The entry point that tarfile's source leaves to subclasses; `frombuf` and `fromtarfile` are no
+        # longer called for members since CPython's gh-141707 (in Debian's 3.11.2-6+deb12u7 and later).
+        def _proc_member(self, archive: tarfile.TarFile) -> Any:
             nonlocal chain
-            member = super().frombuf(buf, encoding, errors)
-            if member.type == tarfile.GNUTYPE_SPARSE:
+            if self.type == tarfile.GNUTYPE_SPARSE:
                 raise _sparse()
-            if member.type not in DESCRIBING:
+            if self.type not in DESCRIBING:
                 chain = 0
-                return member
+                return self._read_on(archive)
             chain += 1
-            if not 0 <= member.size <= limits.HEADER or chain > limits.CHAIN:
+            if not 0 <= self.size <= limits.HEADER or chain > limits.CHAIN:
                 raise tarfile.ReadError(
-                    f"a header of {member.size} bytes, number {chain} of one member"
+                    f"a header of {self.size} bytes, number {chain} of one member"
                 )
-            describing.take(member.size)
-            if member.type == tarfile.XGLTYPE:
-                common.take(member.size)
-            return member
+            describing.take(self.size)
+            if self.type == tarfile.XGLTYPE:
+                common.take(self.size)
+            return self._read_on(archive)
+
+        def _read_on(self, archive: tarfile.TarFile) -> Any:
+            try:
+                return super()._proc_member(archive)  # type: ignore[misc]
+            except tarfile.HeaderError as error:
+                # `TarFile.next` would take an invalid header for the end of the archive
+                raise tarfile.ReadError(str(error)) from error
 
         # tarfile calls these for the three ways in which pax headers say that a member has holes
         def _proc_gnusparse_00(self, *_: object) -> None:
