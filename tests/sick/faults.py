@@ -619,6 +619,10 @@ def torch_compile_without_a_compiler(root: Path) -> Report:
         "triton", "3.1.0", {"triton/__init__.py": "", "triton/backends/nvidia/bin/ptxas": ""}
     )
     tree.env["PATH"] = str(root / "no-programs")
+    headers = root.with_name(f"{root.name}-headers")  # the host's Python may have none
+    headers.mkdir()
+    (headers / "Python.h").touch()
+    tree.env["CPATH"] = str(headers)
     return tree.check(
         make_recipe(framework="torch"),
         project=project(root, "@torch.compile\ndef f(x):\n    return x\n"),
