@@ -16,7 +16,7 @@ from envbuild.lock.staleness import staleness
 from envbuild.recipe.model import Source
 
 if TYPE_CHECKING:
-    from envbuild.lock.decide.decide import Wish
+    from envbuild.lock.decide.decide import LockOptions
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,12 +42,12 @@ def update_lock(source: Source, request: LockRequest, context: Context) -> tuple
 
     The old lock's versions are kept where they still fit.
     """
-    from envbuild.lock.decide.decide import Wish
-    from envbuild.lock.decide.import_search import carried
+    from envbuild.lock.decide.decide import LockOptions
+    from envbuild.lock.decide.import_search import carry_proof
 
     _require_date(request.as_of)
     old = _read_old_lock(source, context)
-    options = Wish(
+    options = LockOptions(
         as_of=request.as_of,
         upgrade=request.upgrade,
         upgrade_all=EVERYTHING in request.upgrade,
@@ -59,7 +59,7 @@ def update_lock(source: Source, request: LockRequest, context: Context) -> tuple
     if request.site:
         refuse_unfit(lock, request.site, context)
     if old is not None:
-        lock = carried(old, lock)
+        lock = carry_proof(old, lock)
     if request.proof_seconds is not None:
         lock = _prove_lock(source, lock, options, context, request.proof_seconds)
     return old, lock
@@ -90,7 +90,7 @@ def describe_lock(old: Lock | None, lock: Lock, target: Path | None) -> list[str
 
 
 def resolve_lock(
-    source: Source, options: Wish, context: Context, facts: Path | None = None
+    source: Source, options: LockOptions, context: Context, facts: Path | None = None
 ) -> Lock:
     """Resolve a recipe to a lock, and write nothing; ``facts`` is a facts file (docs/base.md)."""
     from envbuild.base.facts import load_facts
@@ -102,7 +102,7 @@ def resolve_lock(
 
 
 def _prove_lock(
-    source: Source, lock: Lock, options: Wish, context: Context, seconds: float
+    source: Source, lock: Lock, options: LockOptions, context: Context, seconds: float
 ) -> Lock:
     """Return the lock, or the nearest one whose direct dependencies import; a proved one stays."""
     from envbuild.app.prove import prove_lock

@@ -25,8 +25,8 @@ from envbuild.check.checks.uses import uses
 from envbuild.check.probe_runner import ProbeRunner
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError, HostError
-from envbuild.lock.decide.decide import Wish, decide_lock
-from envbuild.lock.decide.import_search import Bounds, Failure, Search
+from envbuild.lock.decide.decide import LockOptions, decide_lock
+from envbuild.lock.decide.import_search import Failure, ImportSearch, SearchBounds
 from envbuild.lock.model import Lock, PythonPackage
 from envbuild.net.index import index_url, read_links
 from envbuild.net.web import make_client
@@ -44,13 +44,17 @@ class _ImportsFailedError(EnvbuildError):
         self.failures = failures
 
 
-def prove_lock(source: Source, lock: Lock, options: Wish, context: Context, seconds: float) -> Lock:
+def prove_lock(
+    source: Source, lock: Lock, options: LockOptions, context: Context, seconds: float
+) -> Lock:
     """Return a lock that is proved by importing: this one, or the nearest that imports.
 
     Raises NoSolutionError with what was tried, HostError where nothing can be built here.
     """
     tester = ImportTester(source=source, options=options, context=context)
-    search = Search(lab=tester, seconds=seconds, dates=_earlier_dates(lock), say=context.report.say)
+    search = ImportSearch(
+        lab=tester, seconds=seconds, dates=_earlier_dates(lock), say=context.report.say
+    )
     return search.run(lock)
 
 
@@ -65,10 +69,10 @@ class ImportTester:
     """What a search needs of the other stages: lock again, build and import, ask the index."""
 
     source: Source
-    options: Wish
+    options: LockOptions
     context: Context
 
-    def relock(self, bounds: Bounds, old: Lock) -> Lock:
+    def relock(self, bounds: SearchBounds, old: Lock) -> Lock:
         """Lock again, keeping what still fits."""
         options = replace(
             self.options,

@@ -11,7 +11,7 @@ from envbuild.cli.output import json_option, print_json
 from envbuild.context import Context
 
 if TYPE_CHECKING:
-    from envbuild.lock.diff import Difference, Side
+    from envbuild.lock.diff import Difference, DiffInput
     from envbuild.lock.staleness import Change
 
 
@@ -37,29 +37,29 @@ def command(context: Context, *, before: str, after: str, as_json: bool) -> None
     click.echo(_text(found), nl=False)
 
 
-def _side(text: str, context: Context) -> Side:
-    from envbuild.lock.diff import side_of_facts, side_of_lock
+def _side(text: str, context: Context) -> DiffInput:
+    from envbuild.lock.diff import input_of_image, input_of_lock
     from envbuild.lock.read import read_lock
 
     path = Path(text)
     if path.suffix == ".lock":
-        return side_of_lock(text, read_lock(path))
+        return input_of_lock(text, read_lock(path))
     if path.suffix == ".json":
         from envbuild.base.facts import load_facts
 
-        return side_of_facts(load_facts(path))
+        return input_of_image(load_facts(path))
     if path.suffix == ".sif" or ":" in text:
         from envbuild.base.reference import parse_reference
         from envbuild.base.sources import describe
 
         reference = parse_reference(text)
-        return side_of_facts(
+        return input_of_image(
             describe(reference, context.settings, context.runner, context.store, context.report)
         )
     from envbuild.app.lock import require_lock
     from envbuild.app.shelf import source_named
 
-    return side_of_lock(text, require_lock(source_named(text, context)))
+    return input_of_lock(text, require_lock(source_named(text, context)))
 
 
 def _text(found: Difference) -> str:

@@ -31,14 +31,14 @@ def command(
 
     from envbuild.app.lock import require_lock
     from envbuild.errors import UsageError
-    from envbuild.lock.dependency_paths import story
+    from envbuild.lock.dependency_paths import describe_package
     from envbuild.recipe.find import find_recipe
     from envbuild.toml import closest
 
     source = find_recipe(name, context.settings)
     lock = require_lock(source)
     wanted = canonicalize_name(package)
-    lines = story(lock, wanted)
+    lines = describe_package(lock, wanted)
     if not lines:
         known = [*(p.name for p in lock.python), *(p.name for p in lock.provided)]
         raise UsageError(
@@ -58,21 +58,21 @@ def _outlook(source: Source, lock: Lock, package: str, context: Context) -> str:
     """Say what locking again with a free choice of one package would give; a failure is told, not raised."""
     from envbuild.app.lock import resolve_lock
     from envbuild.errors import EnvbuildError
-    from envbuild.lock.decide.decide import Wish, asking_for
-    from envbuild.lock.dependency_paths import locked
+    from envbuild.lock.decide.decide import LockOptions, asking_for
+    from envbuild.lock.dependency_paths import locked_package
 
-    held = locked(lock, package)
+    held = locked_package(lock, package)
     if held is None:
         return "never, while the base holds it and what you ask for allows it"
     if held.group == "framework":
         return "only with another release under [base] framework"
-    wish = Wish(as_of=lock.as_of or "none", upgrade=(package,), old=lock)
+    wish = LockOptions(as_of=lock.as_of or "none", upgrade=(package,), old=lock)
     try:
         other = resolve_lock(asking_for(source, package), wish, context)
     except EnvbuildError as error:
         return f"not known: {error}"
     hold = next((row for row in other.held_back if row.name == package), None)
-    after = locked(other, package)
+    after = locked_package(other, package)
     as_of = f" as of {lock.as_of}" if lock.as_of else ""
     if after is not None and after.version != held.version:
         return f"to {after.version}, with envbuild lock {source.recipe.name} --upgrade {package}"

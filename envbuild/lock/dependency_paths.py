@@ -11,7 +11,7 @@ DIRECT = "(direct)"
 MOST = 5
 
 
-def chains(lock: Lock, name: str) -> tuple[tuple[str, ...], ...]:
+def dependency_paths(lock: Lock, name: str) -> tuple[tuple[str, ...], ...]:
     """Return the shortest ways from a direct requirement (or from the base) down to a package, at most five.
 
     Each begins with what the recipe asks for, or with a package of the base that requires the next one.
@@ -30,18 +30,18 @@ def chains(lock: Lock, name: str) -> tuple[tuple[str, ...], ...]:
     return tuple(found)
 
 
-def locked(lock: Lock, name: str) -> PythonPackage | None:
+def locked_package(lock: Lock, name: str) -> PythonPackage | None:
     """Return the entry of a package that is put over the base, None where there is none."""
     return next((p for p in lock.python if p.name == name and p.group != "build"), None)
 
 
-def story(lock: Lock, name: str) -> list[str]:
+def describe_package(lock: Lock, name: str) -> list[str]:
     """Return what a lock itself knows of a package, one sentence a line; empty where it knows nothing."""
-    package = locked(lock, name)
+    package = locked_package(lock, name)
     lines: list[str] = []
     if package is not None:
         lines.append(f"{package.name} {package.version} ({package.group}): {package.file}")
-        lines += [f"wanted by: {_told(way, lock)}" for way in chains(lock, name)]
+        lines += [f"wanted by: {_told(way, lock)}" for way in dependency_paths(lock, name)]
     for provided in lock.provided:
         if name in (provided.name, provided.alias_of):
             stand_in = f"; {provided.alias_of} stands for it" if provided.alias_of else ""
@@ -67,7 +67,7 @@ def story(lock: Lock, name: str) -> list[str]:
 
 def _told(way: tuple[str, ...], lock: Lock) -> str:
     versions: Mapping[str, str] = {p.name: p.version for p in lock.python if p.group != "build"}
-    first = locked(lock, way[0])
+    first = locked_package(lock, way[0])
     start = (
         "the base"
         if first is None

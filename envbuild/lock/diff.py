@@ -17,7 +17,7 @@ DEBIAN_PYTHON = "/usr/lib/python3"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Side:
+class DiffInput:
     """One of two things to compare.
 
     ``about`` are single values (Python, CUDA …) by what they are called; ``python`` and ``debian`` map names to
@@ -40,7 +40,7 @@ class Difference:
     unknown: str | None = None
 
 
-def side_of_lock(label: str, lock: Lock) -> Side:
+def input_of_lock(label: str, lock: Lock) -> DiffInput:
     """Return what a lock tells of the image that is made from it."""
     python = {p.name: p.version for p in lock.python if p.group != "build"}
     held = {
@@ -52,7 +52,7 @@ def side_of_lock(label: str, lock: Lock) -> Side:
     cuda = (
         gpu.cuda([Dist(name=n, version=v) for n, v in python.items()], (), {}, {}) or lock.base.cuda
     )
-    return Side(
+    return DiffInput(
         label=label,
         about=_about(
             {
@@ -70,14 +70,14 @@ def side_of_lock(label: str, lock: Lock) -> Side:
     )
 
 
-def side_of_facts(facts: BaseFacts) -> Side:
+def input_of_image(facts: BaseFacts) -> DiffInput:
     """Return what an image holds."""
     from packaging.utils import canonicalize_name
 
     dists = [
         d for d in facts.dists if not (facts.apt and (d.location or "").startswith(DEBIAN_PYTHON))
     ]
-    return Side(
+    return DiffInput(
         label=facts.image,
         about=_about({"Python": facts.python, "glibc": facts.glibc}, facts.framework, facts.cuda),
         python={canonicalize_name(dist.name): dist.version for dist in dists},
@@ -106,7 +106,7 @@ def _driver(cuda: str | None) -> str | None:
     )
 
 
-def difference(before: Side, after: Side) -> Difference:
+def difference(before: DiffInput, after: DiffInput) -> Difference:
     """Return what differs, single values first, then Debian and Python packages, each sorted by name."""
     keys = [
         key for key in (*before.about, *after.about) if key in before.about and key in after.about
@@ -131,7 +131,7 @@ def difference(before: Side, after: Side) -> Difference:
 
 
 def _counts(
-    name: str, old: Mapping[str, str], new: Mapping[str, str], before: Side, after: Side
+    name: str, old: Mapping[str, str], new: Mapping[str, str], before: DiffInput, after: DiffInput
 ) -> bool:
     """Whether a change is known to be one: what a lock does not name, the image below it may hold all the same."""
     if before.whole == after.whole:

@@ -32,7 +32,7 @@ PRIVATE = 0o600
 """The addresses in an answer may hold what an index is entered with."""
 
 
-class Kept(msgspec.Struct, frozen=True, kw_only=True):
+class CachedAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """One answer, or one refusal: what and hint of a NoSolutionError; ``at`` in seconds since 1970."""
 
     at: float
@@ -41,10 +41,10 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     hint: str | None = None
 
 
-class Remembering:
+class CachedResolver:
     """A resolve.model.Resolver before another one, which is only made and asked for what is not known.
 
-    A request to answer ``anew``, and one to an index in a folder, which no page of is ever kept, are always put.
+    A request to answer ``refresh``, and one to an index in a folder, which no page of is ever kept, are always put.
     """
 
     def __init__(self, settings: Settings, runner: Runner, make: Callable[[], Resolver]) -> None:
@@ -64,7 +64,7 @@ class Remembering:
             Store(self.settings.store).folder("answers")
             / f"{_key(request, indexes, host_builds=self.settings.host_builds)}.json"
         )
-        kept = None if request.anew else _read(path)
+        kept = None if request.refresh else _read(path)
         if kept is None:
             kept = self._asked(request)
             _forget(path.parent)
@@ -73,12 +73,12 @@ class Remembering:
             raise NoSolutionError(kept.what, hint=kept.hint)
         return kept.resolution
 
-    def _asked(self, request: Request) -> Kept:
+    def _asked(self, request: Request) -> CachedAnswer:
         at = time.time()
         try:
-            return Kept(at=at, resolution=self.make()(request))
+            return CachedAnswer(at=at, resolution=self.make()(request))
         except NoSolutionError as refusal:
-            return Kept(at=at, what=refusal.what, hint=refusal.hint)
+            return CachedAnswer(at=at, what=refusal.what, hint=refusal.hint)
 
 
 def _key(request: Request, indexes: Mapping[str, str], *, host_builds: bool) -> str:
@@ -87,12 +87,11 @@ def _key(request: Request, indexes: Mapping[str, str], *, host_builds: bool) -> 
     rules = [
         path.stat()
         for folder in (own, own.parent / "data")
-        for path in sorted(folder.iterdir())
-        if path.is_file()
+        for path in sorted((*folder.rglob("*.py"), *folder.glob("*.toml")))
     ]
     said = msgspec.json.encode(
         (
-            replace(request, anew=False),
+            replace(request, refresh=False),
             dict(sorted(indexes.items())),
             [(stat.st_size, stat.st_mtime_ns) for stat in rules],
             (__version__, installed_version("uv"), sys.executable, host_builds),
@@ -101,9 +100,9 @@ def _key(request: Request, indexes: Mapping[str, str], *, host_builds: bool) -> 
     return hashlib.sha256(said).hexdigest()
 
 
-def _read(path: Path) -> Kept | None:
+def _read(path: Path) -> CachedAnswer | None:
     try:
-        kept = msgspec.json.decode(path.read_bytes(), type=Kept)
+        kept = msgspec.json.decode(path.read_bytes(), type=CachedAnswer)
     except (OSError, *UNREADABLE):
         return None
     return kept if 0 <= time.time() - kept.at < FRESH_SECONDS else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from envbuild.progress import Reporter
-from envbuild.resolve.answer_cache import Remembering
+from envbuild.resolve.answer_cache import CachedResolver
 from envbuild.resolve.model import Resolver
 from envbuild.run import Runner
 from envbuild.settings import Settings
@@ -17,7 +17,7 @@ def _uv(settings: Settings, runner: Runner, report: Reporter) -> Resolver:
 
         return UvResolver(settings, runner, report)
 
-    return Remembering(settings, runner, make)
+    return CachedResolver(settings, runner, make)
 
 
 def _pip_tools(settings: Settings, runner: Runner, report: Reporter) -> Resolver:

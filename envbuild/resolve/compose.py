@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from envbuild.base.model import BaseFacts
 from envbuild.errors import NoSolutionError
 from envbuild.resolve.aliases import caution, doubled
-from envbuild.resolve.conflict.explain import Context
+from envbuild.resolve.conflict.explain import Problem
 from envbuild.resolve.couplings import is_framework
 from envbuild.resolve.dates import read_date
 from envbuild.resolve.graph import DIRECT, Edge, sources, walk
@@ -34,7 +34,7 @@ class Parts:
     The mappings are by package name, ``abouts`` by sha256.
     """
 
-    context: Context
+    problem: Problem
     wanted: tuple[str, ...]
     facts: BaseFacts
     answer: Mapping[str, Chosen]
@@ -80,7 +80,7 @@ def compose(
     """Return the resolution."""
     edges = _edges(parts)
     via = sources(edges)
-    stubs = parts.context.stubs.by_name
+    stubs = parts.problem.stubs.by_name
     same = {
         name
         for name in parts.files
@@ -112,7 +112,7 @@ def compose(
                 )
             )
         ),
-        as_of=parts.context.as_of,
+        as_of=parts.problem.as_of,
         tool=tool,
     )
 
@@ -129,7 +129,7 @@ def _edges(parts: Parts) -> tuple[Edge, ...]:
     dists = distributions(parts.facts)
     requires = {
         name: (stub.alias_of,) if stub.alias_of else dists[name].requires
-        for name, stub in parts.context.stubs.by_name.items()
+        for name, stub in parts.problem.stubs.by_name.items()
     }
     requires |= {name: parts.abouts[file.sha256].requires for name, file in parts.files.items()}
     return walk([(DIRECT, text) for text in parts.wanted], requires, markers(parts.facts))
@@ -173,7 +173,7 @@ def _ancient(
     if parts.facts.created is None:
         return
     created = read_date(parts.facts.created, parts.facts.image)
-    coupled = {row.package for row in parts.context.couplings if row.binding}
+    coupled = {row.package for row in parts.problem.couplings if row.binding}
     behind = {row.name: row for row in held if row.name not in coupled}
     for package in packages:
         row, uploaded = behind.get(package.name), package.file.uploaded
@@ -191,7 +191,7 @@ def _ancient(
 def _aliased(parts: Parts, provided: Iterable[str]) -> Iterable[str]:
     """Yield what to know about the distributions that stand for others."""
     for name in provided:
-        real = parts.context.stubs.by_name[name].alias_of
+        real = parts.problem.stubs.by_name[name].alias_of
         if real is not None and real in parts.files:
             yield f"{real} stands for {name}: both hold the same modules, and one would overwrite the other's files"
         elif real is not None and (text := caution(name, real)) is not None:
@@ -203,7 +203,7 @@ def _notes(parts: Parts, packages: tuple[Found, ...]) -> Iterable[str]:
     from packaging.requirements import Requirement
 
     versions = {package.name: package.version for package in packages}
-    for row in parts.context.couplings:
+    for row in parts.problem.couplings:
         version = versions.get(row.package)
         outside = version is not None and not Requirement(row.constraint).specifier.contains(
             version, prereleases=True
@@ -216,12 +216,12 @@ def _notes(parts: Parts, packages: tuple[Found, ...]) -> Iterable[str]:
         about = parts.abouts[package.file.sha256]
         if about.read_from == "none":
             yield f"{package.name} {package.version} is an sdist that declares no requirements: check its imports"
-    yield from filter(None, (second_stack(packages, parts.context.stubs, parts.facts),))
+    yield from filter(None, (second_stack(packages, parts.problem.stubs, parts.facts),))
     yield from _without_cuda(parts, packages)
     yield from _compiled_elsewhere(parts, packages)
     present = {
         *versions,
-        *(name for name, stub in parts.context.stubs.by_name.items() if not stub.alias_of),
+        *(name for name, stub in parts.problem.stubs.by_name.items() if not stub.alias_of),
     }
     for group, members in doubled(present):
         if any(member in versions for member in members):
@@ -260,7 +260,7 @@ def _compiled_elsewhere(parts: Parts, packages: tuple[Found, ...]) -> Iterable[s
 
     built = {
         name: stub
-        for name, stub in parts.context.stubs.by_name.items()
+        for name, stub in parts.problem.stubs.by_name.items()
         if is_framework(name) and not stub.alias_of and Version(stub.real).is_prerelease
     }
     for package in packages:

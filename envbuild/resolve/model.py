@@ -21,7 +21,7 @@ class Request:
     on top of those that data says; ``framework`` is the requirement of one that was chosen for the facts and is not
     installed yet: what it requires and the facts do not hold is resolved here; ``from_source`` are names whose wheels
     are left alone, so that they are built;
-    ``anew`` asks the index even where the answer is still fresh;
+    ``refresh`` asks the index even where the answer is still fresh;
     ``archives`` are file names of sdists and where they lie on this machine: their packages are taken from there alone.
     """
 
@@ -36,7 +36,7 @@ class Request:
     framework: str | None = None
     bounds: tuple[str, ...] = ()
     from_source: tuple[str, ...] = ()
-    anew: bool = False
+    refresh: bool = False
     archives: tuple[tuple[str, str], ...] = ()
 
 

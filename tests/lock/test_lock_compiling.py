@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from envbuild.base.model import AptPackage, BaseFacts
-from envbuild.lock.decide.base_description import Described
+from envbuild.lock.decide.base_description import BaseDescription
 from envbuild.lock.decide.compiling import with_compiling
 from envbuild.recipe.model import About, Base, Recipe, System
 from envbuild.resolve.model import Found, FoundFile, Resolution
@@ -35,7 +35,7 @@ def compile_with(
     torch = (found("torch", "(direct)"), found("triton", "torch"), found("numpy", "other"))
     package = found(name, "(direct)", file=f"{name}-1.0.tar.gz", sha256="a" * 64)
     resolution = Resolution(packages=(package, *torch))
-    base = Described(
+    base = BaseDescription(
         facts=facts, digest="", epoch=0, framework=Resolution(packages=torch), under=facts
     )
     recipe = Recipe(

@@ -12,7 +12,7 @@ import pytest
 
 from envbuild.base.model import BaseFacts, Dist
 from envbuild.errors import NoSolutionError, UsageError
-from envbuild.lock.decide.decide import Wish, decide_lock
+from envbuild.lock.decide.decide import LockOptions, decide_lock
 from envbuild.lock.decide.framework import require_framework
 from envbuild.lock.model import Lock
 from envbuild.lock.staleness import staleness
@@ -55,7 +55,7 @@ def lock(tmp_path: Path, index: SyntheticIndex) -> Callable[[str], Lock]:
         path.write_text(text)
         recipe, read = read_recipe(path)
         source = Source(recipe=recipe, path=path, text=read, lock=tmp_path / "x.lock")
-        found = decide_lock(source, Wish(), tools, date(2024, 11, 21), facts=FACTS)
+        found = decide_lock(source, LockOptions(), tools, date(2024, 11, 21), facts=FACTS)
         assert staleness(recipe, found) == ()
         return found
 

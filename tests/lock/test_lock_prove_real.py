@@ -13,7 +13,7 @@ from envbuild.check.answers import Imports
 from envbuild.check.plan import Expected, imports_request
 from envbuild.check.probe_runner import ProbeRunner
 from envbuild.errors import NoSolutionError
-from envbuild.lock.decide.import_search import Bounds, Failure, Search
+from envbuild.lock.decide.import_search import Failure, ImportSearch, SearchBounds
 from envbuild.lock.model import Lock, PythonPackage
 from envbuild.net.index import index_url, read_links
 from envbuild.net.web import make_client
@@ -21,7 +21,7 @@ from envbuild.resolve.uv.session import uv_program
 from envbuild.run import Command, LocalRunner, Result
 from envbuild.settings import load_settings
 from tests.check.tree import Tree
-from tests.lock.test_lock_prove import lock_of
+from tests.lock.test_lock_import_search import lock_of
 
 SETTINGS = load_settings()
 RUN = LocalRunner()
@@ -41,7 +41,7 @@ class Folders:
         argv = (uv_program(SETTINGS), *arguments, "-q", "--no-config", "--default-index", index)
         return RUN(Command(argv=argv, stdin=more.get("stdin", ""), cwd=self.work), check=False)
 
-    def relock(self, bounds: Bounds, old: Lock) -> Lock:
+    def relock(self, bounds: SearchBounds, old: Lock) -> Lock:
         del old
         text = "\n".join([*self.wanted, *bounds.constraints])
         result = self.uv(
@@ -88,8 +88,8 @@ def proved(
     wanted: tuple[str, ...], work: Path, **uses: tuple[str, ...]
 ) -> tuple[dict[str, Version], Lock]:
     lab = Folders(wanted, work, uses)
-    first = lab.relock(Bounds(), lock_of())
-    lock = Search(lab=lab, seconds=300).run(first)
+    first = lab.relock(SearchBounds(), lock_of())
+    lock = ImportSearch(lab=lab, seconds=300).run(first)
     return {package.name: Version(package.version) for package in lock.python}, lock
 
 

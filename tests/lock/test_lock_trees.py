@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from envbuild.base.model import BaseFacts
 from envbuild.errors import EnvbuildError, NetworkError, StaleLockError, UsageError
-from envbuild.lock.decide.decide import Wish, decide_lock
+from envbuild.lock.decide.decide import LockOptions, decide_lock
 from envbuild.lock.decide.source_trees import require_trees
 from envbuild.lock.model import Lock, PythonPackage
 from envbuild.lock.read import parse_lock
@@ -176,7 +176,7 @@ class Desk:
         recipe, text = read_recipe(path)
         return Source(recipe=recipe, path=path, text=text, lock=self.project / "lockfiles/x.lock")
 
-    def lock(self, *dependencies: str, wish: Wish | None = None) -> Lock:
+    def lock(self, *dependencies: str, wish: LockOptions | None = None) -> Lock:
         facts = BaseFacts(
             image="example/x:1",
             python="3.11.2",
@@ -185,7 +185,11 @@ class Desk:
             created="2024-06-01",
         )
         return decide_lock(
-            self.source(*dependencies), wish or Wish(), self.tools, date(2026, 11, 21), facts=facts
+            self.source(*dependencies),
+            wish or LockOptions(),
+            self.tools,
+            date(2026, 11, 21),
+            facts=facts,
         )
 
     def again(self, lock: Lock, *dependencies: str) -> None:
@@ -428,8 +432,8 @@ class TestRepositories:
         assert (locked.version, locked.source) == ("1.0", f"git+{url}@{first}")
         assert desk.members(locked) == ["tool-1.0/pyproject.toml", "tool-1.0/tool.py"]
         _, second = publish(tool("2.0"), "v2")
-        assert named(desk.lock(asked, wish=Wish(old=lock)), "tool") == locked
-        upgraded = named(desk.lock(asked, wish=Wish(old=lock, upgrade=("tool",))), "tool")
+        assert named(desk.lock(asked, wish=LockOptions(old=lock)), "tool") == locked
+        upgraded = named(desk.lock(asked, wish=LockOptions(old=lock, upgrade=("tool",))), "tool")
         assert (upgraded.version, upgraded.source) == ("2.0", f"git+{url}@{second}")
         by_tag = named(desk.lock(f"tool @ git+{url}@v1"), "tool")
         by_commit = named(desk.lock(f"tool @ git+{url}@{first}"), "tool")

@@ -13,7 +13,7 @@ import pytest
 
 from envbuild.base.model import BaseFacts
 from envbuild.cli import run_cli
-from envbuild.lock.decide.decide import Wish, decide_lock
+from envbuild.lock.decide.decide import LockOptions, decide_lock
 from envbuild.lock.model import Lock
 from envbuild.lock.staleness import changes
 from envbuild.lock.tools import Tools
@@ -134,24 +134,24 @@ def test_upgrade_of_one_package_changes_as_little_as_possible(
     source = Source(recipe=recipe, path=path, text=text, lock=tmp_path / "x.lock")
     facts = BaseFacts(image="example/x:1", python="3.11.2", machine="x86_64", glibc="2.36")
 
-    def lock(wish: Wish) -> Lock:
+    def lock(wish: LockOptions) -> Lock:
         return decide_lock(source, wish, tools, date(2026, 11, 21), facts=facts)
 
     index.wheel("uv", version("uv"))
     index.wheel("rich", "13.0", requires=("pygments>=2.0", "mdurl"))
     for name, first, _ in RELEASES:
         index.wheel(name, first)
-    old = lock(Wish())
+    old = lock(LockOptions())
     index.wheel("rich", "14.0", requires=("pygments>=2.18", "mdurl"))
     for name, _, second in RELEASES:
         index.wheel(name, second)
-    assert changes(old, lock(Wish(old=old))) == ()
-    upgraded = changes(old, lock(Wish(old=old, upgrade=("rich",))))
+    assert changes(old, lock(LockOptions(old=old))) == ()
+    upgraded = changes(old, lock(LockOptions(old=old, upgrade=("rich",))))
     assert [str(change) for change in upgraded] == [
         "~ pygments 2.17 -> 2.18",
         "~ rich 13.0 -> 14.0",
     ]
-    assert len(changes(old, lock(Wish(old=old, upgrade_all=True)))) == 4
+    assert len(changes(old, lock(LockOptions(old=old, upgrade_all=True)))) == 4
 
 
 RELEASES = (("pygments", "2.17", "2.18"), ("mdurl", "0.1", "0.2"), ("click", "8.0", "8.1"))

@@ -7,7 +7,7 @@ import pytest
 from envbuild.errors import EnvbuildError, HostError, NetworkError, SpaceError, ToolFailedError
 from envbuild.resolve.conflict.explain import (
     ConflictError,
-    Context,
+    Problem,
     clashes_of,
     held_reason,
     name_of,
@@ -21,7 +21,7 @@ from tests.resolve.conftest import base
 
 FACTS = base("torch==2.4.0a0+nv24.6", "tensorflow-gpu==2.1.0", "numpy==1.24.4", python="3.10.12")
 STUBS = plan_stubs(FACTS, protected=("torch",), aliases={"tensorflow": ("tensorflow-gpu",)})
-CONTEXT = Context(directs=(), stubs=STUBS, couplings=(), as_of=None, facts=FACTS)
+PROBLEM = Problem(directs=(), stubs=STUBS, couplings=(), as_of=None, facts=FACTS)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_clash_over_several_lines() -> None:
         "Because lightning>=2.0 depends on one of:\n             torch>=2.5,<3.0\n             torch>=4.0\n"
         "         and only torch==2.4.0+nv24.6.base is available, we can conclude that lightning>=2.0 cannot be used."
     )
-    error = no_solution(found, CONTEXT, clashes_of(found, CONTEXT), ("loosen it", "leave it out"))
+    error = no_solution(found, PROBLEM, clashes_of(found, PROBLEM), ("loosen it", "leave it out"))
     assert error.what == (
         "the requirements have no solution on this base\n"
         "- lightning>=2.0 needs torch>=2.5,<3.0; the base holds torch 2.4.0a0+nv24.6, taken as 2.4.0\n"
@@ -101,16 +101,16 @@ def test_two_that_want_a_third_one_are_told() -> None:
     found = conflict(
         "Because a==1.0 depends on b==2.0 and c==1.0 depends on b==3.0, we can conclude that it fails."
     )
-    assert held_reason(found, CONTEXT) == "a==1.0 needs b==2.0, and c==1.0 needs b==3.0"
+    assert held_reason(found, PROBLEM) == "a==1.0 needs b==2.0, and c==1.0 needs b==3.0"
 
 
 def test_chain_without_the_base_is_told_as_it_is_and_not_at_length() -> None:
     found = conflict("Because a==1.0 depends on b==2.0, we can conclude that it fails.")
     assert (
-        held_reason(found, CONTEXT)
+        held_reason(found, PROBLEM)
         == "Because a==1.0 depends on b==2.0, we can conclude that it fails."
     )
-    assert len(held_reason(conflict("Because " + "it fails. " * 200), CONTEXT)) == 400
+    assert len(held_reason(conflict("Because " + "it fails. " * 200), PROBLEM)) == 400
 
 
 def test_alias_is_named_by_what_the_base_holds() -> None:

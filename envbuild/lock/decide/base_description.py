@@ -9,7 +9,7 @@ from envbuild.resolve.model import Found, Resolution
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Described:
+class BaseDescription:
     """The base, described: its facts (framework included), its Debian packages, and what the framework brought.
 
     ``under`` are the facts without the framework, ``bare`` those with the framework and its CUDA wheels alone, whose
@@ -26,7 +26,7 @@ class Described:
     protect: tuple[str, ...] = ()
 
 
-def brought_alone(base: Described, lines: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+def brought_alone(base: BaseDescription, lines: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     """Return what the framework brings when it is alone: preferred, so that its layer is the same in many images.
 
     A direct requirement is left out: of that one the newest release is wanted.
@@ -40,7 +40,7 @@ def brought_alone(base: Described, lines: tuple[str, ...]) -> tuple[tuple[str, s
     return tuple((p.name, p.version) for p in packages if p.name not in {*base.protect, *direct})
 
 
-def framework_packages(base: Described, resolution: Resolution) -> tuple[Found, ...]:
+def framework_packages(base: BaseDescription, resolution: Resolution) -> tuple[Found, ...]:
     """Return what the framework brings and the project has left as it is."""
     chosen = {p.name: p.file.sha256 for p in resolution.packages}
     packages = base.framework.packages if base.framework else ()

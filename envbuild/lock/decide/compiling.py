@@ -12,7 +12,7 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from envbuild.base.model import BaseFacts
-from envbuild.lock.decide.base_description import Described
+from envbuild.lock.decide.base_description import BaseDescription
 from envbuild.project.names import load_names
 from envbuild.recipe.model import Recipe
 from envbuild.resolve.couplings import is_framework
@@ -36,7 +36,7 @@ class Compiling:
 def with_compiling(
     resolution: Resolution,
     recipe: Recipe,
-    base: Described,
+    base: BaseDescription,
     brought: Collection[Found],
     store: Store,
 ) -> Resolution:

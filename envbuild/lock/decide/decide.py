@@ -14,7 +14,7 @@ from envbuild.base.gpu import framework as gpu_framework
 from envbuild.base.model import BaseFacts, DebianPackage, facts_digest
 from envbuild.base.reference import parse_reference
 from envbuild.errors import NoSolutionError, UsageError
-from envbuild.lock.decide.base_description import Described, brought_alone, framework_packages
+from envbuild.lock.decide.base_description import BaseDescription, brought_alone, framework_packages
 from envbuild.lock.digest import recipe_digest
 from envbuild.lock.model import (
     SCHEMA,
@@ -51,7 +51,7 @@ INSTALLER_PYTHON = "3.12.0"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Wish:
+class LockOptions:
     """How to lock: ``as_of`` an ISO date or "none" over the recipe's; what to take anew; ``old`` is the last lock.
 
     ``bounds`` are constraints that no recipe has: those of the search for a lock that imports.  ``resolver`` is the
@@ -67,13 +67,18 @@ class Wish:
     resolver: str = "uv"
 
     @property
-    def anew(self) -> bool:
+    def refresh(self) -> bool:
         """Whether the index is to be asked even where its answer is still fresh."""
         return self.upgrade_all or bool(self.upgrade)
 
 
 def decide_lock(
-    source: Source, wish: Wish, tools: Tools, today: date, *, facts: BaseFacts | None = None
+    source: Source,
+    options: LockOptions,
+    tools: Tools,
+    today: date,
+    *,
+    facts: BaseFacts | None = None,
 ) -> Lock:
     """Return the lock of a recipe; with ``facts`` the base is taken from them and no image is looked at.
 
@@ -92,47 +97,53 @@ def decide_lock(
     if facts is None:
         require_python(recipe)
     base = (
-        _given(facts, recipe, wish, tools, today)
+        _given(facts, recipe, options, tools, today)
         if facts
-        else _describe(recipe, wish, tools, today)
+        else _describe(recipe, options, tools, today)
     )
     require_python(recipe, base.facts.python)
-    lines, trees = take_trees(source, base.facts, wish.old, wish.upgrade, tools)
+    lines, trees = take_trees(source, base.facts, options.old, options.upgrade, tools)
     request = Request(
         requirements=lines,
         archives=tuple((tree.file, str(tree.path)) for tree in trees),
         facts=base.facts,
         indexes=recipe.python.indexes,
-        upgrade=wish.upgrade,
-        anew=wish.anew,
-        bounds=wish.bounds,
+        upgrade=options.upgrade,
+        refresh=options.refresh,
+        bounds=options.bounds,
         from_source=recipe.python.from_source,
     )
-    base, resolution = _resolve_project(request, base, recipe, wish, tools=tools, today=today)
+    base, resolution = _resolve_project(request, base, recipe, options, tools=tools, today=today)
     _refuse_unused(source, resolution)
     require_framework(recipe, base.facts, [found.name for found in resolution.packages])
     brought = (*framework_packages(base, resolution), *resolution.packages)
     cuda_notes = require_cuda(recipe, base.under or base.facts, brought)
     installer = find_installer(resolver, base.facts, tools.settings)
-    packing = _packing(wish, resolver, base.facts.machine, tools.settings)
+    packing = _packing(options, resolver, base.facts.machine, tools.settings)
     resolution = replace(resolution, notes=(*resolution.notes, *cuda_notes))
     resolution = with_compiling(resolution, recipe, base, brought, tools.store)
     lock = with_sources(_assemble(source, base, resolution, installer, packing), trees)
     if recipe.files:
         lock = structs.replace(lock, files=take_files(source, tools))
-    refuse_changed_files(wish.old, lock)
+    refuse_changed_files(options.old, lock)
     return lock
 
 
 def _resolve_project(
-    request: Request, base: Described, recipe: Recipe, wish: Wish, *, tools: Tools, today: date
-) -> tuple[Described, Resolution]:
+    request: Request,
+    base: BaseDescription,
+    recipe: Recipe,
+    options: LockOptions,
+    *,
+    tools: Tools,
+    today: date,
+) -> tuple[BaseDescription, Resolution]:
     """Return the project's resolution, and the base: of the framework another release is taken where that one has none.
 
     Raises NoSolutionError about the first one.
     """
-    ask = RESOLVERS[wish.resolver](tools.settings, tools.runner, tools.report)
-    whole = _whole(request, base, recipe, wish, today)
+    ask = RESOLVERS[options.resolver](tools.settings, tools.runner, tools.report)
+    whole = _whole(request, base, recipe, options, today)
     with tools.report.stage(
         "resolve the requirements" + (f" as of {whole.as_of}" if whole.as_of else "")
     ):
@@ -146,24 +157,28 @@ def _resolve_project(
     if pin is None or base.under is None:
         raise first
     try:
-        other = _framed(replace(base, facts=base.under), recipe, wish, tools, today, bounds=(pin,))
+        other = _framed(
+            replace(base, facts=base.under), recipe, options, tools, today, bounds=(pin,)
+        )
         with tools.report.stage(f"resolve the requirements with {pin}"):
-            resolution = ask(_whole(request, other, recipe, wish, today))
+            resolution = ask(_whole(request, other, recipe, options, today))
     except NoSolutionError:
         raise first from None
     note = f"{pin} is taken, not {base.facts.framework}: the requirements have no solution with that one"
     return other, replace(resolution, notes=(note, *resolution.notes))
 
 
-def _whole(request: Request, base: Described, recipe: Recipe, wish: Wish, today: date) -> Request:
+def _whole(
+    request: Request, base: BaseDescription, recipe: Recipe, options: LockOptions, today: date
+) -> Request:
     """Return the project's request with all that depends on the release of the framework."""
-    chosen = wish.as_of or recipe.python.as_of
+    chosen = options.as_of or recipe.python.as_of
     return replace(
         request,
         facts=base.bare or base.facts,
         as_of=_as_of(chosen, base.facts, today),
         latest=today.isoformat() if chosen is None else None,
-        keep=(*brought_alone(base, request.requirements), *_keep(wish)),
+        keep=(*brought_alone(base, request.requirements), *_keep(options)),
         protect=base.protect,
         framework=recipe.base.framework if base.framework else None,
     )
@@ -196,10 +211,10 @@ def _resolver(tools: Tools) -> Resolver:
     return RESOLVERS["uv"](tools.settings, tools.runner, tools.report)
 
 
-def _describe(recipe: Recipe, wish: Wish, tools: Tools, today: date) -> Described:
+def _describe(recipe: Recipe, options: LockOptions, tools: Tools, today: date) -> BaseDescription:
     """Read the base's facts; a bootstrap's are made of its Debian packages and its framework's wheels."""
     if recipe.base.image is not None:
-        return _described_image(recipe, wish, tools)
+        return _described_image(recipe, options, tools)
     from envbuild.base.debian.bootstrap import bootstrap_facts
 
     reference = parse_reference(recipe.base.bootstrap or "")
@@ -210,32 +225,36 @@ def _describe(recipe: Recipe, wish: Wish, tools: Tools, today: date) -> Describe
         )
     machine = MACHINES[recipe.base.platform]
     with tools.report.stage(f"choose the Debian packages ({reference.text})"):
-        bootstrap, debian = _debian(recipe, reference.name, machine, wish, tools)
+        bootstrap, debian = _debian(recipe, reference.name, machine, options, tools)
     facts = bootstrap_facts(bootstrap, tools.settings, tools.runner, tools.store, tools.report)
-    base = Described(facts=facts, digest=bootstrap.digest, epoch=bootstrap.epoch, debian=debian)
-    return _framed(base, recipe, wish, tools, today)
+    base = BaseDescription(
+        facts=facts, digest=bootstrap.digest, epoch=bootstrap.epoch, debian=debian
+    )
+    return _framed(base, recipe, options, tools, today)
 
 
-def _given(facts: BaseFacts, recipe: Recipe, wish: Wish, tools: Tools, today: date) -> Described:
+def _given(
+    facts: BaseFacts, recipe: Recipe, options: LockOptions, tools: Tools, today: date
+) -> BaseDescription:
     """Take the facts that the user gives for the whole base; they may hold the recipe's framework already."""
     base = _described_facts(facts)
     if recipe.base.image is not None:
-        base = replace(base, debian=_system(recipe, facts, wish, tools))
+        base = replace(base, debian=_system(recipe, facts, options, tools))
     held = recipe.base.framework is not None and facts.dist(
         re.split(r"[^\w.-]", recipe.base.framework)[0]
     )
-    return base if held else _framed(base, recipe, wish, tools, today)
+    return base if held else _framed(base, recipe, options, tools, today)
 
 
 def _framed(
-    base: Described,
+    base: BaseDescription,
     recipe: Recipe,
-    wish: Wish,
+    options: LockOptions,
     tools: Tools,
     today: date,
     *,
     bounds: tuple[str, ...] = (),
-) -> Described:
+) -> BaseDescription:
     """Return the base with the framework that the recipe puts into it, if it does; ``bounds`` choose its release."""
     if recipe.base.framework is None:
         return base
@@ -246,10 +265,12 @@ def _framed(
     request = Request(
         requirements=(named,), facts=base.facts, indexes=recipe.python.indexes, bounds=bounds
     )
-    request = replace(request, keep=_keep(wish), upgrade=wish.upgrade, anew=wish.anew)
+    request = replace(
+        request, keep=_keep(options), upgrade=options.upgrade, refresh=options.refresh
+    )
     with tools.report.stage(f"resolve the framework {named}"):
         framework = resolve_framework(
-            request, recipe, wish.as_of or recipe.python.as_of, _resolver(tools), today
+            request, recipe, options.as_of or recipe.python.as_of, _resolver(tools), today
         )
     bare, protect = bare_framework(base.facts, framework)
     whole = with_framework(base.facts, framework)
@@ -258,7 +279,7 @@ def _framed(
     )
 
 
-def _described_image(recipe: Recipe, wish: Wish, tools: Tools) -> Described:
+def _described_image(recipe: Recipe, options: LockOptions, tools: Tools) -> BaseDescription:
     from envbuild.base.sources import describe
 
     reference = structs.replace(
@@ -267,11 +288,11 @@ def _described_image(recipe: Recipe, wish: Wish, tools: Tools) -> Described:
     base = _described_facts(
         describe(reference, tools.settings, tools.runner, tools.store, tools.report)
     )
-    return replace(base, debian=_system(recipe, base.facts, wish, tools))
+    return replace(base, debian=_system(recipe, base.facts, options, tools))
 
 
 def _system(
-    recipe: Recipe, facts: BaseFacts, wish: Wish, tools: Tools
+    recipe: Recipe, facts: BaseFacts, options: LockOptions, tools: Tools
 ) -> tuple[DebianPackage, ...]:
     if not (recipe.system.packages or recipe.system.build_packages):
         return ()
@@ -280,7 +301,7 @@ def _system(
     return choose_system(
         recipe,
         facts,
-        None if wish.upgrade_system else wish.old,
+        None if options.upgrade_system else options.old,
         settings=tools.settings,
         runner=tools.runner,
         store=tools.store,
@@ -288,24 +309,24 @@ def _system(
     )
 
 
-def _described_facts(facts: BaseFacts) -> Described:
+def _described_facts(facts: BaseFacts) -> BaseDescription:
     """Take facts as the whole base: nothing in it is newer than the end of the day on which it was created."""
     created = date.fromisoformat(facts.created or "1980-01-01")
     epoch = (created + timedelta(days=1) - date(1970, 1, 1)).days * 86400
-    return Described(facts=facts, digest=facts.digest or facts_digest(facts), epoch=epoch)
+    return BaseDescription(facts=facts, digest=facts.digest or facts_digest(facts), epoch=epoch)
 
 
 def _debian(
-    recipe: Recipe, suite: str, machine: str, wish: Wish, tools: Tools
+    recipe: Recipe, suite: str, machine: str, options: LockOptions, tools: Tools
 ) -> tuple[Bootstrap, tuple[DebianPackage, ...]]:
     """Choose the Debian packages: those of the old lock where nothing asks for others, else today's."""
     from envbuild.base.debian.apt import Bootstrap, choose_bootstrap, read_lists, resolve_debian
 
     wanted = (*recipe.system.packages, *recipe.system.build_packages)
-    old = wish.old
+    old = options.old
     if (
         old is not None
-        and not wish.upgrade_system
+        and not options.upgrade_system
         and old.system == wanted
         and _same_base(recipe, old)
     ):
@@ -344,25 +365,25 @@ def _as_of(chosen: str | None, facts: BaseFacts, today: date) -> str | None:
     return default_as_of(facts, today)
 
 
-def _keep(wish: Wish) -> tuple[tuple[str, str], ...]:
-    if wish.old is None or wish.upgrade_all:
+def _keep(options: LockOptions) -> tuple[tuple[str, str], ...]:
+    if options.old is None or options.upgrade_all:
         return ()
-    return tuple((p.name, p.version) for p in wish.old.python if p.group != "build")
+    return tuple((p.name, p.version) for p in options.old.python if p.group != "build")
 
 
 def _packing(
-    wish: Wish, resolver: Resolver, machine: str, settings: Settings
+    options: LockOptions, resolver: Resolver, machine: str, settings: Settings
 ) -> tuple[Packer, tuple[PackerFile, ...]]:
     """Return the packer of the last lock unless all is to be new, so that images keep their bytes; else today's."""
-    old = wish.old
-    if old is not None and not wish.upgrade_all and old.packer.library is not None:
+    old = options.old
+    if old is not None and not options.upgrade_all and old.packer.library is not None:
         return old.packer, old.packers
     return packer_here(), find_packers(resolver, machine, settings)
 
 
 def _assemble(
     source: Source,
-    base: Described,
+    base: BaseDescription,
     resolution: Resolution,
     installer: tuple[Found, ...],
     packing: tuple[Packer, tuple[PackerFile, ...]],
@@ -417,7 +438,7 @@ def _provided(resolution: Resolution, framework: tuple[Found, ...]) -> tuple[Loc
     )
 
 
-def _locked_base(recipe: Recipe, base: Described) -> LockedBase:
+def _locked_base(recipe: Recipe, base: BaseDescription) -> LockedBase:
     facts = base.facts
     return LockedBase(
         reference=recipe.base.image or recipe.base.bootstrap or "",

@@ -14,7 +14,7 @@ from packaging.version import InvalidVersion, Version
 from envbuild.base.gpu import framework
 from envbuild.base.model import BaseFacts
 from envbuild.errors import NoSolutionError
-from envbuild.lock.decide.base_description import Described
+from envbuild.lock.decide.base_description import BaseDescription
 from envbuild.recipe.model import Recipe
 from envbuild.recipe.trees import read_tree_line
 from envbuild.resolve.aliases import stand_ins
@@ -39,7 +39,7 @@ def resolve_framework(
     return found if as_of is None else resolve(replace(request, as_of=as_of))
 
 
-def other_release(request: Request, base: Described, resolver: Resolver) -> str | None:
+def other_release(request: Request, base: BaseDescription, resolver: Resolver) -> str | None:
     """Return another release of the framework (name==version) with which the project may have a solution, or None.
 
     The recipe's line of the framework and the project are one question for once, so that torch==2.4.* becomes the 2.4.0

@@ -38,7 +38,7 @@ class Failure:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Bounds:
+class SearchBounds:
     """What a lock is looked for with: requirements such as "keras<=2.3.1", and a date over the recipe's."""
 
     constraints: tuple[str, ...] = ()
@@ -51,10 +51,10 @@ class Bounds:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Trial:
+class Attempt:
     """One lock that was tried: with which bounds, what failed (empty: all imported), and how long it took."""
 
-    bounds: Bounds
+    bounds: SearchBounds
     failures: tuple[Failure, ...]
     seconds: float
     unsolvable: str | None = None
@@ -67,10 +67,10 @@ class Trial:
         return f"{self.bounds}: {failed or 'all imported'} ({self.seconds:.0f} s)"
 
 
-class Lab(Protocol):
+class ImportTester(Protocol):
     """What can be done with locks."""
 
-    def relock(self, bounds: Bounds, old: Lock) -> Lock:
+    def relock(self, bounds: SearchBounds, old: Lock) -> Lock:
         """Lock again with bounds, changing as little as possible.  Raises NoSolutionError."""
         ...  # pragma: no cover
 
@@ -84,15 +84,15 @@ class Lab(Protocol):
 
 
 @dataclass(slots=True)
-class Search:
+class ImportSearch:
     """One search.  ``dates`` are tried, in order, where no version helps; ``seconds`` is its budget."""
 
-    lab: Lab
+    lab: ImportTester
     seconds: float = PROOF_SECONDS
     dates: tuple[str, ...] = ()
     clock: Callable[[], float] = time.monotonic
     say: Callable[[str], None] = lambda _: None
-    trials: list[Trial] = field(default_factory=list)
+    trials: list[Attempt] = field(default_factory=list)
     reasons: list[tuple[PythonPackage | str, Failure]] = field(default_factory=list)
     started: float = 0.0
 
@@ -102,8 +102,8 @@ class Search:
         Raises NoSolutionError saying what was tried and how long it took.
         """
         self.started = self.clock()
-        failures = self._try(Bounds(), lock)
-        bounds = Bounds()
+        failures = self._try(SearchBounds(), lock)
+        bounds = SearchBounds()
         left: list[Failure] = []
         while failures:
             found = self._mended_if_it_can(bounds, lock, failures)
@@ -116,15 +116,15 @@ class Search:
                     one for one in failures if not any(_fails(known, (one,)) for known in left)
                 )
         for culprit, failure in self.reasons:
-            lock = explained(lock, culprit, failure)
+            lock = explain_hold(lock, culprit, failure)
         notes = tuple(
             f"the project's source imports {one.module}, which fails: {one.error}" for one in left
         )
         return msgspec.structs.replace(lock, proof="imported", notes=(*lock.notes, *notes))
 
     def _mended_if_it_can(
-        self, bounds: Bounds, lock: Lock, failures: tuple[Failure, ...]
-    ) -> tuple[Bounds, Lock, tuple[Failure, ...]] | None:
+        self, bounds: SearchBounds, lock: Lock, failures: tuple[Failure, ...]
+    ) -> tuple[SearchBounds, Lock, tuple[Failure, ...]] | None:
         """Return a lock in which the first failure is gone, None for one that may stay.  Raises NoSolutionError."""
         try:
             found = self._mended(bounds, lock, failures)
@@ -137,11 +137,11 @@ class Search:
         return found
 
     def _mended(
-        self, bounds: Bounds, lock: Lock, failures: tuple[Failure, ...]
-    ) -> tuple[Bounds, Lock, tuple[Failure, ...]] | None:
+        self, bounds: SearchBounds, lock: Lock, failures: tuple[Failure, ...]
+    ) -> tuple[SearchBounds, Lock, tuple[Failure, ...]] | None:
         """Return a lock in which the first failure is gone: by an older culprit, else by an older date."""
         failure = failures[0]
-        for culprit in culprits(failure, lock):
+        for culprit in suspects(failure, lock):
             found = self._walk_back(culprit, failure, bounds, lock)
             if found is not None:
                 return found
@@ -155,13 +155,13 @@ class Search:
         return None
 
     def _walk_back(
-        self, culprit: PythonPackage, failure: Failure, bounds: Bounds, lock: Lock
-    ) -> tuple[Bounds, Lock, tuple[Failure, ...]] | None:
+        self, culprit: PythonPackage, failure: Failure, bounds: SearchBounds, lock: Lock
+    ) -> tuple[SearchBounds, Lock, tuple[Failure, ...]] | None:
         """Find the newest release of a culprit that mends a failure: growing steps back, then halving the last."""
         older = older_releases(culprit.version, self.lab.releases(culprit))
-        walk = steps(len(older))
+        walk = step_indexes(len(older))
         low, high = -1, len(older)  # the newest that is known to fail, the oldest that may be taken
-        good: tuple[int, Bounds, Lock, tuple[Failure, ...]] | None = None
+        good: tuple[int, SearchBounds, Lock, tuple[Failure, ...]] | None = None
         while good is None or good[0] - low > 1:
             if good is not None and not self._left():
                 break
@@ -180,7 +180,7 @@ class Search:
         self.reasons.append((culprit, failure))
         return good[1:]
 
-    def _attempt(self, bounds: Bounds, old: Lock) -> tuple[Lock | None, tuple[Failure, ...]]:
+    def _attempt(self, bounds: SearchBounds, old: Lock) -> tuple[Lock | None, tuple[Failure, ...]]:
         """Lock with bounds and import; no lock where there is no solution, or a package that cannot be built.
 
         Raises NoSolutionError past the budget.
@@ -193,28 +193,30 @@ class Search:
         except NoSolutionError as error:
             reason = next((line.lstrip("- ") for line in error.what.splitlines()[1:]), error.what)
             self._note(
-                Trial(bounds=bounds, failures=(), seconds=self.clock() - before, unsolvable=reason)
+                Attempt(
+                    bounds=bounds, failures=(), seconds=self.clock() - before, unsolvable=reason
+                )
             )
             return None, ()
         try:
             return lock, self._try(bounds, lock, before=before)
         except ToolFailedError as error:  # an old release's own setup.py may want tools of its day
             self._note(
-                Trial(
+                Attempt(
                     bounds=bounds, failures=(), seconds=self.clock() - before, unsolvable=error.what
                 )
             )
             return None, ()
 
     def _try(
-        self, bounds: Bounds, lock: Lock, *, before: float | None = None
+        self, bounds: SearchBounds, lock: Lock, *, before: float | None = None
     ) -> tuple[Failure, ...]:
         before = self.clock() if before is None else before
         failures = self.lab.imports(lock)
-        self._note(Trial(bounds=bounds, failures=failures, seconds=self.clock() - before))
+        self._note(Attempt(bounds=bounds, failures=failures, seconds=self.clock() - before))
         return failures
 
-    def _note(self, trial: Trial) -> None:
+    def _note(self, trial: Attempt) -> None:
         self.trials.append(trial)
         self.say(f"try {len(self.trials)}: {trial}")
 
@@ -234,7 +236,7 @@ class Search:
         )
 
 
-def culprits(failure: Failure, lock: Lock) -> tuple[PythonPackage, ...]:
+def suspects(failure: Failure, lock: Lock) -> tuple[PythonPackage, ...]:
     """Return the packages to walk back for a failure, nearest first: never what the base holds, nor its GPU part."""
     own = {package.name: package for package in lock.python if _may_move(package)}
     return tuple(own[name] for name in dict.fromkeys(failure.blame) if name in own)[:MOST_CULPRITS]
@@ -260,7 +262,7 @@ def older_releases(version: str, releases: tuple[str, ...]) -> tuple[str, ...]:
     )
 
 
-def steps(count: int) -> Iterator[int]:
+def step_indexes(count: int) -> Iterator[int]:
     """Yield indexes 0, 2, 6, 14 … below a count, and the last one: steps back that double."""
     index, width = 0, 2
     while index < count:
@@ -270,7 +272,7 @@ def steps(count: int) -> Iterator[int]:
         index, width = min(index + width, count - 1), width * 2
 
 
-def explained(lock: Lock, culprit: PythonPackage | str, failure: Failure) -> Lock:
+def explain_hold(lock: Lock, culprit: PythonPackage | str, failure: Failure) -> Lock:
     """Return the lock saying why a package is not the newest one, or why it is of an earlier date."""
     if isinstance(culprit, str):
         note = f"resolved as of {culprit}: later packages fail to import ({failure.module}: {failure.error})"
@@ -291,7 +293,7 @@ def explained(lock: Lock, culprit: PythonPackage | str, failure: Failure) -> Loc
     )
 
 
-def carried(old: Lock, lock: Lock) -> Lock:
+def carry_proof(old: Lock, lock: Lock) -> Lock:
     """Return a new lock with an old one's proof, and what that held back, where both hold the same files."""
     same = (old.python, old.debian, old.base, old.platform) == (
         lock.python,
@@ -304,7 +306,7 @@ def carried(old: Lock, lock: Lock) -> Lock:
     return msgspec.structs.replace(lock, proof=old.proof, held_back=old.held_back, notes=old.notes)
 
 
-def _bounded(bounds: Bounds, constraint: str) -> Bounds:
+def _bounded(bounds: SearchBounds, constraint: str) -> SearchBounds:
     """Return bounds with a constraint in place of an older one on the same package."""
     name = constraint.partition("<=")[0]
     kept = tuple(one for one in bounds.constraints if one.partition("<=")[0] != name)

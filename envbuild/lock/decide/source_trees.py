@@ -12,8 +12,8 @@ from envbuild.net.partial import is_whole
 from envbuild.recipe.model import Source
 from envbuild.recipe.trees import TreeLine, read_source, read_tree_line
 from envbuild.resolve.sources.source_trees import (
-    Grove,
-    Tree,
+    SourceTree,
+    SourceTreeContext,
     bring_tree,
     project_folder,
     requirement,
@@ -24,7 +24,7 @@ from envbuild.resolve.sources.source_trees import (
 
 def take_trees(
     source: Source, facts: BaseFacts, old: Lock | None, upgrade: tuple[str, ...], tools: Tools
-) -> tuple[tuple[str, ...], tuple[Tree, ...]]:
+) -> tuple[tuple[str, ...], tuple[SourceTree, ...]]:
     """Pack the trees that a recipe asks for; return the requirements with names and versions in their place.
 
     A commit that the old lock chose is kept, unless its package is to be upgraded.
@@ -35,7 +35,7 @@ def take_trees(
 
     grove = _grove(source, tools, build_python(facts, tools.settings))
     lines: list[str] = []
-    trees: list[Tree] = []
+    trees: list[SourceTree] = []
     for written in source.recipe.python.dependencies:
         line = read_tree_line(written)
         if line is None:
@@ -50,7 +50,7 @@ def take_trees(
     return tuple(lines), tuple(trees)
 
 
-def with_sources(lock: Lock, trees: tuple[Tree, ...]) -> Lock:
+def with_sources(lock: Lock, trees: tuple[SourceTree, ...]) -> Lock:
     """Return a lock that says of its source trees what they are."""
     sources = {tree.sha256: tree.source for tree in trees}
     if not sources:
@@ -73,7 +73,7 @@ def require_trees(source: Source, lock: Lock, tools: Tools) -> None:
                 bring_tree(package.source or "", package.file, package.sha256, grove)
 
 
-def _require_unchanged(package: PythonPackage, grove: Grove, source: Source) -> None:
+def _require_unchanged(package: PythonPackage, grove: SourceTreeContext, source: Source) -> None:
     line = read_source(package.source or "")
     if line.folder is None:
         return  # a commit never changes
@@ -86,8 +86,8 @@ def _require_unchanged(package: PythonPackage, grove: Grove, source: Source) -> 
         )
 
 
-def _grove(source: Source, tools: Tools, python: str) -> Grove:
-    return Grove(
+def _grove(source: Source, tools: Tools, python: str) -> SourceTreeContext:
+    return SourceTreeContext(
         project=project_folder(source.path),
         settings=tools.settings,
         runner=tools.runner,

@@ -85,7 +85,7 @@ class ConflictError(Exception):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Context:
+class Problem:
     """What an explanation may refer to; ``framework`` is the recipe's own requirement of one."""
 
     directs: tuple[Direct, ...]
@@ -160,15 +160,15 @@ class Clash:
 
 
 def no_solution(
-    conflict: ConflictError, context: Context, clashes: Iterable[Clash], hints: Iterable[str] = ()
+    conflict: ConflictError, problem: Problem, clashes: Iterable[Clash], hints: Iterable[str] = ()
 ) -> NoSolutionError:
     """Return the error that tells a conflict in the user's words; ``hints`` are what would help."""
     once = {(name_of(clash.subject), clash.wanted): clash for clash in reversed(tuple(clashes))}
     reasons = dict.fromkeys(
-        (*conflict.told, *map(str, reversed(once.values())), *_reasons(conflict, context))
+        (*conflict.told, *map(str, reversed(once.values())), *_reasons(conflict, problem))
     )
     lines = [HEADING, *(f"- {reason}" for reason in reasons)]
-    reasoning = plain(conflict.text, context.stubs)
+    reasoning = plain(conflict.text, problem.stubs)
     cut = (
         reasoning
         if len(reasoning) <= LONGEST_REASONING
@@ -178,18 +178,18 @@ def no_solution(
     return NoSolutionError("\n".join(lines), hint="\nor ".join(hints) or None)
 
 
-def held_reason(conflict: ConflictError, context: Context) -> str:
+def held_reason(conflict: ConflictError, problem: Problem) -> str:
     """Return in one sentence why a newer release cannot be had."""
     reasons = (
-        *map(str, clashes_of(conflict, context)),
-        *_reasons(conflict, context),
-        *_rivals(conflict.text, context),
-        *_disputes(conflict.text, context),
+        *map(str, clashes_of(conflict, problem)),
+        *_reasons(conflict, problem),
+        *_rivals(conflict.text, problem),
+        *_disputes(conflict.text, problem),
     )
-    return reasons[0] if reasons else plain(conflict.text, context.stubs)[:LONGEST_REASON]
+    return reasons[0] if reasons else plain(conflict.text, problem.stubs)[:LONGEST_REASON]
 
 
-def _disputes(text: str, context: Context) -> Iterable[str]:
+def _disputes(text: str, problem: Problem) -> Iterable[str]:
     """Yield two packages of a derivation that want the same third one; a range among them says less than a bound."""
     first: dict[str, tuple[str, str]] = {}
     for package, wanted in DEPENDS.findall(text):
@@ -197,20 +197,20 @@ def _disputes(text: str, context: Context) -> Iterable[str]:
         other = first.setdefault(target, (package, wanted))
         if name_of(other[0]) != name_of(package) and other[1] != wanted:
             one, two = (
-                f"{plain(p, context.stubs)} needs {w.rstrip(',.')}"
+                f"{plain(p, problem.stubs)} needs {w.rstrip(',.')}"
                 for p, w in (other, (package, wanted))
             )
             yield f"{one}, and {two}"
 
 
-def _rivals(text: str, context: Context) -> Iterable[str]:
+def _rivals(text: str, problem: Problem) -> Iterable[str]:
     """Yield what is possible only with an older release of something else that the user asks for."""
-    asked = {direct.name for direct in context.directs}
+    asked = {direct.name for direct in problem.directs}
     for package, wanted in DEPENDS.findall(text):
         other = name_of(wanted)
         if other in asked and other != name_of(package):
             yield (
-                f"{plain(package, context.stubs)} needs {wanted.rstrip(',.')}, and you ask for {other}, which is there "
+                f"{plain(package, problem.stubs)} needs {wanted.rstrip(',.')}, and you ask for {other}, which is there "
                 "in a newer release"
             )
 
@@ -255,22 +255,22 @@ def _held(stub: Stub) -> str:
     return f"{stub.alias_of or stub.name} {stub.real}{alias}{taken}"
 
 
-def clashes_of(conflict: ConflictError, context: Context) -> Iterable[Clash]:
+def clashes_of(conflict: ConflictError, problem: Problem) -> Iterable[Clash]:
     """Yield the clauses of a derivation that are about what the base holds, and the user has not asked to replace."""
-    stubs = context.stubs.by_name
+    stubs = problem.stubs.by_name
     given_up = {
-        d.name for d in context.directs if d.name in stubs and not satisfied(d.text, stubs[d.name])
+        d.name for d in problem.directs if d.name in stubs and not satisfied(d.text, stubs[d.name])
     }
     given_up = {name for name in given_up if not stubs[name].hard}
     for package, wanted in DEPENDS.findall(conflict.text):
-        stub = context.stubs.by_name.get(name_of(wanted))
+        stub = problem.stubs.by_name.get(name_of(wanted))
         if stub is not None and stub.name not in given_up and not satisfied(wanted, stub):
             yield Clash(
-                subject=plain(package, context.stubs), wanted=wanted.rstrip(",."), stub=stub
+                subject=plain(package, problem.stubs), wanted=wanted.rstrip(",."), stub=stub
             )
 
 
-def _reasons(conflict: ConflictError, context: Context) -> Iterable[str]:
+def _reasons(conflict: ConflictError, problem: Problem) -> Iterable[str]:
     """Yield the other clauses that a person can act on, the strongest first."""
     text = conflict.text
     for name in MISSING.findall(text):
@@ -280,18 +280,18 @@ def _reasons(conflict: ConflictError, context: Context) -> Iterable[str]:
     for package in BROKEN.findall(text):
         yield f"what the index offers as {package} is no package"
     for wanted, package in PYTHON.findall(text):
-        yield f"{plain(package, context.stubs)} needs Python {wanted.rstrip(',')}; the base has {context.facts.python}"
-    for direct in context.directs:
-        stub = context.stubs.by_name.get(direct.name)
+        yield f"{plain(package, problem.stubs)} needs Python {wanted.rstrip(',')}; the base has {problem.facts.python}"
+    for direct in problem.directs:
+        stub = problem.stubs.by_name.get(direct.name)
         if stub is not None and stub.hard and not satisfied(direct.text, stub):
             yield f"you ask for {direct.written}; {stub.holder} {_held(stub)}"
-    yield from _quarrels(text, context)
+    yield from _quarrels(text, problem)
     names = mentioned(text)
-    for coupling in context.couplings:
+    for coupling in problem.couplings:
         if coupling.binding and coupling.package in names and coupling.constraint in text:
             yield f"{coupling.constraint} goes with {coupling.reason}"
     for name in conflict.filtered:
-        yield f"newer releases of {name} are left out: the resolution is as of {context.as_of}"
+        yield f"newer releases of {name} are left out: the resolution is as of {problem.as_of}"
 
 
 def empty_pages(conflict: ConflictError) -> tuple[str, ...]:
@@ -301,21 +301,21 @@ def empty_pages(conflict: ConflictError) -> tuple[str, ...]:
     )
 
 
-def _quarrels(text: str, context: Context) -> Iterable[str]:
+def _quarrels(text: str, problem: Problem) -> Iterable[str]:
     """Yield what the user's own requirements want of each other, and what has no file for the base."""
-    bounded = {d.name: d for d in context.directs if d.specifier and not context.stubs.hard(d.name)}
+    bounded = {d.name: d for d in problem.directs if d.specifier and not problem.stubs.hard(d.name)}
     for package, wanted in DEPENDS.findall(text):
         direct = bounded.get(name_of(wanted))
         if direct is not None and direct.text not in wanted and direct.name != name_of(package):
-            yield f"{plain(package, context.stubs)} needs {wanted.rstrip(',.')}; you ask for {direct.written}"
-    facts = context.facts
+            yield f"{plain(package, problem.stubs)} needs {wanted.rstrip(',.')}; you ask for {direct.written}"
+    facts = problem.facts
     for package, tag in NO_WHEELS.findall(text):
         where = (
             f"{facts.machine} with glibc {facts.glibc}"
             if "platform" in tag
             else f"Python {facts.python}"
         )
-        yield f"{plain(package, context.stubs)} has no wheels for {where}, and no source"
+        yield f"{plain(package, problem.stubs)} has no wheels for {where}, and no source"
 
 
 def satisfied(wanted: str, stub: Stub) -> bool:

@@ -12,7 +12,7 @@ from envbuild.resolve.conflict.explain import (
     PINNED,
     Clash,
     ConflictError,
-    Context,
+    Problem,
     name_of,
     satisfied,
 )
@@ -26,7 +26,7 @@ from envbuild.resolve.uv.session import Session
 MOST_SUBJECTS = 4
 
 
-def gather(session: Session, conflict: ConflictError, context: Context) -> tuple[Clash, ...]:
+def gather(session: Session, conflict: ConflictError, problem: Problem) -> tuple[Clash, ...]:
     """Return all clashes of the exact versions in a derivation with what the base protects, frameworks first.
 
     What cannot be read is left out: the derivation itself is told in any case.
@@ -38,28 +38,28 @@ def gather(session: Session, conflict: ConflictError, context: Context) -> tuple
     subjects = [
         (n, v)
         for n, v in pins
-        if not is_stub(v) and not v.endswith("*") and n not in context.stubs.by_name
+        if not is_stub(v) and not v.endswith("*") and n not in problem.stubs.by_name
     ]
     for name, version in subjects[:MOST_SUBJECTS]:
         extras = {
-            e for d in context.directs if d.name == name_of(name) for e in (*d.extras, d.added) if e
+            e for d in problem.directs if d.name == name_of(name) for e in (*d.extras, d.added) if e
         }
-        found += _clashes(session, name, version, context, extras)
+        found += _clashes(session, name, version, problem, extras)
     return tuple(sorted(found, key=lambda clash: not is_framework(clash.stub.name)))
 
 
-def with_others(session: Session, conflict: ConflictError, context: Context) -> ConflictError:
+def with_others(session: Session, conflict: ConflictError, problem: Problem) -> ConflictError:
     """Return a conflict about a direct requirement without any file, joined with those about others like it.
 
     uv tells of the first one alone.
     """
-    directs = {d.name: d for d in context.directs if d.name not in context.stubs.by_name}
+    directs = {d.name: d for d in problem.directs if d.name not in problem.stubs.by_name}
     gone = _gone(conflict) & set(directs)
     for _ in range(MOST_SUBJECTS if gone else 0):
         rest = tuple(d.text for d in directs.values() if d.name not in gone)
         try:
             session.ask(
-                Question(requirements=rest, deps=False, soft=False, as_of=context.as_of)
+                Question(requirements=rest, deps=False, soft=False, as_of=problem.as_of)
             ) if rest else None
         except ConflictError as other:
             if not _gone(other) & set(directs) - gone:
@@ -79,11 +79,11 @@ def _gone(conflict: ConflictError) -> set[str]:
 
 
 def _clashes(
-    session: Session, name: str, version: str, context: Context, extras: Collection[str]
+    session: Session, name: str, version: str, problem: Problem, extras: Collection[str]
 ) -> list[Clash]:
     try:
         question = Question(
-            requirements=(f"{name}=={version}",), deps=False, soft=False, as_of=context.as_of
+            requirements=(f"{name}=={version}",), deps=False, soft=False, as_of=problem.as_of
         )
         file = pick(session.ask(question)[name], tag_order(session.facts))
         about = describe([file], settings=session.settings, report=session.report)[file.sha256]
@@ -98,7 +98,7 @@ def _clashes(
         )
         for requirement in parsed(about.requires)
         if requirement.marker is None or any(map(requirement.marker.evaluate, environments))
-        if (stub := context.stubs.by_name.get(name_of(requirement.name))) is not None
+        if (stub := problem.stubs.by_name.get(name_of(requirement.name))) is not None
         and stub.hard
         and not satisfied(f"{requirement.name}{requirement.specifier}", stub)
     ]

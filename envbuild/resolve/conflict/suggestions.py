@@ -23,7 +23,7 @@ from envbuild.resolve.conflict.explain import (
     PYTHON,
     Clash,
     ConflictError,
-    Context,
+    Problem,
     empty_pages,
     mentioned,
     name_of,
@@ -52,7 +52,7 @@ ANCIENT_DAYS = 730
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Fit:
+class FittingRelease:
     """The release of a direct requirement that fits once its bounds are gone; ``uploaded`` is an ISO date or None.
 
     ``alone`` tells that nothing else needs to give way.
@@ -93,21 +93,21 @@ class Trials:
         bounds: tuple[str, ...] = (),
     ) -> Question:
         """Return the task's question with some direct requirements free of bounds, or left out."""
-        context = self.task.context
-        kept = [direct for direct in context.directs if direct.name not in without]
+        problem = self.task.problem
+        kept = [direct for direct in problem.directs if direct.name not in without]
         wanted = tuple(direct.unbound if direct.name in loose else direct.text for direct in kept)
         return Question(
             requirements=(*self.task.roots, *wanted),
             constraints=(*self.task.constraints, *bounds),
-            as_of=context.as_of,
+            as_of=problem.as_of,
         )
 
 
-def hints(
+def suggest_changes(
     session: Session, task: Task, conflict: ConflictError, clashes: Iterable[Clash]
 ) -> tuple[str, ...]:
     """Return what to change, the smallest change first; that nothing was found where nothing was."""
-    told = tuple(_untried(conflict, task.context))
+    told = tuple(_untried(conflict, task.problem))
     if told:
         return told
     trials = _trials(session, task)
@@ -131,7 +131,7 @@ def hints(
 
 def _trials(session: Session, task: Task) -> Trials:
     """Return the trials of a task; a framework that the recipe chooses may be another release of its line in them."""
-    stubs = task.context.stubs
+    stubs = task.problem.stubs
     chosen = {name for name, stub in stubs.by_name.items() if stub.chosen}
     if not chosen:
         return Trials(session=session, task=task)
@@ -148,11 +148,11 @@ def _trials(session: Session, task: Task) -> Trials:
         trials, structs.replace(session.facts, dists=dists, framework=None), Stubs(kept)
     )
     roots = tuple(root for root in task.roots if name_of(root) not in chosen)
-    roots += tuple(filter(None, (task.context.framework,)))
+    roots += tuple(filter(None, (task.problem.framework,)))
     return Trials(session=free, task=replace(task, roots=roots))
 
 
-def _untried(conflict: ConflictError, context: Context) -> Iterable[str]:
+def _untried(conflict: ConflictError, problem: Problem) -> Iterable[str]:
     """Yield what to do about names and files of the index that no other answer would mend."""
     elsewhere = load_aliases().elsewhere
     for name in dict.fromkeys(
@@ -172,7 +172,7 @@ def _untried(conflict: ConflictError, context: Context) -> Iterable[str]:
         yield f"look at what the index answers for {name}: a login or error page of a proxy offers nothing either"
     if BROKEN.search(conflict.text):
         yield "take another index, or clear the cache of the mirror or proxy that answers here"
-    machine = context.facts.machine
+    machine = problem.facts.machine
     lacking = [
         name_of(package) for package, tag in NO_WHEELS.findall(conflict.text) if "platform" in tag
     ]
@@ -183,7 +183,7 @@ def _untried(conflict: ConflictError, context: Context) -> Iterable[str]:
 
 def _pins(trials: Trials, conflict: ConflictError) -> Iterable[str]:
     """Yield the direct requirements to loosen: each alone, so that the others stay; where that helps nowhere, all."""
-    pins = _pinned(conflict, trials.task.context)[:MOST_PINS]
+    pins = _pinned(conflict, trials.task.problem)[:MOST_PINS]
     found = {pin.name: fit for pin in pins if (fit := _fit(trials, pin, {pin.name})) is not None}
     if not found and len(pins) > 1:
         names = {pin.name for pin in pins}
@@ -197,16 +197,16 @@ def _pins(trials: Trials, conflict: ConflictError) -> Iterable[str]:
     useful = [pin for pin in pins if pin.name in found and pin.name not in inert]
     # a pin that stays as it is was not in the way, unless it is the only one
     for pin in useful or [pin for pin in pins if pin.name in found]:
-        yield _loosened(pin, trials.task.context, found[pin.name])
+        yield _loosened(pin, trials.task.problem, found[pin.name])
 
 
-def _pinned(conflict: ConflictError, context: Context) -> tuple[Direct, ...]:
+def _pinned(conflict: ConflictError, problem: Problem) -> tuple[Direct, ...]:
     """Return the direct requirements with bounds that a derivation speaks of."""
     names = mentioned(conflict.text)
-    return tuple(direct for direct in context.directs if direct.name in names and direct.specifier)
+    return tuple(direct for direct in problem.directs if direct.name in names and direct.specifier)
 
 
-def _fit(trials: Trials, pin: Direct, loose: Collection[str]) -> Fit | None:
+def _fit(trials: Trials, pin: Direct, loose: Collection[str]) -> FittingRelease | None:
     """Return the release that a requirement gets without bounds: the newest one, as uv goes back too far at first."""
     answer = trials.ask(trials.changed(loose))
     chosen = answer.get(pin.name) if answer else None
@@ -224,7 +224,7 @@ def _fit(trials: Trials, pin: Direct, loose: Collection[str]) -> Fit | None:
         for file in (*chosen.wheels, chosen.sdist)
         if file is not None and file.uploaded
     ]
-    return Fit(version=chosen.version, uploaded=min(uploads, default=None))
+    return FittingRelease(version=chosen.version, uploaded=min(uploads, default=None))
 
 
 def _dates(trials: Trials, conflict: ConflictError) -> Iterable[str]:
@@ -234,7 +234,7 @@ def _dates(trials: Trials, conflict: ConflictError) -> Iterable[str]:
 
 def _left_out(trials: Trials, conflict: ConflictError) -> Iterable[str]:
     names = mentioned(conflict.text)
-    directs = trials.task.context.directs
+    directs = trials.task.problem.directs
     for direct in [direct for direct in directs if direct.name in names][:MOST_PINS]:
         if len(directs) > 1 and trials.ask(trials.changed(without={direct.name})) is not None:
             yield f"leave out {direct.written}: the rest fits"
@@ -244,14 +244,14 @@ def _other_bases(
     trials: Trials, conflict: ConflictError, clashes: tuple[Clash, ...]
 ) -> Iterable[str]:
     """Yield bases of the catalogue on which the requirements have an answer."""
-    context = trials.task.context
+    problem = trials.task.problem
     wanted = dict.fromkeys(clash.wanted for clash in clashes if clash.stub.hard)
-    pins = _pinned(conflict, context)
+    pins = _pinned(conflict, problem)
     lacking = {name_of(package) for package, _ in NO_WHEELS.findall(conflict.text)}
-    wanted |= dict.fromkeys(d.text for d in pins if context.stubs.hard(d.name) or d.name in lacking)
+    wanted |= dict.fromkeys(d.text for d in pins if problem.stubs.hard(d.name) or d.name in lacking)
     named = [text for text in wanted if framework_name(text)]
     fitting = [
-        entry for entry in _candidates(conflict, context, named) if _has_answer(trials, entry)
+        entry for entry in _candidates(conflict, problem, named) if _has_answer(trials, entry)
     ]
     if fitting:
         told = " or ".join(map(_told, fitting))
@@ -260,14 +260,14 @@ def _other_bases(
         )
 
 
-def _candidates(conflict: ConflictError, context: Context, named: list[str]) -> list[Entry]:
-    own = ".".join(map(str, python_minor(context.facts)))
+def _candidates(conflict: ConflictError, problem: Problem, named: list[str]) -> list[Entry]:
+    own = ".".join(map(str, python_minor(problem.facts)))
     pythons = [bounds.rstrip(",") for bounds, _ in PYTHON.findall(conflict.text)]
     wishes = [
         Wish(framework=text, python=python) for text in named[:MOST_PINS] for python in (own, None)
     ]
     if pythons and not named:
-        wishes = [Wish(framework=text, python=pythons[0]) for text in _held(context)]
+        wishes = [Wish(framework=text, python=pythons[0]) for text in _held(problem)]
     for wish in wishes:
         try:
             chosen = [choice.entry for choice in suggest(wish)[0] if choice.entry.defect is None]
@@ -297,7 +297,7 @@ def _has_answer(trials: Trials, entry: Entry) -> bool:
     except ValueError:
         return False  # the catalogue knows its line only
     other = _elsewhere(trials, facts, Stubs({} if entry.is_bootstrap else {name: stub}))
-    directs = (direct.text for direct in trials.task.context.directs)
+    directs = (direct.text for direct in trials.task.problem.directs)
     return trials.ask(Question(requirements=(*filter(None, (asked,)), *directs)), other) is not None
 
 
@@ -341,30 +341,30 @@ def _other_pythons(trials: Trials, conflict: ConflictError) -> Iterable[str]:
             return
 
 
-def _loosened(direct: Direct, context: Context, fit: Fit) -> str:
-    stubs = context.stubs
+def _loosened(direct: Direct, problem: Problem, fit: FittingRelease) -> str:
+    stubs = problem.stubs
     if stubs.hard(direct.name):
         whose = "the framework's" if stubs.by_name[direct.name].chosen else "the base's"
         return f"loosen {direct.written}: {whose} {stubs.by_name[direct.name].public} is then taken"
     day = f" of {fit.uploaded}" if fit.uploaded else ""
     others = "" if fit.alone else ", once the others named here are loosened too"
-    if _ancient(fit, context) and not newer(fit.version, direct.specifier):
+    if _ancient(fit, problem) and not newer(fit.version, direct.specifier):
         only = f"only {direct.name} {fit.version}{day} fits then, years older than this base"
         return f"loosen {direct.written}, though {only}"
     return f"loosen {direct.written}: {direct.name} {fit.version}{day} fits this base{others}"
 
 
-def _ancient(fit: Fit, context: Context) -> bool:
+def _ancient(fit: FittingRelease, problem: Problem) -> bool:
     """Whether a release is from long before the base, and then fits mostly because it declares no bounds."""
-    made = context.facts.created
+    made = problem.facts.created
     if not made or not fit.uploaded:
         return False
     return (read_date(made, "created") - read_date(fit.uploaded, "uploaded")).days > ANCIENT_DAYS
 
 
-def _held(context: Context) -> list[str]:
+def _held(problem: Problem) -> list[str]:
     """Return what the base's framework is called, at its version and at any."""
-    for stub in context.stubs.by_name.values():
+    for stub in problem.stubs.by_name.values():
         name = framework_name(stub.name)
         if name is not None and stub.hard and not stub.alias_of:
             return [f"{name}=={stub.public}", name]

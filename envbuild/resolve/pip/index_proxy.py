@@ -42,7 +42,7 @@ Answer = tuple[str, bytes | Path]
 POLL_SECONDS = 0.05
 
 
-class Relay:
+class IndexProxy:
     """Several indexes as one.  ``indexes`` maps names to URLs in the order in which they are asked.
 
     ``hidden`` are canonical names that no index is asked for, ``from_source`` those whose wheels do not count.

@@ -15,7 +15,7 @@ from envbuild.errors import HostError, ToolFailedError
 from envbuild.net.web import redact
 from envbuild.resolve.conflict.explain import ConflictError
 from envbuild.resolve.model import Request
-from envbuild.resolve.pip.index_proxy import Relay
+from envbuild.resolve.pip.index_proxy import IndexProxy
 from envbuild.resolve.pip.pip_compile import SECONDS, find_compiler
 from envbuild.resolve.pylock import Chosen
 from envbuild.resolve.uv.passes import Task
@@ -52,7 +52,7 @@ class PipToolsResolver(UvResolver):
         return _PipSession(
             folder=folder,
             facts=request.facts,
-            stubs=task.context.stubs,
+            stubs=task.problem.stubs,
             indexes=self._indexes(request),
             settings=self.settings,
             runner=self.runner,
@@ -67,7 +67,9 @@ class _PipSession(Session):
     def __post_init__(self) -> None:
         super().__post_init__()
         hard = [name for name, stub in self.stubs.by_name.items() if stub.hard]
-        self._relay = Relay(self.indexes, self.settings, hidden=hard, from_source=self.from_source)
+        self._proxy = IndexProxy(
+            self.indexes, self.settings, hidden=hard, from_source=self.from_source
+        )
         self._compiler = find_compiler(
             self.facts,
             self.folder,
@@ -97,8 +99,8 @@ class _PipSession(Session):
                 deps=False,
             )
             return super().ask(exact) if pins else {}
-        if self._relay.failure is not None:
-            raise self._relay.failure
+        if self._proxy.failure is not None:
+            raise self._proxy.failure
         if not any(sign in result.stderr for sign in NO_SOLUTION):
             raise ToolFailedError(
                 f"pip-compile failed: {_plain(result)}",
@@ -137,7 +139,7 @@ class _PipSession(Session):
             "pinned.txt",
             "requirements.in",
         )
-        with self._relay.serving(question.as_of, question.fresh) as index:
+        with self._proxy.serving(question.as_of, question.fresh) as index:
             result = self._compiler(words, place, index)
         if result.timed_out:
             raise HostError(

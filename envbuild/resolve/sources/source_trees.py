@@ -41,7 +41,7 @@ SANDBOX_NOTE = ".envbuild-sandbox.json"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Tree:
+class SourceTree:
     """A tree as it goes into a lock: ``source`` is what TreeLine.source says; ``path`` is its archive in the store."""
 
     name: str
@@ -54,7 +54,7 @@ class Tree:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Grove:
+class SourceTreeContext:
     """Where trees come from and go to: the project's folder, this machine's means, and the Python that builds."""
 
     project: Path
@@ -70,7 +70,7 @@ def project_folder(recipe: Path) -> Path:
     return folder.parent if folder.name == "recipes" else folder
 
 
-def take_tree(line: TreeLine, grove: Grove, *, locked: str | None = None) -> Tree:
+def take_tree(line: TreeLine, grove: SourceTreeContext, *, locked: str | None = None) -> SourceTree:
     """Pack a tree into the store and return it.
 
     ``locked`` is the ``source`` of an old lock: its commit is kept.  Raises UsageError for what is no Python project,
@@ -95,7 +95,7 @@ def take_tree(line: TreeLine, grove: Grove, *, locked: str | None = None) -> Tre
         return _packed(line, Path(work) / "tree" / line.subfolder, line.source(found), grove)
 
 
-def bring_tree(source: str, file: str, sha256: str, grove: Grove) -> None:
+def bring_tree(source: str, file: str, sha256: str, grove: SourceTreeContext) -> None:
     """Pack a locked tree again where the store has lost it.
 
     Raises StaleLockError where the project's own files are others than when it was locked.
@@ -121,7 +121,7 @@ def bring_tree(source: str, file: str, sha256: str, grove: Grove) -> None:
         commit(Path(work) / "archive.zip", grove.store.artifact(sha256))
 
 
-def tree_digest(line: TreeLine, file: str, grove: Grove) -> str:
+def tree_digest(line: TreeLine, file: str, grove: SourceTreeContext) -> str:
     """Return the sha256 that a folder's archive would have now."""
     with _folder(grove.settings) as work:
         return _archive(
@@ -132,7 +132,7 @@ def tree_digest(line: TreeLine, file: str, grove: Grove) -> str:
         )
 
 
-def requirement(tree: Tree, line: TreeLine) -> str:
+def requirement(tree: SourceTree, line: TreeLine) -> str:
     """Return the requirement that stands for a tree: its name and exact version."""
     extras = f"[{','.join(line.extras)}]" if line.extras else ""
     return f"{tree.name}{extras}=={tree.version}"
@@ -143,7 +143,7 @@ def _folder(settings: Settings) -> tempfile.TemporaryDirectory[str]:
         return tempfile.TemporaryDirectory(prefix="envbuild-tree-", dir=settings.tmpdir)
 
 
-def _packed(line: TreeLine, folder: Path, source: str, grove: Grove) -> Tree:
+def _packed(line: TreeLine, folder: Path, source: str, grove: SourceTreeContext) -> SourceTree:
     from packaging.utils import canonicalize_name
     from packaging.version import InvalidVersion, Version
 
@@ -162,7 +162,7 @@ def _packed(line: TreeLine, folder: Path, source: str, grove: Grove) -> Tree:
         sha256 = _archive(folder, top, archive, grove)
         size, final = archive.stat().st_size, grove.store.artifact(sha256)
         commit(archive, final)
-    return Tree(
+    return SourceTree(
         name=canonicalize_name(name),
         version=plain,
         source=source,
@@ -173,7 +173,7 @@ def _packed(line: TreeLine, folder: Path, source: str, grove: Grove) -> Tree:
     )
 
 
-def _archive(folder: Path, top: str, target: Path, grove: Grove) -> str:
+def _archive(folder: Path, top: str, target: Path, grove: SourceTreeContext) -> str:
     """Write the archive of a folder: members in order, stored, without times and owners.  Returns its sha256."""
     files = sorted(_files(folder, grove))
     total = 0
@@ -195,7 +195,7 @@ def _archive(folder: Path, top: str, target: Path, grove: Grove) -> str:
     return digest.hexdigest()
 
 
-def _files(folder: Path, grove: Grove) -> Iterable[str]:
+def _files(folder: Path, grove: SourceTreeContext) -> Iterable[str]:
     if is_repository(folder, grove.settings, grove.runner):
         names: Sequence[str] = listed_files(folder, grove.settings, grove.runner)
     else:
@@ -243,7 +243,7 @@ def _too_large(folder: Path, files: Iterable[str]) -> UsageError:
     )
 
 
-def _name_and_version(folder: Path, line: TreeLine, grove: Grove) -> tuple[str, str]:
+def _name_and_version(folder: Path, line: TreeLine, grove: SourceTreeContext) -> tuple[str, str]:
     """Read name and version where they stand as text; else build the metadata, where the user lets it run here."""
     known = name_and_version(folder)
     if known is None:
@@ -256,7 +256,7 @@ def _name_and_version(folder: Path, line: TreeLine, grove: Grove) -> tuple[str, 
     return (name, version) if name and version else _built(folder, line, grove)
 
 
-def _built(folder: Path, line: TreeLine, grove: Grove) -> tuple[str, str]:
+def _built(folder: Path, line: TreeLine, grove: SourceTreeContext) -> tuple[str, str]:
     from envbuild.net.index import index_url
     from envbuild.resolve.uv.query import building_environment
     from envbuild.resolve.uv.session import uv_program

@@ -42,7 +42,7 @@ class Lack:
 
 def find_lack(task: Task, warnings: tuple[str, ...], answer: Mapping[str, Chosen]) -> Lack | None:
     """Return the first extra that the user asks for and a new package of the answer lacks, by uv's warnings."""
-    asked = {(direct.name, extra) for direct in task.context.directs for extra in direct.extras}
+    asked = {(direct.name, extra) for direct in task.problem.directs for extra in direct.extras}
     for warning in warnings:
         said = NO_EXTRA.fullmatch(warning)
         chosen = answer.get(name_of(said[1])) if said else None
@@ -105,7 +105,7 @@ def _ask(session: Session, task: Task, bound: str) -> dict[str, Chosen]:
         Question(
             requirements=task.requirements,
             constraints=constraints,
-            as_of=task.context.as_of,
+            as_of=task.problem.as_of,
             binary=task.binary,
         )
     )
@@ -121,19 +121,19 @@ def _below(lack: Lack) -> tuple[str, ...]:
 
 
 def _is_newest(session: Session, task: Task, name: str, version: str) -> bool:
-    question = Question(requirements=(name,), deps=False, soft=False, as_of=task.context.as_of)
+    question = Question(requirements=(name,), deps=False, soft=False, as_of=task.problem.as_of)
     return session.ask(question)[name].version == version
 
 
 def _unknown(session: Session, task: Task, lack: Lack) -> NoSolutionError:
     """Return the error for an extra that no release of the date has, with those that there are."""
-    known, _ = _extras(session, lack.name, f"=={lack.version}", task.context.as_of)
+    known, _ = _extras(session, lack.name, f"=={lack.version}", task.problem.as_of)
     what = f"{HEADING}\n- {lack}{closest(lack.extra, known)}"
     hint = f"leave [{lack.extra}] out of {lack.name}[{lack.extra}]"
-    if task.context.as_of is not None:
+    if task.problem.as_of is not None:
         later, newest = _extras(session, lack.name, "", None)
         if lack.extra in later:
-            what = f"{HEADING}\n- {lack}; it is of before {task.context.as_of}, and later ones are left out"
+            what = f"{HEADING}\n- {lack}; it is of before {task.problem.as_of}, and later ones are left out"
             hint = (
                 f"set as-of under [python] to a later date: {lack.name} {newest} has it\nor {hint}"
             )

@@ -6,7 +6,7 @@ import datetime as dt
 import re
 from dataclasses import dataclass
 
-from envbuild.resolve.conflict.explain import NO_WHEELS, ConflictError, Context, name_of
+from envbuild.resolve.conflict.explain import NO_WHEELS, ConflictError, Problem, name_of
 from envbuild.resolve.dates import GRACE_DAYS, read_date
 from envbuild.resolve.uv.query import Question
 from envbuild.resolve.uv.session import Session
@@ -26,7 +26,7 @@ class Later:
 
 
 def postponed(
-    session: Session, conflict: ConflictError, context: Context, latest: str
+    session: Session, conflict: ConflictError, problem: Problem, latest: str
 ) -> Later | None:
     """Return the date to resolve at instead, None where the date is not what is in the way.
 
@@ -38,14 +38,14 @@ def postponed(
     unfit = {name_of(package) for package, _ in NO_WHEELS.findall(conflict.text)}
     late = [
         direct
-        for direct in context.directs
+        for direct in problem.directs
         if direct.name in conflict.filtered or direct.name in unfit
     ]
-    if not late or context.as_of is None:
+    if not late or problem.as_of is None:
         return None
     question = Question(
         requirements=tuple(d.text for d in late),
-        constraints=tuple(row.constraint for row in context.couplings if row.binding),
+        constraints=tuple(row.constraint for row in problem.couplings if row.binding),
         deps=False,
         soft=False,
         lowest=True,
@@ -68,7 +68,7 @@ def postponed(
     date, patient = (
         _after(day, days, latest) for days in (PINNED_DAYS if pinned else GRACE_DAYS, GRACE_DAYS)
     )
-    if date <= context.as_of:
+    if date <= problem.as_of:
         return None
     return Later(date=date, reason=f"{written} has no release before {day}", patient=patient)
 

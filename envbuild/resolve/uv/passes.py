@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
 from envbuild.errors import EnvbuildError, HostError
-from envbuild.resolve.conflict.explain import ConflictError, Context, held_reason, told
+from envbuild.resolve.conflict.explain import ConflictError, Problem, held_reason, told
 from envbuild.resolve.couplings import Coupling
 from envbuild.resolve.model import HeldBack
 from envbuild.resolve.pip_check import broken
@@ -39,7 +39,7 @@ class Task:
     ``keep`` are versions of an old lock to prefer; ``binary`` names are only taken as wheels.
     """
 
-    context: Context
+    problem: Problem
     roots: tuple[str, ...]
     wanted: tuple[str, ...]
     constraints: tuple[str, ...]
@@ -52,14 +52,14 @@ class Task:
         return (*self.roots, *self.wanted)
 
 
-class Search:
+class Passes:
     """One search; ``notes`` and ``warnings`` (about its answer) are for the user, ``said`` is what uv warned of."""
 
     def __init__(self, session: Session, task: Task) -> None:
         self.session = session
         self.task = task
-        self.stubs = task.context.stubs
-        self.as_of = task.context.as_of
+        self.stubs = task.problem.stubs
+        self.as_of = task.problem.as_of
         self.notes: list[str] = []
         self.said: tuple[str, ...] = ()
         self.newest: dict[str, str] = {}
@@ -73,7 +73,7 @@ class Search:
     def warnings(self) -> tuple[str, ...]:
         """What uv warned of, in the user's words."""
         quiet = {
-            f"{direct.name}[{direct.added}]" for direct in self.task.context.directs if direct.added
+            f"{direct.name}[{direct.added}]" for direct in self.task.problem.directs if direct.added
         }
         return tuple(
             filter(None, (told(warning, self.stubs, quiet=quiet) for warning in self.said))
@@ -93,7 +93,7 @@ class Search:
                 name for name in self._fresh if name in self._caps or name not in late
             )
             answer = self._passes()
-        fixed = {*self.stubs.by_name, *(direct.name for direct in self.task.context.directs)}
+        fixed = {*self.stubs.by_name, *(direct.name for direct in self.task.problem.directs)}
         answer = self._unbroken(modern(answer, self._last, fixed, self._put_whole))
         self.said = self._warned.get(_pins(answer), ())
         return answer
@@ -101,7 +101,7 @@ class Search:
     def _ask_newest(self) -> dict[str, str]:
         """Return the newest version of each direct requirement that the index, Python and date allow, by itself."""
         return self._look(
-            {d.name for d in self.task.context.directs if d.name not in self.stubs.by_name}
+            {d.name for d in self.task.problem.directs if d.name not in self.stubs.by_name}
         )
 
     def _ask_best(self) -> dict[str, str]:
@@ -119,7 +119,7 @@ class Search:
         )
 
     def _look(self, names: Collection[str], constraints: tuple[str, ...] = ()) -> dict[str, str]:
-        directs = tuple(d.text for d in self.task.context.directs if d.name in names)
+        directs = tuple(d.text for d in self.task.problem.directs if d.name in names)
         if not directs:
             return {}
         question = Question(
@@ -135,7 +135,7 @@ class Search:
         """Return the row that rules a version out."""
         from packaging.requirements import Requirement
 
-        for row in self.task.context.couplings:
+        for row in self.task.problem.couplings:
             if row.binding and row.package == name:
                 wanted = Requirement(row.constraint)
                 if wanted.name == name and not wanted.specifier.contains(version, prereleases=True):
@@ -179,7 +179,7 @@ class Search:
         first = self._newer(self._ask(seed=keep), lambda: self._ask(seed={**self._base(), **keep}))
         names = [
             d.name
-            for d in self.task.context.directs
+            for d in self.task.problem.directs
             if d.name not in self.stubs.by_name and d.name in first
         ]
         held = {name: first[name].version for name in names}
@@ -270,7 +270,7 @@ class Search:
         try:
             answer = self._put(question, requirements=(*question.requirements, *names))
         except ConflictError as conflict:
-            self.notes.append(f"{held_reason(conflict, self.task.context)}: left as it is")
+            self.notes.append(f"{held_reason(conflict, self.task.problem)}: left as it is")
         self.notes += [
             f"{sentence}, which this resolution replaces" for _, sentence in self._broken(answer)
         ]
@@ -316,7 +316,7 @@ class Search:
         newest = self.newest
         directs = {
             direct.name: answer[direct.name]
-            for direct in self.task.context.directs
+            for direct in self.task.problem.directs
             if direct.name in answer
         }
         chosen = {name: one.version for name, one in directs.items() if not one.from_base}
@@ -365,7 +365,7 @@ class Search:
         try:
             self.session.ask(question)
         except ConflictError as conflict:
-            return held_reason(conflict, self.task.context)
+            return held_reason(conflict, self.task.problem)
         except EnvbuildError as error:
             return f"the reason could not be found: {error.what}"
         return None

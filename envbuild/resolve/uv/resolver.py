@@ -23,7 +23,7 @@ from envbuild.resolve.conflict.explain import (
     no_solution,
 )
 from envbuild.resolve.conflict.metadata import gather, with_others
-from envbuild.resolve.conflict.suggestions import hints
+from envbuild.resolve.conflict.suggestions import suggest_changes
 from envbuild.resolve.couplings import Coupling
 from envbuild.resolve.dates import read_date
 from envbuild.resolve.graph import DIRECT, Edge, walk
@@ -38,7 +38,7 @@ from envbuild.resolve.uv.extras import below, bound_for, find_lack
 from envbuild.resolve.uv.foreign_wheels import compiled
 from envbuild.resolve.uv.later_cutoff import Later, postponed
 from envbuild.resolve.uv.new_couplings import broken_couplings
-from envbuild.resolve.uv.passes import Search, Task
+from envbuild.resolve.uv.passes import Passes, Task
 from envbuild.resolve.uv.session import Session
 from envbuild.resolve.uv.squatted_names import refuse_registered_anew
 from envbuild.resolve.uv.tasks import bound_by, make_task, turned_task
@@ -58,7 +58,7 @@ class _Answer:
 
     session: Session
     task: Task
-    search: Search
+    search: Passes
     chosen: Mapping[str, Chosen]
 
 
@@ -100,7 +100,7 @@ class UvResolver:
     def _answer(self, request: Request) -> Resolution | Later:
         """Return the answer, or the later date that the request has to be put at."""
         task, notes = make_task(request)
-        if any(direct.instead for direct in task.context.directs):
+        if any(direct.instead for direct in task.problem.directs):
             with suppress(NoSolutionError):
                 return self._put(request, task, notes)
             task, notes = make_task(request, built=False)
@@ -117,7 +117,7 @@ class UvResolver:
 
         dm-haiku[jax] 0.0.9 pins jax 0.3.16, and works with the 0.3.25 that AlphaFold pins.
         """
-        added = {direct.name: direct.added for direct in task.context.directs if direct.added}
+        added = {direct.name: direct.added for direct in task.problem.directs if direct.added}
         if not added:
             return None
         without, notes = make_task(request, built=False, extras=False)
@@ -127,7 +127,7 @@ class UvResolver:
             return None
         if not isinstance(found, Resolution):
             return None
-        known = {name: stub.public for name, stub in without.context.stubs.by_name.items()}
+        known = {name: stub.public for name, stub in without.problem.stubs.by_name.items()}
         known |= {package.name: package.version for package in found.packages}
         if any(
             below(package.requires, added.get(package.name), known) for package in found.packages
@@ -158,12 +158,12 @@ class UvResolver:
         task = bound_by(task, conflict.couplings)
         try:
             later = (
-                postponed(session, conflict, task.context, request.latest)
+                postponed(session, conflict, task.problem, request.latest)
                 if request.latest
                 else None
             )
         except ConflictError as deeper:
-            task = replace(task, context=replace(task.context, as_of=None))
+            task = replace(task, problem=replace(task.problem, as_of=None))
             raise _refused(session, task, deeper) from None
         if later is None:
             raise _refused(session, task, conflict) from None
@@ -176,7 +176,7 @@ class UvResolver:
         return Session(
             folder=folder,
             facts=request.facts,
-            stubs=task.context.stubs,
+            stubs=task.problem.stubs,
             indexes=indexes,
             archives=request.archives,
             settings=replace(
@@ -193,8 +193,8 @@ class UvResolver:
         An older release of what is asked for is not taken for that: it mostly declares no bounds.
         """
         answer = self._equipped(session, task)
-        context = task.context
-        found = overlaps(_new(answer.chosen), context.stubs)
+        problem = task.problem
+        found = overlaps(_new(answer.chosen), problem.stubs)
         if not found:
             return answer
         rows = tuple(overlap.row for overlap in found)
@@ -204,7 +204,7 @@ class UvResolver:
             conflict.told = (told(found), *conflict.told)
             conflict.couplings = (*rows, *conflict.couplings)
             raise
-        names = [d.name for d in context.directs if d.name in answer.chosen]
+        names = [d.name for d in problem.directs if d.name in answer.chosen]
         back = [name for name in names if older(other.chosen, name, answer.chosen[name].version)]
         if not back:
             return other
@@ -244,7 +244,7 @@ class UvResolver:
         before = {name: one.version for name, one in answer.chosen.items() if name not in names}
         cost = [
             d.name
-            for d in task.context.directs
+            for d in task.problem.directs
             if d.name in before and older(other.chosen, d.name, before[d.name])
         ]
         return answer if cost else other
@@ -259,7 +259,7 @@ class UvResolver:
         turned: Task | None = None
         first: ConflictError | None = None
         for _ in range(MOST_ROUNDS):
-            search = Search(session, task)
+            search = Passes(session, task)
             try:
                 answer = _Answer(session=session, task=task, search=search, chosen=search.run())
             except ConflictError as conflict:
@@ -268,8 +268,8 @@ class UvResolver:
                     raise (first or conflict) from None
                 task, turned, first = turned, None, conflict
                 continue
-            asked = {d.name for d in task.context.directs}
-            rows = broken_couplings(_new(answer.chosen), task.context.stubs, asked)
+            asked = {d.name for d in task.problem.directs}
+            rows = broken_couplings(_new(answer.chosen), task.problem.stubs, asked)
             if not rows:
                 break
             more = (*more, *rows)
@@ -280,15 +280,15 @@ class UvResolver:
     def _merged(self, request: Request, answer: _Answer, folder: Path) -> _Answer:
         """Search again where several new packages hold the same module, with one of them in place of the others."""
         new = _new(answer.chosen)
-        context = answer.task.context
-        aliases = merged(new, {direct.name for direct in context.directs})
+        problem = answer.task.problem
+        aliases = merged(new, {direct.name for direct in problem.directs})
         if not aliases:
             return answer
-        stubs = context.stubs.with_aliases(
+        stubs = problem.stubs.with_aliases(
             {alias: (real, new[real]) for alias, real in aliases.items()}
         )
         keep = tuple((name, version) for name, version in new.items() if name not in aliases)
-        task = replace(answer.task, context=replace(context, stubs=stubs), keep=keep)
+        task = replace(answer.task, problem=replace(problem, stubs=stubs), keep=keep)
         try:
             again = self._search(
                 self._session(request, task, folder / f"merged-{len(stubs.by_name)}"), task
@@ -321,7 +321,7 @@ class UvResolver:
             session, answer=chosen, files=files, abouts=abouts, as_of=request.as_of
         )
         parts = Parts(
-            context=answer.task.context,
+            problem=answer.task.problem,
             wanted=(*answer.task.wanted, *filter(None, (request.framework,))),
             facts=request.facts,
             answer=chosen,
@@ -357,15 +357,17 @@ class UvResolver:
 
 def _refused(session: Session, task: Task, conflict: ConflictError) -> NoSolutionError:
     """Return the error that tells a conflict: who wants what, and what would help."""
-    context = task.context
-    conflict = with_others(session, conflict, context)
-    read = gather(session, conflict, context)
+    problem = task.problem
+    conflict = with_others(session, conflict, problem)
+    read = gather(session, conflict, problem)
     known = {(name_of(clash.subject), clash.stub.name) for clash in read}
     also = (
-        c for c in clashes_of(conflict, context) if (name_of(c.subject), c.stub.name) not in known
+        c for c in clashes_of(conflict, problem) if (name_of(c.subject), c.stub.name) not in known
     )
     clashes = tuple(dict.fromkeys((*read, *also)))
-    return no_solution(conflict, context, clashes, hints(session, task, conflict, clashes))
+    return no_solution(
+        conflict, problem, clashes, suggest_changes(session, task, conflict, clashes)
+    )
 
 
 def _edges(

@@ -41,7 +41,7 @@ from envbuild.resolve.uv.query import (
     write_question,
 )
 from envbuild.resolve.uv.squatted_names import impostors, registered_late, unanswered
-from envbuild.resolve.uv.time_limit import Limit
+from envbuild.resolve.uv.time_limit import TimeLimit
 from envbuild.run import Command, Result, Runner
 from envbuild.settings import Settings
 from envbuild.store.atomic import telling, write_bytes
@@ -76,7 +76,7 @@ class Session:
     report: Reporter
     from_source: tuple[str, ...] = ()
     archives: tuple[tuple[str, str], ...] = ()
-    limit: Limit = field(default_factory=Limit)
+    limit: TimeLimit = field(default_factory=TimeLimit)
 
     def __post_init__(self) -> None:
         self.warnings: tuple[str, ...] = ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from envbuild.resolve.aliases import stand_ins
-from envbuild.resolve.conflict.explain import Context, name_of
+from envbuild.resolve.conflict.explain import Problem, name_of
 from envbuild.resolve.couplings import Coupling, built_for, couplings, extras_for, protected_names
 from envbuild.resolve.model import Request
 from envbuild.resolve.platform import markers
@@ -47,7 +47,7 @@ def make_task(
     rows = couplings(facts, stubs, names)
     added = extras_for(names, stubs) if extras else {}
     directs = tuple(replace(direct, added=added.get(direct.name)) for direct in directs)
-    context = Context(
+    problem = Problem(
         directs=directs,
         stubs=stubs,
         couplings=rows,
@@ -61,7 +61,7 @@ def make_task(
         if row.also and row.package in names and row.also not in stubs.by_name
     )
     task = Task(
-        context=context,
+        problem=problem,
         roots=(*stubs.roots, *_unbound(request.framework)),
         wanted=(*also, *(direct.text for direct in directs)),
         constraints=(*request.bounds, *(row.constraint for row in rows if row.binding)),
@@ -83,15 +83,15 @@ def _unbound(framework: str | None) -> tuple[str, ...]:
 
 def bound_by(task: Task, rows: tuple[Coupling, ...]) -> Task:
     """Return a task that keeps to more couplings."""
-    context = replace(task.context, couplings=(*task.context.couplings, *rows))
+    problem = replace(task.problem, couplings=(*task.problem.couplings, *rows))
     return replace(
-        task, context=context, constraints=(*task.constraints, *(row.constraint for row in rows))
+        task, problem=problem, constraints=(*task.constraints, *(row.constraint for row in rows))
     )
 
 
 def turned_task(task: Task, rows: tuple[Coupling, ...]) -> Task | None:
     """Return a task in which the other one of each row's two gives way; None where one of them cannot."""
     bounds = tuple(row.turned for row in rows if row.turned is not None)
-    if len(bounds) < len(rows) or any(task.context.stubs.hard(name_of(bound)) for bound in bounds):
+    if len(bounds) < len(rows) or any(task.problem.stubs.hard(name_of(bound)) for bound in bounds):
         return None
     return replace(task, constraints=(*task.constraints, *dict.fromkeys(bounds)))

@@ -17,7 +17,7 @@ MOST_PROBED = 40
 MOST_TOLD = 3
 
 
-class Limit:
+class TimeLimit:
     """The time that one resolution has: it begins when this is made."""
 
     def __init__(self) -> None:

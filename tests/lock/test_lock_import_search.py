@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 from envbuild.cli import run_cli
 from envbuild.errors import NoSolutionError, ToolFailedError
 from envbuild.lock.decide.import_search import (
-    Bounds,
     Failure,
-    Search,
-    carried,
-    culprits,
+    ImportSearch,
+    SearchBounds,
+    carry_proof,
     older_releases,
-    steps,
+    step_indexes,
+    suspects,
 )
 from envbuild.lock.model import Lock, LockedBase, Packer, PythonPackage
 from tests.project import Project
@@ -70,7 +70,7 @@ class Story:
     def clock(self) -> float:
         return self.now
 
-    def relock(self, bounds: Bounds, old: Lock) -> Lock:
+    def relock(self, bounds: SearchBounds, old: Lock) -> Lock:
         versions = {p.name: p.version for p in old.python}
         if bounds.as_of:
             versions |= self.dated[bounds.as_of]
@@ -116,8 +116,8 @@ def broken_from(
     return fails
 
 
-def search(story: Story, **given: object) -> Search:
-    return Search(lab=story, clock=story.clock, **given)  # type: ignore[arg-type]
+def search(story: Story, **given: object) -> ImportSearch:
+    return ImportSearch(lab=story, clock=story.clock, **given)  # type: ignore[arg-type]
 
 
 def test_a_lock_that_imports_is_proved_at_once() -> None:
@@ -253,8 +253,8 @@ def test_only_the_projects_packages_are_culprits() -> None:
     failure = Failure(
         module="course", error="", blame=("tensorflow-gpu", "engine", "engine", "course")
     )
-    assert [p.name for p in culprits(failure, lock)] == ["engine", "course"]
-    assert culprits(Failure(module="course", error="killed"), lock) == ()
+    assert [p.name for p in suspects(failure, lock)] == ["engine", "course"]
+    assert suspects(Failure(module="course", error="killed"), lock) == ()
 
 
 def test_of_a_frameworks_packages_those_without_gpu_code_are_culprits() -> None:
@@ -267,7 +267,7 @@ def test_of_a_frameworks_packages_those_without_gpu_code_are_culprits() -> None:
         for package in lock.python
     )
     failure = Failure(module="course", error="", blame=("triton", "fsspec", "torch", "course"))
-    found = culprits(failure, msgspec.structs.replace(lock, python=python))
+    found = suspects(failure, msgspec.structs.replace(lock, python=python))
     assert [package.name for package in found] == ["fsspec", "course"]
 
 
@@ -281,7 +281,7 @@ def test_older_releases() -> None:
 
 @given(st.integers(0, 500))
 def test_steps_begin_at_the_newest_and_end_at_the_oldest(count: int) -> None:
-    found = list(steps(count))
+    found = list(step_indexes(count))
     assert found == sorted(set(found))
     assert found[:1] == ([0] if count else [])
     assert found[-1:] == ([count - 1] if count else [])
@@ -291,9 +291,12 @@ def test_a_proof_is_carried_over_only_to_the_same_files() -> None:
     old = msgspec.structs.replace(
         lock_of(engine="1.4"), proof="imported", notes=("engine 1.4: newer ones fail",)
     )
-    assert carried(old, lock_of(engine="1.4")) == old
-    assert carried(old, lock_of(engine="1.5")).proof == "not run"
-    assert carried(msgspec.structs.replace(old, proof="not run"), lock_of(engine="1.4")).notes == ()
+    assert carry_proof(old, lock_of(engine="1.4")) == old
+    assert carry_proof(old, lock_of(engine="1.5")).proof == "not run"
+    assert (
+        carry_proof(msgspec.structs.replace(old, proof="not run"), lock_of(engine="1.4")).notes
+        == ()
+    )
 
 
 def wheel(folder: Path, name: str, version: str, code: str, requires: str = "") -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from envbuild.base.model import BaseFacts
 from envbuild.errors import EnvbuildError, StaleLockError, UsageError
-from envbuild.lock.decide.decide import Wish, decide_lock
+from envbuild.lock.decide.decide import LockOptions, decide_lock
 from envbuild.lock.decide.project_files import require_files
 from envbuild.lock.digest import lock_digest, recipe_digest
 from envbuild.lock.model import Lock
@@ -85,7 +85,7 @@ def source(project: Path, files: str) -> Source:
 
 
 def locked(asked: Source, tools: Tools) -> Lock:
-    return decide_lock(asked, Wish(), tools, date(2026, 11, 21), facts=FACTS)
+    return decide_lock(asked, LockOptions(), tools, date(2026, 11, 21), facts=FACTS)
 
 
 BOTH = '"labels.txt" = "/opt/labels.txt"\n"data" = "/opt/lab/data"'

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from envbuild.errors import NetworkError, NoSolutionError
-from envbuild.resolve.answer_cache import FRESH_SECONDS, Kept, Remembering
+from envbuild.resolve.answer_cache import FRESH_SECONDS, CachedAnswer, CachedResolver
 from envbuild.resolve.model import Found, FoundFile, Request, Resolution
 from envbuild.run import LocalRunner
 from envbuild.settings import Settings
@@ -64,7 +64,7 @@ def answers(settings: Settings) -> list[Path]:
 
 
 def ask(settings: Settings, backend: Backend, request: Request = REQUEST) -> Resolution:
-    return Remembering(settings, LocalRunner(), lambda: backend)(request)
+    return CachedResolver(settings, LocalRunner(), lambda: backend)(request)
 
 
 def test_same_question_is_put_once(remote: Settings) -> None:
@@ -106,7 +106,7 @@ def test_answer_of_yesterday_or_tomorrow_is_not_used_and_removed(remote: Setting
     backend = Backend()
     ask(remote, backend)
     (path,) = answers(remote)
-    kept = msgspec.json.decode(path.read_bytes(), type=Kept)
+    kept = msgspec.json.decode(path.read_bytes(), type=CachedAnswer)
     for at in (kept.at - FRESH_SECONDS - 1, kept.at + 3600):
         path.write_bytes(msgspec.json.encode(msgspec.structs.replace(kept, at=at)))
         ask(remote, backend)
@@ -122,7 +122,7 @@ def test_upgrade_asks_anew_and_keeps_that_answer(remote: Settings) -> None:
     backend = Backend()
     ask(remote, backend)
     backend.says = dataclasses.replace(RICH, notes=())
-    assert ask(remote, backend, dataclasses.replace(REQUEST, anew=True)).notes == ()
+    assert ask(remote, backend, dataclasses.replace(REQUEST, refresh=True)).notes == ()
     assert ask(remote, backend).notes == ()
     assert len(backend.asked) == 2
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from msgspec import structs
 
-from envbuild.lock.dependency_paths import MOST, chains, story
+from envbuild.lock.dependency_paths import MOST, dependency_paths, describe_package
 from envbuild.lock.model import Lock, LockedHold, LockedMove, LockedProvided, PythonPackage
 from envbuild.lock.read import read_lock
 from tests.lock.strategies import locks
@@ -41,21 +41,21 @@ def test_shortest_ways_from_the_recipe_down() -> None:
         package("d", "a", "c"),
         package("e", "torch"),
     )
-    assert chains(held, "a") == (("a",),)
-    assert chains(held, "b") == (("b",), ("a", "b"))
-    assert chains(held, "d") == (("a", "d"), ("b", "c", "d"))
-    assert chains(held, "e") == (("torch", "e"),)
+    assert dependency_paths(held, "a") == (("a",),)
+    assert dependency_paths(held, "b") == (("b",), ("a", "b"))
+    assert dependency_paths(held, "d") == (("a", "d"), ("b", "c", "d"))
+    assert dependency_paths(held, "e") == (("torch", "e"),)
 
 
 def test_packages_that_require_each_other_end() -> None:
     held = lock(package("a", "b"), package("b", "a", "(direct)"))
-    assert chains(held, "a") == (("b", "a"),)
+    assert dependency_paths(held, "a") == (("b", "a"),)
 
 
 @given(locks())
 def test_every_chain_ends_at_the_package_and_repeats_nothing(held: Lock) -> None:
     for entry in held.python:
-        found = chains(held, entry.name)
+        found = dependency_paths(held, entry.name)
         assert len(found) <= MOST
         assert all(way[-1] == entry.name and len(set(way)) == len(way) for way in found)
 
@@ -80,25 +80,29 @@ def test_whole_story() -> None:
         ),
         notes=("click 8.5.1 may not fit",),
     )
-    assert story(held, "transformers") == [
+    assert describe_package(held, "transformers") == [
         "transformers 4.40.0 (project): transformers-4.40.0-py3-none-any.whl",
         "wanted by: the recipe -> transformers 4.40.0",
         "held back: 5.0 is newer, but it needs torch>=2.6",
         "brings: click, tokenizers",
     ]
-    assert story(held, "click") == [
+    assert describe_package(held, "click") == [
         "click 8.5.1 (project): click-8.5.1-py3-none-any.whl",
         "wanted by: the recipe -> transformers 4.40.0 -> click 8.5.1",
         "replaces 8.1.7 of the base, because transformers needs click>=8.4",
         "note: click 8.5.1 may not fit",
     ]
-    assert story(held, "torch")[1] == "wanted by: the recipe's framework -> torch 2.5.1"
-    assert story(held, "cupy") == ["cupy 10.6.0: the base holds it; cupy-cuda114 stands for it"]
-    assert story(held, "cupy-cuda114") == story(held, "cupy")
-    assert story(held, "setuptools") == ["setuptools 70.0 (build only): for building tokenizers"]
-    assert story(held, "absent") == []
+    assert describe_package(held, "torch")[1] == "wanted by: the recipe's framework -> torch 2.5.1"
+    assert describe_package(held, "cupy") == [
+        "cupy 10.6.0: the base holds it; cupy-cuda114 stands for it"
+    ]
+    assert describe_package(held, "cupy-cuda114") == describe_package(held, "cupy")
+    assert describe_package(held, "setuptools") == [
+        "setuptools 70.0 (build only): for building tokenizers"
+    ]
+    assert describe_package(held, "absent") == []
 
 
 @pytest.mark.parametrize("name", [p.name for p in SHIPPED.python])
 def test_every_package_of_a_shipped_lock_has_a_story(name: str) -> None:
-    assert story(SHIPPED, name)
+    assert describe_package(SHIPPED, name)
