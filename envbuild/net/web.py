@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 import threading
 import time
@@ -114,6 +115,7 @@ def make_client(settings: Settings) -> httpx.Client:
     )
 
 
+@functools.cache  # reading the system's certificates takes 20 ms, and a lock makes ten clients
 def _trust(bundle: Path | None) -> ssl.SSLContext:
     import ssl
 
