@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -234,7 +234,8 @@ def _ground_and_wheels(
         where = hall.build_ground(bench, feeders)
         stage = hall.report.stage(f"build {counted(len(lacking), 'source package')}")
         with stage, _inside(where, lock, bench, hall) as inside:
-            build_wheels(lacking, needs, inside, hall.store)
+            beyond = build_wheels(lacking, needs, inside, hall.store)
+        _report_unlocked(beyond, lock, hall.report)
     with hall.report.stage(
         f"pack {counted(len(packages), 'package')}", total=len(packages)
     ) as packing:
@@ -245,6 +246,18 @@ def _ground_and_wheels(
         for future in futures.values():
             future.add_done_callback(lambda _: packing.advance())
         return ground, scheme, [futures[p.name].result() for p in packages]
+
+
+def _report_unlocked(beyond: Mapping[str, Sequence[str]], lock: Lock, report: Reporter) -> None:
+    """Name what built wheels require and the lock lacks: only running its setup.py tells some archives' requirements."""
+    locked = {package.name for package in lock.python}
+    for name, required in beyond.items():
+        missing = [one for one in required if one not in locked]
+        if missing:
+            report.say(
+                f"{name} requires {', '.join(missing)} as well, as its build shows, and the lock has none of it: "
+                f"where the base has not got it, lock again (envbuild lock {lock.name})"
+            )
 
 
 def wheel_part(file: Path, name: str, identity: str, scheme: Scheme, bench: Bench) -> WheelPart:

@@ -64,10 +64,10 @@ def wheel_key(package: PythonPackage, needs: BuildNeeds) -> str:
 
 def build_wheels(
     packages: Sequence[PythonPackage], needs: BuildNeeds, inside: Container, store: Store
-) -> None:
+) -> dict[str, tuple[str, ...]]:
     """Build the wheels of source archives and keep them under their keys.
 
-    What building needs and is there as source only is built first.  Each is built in a run of its own, so that none
+    Return what they require beyond what their archives say, by package.  What building needs and is there as source only is built first.  Each is built in a run of its own, so that none
     can change what another one gives.  Raises ToolFailedError with the backend's last lines, IntegrityError when
     another version came out, UsageError where archives need each other.
     """
@@ -82,8 +82,7 @@ def build_wheels(
             _build(tool, needs, inside, store)
         kept = store.built(wheel_key(tool, needs))
         _lay_tool(built_name(tool), kept, sealed_hash(kept), tools, inside)
-    for package in packages:
-        _build(package, needs, inside, store)
+    return {package.name: _build(package, needs, inside, store) for package in packages}
 
 
 def _is_tool(package: PythonPackage) -> bool:
@@ -115,7 +114,9 @@ def _in_order(tools: Sequence[PythonPackage], store: Store) -> list[PythonPackag
         ) from error
 
 
-def _build(package: PythonPackage, needs: BuildNeeds, inside: Container, store: Store) -> None:
+def _build(
+    package: PythonPackage, needs: BuildNeeds, inside: Container, store: Store
+) -> tuple[str, ...]:
     with exchange(inside.folder) as between:
         archive = between.given / "archives" / package.file
         give_file(store.artifact(package.sha256), archive, package.sha256)
@@ -148,7 +149,7 @@ def _build(package: PythonPackage, needs: BuildNeeds, inside: Container, store: 
                 hint=error.hint
                 or "compilers and headers that it needs belong into [system] build-packages",
             ) from error
-        _keep(package, wheel_key(package, needs), between.out, store)
+        return _keep(package, wheel_key(package, needs), between.out, store)
 
 
 def _environment(needs: BuildNeeds) -> dict[str, str]:
@@ -218,9 +219,13 @@ def _read_top(archive: Path, name: str, file: str) -> str | None:
     return None
 
 
-def _keep(package: PythonPackage, key: str, out: Path, store: Store) -> None:
+def _keep(package: PythonPackage, key: str, out: Path, store: Store) -> tuple[str, ...]:
+    """Keep a built wheel; return the names that it requires and its archive does not say."""
     from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
     from packaging.version import Version
+
+    from envbuild.resolve.sources.artifacts import note_built  # late: only source packages need it
+    from envbuild.resolve.sources.metadata import wheel_headers
 
     built = [name for name in result_names(out, "out") if name.endswith(".whl")]
     if len(built) != 1:
@@ -237,7 +242,11 @@ def _keep(package: PythonPackage, key: str, out: Path, store: Store) -> None:
         )
     with store.work("built") as work:
         take_file(out, f"out/{built[0]}", work / "wheel", limit=WHEEL_LIMIT)
+        with telling(work), (work / "wheel").open("rb") as wheel:
+            requires = wheel_headers(wheel, built[0]).requires
+        new = note_built(package.sha256, requires, store)
         commit_sealed(work / "wheel", store.own(store.built(key)))
+    return new
 
 
 def built_name(package: PythonPackage) -> str:

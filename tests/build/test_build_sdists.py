@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
+import msgspec
 import pytest
 
 from envbuild.build.container import Container
@@ -18,6 +19,7 @@ from envbuild.build.exchange import Exchange
 from envbuild.build.sdists import BuildNeeds, build_wheels, wheel_key
 from envbuild.errors import UsageError
 from envbuild.lock.model import PythonPackage
+from envbuild.resolve.sources.artifacts import FORM, About
 from envbuild.run import Command, LocalRunner, Result
 from envbuild.runtime import Runtime
 from envbuild.store.layout import Store
@@ -45,6 +47,9 @@ class Pretended(Container):
 
 
 SEEN: list[tuple[str, list[str]]] = []
+REQUIRES = {
+    "wanted": 'Requires-Dist: Py_Yaml>=5\nRequires-Dist: six\nRequires-Dist: b ; extra == "c"\n'
+}
 
 
 def write_wheel(path: Path, name: str) -> None:
@@ -52,7 +57,8 @@ def write_wheel(path: Path, name: str) -> None:
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr(f"{module}.py", "")
         archive.writestr(
-            f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n"
+            f"{info}/METADATA",
+            f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n{REQUIRES.get(module, '')}",
         )
         archive.writestr(
             f"{info}/WHEEL",
@@ -99,7 +105,13 @@ def build(tmp_path: Path, wants: Mapping[str, Sequence[str]]) -> list[tuple[str,
     )
     SEEN.clear()
     needs = BuildNeeds(root="r", packages=tools, epoch=0)
-    build_wheels([package], needs, inside, store)
+    about = About(size=package.size, requires=("six",), read_from="packed")
+    (store.folder("metadata") / f"{package.sha256}-{FORM}.json").write_bytes(
+        msgspec.json.encode(about)
+    )
+    (store.folder("answers") / "old.json").write_text("{}")
+    assert build_wheels([package], needs, inside, store) == {"wanted": ("py-yaml",)}
+    assert not (store.folder("answers") / "old.json").exists()
     assert store.built(wheel_key(package, needs)).is_file()
     return list(SEEN)
 

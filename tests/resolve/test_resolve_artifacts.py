@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from envbuild.errors import IntegrityError, NetworkError
 from envbuild.progress import Silent
 from envbuild.resolve.pylock import Candidate
-from envbuild.resolve.sources.artifacts import About, describe, sdist_path
+from envbuild.resolve.sources.artifacts import About, describe, note_built, sdist_path
 from envbuild.resolve.sources.metadata import Headers, Remote, headers, wheel_headers
 from envbuild.resolve.stubs import write_wheel
 from envbuild.settings import Settings
+from envbuild.store.layout import Store
 from tests.resolve.conftest import sdist_bytes
 from tests.resolve.loopback import Server
 
@@ -96,6 +97,29 @@ def test_sdist_is_fetched_into_the_store_once(server: Server, settings: Settings
     )
     assert sdist_path(candidate, settings).read_bytes() == data
     assert [request[0] for request in server.requests] == ["HEAD", "GET"]
+
+
+def test_what_a_build_gave_stands_above_what_an_author_packed(
+    server: Server, settings: Settings
+) -> None:
+    setup = "setup(install_requires=pick())\n"
+    computed = {"setup.py": setup, "PKG-INFO": "Requires-Dist: six\n"}
+    candidate = server.put("a-1.0.tar.gz", sdist_bytes("a-1.0", computed))
+    written = server.put("b-1.0.tar.gz", sdist_bytes("b-1.0", {"PKG-INFO": "Requires-Dist: six\n"}))
+    store = Store(settings.store)
+    both = [candidate, written]
+    first = describe(both, settings=settings, report=Silent())
+    assert [first[one.sha256].read_from for one in both] == ["packed", "pkg-info"]
+
+    for one in both:
+        note_built(one.sha256, ("six", "pillow>=9"), store)
+    after = describe(both, settings=settings, report=Silent())
+    assert after[candidate.sha256].requires == ("six", "pillow>=9")
+    assert after[candidate.sha256].read_from == "built"
+    assert after[written.sha256] == first[written.sha256]
+
+    (settings.store / f"v1/metadata/{candidate.sha256}-built.json").write_text("{")
+    assert describe(both, settings=settings, report=Silent()) == first
 
 
 def test_sdist_with_other_content_than_the_index_says(server: Server, settings: Settings) -> None:

@@ -26,8 +26,9 @@ from envbuild.progress import Reporter, Silent
 from envbuild.resolve.pylock import Candidate
 from envbuild.resolve.sources.metadata import TAIL, Remote, wheel_headers, wheel_text
 from envbuild.resolve.sources.sdists import read_sdist
+from envbuild.resolve.stubs import parsed
 from envbuild.settings import Settings
-from envbuild.store.atomic import telling
+from envbuild.store.atomic import telling, write_bytes
 from envbuild.store.layout import Store
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
 FORM = 2
 """Changes whenever more is read from a file than before, so that what was kept earlier is read anew."""
+COMPUTED = ("packed", "none")
+"""Where the requirements stand that a build in a base may give otherwise: those of a setup.py that computes them."""
 LARGEST_WHOLE = 64 * 1024 * 1024
 """Bytes of a wheel that is read whole where the server knows no ranges."""
 
@@ -44,7 +47,8 @@ LARGEST_WHOLE = 64 * 1024 * 1024
 class About(msgspec.Struct, frozen=True, kw_only=True):
     """What one file says: ``size`` in bytes; ``requires`` and ``build`` (of an sdist) are PEP 508 strings.
 
-    ``read_from`` tells where the requirements stand: "wheel", or as in sdists.Declared, which tells the rest.
+    ``read_from`` tells where the requirements stand: "wheel", "built" for the wheel that an image's build made of an
+    sdist, or as in sdists.Declared, which tells the rest.
     """
 
     size: int
@@ -70,9 +74,11 @@ def describe(
             raise IntegrityError(f"the index gives no sha256 for {candidate.file}", hint=hint)
     store = Store(settings.store)
     folder = store.folder("metadata")
-    known = {
-        sha: about for sha in wanted if (about := _kept(folder / f"{sha}-{FORM}.json")) is not None
-    }
+    known = {}
+    for sha in wanted:
+        about = _kept(folder / f"{sha}-{FORM}.json")
+        if about is not None:
+            known[sha] = _as_built(about, sha, folder)
     missing = [candidate for sha, candidate in wanted.items() if sha not in known]
     if not missing:
         return known
@@ -83,10 +89,43 @@ def describe(
             about = _ask(candidate, client, store, stop)
             with telling(folder):
                 (folder / f"{candidate.sha256}-{FORM}.json").write_bytes(msgspec.json.encode(about))
-            known[candidate.sha256] = about
+            known[candidate.sha256] = _as_built(about, candidate.sha256, folder)
 
         each(missing, one, workers=settings.downloads + 4)
     return known
+
+
+def note_built(sha256: str, requires: tuple[str, ...], store: Store) -> tuple[str, ...]:
+    """Keep what the wheel requires that was built of an archive; return the names that its archive did not say.
+
+    Where the archive says what holds for every build, nothing is kept.  What was resolved before is forgotten.
+    """
+    from packaging.utils import canonicalize_name
+
+    folder = store.folder("metadata")
+    about = _kept(folder / f"{sha256}-{FORM}.json")
+    if about is None or about.read_from not in COMPUTED:
+        return ()
+    write_bytes(folder / f"{sha256}-built.json", msgspec.json.encode(requires))
+    said = {canonicalize_name(one.name) for one in parsed(about.requires)}
+    plain = [one for one in parsed(requires) if "extra ==" not in str(one.marker or "")]
+    new = {canonicalize_name(one.name) for one in plain} - said
+    for answer in store.folder("answers").glob("*.json") if new else ():
+        answer.unlink(missing_ok=True)
+    return tuple(sorted(new))
+
+
+def _as_built(about: About, sha256: str, folder: Path) -> About:
+    """Return what an archive says, with the requirements of its wheel where one was built and these are computed."""
+    if about.read_from not in COMPUTED:
+        return about
+    try:
+        requires = msgspec.json.decode(
+            (folder / f"{sha256}-built.json").read_bytes(), type=tuple[str, ...]
+        )
+    except (OSError, *UNREADABLE):
+        return about
+    return msgspec.structs.replace(about, requires=requires, read_from="built")
 
 
 def sdist_path(candidate: Candidate, settings: Settings) -> Path:

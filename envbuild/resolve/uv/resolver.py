@@ -381,12 +381,14 @@ def _edges(
 
 def _computed(chosen: Chosen, about: About) -> str | None:
     """Return the note about an archive whose requirements only a build would tell for this base."""
-    if about.read_from != "packed":
+    sources = {
+        "packed": "setup.py, which is not run: taken are those of its author's machine",
+        "built": "setup.py: taken are those of the wheel that an image's build made of it",
+    }
+    source = sources.get(about.read_from)
+    if source is None:
         return None
-    return (
-        f"{chosen.name} {chosen.version} computes its requirements in setup.py, which is not run: taken are those of "
-        "its author's machine"
-    )
+    return f"{chosen.name} {chosen.version} computes its requirements in {source}"
 
 
 def _new(answer: Mapping[str, Chosen]) -> dict[str, str]:
