@@ -35,8 +35,9 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from envbuild.base.facts import load_facts
+from envbuild.data.package_tables import load_aliases
 from envbuild.net.index import index_url
-from envbuild.resolve.couplings import load_aliases, protected_names
+from envbuild.resolve.couplings import protected_names
 from envbuild.resolve.uv.session import uv_program
 from envbuild.run import Command, LocalRunner, Result
 from envbuild.settings import load_settings

@@ -28,6 +28,7 @@ from typing import Any
 import tomli
 from packaging.requirements import Requirement as Pep508
 from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
 
 from envbuild.base.catalogue import entries
 from envbuild.base.suggest import framework_name
@@ -36,7 +37,6 @@ from envbuild.cli.init import asker
 from envbuild.project.draft import draft
 from envbuild.project.gather import gather
 from envbuild.project.model import RecipeDraft
-from envbuild.project.names import canonical
 from envbuild.recipe.model import Base
 from envbuild.recipe.write import write_recipe
 from envbuild.toml import quote, write_value
@@ -50,8 +50,8 @@ SECRET = re.compile(
 
 
 def names(made: RecipeDraft) -> set[str]:
-    """Return the canonical names of a draft's dependencies; every opencv is "opencv"."""
-    found = {canonical(Pep508(line).name) for line in made.recipe.python.dependencies}
+    """Return the canonicalize_name names of a draft's dependencies; every opencv is "opencv"."""
+    found = {canonicalize_name(Pep508(line).name) for line in made.recipe.python.dependencies}
     return {"opencv" if name.startswith("opencv-") else name for name in found}
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import functools
 import hashlib
 import os
 import platform
@@ -11,15 +10,11 @@ import re
 import shutil
 from collections.abc import Collection
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path, PurePosixPath
-from typing import Literal
 
-import msgspec
-
+from envbuild.data.tables import load_caches
 from envbuild.errors import UsageError
 from envbuild.settings import Settings
-from envbuild.toml import convert, parse_toml
 
 DOWNLOADS = ".cache"
 COMPILED = ".compiled"
@@ -28,24 +23,6 @@ UNBOUND = re.compile(r"[,:\"\\\x00-\x1f]")
 """Characters that a bind of the container runtime cannot carry."""
 HEAD = 64 * 1024
 """Bytes at the start of a SIF with its header and the table of its objects."""
-
-
-class Cache(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A row of caches.toml: a variable, and the folder that it is set to; ``made`` where its program makes none."""
-
-    variable: str
-    keep: Literal["downloads", "compiled"]
-    folder: str
-    source: str
-    made: bool = False
-
-
-class Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The whole of caches.toml."""
-
-    schema: int
-    checked: str
-    cache: tuple[Cache, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,14 +38,6 @@ class Caches:
     variables: tuple[tuple[str, str], ...] = ()
     given: tuple[tuple[str, str], ...] = ()
     made: tuple[str, ...] = ()
-
-
-@functools.cache
-def table() -> tuple[Cache, ...]:
-    """Return the rows of caches.toml."""
-    name = "caches.toml"
-    text = resources.files("envbuild.data").joinpath(name).read_text("utf-8")
-    return convert(parse_toml(text, name), Table, text=text, where=name).cache
 
 
 def plan_caches(
@@ -95,7 +64,7 @@ def plan_caches(
     given: list[tuple[str, str]] = []
     variables: list[tuple[str, str]] = []
     made = [str(folder) for folder in kept.values()]
-    for row in table():
+    for row in load_caches().cache:
         if row.variable in taken:
             continue
         folder = settings.environment.get(row.variable, "")

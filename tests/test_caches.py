@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.caches import Caches, image_mark, make_folders, make_scratch, plan_caches, table
+from envbuild.caches import Caches, image_mark, make_folders, make_scratch, plan_caches
+from envbuild.data.tables import load_caches
 from envbuild.errors import UsageError
 from envbuild.recipe.read import read_recipe
 from envbuild.settings import Settings, load_settings
@@ -25,9 +26,9 @@ def image(tmp_path: Path, data: bytes = b"hsqs one", name: str = "x.sif") -> Pat
 
 
 def test_every_row_names_a_variable_once_and_stays_below_its_folder() -> None:
-    names = [row.variable for row in table()]
+    names = [row.variable for row in load_caches().cache]
     assert len(names) == len(set(names))
-    for row in table():
+    for row in load_caches().cache:
         assert re.fullmatch(r"[A-Z][A-Z0-9_]*", row.variable)
         assert re.fullmatch(r"\.|[a-z_]+", row.folder)
         assert row.source

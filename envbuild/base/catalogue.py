@@ -2,110 +2,20 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import functools
-from importlib import resources
-from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from envbuild.toml import convert, parse_toml
-
-T = TypeVar("T")
-Status = Literal["verified", "derived", "unverified"]
-
-
-class _Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Every table of the catalogue: frozen, known keys only."""
-
-
-class Suite(_Row, frozen=True):
-    """A Debian release that is bootstrapped."""
-
-    bootstrap: str
-    python: str
-    distro: str
-
-
-class Wheels(_Row, frozen=True):
-    """A release line of a framework on the package index, and the Python versions it has Linux wheels for."""
-
-    framework: str
-    line: str
-    requirement: str
-    pythons: tuple[str, ...]
-    source: str
-
-
-class Image(_Row, frozen=True):
-    """An image of a registry; ``holds`` is what its framework is called inside, ``version`` the public version."""
-
-    image: str
-    status: Status
-    source: str
-    framework: str | None = None
-    holds: str | None = None
-    version: str | None = None
-    python: str | None = None
-    distro: str | None = None
-    cuda: str | None = None
-    cudnn: str | None = None
-    driver: str | None = None
-    defect: str | None = None
-    note: str | None = None
-
-
-class Catalogue(_Row, frozen=True):
-    """The whole of catalogue.toml; ``glibc`` maps distributions to their C library."""
-
-    schema: int
-    suite: tuple[Suite, ...]
-    glibc: dict[str, str]
-    wheels: tuple[Wheels, ...]
-    image: tuple[Image, ...]
-
-
-class Gpu(msgspec.Struct, frozen=True, kw_only=True):
-    """A compute capability (times ten), cards that have it (``also``: rarer ones), toolkits that compile for it."""
-
-    capability: int
-    names: str
-    also: str = ""
-    since: str = "0"
-    until: str = "999"
-
-
-class Cuda(msgspec.Struct, frozen=True, kw_only=True):
-    """What a choice needs of cuda.toml: drivers by toolkit, oldest drivers by family, GPUs."""
-
-    drivers: dict[str, str]
-    families: dict[str, str]
-    gpu: tuple[Gpu, ...]
-
-
-class Build(msgspec.Struct, frozen=True, kw_only=True):
-    """What the wheels of one release line were built for; ``sass`` and ``ptx`` are capabilities times ten."""
-
-    framework: str
-    version: str
-    cuda: str
-    cudnn: str | None = None
-    sass: tuple[int, ...] = ()
-    ptx: tuple[int, ...] = ()
-
-
-class Releases(_Row, frozen=True):
-    """When each release line of a framework came out."""
-
-    schema: int
-    source: str
-    torch: dict[str, dt.date]
-    tensorflow: dict[str, dt.date]
-    jax: dict[str, dt.date]
-
-
-class _Frameworks(msgspec.Struct, frozen=True, kw_only=True):
-    build: tuple[Build, ...]
+from envbuild.data.lookup import build_of
+from envbuild.data.tables import (
+    Catalogue,
+    CatalogueImage,
+    CatalogueSuite,
+    Status,
+    WheelBuild,
+    WheelLine,
+    load_catalogue,
+)
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,7 +38,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     status: Status
     source: str
     requirement: str | None = None
-    build: Build | None = None
+    build: WheelBuild | None = None
     defect: str | None = None
     note: str | None = None
 
@@ -136,18 +46,6 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     def is_bootstrap(self) -> bool:
         """Whether it is made on this machine from packages."""
         return not self.reference.startswith("docker://")
-
-
-@functools.cache
-def load_catalogue() -> Catalogue:
-    """Read data/catalogue.toml."""
-    return _read("catalogue.toml", Catalogue)
-
-
-@functools.cache
-def load_cuda() -> Cuda:
-    """Read what a choice needs of data/cuda.toml."""
-    return _read("cuda.toml", Cuda)
 
 
 @functools.cache
@@ -165,7 +63,7 @@ def entries() -> tuple[Entry, ...]:
     )
 
 
-def _bootstrap(suite: Suite, wheels: Wheels, catalogue: Catalogue) -> Entry | None:
+def _bootstrap(suite: CatalogueSuite, wheels: WheelLine, catalogue: Catalogue) -> Entry | None:
     if suite.python not in wheels.pythons:
         return None
     build = build_of(wheels.framework, wheels.line)
@@ -187,7 +85,7 @@ def _bootstrap(suite: Suite, wheels: Wheels, catalogue: Catalogue) -> Entry | No
     )
 
 
-def _image(image: Image, catalogue: Catalogue) -> Entry:
+def _image(image: CatalogueImage, catalogue: Catalogue) -> Entry:
     # only TensorFlow's own images hold the index's wheels; other makers build for their own list of GPUs
     own = image.image.startswith("docker://tensorflow/") and image.version is not None
     return Entry(
@@ -207,33 +105,3 @@ def _image(image: Image, catalogue: Catalogue) -> Entry:
         defect=image.defect,
         note=image.note,
     )
-
-
-def released(framework: str | None, version: str | None) -> dt.date | None:
-    """Return the day on which the release line of a version came out; None for one that nobody knows."""
-    line = ".".join((version or "").split(".")[:2])
-    table: dict[str, dt.date] = getattr(_read_releases(), framework or "", {})
-    return table.get(line)
-
-
-@functools.cache
-def _read_releases() -> Releases:
-    return _read("releases.toml", Releases)
-
-
-@functools.cache
-def _builds() -> tuple[Build, ...]:
-    return _read("frameworks.toml", _Frameworks).build
-
-
-def build_of(framework: str, version: str) -> Build | None:
-    """Return what the index's wheels of a framework's version were built for: the exact release, else its line."""
-    line = ".".join(version.split(".")[:2])
-    found = {build.version: build for build in _builds() if build.framework == framework}
-    return found.get(version) or found.get(line)
-
-
-def _read(name: str, kind: type[T]) -> T:
-    text = resources.files("envbuild.data").joinpath(name).read_text("utf-8")
-    data: Any = parse_toml(text, name)
-    return convert(data, kind, text=text, where=name)

@@ -8,14 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 
 from envbuild.base.model import AptPackage, Dist
-
-FRAMEWORKS = (
-    "tensorflow", "tensorflow-gpu", "tensorflow-cpu", "intel-tensorflow", "tf-nightly", "tf-nightly-gpu",
-    "torch", "jax", "paddlepaddle-gpu", "paddlepaddle", "mxnet", "cupy", "chainer", "onnxruntime-gpu",
-)  # fmt: skip
-"""Canonical names of distributions that decide whether the GPU is used, in the order in which they are looked for."""
-FAMILIES = ("cupy-cuda", "mxnet-cu")
-"""Beginnings of names that carry their CUDA version."""
+from envbuild.data.lookup import framework_held
 
 
 def framework(dists: Sequence[Dist]) -> str | None:
@@ -23,8 +16,7 @@ def framework(dists: Sequence[Dist]) -> str | None:
     from packaging.utils import canonicalize_name
 
     by_name = {str(canonicalize_name(dist.name)): dist for dist in dists}
-    families = [name for name in sorted(by_name) if name.startswith(FAMILIES)]
-    found = next((name for name in (*FRAMEWORKS, *families) if name in by_name), None)
+    found = framework_held(by_name)
     return f"{by_name[found].name} {by_name[found].version}" if found else None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from envbuild.base.catalogue import load_cuda
+from envbuild.data.tables import load_cuda
 from envbuild.errors import UsageError
 from envbuild.toml import closest
 

@@ -8,19 +8,17 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 import msgspec
+from packaging.utils import canonicalize_name
 
-from envbuild.base.catalogue import Entry, entries, load_cuda, released
+from envbuild.base.catalogue import Entry, entries
 from envbuild.base.gpu_names import capability_of
+from envbuild.data.lookup import compiles_for, framework_called, numbers, released, runs_on
+from envbuild.data.tables import load_cuda, load_frameworks
 from envbuild.errors import UsageError
 
 if TYPE_CHECKING:
     from packaging.specifiers import SpecifierSet
 
-NAMES = {
-    "tensorflow": "tensorflow", "tensorflow-gpu": "tensorflow", "tensorflow-cpu": "tensorflow", "tf": "tensorflow",
-    "torch": "torch", "pytorch": "torch", "jax": "jax",
-}  # fmt: skip
-"""How people call the frameworks of the catalogue."""
 SUITES = ("debian:bookworm", "debian:trixie", "debian:bullseye")
 """Bootstraps in the order in which they are proposed where several fit."""
 OLDEST_PYTHON = (3, 6)
@@ -90,11 +88,6 @@ def suggest(wish: Wish) -> tuple[tuple[Choice, ...], Refusals]:
     return tuple(choice for _, choice in fitting), Refusals(counts=tuple(refused.most_common()))
 
 
-def numbers(version: str) -> tuple[int, ...]:
-    """Return the numbers of a version, for comparing: "450.80.02" gives (450, 80, 2)."""
-    return tuple(map(int, re.findall(r"\d+", version)))
-
-
 def oldest_driver(entry: Entry, capability: int | None = None) -> str | None:
     """Return the oldest driver that a base runs on: its maker's word, else what its CUDA demands.
 
@@ -115,7 +108,7 @@ def oldest_driver(entry: Entry, capability: int | None = None) -> str | None:
 def framework_name(text: str) -> str | None:
     """Return the catalogue's name of the framework that a requirement asks for, None for any other package."""
     match = re.match(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)", text)
-    return NAMES.get(re.sub(r"[-_.]+", "-", match[1]).lower()) if match else None
+    return framework_called(canonicalize_name(match[1])) if match else None
 
 
 class _Asked:
@@ -280,17 +273,16 @@ def has_code_for(entry: Entry, capability: int) -> bool:
     """
     build = entry.build
     if build is not None and (build.sass or build.ptx):
-        return _sass(entry, capability) or any(code <= capability for code in build.ptx)
+        return runs_on(capability, build.sass, build.ptx) is not None
     if entry.cuda is None:
         return True
     row = next((row for row in load_cuda().gpu if row.capability == capability), None)
-    return row is None or numbers(row.since) <= numbers(entry.cuda) < numbers(row.until)
+    return row is None or compiles_for(entry.cuda, row)
 
 
 def _sass(entry: Entry, capability: int) -> bool:
-    """Whether there is machine code: it runs on GPUs of the same major capability and no lower minor one."""
-    codes = entry.build.sass if entry.build else ()
-    return any(code // 10 == capability // 10 and code <= capability for code in codes)
+    """Whether there is machine code for a GPU."""
+    return entry.build is not None and runs_on(capability, entry.build.sass, ()) == "sass"
 
 
 def _framework(text: str | None) -> tuple[str | None, SpecifierSet | None]:
@@ -308,7 +300,7 @@ def _framework(text: str | None) -> tuple[str | None, SpecifierSet | None]:
         ) from error
     name = framework_name(requirement.name)
     if name is None:
-        known = ", ".join(dict.fromkeys(NAMES.values()))
+        known = ", ".join(row.name for row in load_frameworks().framework if row.called)
         raise UsageError(
             f"the catalogue knows no framework {requirement.name!r}", hint=f"known: {known}"
         )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from envbuild.check import facts
 from envbuild.check.answers import (
     Answer,
     BuiltFor,
@@ -19,9 +18,10 @@ from envbuild.check.answers import (
     Static,
 )
 from envbuild.check.checks.sources import Survey
-from envbuild.check.facts import Build, Framework
 from envbuild.check.model import Outcome
 from envbuild.check.plan import Expected
+from envbuild.data import lookup
+from envbuild.data.tables import Framework, WheelBuild
 
 T = TypeVar("T")
 
@@ -68,15 +68,15 @@ class Evidence:
         return owners[0].version if owners else None
 
     @property
-    def build(self) -> Build | None:
+    def build(self) -> WheelBuild | None:
         """The row of the framework's release; only when it is of the same CUDA as the installed files."""
         if self.framework is None or self.release is None:
             return None
-        row = facts.build_of(self.framework.name, self.release)
+        row = lookup.build_of(self.framework.name, self.release)
         seen = self.built_for.cuda
         same = row is not None and (
             seen is None
-            or facts.numbers(row.cuda)[: len(facts.numbers(seen))] == facts.numbers(seen)
+            or lookup.numbers(row.cuda)[: len(lookup.numbers(seen))] == lookup.numbers(seen)
         )
         return row if same else None
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache
-from importlib import resources
 
 import msgspec
 
 from envbuild.check.checks.libraries import provide
+from envbuild.data.tables import LogRule, load_log_rules
 from envbuild.failures import KNOWN_FAILURES
-from envbuild.toml import convert, parse_toml
 
 BLOCK = 1 << 20
 LINE_LIMIT = 4000
@@ -21,22 +20,6 @@ TROUBLE = re.compile(
     r"^.*(?:Error\b|Exception\b|FATAL|fatal|Segmentation fault|Traceback|ERROR:|error:).*$",
     re.MULTILINE,
 )
-
-
-class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One known message (explain.toml says what the fields mean)."""
-
-    name: str
-    pattern: str
-    cause: str
-    do: tuple[str, ...]
-    source: str
-    example: str
-    follows: tuple[str, ...] = ()
-
-
-class _Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    rule: tuple[Rule, ...]
 
 
 class Known(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,12 +43,10 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @cache
-def rules() -> tuple[Rule, ...]:
+def rules() -> tuple[LogRule, ...]:
     """Return the rules: those of explain.toml, then the container runtime's own failures."""
-    text = resources.files("envbuild.data").joinpath("explain.toml").read_text("utf-8")
-    table = convert(parse_toml(text, "explain.toml"), _Rules, text=text, where="explain.toml").rule
     runtime = tuple(
-        Rule(
+        LogRule(
             name=f"container-{number}",
             pattern=f"(?:FATAL|ERROR).*?(?:{known.pattern})",
             cause=known.what,
@@ -75,7 +56,7 @@ def rules() -> tuple[Rule, ...]:
         )
         for number, known in enumerate(KNOWN_FAILURES, 1)
     )
-    return table + runtime
+    return load_log_rules().rule + runtime
 
 
 def explain(pieces: Iterable[str]) -> Explanation:
@@ -98,7 +79,7 @@ def explain(pieces: Iterable[str]) -> Explanation:
     )
 
 
-def _search(rule: Rule, block: str, before: int, found: dict[str, Known]) -> None:
+def _search(rule: LogRule, block: str, before: int, found: dict[str, Known]) -> None:
     first = re.search(rule.pattern, block)
     if first is None:
         return

@@ -11,7 +11,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from envbuild import __version__
-from envbuild.check import facts, plan
+from envbuild.check import plan
 from envbuild.check.answers import (
     Answer,
     Code,
@@ -26,11 +26,12 @@ from envbuild.check.answers import (
 from envbuild.check.checks.gpu import driver_count
 from envbuild.check.checks.sources import survey
 from envbuild.check.evidence import Evidence
-from envbuild.check.facts import Framework
 from envbuild.check.model import Finding, Level, Outcome, Report
 from envbuild.check.probe_runner import Container, ProbeRunner
 from envbuild.check.table import run_checks
 from envbuild.check.target import Target
+from envbuild.data import lookup
+from envbuild.data.tables import Framework, load_frameworks
 from envbuild.errors import UsageError
 from envbuild.host import network_namespaces_work
 from envbuild.lock.digest import lock_digest
@@ -220,11 +221,11 @@ def _script_run(
 
 def gather_gpu(evidence: Evidence, inside: ProbeRunner, report: Reporter) -> Evidence:
     """Let the framework compute; a process of its own, because frameworks hold on to the GPU's memory."""
-    if evidence.framework is None:
+    if evidence.framework is None or evidence.framework.probe is None:
         return evidence
     report.detail(f"{evidence.framework.name} on the GPU")
     request = plan.compute_request(
-        evidence.framework, evidence.expected.level, driver_count(evidence)
+        evidence.framework.probe, evidence.expected.level, driver_count(evidence)
     )
     return replace(evidence, compute=inside.ask((request,)).answer(request, Compute))
 
@@ -236,13 +237,10 @@ def plain(name: str) -> str:
 
 def installed_framework(found: Static) -> Framework | None:
     """Return the first known framework that the image holds, by one of its own distributions."""
-    return next(
-        (
-            item
-            for item in facts.frameworks().framework
-            if any(
-                facts.matches(owner.name, item.dists) for owner in found.owners.get(item.module, ())
-            )
-        ),
-        None,
-    )
+    held = []
+    for framework in load_frameworks().framework:
+        owners = found.owners.get(framework.module, ())
+        if any(lookup.matches(owner.name, framework.dists) for owner in owners):
+            held.append(framework)
+    tried = [framework for framework in held if framework.probe is not None]
+    return next(iter([*tried, *held]), None)

@@ -11,11 +11,11 @@ from typing import Any
 
 import msgspec
 
-from envbuild.check import facts
 from envbuild.check.contaminated_home import CONDA, PATH_MODULE, USER_MODULE
-from envbuild.check.facts import Framework
 from envbuild.check.model import Level
 from envbuild.check.target import Target
+from envbuild.data import lookup
+from envbuild.data.tables import Framework, load_frameworks
 from envbuild.lock.model import Lock
 from envbuild.recipe.model import Recipe
 
@@ -99,7 +99,7 @@ def expect(
     version = None
     if framework is not None:
         version = next(
-            (locked[name] for name in locked if facts.matches(name, framework.dists)), None
+            (locked[name] for name in locked if lookup.matches(name, framework.dists)), None
         )
     asked = " ".join(
         [
@@ -109,7 +109,9 @@ def expect(
         ]
     )
     wants_cpu = framework is not None and (
-        any(facts.matches(canonical(word), framework.cpu) for word in re.findall(r"[\w.-]+", asked))
+        any(
+            lookup.matches(canonical(word), framework.cpu) for word in re.findall(r"[\w.-]+", asked)
+        )
         or "+cpu" in asked
     )
     return Expected(
@@ -180,9 +182,9 @@ def _framework(
     """Return the framework named by [check], [base], the lock's base, a direct requirement or any locked package."""
     named = [*_named(recipe), lock.base.framework if lock and lock.base.framework else ""]
     names = [name for name in map(requirement_name, named) if name]
-    return next(
-        (found for found in map(facts.framework_of, [*names, *direct, *locked]) if found), None
-    )
+    known = [found for found in map(lookup.framework_of, [*names, *direct, *locked]) if found]
+    tried = [found for found in known if found.probe is not None]
+    return next(iter([*tried, *known]), None)
 
 
 def _protected(lock: Lock | None, framework: Framework | None) -> tuple[str, ...]:
@@ -197,7 +199,7 @@ def _protected(lock: Lock | None, framework: Framework | None) -> tuple[str, ...
 
 def frameworks_patterns() -> tuple[str, ...]:
     """Return the patterns of all known frameworks, for an image of which nothing else is known."""
-    return tuple(pattern for item in facts.frameworks().framework for pattern in _patterns(item))
+    return tuple(pattern for item in load_frameworks().framework for pattern in _patterns(item))
 
 
 def _patterns(framework: Framework) -> tuple[str, ...]:
@@ -206,7 +208,7 @@ def _patterns(framework: Framework) -> tuple[str, ...]:
 
 def static_request(expected: Expected) -> ProbeRequest:
     """Ask what is installed; above "quick" every protected file is hashed."""
-    tables = facts.frameworks()
+    tables = load_frameworks()
     modules = [item.module for item in tables.framework] + [
         item.module for item in tables.exclusive
     ]
@@ -230,7 +232,7 @@ def static_request(expected: Expected) -> ProbeRequest:
 
 def libraries_request(expected: Expected) -> ProbeRequest:
     """Ask which shared libraries are found, and where those that any release of a framework would open."""
-    opened = {item.module: facts.opened_by(item) for item in _candidates(expected) if item.opens}
+    opened = {item.module: lookup.opened_by(item) for item in _candidates(expected) if item.opens}
     parameters = {"wanted": opened, "families": FAMILIES, "toolkits": TOOLKITS}
     return ProbeRequest(name="libraries_probe", parameters=parameters, limit=300.0)
 
@@ -286,18 +288,18 @@ def driver_request() -> ProbeRequest:
     return ProbeRequest(name="driver_probe", limit=60.0)
 
 
-def compute_request(framework: Framework, level: Level, gpus: int) -> ProbeRequest:
-    """Ask the framework to do a level's tasks on every GPU that it sees; ``gpus`` is how many the driver shows."""
+def compute_request(probe: str, level: Level, gpus: int) -> ProbeRequest:
+    """Ask a framework, by its probe, to do a level's tasks on every GPU that it sees; ``gpus`` is how many the driver shows."""
     parameters = {"size": 1024, "tasks": TASKS[level], "seconds": SOAK_SECONDS, "gpus": gpus}
     limit = COMPUTE_LIMIT[level] + (SOAK_SECONDS * max(gpus, 1) if level == "soak" else 0)
     return ProbeRequest(
-        name=framework.probe, parameters=parameters, parts=("preamble", "compute"), limit=limit
+        name=probe, parameters=parameters, parts=("preamble", "compute"), limit=limit
     )
 
 
 def _candidates(expected: Expected) -> tuple[Framework, ...]:
     """Return the expected framework, or all known ones where none is expected."""
-    return (expected.framework,) if expected.framework else facts.frameworks().framework
+    return (expected.framework,) if expected.framework else load_frameworks().framework
 
 
 def asked_digest(recipe: Recipe | None, script: Path | None) -> str | None:

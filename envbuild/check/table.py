@@ -210,8 +210,12 @@ def _kept_back(check: Check, evidence: Evidence) -> Verdict | None:
     started = evidence.static is not None and evidence.static.data is not None
     if check.name != "start" and not started:
         return Verdict(outcome="skipped", reason="the image did not start")
-    if "compute" in check.needs and evidence.framework is None:
-        return Verdict(outcome="skipped", reason="no known GPU framework is installed")
+    if "compute" in check.needs:
+        if evidence.framework is None:
+            return Verdict(outcome="skipped", reason="no known GPU framework is installed")
+        if evidence.framework.probe is None:
+            reason = f"envbuild has no GPU test of {evidence.framework.name}"
+            return Verdict(outcome="skipped", reason=reason)
     for need in check.needs:
         answer = getattr(evidence, need)
         if answer is not None and answer.data is None:

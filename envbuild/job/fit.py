@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from envbuild.base.catalogue import load_cuda
+from envbuild.data.tables import load_cuda
 from envbuild.job.site import Site
 
 
@@ -18,7 +18,7 @@ def why_unfit(cuda: str, site: Site, partition: str | None = None) -> str | None
         return f"CUDA {cuda} needs NVIDIA driver {needed} or newer, and the nodes of {site.name} have {driver}"
     cards = [row for row in site.gpu if partition is None or row.partition in (None, partition)]
     ends = {row.capability: row.until for row in table.gpu}
-    gone = [card for card in cards if asked >= _numbers(ends.get(card.capability, "999"))]
+    gone = [card for card in cards if asked >= _numbers(ends.get(card.capability) or "999")]
     if cards and len(gone) == len(cards):
         name = gone[0].name
         return f"CUDA {cuda} has no code for {name} of {site.name}; the last that has is below {ends[gone[0].capability]}"

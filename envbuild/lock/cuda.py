@@ -30,7 +30,7 @@ def _own_cuda(dist: Dist, machine: str) -> str | None:
         return f"{family[1]}.{minor}" if minor else family[1]
     if dist.name != "torch" or "+" in dist.version or machine != "x86_64":
         return None
-    from envbuild.base.catalogue import build_of  # reads a table that few locks need
+    from envbuild.data.lookup import build_of  # reads a table that few locks need
 
     build = build_of(
         "torch", dist.version

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from envbuild.base import gpu
-from envbuild.base.catalogue import build_of, load_cuda
 from envbuild.base.model import BaseFacts, Dist
 from envbuild.base.suggest import framework_name
+from envbuild.data.lookup import build_of
+from envbuild.data.tables import load_cuda
 from envbuild.lock.model import Lock
 from envbuild.lock.staleness import Change
 

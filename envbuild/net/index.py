@@ -13,6 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from packaging.utils import canonicalize_name
+
 from envbuild import limits
 from envbuild.errors import NetworkError, UsageError
 from envbuild.net.simple import (
@@ -23,7 +25,6 @@ from envbuild.net.simple import (
     PageError,
     links_of_html,
     links_of_json,
-    normalize,
 )
 from envbuild.net.web import (
     GoneError,
@@ -48,7 +49,6 @@ __all__ = [
     "config_file",
     "index_url",
     "make_client",
-    "normalize",
     "read_links",
     "redact",
     "without_user",
@@ -88,7 +88,7 @@ def read_links(
     when it does not answer, refuses, or answers with something that is no index page;
     StoppedError once ``stop`` is set.
     """
-    page = f"{index.rstrip('/')}/{normalize(project)}/"
+    page = f"{index.rstrip('/')}/{canonicalize_name(project)}/"
     folder = local_path(page)
     try:
         if folder is not None:

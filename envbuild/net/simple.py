@@ -43,11 +43,6 @@ class Link:
     requires_python: str | None = None
 
 
-def normalize(project: str) -> str:
-    """Return a project's name as pages are named (PEP 503)."""
-    return re.sub(r"[-_.]+", "-", project).lower()
-
-
 def links_of_json(data: bytes, page: str) -> tuple[Link, ...]:
     """Read a PEP 691 page that came from the URL ``page``.  Raises PageError."""
     try:

@@ -7,11 +7,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
+from packaging.utils import canonicalize_name
+
 from envbuild.base.suggest import framework_name
+from envbuild.data.package_tables import load_aliases, load_names
 from envbuild.project.cuda import cuda_of
 from envbuild.project.model import Requirement
-from envbuild.project.names import canonical, load_names
-from envbuild.resolve.couplings import load_aliases
 
 BASE_BRINGS = (
     "nvidia-*", "cuda-*", "triton", "pytorch-triton", "tensorflow-estimator", "tensorflow-io-gcs-filesystem", "jaxlib",
@@ -79,7 +80,7 @@ def _named(requirement: Requirement, found: Cleaned) -> Requirement:
         else bounds_of(requirement)
     )
     return Requirement(
-        text=f"{wrong.use}{bounds}", name=canonical(wrong.use), where=requirement.where
+        text=f"{wrong.use}{bounds}", name=canonicalize_name(wrong.use), where=requirement.where
     )
 
 

@@ -8,11 +8,12 @@ from typing import Any
 
 import yaml
 
+from envbuild.data.package_tables import load_names
 from envbuild.errors import UsageError
 from envbuild.project.cuda import cuda_of
 from envbuild.project.declared import gathered
 from envbuild.project.model import FileFindings, Requirement
-from envbuild.project.names import conda_name, load_names
+from envbuild.project.names import conda_name
 from envbuild.project.requirements import read_pip_lines
 from envbuild.project.tree import read_text, shown
 

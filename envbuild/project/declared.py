@@ -8,8 +8,9 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from packaging.utils import canonicalize_name
+
 from envbuild.project.model import FileFindings, Requirement
-from envbuild.project.names import canonical
 from envbuild.project.private import without_secrets
 from envbuild.project.requirements import (
     NO_ADDRESS,
@@ -88,7 +89,7 @@ def read_pyproject(path: Path, root: Path) -> FileFindings | None:
         aside=aside,
         python=_text(project.get("requires-python")),
         notes=tuple(notes),
-        project=canonical(str(project.get("name", ""))) or None,
+        project=canonicalize_name(str(project.get("name", ""))) or None,
         complete=bool(requirements),
     )
 
@@ -127,9 +128,11 @@ def _without_sources(
             if isinstance(row, dict)
         ]
         if any(row.get("workspace") for row in rows):
-            reasons[canonical(name)] = "part of this project, whose folder is bound when it runs"
+            reasons[canonicalize_name(name)] = (
+                "part of this project, whose folder is bound when it runs"
+            )
         elif any({"git", "path", "url", "file"} & set(row) for row in rows):
-            reasons[canonical(name)] = NO_ADDRESS
+            reasons[canonicalize_name(name)] = NO_ADDRESS
     reasons |= {
         name: "part of this project, whose folder is bound when it runs" for name in own if name
     }
@@ -174,7 +177,7 @@ def _poetry(poetry: Mapping[str, Any], file: str) -> FileFindings:
         aside=(*aside, *odd),
         python=python,
         notes=tuple(notes),
-        project=canonical(str(poetry.get("name", ""))) or None,
+        project=canonicalize_name(str(poetry.get("name", ""))) or None,
         complete=True,
     )
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from packaging.utils import canonicalize_name
+
 from envbuild.base.suggest import framework_name
+from envbuild.data.package_tables import load_aliases
 from envbuild.project.draft_builder import MOST_NAMED, DraftBuilder, few
 from envbuild.project.model import FileFindings, ImportedModule, PackageIndex, Proposal, Requirement
-from envbuild.project.names import canonical
-from envbuild.resolve.couplings import load_aliases
 
 WITH_TENSORFLOW = ("keras", "tensorboard", "protobuf", "absl-py")
 """Distributions that TensorFlow itself asks for."""
@@ -114,12 +115,12 @@ def _name_of(text: str) -> str | None:
     direct = re.match(r"([A-Za-z0-9][\w.-]*)\s*(\[[^]]*\])?\s*(@|[<>=!~;]|$)", text)
     end = re.search(r"/([A-Za-z0-9][\w.-]*?)(\.git)?(@[^/]*)?/?$", text)
     found = egg or direct or end
-    return canonical(found[1]) if found else None
+    return canonicalize_name(found[1]) if found else None
 
 
 def _has_name(module: str, names: set[str], *, known: bool) -> bool:
     """Whether a package is called as a module; of a module that no table knows, a word of the name is enough."""
-    name = canonical(module)
+    name = canonicalize_name(module)
     return name in names or (
         not known and len(name) > 2 and any(f"-{name}-" in f"-{one}-" for one in names)
     )

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from envbuild.base.suggest import framework_name
+from envbuild.data.package_tables import load_names
 from envbuild.project.age import keras_2_only, newest_pin, shared_pythons, torch_bounds
 from envbuild.project.clean import Cleaned, bounds_of, clean, companion_unpinned, without_others
 from envbuild.project.direct import declared, undeclared
@@ -14,7 +15,7 @@ from envbuild.project.draft_builder import DraftBuilder, few
 from envbuild.project.gather import ProjectFindings
 from envbuild.project.imports import compiling, old_tensorflow
 from envbuild.project.model import ImportedModule, PackageIndex, Proposal, RecipeDraft, Requirement
-from envbuild.project.names import distribution_of, implied_framework, load_names
+from envbuild.project.names import distribution_of, implied_framework
 from envbuild.project.private import has_secret, is_loader, is_secret_name, without_secrets
 from envbuild.project.propose import (
     BaseNeeds,

@@ -6,13 +6,15 @@ import re
 import threading
 from collections.abc import Mapping
 
+from packaging.utils import canonicalize_name
+
+from envbuild.data.package_tables import load_names
 from envbuild.errors import EnvbuildError
 from envbuild.net.index import index_url, read_links
 from envbuild.net.parallel import each
 from envbuild.net.web import make_client
 from envbuild.progress import Reporter
 from envbuild.project.model import Requirement
-from envbuild.project.names import canonical, load_names
 from envbuild.resolve.pylock import Candidate
 from envbuild.resolve.sources.artifacts import About, describe
 from envbuild.run import Runner
@@ -27,7 +29,7 @@ def roots(
 ) -> tuple[Requirement, ...]:
     """Return the needs that no other one requires, and those that the code imports itself.
 
-    ``requires`` maps canonical names to the names that they require; of names that require each other in a ring the
+    ``requires`` maps canonicalize_name names to the names that they require; of names that require each other in a ring the
     first one stays.
     """
     listed = {requirement.name for requirement in requirements}
@@ -89,7 +91,7 @@ def requirements_of(
             except InvalidRequirement:
                 continue
             if requirement.marker is None or "extra" not in str(requirement.marker):
-                names.add(canonical(requirement.name))
+                names.add(canonicalize_name(requirement.name))
         found[name] = frozenset(names)
     return found
 

@@ -8,6 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from packaging.utils import canonicalize_name
+
 from envbuild.base.suggest import framework_name
 from envbuild.errors import EnvbuildError, UsageError
 from envbuild.project.conda import read_conda
@@ -15,7 +17,6 @@ from envbuild.project.container import read_container
 from envbuild.project.declared import read_pipfile, read_pyproject, read_setup_cfg
 from envbuild.project.imports import imported
 from envbuild.project.model import FileFindings, ImportedModule
-from envbuild.project.names import canonical
 from envbuild.project.notebook import read_notebook
 from envbuild.project.private import printable
 from envbuild.project.requirements import read_requirements
@@ -39,7 +40,7 @@ MOST_PARTS = 100
 class ProjectFindings:
     """What a project's files say, the code's imports, and what was left out; ``name`` is what a recipe is called.
 
-    ``own`` are the (canonical) names of projects inside this one.
+    ``own`` are the (canonicalize_name) names of projects inside this one.
     """
 
     name: str
@@ -98,7 +99,7 @@ def _own_names(tree: ProjectTree) -> frozenset[str]:
     for folder in sorted(tree.parts)[:MOST_PARTS]:
         with suppress(EnvbuildError):  # of a pyproject.toml that is no TOML nothing is to be told
             said = name_and_version(tree.root / folder)
-            found |= {canonical(said[0])} if said and said[0] else set()
+            found |= {canonicalize_name(said[0])} if said and said[0] else set()
     return frozenset(found)
 
 

@@ -3,89 +3,19 @@
 from __future__ import annotations
 
 import functools
-import re
 import sys
 from fnmatch import fnmatchcase
-from importlib import resources
-from typing import Any
 
-import msgspec
+from packaging.utils import canonicalize_name
 
-from envbuild.toml import convert, parse_toml
-
-
-class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Every table: frozen, known keys only."""
-
-
-class Same(_Table, frozen=True):
-    """Modules called as their distribution, but for some."""
-
-    names: tuple[str, ...]
-    but: dict[str, str]
-
-
-class Wrong(_Table, frozen=True):
-    """A name that is not what its user means: ``use`` instead ("" for nothing), and why."""
-
-    use: str
-    why: str
-
-
-class Debian(_Table, frozen=True):
-    """Debian packages to run with, and to build with."""
-
-    packages: tuple[str, ...] = ()
-    build: tuple[str, ...] = ()
-
-
-class Compiled(_Table, frozen=True):
-    """Distributions that are built for the GPU from source."""
-
-    names: tuple[str, ...]
-
-
-class Transitive(_Table, frozen=True):
-    """Distributions by their canonical names."""
-
-    names: tuple[str, ...]
-
-
-class Names(_Table, frozen=True):
-    """The whole of names.toml."""
-
-    schema: int
-    source: str
-    module: dict[str, str]
-    same: Same
-    wrong: dict[str, Wrong]
-    system: dict[str, Debian]
-    compiled: Compiled
-    transitive: Transitive
-    conda: dict[str, str]
-    conda_same: Transitive
-    implies: dict[str, tuple[str, ...]]
-    debian: dict[str, str]
-
-
-@functools.cache
-def load_names() -> Names:
-    """Read data/names.toml."""
-    text = resources.files("envbuild.data").joinpath("names.toml").read_text("utf-8")
-    data: Any = parse_toml(text, "names.toml")
-    return convert(data, Names, text=text, where="names.toml")
-
-
-def canonical(name: str) -> str:
-    """Return a distribution's name as all spellings of it compare (PEP 503)."""
-    return re.sub(r"[-_.]+", "-", name).lower()
+from envbuild.data.package_tables import load_names
 
 
 @functools.cache
 def _modules() -> dict[str, str]:
     """Map module names to distributions ("" for one that is on no index)."""
     names = load_names()
-    same = {name: canonical(name) for name in names.same.names} | names.same.but
+    same = {name: canonicalize_name(name) for name in names.same.names} | names.same.but
     return same | names.module
 
 
@@ -95,7 +25,7 @@ def distribution_of(module: str) -> str | None:
     parts = module.split(".")
     dotted = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
     found = next((known[name] for name in dotted if name in known), None)
-    same = canonical(parts[0])
+    same = canonicalize_name(parts[0])
     return same if found is None and same in load_names().transitive.names else found
 
 
@@ -131,7 +61,7 @@ def conda_name(package: str) -> str | None:
     names = load_names()
     if package in names.conda:
         return names.conda[package]
-    name = canonical(package)
+    name = canonicalize_name(package)
     return name if is_known_distribution(name) or name in names.conda_same.names else None
 
 

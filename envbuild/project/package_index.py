@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from envbuild.data.package_tables import load_names
 from envbuild.errors import EnvbuildError
 from envbuild.progress import Reporter
 from envbuild.project.freeze import guessed, requirements_of, roots
 from envbuild.project.known import look_up
 from envbuild.project.model import Release, Requirement
-from envbuild.project.names import load_names
 from envbuild.run import Runner
 from envbuild.settings import Settings
 

@@ -9,12 +9,14 @@ from dataclasses import dataclass
 
 from msgspec import structs
 
-from envbuild.base.catalogue import Entry, entries, released
-from envbuild.base.suggest import Choice, Wish, framework_name, numbers, suggest
+from envbuild.base.catalogue import Entry, entries
+from envbuild.base.suggest import Choice, Wish, framework_name, suggest
+from envbuild.data.lookup import numbers, released
+from envbuild.data.package_tables import load_names
 from envbuild.errors import UsageError
 from envbuild.project.clean import bounds_of
 from envbuild.project.model import Requirement
-from envbuild.project.names import debian_name, load_names
+from envbuild.project.names import debian_name
 from envbuild.recipe.model import Base
 
 BARE = {"3.9": "debian:bullseye", "3.11": "debian:bookworm", "3.13": "debian:trixie"}

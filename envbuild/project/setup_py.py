@@ -7,9 +7,10 @@ import re
 import warnings
 from pathlib import Path
 
+from packaging.utils import canonicalize_name
+
 from envbuild.project.declared import gathered
 from envbuild.project.model import FileFindings
-from envbuild.project.names import canonical
 from envbuild.project.requirements import read_requirements
 from envbuild.project.tree import is_inside, read_text, shown
 from envbuild.resolve.setup_py.handed import Handed, Text, lines_of
@@ -127,4 +128,4 @@ def _text(handed: Handed, keyword: str) -> str | None:
 
 def _project(handed: Handed) -> str | None:
     name = _text(handed, "name")
-    return canonical(name) if name else None
+    return canonicalize_name(name) if name else None

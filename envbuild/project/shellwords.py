@@ -7,10 +7,12 @@ import re
 import shlex
 from dataclasses import dataclass, field
 
+from packaging.utils import canonicalize_name
+
 from envbuild.base.suggest import framework_name
 from envbuild.project.cuda import cuda_of
 from envbuild.project.model import Requirement
-from envbuild.project.names import canonical, conda_name
+from envbuild.project.names import conda_name
 from envbuild.project.private import has_secret, without_secrets
 from envbuild.project.requirements import NO_ADDRESS, parse_requirement, parse_wheel_address
 
@@ -423,4 +425,6 @@ def _conda_package(word: str, found: ShellFindings, where: str) -> None:
     elif known.startswith("system:"):
         found.system.append(known.removeprefix("system:"))
     elif known and (one := parse_requirement(f"{known}{bounds}", where)) is not None:
-        found.requirements.append(Requirement(text=one.text, name=canonical(one.name), where=where))
+        found.requirements.append(
+            Requirement(text=one.text, name=canonicalize_name(one.name), where=where)
+        )

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from fnmatch import fnmatchcase
 from types import MappingProxyType
 
-from envbuild.resolve.couplings import load_aliases
+from envbuild.data.package_tables import load_aliases
 from envbuild.resolve.stubs import first
 
 

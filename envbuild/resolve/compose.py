@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from envbuild.base.model import BaseFacts
+from envbuild.data.lookup import is_framework
 from envbuild.errors import NoSolutionError
 from envbuild.resolve.aliases import caution, doubled
 from envbuild.resolve.conflict.explain import Problem
-from envbuild.resolve.couplings import is_framework
 from envbuild.resolve.dates import read_date
 from envbuild.resolve.graph import DIRECT, Edge, sources, walk
 from envbuild.resolve.model import Found, FoundFile, HeldBack, Moved, Provided, Resolution

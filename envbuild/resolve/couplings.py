@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Collection, Mapping
 from fnmatch import fnmatchcase
-from importlib import resources
-from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 
 from envbuild.base.model import BaseFacts
+from envbuild.data.lookup import is_framework
+from envbuild.data.package_tables import CouplingRow, CouplingRule, load_aliases, load_companions
 from envbuild.resolve.stubs import Stubs, distributions, parsed
-from envbuild.toml import convert, parse_toml
 
-T = TypeVar("T")
 TEMPLATE = re.compile(r"\{([a-z0-9-]+)\.(minor2|minor|public|nodot)(?:\+(\d+))?\}")
 UPPER = ("<", "<=", "==", "~=", "===")
 LIBRARIES = {
@@ -24,118 +20,6 @@ LIBRARIES = {
     "cudnn": re.compile(r"nvidia-cudnn-cu\d+"),
 }
 """NVIDIA's wheels of the libraries that rules compare with."""
-
-
-class Look(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where a coupling stands that metadata does not declare: regular expressions for a file's path and its text.
-
-    ``minimum`` and ``maximum`` find the bounds on the other one in a file of the package, or ``of`` the framework.
-    ``says`` is in the next release that the row leaves out and not in the last that it admits, ``until`` the other way
-    round.  ``through`` is a project whose metadata ties both.
-    """
-
-    file: str | None = None
-    of: str = "package"
-    minimum: str | None = None
-    maximum: str | None = None
-    says: str | None = None
-    until: str | None = None
-    through: str | None = None
-
-
-class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One row of a rule: when the framework's version is so, the package is limited so."""
-
-    when: str
-    constrain: str
-    also: str | None = None
-    note: str | None = None
-    sure: str | None = None
-    check: str | None = None
-    look: Look | None = None
-
-
-class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One coupling of a package (or of several that exclude each other) to a framework, with its source.
-
-    It is void where the base holds ``unless``, or the user asks for it.  ``packages`` are wheels of the source-only
-    ``built_from``, one of which a row chooses.  ``check`` and ``look`` say how a test compares
-    its rows with what is published.
-    """
-
-    framework: str
-    declared: str
-    sure: str
-    source: str
-    check: str
-    rows: tuple[Row, ...]
-    look: Look | None = None
-    package: str | None = None
-    packages: tuple[str, ...] = ()
-    unless: str | None = None
-    built_from: str | None = None
-
-
-class Companions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The whole of data/companions.toml."""
-
-    schema: int
-    rule: tuple[Rule, ...]
-
-
-class ExtraRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An extra to ask for when a framework is in the base, because it carries the bound of every release."""
-
-    extra: str
-    framework: str
-    source: str
-
-
-class Lossy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What stands for a distribution though it holds less, best first, and what is missing then."""
-
-    by: tuple[str, ...]
-    missing: str
-
-
-class Protected(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"but": "except"}
-):
-    """Patterns of distributions that are never replaced.
-
-    ``lesser`` frameworks are such only in a base that none of ``greater`` is in; ``plugins`` are companions that run
-    on the GPU themselves.
-    """
-
-    frameworks: tuple[str, ...]
-    greater: tuple[str, ...]
-    lesser: tuple[str, ...]
-    companions: tuple[str, ...]
-    cuda: tuple[str, ...]
-    plugins: tuple[str, ...] = ()
-    but: tuple[str, ...] = ()
-
-
-class Impostors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Canonical names that are something else on a public index, and how that was found."""
-
-    names: tuple[str, ...]
-    source: str
-
-
-class Aliases(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The whole of data/aliases.toml."""
-
-    schema: int
-    source: str
-    alias: dict[str, tuple[str, ...]]
-    interchangeable: dict[str, tuple[str, ...]]
-    lossy: dict[str, Lossy]
-    exclusive: dict[str, tuple[str, ...]]
-    extras: dict[str, ExtraRule]
-    elsewhere: dict[str, str]
-    impostors: Impostors
-    protected: Protected
 
 
 class Coupling(msgspec.Struct, frozen=True, kw_only=True):
@@ -153,29 +37,6 @@ class Coupling(msgspec.Struct, frozen=True, kw_only=True):
     turned: str | None = None
 
 
-def data_path(name: str) -> Path:
-    """Return the path of one of envbuild's own data files."""
-    return Path(str(resources.files("envbuild") / "data" / name))
-
-
-@functools.cache
-def load_companions() -> Companions:
-    """Read data/companions.toml."""
-    return _load("companions.toml", Companions)
-
-
-@functools.cache
-def load_aliases() -> Aliases:
-    """Read data/aliases.toml."""
-    return _load("aliases.toml", Aliases)
-
-
-def _load(name: str, kind: type[T]) -> T:
-    path = data_path(name)
-    text = path.read_text("utf-8")
-    return convert(parse_toml(text, str(path)), kind, text=text, where=str(path))
-
-
 def protected_names(facts: BaseFacts, extra: Collection[str] = ()) -> frozenset[str]:
     """Return the canonical names in the base that are never replaced.
 
@@ -189,7 +50,7 @@ def protected_names(facts: BaseFacts, extra: Collection[str] = ()) -> frozenset[
     frameworks = {name for name in dists if is_framework(name)}
     if facts.framework:
         frameworks |= {canonicalize_name(facts.framework.split()[0])} & set(dists)
-    if not any(_matches(name, patterns.greater, patterns.but) for name in dists):
+    if not any(is_framework(name, greater=True) for name in dists):
         frameworks |= {name for name in dists if _matches(name, patterns.lesser, patterns.but)}
     found = set(frameworks)
     found |= {
@@ -207,16 +68,12 @@ def protected_names(facts: BaseFacts, extra: Collection[str] = ()) -> frozenset[
     return frozenset(found & set(dists))
 
 
-def is_framework(name: str) -> bool:
-    """Whether a canonical name is one of the distributions that compute on the GPU."""
-    patterns = load_aliases().protected
-    return _matches(name, patterns.frameworks, patterns.but)
-
-
 def computes(name: str) -> bool:
     """Whether a canonical name is a framework's, or of what it runs on a GPU with: CUDA libraries, triton, plugins."""
     patterns = load_aliases().protected
-    return _matches(name, (*patterns.frameworks, *patterns.cuda, *patterns.plugins), patterns.but)
+    if is_framework(name):
+        return True
+    return _matches(name, (*patterns.cuda, *patterns.plugins), patterns.but)
 
 
 def _matches(name: str, patterns: Collection[str], but: Collection[str]) -> bool:
@@ -288,7 +145,7 @@ def _holds(when: str, version: str) -> bool:
     return Requirement(when).specifier.contains(version, prereleases=True)
 
 
-def _couple(rule: Rule, row: Row, versions: Mapping[str, str]) -> list[Coupling]:
+def _couple(rule: CouplingRule, row: CouplingRow, versions: Mapping[str, str]) -> list[Coupling]:
     from packaging.requirements import Requirement
 
     text = TEMPLATE.sub(lambda found: _fill(found, versions), row.constrain)

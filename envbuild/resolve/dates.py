@@ -3,41 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
-import functools
-
-import msgspec
 
 from envbuild.base.model import BaseFacts
+from envbuild.data.package_tables import load_pythons
 from envbuild.errors import UsageError
-from envbuild.resolve.couplings import data_path
 from envbuild.resolve.platform import python_minor
-from envbuild.toml import convert, parse_toml
 
 OLD_MONTHS = 18
 GRACE_DAYS = 90
-
-
-class PythonRelease(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One Python series and the day its support ended or will end."""
-
-    version: str
-    ends: dt.date
-
-
-class Pythons(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The whole of data/pythons.toml."""
-
-    schema: int
-    source: str
-    python: tuple[PythonRelease, ...]
-
-
-@functools.cache
-def load_pythons() -> Pythons:
-    """Read data/pythons.toml."""
-    path = data_path("pythons.toml")
-    text = path.read_text("utf-8")
-    return convert(parse_toml(text, str(path)), Pythons, text=text, where=str(path))
 
 
 def default_as_of(facts: BaseFacts, today: dt.date) -> str | None:

@@ -6,8 +6,9 @@ from msgspec import structs
 from packaging.utils import canonicalize_name
 
 from envbuild.base.model import BaseFacts, Dist
+from envbuild.data.lookup import is_framework
 from envbuild.errors import UsageError
-from envbuild.resolve.couplings import computes, is_framework
+from envbuild.resolve.couplings import computes
 from envbuild.resolve.graph import DIRECT
 from envbuild.resolve.model import Found, Resolution
 from envbuild.resolve.stubs import parsed

@@ -7,8 +7,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from envbuild.base.model import BaseFacts
+from envbuild.data.lookup import is_framework
 from envbuild.resolve.aliases import doubled
-from envbuild.resolve.couplings import Coupling, is_framework
+from envbuild.resolve.couplings import Coupling
 from envbuild.resolve.model import Found
 from envbuild.resolve.stubs import Stubs
 from envbuild.store.units import human_bytes

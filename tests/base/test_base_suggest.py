@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from envbuild.base.catalogue import entries, load_catalogue
+from envbuild.base.catalogue import entries
 from envbuild.base.gpu_names import capability_of
 from envbuild.base.reference import parse_reference
 from envbuild.base.suggest import Choice, Wish, framework_name, has_code_for, oldest_driver, suggest
@@ -17,6 +17,7 @@ from envbuild.cli.base import command as base_command
 from envbuild.cli.base import suggestions
 from envbuild.cli.context import make_context
 from envbuild.context import Context
+from envbuild.data.tables import load_catalogue
 from envbuild.errors import NoSolutionError, UsageError
 
 

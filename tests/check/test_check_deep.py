@@ -7,13 +7,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from envbuild.check import facts
 from envbuild.check.answers import Answer, Compute, Computed, CudaDriver, Device, Driver, Nvml, Seen
 from envbuild.check.checks import compute
 from envbuild.check.checks.gpu import TOLERANCE
 from envbuild.check.checks.sources import Survey
 from envbuild.check.evidence import Evidence, Verdict
 from envbuild.check.plan import FULL, Expected
+from envbuild.data import lookup
 
 RECORDED = Path(__file__).parents[1] / "recorded/check"
 PROBES = sorted(RECORDED.glob("*_on_cpu.json"))
@@ -37,7 +37,7 @@ def evidence(
     )
     return Evidence(
         expected=Expected(level="full"),
-        framework=facts.framework_of("torch"),
+        framework=lookup.framework_of("torch"),
         driver=Answer(data=driver),
         compute=Answer(data=answer, noise=noise),
         sources=Survey(files=1, unread=(), suspects=(), compiles=compiles),

@@ -12,8 +12,9 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envbuild.check.explain import BLOCK, Explanation, Rule, explain, rules
+from envbuild.check.explain import BLOCK, Explanation, explain, rules
 from envbuild.cli.explain import command
+from envbuild.data.tables import LogRule
 
 OURS = tuple(rule for rule in rules() if rule.example)
 
@@ -44,7 +45,7 @@ def names(found: Explanation) -> list[str]:
 
 
 @pytest.mark.parametrize("rule", OURS, ids=lambda rule: rule.name)
-def test_each_rule_explains_its_own_example_first(rule: Rule) -> None:
+def test_each_rule_explains_its_own_example_first(rule: LogRule) -> None:
     found = explain([f"before\n{rule.example}\nafter\n"])
     assert names(found)[0] == rule.name
     known = found.known[0]

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.check import facts, plan
+from envbuild.check import plan
 from envbuild.check.answers import Answer, Compute, Imports
 from envbuild.check.checks import compute
 from envbuild.check.checks.gpu import TOLERANCE
 from envbuild.check.probe_runner import ProbeRunner
+from envbuild.data import lookup
 from envbuild.run import Command, LocalRunner
 from tests.check.tree import Tree, make_recipe
 
@@ -77,9 +78,10 @@ def installed(
 
 
 def ask(name: str, tree: Tree, **parameters: object) -> Answer[Compute]:
-    framework = facts.framework_of(PROBE.get(name, name))
+    framework = lookup.framework_of(PROBE.get(name, name))
     assert framework is not None
-    request = plan.compute_request(framework, "soak", 1)
+    assert framework.probe is not None
+    request = plan.compute_request(framework.probe, "soak", 1)
     request = replace(request, parameters={**request.parameters, "seconds": 1, **parameters})
     return (
         ProbeRunner(tree.root, tree, LocalRunner(), gpu=False)

@@ -8,8 +8,9 @@ from importlib import resources
 import msgspec
 import pytest
 
-from envbuild.check import facts, plan
+from envbuild.check import plan
 from envbuild.check.probe_runner import probe_source
+from envbuild.data import lookup
 from envbuild.lock.model import LockedProvided
 from tests.check.tree import make_lock, make_recipe
 
@@ -57,7 +58,7 @@ def test_a_build_without_cuda_can_be_asked_for(line: str) -> None:
 def test_nothing_known_means_that_every_known_framework_is_looked_for() -> None:
     expected = plan.expect(None, None)
     assert expected.framework is None
-    assert facts.matches("torch", expected.protected)
+    assert lookup.matches("torch", expected.protected)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +83,7 @@ def test_only_frameworks_that_open_their_libraries_are_asked_for_them() -> None:
         asked["tensorflow"]
     )
     assert {name.partition(".so")[0] for name in asked["cupy"]} == {"libcublas"}
-    torch = facts.framework_of("torch")
+    torch = lookup.framework_of("torch")
     assert plan.libraries_request(plan.Expected(framework=torch)).parameters["wanted"] == {}
 
 
@@ -114,9 +115,3 @@ def test_every_probe_is_python_3_6_and_stands_on_the_standard_library(name: str)
     }
     assert "envbuild" not in imports
     assert not any(isinstance(node, (ast.NamedExpr, ast.Match)) for node in ast.walk(tree))
-
-
-def test_every_framework_has_its_probe() -> None:
-    assert {f"{name}_probe" for name in probe_names()} >= {
-        item.probe for item in facts.frameworks().framework
-    }

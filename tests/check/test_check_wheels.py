@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from envbuild.check import facts
+from envbuild.data import lookup
 
 WHEELS: list[dict[str, Any]] = json.loads(
     (Path(__file__).parents[1] / "recorded/wheels/needed.json").read_text("utf-8")
@@ -47,14 +47,14 @@ def test_a_healthy_image_with_this_wheel_is_accused_of_nothing_but_what_it_needs
         soname
         for soname, objects in wheel["missing"].items()
         if soname not in THERE
-        and not facts.from_driver(soname)
+        and not lookup.from_driver(soname)
         and not _in_a_wheel_of_nvidia(soname)
-        and any(facts.may_lack(f"/opt/site-packages/{path}") is None for path in objects)
+        and any(lookup.may_lack(f"/opt/site-packages/{path}") is None for path in objects)
     }
     assert accused == ACCUSED.get(wheel["wheel"].split("-")[0], set()) & set(wheel["missing"])
-    assert all((row := facts.provider_of(soname)) and row.debian for soname in accused)
+    assert all((row := lookup.provider_of(soname)) and row.debian for soname in accused)
 
 
 def _in_a_wheel_of_nvidia(soname: str) -> bool:
-    row = facts.provider_of(soname)
+    row = lookup.provider_of(soname)
     return bool(row and row.wheel and row.wheel.startswith("nvidia-"))

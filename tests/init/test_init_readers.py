@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from envbuild.data.package_tables import load_names
 from envbuild.errors import UsageError
 from envbuild.project.clean import clean
 from envbuild.project.conda import conda_bounds
 from envbuild.project.freeze import guessed, roots
 from envbuild.project.gather import gather, recipe_name
 from envbuild.project.model import Requirement
-from envbuild.project.names import distribution_of, load_names
+from envbuild.project.names import distribution_of
 from envbuild.project.requirements import parse_requirement, read_requirements
 from envbuild.project.shellwords import read_lines
 from envbuild.resolve.sources.declared import poetry_bounds

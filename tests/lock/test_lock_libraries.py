@@ -6,8 +6,9 @@ import pytest
 from msgspec import structs
 
 from envbuild.base.model import BaseFacts, Dist
+from envbuild.data.tables import load_cuda_sources
 from envbuild.errors import NoSolutionError, UsageError
-from envbuild.lock.decide.libraries import load_sources, refuse_removal, require_cuda
+from envbuild.lock.decide.libraries import refuse_removal, require_cuda
 from envbuild.recipe.model import About, Base, Python, Recipe, System
 from envbuild.resolve.graph import DIRECT
 from envbuild.resolve.model import Found, FoundFile
@@ -138,7 +139,7 @@ def test_a_wheel_for_another_machine_does_not_hold_the_libraries() -> None:
 
 
 def test_every_row_is_about_something() -> None:
-    assert all(row.never or row.libraries for row in load_sources().framework)
+    assert all(row.never or row.libraries for row in load_cuda_sources().framework)
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 import tomli
 
-from envbuild.check import facts, plan
+from envbuild.check import plan
 from envbuild.check.answers import Compute
 from envbuild.check.probe_runner import ProbeRunner
+from envbuild.data import lookup
 from envbuild.run import LocalRunner
 from envbuild.runtime import find_runtime
 from envbuild.settings import load_settings
@@ -110,9 +111,10 @@ def test_the_gpu_probe_works_up_to_the_device(made: Project, device: str) -> Non
     inside = ProbeRunner(
         Path(made.folder / "vision.sif"), find_runtime(settings, runner), runner, gpu=False
     )
-    torch = facts.framework_of("torch")
+    torch = lookup.framework_of("torch")
     assert torch is not None
-    request = plan.compute_request(torch, "full", 1)
+    assert torch.probe is not None
+    request = plan.compute_request(torch.probe, "full", 1)
     request = replace(request, parameters={**request.parameters, "device": device})
     answer = inside.ask((request,)).answer(request, Compute)
     assert answer.data is not None, answer

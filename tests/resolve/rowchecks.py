@@ -11,7 +11,8 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from envbuild.resolve.couplings import TEMPLATE, Look, Row, Rule
+from envbuild.data.package_tables import CouplingRow, CouplingRule, PublishedCheck
+from envbuild.resolve.couplings import TEMPLATE
 from envbuild.resolve.stubs import parsed
 
 LOWER, UPPER = (">", ">=", "==", "~="), ("<", "<=", "==", "~=")
@@ -48,7 +49,7 @@ class Index(Protocol):
         """Return the ISO date of a release."""
 
 
-def faults(rule: Rule, row: Row, index: Index) -> list[str]:
+def faults(rule: CouplingRule, row: CouplingRow, index: Index) -> list[str]:
     """Return what published files say against a row; a row that they say nothing about is a fault as well."""
     check, look = row.check or rule.check, row.look or rule.look
     frameworks = _frameworks(rule, row, index)
@@ -80,8 +81,8 @@ def faults(rule: Rule, row: Row, index: Index) -> list[str]:
 class Pair:
     """A package and the framework of a rule, and where they are looked up."""
 
-    rule: Rule
-    look: Look | None
+    rule: CouplingRule
+    look: PublishedCheck | None
     name: str
     index: Index
 
@@ -121,7 +122,11 @@ class Edges:
 
 
 def _metadata(
-    rule: Rule, look: Look | None, edges: Edges, frameworks: list[Version], index: Index
+    rule: CouplingRule,
+    look: PublishedCheck | None,
+    edges: Edges,
+    frameworks: list[Version],
+    index: Index,
 ) -> tuple[bool, list[str]]:
     """Bounds in metadata, or in code: what is inside fits one of the framework's releases, what is outside not all."""
     pair = Pair(rule, look, edges.name, index)
@@ -158,7 +163,11 @@ def _metadata(
 
 
 def _code(
-    rule: Rule, look: Look | None, edges: Edges, frameworks: list[Version], index: Index
+    rule: CouplingRule,
+    look: PublishedCheck | None,
+    edges: Edges,
+    frameworks: list[Version],
+    index: Index,
 ) -> tuple[bool, list[str]]:
     """A bound or a text in a file: the release beyond the row's edge has what the last one inside has not."""
     assert look is not None, rule
@@ -184,7 +193,11 @@ def _code(
 
 
 def _abi(
-    _rule: Rule, look: Look | None, edges: Edges, _frameworks: list[Version], index: Index
+    _rule: CouplingRule,
+    look: PublishedCheck | None,
+    edges: Edges,
+    _frameworks: list[Version],
+    index: Index,
 ) -> tuple[bool, list[str]]:
     """The extensions of the first release inside know numpy 2, those of the one before do not."""
     if edges.first is None or edges.below is None:
@@ -199,7 +212,11 @@ def _abi(
 
 
 def _dates(
-    _rule: Rule, _look: Look | None, edges: Edges, _frameworks: list[Version], index: Index
+    _rule: CouplingRule,
+    _look: PublishedCheck | None,
+    edges: Edges,
+    _frameworks: list[Version],
+    index: Index,
 ) -> tuple[bool, list[str]]:
     """The first release inside is from after the first beta of numpy 2: for extensions too large to be looked into."""
     if edges.first is None:
@@ -211,7 +228,11 @@ def _dates(
 
 
 def _listed(
-    _rule: Rule, _look: Look | None, edges: Edges, _frameworks: list[Version], _index: Index
+    _rule: CouplingRule,
+    _look: PublishedCheck | None,
+    edges: Edges,
+    _frameworks: list[Version],
+    _index: Index,
 ) -> tuple[bool, list[str]]:
     """Releases on both sides are there; what they do is told by a page that the source names."""
     outside = edges.below is not None or edges.above is not None
@@ -223,7 +244,9 @@ def _listed(
 CHECKS = {"metadata": _metadata, "code": _code, "abi": _abi, "dates": _dates, "listed": _listed}
 
 
-def _named(rule: Rule, row: Row, frameworks: list[Version], index: Index) -> list[str]:
+def _named(
+    rule: CouplingRule, row: CouplingRow, frameworks: list[Version], index: Index
+) -> list[str]:
     """A distribution for each version of CUDA: it is published, and its file says the version that its name says."""
     found = [f"{name} is not published" for name in rule.packages if not index.releases(name)]
     for version in frameworks:
@@ -290,7 +313,7 @@ def _bounds(name: str, version: Version, on: str, index: Index) -> list[Specifie
     return plain or [r.specifier for r in found]
 
 
-def _in_code(name: str, version: Version, look: Look, index: Index) -> list[SpecifierSet]:
+def _in_code(name: str, version: Version, look: PublishedCheck, index: Index) -> list[SpecifierSet]:
     text = index.text(name, version, look.file or "") or ""
     low, high = (
         re.search(pattern, text) if pattern else None for pattern in (look.minimum, look.maximum)
@@ -301,14 +324,14 @@ def _in_code(name: str, version: Version, look: Look, index: Index) -> list[Spec
     return [SpecifierSet(bounds)] if bounds else []
 
 
-def _frameworks(rule: Rule, row: Row, index: Index) -> list[Version]:
+def _frameworks(rule: CouplingRule, row: CouplingRow, index: Index) -> list[Version]:
     """Return the releases of the framework that a row is about, in order."""
     bounds = Requirement(row.when).specifier
     known = LIBRARIES.get(rule.framework) or index.releases(rule.framework)
     return [version for version in known if bounds.contains(version)]
 
 
-def _groups(row: Row, frameworks: list[Version], index: Index) -> list[list[Version]]:
+def _groups(row: CouplingRow, frameworks: list[Version], index: Index) -> list[list[Version]]:
     """Return the framework's releases of which a row says the same: all, or of a template the first, middle and last."""
     groups: dict[str, list[Version]] = {}
     for version in frameworks:

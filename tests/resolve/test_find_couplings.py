@@ -15,7 +15,7 @@ from types import ModuleType
 import pytest
 from packaging.version import Version
 
-from envbuild.resolve.couplings import Companions
+from envbuild.data.package_tables import CompanionTable
 from envbuild.run import Command, LocalRunner
 from envbuild.toml import convert, parse_toml
 from tests.resolve.published import Opened, opened_archive
@@ -211,7 +211,7 @@ def test_rows_are_in_the_form_of_the_table(finder: ModuleType, needs: ModuleType
         table.states[release, other] = state
         table.needs[release, other] = lack
     text = "schema = 1\n" + "".join(finder.rules_of(table))
-    (rule,) = convert(parse_toml(text, "found"), Companions, text=text, where="found").rule
+    (rule,) = convert(parse_toml(text, "found"), CompanionTable, text=text, where="found").rule
     assert [(row.when, row.constrain) for row in rule.rows] == [
         ("torch<2.1", "engine<1.1"),
         ("torch>=2.1,<2.2", "engine>=1.1"),

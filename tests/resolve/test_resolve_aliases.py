@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from packaging.utils import canonicalize_name
 
+from envbuild.data.package_tables import load_aliases
 from envbuild.resolve.aliases import caution, doubled, merged, stand_ins
-from envbuild.resolve.couplings import load_aliases
 from envbuild.resolve.stubs import first
 
 

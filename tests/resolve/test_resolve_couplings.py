@@ -3,18 +3,15 @@ from __future__ import annotations
 import pytest
 from packaging.requirements import Requirement
 
-from envbuild.resolve.aliases import stand_ins
-from envbuild.resolve.couplings import (
-    TEMPLATE,
-    Companions,
-    Row,
-    Rule,
-    couplings,
-    extras_for,
+from envbuild.data.package_tables import (
+    CompanionTable,
+    CouplingRow,
+    CouplingRule,
     load_aliases,
     load_companions,
-    protected_names,
 )
+from envbuild.resolve.aliases import stand_ins
+from envbuild.resolve.couplings import TEMPLATE, couplings, extras_for, protected_names
 from envbuild.resolve.stubs import Stubs, plan_stubs
 from tests.resolve.conftest import base
 from tests.resolve.rowchecks import CHECKS
@@ -36,7 +33,7 @@ def constraints(*pins: str, **facts: str) -> list[str]:
 
 
 @pytest.mark.parametrize(("rule", "row"), RULES, ids=lambda value: getattr(value, "constrain", ""))
-def test_every_row_is_well_formed(rule: Rule, row: Row) -> None:
+def test_every_row_is_well_formed(rule: CouplingRule, row: CouplingRow) -> None:
     assert rule.source
     assert (row.check or rule.check) in CHECKS
     assert rule.declared in ("yes", "partly", "extra", "name", "no")
@@ -157,8 +154,8 @@ def test_cuda_chooses_one_of_the_tagged_distributions() -> None:
 
 
 def test_a_row_from_memory_only_does_not_bind(monkeypatch: pytest.MonkeyPatch) -> None:
-    row = Row(when="tensorflow>=2.9", constrain="tensorflow-model-optimization==0.7.*")
-    rule = Rule(
+    row = CouplingRow(when="tensorflow>=2.9", constrain="tensorflow-model-optimization==0.7.*")
+    rule = CouplingRule(
         framework="tensorflow",
         declared="no",
         sure="memory",
@@ -168,7 +165,7 @@ def test_a_row_from_memory_only_does_not_bind(monkeypatch: pytest.MonkeyPatch) -
         package="x",
     )
     monkeypatch.setattr(
-        "envbuild.resolve.couplings.load_companions", lambda: Companions(schema=1, rule=(rule,))
+        "envbuild.resolve.couplings.load_companions", lambda: CompanionTable(schema=1, rule=(rule,))
     )
     (found,) = couplings(base("tensorflow==2.9.3"), stubs_of("tensorflow==2.9.3"))
     assert not found.binding

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from envbuild.data.package_tables import load_pythons
 from envbuild.errors import UsageError
-from envbuild.resolve.dates import default_as_of, load_pythons
+from envbuild.resolve.dates import default_as_of
 from tests.resolve.conftest import base
 
 TODAY = dt.date(2026, 11, 21)

@@ -12,8 +12,16 @@ import pytest
 from msgspec.structs import replace
 from packaging.version import Version
 
+from envbuild.data.package_tables import (
+    AliasTable,
+    CouplingRow,
+    CouplingRule,
+    PublishedCheck,
+    load_aliases,
+    load_companions,
+)
+from envbuild.data.tables import load_frameworks
 from envbuild.net.web import make_client
-from envbuild.resolve.couplings import Aliases, Look, Row, Rule, load_aliases, load_companions
 from envbuild.resolve.stubs import parsed
 from envbuild.settings import load_settings
 from tests.project import shared_store
@@ -78,12 +86,14 @@ SHELF = Shelf(
     },
     modern=frozenset({("pandas", "2.2.2"), ("pandas", "2.2.3")}),
 )
-BOUND = Look(file="engine/__init__.py", minimum=r"MINIMUM = '([\d.]+)'")
+BOUND = PublishedCheck(file="engine/__init__.py", minimum=r"MINIMUM = '([\d.]+)'")
 
 
-def rule(package: str, framework: str, check: str, row: Row, **other: object) -> Rule:
+def rule(
+    package: str, framework: str, check: str, row: CouplingRow, **other: object
+) -> CouplingRule:
     given = {"declared": "no", "sure": "verified", "source": "pytorch/ao#2919", **other}
-    return Rule(package=package, framework=framework, check=check, rows=(row,), **given)  # type: ignore[arg-type]
+    return CouplingRule(package=package, framework=framework, check=check, rows=(row,), **given)  # type: ignore[arg-type]
 
 
 TRUE = [
@@ -91,73 +101,118 @@ TRUE = [
         "torchvision",
         "torch",
         "metadata",
-        Row(when="torch>=2.4,<2.5", constrain="torchvision==0.19.*"),
+        CouplingRow(when="torch>=2.4,<2.5", constrain="torchvision==0.19.*"),
     ),
     rule(
         "torchvision",
         "torch",
         "metadata",
-        Row(when="torch>=2.3", constrain="torchvision==0.{torch.minor2+15}.*"),
-    ),
-    rule(
-        "engine", "torch", "code", Row(when="torch>=2.4,<2.5", constrain="engine<1.5"), look=BOUND
+        CouplingRow(when="torch>=2.3", constrain="torchvision==0.{torch.minor2+15}.*"),
     ),
     rule(
         "engine",
         "torch",
         "code",
-        Row(when="torch<2.5", constrain="engine<1.5"),
-        look=Look(file="engine/__init__.py", says="new words"),
+        CouplingRow(when="torch>=2.4,<2.5", constrain="engine<1.5"),
+        look=BOUND,
     ),
-    rule("pandas", "numpy", "abi", Row(when="numpy>=2", constrain="pandas>=2.2.2")),
-    rule("huge", "numpy", "dates", Row(when="numpy>=2", constrain="huge>=4.10")),
-    rule("torchvision", "torch", "listed", Row(when="torch>=2.4", constrain="torchvision>=0.19")),
+    rule(
+        "engine",
+        "torch",
+        "code",
+        CouplingRow(when="torch<2.5", constrain="engine<1.5"),
+        look=PublishedCheck(file="engine/__init__.py", says="new words"),
+    ),
+    rule("pandas", "numpy", "abi", CouplingRow(when="numpy>=2", constrain="pandas>=2.2.2")),
+    rule("huge", "numpy", "dates", CouplingRow(when="numpy>=2", constrain="huge>=4.10")),
+    rule(
+        "torchvision",
+        "torch",
+        "listed",
+        CouplingRow(when="torch>=2.4", constrain="torchvision>=0.19"),
+    ),
     rule(
         "",
         "cuda",
         "code",
-        Row(when="cuda>=12,<13", constrain="cupy-cuda12x"),
+        CouplingRow(when="cuda>=12,<13", constrain="cupy-cuda12x"),
         packages=("cupy-cuda11x", "cupy-cuda12x"),
     ),
 ]
 WRONG = [
-    (0, Row(when="torch>=2.4,<2.5", constrain="torchvision==0.18.*"), "0.18.1 fits none of these"),
     (
         0,
-        Row(when="torch>=2.4,<2.5", constrain="torchvision>=0.19"),
+        CouplingRow(when="torch>=2.4,<2.5", constrain="torchvision==0.18.*"),
+        "0.18.1 fits none of these",
+    ),
+    (
+        0,
+        CouplingRow(when="torch>=2.4,<2.5", constrain="torchvision>=0.19"),
         "torchvision 0.20.0 fits none of these",
     ),
     (
         0,
-        Row(when="torch>=2.3", constrain="torchvision==0.18.*"),
+        CouplingRow(when="torch>=2.3", constrain="torchvision==0.18.*"),
         "neither 0.18.1 nor 0.18.1 fits torch 2.5.0",
     ),
-    (0, Row(when="torch>=2.9", constrain="torchvision==0.19.*"), "no such release"),
-    (0, Row(when="torch>=2.4,<2.5", constrain="torchvision==0.24.*"), "no release is admitted"),
-    (0, Row(when="torch>=2.4,<2.5", constrain="torchvison==0.19.*"), "no release is admitted"),
+    (0, CouplingRow(when="torch>=2.9", constrain="torchvision==0.19.*"), "no such release"),
     (
         0,
-        Row(when="torch>=2.4,<2.5", constrain="torchvision==0.19.*", also="torchvison"),
+        CouplingRow(when="torch>=2.4,<2.5", constrain="torchvision==0.24.*"),
+        "no release is admitted",
+    ),
+    (
+        0,
+        CouplingRow(when="torch>=2.4,<2.5", constrain="torchvison==0.19.*"),
+        "no release is admitted",
+    ),
+    (
+        0,
+        CouplingRow(when="torch>=2.4,<2.5", constrain="torchvision==0.19.*", also="torchvison"),
         "torchvison is not published",
     ),
     (
         1,
-        Row(when="torch>=2.3", constrain="torchvision==0.{torch.minor2+14}.*"),
+        CouplingRow(when="torch>=2.3", constrain="torchvision==0.{torch.minor2+14}.*"),
         "fits none of these",
     ),
-    (2, Row(when="torch<2.4", constrain="engine<1.5"), "engine 1.4 fits none of these"),
-    (2, Row(when="torch>=2.4,<2.5", constrain="engine<1.4"), "engine 1.4 fits all of these"),
-    (3, Row(when="torch<2.5", constrain="engine<1.4"), "is not what tells engine 1.3 from 1.4"),
+    (2, CouplingRow(when="torch<2.4", constrain="engine<1.5"), "engine 1.4 fits none of these"),
+    (
+        2,
+        CouplingRow(when="torch>=2.4,<2.5", constrain="engine<1.4"),
+        "engine 1.4 fits all of these",
+    ),
+    (
+        3,
+        CouplingRow(when="torch<2.5", constrain="engine<1.4"),
+        "is not what tells engine 1.3 from 1.4",
+    ),
     (
         4,
-        Row(when="numpy>=2", constrain="pandas>=2.2.1"),
+        CouplingRow(when="numpy>=2", constrain="pandas>=2.2.1"),
         "pandas 2.2.1: knows numpy 2: False|nothing",
     ),
-    (4, Row(when="numpy>=2", constrain="pandas>=2.2.3"), "pandas 2.2.2: knows numpy 2: True"),
-    (5, Row(when="numpy>=2", constrain="huge>=4.9"), "huge 4.9 is of 2023-12-31, before numpy 2"),
-    (6, Row(when="torch>=2.4", constrain="torchvision>=0.1"), "no release is left out"),
-    (7, Row(when="cuda>=11.2,<12", constrain="cupy-cuda12x"), "cupy-cuda12x is not for CUDA 11.8"),
-    (7, Row(when="cuda>=13", constrain="cupy-cuda13x"), "cupy-cuda13x is not for CUDA 13.0"),
+    (
+        4,
+        CouplingRow(when="numpy>=2", constrain="pandas>=2.2.3"),
+        "pandas 2.2.2: knows numpy 2: True",
+    ),
+    (
+        5,
+        CouplingRow(when="numpy>=2", constrain="huge>=4.9"),
+        "huge 4.9 is of 2023-12-31, before numpy 2",
+    ),
+    (6, CouplingRow(when="torch>=2.4", constrain="torchvision>=0.1"), "no release is left out"),
+    (
+        7,
+        CouplingRow(when="cuda>=11.2,<12", constrain="cupy-cuda12x"),
+        "cupy-cuda12x is not for CUDA 11.8",
+    ),
+    (
+        7,
+        CouplingRow(when="cuda>=13", constrain="cupy-cuda13x"),
+        "cupy-cuda13x is not for CUDA 13.0",
+    ),
 ]
 
 
@@ -169,7 +224,7 @@ def test_a_row_that_is_right_has_no_fault(number: int) -> None:
 @pytest.mark.parametrize(
     ("number", "row", "said"), WRONG, ids=lambda value: getattr(value, "constrain", None)
 )
-def test_a_row_made_wrong_is_a_fault(number: int, row: Row, said: str) -> None:
+def test_a_row_made_wrong_is_a_fault(number: int, row: CouplingRow, said: str) -> None:
     found = faults(TRUE[number], row, SHELF)
     assert any(re.search(said, text) for text in found), found
 
@@ -206,7 +261,7 @@ def test_every_coupling_agrees_with_what_is_published(published: Published) -> N
     assert [text for texts in found for text in texts] == []
 
 
-def named(aliases: Aliases) -> list[str]:
+def named(aliases: AliasTable) -> list[str]:
     """Return every distribution that the table of stand-ins names, without patterns and labels of groups."""
     protected = aliases.protected
     lists = [*aliases.alias.items(), *aliases.interchangeable.items(), *aliases.exclusive.items()]
@@ -214,8 +269,7 @@ def named(aliases: Aliases) -> list[str]:
     names |= {name for _, members in lists for name in members}
     names |= {name for one in aliases.lossy.values() for name in one.by}
     names |= {
-        *protected.frameworks,
-        *protected.greater,
+        *(name for row in load_frameworks().framework for name in (*row.dists, *row.parts)),
         *protected.lesser,
         *protected.companions,
         *protected.cuda,

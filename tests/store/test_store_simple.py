@@ -9,8 +9,9 @@ from urllib.parse import quote
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from packaging.utils import canonicalize_name
 
-from envbuild.net.simple import ARCHIVE, Link, PageError, links_of_html, links_of_json, normalize
+from envbuild.net.simple import ARCHIVE, Link, PageError, links_of_html, links_of_json
 
 PAGE = "https://mirror.invalid/simple/demo/"
 SHA = "ab" * 32
@@ -241,4 +242,4 @@ def test_html_and_json_pages_agree(files: list[dict[str, Any]]) -> None:
     [("Keras_Bert", "keras-bert"), ("ruamel.yaml", "ruamel-yaml"), ("A--B", "a-b")],
 )
 def test_project_names_are_normalized(name: str, page: str) -> None:
-    assert normalize(name) == page
+    assert canonicalize_name(name) == page

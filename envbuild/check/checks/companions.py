@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from envbuild.check import facts
 from envbuild.check.checks.libraries import toolkit_of
 from envbuild.check.evidence import Evidence, Verdict, failed, listing, passed, skipped
 from envbuild.check.plan import canonical
+from envbuild.data import lookup
 
 if TYPE_CHECKING:
     from envbuild.resolve.couplings import Coupling
@@ -93,7 +93,7 @@ def _wrong_parts(evidence: Evidence, versions: dict[str, str]) -> list[tuple[str
             with contextlib.suppress(InvalidRequirement):
                 wish = Requirement(line)
                 name = canonical(wish.name)
-                if name in versions and facts.matches(name, framework.protected):
+                if name in versions and lookup.matches(name, framework.protected):
                     asked = wish.marker is None or wish.marker.evaluate(env)
                     if asked and not _fits(f"{name}{wish.specifier}", versions[name]):
                         wrong.append((name, f"{name}{wish.specifier}"))

@@ -7,10 +7,11 @@ from collections import Counter
 
 import msgspec
 
-from envbuild.check import facts
 from envbuild.check.answers import CodeFile, Computed, Device
 from envbuild.check.checks.libraries import toolkit_of
 from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, passed, skipped
+from envbuild.data import lookup
+from envbuild.data.tables import load_cuda
 
 TOLERANCE = 1e-3
 """Relative error (Frobenius norm) up to which a float32 product of 1024 x 1024 counts as the float64 one.
@@ -43,13 +44,13 @@ def driver_works(evidence: Evidence) -> Verdict:
             **shown,
         )
     if cuda.init:
-        known = next((row for row in facts.cuda().init if row.code == cuda.init), None)
+        known = next((row for row in load_cuda().init if row.code == cuda.init), None)
         what = f"{known.name}: {known.cause}" if known else "an unknown code"
         cure = known.cure if known else "look the code up under CUresult in NVIDIA's driver API"
         return failed(f"cuInit answers {cuda.init}, {what}", cure, **shown)
     toolkit = toolkit_of(evidence)
-    floor = facts.oldest_driver(toolkit) if toolkit else None
-    if version and floor and facts.numbers(version) < facts.numbers(floor):
+    floor = lookup.oldest_driver(toolkit) if toolkit else None
+    if version and floor and lookup.numbers(version) < lookup.numbers(floor):
         return failed(
             f"driver {version} is too old for CUDA {toolkit}, which needs {floor} or newer",
             "take a framework release for an older CUDA, or a node with a newer driver",
@@ -97,7 +98,7 @@ def architecture(evidence: Evidence) -> Verdict:
     shown = {"sass": list(sass), "ptx": list(ptx), "source": source}
     slow = []
     for device in found:
-        how = facts.runs_on(capability(device), sass, ptx)
+        how = lookup.runs_on(capability(device), sass, ptx)
         if how is None:
             return failed(
                 f"{name} has no code for {_described(device)}: machine code for {dotted(sass)}"
@@ -217,7 +218,7 @@ def common_code(files: tuple[CodeFile, ...]) -> tuple[tuple[int, ...], tuple[int
 
 
 def _of_framework(evidence: Evidence, path: str) -> bool:
-    return evidence.framework is not None and facts.matches(path, evidence.framework.code)
+    return evidence.framework is not None and lookup.matches(path, evidence.framework.code)
 
 
 def _arches(words: tuple[str, ...], kind: str) -> tuple[int, ...]:
@@ -231,7 +232,7 @@ def _compiles(evidence: Evidence) -> bool:
     return (
         supported is None
         or toolkit is None
-        or facts.numbers(supported)[:2] >= facts.numbers(toolkit)[:2]
+        or lookup.numbers(supported)[:2] >= lookup.numbers(toolkit)[:2]
     )
 
 

@@ -6,9 +6,9 @@ import re
 from pathlib import PurePosixPath
 from typing import Any
 
-from envbuild.check import facts
 from envbuild.check.answers import Place
 from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, passed, skipped
+from envbuild.data import lookup
 
 
 def shared_libraries(evidence: Evidence) -> Verdict:
@@ -29,9 +29,9 @@ def shared_libraries(evidence: Evidence) -> Verdict:
     missing: dict[str, list[str]] = {}
     for soname, paths in sorted(found.missing.items()):
         needy = [
-            path for path in paths if facts.may_lack(path) is None or _own_code(evidence, path)
+            path for path in paths if lookup.may_lack(path) is None or _own_code(evidence, path)
         ]
-        if needy and not facts.from_driver(soname):
+        if needy and not lookup.from_driver(soname):
             missing[soname] = [inside(path, found.folders) for path in needy]
     shown = {"objects": found.objects, "preloaded": sorted(found.preloaded)}
     if missing:
@@ -52,7 +52,7 @@ def shared_libraries(evidence: Evidence) -> Verdict:
 def _own_code(evidence: Evidence, path: str) -> bool:
     """Tell whether a shared object is the framework's own GPU part, which must not lack anything."""
     folders = given(evidence.libraries).folders
-    return evidence.framework is not None and facts.matches(
+    return evidence.framework is not None and lookup.matches(
         inside(path, folders), evidence.framework.code
     )
 
@@ -65,11 +65,13 @@ def _outdated(evidence: Evidence, shown: dict[str, Any]) -> Verdict | None:
         for soname, versions in found.outdated.items()
         for version, paths in versions.items()
         for path in paths
-        if facts.may_lack(path) is None and not facts.from_driver(soname)
+        if lookup.may_lack(path) is None and not lookup.from_driver(soname)
     ]
     if not lacking:
         return None
-    soname, version, path = max(lacking, key=lambda item: facts.numbers(item[1].rpartition("_")[2]))
+    soname, version, path = max(
+        lacking, key=lambda item: lookup.numbers(item[1].rpartition("_")[2])
+    )
     glibc = f" (glibc {evidence.installed.glibc})" if version.startswith("GLIBC_") else ""
     return failed(
         f"{path} needs {version} of {soname}, and the image's{glibc} is older",
@@ -81,7 +83,7 @@ def _outdated(evidence: Evidence, shown: dict[str, Any]) -> Verdict | None:
 
 def provide(soname: str) -> str:
     """Say how a library gets into the image."""
-    row = facts.provider_of(soname)
+    row = lookup.provider_of(soname)
     if row is None:
         return f"find the Debian package that has {soname} (apt-file search {soname}) and add it to [system] packages"
     ways = [f'add "{row.debian}" to [system] packages'] if row.debian else []
@@ -173,12 +175,12 @@ def _places(evidence: Evidence, toolkit: str) -> dict[str, Place]:
     framework, cudnn = evidence.framework, cudnn_of(evidence)
     assert framework is not None  # noqa: S101  (cuda_match asks for one)
     names = (
-        *facts.cuda_libraries(toolkit),
-        *([f"libcudnn.so.{facts.numbers(cudnn)[0]}"] if cudnn else []),
+        *lookup.cuda_libraries(toolkit),
+        *([f"libcudnn.so.{lookup.numbers(cudnn)[0]}"] if cudnn else []),
     )
     found = given(evidence.libraries).wanted.get(framework.module, {})
     return {
-        name: found.get(name, Place()) for name in names if facts.matches(name, framework.opens)
+        name: found.get(name, Place()) for name in names if lookup.matches(name, framework.opens)
     }
 
 
@@ -188,7 +190,7 @@ def toolkit_of(evidence: Evidence) -> str | None:
         return None
     row = evidence.build
     seen = evidence.built_for.cuda
-    if row is not None and (seen is None or len(facts.numbers(seen)) < 2):
+    if row is not None and (seen is None or len(lookup.numbers(seen)) < 2):
         return row.cuda  # wheels of TensorFlow 2.2 say "10" and mean 10.1
     return seen or _toolkit_in_name(evidence)
 
@@ -228,7 +230,7 @@ def compiler_tools(evidence: Evidence) -> Verdict:
     needed = ["ptxas"] if framework.name == "torch" else ["ptxas", "libdevice.10.bc"]
     lost = [name for name in needed if not tools.get(name)]
     if lost:
-        major = facts.numbers(toolkit_of(evidence) or "12")[0]
+        major = lookup.numbers(toolkit_of(evidence) or "12")[0]
         return failed(
             f"the project lets {framework.name} compile for the GPU, which needs {' and '.join(lost)}, and the image "
             f"has {'none' if len(lost) == 1 else 'neither'}",
@@ -254,7 +256,7 @@ def _cpu_only(evidence: Evidence) -> bool:
         evidence.installed.owners.get(evidence.framework.module, ()) if evidence.framework else ()
     )
     return bool(owners) and all(
-        facts.matches(owner.name, evidence.framework.cpu if evidence.framework else ())
+        lookup.matches(owner.name, evidence.framework.cpu if evidence.framework else ())
         for owner in owners
     )
 
@@ -340,7 +342,7 @@ def _cudnn_new_enough(evidence: Evidence, name: str, opened: dict[str, Place]) -
     """
     needed = cudnn_of(evidence)
     place = next((opened[soname] for soname in opened if soname.startswith("libcudnn.")), None)
-    if needed is None or len(facts.numbers(needed)) < 2 or place is None or place.real is None:
+    if needed is None or len(lookup.numbers(needed)) < 2 or place is None or place.real is None:
         return None
     wheel = next(
         (
@@ -354,11 +356,11 @@ def _cudnn_new_enough(evidence: Evidence, name: str, opened: dict[str, Place]) -
         seen = wheel.version
     else:
         seen = PurePosixPath(place.real).name.partition(".so.")[2]
-    if len(facts.numbers(seen)) < 2 or facts.numbers(seen)[:2] >= facts.numbers(needed)[:2]:
+    if len(lookup.numbers(seen)) < 2 or lookup.numbers(seen)[:2] >= lookup.numbers(needed)[:2]:
         return None
     return failed(
         f"{name} was compiled with cuDNN {needed}; the image has {seen}, and it refuses an older one",
-        f'add "nvidia-cudnn-cu{facts.numbers(toolkit_of(evidence) or "12")[0]}>={needed}" to [python] dependencies',
+        f'add "nvidia-cudnn-cu{lookup.numbers(toolkit_of(evidence) or "12")[0]}>={needed}" to [python] dependencies',
         needed=needed,
         found=seen,
         path=place.real,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from envbuild.check import facts
 from envbuild.check.answers import Imported, Owner, killed_by
 from envbuild.check.checks.sources import VARIABLE
 from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, passed, skipped
+from envbuild.data import lookup
+from envbuild.data.tables import load_frameworks
 
 REBUILD = "build the image again from its lock: envbuild make"
 
@@ -35,7 +36,7 @@ def framework_version(evidence: Evidence) -> Verdict:
         )
     seen = _imported_version(evidence)
     wanted = expected.version or evidence.release
-    if seen and wanted and facts.numbers(seen)[:2] != facts.numbers(wanted)[:2]:
+    if seen and wanted and lookup.numbers(seen)[:2] != lookup.numbers(wanted)[:2]:
         return failed(
             f"import {framework.module} gives {seen}, though {wanted} is what is registered as installed: "
             "another copy of it was written over the first",
@@ -78,10 +79,10 @@ def one_framework(evidence: Evidence) -> Verdict:
 def exclusive(evidence: Evidence) -> Verdict:
     """Check whether distributions are installed together that write the same files."""
     installed = {dist.name for dist in evidence.installed.dists if not dist.shadowed}
-    for group in facts.frameworks().exclusive:
+    for group in load_frameworks().exclusive:
         if evidence.framework is not None and group.module == evidence.framework.module:
             continue  # one_framework says it better
-        together = sorted(name for name in installed if facts.matches(name, group.dists))
+        together = sorted(name for name in installed if lookup.matches(name, group.dists))
         if len(together) > 1:
             return failed(
                 f"{' and '.join(together)} are both installed; they share the files of {group.module}",
@@ -311,13 +312,13 @@ def _replaced_records(evidence: Evidence) -> list[str]:
 def lacks_driver(answer: Imported) -> bool:
     """Whether an import failed for want of the NVIDIA driver only, which no image holds."""
     words = answer.error.replace(":", " ").replace("'", " ").split()
-    return any(facts.from_driver(word) for word in words)
+    return any(lookup.from_driver(word) for word in words)
 
 
 def _cure(answer: Imported) -> str:
     words = answer.error.replace(":", " ").replace("'", " ").split()
     library = next((word for word in words if ".so" in word and "/" not in word), None)
-    provider = facts.provider_of(library) if library else None
+    provider = lookup.provider_of(library) if library else None
     if provider and provider.debian:
         return f'add "{provider.debian}" to [system] packages' + (
             f"; {provider.note}" if provider.note else ""

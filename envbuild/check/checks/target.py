@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from envbuild.check import facts
 from envbuild.check.checks.gpu import code_of, dotted
 from envbuild.check.checks.libraries import toolkit_of
 from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, passed, skipped
 from envbuild.check.target import Target
+from envbuild.data import lookup
+from envbuild.data.tables import load_cuda
 
 
 def target_architecture(evidence: Evidence) -> Verdict:
@@ -23,7 +24,7 @@ def target_architecture(evidence: Evidence) -> Verdict:
         return skipped(
             f"{name} has no GPU code that could be read, and its release is not in the table"
         )
-    how = facts.runs_on(target.capability, sass, ptx)
+    how = lookup.runs_on(target.capability, sass, ptx)
     if how is None:
         portable = f", portable code for {dotted(ptx)}" if ptx else ", no portable code"
         return failed(
@@ -55,19 +56,19 @@ def target_driver(evidence: Evidence) -> Verdict:
         return skipped(
             "no known framework is installed, or what it was built for could not be read"
         )
-    name, supported = _name(evidence), facts.cuda_of_driver(target.driver)
+    name, supported = _name(evidence), lookup.cuda_of_driver(target.driver)
     shown = {"driver": target.driver, "supports": supported, "built_for": toolkit}
-    row = next((row for row in facts.cuda().gpu if row.capability == target.capability), None)
-    first = facts.cuda().drivers.get(row.since) if row and row.since else None
-    if first and facts.numbers(target.driver) < facts.numbers(first):
+    row = next((row for row in load_cuda().gpu if row.capability == target.capability), None)
+    first = load_cuda().drivers.get(row.since) if row and row.since else None
+    if first and lookup.numbers(target.driver) < lookup.numbers(first):
         return failed(
             f"driver {target.driver} does not know {described(target)}, which needs {first} or newer",
             "check what the node has: nvidia-smi",
             **shown,
         )
-    needed = facts.oldest_driver(toolkit)
-    if needed and facts.numbers(target.driver) < facts.numbers(needed):
-        fitting = facts.newest_toolkit(target.driver) or "of that driver"
+    needed = lookup.oldest_driver(toolkit)
+    if needed and lookup.numbers(target.driver) < lookup.numbers(needed):
+        fitting = lookup.newest_toolkit(target.driver) or "of that driver"
         return failed(
             f"driver {target.driver} is too old for CUDA {toolkit} of {name}, which needs {needed} or newer",
             f"take a release of {evidence.framework.name} for CUDA {fitting} or older, or a node with a newer driver",
@@ -88,12 +89,12 @@ def _portable_code(
     if target.capability is None:
         return None
     sass, ptx, _ = code_of(evidence)
-    how = facts.runs_on(target.capability, sass, ptx)
+    how = lookup.runs_on(target.capability, sass, ptx)
     if how != "ptx" or (
-        supported is not None and facts.numbers(supported)[:2] >= facts.numbers(toolkit)[:2]
+        supported is not None and lookup.numbers(supported)[:2] >= lookup.numbers(toolkit)[:2]
     ):
         return None
-    own = facts.cuda().drivers.get(".".join(map(str, facts.numbers(toolkit)[:2])))
+    own = load_cuda().drivers.get(".".join(map(str, lookup.numbers(toolkit)[:2])))
     return failed(
         f"{_name(evidence)} has only portable code for {described(target)}; driver {target.driver} (CUDA {supported}) "
         f"cannot compile what CUDA {toolkit} made",
@@ -109,12 +110,12 @@ def target_glibc(evidence: Evidence) -> Verdict:
     target, own = _target(evidence), evidence.installed.glibc
     if target.glibc is None:
         return skipped("no C library was named (--glibc)")
-    if facts.numbers(own) < OLDEST_GLIBC:
+    if lookup.numbers(own) < OLDEST_GLIBC:
         return failed(
             f"the image's glibc {own} is older than the driver's files need, which --nv brings in from the node",
             "take a base of 2014 or later (glibc 2.17)",
         )
-    if facts.numbers(target.glibc) > facts.numbers(own):
+    if lookup.numbers(target.glibc) > lookup.numbers(own):
         return passed(
             f"the image brings glibc {own}, older than the node's {target.glibc}: CUDA runs, but programs of the node "
             "that are bound into the image (MPI, profilers) may ask for the newer one"
@@ -168,6 +169,6 @@ def _others_without(evidence: Evidence, capability: int) -> list[str]:
         one.path
         for one in found
         if framework is not None
-        and not facts.matches(one.path, framework.code)
-        and not any(facts.runs_on(capability, region.sass, region.ptx) for region in one.regions)
+        and not lookup.matches(one.path, framework.code)
+        and not any(lookup.runs_on(capability, region.sass, region.ptx) for region in one.regions)
     ]

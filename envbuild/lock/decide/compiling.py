@@ -12,10 +12,10 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from envbuild.base.model import BaseFacts
+from envbuild.data.lookup import is_framework
+from envbuild.data.package_tables import load_names
 from envbuild.lock.decide.base_description import BaseDescription
-from envbuild.project.names import load_names
 from envbuild.recipe.model import Recipe
-from envbuild.resolve.couplings import is_framework
 from envbuild.resolve.model import Found, Resolution
 from envbuild.store.layout import Store
 

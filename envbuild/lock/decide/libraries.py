@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from fnmatch import filter as matching
 from fnmatch import fnmatchcase
 
-import msgspec
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from envbuild.base.model import BaseFacts
 from envbuild.base.suggest import Wish, framework_name, suggest
+from envbuild.data.tables import CudaSource, load_cuda_sources
 from envbuild.errors import NoSolutionError, UsageError
 from envbuild.project.shellwords import removes_framework
 from envbuild.recipe.model import Recipe
-from envbuild.resolve.couplings import data_path
 from envbuild.resolve.graph import DIRECT
 from envbuild.resolve.model import Found
 from envbuild.resolve.platform import python_minor
 from envbuild.resolve.stubs import EXTRA
-from envbuild.toml import convert, parse_toml
 
 MOST_IMAGES = 2
 SPOKEN = {
@@ -35,34 +32,12 @@ SPOKEN = {
 }
 
 
-class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where the CUDA libraries of a framework's wheels come from; the keys are told in data/gpu.toml."""
-
-    dists: tuple[str, ...]
-    source: str
-    libraries: tuple[str, ...] = ()
-    within: str | None = None
-    plugin: str | None = None
-    never: bool = False
-    instead: str | None = None
-    extras: tuple[str, ...] = ()
-    wheels: bool = False
-    cuda: str = "12"
-
-
-class Sources(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The whole of data/gpu.toml."""
-
-    schema: int
-    framework: tuple[Source, ...]
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Lack:
     """A framework of the lock that would compute on the CPU: what it misses, in words."""
 
     found: Found
-    source: Source
+    source: CudaSource
     missing: str
 
     def __str__(self) -> str:
@@ -106,18 +81,10 @@ def refuse_removal(recipe: Recipe) -> None:
             )
 
 
-@functools.cache
-def load_sources() -> Sources:
-    """Read data/gpu.toml."""
-    path = data_path("gpu.toml")
-    text = path.read_text("utf-8")
-    return convert(parse_toml(text, str(path)), Sources, text=text, where=str(path))
-
-
-def _source(name: str) -> Source | None:
+def _source(name: str) -> CudaSource | None:
     rows = (
         row
-        for row in load_sources().framework
+        for row in load_cuda_sources().framework
         if any(fnmatchcase(name, dist) for dist in row.dists)
     )
     return next(rows, None)
@@ -130,7 +97,9 @@ def _lack(found: Found, names: Collection[str], facts: BaseFacts) -> Lack | None
     return Lack(found=found, source=source, missing=missing) if source and missing else None
 
 
-def _missing(found: Found, source: Source, names: Collection[str], facts: BaseFacts) -> str | None:
+def _missing(
+    found: Found, source: CudaSource, names: Collection[str], facts: BaseFacts
+) -> str | None:
     version = Version(found.version)
     local = version.local or ""
     if source.never:
@@ -201,7 +170,7 @@ def _bases(found: Found, facts: BaseFacts) -> str:
     return ""
 
 
-def _major(found: Found, source: Source) -> str:
+def _major(found: Found, source: CudaSource) -> str:
     """Return the CUDA major that a distribution's name carries (cupy-cuda11x, mxnet-cu112), else what the data says."""
     number = re.search(r"-cu(?:da)?(\d\d)", found.name)
     return number[1] if number else source.cuda

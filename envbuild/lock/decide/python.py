@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from packaging.requirements import Requirement
 
-from envbuild.base.catalogue import load_catalogue
 from envbuild.base.suggest import Wish, framework_name, suggest
+from envbuild.data.tables import load_catalogue
 from envbuild.errors import NoSolutionError
 from envbuild.recipe.model import Recipe
 

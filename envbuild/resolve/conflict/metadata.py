@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from envbuild.data.lookup import is_framework
 from envbuild.errors import EnvbuildError
 from envbuild.resolve.compose import pick
 from envbuild.resolve.conflict.explain import (
@@ -16,7 +17,6 @@ from envbuild.resolve.conflict.explain import (
     name_of,
     satisfied,
 )
-from envbuild.resolve.couplings import is_framework
 from envbuild.resolve.platform import markers, tag_order
 from envbuild.resolve.sources.artifacts import describe
 from envbuild.resolve.stubs import is_stub, parsed

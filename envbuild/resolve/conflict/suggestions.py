@@ -15,6 +15,7 @@ from packaging.utils import canonicalize_name
 from envbuild.base.catalogue import Entry
 from envbuild.base.model import BaseFacts
 from envbuild.base.suggest import Wish, framework_name, suggest
+from envbuild.data.package_tables import load_aliases
 from envbuild.errors import EnvbuildError, UsageError
 from envbuild.resolve.conflict.explain import (
     BROKEN,
@@ -28,7 +29,6 @@ from envbuild.resolve.conflict.explain import (
     mentioned,
     name_of,
 )
-from envbuild.resolve.couplings import load_aliases
 from envbuild.resolve.dates import read_date
 from envbuild.resolve.platform import python_minor
 from envbuild.resolve.pylock import Chosen

@@ -22,8 +22,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+from packaging.utils import canonicalize_name
+
 from envbuild.errors import EnvbuildError
-from envbuild.net.index import normalize, read_links
+from envbuild.net.index import read_links
 from envbuild.net.simple import Link
 from envbuild.net.web import GoneError, StoppedError, make_client
 from envbuild.progress import Silent
@@ -61,7 +63,7 @@ class IndexProxy:
         self._settings = settings
         self._store = Store(settings.store)
         self._hidden = frozenset(hidden)
-        self._from_source = frozenset(map(normalize, from_source))
+        self._from_source = frozenset(map(canonicalize_name, from_source))
         self._pages: dict[str, tuple[Link, ...] | None] = {}
         self._files: dict[str, Candidate] = {}
         self._stop = threading.Event()
@@ -83,7 +85,7 @@ class IndexProxy:
                 if len(parts) < 3 or not secrets.compare_digest(parts[0].encode(), word.encode()):
                     return None
                 if parts[1] == "simple" and len(parts) == 3:
-                    return self._page(normalize(parts[2]), client, as_of, fresh)
+                    return self._page(canonicalize_name(parts[2]), client, as_of, fresh)
                 return (
                     self._file(parts[2], parts[-1], client)
                     if parts[1] == "file" and len(parts) == 4

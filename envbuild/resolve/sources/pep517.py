@@ -6,7 +6,6 @@ build backend.  Which backend asks for what is data; one is run only where the u
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 import tempfile
@@ -17,9 +16,9 @@ from typing import Any
 
 import msgspec
 
+from envbuild.data.package_tables import BackendNeeds, load_backends
 from envbuild.errors import EnvbuildError, IntegrityError, UsageError
 from envbuild.limits import BACKEND_SECONDS, UNREADABLE
-from envbuild.resolve.couplings import data_path
 from envbuild.resolve.platform import python_minor
 from envbuild.resolve.pylock import Candidate, Chosen
 from envbuild.resolve.sources.artifacts import About
@@ -30,7 +29,7 @@ from envbuild.resolve.uv.session import Session
 from envbuild.run import Command
 from envbuild.store.atomic import write_bytes
 from envbuild.store.layout import Store
-from envbuild.toml import convert, parse_toml, read_toml
+from envbuild.toml import read_toml
 
 MARK = "build requirements: "
 SCRIPT = f"""\
@@ -44,31 +43,6 @@ for name in filter(None, attribute.split(".")):
 ask = getattr(found, "get_requires_for_build_wheel", None)
 print({MARK!r} + json.dumps([str(text) for text in (ask({{}}) if ask else [])]))
 """
-
-
-class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What one backend asks for; ``of`` is a source package, ``where`` a bound on a chosen build tool."""
-
-    name: str
-    asks: tuple[str, ...]
-    source: str
-    of: str | None = None
-    where: str | None = None
-
-
-class Backends(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The whole of data/backends.toml."""
-
-    schema: int
-    backend: tuple[Row, ...]
-
-
-@functools.cache
-def load_backends() -> Backends:
-    """Read data/backends.toml."""
-    path = data_path("backends.toml")
-    text = path.read_text("utf-8")
-    return convert(parse_toml(text, str(path)), Backends, text=text, where=str(path))
 
 
 def backend_of(project: Mapping[str, Any]) -> tuple[str, list[str]] | None:
@@ -86,7 +60,7 @@ def known_asks(name: str, backend: str, tools: Mapping[str, Chosen]) -> tuple[st
     return tuple(text for row in rows if _applies(row, name, tools) for text in row.asks)
 
 
-def _applies(row: Row, name: str, tools: Mapping[str, Chosen]) -> bool:
+def _applies(row: BackendNeeds, name: str, tools: Mapping[str, Chosen]) -> bool:
     from packaging.requirements import Requirement
 
     if row.of not in (None, name):

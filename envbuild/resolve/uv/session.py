@@ -14,6 +14,7 @@ import msgspec
 from packaging.utils import canonicalize_name
 
 from envbuild.base.model import BaseFacts
+from envbuild.data.package_tables import load_aliases
 from envbuild.errors import HostError, IntegrityError, NetworkError
 from envbuild.limits import UNREADABLE
 from envbuild.progress import Reporter
@@ -25,7 +26,6 @@ from envbuild.resolve.conflict.explain import (
     name_of,
     translate_failure,
 )
-from envbuild.resolve.couplings import load_aliases
 from envbuild.resolve.platform import python_minor, uv_platform
 from envbuild.resolve.pylock import Chosen, read_pylock
 from envbuild.resolve.sources.artifacts import FORM, About, describe

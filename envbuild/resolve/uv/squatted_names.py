@@ -10,14 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
+from packaging.utils import canonicalize_name
+
+from envbuild.data.package_tables import load_aliases
 from envbuild.errors import EnvbuildError, IntegrityError, NoSolutionError
 from envbuild.limits import reading
 from envbuild.net.index import read_links
 from envbuild.net.parallel import each
-from envbuild.net.simple import Link, normalize
+from envbuild.net.simple import Link
 from envbuild.net.web import GoneError, make_client
 from envbuild.resolve.conflict.explain import HEADING
-from envbuild.resolve.couplings import load_aliases
 from envbuild.resolve.dates import read_date
 from envbuild.resolve.graph import DIRECT, Edge
 from envbuild.resolve.pylock import Candidate
@@ -106,7 +108,7 @@ def registered_late(
             first=first,
             releases=len({_version(link.file) for link in links}),
             size=size,
-            has_module=modules is None or normalize(name) in modules,
+            has_module=modules is None or canonicalize_name(name) in modules,
         )
 
 
@@ -212,9 +214,9 @@ def _names(path: Path) -> list[str]:
 def _modules(paths: Iterable[tuple[str, ...]]) -> Iterable[str]:
     for path in paths:
         if len(path) > 1 and path[1].endswith((".py", ".so", ".pyx")):
-            yield normalize(path[0])
+            yield canonicalize_name(path[0])
         elif len(path) == 1 and path[0].endswith((".py", ".so", ".pyx")):
-            yield normalize(path[0].partition(".")[0])
+            yield canonicalize_name(path[0].partition(".")[0])
 
 
 def _version(file: str) -> str:

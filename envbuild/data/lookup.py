@@ -1,0 +1,169 @@
+"""Questions to the tables of frameworks, CUDA and shared libraries."""
+
+from __future__ import annotations
+
+import datetime as dt
+import fnmatch
+import re
+from collections.abc import Collection
+from functools import cache
+
+from envbuild.data.tables import (
+    Framework,
+    GpuModel,
+    LibraryProvider,
+    WheelBuild,
+    load_cuda,
+    load_frameworks,
+    load_releases,
+    load_sonames,
+)
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """Return the leading numbers of a version, for comparing drivers and toolkits: "12.5.1" gives (12, 5, 1)."""
+    found = re.match(r"\d+(?:\.\d+)*", version)
+    return tuple(map(int, found[0].split("."))) if found else ()
+
+
+def matches(name: str, patterns: tuple[str, ...]) -> bool:
+    """Tell whether a name matches one of the shell patterns."""
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def framework_of(dist: str) -> Framework | None:
+    """Return the framework that a distribution (canonical name) holds, or that people call so."""
+    for framework in load_frameworks().framework:
+        if matches(dist, (*framework.dists, *framework.called)):
+            return framework
+    return None
+
+
+def framework_held(names: Collection[str]) -> str | None:
+    """Return which of the canonical names is the framework that an image is about: by name, then by pattern."""
+    patterns = [pattern for row in load_frameworks().framework for pattern in row.dists]
+    for name in patterns:
+        if name in names:
+            return name
+    return next((name for name in sorted(names) if matches(name, tuple(patterns))), None)
+
+
+def framework_called(name: str) -> str | None:
+    """Return the framework of the catalogue that people call so (canonical name), None for any other package."""
+    rows = load_frameworks().framework
+    return next((row.name for row in rows if name in row.called), None)
+
+
+def is_framework(name: str, *, greater: bool = False) -> bool:
+    """Whether a canonical name is one of the distributions that compute on the GPU (or a greater one of them)."""
+    for row in load_frameworks().framework:
+        if (row.greater or not greater) and matches(name, (*row.dists, *row.parts)):
+            return True
+    return False
+
+
+def build_of(framework: str, version: str) -> WheelBuild | None:
+    """Return what a release was built for: its own row, else that of its release line."""
+    rows = [row for row in load_frameworks().build if row.framework == framework]
+    release = version.split("+", maxsplit=1)[0]
+    line = ".".join(release.split(".")[:2])
+    return next((row for wanted in (release, line) for row in rows if row.version == wanted), None)
+
+
+def released(framework: str | None, version: str | None) -> dt.date | None:
+    """Return the day on which the release line of a version came out; None for one that nobody knows."""
+    line = ".".join((version or "").split(".")[:2])
+    days: dict[str, dt.date] = getattr(load_releases(), framework or "", {})
+    return days.get(line)
+
+
+def cuda_libraries(toolkit: str) -> tuple[str, ...]:
+    """Return the sonames that a program built for a toolkit opens; empty for one older than the table."""
+    wanted = (*numbers(toolkit), 0)[:2]  # "12" stands for all of 12
+    fitting = [row for row in load_cuda().libraries if numbers(row.since) <= wanted]
+    return max(fitting, key=lambda row: numbers(row.since)).names if fitting else ()
+
+
+@cache
+def opened_by(framework: Framework) -> tuple[str, ...]:
+    """Return every soname that some release of a framework opens at run time, for any toolkit and cuDNN."""
+    names = {name for row in load_cuda().libraries for name in row.names}
+    names |= {
+        f"libcudnn.so.{numbers(row.cudnn)[0]}" for row in load_frameworks().build if row.cudnn
+    }
+    return tuple(sorted(name for name in names if matches(name, framework.opens)))
+
+
+def oldest_driver(toolkit: str) -> str | None:
+    """Return the oldest driver that runs machine code of a toolkit (None: not known)."""
+    major, minor = (*numbers(toolkit), 0, 0)[:2]
+    if str(major) in load_cuda().families and (major, minor) != (11, 0):
+        return load_cuda().families[str(major)]
+    return load_cuda().drivers.get(f"{major}.{minor}")
+
+
+def cuda_of_driver(driver: str) -> str | None:
+    """Return the newest toolkit that a driver came with or after (None: older than the table)."""
+    fitting = [
+        toolkit
+        for toolkit, needed in load_cuda().drivers.items()
+        if numbers(needed) <= numbers(driver)
+    ]
+    return max(fitting, key=numbers) if fitting else None
+
+
+def newest_toolkit(driver: str) -> str | None:
+    """Return the newest toolkit whose machine code a driver runs (None: older than the table)."""
+    fitting = [
+        toolkit
+        for toolkit in load_cuda().drivers
+        if numbers(oldest_driver(toolkit) or "") <= numbers(driver)
+    ]
+    return max(fitting, key=numbers) if fitting else None
+
+
+def compiles_for(toolkit: str, gpu: GpuModel) -> bool:
+    """Tell whether a toolkit compiles machine code for a GPU."""
+    version = numbers(toolkit)
+    if gpu.since is not None and version < numbers(gpu.since):
+        return False
+    return gpu.until is None or version < numbers(gpu.until)
+
+
+def runs_on(capability: int, sass: tuple[int, ...], ptx: tuple[int, ...]) -> str | None:
+    """Return how code runs on a GPU: "sass" (machine code), "ptx" (compiled at first use) or None (not at all).
+
+    Machine code runs on the same major capability and an equal or higher minor one; portable code on every GPU from
+    its own capability up (CUDA programming guide, "Application Compatibility").
+    """
+    if any(code // 10 == capability // 10 and code <= capability for code in sass):
+        return "sass"
+    return "ptx" if any(code <= capability for code in ptx) else None
+
+
+def gpu_names(capability: int) -> str:
+    """Return cards with a capability, for messages ("V100"); the bare capability where none is known."""
+    return next(
+        (row.names for row in load_cuda().gpu if row.capability == capability),
+        f"capability {capability / 10}",
+    )
+
+
+def from_driver(soname: str) -> bool:
+    """Tell whether a library belongs to the driver of the machine and never to the image."""
+    return matches(soname, load_sonames().driver)
+
+
+def may_lack(path: str) -> str | None:
+    """Return why a shared object's libraries may be missing, or None where they must not."""
+    return next(
+        (row.reason for row in load_sonames().optional if fnmatch.fnmatchcase(path, row.object)),
+        None,
+    )
+
+
+def provider_of(soname: str) -> LibraryProvider | None:
+    """Return who has a library."""
+    return next(
+        (row for row in load_sonames().provider if fnmatch.fnmatchcase(soname, row.soname)), None
+    )

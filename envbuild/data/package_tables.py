@@ -1,0 +1,222 @@
+"""The tables about Python packages and their names, typed: one record and one loader a file."""
+
+from __future__ import annotations
+
+import datetime as dt
+import functools
+
+from envbuild.data.tables import TableRow, load_table
+
+
+class PublishedCheck(TableRow, frozen=True):
+    """Where a coupling stands that metadata does not declare: regular expressions for a file's path and its text.
+
+    ``minimum`` and ``maximum`` find the bounds on the other one in a file of the package, or ``of`` the framework.
+    ``says`` is in the next release that the row leaves out and not in the last that it admits, ``until`` the other way
+    round.  ``through`` is a project whose metadata ties both.
+    """
+
+    file: str | None = None
+    of: str = "package"
+    minimum: str | None = None
+    maximum: str | None = None
+    says: str | None = None
+    until: str | None = None
+    through: str | None = None
+
+
+class CouplingRow(TableRow, frozen=True):
+    """One row of a rule: when the framework's version is so, the package is limited so."""
+
+    when: str
+    constrain: str
+    also: str | None = None
+    note: str | None = None
+    sure: str | None = None
+    check: str | None = None
+    look: PublishedCheck | None = None
+
+
+class CouplingRule(TableRow, frozen=True):
+    """One coupling of a package (or of several that exclude each other) to a framework, with its source.
+
+    It is void where the base holds ``unless``, or the user asks for it.  ``packages`` are wheels of the source-only
+    ``built_from``, one of which a row chooses.  ``check`` and ``look`` say how a test compares
+    its rows with what is published.
+    """
+
+    framework: str
+    declared: str
+    sure: str
+    source: str
+    check: str
+    rows: tuple[CouplingRow, ...]
+    look: PublishedCheck | None = None
+    package: str | None = None
+    packages: tuple[str, ...] = ()
+    unless: str | None = None
+    built_from: str | None = None
+
+
+class CompanionTable(TableRow, frozen=True):
+    """The whole of companions.toml."""
+
+    schema: int
+    rule: tuple[CouplingRule, ...]
+
+
+class ExtraRule(TableRow, frozen=True):
+    """An extra to ask for when a framework is in the base, because it carries the bound of every release."""
+
+    extra: str
+    framework: str
+    source: str
+
+
+class LossyAlias(TableRow, frozen=True):
+    """What stands for a distribution though it holds less, best first, and what is missing then."""
+
+    by: tuple[str, ...]
+    missing: str
+
+
+class ProtectedNames(TableRow, frozen=True, rename={"but": "except"}):
+    """Patterns of distributions that are never replaced, beside the frameworks of frameworks.toml.
+
+    ``lesser`` frameworks are such only in a base without a greater one; ``plugins`` are companions that run on the
+    GPU themselves.
+    """
+
+    lesser: tuple[str, ...]
+    companions: tuple[str, ...]
+    cuda: tuple[str, ...]
+    plugins: tuple[str, ...] = ()
+    but: tuple[str, ...] = ()
+
+
+class Impostors(TableRow, frozen=True):
+    """Canonical names that are something else on a public index, and how that was found."""
+
+    names: tuple[str, ...]
+    source: str
+
+
+class AliasTable(TableRow, frozen=True):
+    """The whole of aliases.toml."""
+
+    schema: int
+    source: str
+    alias: dict[str, tuple[str, ...]]
+    interchangeable: dict[str, tuple[str, ...]]
+    lossy: dict[str, LossyAlias]
+    exclusive: dict[str, tuple[str, ...]]
+    extras: dict[str, ExtraRule]
+    elsewhere: dict[str, str]
+    impostors: Impostors
+    protected: ProtectedNames
+
+
+class BackendNeeds(TableRow, frozen=True):
+    """What one build backend asks for; ``of`` is a source package, ``where`` a bound on a chosen build tool."""
+
+    name: str
+    asks: tuple[str, ...]
+    source: str
+    of: str | None = None
+    where: str | None = None
+
+
+class BackendTable(TableRow, frozen=True):
+    """The whole of backends.toml."""
+
+    schema: int
+    backend: tuple[BackendNeeds, ...]
+
+
+class PythonSeries(TableRow, frozen=True):
+    """One Python series and the day its support ended or will end."""
+
+    version: str
+    ends: dt.date
+
+
+class PythonTable(TableRow, frozen=True):
+    """The whole of pythons.toml."""
+
+    schema: int
+    source: str
+    python: tuple[PythonSeries, ...]
+
+
+class SameNames(TableRow, frozen=True):
+    """Modules called as their distribution, but for some."""
+
+    names: tuple[str, ...]
+    but: dict[str, str]
+
+
+class WrongName(TableRow, frozen=True):
+    """A name that is not what its user means: ``use`` instead ("" for nothing), and why."""
+
+    use: str
+    why: str
+
+
+class SystemNeeds(TableRow, frozen=True):
+    """Debian packages to run with, and to build with."""
+
+    packages: tuple[str, ...] = ()
+    build: tuple[str, ...] = ()
+
+
+class NameList(TableRow, frozen=True):
+    """Distributions by their canonical names."""
+
+    names: tuple[str, ...]
+
+
+class NameTable(TableRow, frozen=True):
+    """The whole of names.toml; ``compiled`` are distributions that are built for the GPU from source."""
+
+    schema: int
+    source: str
+    module: dict[str, str]
+    same: SameNames
+    wrong: dict[str, WrongName]
+    system: dict[str, SystemNeeds]
+    compiled: NameList
+    transitive: NameList
+    conda: dict[str, str]
+    conda_same: NameList
+    implies: dict[str, tuple[str, ...]]
+    debian: dict[str, str]
+
+
+@functools.cache
+def load_aliases() -> AliasTable:
+    """Read names that stand for each other, and what is protected (aliases.toml)."""
+    return load_table("aliases.toml", AliasTable)
+
+
+@functools.cache
+def load_backends() -> BackendTable:
+    """Read what build backends ask for (backends.toml)."""
+    return load_table("backends.toml", BackendTable)
+
+
+@functools.cache
+def load_companions() -> CompanionTable:
+    """Read which releases go with which framework (companions.toml)."""
+    return load_table("companions.toml", CompanionTable)
+
+
+@functools.cache
+def load_names() -> NameTable:
+    """Read what modules, conda packages and Debian packages are called (names.toml)."""
+    return load_table("names.toml", NameTable)
+
+
+@functools.cache
+def load_pythons() -> PythonTable:
+    """Read when Python series end (pythons.toml)."""
+    return load_table("pythons.toml", PythonTable)

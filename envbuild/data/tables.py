@@ -1,0 +1,307 @@
+"""The tables of this folder, typed: one record and one loader a file (those about packages: package_tables).
+
+The head of each file says what its keys mean.  Unknown keys are errors, so a slip of the pen is found by the first test.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import functools
+from importlib import resources
+from pathlib import Path
+from typing import Literal, TypeVar
+
+import msgspec
+
+from envbuild.toml import convert, parse_toml
+
+T = TypeVar("T")
+Status = Literal["verified", "derived", "unverified"]
+
+
+class TableRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Every table: frozen, known keys only."""
+
+
+class Framework(TableRow, frozen=True):
+    """A module that computes on the GPU; ``dists``, ``cpu`` and ``protected`` are shell patterns of distributions.
+
+    ``parts`` hold a part of it and are never replaced either; ``called`` is what people write for it where a base is
+    chosen.  ``probe`` is the script that tries it on a GPU, None where there is none.  ``greater`` ones make what is
+    built on them (RAPIDS) no framework of its own.
+    ``opens`` are those of the CUDA libraries that it opens itself at run time, going on without the GPU if one is gone.
+    """
+
+    name: str
+    module: str
+    dists: tuple[str, ...]
+    probe: str | None = None
+    parts: tuple[str, ...] = ()
+    called: tuple[str, ...] = ()
+    cpu: tuple[str, ...] = ()
+    protected: tuple[str, ...] = ()
+    opens: tuple[str, ...] = ()
+    code: tuple[str, ...] = ()
+    greater: bool = False
+
+
+class WheelBuild(TableRow, frozen=True):
+    """What the wheels of one release line were built for; ``sass`` and ``ptx`` are capabilities times ten."""
+
+    framework: str
+    version: str
+    cuda: str
+    source: str
+    cudnn: str | None = None
+    sass: tuple[int, ...] = ()
+    ptx: tuple[int, ...] = ()
+
+
+class ExclusiveGroup(TableRow, frozen=True):
+    """Distributions that write the same files; ``keep`` says which one people usually want."""
+
+    module: str
+    dists: tuple[str, ...]
+    keep: str
+
+
+class FrameworkTable(TableRow, frozen=True):
+    """The whole of frameworks.toml."""
+
+    framework: tuple[Framework, ...]
+    build: tuple[WheelBuild, ...]
+    exclusive: tuple[ExclusiveGroup, ...]
+
+
+class ToolkitLibraries(TableRow, frozen=True):
+    """Sonames of the CUDA libraries since one toolkit."""
+
+    since: str
+    names: tuple[str, ...]
+
+
+class GpuModel(TableRow, frozen=True):
+    """A compute capability (times ten), cards that have it (``also``: rarer ones), toolkits that compile for it."""
+
+    capability: int
+    names: str
+    also: str = ""
+    since: str | None = None
+    until: str | None = None
+
+
+class InitCode(TableRow, frozen=True):
+    """One answer of cuInit."""
+
+    code: int
+    name: str
+    cause: str
+    cure: str
+
+
+class CudaTable(TableRow, frozen=True):
+    """The whole of cuda.toml: oldest drivers by toolkit and by family, libraries, GPUs, answers of cuInit."""
+
+    drivers: dict[str, str]
+    families: dict[str, str]
+    libraries: tuple[ToolkitLibraries, ...]
+    gpu: tuple[GpuModel, ...]
+    init: tuple[InitCode, ...]
+
+
+class CudaSource(TableRow, frozen=True):
+    """Where the CUDA libraries of a framework's wheels come from."""
+
+    dists: tuple[str, ...]
+    source: str
+    libraries: tuple[str, ...] = ()
+    within: str | None = None
+    plugin: str | None = None
+    never: bool = False
+    instead: str | None = None
+    extras: tuple[str, ...] = ()
+    wheels: bool = False
+    cuda: str = "12"
+
+
+class CudaSourceTable(TableRow, frozen=True):
+    """The whole of gpu.toml."""
+
+    schema: int
+    framework: tuple[CudaSource, ...]
+
+
+class OptionalObject(TableRow, frozen=True):
+    """Shared objects (shell pattern over the path) whose libraries may be missing."""
+
+    object: str
+    reason: str
+
+
+class LibraryProvider(TableRow, frozen=True):
+    """Who has a library: a Debian package or a wheel."""
+
+    soname: str
+    debian: str | None = None
+    wheel: str | None = None
+    note: str | None = None
+
+
+class SonameTable(TableRow, frozen=True):
+    """The whole of sonames.toml."""
+
+    driver: tuple[str, ...]
+    optional: tuple[OptionalObject, ...]
+    provider: tuple[LibraryProvider, ...]
+
+
+class ReleaseTable(TableRow, frozen=True):
+    """The whole of releases.toml: when each release line of a framework came out."""
+
+    schema: int
+    source: str
+    torch: dict[str, dt.date]
+    tensorflow: dict[str, dt.date]
+    jax: dict[str, dt.date]
+
+
+class CatalogueSuite(TableRow, frozen=True):
+    """A Debian release that is bootstrapped."""
+
+    bootstrap: str
+    python: str
+    distro: str
+
+
+class WheelLine(TableRow, frozen=True):
+    """A release line of a framework on the package index, and the Python versions it has Linux wheels for."""
+
+    framework: str
+    line: str
+    requirement: str
+    pythons: tuple[str, ...]
+    source: str
+
+
+class CatalogueImage(TableRow, frozen=True):
+    """An image of a registry; ``holds`` is what its framework is called inside, ``version`` the public version."""
+
+    image: str
+    status: Status
+    source: str
+    framework: str | None = None
+    holds: str | None = None
+    version: str | None = None
+    python: str | None = None
+    distro: str | None = None
+    cuda: str | None = None
+    cudnn: str | None = None
+    driver: str | None = None
+    defect: str | None = None
+    note: str | None = None
+
+
+class Catalogue(TableRow, frozen=True):
+    """The whole of catalogue.toml; ``glibc`` maps distributions to their C library."""
+
+    schema: int
+    suite: tuple[CatalogueSuite, ...]
+    glibc: dict[str, str]
+    wheels: tuple[WheelLine, ...]
+    image: tuple[CatalogueImage, ...]
+
+
+class CacheVariable(TableRow, frozen=True):
+    """A variable, and the folder that it is set to; ``made`` where its program makes none."""
+
+    variable: str
+    keep: Literal["downloads", "compiled"]
+    folder: str
+    source: str
+    made: bool = False
+
+
+class CacheTable(TableRow, frozen=True):
+    """The whole of caches.toml."""
+
+    schema: int
+    checked: str
+    cache: tuple[CacheVariable, ...]
+
+
+class LogRule(TableRow, frozen=True):
+    """One known message in the log of a job."""
+
+    name: str
+    pattern: str
+    cause: str
+    do: tuple[str, ...]
+    source: str
+    example: str
+    follows: tuple[str, ...] = ()
+
+
+class LogTable(TableRow, frozen=True):
+    """The whole of explain.toml."""
+
+    rule: tuple[LogRule, ...]
+
+
+def data_path(name: str) -> Path:
+    """Return the path of one of envbuild's own data files."""
+    return Path(str(resources.files("envbuild.data") / name))
+
+
+def load_table(name: str, kind: type[T]) -> T:
+    """Read one of the files as this record."""
+    path = data_path(name)
+    text = path.read_text("utf-8")
+    return convert(parse_toml(text, str(path)), kind, text=text, where=str(path))
+
+
+@functools.cache
+def load_caches() -> CacheTable:
+    """Read where programs keep downloads (caches.toml)."""
+    return load_table("caches.toml", CacheTable)
+
+
+@functools.cache
+def load_catalogue() -> Catalogue:
+    """Read the bases to choose from (catalogue.toml)."""
+    return load_table("catalogue.toml", Catalogue)
+
+
+@functools.cache
+def load_cuda() -> CudaTable:
+    """Read toolkits, drivers and GPUs (cuda.toml)."""
+    return load_table("cuda.toml", CudaTable)
+
+
+@functools.cache
+def load_cuda_sources() -> CudaSourceTable:
+    """Read where the CUDA libraries of wheels come from (gpu.toml)."""
+    return load_table("gpu.toml", CudaSourceTable)
+
+
+@functools.cache
+def load_frameworks() -> FrameworkTable:
+    """Read the GPU frameworks (frameworks.toml)."""
+    return load_table("frameworks.toml", FrameworkTable)
+
+
+@functools.cache
+def load_log_rules() -> LogTable:
+    """Read known messages of logs (explain.toml)."""
+    return load_table("explain.toml", LogTable)
+
+
+@functools.cache
+def load_releases() -> ReleaseTable:
+    """Read when release lines came out (releases.toml)."""
+    return load_table("releases.toml", ReleaseTable)
+
+
+@functools.cache
+def load_sonames() -> SonameTable:
+    """Read who provides shared libraries (sonames.toml)."""
+    return load_table("sonames.toml", SonameTable)
