@@ -20,9 +20,9 @@ from pathlib import Path
 
 import tomli
 
-from envbuild.build.objects import about
-from envbuild.build.origin import NOTE
-from envbuild.build.sifwrite import JSON, data, partition, write_sif
+from envbuild.build.image.metadata import about
+from envbuild.build.image.origin import NOTE
+from envbuild.formats.sif_writer import JSON, data, partition, write_sif
 from envbuild.lock.model import Lock
 from envbuild.lock.read import read_lock
 from envbuild.run import Command, LocalRunner, Result

@@ -17,7 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from envbuild.build.compare import tell_difference
+from envbuild.build.image.compare import tell_difference
 from envbuild.run import Command, LocalRunner
 from envbuild.settings import shipped_folder
 

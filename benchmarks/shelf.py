@@ -133,7 +133,7 @@ def images(paths: list[Path]) -> None:
 
 
 def _lock(path: Path) -> str:
-    from envbuild.build.verify import read_carried
+    from envbuild.build.image.verify import read_carried
     from envbuild.lock.digest import lock_digest
 
     carried = read_carried(path).lock

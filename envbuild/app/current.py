@@ -38,7 +38,7 @@ def recipe_of(name: str | None, context: Context) -> Source | None:
 
 def find_old(image: Path, source: Source | None) -> Old | None:
     """Return why an image is old; None where it is current, or where nothing tells."""
-    from envbuild.build.origin import locked_by
+    from envbuild.build.image.origin import locked_by
     from envbuild.lock.digest import lock_digest
     from envbuild.lock.read import read_lock
     from envbuild.lock.staleness import staleness
@@ -79,7 +79,7 @@ def refuse_old(image: Path, source: Source | None) -> None:
 
 def cuda_in(image: Path, source: Source | None) -> str | None:
     """Return the CUDA of an image as its lock tells it; None without CUDA, and where there is no lock to ask."""
-    from envbuild.build.verify import read_carried
+    from envbuild.build.image.verify import read_carried
     from envbuild.lock.cuda import cuda_of
     from envbuild.lock.read import read_lock
 

@@ -15,9 +15,9 @@ from packaging.utils import (
 )
 
 from envbuild.app.order import lock_tools, order_of, workshop
-from envbuild.build.known import choose_mode
+from envbuild.build.image_cache import choose_mode
 from envbuild.build.make import make_image
-from envbuild.build.packer import ready_packer
+from envbuild.build.pinned_compressor import ready_packer
 from envbuild.check import plan
 from envbuild.check.answers import Imports
 from envbuild.check.checks.packages import lacks_driver

@@ -10,8 +10,8 @@ from envbuild.context import Context
 from envbuild.errors import UsageError
 
 if TYPE_CHECKING:
-    from envbuild.build.flat import Check
     from envbuild.build.model import Order
+    from envbuild.build.modes.assembled import Check
     from envbuild.recipe.model import Source
     from envbuild.shelf.library import Library
     from envbuild.shelf.take import Taken
@@ -187,7 +187,7 @@ def get(context: Context, name: str, *, with_image: bool, force: bool) -> list[s
 
 def bring(taken: Taken, library: Library, target: Path, context: Context) -> None:
     """Bring an entry's image into a file without a final name, verified.  Raises UsageError where there is none."""
-    from envbuild.build.verify import read_carried
+    from envbuild.build.image.verify import read_carried
     from envbuild.errors import IntegrityError
     from envbuild.lock.digest import lock_digest
     from envbuild.shelf.pieces import bring_image, require_flat
@@ -237,7 +237,7 @@ def make_from_shelf(taken: Taken, order: Order, context: Context, check: Check) 
 
     A verdict that a pinned signer published counts like one of this machine's own; anybody else's is made again.
     """
-    from envbuild.build.delivery import delivered, note_delivery
+    from envbuild.build.output_record import delivered, note_delivery
     from envbuild.shelf.configured import open_shelf
 
     weight = taken.stored.entry.image

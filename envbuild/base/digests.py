@@ -10,8 +10,8 @@ from pathlib import Path
 
 import msgspec
 
-from envbuild.base import siffile
 from envbuild.errors import EnvbuildError
+from envbuild.formats import sif_reader as siffile
 from envbuild.limits import UNREADABLE
 from envbuild.store.atomic import write_bytes
 from envbuild.store.layout import Store

@@ -7,7 +7,7 @@ from typing import Literal
 
 from envbuild.base.model import BaseReference
 from envbuild.errors import UsageError
-from envbuild.formats.imagename import parse_image_name
+from envbuild.formats.image_name import parse_image_name
 from envbuild.toml import closest
 
 SUITES = ("bullseye", "bookworm", "trixie")

@@ -10,9 +10,9 @@ import msgspec
 
 from envbuild.base.facts import day, keep_facts, kept_facts, probe_text, read_probe
 from envbuild.base.model import BaseFacts, BaseReference, Header
-from envbuild.base.siffile import SifFile, image_digest, read_sif, require_base
 from envbuild.errors import EnvbuildError, IntegrityError, UsageError
 from envbuild.failures import explain_failure
+from envbuild.formats.sif_reader import SifFile, image_digest, read_sif, require_base
 from envbuild.progress import Reporter
 from envbuild.run import Result, Runner
 from envbuild.runtime import Runtime, find_runtime

@@ -10,19 +10,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild.base.reference import parse_reference
-from envbuild.build.base import tell_old_cuda
-from envbuild.build.bytecode import WheelPart, bytecode_key, compile_wheels, without_bytecode
-from envbuild.build.capture import Means, captured, post_act
-from envbuild.build.codec import codec_of
-from envbuild.build.container import Container, container
-from envbuild.build.dotfiles import dot_contents, dot_files
-from envbuild.build.ground import Ground
-from envbuild.build.inherited import Inherited
-from envbuild.build.overlaps import overlaps
-from envbuild.build.parts import Bench, KeptPart, kept_part, part_key, provide_part
-from envbuild.build.reading import read_file
-from envbuild.build.replaced import replaced_entries
-from envbuild.build.scheme import (
+from envbuild.build.base_parts import Ground
+from envbuild.build.from_wheel import unpack_wheel
+from envbuild.build.image.base_config import Inherited
+from envbuild.build.image.runtime_files import dot_contents, dot_files
+from envbuild.build.in_base.bytecode import (
+    WheelPart,
+    bytecode_key,
+    compile_wheels,
+    without_bytecode,
+)
+from envbuild.build.in_base.container import Container, container
+from envbuild.build.in_base.install_scheme import (
     Scheme,
     ask_scheme,
     bootstrap_scheme,
@@ -30,11 +29,17 @@ from envbuild.build.scheme import (
     kept_scheme,
     read_scheme,
 )
-from envbuild.build.sdists import BuildNeeds, build_wheels, built_name, wheel_key
-from envbuild.build.tarball import tar_contents
-from envbuild.build.wheel import unpack_wheel
+from envbuild.build.in_base.overlay_run import Means, captured, post_act
+from envbuild.build.in_base.sdists import BuildNeeds, build_wheels, built_name, wheel_key
+from envbuild.build.local_base import tell_old_cuda
+from envbuild.build.overlaps import overlaps
+from envbuild.build.whiteouts import replaced_entries
 from envbuild.errors import IntegrityError
+from envbuild.formats.block_codec import codec_of
 from envbuild.lock.model import Lock, LockedFiles
+from envbuild.parts.cache import Bench, KeptPart, kept_part, part_key, provide_part
+from envbuild.parts.from_tar import tar_contents
+from envbuild.parts.reader import read_file
 from envbuild.plan.model import Definition
 from envbuild.progress import Reporter
 from envbuild.run import Runner

@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from envbuild.build.base import bytes_to_bring, with_local_base
-from envbuild.build.bring import bootstrap_of, fetch_files, require_base, root_tar, wanted_files
-from envbuild.build.builder import BUILDERS
-from envbuild.build.delivery import note_delivery
-from envbuild.build.estimate import assembly, by_engine, check_space, estimate, tree
-from envbuild.build.exchange import take_file
-from envbuild.build.flat import Check, make_assembled
-from envbuild.build.known import ASSEMBLED, key_of, stored_image
+from envbuild.build.fetch import bootstrap_of, fetch_files, require_base, root_tar, wanted_files
+from envbuild.build.image_cache import ASSEMBLED, key_of, stored_image
+from envbuild.build.in_base.exchange import take_file
+from envbuild.build.local_base import bytes_to_bring, with_local_base
 from envbuild.build.model import BuildRequest, Estimate, Order, Workshop
-from envbuild.build.perform import new_log, perform, supplied_files
+from envbuild.build.modes.assembled import Check, make_assembled
+from envbuild.build.modes.builders import BUILDERS
+from envbuild.build.modes.estimate import assembly, by_engine, check_space, estimate, tree
+from envbuild.build.modes.perform import new_log, perform, supplied_files
+from envbuild.build.output_record import note_delivery
 from envbuild.net.fetch import missing
 from envbuild.quota import quotas_of
 from envbuild.store.atomic import clone, sync_folder, telling

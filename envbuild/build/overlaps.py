@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from envbuild.build.bytecode import WheelPart
+from envbuild.build.in_base.bytecode import WheelPart
 
 SHOWN = 8
 

@@ -19,8 +19,8 @@ from envbuild import __version__
 from envbuild.base.oci.image import lay_out, stored_image
 from envbuild.base.reference import parse_reference
 from envbuild.base.sources import BRINGERS
-from envbuild.build.base import with_local_base
-from envbuild.build.bring import bootstrap_of, fetch_files, root_tar
+from envbuild.build.fetch import bootstrap_of, fetch_files, root_tar
+from envbuild.build.local_base import with_local_base
 from envbuild.build.model import Order, Workshop
 from envbuild.bundle.model import TABLE, Member, MemberPath, Table, Use
 from envbuild.bundle.own import Tool

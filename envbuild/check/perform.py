@@ -117,7 +117,7 @@ def _digest_beside(
 
     Raises UsageError at once for a file that is no image, or one that cannot run here.
     """
-    from envbuild.base.siffile import image_digest
+    from envbuild.formats.sif_reader import image_digest
 
     if digest is None:
         require_runnable(image)
@@ -145,7 +145,7 @@ def as_built(recorded: str | None, digest: str) -> tuple[Finding, ...]:
 
 def require_runnable(image: Path) -> None:
     """Raise UsageError unless an image is one for this machine that opens without a key."""
-    from envbuild.base.siffile import CRYPT_MESSAGE, ENCRYPTED, read_sif, require_base
+    from envbuild.formats.sif_reader import CRYPT_MESSAGE, ENCRYPTED, read_sif, require_base
 
     sif = read_sif(image)
     sealed = sif.primary is not None and sif.primary.file_system == ENCRYPTED

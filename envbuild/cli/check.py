@@ -132,7 +132,7 @@ def _check(
     context: Context, target: str | None, *, level: Level, require_gpu: bool, node: Target | None
 ) -> Report:
     from envbuild.base.digests import fresh_digest, known_digest
-    from envbuild.build.verify import recorded_digest
+    from envbuild.build.image.verify import recorded_digest
     from envbuild.check.perform import check_image
     from envbuild.cli.enter import find_image
     from envbuild.lock.read import read_lock

@@ -52,7 +52,7 @@ def command(context: Context, *, name: str | None, form: str, output: Path | Non
 
 def _text(form: str, recipe: Recipe, lock: Lock, context: Context) -> str:
     if form == "sbom":
-        from envbuild.build.objects import sbom
+        from envbuild.build.image.metadata import sbom
 
         return sbom(recipe.name, lock).decode() + "\n"
     if form in ("def", "dockerfile"):
@@ -73,7 +73,7 @@ def _text(form: str, recipe: Recipe, lock: Lock, context: Context) -> str:
 
 
 def _pylock(lock: Lock, context: Context) -> str:
-    from envbuild.build.bring import wanted_files
+    from envbuild.build.fetch import wanted_files
     from envbuild.lock.export import installed, pylock_text
     from envbuild.net.fetch import locate
 

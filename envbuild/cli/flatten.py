@@ -26,7 +26,7 @@ def command(context: Context, *, image: str, output: Path | None, as_json: bool)
 
     The files stay the same, and no layer can be lost any more. Signatures are lost: sign the image again.
     """
-    from envbuild.build.flatten import flatten
+    from envbuild.build.image.flatten import flatten
     from envbuild.cli.enter import find_image
     from envbuild.store.atomic import sync_folder, telling
     from envbuild.store.units import human_bytes

@@ -293,7 +293,7 @@ def _caches(
 def _image(path: Path, context: Context) -> Image:
     """Return the image as the job sees it: a path below the project stays relative."""
     from envbuild.base.digests import known_digest
-    from envbuild.build.origin import locked_by
+    from envbuild.build.image.origin import locked_by
     from envbuild.job.model import Image
 
     if path.is_dir():

@@ -20,7 +20,7 @@ from envbuild.store.units import counted
 
 if TYPE_CHECKING:
     from envbuild.build.model import Order, Workshop
-    from envbuild.build.ways import Ground, Trust
+    from envbuild.build.modes.select import Ground, Trust
     from envbuild.check.model import Report
     from envbuild.lock.model import Lock
     from envbuild.recipe.model import Source
@@ -176,7 +176,7 @@ def _make_here(
     ``complete`` tells that the store has the project's own files as they were locked, and that they are not here.
     """
     from envbuild.app.shelf import compare_built, has_image, make_from_shelf, on_shelf, source_in
-    from envbuild.build.ways import Trust, require_trust
+    from envbuild.build.modes.select import Trust, require_trust
 
     started = time.monotonic()
     taken = on_shelf(name, context)
@@ -245,11 +245,11 @@ def _build(
     dry_run: bool,
 ) -> bool:
     """Build the image, or take it from the store; return False where nothing had to be done."""
-    from envbuild.build.codec import is_ready
-    from envbuild.build.known import is_stored, up_to_date
+    from envbuild.build.image_cache import is_stored, up_to_date
+    from envbuild.formats.block_codec import is_ready
 
     if not is_ready(order.lock.packer):
-        from envbuild.build.packer import ready_packer
+        from envbuild.build.pinned_compressor import ready_packer
 
         ready_packer(order.lock, workshop(context))
     note = up_to_date(order, context.store)
@@ -332,7 +332,7 @@ def _note_proof(source: Source, lock: Lock, reports: list[Report], context: Cont
 
 def _ground(context: Context) -> Ground | None:
     """Return what this machine can; None without a runtime, where a finished image can be fetched but nothing runs."""
-    from envbuild.build.ways import read_ground
+    from envbuild.build.modes.select import read_ground
 
     try:
         return read_ground(context.settings, context.runner)
@@ -347,11 +347,11 @@ def _by_way(
 
     A way that nobody asked for is told, with the reason.  What the store has needs no way.
     """
-    from envbuild.build.known import is_stored, up_to_date
+    from envbuild.build.image_cache import is_stored, up_to_date
 
     if up_to_date(order, context.store) or is_stored(order, context.store):
         return order
-    from envbuild.build.ways import choose_way, made_roots, read_ground, require_way
+    from envbuild.build.modes.select import choose_way, made_roots, read_ground, require_way
 
     ground = read_ground(context.settings, context.runner)
     roots = made_roots(order.lock, context.store)
@@ -366,7 +366,7 @@ def _by_way(
 
 
 def _order(source: Source, lock: Lock, context: Context, output: Path | None, mode: str) -> Order:
-    from envbuild.build.known import choose_mode
+    from envbuild.build.image_cache import choose_mode
 
     target = context.settings.cwd / (
         output or f"{source.recipe.name}.{'sandbox' if mode == 'sandbox' else 'sif'}"

@@ -168,9 +168,9 @@ def _ask_about_failed(reports: tuple[Report, ...]) -> None:
 def _is_of_lock(path: Path, source: Source, lock: Lock, context: Context) -> bool:
     """Tell whether an image says, or the store remembers, that it was made from this lock."""
     from envbuild.app.order import order_of
-    from envbuild.build.known import up_to_date
+    from envbuild.build.image.verify import read_carried
+    from envbuild.build.image_cache import up_to_date
     from envbuild.build.make import MODES
-    from envbuild.build.verify import read_carried
     from envbuild.lock.digest import lock_digest
 
     carried = read_carried(path)

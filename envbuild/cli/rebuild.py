@@ -13,7 +13,7 @@ from envbuild.context import Context
 from envbuild.errors import UsageError
 
 if TYPE_CHECKING:
-    from envbuild.build.rebuild import Comparison
+    from envbuild.build.image.rebuild import Comparison
 
 SHOWN = 20
 SAME = {
@@ -57,8 +57,8 @@ def command(
     from envbuild.app.lock import require_whole_lock
     from envbuild.app.order import order_of, workshop
     from envbuild.app.shelf import source_named
-    from envbuild.build.rebuild import compare, made_again
-    from envbuild.build.verify import read_carried
+    from envbuild.build.image.rebuild import compare, made_again
+    from envbuild.build.image.verify import read_carried
     from envbuild.store.atomic import place
 
     if not verify and output is None:

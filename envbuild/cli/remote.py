@@ -169,7 +169,7 @@ def _fetch(name: str, context: Context) -> None:
     """Lock where there is no lock, and bring every file of it into the store, which the nodes share."""
     from envbuild.app.lock import require_whole_lock, write_first_lock
     from envbuild.app.order import workshop
-    from envbuild.build.bring import fetch_files
+    from envbuild.build.fetch import fetch_files
     from envbuild.recipe.find import find_recipe
 
     source = find_recipe(name, context.settings)

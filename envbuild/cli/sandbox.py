@@ -13,7 +13,7 @@ from envbuild.store.units import counted
 
 if TYPE_CHECKING:
     from envbuild.build.model import Order, Workshop
-    from envbuild.build.sandbox import ByHand
+    from envbuild.build.modes.sandbox import ByHand
 
 SHOWN = 20
 """Files that are told one by one."""
@@ -22,7 +22,7 @@ SHOWN = 20
 def make(order: Order, shop: Workshop, *, dry_run: bool) -> None:
     """Build a sandbox and say how to enter it and how to come back."""
     from envbuild.build.make import plan_work, told
-    from envbuild.build.sandbox import make_sandbox
+    from envbuild.build.modes.sandbox import make_sandbox
 
     shop.report.say(f"{order.recipe.name}: {told(plan_work(order, shop))}")
     if dry_run:
@@ -51,7 +51,7 @@ def pack(
     dry_run: bool,
 ) -> None:
     """Say what was done in a sandbox by hand, pack it, and check the image; it gets its name when that has passed."""
-    from envbuild.build.sandbox import compare, look_inside, pack_sandbox, read_note
+    from envbuild.build.modes.sandbox import compare, look_inside, pack_sandbox, read_note
 
     folder = shop.settings.cwd / folder
     note = read_note(folder)
@@ -123,7 +123,7 @@ def _check(image: Path, name: str, shop: Workshop, *, require_gpu: bool) -> list
 
 def report(done: ByHand) -> str:
     """Lay out for people what was done, and the recipe lines that would do the same."""
-    from envbuild.build.sandbox import recipe_lines
+    from envbuild.build.modes.sandbox import recipe_lines
 
     if not (done.dists or done.apt or done.files):
         return "nothing was changed by hand"
@@ -155,7 +155,7 @@ def _change(name: str, before: str | None, now: str | None) -> str:
 
 
 def _as_json(done: ByHand, target: Path | None) -> dict[str, object]:
-    from envbuild.build.sandbox import recipe_lines
+    from envbuild.build.modes.sandbox import recipe_lines
 
     return {
         "image": None if target is None else str(target),

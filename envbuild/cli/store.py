@@ -98,7 +98,7 @@ def gc_command(context: Context, *, days: float | None, dry_run: bool, as_json: 
 @click.pass_obj
 def verify_command(context: Context, *, as_json: bool) -> int:
     """Hash every file of the store again, and remove damaged ones; they are downloaded or made again when needed."""
-    from envbuild.build.parts import layer_items
+    from envbuild.parts.cache import layer_items
     from envbuild.store.units import counted, human_bytes
     from envbuild.store.verify import artifacts, is_sound, sealed_items
 

@@ -13,8 +13,8 @@ from envbuild.context import Context
 from envbuild.errors import StaleLockError
 
 if TYPE_CHECKING:
+    from envbuild.build.image.verify import Verification
     from envbuild.build.model import Order
-    from envbuild.build.verify import Verification
     from envbuild.lock.model import Lock
     from envbuild.recipe.model import Source
 
@@ -38,8 +38,8 @@ def command(context: Context, *, image: str, as_json: bool) -> int:
     """
     from envbuild.app.current import recipe_of
     from envbuild.app.order import workshop
-    from envbuild.build.packer import ready_packer
-    from envbuild.build.verify import verify_image
+    from envbuild.build.image.verify import verify_image
+    from envbuild.build.pinned_compressor import ready_packer
     from envbuild.cli.enter import find_image
 
     path = find_image(image, context)
@@ -68,7 +68,7 @@ def _refuse_old(path: Path, source: Source | None) -> None:
 def _lock_of(path: Path, image: str, context: Context) -> tuple[Lock, Order | None]:
     """Return the lock to compare with and, where its recipe is at hand, the order that makes the image."""
     from envbuild.app.order import order_of
-    from envbuild.build.verify import read_carried
+    from envbuild.build.image.verify import read_carried
     from envbuild.errors import EnvbuildError, UsageError
     from envbuild.lock.digest import lock_digest
     from envbuild.lock.read import read_lock

@@ -10,8 +10,8 @@ import msgspec
 
 from envbuild.base.model import BaseFacts
 from envbuild.errors import EnvbuildError
+from envbuild.formats.block_library import LAYOUT, LIBRARY, library_here
 from envbuild.limits import UNREADABLE
-from envbuild.lock.block_library import LAYOUT, LIBRARY, library_here
 from envbuild.lock.model import Packer, PackerFile
 from envbuild.resolve.model import Request, Resolver
 from envbuild.settings import Settings

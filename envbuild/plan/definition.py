@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from envbuild.base.model import DebianPackage
 from envbuild.base.reference import parse_reference
-from envbuild.formats.imagename import parse_image_name
+from envbuild.formats.image_name import parse_image_name
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Lock, LockedBase
 from envbuild.plan import root, shell

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
-from envbuild.build.copying import append_file
 from envbuild.errors import EnvbuildError, HostError, IntegrityError, SpaceError, UsageError
+from envbuild.formats.file_copy import append_file
 from envbuild.shelf.backend import (
     BIGGEST_TEXT,
     MARKED,

@@ -15,10 +15,10 @@ from pathlib import Path
 import msgspec
 
 from envbuild.base.digests import known_digest, known_sha256
-from envbuild.base.siffile import image_digest, read_sif
-from envbuild.build.unsquash import SquashImage
-from envbuild.build.verify import read_carried, root_partitions
+from envbuild.build.image.verify import read_carried, root_partitions
 from envbuild.errors import EnvbuildError, IntegrityError, SpaceError, UsageError
+from envbuild.formats.sif_reader import image_digest, read_sif
+from envbuild.formats.squashfs_reader import SquashImage
 from envbuild.limits import UNREADABLE
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Digest

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
-from envbuild.base.siffile import DESCRIPTOR, HEADER, MAGIC, PARTITION
+from envbuild.formats.sif_reader import DESCRIPTOR, HEADER, MAGIC, PARTITION
 
 PRIMARY_EXTRA = struct.pack("<2i3s", 1, 2, b"02\0")
 Object = tuple[int, bytes, bytes]

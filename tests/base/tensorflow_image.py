@@ -20,9 +20,9 @@ from typing import Any, BinaryIO
 import msgspec
 from isal import isal_zlib
 
-from envbuild.build.bring import bootstrap_of, fetch_files, root_tar
+from envbuild.build.fetch import bootstrap_of, fetch_files, root_tar
 from envbuild.build.model import Workshop
-from envbuild.build.zipread import open_zip
+from envbuild.formats.fast_zip import open_zip
 from envbuild.lock.model import Lock, PythonPackage
 from envbuild.lock.read import read_lock
 from envbuild.progress import Silent

@@ -10,11 +10,11 @@ from click.testing import CliRunner
 
 from envbuild.base.facts import keep_facts, load_facts
 from envbuild.base.model import AptPackage, BaseFacts, Dist
-from envbuild.base.siffile import image_digest
 from envbuild.base.sources import SOURCES
 from envbuild.cli.base import command, table
 from envbuild.context import Context, open_context
 from envbuild.errors import UsageError
+from envbuild.formats.sif_reader import image_digest
 from envbuild.progress import Silent
 from envbuild.settings import Settings
 from envbuild.store.layout import Store

@@ -13,7 +13,7 @@ import pytest
 from envbuild.base.oci import registry
 from envbuild.errors import EnvbuildError, IntegrityError, NetworkError, UsageError
 from envbuild.formats import oci
-from envbuild.formats.imagename import ImageName, parse_image_name
+from envbuild.formats.image_name import ImageName, parse_image_name
 from envbuild.net import web
 from envbuild.net.web import SERVER_HINT, GoneError
 from envbuild.progress import Silent

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envbuild.base.siffile import (
+from envbuild.errors import UsageError
+from envbuild.formats.sif_reader import (
     CRYPT_MESSAGE,
     DESCRIPTOR,
     HEADER,
@@ -20,7 +21,6 @@ from envbuild.base.siffile import (
     read_sif,
     require_base,
 )
-from envbuild.errors import UsageError
 from envbuild.run import Command, LocalRunner
 from tests.base.siffiles import Object, partition, write_sif
 from tests.support import needs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from envbuild.base.siffile import read_sif
+from envbuild.formats.sif_reader import read_sif
 from tests.build.images import copy_of
 from tests.project import Project, small_project
 

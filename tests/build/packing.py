@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from envbuild.build.codec import Codec
-from envbuild.build.pack import Content, PartWriter
-from envbuild.build.parts import KeptPart
-from envbuild.build.squashfs import write_squashfs
-from envbuild.build.tree import Entry, Part, merge
-from envbuild.build.unsquash import SquashImage, read_tree
+from envbuild.formats.block_codec import Codec
+from envbuild.formats.file_tree import Entry, Part, merge
+from envbuild.formats.squashfs_reader import SquashImage, read_tree
+from envbuild.formats.squashfs_writer import write_squashfs
+from envbuild.parts.cache import KeptPart
+from envbuild.parts.writer import Content, PartWriter
 
 ZSTD = Codec(compressor="zstd", level=3)
 EPOCH = 1_700_000_000

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.build.parts import part_key
-from envbuild.build.scheme import Scheme
+from envbuild.build.in_base.install_scheme import Scheme
+from envbuild.parts.cache import part_key
 from tests.build.test_build_wheel import make_wheel
 
 MADE = """
@@ -20,7 +20,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 import envbuild
 envbuild.__version__ = sys.argv[1]
-from envbuild.build import assemble, image, inherited, known, model, parts, scheme, tree
+from envbuild.build import assemble
+from envbuild.build.image import write as image
+from envbuild.build.image import base_config as inherited
+from envbuild.build import image_cache as known
+from envbuild.build import model
+from envbuild.parts import cache as parts
+from envbuild.build.in_base import install_scheme as scheme
+from envbuild.formats import file_tree as tree
 from envbuild.lock.read import read_lock
 from envbuild.plan import apptainer, definition, model as plan
 from envbuild.progress import Silent

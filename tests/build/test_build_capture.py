@@ -20,7 +20,7 @@ from tests.project import Project, shared_store
 from tests.support import needs
 
 EPOCH = 1_600_000_000
-SCRIPT = str(resources.files("envbuild.build.inside").joinpath("capture.py"))
+SCRIPT = str(resources.files("envbuild.build.in_base.scripts").joinpath("capture.py"))
 
 
 def capture(folder: Path, started: int = 2**62) -> dict[str, tarfile.TarInfo]:

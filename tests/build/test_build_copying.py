@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from envbuild.build import copying
-from envbuild.build.copying import copy_extents, copy_into
 from envbuild.errors import IntegrityError
+from envbuild.formats import file_copy as copying
+from envbuild.formats.file_copy import copy_extents, copy_into
 
 PAGE = copying.PAGE
 CONTENT = bytes(range(1, 252)) * 400

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from envbuild.base.digests import known_digest
-from envbuild.build.delivery import delivered, note_delivery
+from envbuild.build.output_record import delivered, note_delivery
 from envbuild.errors import EnvbuildError
 from envbuild.store.layout import Store
 

@@ -11,10 +11,10 @@ import msgspec
 import pytest
 
 from envbuild.build import make
-from envbuild.build.estimate import check_space
 from envbuild.build.make import MODES, plan_work
 from envbuild.build.model import Estimate, Order, Workshop
-from envbuild.build.sandbox import SandboxNote, pack_sandbox
+from envbuild.build.modes.estimate import check_space
+from envbuild.build.modes.sandbox import SandboxNote, pack_sandbox
 from envbuild.errors import SpaceError
 from envbuild.lock.read import read_lock
 from envbuild.plan.apptainer import render

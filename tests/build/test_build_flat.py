@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.base.siffile import read_sif
-from envbuild.build.compare import tell_difference
+from envbuild.build.image.compare import tell_difference
+from envbuild.formats.sif_reader import read_sif
 from tests.build.images import TOP, apptainer, copy_of, sha256, signed_and_verified
 from tests.project import Project, shared_store, small_project
 from tests.support import needs

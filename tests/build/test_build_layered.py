@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.base.siffile import read_sif
+from envbuild.formats.sif_reader import read_sif
 from envbuild.run import Command, LocalRunner
 from tests.build.images import apptainer, line_of, signed_and_verified
 from tests.project import Project

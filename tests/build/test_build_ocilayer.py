@@ -15,22 +15,22 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from envbuild.build.codec import BLOCK, Codec
-from envbuild.build.dotfiles import dot_files
-from envbuild.build.extents import squeeze
-from envbuild.build.inherited import of_config
-from envbuild.build.ocilayer import fill_layer
-from envbuild.build.pack import PartWriter
-from envbuild.build.parts import Bench, KeptPart, provide_part
-from envbuild.build.reading import read_file
-from envbuild.build.replaced import replaced_entries
-from envbuild.build.scheme import Scheme
-from envbuild.build.sifbase import sif_part
-from envbuild.build.sifwrite import partition, write_sif
-from envbuild.build.squashfs import write_squashfs
-from envbuild.build.tree import Entry, Part, Tree, differences, merge
+from envbuild.build.image.base_config import of_config
+from envbuild.build.image.runtime_files import dot_files
+from envbuild.build.in_base.install_scheme import Scheme
+from envbuild.build.whiteouts import replaced_entries
 from envbuild.errors import IntegrityError, UsageError
+from envbuild.formats.block_codec import BLOCK, Codec
+from envbuild.formats.file_tree import Entry, Part, Tree, differences, merge
 from envbuild.formats.oci import Config, read_config
+from envbuild.formats.sif_writer import partition, write_sif
+from envbuild.formats.squashfs_writer import write_squashfs
+from envbuild.parts.cache import Bench, KeptPart, provide_part
+from envbuild.parts.compact import squeeze
+from envbuild.parts.from_layer import fill_layer
+from envbuild.parts.from_sif import sif_part
+from envbuild.parts.reader import read_file
+from envbuild.parts.writer import PartWriter
 from envbuild.plan.model import Definition
 from envbuild.progress import Silent
 from envbuild.run import Command, LocalRunner

@@ -10,11 +10,12 @@ import msgspec
 import pytest
 import zstandard.backend_c
 
-from envbuild.build import codec, packer
-from envbuild.build.codec import codec_of, is_ready
+from envbuild.build import pinned_compressor as packer
 from envbuild.build.model import Workshop
-from envbuild.build.packer import ready_packer
-from envbuild.lock.block_library import library_here
+from envbuild.build.pinned_compressor import ready_packer
+from envbuild.formats import block_codec as codec
+from envbuild.formats.block_codec import codec_of, is_ready
+from envbuild.formats.block_library import library_here
 from envbuild.lock.model import Lock, PackerFile
 from envbuild.lock.read import read_lock
 from envbuild.progress import Silent

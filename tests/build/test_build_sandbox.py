@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from envbuild.base.model import AptPackage, BaseFacts, Dist
-from envbuild.build.sandbox import NOTE, ByHand, SandboxNote, compare, read_note, recipe_lines
+from envbuild.build.modes.sandbox import NOTE, ByHand, SandboxNote, compare, read_note, recipe_lines
 from envbuild.cli.sandbox import report
 from envbuild.errors import UsageError
 from envbuild.lock.model import Packer

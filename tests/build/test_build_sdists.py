@@ -14,9 +14,9 @@ from typing import Literal
 import msgspec
 import pytest
 
-from envbuild.build.container import Container
-from envbuild.build.exchange import Exchange
-from envbuild.build.sdists import BuildNeeds, build_wheels, wheel_key
+from envbuild.build.in_base.container import Container
+from envbuild.build.in_base.exchange import Exchange
+from envbuild.build.in_base.sdists import BuildNeeds, build_wheels, wheel_key
 from envbuild.errors import UsageError
 from envbuild.lock.model import PythonPackage
 from envbuild.resolve.sources.artifacts import FORM, About

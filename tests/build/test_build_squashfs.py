@@ -12,12 +12,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from envbuild.build.codec import BLOCK, Codec
-from envbuild.build.pack import Content
-from envbuild.build.squashfs import SUPERBLOCK
-from envbuild.build.tarball import device_number
-from envbuild.build.tree import Entry, Part, differences, identity, merge, tree_digest
 from envbuild.errors import IntegrityError
+from envbuild.formats.block_codec import BLOCK, Codec
+from envbuild.formats.file_tree import Entry, Part, differences, identity, merge, tree_digest
+from envbuild.formats.squashfs_writer import SUPERBLOCK
+from envbuild.parts.from_tar import device_number
+from envbuild.parts.writer import Content
 from envbuild.run import Command, LocalRunner
 from tests.build.packing import EPOCH, ZSTD, file, pack_part, read_file_system, write_file_system
 from tests.support import needs

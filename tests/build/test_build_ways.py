@@ -11,9 +11,17 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from envbuild.base.siffile import image_digest
-from envbuild.build.ways import AUTO, Ground, Way, choose_way, obstacle, read_ground, require_way
+from envbuild.build.modes.select import (
+    AUTO,
+    Ground,
+    Way,
+    choose_way,
+    obstacle,
+    read_ground,
+    require_way,
+)
 from envbuild.errors import HostError
+from envbuild.formats.sif_reader import image_digest
 from envbuild.host import Host
 from envbuild.lock.read import read_lock
 from envbuild.recipe.model import Recipe

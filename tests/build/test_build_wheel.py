@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.build.bytecode import WheelPart, sources
-from envbuild.build.pack import PartWriter
-from envbuild.build.parts import KeptPart
-from envbuild.build.scheme import Scheme
-from envbuild.build.tree import Part
-from envbuild.build.wheel import unpack_wheel
+from envbuild.build.from_wheel import unpack_wheel
+from envbuild.build.in_base.bytecode import WheelPart, sources
+from envbuild.build.in_base.install_scheme import Scheme
 from envbuild.errors import IntegrityError
+from envbuild.formats.file_tree import Part
+from envbuild.parts.cache import KeptPart
+from envbuild.parts.writer import PartWriter
 from tests.build.packing import ZSTD, read_file_system, write_file_system
 
 SCHEME = Scheme(

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from envbuild.build.zipread import FastZipFile, open_zip
+from envbuild.formats.fast_zip import FastZipFile, open_zip
 
 pytest.importorskip("isal", reason="isal is not installed: zipfile inflates")
 

@@ -13,7 +13,7 @@ import pytest
 from packaging.utils import parse_wheel_filename
 
 from envbuild.app.order import order_of, workshop
-from envbuild.build.rebuild import compare, made_again
+from envbuild.build.image.rebuild import compare, made_again
 from envbuild.bundle.own import PYTHONS, needed, write_wheel
 from envbuild.context import open_context
 from envbuild.lock.read import read_lock

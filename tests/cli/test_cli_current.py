@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.build.origin import DEFINITION, locked_by
+from envbuild.build.image.origin import DEFINITION, locked_by
 from envbuild.cli import run_cli
 from envbuild.lock.cuda import cuda_of
 from envbuild.lock.digest import lock_digest

@@ -36,7 +36,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("ENVBUILD_SITE", raising=False)
     monkeypatch.setenv("ENVBUILD_STORE", str(tmp_path / "store"))
-    monkeypatch.setattr("envbuild.base.siffile.image_digest", lambda _: "sha256:" + "1" * 64)
+    monkeypatch.setattr("envbuild.formats.sif_reader.image_digest", lambda _: "sha256:" + "1" * 64)
     return folder
 
 

@@ -18,17 +18,17 @@ import msgspec
 import zstandard
 
 from envbuild.base.oci.layers import Tree
-from envbuild.build.codec import Codec, unpack
-from envbuild.build.ocilayer import fill_layer
-from envbuild.build.pack import PartWriter
-from envbuild.build.scheme import Scheme
-from envbuild.build.tarball import tar_contents
-from envbuild.build.unsquash import SquashImage, read_tree
-from envbuild.build.wheel import unpack_wheel
+from envbuild.build.from_wheel import unpack_wheel
+from envbuild.build.in_base.install_scheme import Scheme
 from envbuild.bundle.model import TABLE
 from envbuild.bundle.unpack import unpack as unpack_bundle
+from envbuild.formats.block_codec import Codec, unpack
 from envbuild.formats.oci import read_config, read_document
+from envbuild.formats.squashfs_reader import SquashImage, read_tree
 from envbuild.lock.read import parse_lock
+from envbuild.parts.from_layer import fill_layer
+from envbuild.parts.from_tar import tar_contents
+from envbuild.parts.writer import PartWriter
 from envbuild.store.layout import Store
 from tests.hostile import squash
 

@@ -24,24 +24,24 @@ import msgspec
 import zstandard
 
 from envbuild.base.oci.layers import Tree
-from envbuild.base.siffile import image_digest, read_sif
-from envbuild.base.sifframe import frame_digest, strange_frame
-from envbuild.build.codec import Codec
-from envbuild.build.ocilayer import fill_layer
-from envbuild.build.pack import PartWriter
-from envbuild.build.tarball import tar_contents
-from envbuild.build.tree import Entry
-from envbuild.build.unsquash import SquashImage, read_tree
-from envbuild.build.verify import read_carried
-from envbuild.build.wheel import unpack_wheel
-from envbuild.build.zipread import open_zip
+from envbuild.build.from_wheel import unpack_wheel
+from envbuild.build.image.verify import read_carried
 from envbuild.bundle.unpack import unpack
+from envbuild.formats.block_codec import Codec
+from envbuild.formats.fast_zip import open_zip
+from envbuild.formats.file_tree import Entry
 from envbuild.formats.oci import Index, Manifest, read_config, read_document
+from envbuild.formats.sif_frame import frame_digest, strange_frame
+from envbuild.formats.sif_reader import image_digest, read_sif
+from envbuild.formats.squashfs_reader import SquashImage, read_tree
 from envbuild.job.sites import _read as read_site
 from envbuild.limits import reading
 from envbuild.lock.read import parse_lock, read_lock
 from envbuild.lock.write import write_lock
 from envbuild.net.simple import links_of_html, links_of_json
+from envbuild.parts.from_layer import fill_layer
+from envbuild.parts.from_tar import tar_contents
+from envbuild.parts.writer import PartWriter
 from envbuild.recipe.read import read_recipe
 from envbuild.shelf.model import read_entry, write_entry
 from envbuild.store.layout import Store

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.build.bytecode import WheelPart, compile_wheels
-from envbuild.build.container import Container
-from envbuild.build.exchange import (
+from envbuild.build.in_base.bytecode import WheelPart, compile_wheels
+from envbuild.build.in_base.container import Container
+from envbuild.build.in_base.exchange import (
     Exchange,
     exchange,
     give_file,
@@ -23,10 +23,10 @@ from envbuild.build.exchange import (
     result_names,
     take_file,
 )
-from envbuild.build.parts import Bench, KeptPart
-from envbuild.build.scheme import Scheme
-from envbuild.build.sdists import BuildNeeds, build_wheels, wheel_key
+from envbuild.build.in_base.install_scheme import Scheme
+from envbuild.build.in_base.sdists import BuildNeeds, build_wheels, wheel_key
 from envbuild.errors import EnvbuildError, IntegrityError
+from envbuild.parts.cache import Bench, KeptPart
 from envbuild.progress import Silent
 from envbuild.run import Command, LocalRunner, Result
 from envbuild.runtime import Runtime

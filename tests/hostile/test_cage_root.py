@@ -11,7 +11,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from envbuild.build.ways import Ground, Trust, choose_way, exposure, require_trust, require_way
+from envbuild.build.modes.select import (
+    Ground,
+    Trust,
+    choose_way,
+    exposure,
+    require_trust,
+    require_way,
+)
 from envbuild.cage import IDS, Cage, closed_folders, find_cage
 from envbuild.errors import HostError
 from envbuild.host import read_host, root_is_mapped

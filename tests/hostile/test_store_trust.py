@@ -14,15 +14,15 @@ import pytest
 from envbuild.base.facts import keep_facts, kept_facts
 from envbuild.base.model import BaseFacts
 from envbuild.base.oci.image import stored_config, stored_image
-from envbuild.build.codec import Codec
-from envbuild.build.pack import PartWriter
-from envbuild.build.tarball import tar_contents
-from envbuild.build.wheel import unpack_wheel
+from envbuild.build.from_wheel import unpack_wheel
 from envbuild.cli import run_cli
 from envbuild.errors import IntegrityError
+from envbuild.formats.block_codec import Codec
 from envbuild.lock.model import Packer
 from envbuild.lock.read import read_lock
 from envbuild.lock.write import write_lock
+from envbuild.parts.from_tar import tar_contents
+from envbuild.parts.writer import PartWriter
 from envbuild.store.atomic import write_bytes
 from envbuild.store.gc import collect, remove
 from envbuild.store.layout import Store

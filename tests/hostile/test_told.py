@@ -13,17 +13,17 @@ from envbuild.base.debian.apt import _install_error, _update_error
 from envbuild.base.debian.distribution import DEBIAN
 from envbuild.base.facts import day, is_day
 from envbuild.base.oci.image import _created
-from envbuild.build.bytecode import WheelPart
+from envbuild.build.in_base.bytecode import WheelPart
 from envbuild.build.overlaps import overlaps
-from envbuild.build.parts import KeptPart
-from envbuild.build.tree import Entry, Part
 from envbuild.cli import run_cli
 from envbuild.errors import SpaceError, ToolFailedError, UsageError
+from envbuild.formats.file_tree import Entry, Part
 from envbuild.formats.oci import Config
 from envbuild.lock.model import LockedBase
 from envbuild.lock.read import parse_lock, read_lock
 from envbuild.lock.staleness import staleness
 from envbuild.lock.write import write_lock
+from envbuild.parts.cache import KeptPart
 from envbuild.recipe.read import read_recipe
 
 ROOT = Path(__file__).parents[2]
@@ -113,7 +113,7 @@ def test_names_are_utf_8_in_any_locale(tmp_path: Path) -> None:
     code = """
 import hashlib, sys, tarfile
 from pathlib import Path
-from envbuild.build.tarball import tar_contents
+from envbuild.parts.from_tar import tar_contents
 path = Path(sys.argv[1])
 print([ascii(entry.path) for entry, _ in tar_contents(path, hashlib.sha256(path.read_bytes()).hexdigest())])
 """

@@ -10,15 +10,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from envbuild.base.siffile import DESCRIPTOR, HEADER, SIGNATURE, image_digest
-from envbuild.base.sifframe import LAUNCH, frame_digest, strange_frame
-from envbuild.build.delivery import note_delivery
+from envbuild.build.image.metadata import ImageNote
+from envbuild.build.image.verify import recorded_digest
 from envbuild.build.model import ImageRecord
-from envbuild.build.objects import ImageNote
-from envbuild.build.sifwrite import DATA, JSON, TABLE, data, partition, write_sif
-from envbuild.build.verify import recorded_digest
+from envbuild.build.output_record import note_delivery
 from envbuild.check.perform import as_built
 from envbuild.errors import IntegrityError, UsageError
+from envbuild.formats.sif_frame import LAUNCH, frame_digest, strange_frame
+from envbuild.formats.sif_reader import DESCRIPTOR, HEADER, SIGNATURE, image_digest
+from envbuild.formats.sif_writer import DATA, JSON, TABLE, data, partition, write_sif
 from envbuild.store.atomic import write_bytes
 from envbuild.store.layout import Store
 

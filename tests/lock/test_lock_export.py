@@ -15,8 +15,8 @@ import tomli
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
-from envbuild.build.bring import wanted_files
-from envbuild.build.objects import sbom
+from envbuild.build.fetch import wanted_files
+from envbuild.build.image.metadata import sbom
 from envbuild.cli import run_cli
 from envbuild.lock.export import installed, pylock_text, requirements_text
 from envbuild.lock.model import Lock, PythonPackage

@@ -12,22 +12,22 @@ from typing import BinaryIO
 import msgspec
 import pytest
 
-from envbuild.base.siffile import image_digest
-from envbuild.build.codec import codec_of
-from envbuild.build.objects import about, locked_text
-from envbuild.build.origin import NOTE
-from envbuild.build.parts import KeptPart
-from envbuild.build.sifwrite import GENERIC, JSON, data, partition, write_sif
-from envbuild.build.squashfs import write_squashfs
-from envbuild.build.tree import merge
+from envbuild.build.image.metadata import about, locked_text
+from envbuild.build.image.origin import NOTE
 from envbuild.check.model import Report
 from envbuild.check.plan import asked_digest
 from envbuild.check.report import save
 from envbuild.cli.publishing import Wish, publish
 from envbuild.errors import CheckFailedError, IntegrityError, SpaceError, UsageError
+from envbuild.formats.block_codec import codec_of
+from envbuild.formats.file_tree import merge
+from envbuild.formats.sif_reader import image_digest
+from envbuild.formats.sif_writer import GENERIC, JSON, data, partition, write_sif
+from envbuild.formats.squashfs_writer import write_squashfs
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Lock
 from envbuild.lock.read import read_lock
+from envbuild.parts.cache import KeptPart
 from envbuild.progress import Silent
 from envbuild.shelf.backend import object_path
 from envbuild.shelf.folder import Folder

@@ -9,7 +9,7 @@ from envbuild.app.doctor.finding import Finding
 from envbuild.base.debian.apt import mirror
 from envbuild.base.oci.registry import addresses
 from envbuild.errors import NetworkError
-from envbuild.formats.imagename import HUB
+from envbuild.formats.image_name import HUB
 from envbuild.net.index import config_file, index_url
 from envbuild.net.web import CERTIFICATE_HINT, make_client, redact
 from envbuild.resolve.conflict.explain import translate_failure

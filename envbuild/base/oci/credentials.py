@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from envbuild.errors import EnvbuildError
-from envbuild.formats.imagename import HUB
+from envbuild.formats.image_name import HUB
 from envbuild.run import Command, Runner
 from envbuild.settings import Settings
 

@@ -8,7 +8,7 @@ from envbuild.base.facts import keep_facts, kept_facts
 from envbuild.base.model import BaseFacts, BaseReference, Header
 from envbuild.base.oci.image import image_facts, lay_out, stored_image
 from envbuild.base.sif import describe_sif
-from envbuild.formats.imagename import parse_image_name
+from envbuild.formats.image_name import parse_image_name
 from envbuild.progress import Reporter
 from envbuild.run import Runner
 from envbuild.settings import Settings

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import fnmatch
-import hashlib
 import posixpath
 import tarfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
 
 from envbuild import limits
-from envbuild.errors import HostError, IntegrityError
+from envbuild.formats.oci_layer import OPAQUE, WHITEOUT, finish_layer, opened_layer, require_hidden
 from envbuild.limits import Room, reading
-from envbuild.tarread import members, open_tar
+from envbuild.tarread import members
 
-WHITEOUT, OPAQUE = ".wh.", ".wh..wh..opq"
 MOST_LINKS = 40
 """Links followed before a path counts as going in a circle, as Linux does."""
-CHUNK = 1024 * 1024
-ZSTD = b"\x28\xb5\x2f\xfd"
 
 
 @dataclass(kw_only=True, slots=True)
@@ -187,73 +181,3 @@ class Tree:
             yield from (name for name in self.names(folder) if fnmatch.fnmatchcase(name, part))
         elif self.kind(f"{folder}/{part}") is not None:
             yield part
-
-
-class Hashed:
-    """A stream that hashes what is read from it; it came out of a file of ``size`` bytes."""
-
-    def __init__(self, stream: IO[bytes], size: int) -> None:
-        self._stream = stream
-        self._room = Room(limits.most_content(size), "it unpacks to")
-        self.digest = hashlib.sha256()
-
-    def read(self, size: int = -1) -> bytes:
-        """Read at most that many bytes.  Raises IntegrityError where it does not end."""
-        data = self._stream.read(size)
-        self._room.take(len(data))
-        self.digest.update(data)
-        return data
-
-
-def require_hidden(name: str) -> None:
-    """Raise IntegrityError for a mark that hides no name of a folder, but the folder or the one above."""
-    if name.removeprefix(WHITEOUT) in ("", ".", ".."):
-        raise IntegrityError(f"holds the mark {name!r}, which hides no file")
-
-
-@contextmanager
-def opened_layer(path: Path) -> Iterator[tuple[Hashed, tarfile.TarFile]]:
-    """Lend a layer's tar (plain, gzip or zstd) for one pass, and the stream under it."""
-    with path.open("rb") as raw:
-        size = path.stat().st_size
-        stream = Hashed(unpacked(raw), size)
-        with open_tar(stream, size, mode="r|") as tar:
-            yield stream, tar
-
-
-def finish_layer(stream: Hashed, diff_id: str | None, what: str, where: str) -> None:
-    """Read to the end.  Raises IntegrityError for a layer whose content is not ``diff_id``."""
-    while stream.read(CHUNK):
-        pass
-    if diff_id is not None and f"sha256:{stream.digest.hexdigest()}" != diff_id:
-        raise IntegrityError(
-            f"{what} holds other files than the image's configuration names", where=where
-        )
-
-
-def unpacked(raw: IO[bytes]) -> Any:
-    """Return a stream of the tar inside, by its first bytes: media types lie."""
-    start = raw.read(4)
-    raw.seek(0)
-    if start.startswith(b"\x1f\x8b"):
-        return _gunzipped(raw)
-    if start == ZSTD:
-        try:
-            import zstandard  # type: ignore[import-not-found,unused-ignore]
-        except ImportError as error:
-            hint = "install envbuild's part for it: pip install zstandard"
-            raise HostError(
-                "an image layer is packed with zstd, which this Python cannot unpack", hint=hint
-            ) from error
-        return zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True)
-    return raw
-
-
-def _gunzipped(raw: IO[bytes]) -> Any:
-    """Return what a gzip file holds; isal inflates 2 to 3 times as fast as zlib where it is installed."""
-    opened: Any
-    try:
-        from isal import igzip as opened
-    except ImportError:
-        import gzip as opened
-    return opened.open(raw)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 from envbuild import limits
 from envbuild.base.oci.credentials import find_credentials
 from envbuild.errors import IntegrityError, NetworkError
-from envbuild.formats.imagename import HUB, ImageName
+from envbuild.formats.image_name import HUB, ImageName
 from envbuild.formats.oci import (
     BIGGEST,
     INDEXES,

@@ -1,0 +1,170 @@
+"""What an image's packages are put on: the base as parts, where its Python installs, what is kept of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from pathlib import Path
+
+from envbuild.base.oci.image import stored_config, stored_image
+from envbuild.base.sources import BRINGERS
+from envbuild.build.image.base_config import NOTHING, Inherited, of_config, of_tree
+from envbuild.build.in_base.overlay_run import Means, captured, debian_act
+from envbuild.build.local_base import reference_of
+from envbuild.build.model import Workshop
+from envbuild.errors import IntegrityError
+from envbuild.formats.file_tree import Entry, Part, Tree, merge, merges, resolve
+from envbuild.lock.model import Lock
+from envbuild.parts.cache import Bench, KeptPart, kept_part, part_key, provide_part
+from envbuild.parts.from_layer import fill_layer
+from envbuild.parts.from_sif import sif_key, sif_part
+from envbuild.parts.from_tar import MOUNT_POINTS, root_contents
+from envbuild.store.units import counted
+
+EMPTY_FILES = ("etc/hosts", "etc/resolv.conf")
+"""Files that a runtime binds over."""
+FOLDERS = {**MOUNT_POINTS, "etc": 0o755, "home": 0o755}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ground:
+    """A base as parts, lowest first; ``system`` are the Debian packages put over an image; ``tree`` is all merged."""
+
+    parts: tuple[KeptPart, ...]
+    tree: Tree
+    inherited: Inherited = NOTHING
+    system: tuple[KeptPart, ...] = ()
+
+
+def ground_of(parts: Sequence[KeptPart], inherited: Inherited = NOTHING) -> Ground:
+    """Return the ground that these parts make."""
+    return Ground(
+        parts=tuple(parts), tree=merge([part.part for part in parts]), inherited=inherited
+    )
+
+
+def root_ground(digest: str, tar: Callable[[], Path], bench: Bench) -> Ground:
+    """Return the ground of a bootstrapped root; ``tar`` makes it where the store has no part of it."""
+    key = part_key("root", digest=digest, packer=bench.codec.key)
+    found = kept_part(key, bench.store)
+    if found is None:
+        path = tar()
+        bench.report.detail("pack the base")
+        found = provide_part(key, bench, lambda writer: writer.add_all(root_contents(path)))
+    return ground_of([found])
+
+
+def image_ground(
+    lock: Lock, shop: Workshop, bench: Bench, feeders: Executor, groups: Sequence[str]
+) -> Ground:
+    """Return the ground of an image as base: one part for each of its layers, shared with other images.
+
+    Over them come the locked Debian packages of the given groups.  Whatever the store lacks is brought and packed.
+    """
+    if reference_of(lock).kind in ("sif", "oras"):
+        parts: list[KeptPart] = [_of_sif(lock, shop, bench)]
+    else:
+        parts = _of_layers(lock, shop, bench, feeders)
+    trees = merges(_laid(parts))
+    parts.append(_mount_points(next(trees), bench))
+    tree = next(trees)
+    image = (
+        stored_image(lock.base.digest, shop.store)
+        if reference_of(lock).kind not in ("sif", "oras")
+        else None
+    )
+    if image is None:
+        inherited = of_tree(tree, parts, compressor=bench.codec.compressor)
+    else:
+        inherited = of_config(stored_config(image, shop.store))
+    own = len(parts)
+    means = Means(runtime=shop.runtime, runner=shop.runner, bench=bench)
+    for group in groups:
+        packages = [p for p in lock.debian if p.group == group]
+        if packages:
+            act = debian_act(packages, means, lock.base.epoch)
+            sums = {p.file: p.sha256 for p in packages}
+            parts.append(captured(act, parts, lock.base, means, sums))
+            tree = next(trees)
+    return Ground(
+        parts=tuple(parts[:own]), tree=tree, inherited=inherited, system=tuple(parts[own:])
+    )
+
+
+def _laid(parts: Sequence[KeptPart]) -> Iterator[list[Part]]:
+    """Yield what has come to a list that grows since the last time."""
+    done = 0
+    while True:
+        fresh = [kept.part for kept in parts[done:]]
+        done += len(fresh)
+        yield fresh
+
+
+def _of_sif(lock: Lock, shop: Workshop, bench: Bench) -> KeptPart:
+    found = kept_part(sif_key(lock.base.digest, bench), bench.store)
+    if found is not None:
+        return found
+    header = _bring(lock, shop)
+    with shop.report.stage(f"pack the base {lock.base.reference}"):
+        return sif_part(Path(header["From"]), lock.base.digest, bench)
+
+
+def _of_layers(lock: Lock, shop: Workshop, bench: Bench, feeders: Executor) -> list[KeptPart]:
+    image = stored_image(lock.base.digest, shop.store)
+    if image is None or not shop.store.artifact(image.manifest.config.sha256).is_file():
+        _bring(lock, shop)
+        image = stored_image(lock.base.digest, shop.store)
+    if image is None:
+        raise IntegrityError("the base just brought is not in the store", where=lock.base.reference)
+    layers, diff_ids = image.manifest.layers, stored_config(image, shop.store).rootfs.diff_ids
+    if len(diff_ids) != len(layers):
+        raise IntegrityError(
+            f"has {len(layers)} layers, its configuration names {len(diff_ids)}",
+            where=lock.base.reference,
+        )
+    keys = [part_key("oci", diff=diff, packer=bench.codec.key) for diff in diff_ids]
+    found = [kept_part(key, bench.store) for key in keys]
+    if None not in found:
+        return [part for part in found if part is not None]
+    _bring(lock, shop)
+
+    def pack(key: str, sha256: str, diff: str) -> KeptPart:
+        path = shop.store.artifact(sha256)
+        return provide_part(
+            key,
+            bench,
+            lambda writer: fill_layer(writer, path, diff, where=lock.base.reference),
+            layer=True,
+        )
+
+    lacking = sum(part is None for part in found)
+    with shop.report.stage(f"pack {counted(lacking, 'layer')} of {lock.base.reference}"):
+        # the largest first, so that no core waits for it in the end; a layer may be there twice
+        rows = {key: (layer, diff) for key, layer, diff in zip(keys, layers, diff_ids, strict=True)}
+        order = sorted(rows, key=lambda key: -rows[key][0].size)
+        futures = {
+            key: feeders.submit(pack, key, rows[key][0].sha256, rows[key][1]) for key in order
+        }
+        return [futures[key].result() for key in keys]
+
+
+def _bring(lock: Lock, shop: Workshop) -> dict[str, str]:
+    """Bring the locked base into the store and return the header of a build from there."""
+    reference = reference_of(lock)
+    return dict(
+        BRINGERS[reference.kind](reference, shop.settings, shop.runner, shop.store, shop.report)
+    )
+
+
+def _mount_points(tree: Tree, bench: Bench) -> KeptPart:
+    """Return a part of what a runtime mounts over and the base lacks."""
+    folders = {name: mode for name, mode in FOLDERS.items() if resolve(tree, name) not in tree}
+    files = [name for name in EMPTY_FILES if resolve(tree, name) not in tree]
+    key = part_key("mounts", folders=sorted(folders), files=files)
+    entries = [Entry(name, "d", mode) for name, mode in folders.items()] + [
+        Entry(name, "f", 0o644) for name in files
+    ]
+    return provide_part(
+        key, bench, lambda writer: writer.add_all((entry, None) for entry in entries), layer=True
+    )

@@ -1,0 +1,156 @@
+"""Unpack a wheel straight into a part, by the wheel specification, without a file on the disk.
+
+The library ``installer`` knows the specification (scripts, data folders, RECORD); here is where the files go.
+"""
+
+from __future__ import annotations
+
+import io
+import posixpath
+import warnings
+import zipfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from envbuild import limits
+from envbuild.build.in_base.install_scheme import Scheme
+from envbuild.errors import IntegrityError
+from envbuild.formats.fast_zip import open_zip
+from envbuild.formats.file_tree import Entry
+from envbuild.limits import Room, reading
+from envbuild.parts.writer import PartWriter
+from envbuild.store.sealed import require_hash
+
+if TYPE_CHECKING:
+    from installer.destinations import WheelDestination
+
+INSTALLER = b"envbuild\n"
+LINE_ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
+"""What str.splitlines takes for the end of a line, by which RECORD is read."""
+SPARE_ROWS = 1000
+"""Rows of a RECORD for what is no file of the wheel."""
+
+
+def unpack_wheel(
+    file: Path, name: str, scheme: Scheme, writer: PartWriter, *, sha256: str | None
+) -> None:
+    """Add everything that installing a wheel of the store would write; ``name`` is the wheel's file name.
+
+    Raises IntegrityError for a wheel of another hash or a damaged one, and for one that would write outside of its
+    folders.
+    """
+    size = file.stat().st_size
+    writer.limit(size)
+    with reading("this wheel cannot be unpacked", name), file.open("rb") as raw:
+        require_hash(raw, sha256, name)
+        _install(raw, name, scheme, writer, size)
+
+
+def _install(raw: BinaryIO, name: str, scheme: Scheme, writer: PartWriter, size: int) -> None:
+    from installer import install
+    from installer.sources import WheelFile
+
+    with open_zip(raw) as archive, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        archive.filename = name
+        _require_sizes(archive, size)
+        source = WheelFile(archive)
+        _require_schemes(archive, source.data_dir)
+        install(source, _destination(source.distribution, scheme, writer), {"INSTALLER": INSTALLER})
+
+
+def _require_sizes(archive: zipfile.ZipFile, size: int) -> None:
+    """Raise IntegrityError for members that would be read into memory as a whole, or that unpack without end.
+
+    No more than a member's announced size is ever read of it.
+    """
+    content = Room(limits.most_content(size), "it unpacks to")
+    for info in archive.infolist():
+        content.take(info.file_size)
+        folder, _, name = info.filename.rpartition("/")
+        most = limits.SCRIPT if ".data/scripts/" in info.filename else limits.WHOLE.get(name)
+        if most is not None and info.file_size > most:
+            raise IntegrityError(
+                f"{info.filename} is of {info.file_size} bytes, which no such file is"
+            )
+        if name == "RECORD" and folder.endswith(".dist-info"):
+            text = archive.read(info).decode("utf-8", "replace")
+            if sum(text.count(end) for end in LINE_ENDS) > 2 * len(archive.infolist()) + SPARE_ROWS:
+                raise IntegrityError(f"{info.filename} has many more rows than the wheel has files")
+
+
+def _require_schemes(archive: zipfile.ZipFile, folder: str) -> None:
+    """Raise IntegrityError for a file that begins like the data folder and lies in none of its schemes.
+
+    installer takes every such name for one below the folder, and looks for its scheme without end.
+    """
+    for info in archive.infolist():
+        below = info.filename.removeprefix(f"{folder}/")
+        like = info.filename.startswith(folder) and not info.is_dir()
+        if like and (below == info.filename or "/" not in below):
+            raise IntegrityError(f"{info.filename} lies in no scheme of {folder}")
+
+
+def _destination(project: str, scheme: Scheme, writer: PartWriter) -> WheelDestination:
+    from installer.destinations import WheelDestination
+    from installer.records import Hash, RecordEntry
+    from installer.scripts import Script
+    from installer.utils import Scheme as SchemeName
+    from installer.utils import construct_record_file, fix_shebang
+
+    class Destination(WheelDestination):
+        def write_file(
+            self, scheme: Any, path: Any, stream: BinaryIO, is_executable: bool
+        ) -> RecordEntry:
+            if scheme == "scripts":
+                seekable = io.BytesIO(stream.read())
+                with fix_shebang(seekable, f"/{self_scheme.python}") as fixed:
+                    return self.record(scheme, str(path), fixed, executable=True)
+            return self.record(scheme, str(path), stream, executable=is_executable)
+
+        def write_script(self, name: str, module: str, attr: str, section: Any) -> RecordEntry:
+            file, text = Script(name, module, attr, section).generate(
+                f"/{self_scheme.python}", "posix"
+            )
+            return self.record(SchemeName("scripts"), file, io.BytesIO(text), executable=True)
+
+        def record(
+            self, scheme: Any, path: str, stream: BinaryIO, *, executable: bool
+        ) -> RecordEntry:
+            full = _inside(self_scheme.folder(scheme, project), path)
+            place = writer.add(Entry(full, "f", 0o755 if executable else 0o644), stream)
+            assert place is not None  # noqa: S101  (files have one)
+            return RecordEntry(path, Hash("sha256", _base64(place.sha256)), place.size)
+
+        def finalize_installation(
+            self, scheme: Any, record_file_path: str, records: Iterable[tuple[Any, RecordEntry]]
+        ) -> None:
+            def prefix(of: Any) -> str | None:
+                if of in ("purelib", "platlib"):
+                    return None
+                return posixpath.relpath(self_scheme.folder(of, project), self_scheme.site) + "/"
+
+            with construct_record_file(records, prefix) as stream:
+                writer.add(
+                    Entry(
+                        _inside(self_scheme.folder(scheme, project), record_file_path), "f", 0o644
+                    ),
+                    stream,
+                )
+
+    self_scheme = scheme
+    return Destination()
+
+
+def _base64(sha256: str) -> str:
+    from base64 import urlsafe_b64encode
+
+    return urlsafe_b64encode(bytes.fromhex(sha256)).decode().rstrip("=")
+
+
+def _inside(folder: str, path: str) -> str:
+    """Join a wheel's own path to a folder.  Raises IntegrityError where it would lead out of it."""
+    if path.startswith("/") or ".." in path.split("/") or "\0" in path:
+        raise IntegrityError(f"{path!r} leads out of the folder that it belongs to")
+    return posixpath.normpath(posixpath.join(folder, path))

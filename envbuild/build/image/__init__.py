@@ -1,0 +1,1 @@
+"""The image file: written from parts, described, verified, compared, flattened, made again."""

@@ -1,0 +1,90 @@
+"""Say where two images that should be the same bytes differ: which member of which layer."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
+from pathlib import Path
+
+from envbuild.formats.file_tree import Entry, differences
+from envbuild.formats.sif_reader import PARTITION, SIGNATURE, SifObject, read_sif
+from envbuild.formats.squashfs_reader import SquashImage, read_tree
+
+SHOWN = 12
+
+
+def tell_difference(one: Path, two: Path) -> str:
+    """Return where two images differ, as a few words for people; "" where all their objects are the same.
+
+    Raises IntegrityError for an image that is damaged.
+    """
+    first, second = (_objects(path) for path in (one, two))
+    names = [[item.name or "flat" for item in items] for items in (first, second)]
+    if names[0] != names[1]:
+        return (
+            f"the objects are {', '.join(names[0])} in one and {', '.join(names[1])} in the other"
+        )
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0)), "hash") as pool:
+        for a, b in zip(first, second, strict=True):
+            if a.data_type == PARTITION:
+                told = _partitions((one, a), (two, b), pool)
+            else:
+                told = "" if _same((one, a), (two, b)) else "its text differs"
+            if told:
+                return f"{_title(a)}: {told}"
+    return ""
+
+
+def _objects(path: Path) -> list[SifObject]:
+    return [item for item in read_sif(path).objects if item.data_type != SIGNATURE]
+
+
+def _title(item: SifObject) -> str:
+    if item.data_type != PARTITION:
+        return f"object {item.name}"
+    return f"layer {item.name}" if item.name else "the file system"
+
+
+def _partitions(one: tuple[Path, SifObject], two: tuple[Path, SifObject], pool: Executor) -> str:
+    trees: list[dict[str, Entry]] = []
+    for path, item in (one, two):
+        image = SquashImage(path, item.offset, item.size)
+        try:
+            trees.append(read_tree(image, pool))
+        finally:
+            image.close()
+    missing, changed, extra = differences(trees[0], trees[1])
+    rows = [f"/{path} is only in the first" for path in missing]
+    rows += [f"/{path} is only in the second" for path in extra]
+    rows += [f"/{path}: {what}" for path, what in changed]
+    rows = rows or _packing(trees[0], trees[1])
+    if not rows and not _same(one, two):
+        rows = ["the files are the same, its tables are not"]
+    more = f" and {len(rows) - SHOWN} more" if len(rows) > SHOWN else ""
+    return "; ".join(rows[:SHOWN]) + more
+
+
+def _packing(one: Mapping[str, Entry], two: Mapping[str, Entry]) -> list[str]:
+    """Return what differs between two trees of the same files: times, and how they are packed."""
+    rows = [
+        f"/{path}: time {one[path].mtime} is {two[path].mtime}"
+        for path in one
+        if one[path].mtime != two[path].mtime
+    ]
+    return rows or [f"/{path}: packed otherwise" for path in one if one[path] != two[path]]
+
+
+def _same(one: tuple[Path, SifObject], two: tuple[Path, SifObject]) -> bool:
+    if one[1].size != two[1].size:
+        return False
+    with one[0].open("rb") as first, two[0].open("rb") as second:
+        first.seek(one[1].offset)
+        second.seek(two[1].offset)
+        left = one[1].size
+        while left:
+            a, b = first.read(min(left, 1 << 22)), second.read(min(left, 1 << 22))
+            if a != b or not a:
+                return False
+            left -= len(a)
+    return True

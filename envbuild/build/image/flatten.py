@@ -1,0 +1,120 @@
+"""Make one partition of a layered image, from the image alone."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from envbuild.build.image.metadata import ImageNote
+from envbuild.build.image.origin import NOTE
+from envbuild.build.image.runtime_files import LAYERED_HELP
+from envbuild.build.image.verify import layer_of, read_carried, root_partitions
+from envbuild.build.image.write import METADATA
+from envbuild.errors import IntegrityError, UsageError
+from envbuild.formats.file_copy import copy_into
+from envbuild.formats.file_tree import merge, tree_digest
+from envbuild.formats.sif_reader import PARTITION, SIGNATURE, SifFile, SifObject, read_sif
+from envbuild.formats.sif_writer import (
+    CYCLONEDX_JSON,
+    OVERLAY,
+    SBOM,
+    SifPart,
+    data,
+    partition,
+    write_sif,
+)
+from envbuild.formats.squashfs_reader import SquashImage, read_tree
+from envbuild.formats.squashfs_writer import Copy, write_squashfs
+from envbuild.store.atomic import telling
+
+
+def flatten(source: Path, target: Path) -> str:
+    """Write a layered image as one partition and return its tree digest, which is that of the layered one.
+
+    Packed bytes are copied as they are.  Raises UsageError for an image that is not layered, IntegrityError for one
+    that has lost a layer, is damaged, or holds something else than its note says.
+    """
+    carried = read_carried(source)
+    if carried.note is None or carried.note.mode != "layered":
+        raise UsageError(
+            "is no layered image of envbuild", where=str(source), hint="it can be used as it is"
+        )
+    if carried.lock is None:
+        raise IntegrityError("carries no lock", where=str(source))
+    note, lock = carried.note, carried.lock
+    with ExitStack() as stack, ThreadPoolExecutor(len(os.sched_getaffinity(0)), "hash") as pool:
+        layers = []
+        for item in root_partitions(source):
+            image = SquashImage(source, item.offset, item.size)
+            stack.callback(image.close)
+            part = layer_of(image, read_tree(image, pool), overlay=item.partition == OVERLAY)
+            layers.append((part, _copy(source, item)))
+    tree = merge([part for part, _ in layers])
+    digest = tree_digest(entry for entry, _ in tree.values())
+    if digest != note.tree:
+        raise IntegrityError(
+            "a layer is missing or damaged: its files are not those that it was made of",
+            where=str(source),
+            hint=f"make it again: envbuild make {note.recipe}",
+        )
+    epoch, machine = lock.base.epoch, lock.base.machine
+
+    def write(out: BinaryIO) -> int:
+        return write_squashfs(out, tree, layers, epoch=epoch, compressor=lock.packer.compressor)
+
+    objects = (*_data_objects(read_sif(source), note), partition(write, machine=machine))
+    with telling(target), target.open("wb") as out:
+        write_sif(out, objects, machine=machine, epoch=epoch, identity=f"flat {digest} {note.lock}")
+        out.flush()
+        os.fsync(out.fileno())
+    return digest
+
+
+def _copy(source: Path, item: SifObject) -> Copy:
+    def copy(target: int, at: int) -> None:
+        image = SquashImage(source, item.offset, item.size)
+        try:
+            copy_into(source, target, at, image.data_end, offset=item.offset)
+        finally:
+            image.close()
+
+    return copy
+
+
+def _data_objects(sif: SifFile, note: ImageNote) -> tuple[SifPart, ...]:
+    """Return the objects beside the partitions; those that say what the image is are changed."""
+    changes: dict[str, Callable[[bytes], bytes]] = {
+        NOTE: lambda _: msgspec.json.encode(
+            msgspec.structs.replace(note, mode="flat"), order="sorted"
+        ),
+        METADATA: _flat_metadata,
+    }
+    kept = []
+    with sif.path.open("rb") as file:
+        for item in sif.objects:
+            if item.data_type in (PARTITION, SIGNATURE):
+                continue
+            file.seek(item.offset)
+            content = file.read(item.size)
+            content = changes[item.name](content) if item.name in changes else content
+            extra = CYCLONEDX_JSON if item.data_type == SBOM else b""
+            kept.append(data(item.data_type, item.name, content, extra=extra))
+    return tuple(kept)
+
+
+def _flat_metadata(content: bytes) -> bytes:
+    try:
+        told = json.loads(content)
+        attributes = told["data"]["attributes"]
+        attributes["labels"]["envbuild.mode"] = "flat"
+        attributes["helpfile"] = attributes["helpfile"].removesuffix(LAYERED_HELP)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise IntegrityError(f"its object {METADATA} is damaged: {error!r}") from error
+    return json.dumps(told, sort_keys=True).encode()

@@ -1,0 +1,69 @@
+"""The guard of layered images: a runtime that drops a layer says nothing, so the image itself has to notice.
+
+Apptainer 1.4 drops overlay partitions silently with --unsquash, --underlay, "enable overlay = no", without squashfuse,
+when the file is cut off or a layer's header is damaged, and in every build that starts from the image.  The lowest
+layer therefore lists the others, each of which carries a mark; a start without one of the marks ends with code 78.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+from envbuild.formats.file_copy import write_at
+from envbuild.formats.file_tree import Entry, Part
+from envbuild.formats.squashfs_writer import Copy
+
+SCRIPT = ".singularity.d/env/00-envbuild-layers.sh"
+"""Sourced first by every way to start: exec, run, shell, test, instances."""
+MARKS = ".envbuild"
+TEXT = """\
+#!/bin/sh
+for envbuild_layer in {keys}; do
+    if [ ! -e "/.envbuild/layer/$envbuild_layer" ]; then
+        echo "envbuild: a layer of this image is missing or damaged ($envbuild_layer)" >&2
+        echo "  what to do: start it without --unsquash and --underlay, or make it one partition where it is whole:" >&2
+        echo "              envbuild flatten IMAGE" >&2
+        exit 78
+    fi
+done
+unset envbuild_layer
+"""
+
+
+def guarded(keys: Sequence[str]) -> tuple[Part, Copy]:
+    """Return the part that refuses to start without the layers of these keys."""
+    return _plain({SCRIPT: (TEXT.format(keys=" ".join(keys)).encode(), 0o755)})
+
+
+def mark(key: str) -> tuple[Part, Copy]:
+    """Return the part by which a layer tells that it is there."""
+    return _plain({f"{MARKS}/layer/{key}": (b"\n", 0o644)})
+
+
+def is_guard(path: str) -> bool:
+    """Tell whether a path belongs to the guard and not to the image."""
+    return path in (MARKS, SCRIPT) or path.startswith(f"{MARKS}/")
+
+
+def _plain(files: dict[str, tuple[bytes, int]]) -> tuple[Part, Copy]:
+    """Return a part of a few small files in one block, stored as it is."""
+    entries, content = [], b""
+    for path, (text, mode) in files.items():
+        sha256 = hashlib.sha256(text).hexdigest()
+        entries.append(
+            Entry(path, "f", mode, size=len(text), sha256=sha256, fragment=0, offset=len(content))
+        )
+        content += text
+    part = Part(
+        key="",
+        entries=tuple(entries),
+        fragments=((0, len(content) | 1 << 24),),
+        size=len(content),
+        sha256=hashlib.sha256(content).hexdigest(),
+    )
+
+    def copy(target: int, at: int) -> None:
+        write_at(target, content, at)
+
+    return part, copy

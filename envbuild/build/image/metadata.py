@@ -1,0 +1,86 @@
+"""What an image says about itself, beside its files: its lock, its bill of materials, its digests."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+from packaging.utils import canonicalize_name
+
+from envbuild.base.model import DebianPackage
+from envbuild.lock.digest import lock_digest
+from envbuild.lock.model import Lock, PythonPackage
+from envbuild.lock.write import write_lock
+from envbuild.parts.counters import FORMATS
+
+
+class ImageNote(msgspec.Struct, frozen=True, kw_only=True):
+    """The object ``envbuild.json`` of an image: what made it, and the digest of its tree.
+
+    ``formats`` are the counters of the envbuild that made it; none in images of before they were written down.
+    """
+
+    recipe: str
+    mode: str
+    lock: str
+    packer: str
+    tree: str
+    formats: dict[str, int] = {}
+
+
+def about(recipe: str, lock: Lock, *, mode: str, packer: str, tree: str) -> bytes:
+    """Return the object that says what made an image."""
+    note = ImageNote(
+        recipe=recipe, mode=mode, lock=lock_digest(lock), packer=packer, tree=tree, formats=FORMATS
+    )
+    return msgspec.json.encode(note, order="sorted")
+
+
+def locked_text(lock: Lock) -> str:
+    """Return the lock as an image carries it: whether it was proved comes later and would change the bytes."""
+    return write_lock(msgspec.structs.replace(lock, proof="not run"))
+
+
+def sbom(recipe: str, lock: Lock) -> bytes:
+    """Return a CycloneDX 1.5 bill of materials (JSON) without serial number and time: the same lock, the same bytes."""
+    distro = lock.base.distro.split(" ")[0] or "debian"
+    components = [_debian(p, distro) for p in lock.debian if p.group != "build"]
+    components += [_python(p) for p in lock.python if p.group != "build"]
+    document = {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.5",
+        "version": 1,
+        "metadata": {
+            "component": {"type": "container", "name": recipe, "version": lock_digest(lock)}
+        },
+        "components": sorted(components, key=lambda component: component["bom-ref"]),
+    }
+    return json.dumps(document, sort_keys=True, indent=1).encode()
+
+
+def _debian(package: DebianPackage, distro: str) -> dict[str, Any]:
+    reference = (
+        f"pkg:deb/{distro}/{package.name}@{_escaped(package.version)}?arch={package.architecture}"
+    )
+    return _component(package.name, package.version, reference, package.sha256)
+
+
+def _python(package: PythonPackage) -> dict[str, Any]:
+    reference = f"pkg:pypi/{canonicalize_name(package.name)}@{_escaped(package.version)}"
+    return _component(package.name, package.version, reference, package.sha256)
+
+
+def _component(name: str, version: str, reference: str, sha256: str) -> dict[str, Any]:
+    return {
+        "type": "library",
+        "name": name,
+        "version": version,
+        "purl": reference,
+        "bom-ref": reference,
+        "hashes": [{"alg": "SHA-256", "content": sha256}],
+    }
+
+
+def _escaped(version: str) -> str:
+    return version.replace("%", "%25").replace("+", "%2B").replace(":", "%3A")

@@ -1,0 +1,156 @@
+"""Make an image a second time, from locked files alone, and say whether the first one was the same."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from envbuild.base.oci.image import stored_image
+from envbuild.base.reference import parse_reference
+from envbuild.build.fetch import fetch_files
+from envbuild.build.image.verify import image_tree
+from envbuild.build.image_cache import key_of, read_record
+from envbuild.build.make import make_image
+from envbuild.build.model import Order, Workshop
+from envbuild.formats.file_tree import differences, tree_digest
+from envbuild.formats.sif_reader import image_digest
+from envbuild.lock.digest import lock_digest
+from envbuild.lock.model import Lock
+from envbuild.parts.cache import kept_part
+from envbuild.store.atomic import telling
+from envbuild.store.layout import Store
+
+ONLY_BEFORE = "-"
+"""Stands for the layer of a name that the image made again does not have."""
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """What making an image again has shown.
+
+    ``same`` is "bytes" (equal image digests), "tree" (the same files, packed otherwise) or "nothing"; ``differs`` are
+    (layer, path, what) for each file, ``before`` and ``after`` the image digests, ``trees`` the tree digests.
+    """
+
+    name: str
+    lock: str
+    same: Literal["bytes", "tree", "nothing"]
+    before: str
+    after: str
+    trees: tuple[str, str]
+    differs: tuple[tuple[str, str, str], ...] = ()
+
+
+@contextmanager
+def made_again(order: Order, shop: Workshop) -> Iterator[tuple[Path, Workshop]]:
+    """Lend the image of an order, made with a store that holds nothing but the locked files, and that workshop.
+
+    Roots, wheels of sdists, layers and bytecode are all made anew.  Missing files are downloaded into the real store
+    first.
+    """
+    fetch_files(order.lock, shop)
+    with shop.store.work("rebuild") as work:
+        clean = replace(shop, store=Store(work / "store"))
+        give_files(order.lock, shop.store, clean.store)
+        again = replace(order, target=work / f"{order.recipe.name}.sif")
+        make_image(again, clean, lambda *_: None)
+        yield again.target, clean
+
+
+def give_files(lock: Lock, store: Store, other: Store) -> None:
+    """Give another store on the same file system the locked files that the first one has, by name or as copies."""
+    wanted = (
+        {p.sha256 for p in lock.python}
+        | {p.sha256 for p in lock.debian}
+        | {f.sha256 for f in lock.files}
+    )
+    for sha256 in sorted(wanted | base_files(lock, store)):
+        source, target = store.artifact(sha256), other.artifact(sha256)
+        with telling(target):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                os.link(source, target)
+            except OSError:
+                shutil.copyfile(source, target)
+                target.chmod(0o444)
+
+
+def base_files(lock: Lock, store: Store) -> set[str]:
+    """Return the sha256 of what the store holds of a base from a registry: manifest, configuration, layers."""
+    kind = parse_reference(lock.base.reference).kind
+    if kind not in ("docker", "oras"):
+        return set()
+    image = stored_image(lock.base.digest, store, sif=kind == "oras")
+    if image is None:
+        return set()
+    blobs = {
+        lock.base.digest,
+        image.manifest.config.digest,
+        *(layer.digest for layer in image.manifest.layers),
+    }
+    found = {digest.removeprefix("sha256:") for digest in blobs}
+    return {sha256 for sha256 in found if store.artifact(sha256).is_file()}
+
+
+def compare(first: Path, order: Order, second: Path, clean: Workshop) -> Comparison:
+    """Compare an image with the one that was made again; ``clean`` is the workshop it was made in.
+
+    Raises UsageError for a file without a root file system.
+    """
+    before, after = image_digest(first), image_digest(second)
+    if before == after:
+        tree = _tree_of_record(order, clean.store) or tree_digest(
+            image_tree(second, clean).values()
+        )
+        return _comparison(order, "bytes", (before, after), (tree, tree))
+    old, new = image_tree(first, clean), image_tree(second, clean)
+    trees = tree_digest(old.values()), tree_digest(new.values())
+    if trees[0] == trees[1]:
+        return _comparison(order, "tree", (before, after), trees)
+    missing, changed, extra = differences(new, old)
+    layers = _layers(order, clean.store)
+    rows = [(path, "is not in the first image") for path in missing]
+    rows += [*changed, *((path, "is only in the first image") for path in extra)]
+    differs = tuple((layers.get(path, ONLY_BEFORE), path, what) for path, what in sorted(rows))
+    return _comparison(order, "nothing", (before, after), trees, differs)
+
+
+def _comparison(
+    order: Order,
+    same: Literal["bytes", "tree", "nothing"],
+    digests: tuple[str, str],
+    trees: tuple[str, str],
+    differs: tuple[tuple[str, str, str], ...] = (),
+) -> Comparison:
+    return Comparison(
+        name=order.recipe.name,
+        lock=lock_digest(order.lock),
+        same=same,
+        before=digests[0],
+        after=digests[1],
+        trees=trees,
+        differs=differs,
+    )
+
+
+def _tree_of_record(order: Order, store: Store) -> str | None:
+    record = read_record(key_of(order), store)
+    return record.tree if record else None
+
+
+def _layers(order: Order, store: Store) -> Mapping[str, str]:
+    """Return the layer of each path of an image that was put together here; of others nothing is known."""
+    record = read_record(key_of(order), store)
+    found: dict[str, str] = {}
+    for name, keys in record.layers if record else ():
+        parts = (kept_part(key, store) for key in keys)
+        found.update(
+            {entry.path: name for part in parts if part is not None for entry in part.part.entries}
+        )
+    return found

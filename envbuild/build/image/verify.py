@@ -1,0 +1,248 @@
+"""Verify an image against its lock, file by file: what the lock gives is put beside what the image holds."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from envbuild.build.assemble import Gathered
+from envbuild.build.image.compare import tell_difference
+from envbuild.build.image.guard import is_guard
+from envbuild.build.image.metadata import ImageNote
+from envbuild.build.image.origin import NOTE
+from envbuild.build.image.write import write_image
+from envbuild.build.image_cache import key_of, read_record
+from envbuild.build.model import Order, Workshop
+from envbuild.build.modes.assembled import gather_for
+from envbuild.build.output_record import last_delivery
+from envbuild.errors import IntegrityError, UsageError
+from envbuild.formats.block_codec import codec_of
+from envbuild.formats.file_tree import Entry, Part, differences, merge, tree_digest
+from envbuild.formats.oci_layer import WHITEOUT
+from envbuild.formats.sif_frame import frame_digest, strange_frame
+from envbuild.formats.sif_reader import PARTITION, SifFile, SifObject, image_digest, read_sif
+from envbuild.formats.sif_writer import OVERLAY
+from envbuild.formats.squashfs_reader import SquashImage, read_tree
+from envbuild.limits import UNREADABLE
+from envbuild.lock.digest import lock_digest
+from envbuild.lock.model import Lock
+from envbuild.lock.read import parse_lock
+from envbuild.parts.counters import FORMATS
+from envbuild.store.layout import Store
+from envbuild.store.units import human_bytes
+
+MOST_TEXT = 64 * 1024 * 1024
+RUNTIME = (".singularity.d", "environment", "singularity")
+"""Written from the recipe; compared only where the recipe is at hand."""
+OTHER_FORMATS = "an envbuild made it that writes images in other formats"
+OWN = ("RECORD", "INSTALLER", "REQUESTED", "direct_url.json", "uv_cache.json")
+"""Files that every installer writes in its own way."""
+
+
+class Verification(msgspec.Struct, frozen=True, kw_only=True):
+    """What verifying found.
+
+    ``holds`` is "bytes" (file for file and byte for byte what lock and packer give), "tree" (the same files, in bytes
+    that are others or could not be compared, as ``why`` says) or "differs"; ``compared`` says what was compared,
+    ``tree`` is the image's tree digest; ``outside`` is what stands in the file beside its objects and should not.
+    """
+
+    image: str
+    lock: str
+    holds: Literal["bytes", "tree", "differs"]
+    compared: str
+    tree: str
+    why: str = ""
+    missing: tuple[str, ...] = ()
+    changed: tuple[tuple[str, str], ...] = ()
+    extra: tuple[str, ...] = ()
+    outside: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Carried:
+    """What an image carries about itself: the note of its making, where envbuild put it together, and its lock."""
+
+    note: ImageNote | None
+    lock: Lock | None
+
+
+def read_carried(path: Path) -> Carried:
+    """Read the objects that envbuild put into a SIF.  Raises UsageError for what is no SIF."""
+    sif = read_sif(path)
+    note = next((_text(sif, item) for item in sif.objects if item.name == NOTE), None)
+    lock = next((_text(sif, item) for item in sif.objects if item.name.endswith(".lock")), None)
+    try:
+        return Carried(
+            note=msgspec.json.decode(note, type=ImageNote) if note else None,
+            lock=parse_lock(lock, f"the lock inside {path.name}") if lock else None,
+        )
+    except UNREADABLE as error:
+        raise IntegrityError(f"its object {NOTE} is damaged: {error}", where=str(path)) from error
+
+
+def _text(sif: SifFile, item: SifObject) -> str:
+    if item.size > MOST_TEXT:
+        raise IntegrityError(
+            f"its object {item.name} is {human_bytes(item.size)}", where=str(sif.path)
+        )
+    with sif.path.open("rb") as file:
+        file.seek(item.offset)
+        return file.read(item.size).decode("utf-8", "replace")
+
+
+def recorded_digest(image: Path, store: Store) -> str | None:
+    """Return the digest that make wrote down of the image under a name; None where another image lies there by now.
+
+    What says which image it is are the lock and the tree that its own note names.
+    """
+    delivery = last_delivery(image, store)
+    record = read_record(delivery.key, store) if delivery else None
+    told = read_carried(image).note if record else None
+    claims = record and told and (told.tree == record.tree or told.lock == record.lock)
+    return record.digest if record and claims else None
+
+
+def verify_image(path: Path, lock: Lock, order: Order | None, shop: Workshop) -> Verification:
+    """Compare an image with what a lock gives; ``order`` is the recipe's, where it is at hand.
+
+    Whatever the store lacks of the lock is fetched and packed first.  Raises UsageError for an image that cannot be
+    compared, IntegrityError for one that is damaged.
+    """
+    carried = read_carried(path)
+    gathered = gather_for(
+        lock,
+        (order.plan, order.definition) if order else None,
+        shop,
+        order.recipe.system.post if order else (),
+    )
+    found = image_tree(path, shop)
+    digest = tree_digest(found.values())
+    parts = [part.part for layer in gathered.layers for part in layer.parts]
+    expected = {name: entry for name, (entry, _) in merge(parts).items()}
+    if carried.note is None:
+        expected, compared = (
+            _of_wheels(gathered),
+            "the files of Python packages: the image was built from its definition",
+        )
+        seen: Mapping[str, Entry] = {name: found[name] for name in expected if name in found}
+    elif order is None or carried.note.formats != FORMATS:
+        why = "there is no recipe to compare those with" if order is None else OTHER_FORMATS
+        compared = f"all files but the container runtime's own: {why}"
+        seen, expected = _without_runtime(found), _without_runtime(expected)
+    else:
+        compared, seen = "all files", found
+    missing, changed, extra = differences(expected, seen)
+    outside = strange_frame(path)
+    same = not (missing or changed or extra or outside)
+    why = _why_other_bytes(path, carried.note, order, gathered, shop) if same else ""
+    return Verification(
+        image=str(path),
+        lock=lock_digest(lock),
+        holds=("tree" if why else "bytes") if same else "differs",
+        compared=compared,
+        tree=digest,
+        why=why,
+        missing=missing,
+        changed=changed,
+        extra=extra,
+        outside=outside,
+    )
+
+
+def image_tree(path: Path, shop: Workshop) -> dict[str, Entry]:
+    """Read the tree of an image; the layers of a layered one lie over one another, without what guards them."""
+    layers = []
+    with (
+        ThreadPoolExecutor(len(os.sched_getaffinity(0)), "hash") as pool,
+        shop.report.stage(f"read {path.name}"),
+    ):
+        for item in root_partitions(path):
+            image = SquashImage(path, item.offset, item.size)
+            try:
+                layers.append(
+                    layer_of(image, read_tree(image, pool), overlay=item.partition == OVERLAY)
+                )
+            finally:
+                image.close()
+    return {name: entry for name, (entry, _) in merge(layers).items()}
+
+
+def layer_of(image: SquashImage, tree: Mapping[str, Entry], *, overlay: bool) -> Part:
+    """Return a partition as a part whose blob is the file system up to its tables, without what guards layers.
+
+    Where it is an overlay, the devices 0:0 in it hide names of lower ones.
+    """
+    entries = []
+    for entry in tree.values():
+        folder, _, name = entry.path.rpartition("/")
+        if overlay and entry.kind == "c" and entry.device == 0:
+            entries.append(
+                Entry(f"{folder}/{WHITEOUT}{name}" if folder else f"{WHITEOUT}{name}", "w", 0)
+            )
+        elif not is_guard(entry.path):
+            entries.append(entry)
+    entries.sort(key=lambda entry: entry.path)
+    return Part(
+        key="",
+        entries=tuple(entries),
+        fragments=tuple(image.fragments),
+        size=image.data_end,
+        sha256="",
+        layer=overlay,
+    )
+
+
+def root_partitions(path: Path) -> tuple[SifObject, ...]:
+    """Return the partitions of a SIF that make its root, lowest first.  Raises UsageError where there is none."""
+    sif = read_sif(path)
+    if sif.primary is None:
+        raise UsageError("has no root file system to compare", where=str(path))
+    overlays = [
+        item for item in sif.objects if item.data_type == PARTITION and item.partition == OVERLAY
+    ]
+    return (sif.primary, *overlays)
+
+
+def _of_wheels(gathered: Gathered) -> dict[str, Entry]:
+    entries = (entry for part in gathered.wheels for entry in part.part.entries)
+    return {
+        e.path: e for e in entries if e.path.rpartition("/")[2] not in OWN and "/bin/" not in e.path
+    }
+
+
+def _without_runtime(tree: Mapping[str, Entry]) -> dict[str, Entry]:
+    return {name: entry for name, entry in tree.items() if name.split("/")[0] not in RUNTIME}
+
+
+def _why_other_bytes(
+    path: Path, note: ImageNote | None, order: Order | None, gathered: Gathered, shop: Workshop
+) -> str:
+    """Return why the bytes are not those that lock and packer give, or cannot be compared; "" where they are."""
+    if note is None:
+        return "it was packed from its definition, by a program that the lock does not hold"
+    if order is None:
+        return "without its recipe nothing says which bytes there should be"
+    packer = codec_of(order.lock.packer).name
+    if note.packer != packer or note.formats != FORMATS:
+        other = f"it was packed by {note.packer}, here it would be {packer}"
+        return other if note.packer != packer else OTHER_FORMATS
+    record = read_record(key_of(order), shop.store)
+    found = (image_digest(path), frame_digest(path))
+    if record is not None and (record.digest, record.frame) == found:
+        return ""
+    with (
+        shop.store.work("verify") as work,
+        shop.report.stage("make the same image, to compare bytes"),
+    ):
+        made = work / "image.sif"
+        write_image(made, order, gathered.layers, key_of(order))
+        if (image_digest(made), frame_digest(made)) == found:
+            return ""
+        return tell_difference(made, path) or "its objects are the same, its header or table is not"

@@ -1,0 +1,147 @@
+"""Write an image file from its layers, as one partition or as one for each layer."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+from envbuild.build.assemble import Layer
+from envbuild.build.image.base_config import HOME
+from envbuild.build.image.guard import guarded, mark
+from envbuild.build.image.metadata import about, locked_text, sbom
+from envbuild.build.image.origin import NOTE
+from envbuild.build.image.runtime_files import OF_BASE, inspect_metadata
+from envbuild.build.model import Order
+from envbuild.formats.block_codec import codec_of
+from envbuild.formats.file_tree import Entry, Part, Tree, merges, tree_digest
+from envbuild.formats.sif_writer import (
+    CYCLONEDX_JSON,
+    DEFINITION,
+    GENERIC,
+    JSON,
+    SBOM,
+    SifPart,
+    data,
+    partition,
+    write_sif,
+)
+from envbuild.formats.squashfs_writer import Copy, write_squashfs
+from envbuild.parts.cache import KeptPart
+from envbuild.parts.compact import squeeze
+from envbuild.parts.reader import read_file
+from envbuild.store.atomic import telling
+
+METADATA = "inspect-metadata.json"
+"""The name under which Apptainer looks for what ``inspect`` prints."""
+
+
+def write_image(path: Path, order: Order, layers: Sequence[Layer], key: str) -> str:
+    """Write the SIF and return its tree digest, which is over all layers together, without what guards them.
+
+    The same order and layers give the same bytes.  They are not on the disk for sure before the file is synced.
+    """
+    lock = order.lock
+    kept = [part for layer in layers for part in layer.parts]
+    groups = [layer.parts for layer in layers] if order.mode == "layered" else [kept]
+    trees = list(merges([part.part for part in group] for group in groups))
+    tree = trees[-1]
+    digest = tree_digest(entry for entry, _ in tree.values())
+    held = _dot_files(tree, kept, lock.packer.compressor)
+    written = _layer_trees(layers, trees) if order.mode == "layered" else [squeeze(tree, kept)]
+    partitions = [
+        partition(
+            _writer(tree, parts, lock.base.epoch, lock.packer.compressor),
+            machine=lock.base.machine,
+            name="" if order.mode == "flat" else layers[number].name,
+            overlay=number > 0,
+        )
+        for number, (tree, parts) in enumerate(written)
+    ]
+    with telling(path), path.open("wb") as out:
+        objects = (*_data_objects(order, digest, held), *partitions)
+        write_sif(out, objects, machine=lock.base.machine, epoch=lock.base.epoch, identity=key)
+    return digest
+
+
+def _writer(
+    tree: Tree, parts: Sequence[tuple[Part, Copy]], epoch: int, compressor: str
+) -> Callable[[BinaryIO], int]:
+    def write(out: BinaryIO) -> int:
+        return write_squashfs(out, tree, parts, epoch=epoch, compressor=compressor)
+
+    return write
+
+
+def _dot_files(tree: Tree, kept: Sequence[KeptPart], compressor: str) -> dict[str, str]:
+    """Return those files of the runtime that a base may have brought, by name."""
+    found = {}
+    for name in (*OF_BASE, "labels.json", "runscript"):
+        content = read_file(tree, kept, f"{HOME}/{name}", compressor=compressor)
+        if content is not None:
+            found[name] = content.decode("utf-8", "replace")
+    return found
+
+
+Written = tuple[Tree, list[tuple[Part, Copy]]]
+"""What a partition is written from."""
+
+
+def _layer_trees(layers: Sequence[Layer], trees: Sequence[Tree]) -> list[Written]:
+    """Return a tree for each layer with what writes its parts; folders are as they are in the whole image.
+
+    ``trees`` are what is there up to each layer.  What a layer hides of lower ones is marked as overlayfs wants it: by
+    a character device 0:0 in its place.
+    """
+    keys = [layer_key(layer) for layer in layers]
+    written: list[Written] = []
+    below: Tree = {}
+    first, whole = 0, trees[-1]
+    for number, (layer, upto) in enumerate(zip(layers, trees, strict=True)):
+        own: Tree = {
+            path: (entry, at - first) for path, (entry, at) in upto.items() if at >= first and path
+        }
+        for path in below.keys() - upto.keys():
+            folder = upto.get(path.rpartition("/")[0])
+            if folder is not None and folder[0].kind == "d":
+                own[path] = (Entry(path, "c", 0), 0)
+        extra, content = guarded(keys[1:]) if number == 0 else mark(keys[number])
+        for entry in extra.entries:
+            own[entry.path] = (entry, len(layer.parts))
+        for path in list(own):
+            _add_folders(own, path)
+        for path, (entry, _) in own.items():
+            if entry.kind == "d" and path in whole:
+                own[path] = (whole[path][0], 0)
+        tree, parts = squeeze(own, layer.parts)
+        written.append((tree, [*parts, (extra, content)]))
+        below, first = upto, first + len(layer.parts)
+    return written
+
+
+def _add_folders(tree: Tree, path: str) -> None:
+    while path:
+        path = path.rpartition("/")[0]
+        if path in tree:
+            return
+        tree[path] = (Entry(path, "d", 0o755), 0)
+
+
+def layer_key(layer: Layer) -> str:
+    """Return the key of a layer: over the files that it is made of, whatever packed or named them."""
+    trees = [tree_digest(part.part.entries) for part in layer.parts]
+    return hashlib.sha256("\n".join([layer.name, *trees]).encode()).hexdigest()
+
+
+def _data_objects(order: Order, tree: str, held: dict[str, str]) -> tuple[SifPart, ...]:
+    """Return what the image carries about itself: definition, metadata, lock, bill of materials, its digests."""
+    lock, name = order.lock, order.recipe.name
+    note = about(name, lock, mode=order.mode, packer=codec_of(lock.packer).name, tree=tree)
+    return (
+        data(DEFINITION, f"{name}.def", order.definition.encode()),
+        data(JSON, METADATA, inspect_metadata(order.plan, order.definition, order.mode, held)),
+        data(GENERIC, f"{name}.lock", locked_text(lock).encode()),
+        data(SBOM, "sbom.cdx.json", sbom(name, lock), extra=CYCLONEDX_JSON),
+        data(JSON, NOTE, note),
+    )

@@ -1,0 +1,62 @@
+"""What is known of an image without making it: its key, whether the store has it, whether it is where it should be.
+
+A ``make`` that finds nothing to do ends here, so nothing that builds is imported.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import msgspec
+
+from envbuild.build.model import ImageRecord, Order
+from envbuild.build.output_record import Delivery, delivered
+from envbuild.formats.block_codec import codec_of
+from envbuild.limits import UNREADABLE
+from envbuild.lock.digest import image_key
+from envbuild.parts.counters import FORMATS
+from envbuild.store.layout import Store
+
+ASSEMBLED = ("flat", "layered")
+"""Modes that put an image together from the store; the others build from the definition."""
+
+
+def choose_mode(asked: str) -> str:
+    """Return the way to build; "auto" is flat, which every recipe allows."""
+    return "flat" if asked == "auto" else asked
+
+
+def key_of(order: Order) -> str:
+    """Return the key of an image in the store: over its lock, mode and definition, and what packs it, if we do."""
+    key = image_key(order.lock, order.mode, order.definition)
+    if order.mode not in ASSEMBLED:
+        return key
+    parts = [key, codec_of(order.lock.packer).name, FORMATS]
+    encoded = msgspec.json.encode(parts, order="sorted")
+    return "sha256:" + hashlib.sha256(encoded).hexdigest()
+
+
+def read_record(key: str, store: Store) -> ImageRecord | None:
+    """Return what the store remembers of an image; None where it knows nothing or its note is damaged."""
+    try:
+        return msgspec.json.decode(store.record(key).read_bytes(), type=ImageRecord)
+    except (OSError, *UNREADABLE):
+        return None
+
+
+def is_stored(order: Order, store: Store) -> bool:
+    """Tell whether the store has this image, or all that it is put together from."""
+    if order.mode in ASSEMBLED:
+        return read_record(key_of(order), store) is not None
+    return stored_image(order, store).is_file()
+
+
+def stored_image(order: Order, store: Store) -> Path:
+    """Return where the store keeps, or will keep, an image that was built from its definition."""
+    return store.image(key_of(order))
+
+
+def up_to_date(order: Order, store: Store) -> Delivery | None:
+    """Return the note of the target where it is this very image already, else None."""
+    return delivered(order.target, store, key_of(order))

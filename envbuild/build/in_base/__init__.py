@@ -1,0 +1,1 @@
+"""What runs inside the base, in its own Python."""

@@ -1,0 +1,158 @@
+"""Bytecode of wheels, compiled once per wheel and Python by the base's own Python, and kept as parts."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+from envbuild.build.in_base.container import Container
+from envbuild.build.in_base.exchange import (
+    GIVEN,
+    INSIDE,
+    Exchange,
+    exchange,
+    result_file,
+    result_names,
+)
+from envbuild.build.in_base.install_scheme import Scheme
+from envbuild.errors import IntegrityError
+from envbuild.formats.file_tree import Entry
+from envbuild.parts.cache import Bench, KeptPart, kept_part, part_key, provide_part
+from envbuild.parts.writer import PartWriter
+from envbuild.store.atomic import telling
+
+ENVIRONMENT = {"PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
+"""The order of a set's members in bytecode depends on the hash seed."""
+BYTECODE_LIMIT = 1 << 26
+"""Bytes of one compiled module at most; the largest of TensorFlow and PyTorch have some megabytes."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WheelPart:
+    """A wheel that has been unpacked into a part: its file in the store, its file name."""
+
+    file: Path
+    name: str
+    kept: KeptPart
+
+
+def bytecode_key(wheel: WheelPart, *, python: str, epoch: int) -> str:
+    """Return the key of a wheel's bytecode; ``python`` is the base's version.  Python 3.6 writes times into it."""
+    old = tuple(map(int, python.split(".")[:2])) < (3, 7)
+    script = resources.files("envbuild.build.in_base.scripts").joinpath("compile.py").read_bytes()
+    return part_key(
+        "bytecode",
+        wheel=wheel.kept.part.key,
+        python=python,
+        script=hashlib.sha256(script).hexdigest(),
+        epoch=epoch if old else 0,
+    )
+
+
+def sources(wheel: WheelPart, scheme: Scheme) -> list[tuple[str, str]]:
+    """Return the modules of a wheel: their names in the archive and their absolute paths in the image."""
+    there = {entry.path for entry in wheel.kept.part.entries}
+    found = []
+    with zipfile.ZipFile(wheel.file) as archive:
+        for member in archive.namelist():
+            inner = re.sub(r"^[^/]+\.data/(purelib|platlib)/", "", member)
+            if not inner.endswith(".py") or "__pycache__" in inner:
+                continue
+            places = (f"{site}/{inner}" for site in (scheme.site, scheme.platform) if site)
+            found += [(member, f"/{path}") for path in places if path in there][:1]
+    return found
+
+
+def compile_wheels(
+    wheels: Sequence[tuple[WheelPart, str]],
+    inside: Container,
+    bench: Bench,
+    scheme: Scheme,
+    epoch: int,
+) -> None:
+    """Compile wheels (each with the key of its bytecode) in one run, and keep what came out.
+
+    Raises IntegrityError for results that are no bytecode of these wheels.
+    """
+    with exchange(inside.folder) as between:
+        jobs = []
+        for wheel, key in wheels:
+            members = sources(wheel, scheme)
+            _give_sources(wheel, between, key, members)
+            jobs.append(
+                {"wheel": f"{GIVEN}/{key}.zip", "out": f"{INSIDE}/{key}", "members": members}
+            )
+        order = {"jobs": jobs, "mtime": epoch, "workers": len(os.sched_getaffinity(0))}
+        between.write("compile.json", json.dumps(order).encode())
+        inside.run("compile.py", f"{GIVEN}/compile.json", between=between, env=ENVIRONMENT)
+        for wheel, key in wheels:
+            folders = {
+                f"{path.rpartition('/')[0]}/__pycache__" for _, path in sources(wheel, scheme)
+            }
+            _keep(key, bench, between, folders)
+
+
+def _give_sources(
+    wheel: WheelPart, between: Exchange, key: str, members: Sequence[tuple[str, str]]
+) -> None:
+    """Give only the modules of a wheel: its libraries may be gigabytes."""
+    path = between.given / f"{key}.zip"
+    with telling(path), zipfile.ZipFile(wheel.file) as archive, zipfile.ZipFile(path, "x") as given:
+        for member, _ in members:
+            given.writestr(zipfile.ZipInfo(member), archive.read(member))
+        path.chmod(0o644)
+
+
+def _keep(key: str, bench: Bench, between: Exchange, folders: set[str]) -> None:
+    provide_part(key, bench, lambda writer: _fill(writer, between.out, key, folders))
+
+
+def _fill(writer: PartWriter, folder: Path, key: str, folders: set[str]) -> None:
+    for path, data in _compiled(folder, key):
+        if path.rpartition("/")[0] not in folders or not path.endswith(".pyc"):
+            raise IntegrityError(
+                "the base's Python left what is no bytecode of these packages", where=path
+            )
+        writer.add(Entry(path.lstrip("/"), "f", 0o644), data)
+
+
+def _compiled(folder: Path, key: str) -> Iterator[tuple[str, bytes]]:
+    for name in result_names(folder, key):
+        with (
+            result_file(folder, f"{key}/{name}") as file,
+            _reading(name),
+            zipfile.ZipFile(file) as archive,
+        ):
+            for entry in archive.infolist():
+                if entry.file_size > BYTECODE_LIMIT:
+                    raise IntegrityError(
+                        f"is larger than {BYTECODE_LIMIT} bytes", where=entry.filename
+                    )
+                yield entry.filename, archive.read(entry)
+
+
+@contextmanager
+def _reading(name: str) -> Iterator[None]:
+    try:
+        yield
+    except (zipfile.BadZipFile, EOFError, zlib.error, NotImplementedError, RuntimeError) as error:
+        raise IntegrityError(
+            f"the base's Python left bytecode that cannot be read: {error}", where=name
+        ) from error
+
+
+def without_bytecode(
+    wheels: Sequence[WheelPart], bench: Bench, *, python: str, epoch: int
+) -> list[tuple[WheelPart, str]]:
+    """Return the wheels whose bytecode the store lacks, with its keys."""
+    keyed = ((wheel, bytecode_key(wheel, python=python, epoch=epoch)) for wheel in wheels)
+    return [(wheel, key) for wheel, key in keyed if kept_part(key, bench.store) is None]

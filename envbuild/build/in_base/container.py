@@ -1,0 +1,120 @@
+"""Run a script of ours in the Python of a root that exists only as a packed part."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+from envbuild.build.in_base.exchange import GIVEN, Exchange
+from envbuild.errors import ToolFailedError
+from envbuild.failures import explain_failure
+from envbuild.formats.block_codec import Codec
+from envbuild.formats.file_tree import merge
+from envbuild.formats.sif_writer import partition, write_sif
+from envbuild.formats.squashfs_writer import write_squashfs
+from envbuild.parts.cache import KeptPart
+from envbuild.parts.compact import squeeze
+from envbuild.run import Result, Runner
+from envbuild.runtime import Runtime
+from envbuild.store.atomic import telling
+from envbuild.store.layout import Store
+
+SECONDS = 3600.0
+LARGE = re.compile(
+    r"/(?:site|dist)-packages/|(?:^|/)(?:cuda-[0-9.]+|conda/pkgs|nvidia|share/(?:doc|man|locale))/"
+)
+"""What compiling needs nothing of, and would only be copied."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Container:
+    """A root that can run; ``folder`` is a working folder that no run sees."""
+
+    image: Path
+    folder: Path
+    python: str
+    runtime: Runtime
+    runner: Runner
+
+    def run(
+        self,
+        script: str,
+        *arguments: str,
+        between: Exchange,
+        env: Mapping[str, str],
+        more: Sequence[tuple[Path, str]] = (),
+    ) -> Result:
+        """Run one of the scripts of envbuild.build.in_base.scripts and return what it said.
+
+        ``between`` are its folders, ``more`` others that it may read, by their names below /mnt.
+        Raises ToolFailedError with its last lines when it fails.
+        """
+        between.write(
+            script, resources.files("envbuild.build.in_base.scripts").joinpath(script).read_bytes()
+        )
+        argv = (self.python, "-s", "-B", f"{GIVEN}/{script}", *arguments)
+        command = self.runtime.exec_command(
+            self.image, argv, binds=between.binds(*more), env=env, timeout=SECONDS, network=False
+        )
+        result = self.runner(command, check=False)
+        if result.code != 0:
+            told = explain_failure(result)
+            raise ToolFailedError(
+                told.what,
+                argv=result.argv,
+                exit_code=result.code,
+                stdout=result.stdout,
+                stderr=result.stderr,
+                hint=told.hint,
+            )
+        return result
+
+
+@contextmanager
+def container(
+    root: Sequence[KeptPart],
+    *,
+    python: str,
+    machine: str,
+    codec: Codec,
+    runtime: Runtime,
+    runner: Runner,
+    store: Store,
+    lean: bool = False,
+) -> Iterator[Container]:
+    """Lend a container of a root, the lowest part first; it and its folder vanish afterwards.
+
+    A ``lean`` one lacks packages, CUDA and the like: it starts a Python with its standard library and no more.
+    """
+    with store.work("inside") as work:
+        image, folder = work / "root.sif", work / "runs"
+        folder.mkdir()
+        write_root(image, root, machine=machine, codec=codec, lean=lean)
+        yield Container(image=image, folder=folder, python=python, runtime=runtime, runner=runner)
+
+
+def write_root(
+    path: Path, root: Sequence[KeptPart], *, machine: str, codec: Codec, lean: bool = False
+) -> None:
+    """Write a plain image of a root, for a run on this machine."""
+    tree = merge([part.part for part in root])
+    if lean:
+        tree = {name: held for name, held in tree.items() if not LARGE.search(name)}
+    tree, parts = squeeze(tree, root)
+    with telling(path), path.open("wb") as out:
+        object_ = partition(
+            lambda file: write_squashfs(file, tree, parts, epoch=0, compressor=codec.compressor),
+            machine=machine,
+        )
+        write_sif(
+            out,
+            [object_],
+            machine=machine,
+            epoch=0,
+            identity=" ".join(part.part.key for part in root),
+        )
+        path.chmod(0o644)  # where root runs this, its containers are another user

@@ -1,0 +1,124 @@
+"""Where a Python keeps packages: known for a bootstrapped Debian, asked of the Python itself in an image."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from envbuild.build.in_base.container import Container
+from envbuild.build.in_base.exchange import INSIDE, exchange, result_bytes
+from envbuild.errors import HostError
+from envbuild.formats.file_tree import Tree, resolve
+from envbuild.limits import UNREADABLE
+from envbuild.lock.model import Lock, LockedBase
+from envbuild.store.layout import Store
+from envbuild.store.sealed import read_sealed, write_sealed
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scheme:
+    """Where a Python keeps what: absolute folders without their leading slash; ``python`` runs scripts.
+
+    ``site`` is for pure wheels, ``platform`` for those with machine code; ``path`` are the folders that it imports
+    from, first ones first.
+    """
+
+    site: str
+    prefix: str
+    version: str
+    python: str
+    platform: str = ""
+    scripts: str = ""
+    include: str = ""
+    path: tuple[str, ...] = ()
+
+    @property
+    def key_fields(self) -> dict[str, str]:
+        """Return what decides where a wheel's files go, by the names of Python's sysconfig."""
+        return {
+            "purelib": self.site,
+            "platlib": self.platform,
+            "scripts": self.scripts,
+            "data": self.prefix,
+            "include": self.include,
+            "py_version_short": self.version,
+            "executable": self.python,
+        }
+
+    def folder(self, scheme: str, project: str) -> str:
+        """Return the folder of one of the wheel specification's schemes."""
+        if scheme == "purelib":
+            return self.site
+        if scheme == "platlib":
+            return self.platform or self.site
+        if scheme == "scripts":
+            return self.scripts or f"{self.prefix}/bin"
+        if scheme == "headers":
+            return f"{self.include or f'{self.prefix}/include/python{self.version}'}/{project}"
+        return self.prefix
+
+
+class _Told(msgspec.Struct, frozen=True):
+    """What the script in the image wrote."""
+
+    purelib: str
+    platlib: str
+    scripts: str
+    data: str
+    include: str
+    path: tuple[str, ...]
+
+
+def bootstrap_scheme(lock: Lock) -> Scheme:
+    """Return where packages go in a bootstrapped Debian: what its Python calls "posix_local"."""
+    version = _minor(lock.base)
+    return Scheme(
+        site=f"usr/local/lib/python{version}/dist-packages",
+        prefix="usr/local",
+        version=version,
+        python="usr/bin/python3",
+    )
+
+
+def ask_scheme(inside: Container) -> bytes:
+    """Let the Python of a container tell where it installs packages."""
+    with exchange(inside.folder) as between:
+        inside.run("scheme.py", f"{INSIDE}/scheme.json", between=between, env={"LC_ALL": "C.UTF-8"})
+        return result_bytes(between.out, "scheme.json")
+
+
+def keep_scheme(told: bytes, path: Path) -> None:
+    """Keep what a Python told, for everybody who starts from the same image."""
+    write_sealed(path, told)
+
+
+def kept_scheme(base: LockedBase, store: Store) -> bytes | None:
+    """Return what the Python of a base told before."""
+    return read_sealed(store.scheme(base.digest, base.python_path))
+
+
+def read_scheme(told: bytes, base: LockedBase, tree: Tree) -> Scheme:
+    """Return the scheme of a base, with all links of its tree resolved.  Raises HostError for nonsense."""
+    try:
+        data = msgspec.json.decode(told, type=_Told)
+    except UNREADABLE as error:
+        raise HostError(
+            f"its Python does not tell where it keeps packages: {error}", where=base.reference
+        ) from error
+    site, platform = resolve(tree, data.purelib), resolve(tree, data.platlib)
+    return Scheme(
+        site=site,
+        prefix=resolve(tree, data.data),
+        version=_minor(base),
+        python=base.python_path.lstrip("/"),
+        platform="" if platform == site else platform,
+        scripts=resolve(tree, data.scripts),
+        include=resolve(tree, data.include),
+        path=tuple(dict.fromkeys(resolve(tree, path) for path in data.path)),
+    )
+
+
+def _minor(base: LockedBase) -> str:
+    return ".".join(base.python.split(".")[:2])

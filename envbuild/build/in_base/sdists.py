@@ -1,0 +1,257 @@
+"""Wheels of source archives: built once inside the base, without a network, and kept."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from importlib import resources
+from pathlib import Path
+
+from envbuild import limits
+from envbuild.build.in_base.container import Container
+from envbuild.build.in_base.exchange import (
+    GIVEN,
+    INSIDE,
+    exchange,
+    give_file,
+    make_open,
+    open_tree,
+    result_names,
+    take_file,
+)
+from envbuild.errors import IntegrityError, ToolFailedError, UsageError
+from envbuild.limits import reading
+from envbuild.lock.model import PythonPackage
+from envbuild.parts.cache import part_key
+from envbuild.store.atomic import telling
+from envbuild.store.layout import Store
+from envbuild.store.sealed import commit_sealed, is_sealed, sealed_hash
+from envbuild.tarread import opened_members
+from envbuild.toml import parse_toml
+
+INSTALLER = "uv"
+"""Locked as a tool of the written definition; building needs none of it."""
+WHEEL_LIMIT = 1 << 34
+"""Bytes of a wheel that was built, at most: four times what a zip without its 64-bit extension can hold."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BuildNeeds:
+    """What building depends on beside the archive: the digest of the root it runs in, the packages, the epoch."""
+
+    root: str
+    packages: tuple[PythonPackage, ...]
+    epoch: int
+
+
+def wheel_key(package: PythonPackage, needs: BuildNeeds) -> str:
+    """Return the key of the wheel that a source archive gives."""
+    script = (
+        resources.files("envbuild.build.in_base.scripts").joinpath("build_wheel.py").read_bytes()
+    )
+    return part_key(
+        "sdist",
+        sdist=package.sha256,
+        root=needs.root,
+        packages=sorted(p.sha256 for p in needs.packages),
+        epoch=needs.epoch,
+        script=hashlib.sha256(script).hexdigest(),
+    )
+
+
+def build_wheels(
+    packages: Sequence[PythonPackage], needs: BuildNeeds, inside: Container, store: Store
+) -> dict[str, tuple[str, ...]]:
+    """Build the wheels of source archives and keep them under their keys.
+
+    Return what they require beyond what their archives say, by package.  What building needs and is there as source only is built first.  Each is built in a run of its own, so that none
+    can change what another one gives.  Raises ToolFailedError with the backend's last lines, IntegrityError when
+    another version came out, UsageError where archives need each other.
+    """
+    tools = inside.folder / "tools"
+    make_open(tools / "lib")
+    for tool in needs.packages:
+        if _is_tool(tool) and not tool.is_sdist:
+            _lay_tool(tool.file, store.artifact(tool.sha256), tool.sha256, tools, inside)
+    for tool in _in_order([p for p in needs.packages if _is_tool(p) and p.is_sdist], store):
+        kept = store.built(wheel_key(tool, needs))
+        if not is_sealed(kept):
+            _build(tool, needs, inside, store)
+        kept = store.built(wheel_key(tool, needs))
+        _lay_tool(built_name(tool), kept, sealed_hash(kept), tools, inside)
+    return {package.name: _build(package, needs, inside, store) for package in packages}
+
+
+def _is_tool(package: PythonPackage) -> bool:
+    return package.name != INSTALLER
+
+
+def _in_order(tools: Sequence[PythonPackage], store: Store) -> list[PythonPackage]:
+    """Return source archives so that each comes after those that its pyproject.toml asks for."""
+    named = {re.sub(r"[-_.]+", "-", tool.name).lower(): tool for tool in tools}
+    wanted = {}
+    for name, tool in sorted(named.items()):
+        text = _read_top(store.artifact(tool.sha256), tool.file, "pyproject.toml")
+        system = (
+            parse_toml(text, f"{tool.file}/pyproject.toml").get("build-system") if text else None
+        )
+        requires = system.get("requires", []) if isinstance(system, dict) else []
+        lines = [str(line) for line in requires] if isinstance(requires, list) else []
+        found = {
+            re.sub(r"[-_.]+", "-", re.split(r"[^A-Za-z0-9._-]", line.strip())[0]).lower()
+            for line in lines
+        }
+        wanted[name] = sorted(found & named.keys() - {name})
+    try:
+        return [named[name] for name in TopologicalSorter(wanted).static_order()]
+    except CycleError as error:
+        raise UsageError(
+            f"these source packages need each other to be built: {', '.join(error.args[1])}",
+            hint="take versions of which one has a wheel",
+        ) from error
+
+
+def _build(
+    package: PythonPackage, needs: BuildNeeds, inside: Container, store: Store
+) -> tuple[str, ...]:
+    with exchange(inside.folder) as between:
+        archive = between.given / "archives" / package.file
+        give_file(store.artifact(package.sha256), archive, package.sha256)
+        job = {
+            "name": package.file,
+            "archive": f"{GIVEN}/archives/{package.file}",
+            "out": f"{INSIDE}/out",
+            **_backend(archive, package.file),
+            "environment": {package.version_variable: package.version}
+            if package.version_variable
+            else {},
+        }
+        between.write("build.json", json.dumps(job).encode())
+        tools = ((inside.folder / "tools", "tools"),)
+        try:
+            inside.run(
+                "build_wheel.py",
+                f"{GIVEN}/build.json",
+                between=between,
+                env=_environment(needs),
+                more=tools,
+            )
+        except ToolFailedError as error:
+            raise ToolFailedError(
+                f"{package.file} could not be built: {error.what}",
+                argv=error.argv,
+                exit_code=error.exit_code,
+                stdout=error.stdout,
+                stderr=error.stderr,
+                hint=error.hint
+                or "compilers and headers that it needs belong into [system] build-packages",
+            ) from error
+        return _keep(package, wheel_key(package, needs), between.out, store)
+
+
+def _environment(needs: BuildNeeds) -> dict[str, str]:
+    return {
+        "PYTHONPATH": f"{INSIDE}/tools/lib",
+        "PATH": f"{INSIDE}/tools/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "PYTHONHASHSEED": "0",
+        "SOURCE_DATE_EPOCH": str(needs.epoch),
+        "LC_ALL": "C.UTF-8",
+        "TZ": "UTC",
+        "HOME": "/tmp",  # noqa: S108  (the container's own)
+    }
+
+
+def _lay_tool(name: str, kept: Path, sha256: str | None, tools: Path, inside: Container) -> None:
+    """Install a wheel (its file name and where it is) that building needs into a folder that no run may write to."""
+    from installer import install
+    from installer.destinations import SchemeDictionaryDestination
+    from installer.sources import WheelFile
+
+    folders = {
+        "purelib": "lib",
+        "platlib": "lib",
+        "scripts": "bin",
+        "headers": "include",
+        "data": ".",
+    }
+    destination = SchemeDictionaryDestination(
+        {scheme: str(tools / folder) for scheme, folder in folders.items()}, inside.python, "posix"
+    )
+    file = tools.parent / "tool.whl"
+    give_file(kept, file, sha256)
+    with telling(tools), zipfile.ZipFile(file) as archive:
+        archive.filename = name
+        install(WheelFile(archive), destination, {})
+        open_tree(tools)
+    file.unlink()
+
+
+def _backend(archive: Path, name: str) -> dict[str, object]:
+    """Read which backend a source archive names in its pyproject.toml."""
+    from envbuild.resolve.sources.pep517 import backend_of  # slow, and only source packages need it
+
+    text = _read_top(archive, name, "pyproject.toml")
+    named = backend_of(parse_toml(text, f"{name}/pyproject.toml") if text else {})
+    if named is None:
+        raise IntegrityError("its pyproject.toml names no proper build-backend", where=name)
+    return {"backend": named[0], "backend-path": named[1]}
+
+
+def _read_top(archive: Path, name: str, file: str) -> str | None:
+    """Return a text file of an archive's one top folder, None where it has none."""
+    with reading("this source archive cannot be read", name):
+        if name.endswith(".zip"):
+            with zipfile.ZipFile(archive) as zipped:
+                found = next(
+                    (n for n in zipped.namelist() if n.count("/") == 1 and n.endswith(f"/{file}")),
+                    None,
+                )
+                return zipped.open(found).read(limits.TEXT).decode() if found else None
+        with opened_members(archive) as (tar, members):
+            for member in members:
+                inner = member.name.removeprefix("./")
+                if inner.count("/") == 1 and inner.endswith(f"/{file}") and member.isfile():
+                    stream = tar.extractfile(member)
+                    return stream.read(limits.TEXT).decode() if stream else None
+    return None
+
+
+def _keep(package: PythonPackage, key: str, out: Path, store: Store) -> tuple[str, ...]:
+    """Keep a built wheel; return the names that it requires and its archive does not say."""
+    from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+    from packaging.version import Version
+
+    from envbuild.resolve.sources.artifacts import note_built  # late: only source packages need it
+    from envbuild.resolve.sources.metadata import wheel_headers
+
+    built = [name for name in result_names(out, "out") if name.endswith(".whl")]
+    if len(built) != 1:
+        raise IntegrityError("its build gave no wheel", where=package.file)
+    try:
+        name, version, _, _ = parse_wheel_filename(built[0])
+    except InvalidWheelFilename as error:
+        raise IntegrityError(
+            f"its build gave no proper wheel: {error}", where=package.file
+        ) from error
+    if name != canonicalize_name(package.name) or version != Version(package.version):
+        raise IntegrityError(
+            f"its build gave {built[0]}, not version {package.version}", where=package.file
+        )
+    with store.work("built") as work:
+        take_file(out, f"out/{built[0]}", work / "wheel", limit=WHEEL_LIMIT)
+        with telling(work), (work / "wheel").open("rb") as wheel:
+            requires = wheel_headers(wheel, built[0]).requires
+        new = note_built(package.sha256, requires, store)
+        commit_sealed(work / "wheel", store.own(store.built(key)))
+    return new
+
+
+def built_name(package: PythonPackage) -> str:
+    """Return a wheel file name for the wheel of a source archive: only its first two fields count."""
+    name = package.name.replace("-", "_")
+    return f"{name}-{package.version}-py3-none-any.whl"

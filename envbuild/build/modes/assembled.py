@@ -1,0 +1,147 @@
+"""``flat`` and ``layered``: put together from the store beside the final name, checked, then given that name."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from concurrent.futures import Executor
+from pathlib import Path
+
+import msgspec
+
+from envbuild import __version__
+from envbuild.build.assemble import Gathered, Hall, Layer, gather, is_bootstrap
+from envbuild.build.base_parts import Ground, image_ground, root_ground
+from envbuild.build.fetch import bootstrap_of, fetch_files, require_base, root_tar
+from envbuild.build.image.write import write_image
+from envbuild.build.image_cache import key_of, read_record
+from envbuild.build.model import ImageRecord, Order, Workshop
+from envbuild.build.output_record import note_delivery
+from envbuild.formats.block_codec import codec_of
+from envbuild.formats.sif_frame import frame_digest
+from envbuild.formats.sif_reader import image_digest
+from envbuild.lock.digest import lock_digest
+from envbuild.lock.model import Lock
+from envbuild.parts.cache import Bench, kept_part
+from envbuild.plan.model import Definition
+from envbuild.store.atomic import sync_folder, synced, telling, write_bytes
+from envbuild.store.layout import Store
+
+Check = Callable[[Path, str | None], None]
+"""Is shown the image before it has a final name, with its digest where that is known; raises to refuse it."""
+
+
+def make_assembled(order: Order, shop: Workshop, check: Check) -> bool:
+    """Make the image under its final name; return whether it had to be built.
+
+    One process packs and checks, others that want the same image wait for it.  Whatever ``check`` raises leaves no
+    image and no record.
+    """
+    key = key_of(order)
+    with shop.store.lock(key, shop.report):
+        record = read_record(key, shop.store)
+        layers = _kept_layers(record, shop.store)
+        if record is None or layers is None:
+            if is_bootstrap(order.lock):
+                require_base(order)
+            layers = gather_for(
+                order.lock, (order.plan, order.definition), shop, order.recipe.system.post
+            ).layers
+            _write_checked(order, layers, shop, check, None)
+            return True
+    _write_checked(order, layers, shop, check, record)
+    return False
+
+
+def _kept_layers(record: ImageRecord | None, store: Store) -> tuple[Layer, ...] | None:
+    """Return the layers of an image that was made before, None where the store has lost a part of it."""
+    layers = []
+    for name, keys in record.layers if record else ():
+        found = [part for key in keys if (part := kept_part(key, store)) is not None]
+        if len(found) != len(keys):
+            return None
+        layers.append(Layer(name=name, parts=tuple(found)))
+    return tuple(layers) or None
+
+
+def gather_for(
+    lock: Lock,
+    definition: tuple[Definition, str] | None,
+    shop: Workshop,
+    post: tuple[str, ...] = (),
+) -> Gathered:
+    """Return the parts of a lock's image, after bringing whatever the store lacks of them.
+
+    ``post`` are the recipe's own lines of shell.
+    """
+    fetch_files(lock, shop)
+    return gather(lock, definition, _hall(lock, shop, post))
+
+
+def _hall(lock: Lock, shop: Workshop, post: tuple[str, ...]) -> Hall:
+    """Return what gathering needs for this lock's kind of base."""
+
+    def ground_from(*groups: str) -> Callable[[Bench, Executor], Ground]:
+        if not is_bootstrap(lock):
+            return lambda bench, feeders: image_ground(lock, shop, bench, feeders, groups)
+        root = bootstrap_of(lock, ("base", *groups))
+        return lambda bench, _: root_ground(root.digest, lambda: root_tar(root, shop), bench)
+
+    return Hall(
+        store=shop.store,
+        runner=shop.runner,
+        runtime=lambda: shop.runtime,
+        report=shop.report,
+        bare=ground_from(),
+        ground=ground_from("system"),
+        build_ground=ground_from("system", "build"),
+        build_digest=_build_digest(lock),
+        post=post,
+    )
+
+
+def _build_digest(lock: Lock) -> str:
+    """Return what names the root that source packages are built in."""
+    if is_bootstrap(lock):
+        return bootstrap_of(lock, ("base", "system", "build")).digest
+    sums = sorted(p.sha256 for p in lock.debian)
+    text = "\n".join([lock.base.digest, *sums])
+    return "sha256:" + hashlib.sha256(text.encode()).hexdigest() if sums else lock.base.digest
+
+
+def _write_checked(
+    order: Order,
+    layers: tuple[Layer, ...],
+    shop: Workshop,
+    check: Check,
+    record: ImageRecord | None,
+) -> None:
+    key = key_of(order)
+    with shop.store.beside(order.target) as partial:
+        with shop.report.stage(f"write {order.target.name}"):
+            tree = write_image(partial, order, layers, key)
+            with synced(partial):  # the disk and one core have something to do at the same time
+                record = record or _record(partial, order, layers, tree)
+        with telling(partial):
+            partial.chmod(0o755)
+        check(partial, record.digest)
+        write_bytes(shop.store.own_record(key), msgspec.json.encode(record), mode=0o444)
+        with telling(order.target):
+            partial.replace(order.target)
+            sync_folder(order.target.parent)
+    note_delivery(order.target, shop.store, key, record.digest)
+
+
+def _record(path: Path, order: Order, layers: tuple[Layer, ...], tree: str) -> ImageRecord:
+    return ImageRecord(
+        digest=image_digest(path),
+        frame=frame_digest(path),
+        lock=lock_digest(order.lock),
+        tree=tree,
+        size=path.stat().st_size,
+        packer=codec_of(order.lock.packer).name,
+        envbuild=__version__,
+        layers=tuple(
+            (layer.name, tuple(part.part.key for part in layer.parts)) for layer in layers
+        ),
+    )

@@ -1,0 +1,102 @@
+"""``docker``: an engine builds the Dockerfile, the runtime packs what came out."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from pathlib import Path
+
+from envbuild.build.model import BuildRequest
+from envbuild.build.modes.fakeroot import packer_arguments
+from envbuild.errors import HostError
+from envbuild.lock.digest import lock_digest
+from envbuild.lock.model import Lock
+from envbuild.plan.definition import ROOT_TAR
+from envbuild.plan.dockerfile import render
+from envbuild.run import Command
+from envbuild.runtime import Runtime
+from envbuild.store.atomic import telling, write_text
+
+ENGINES = ("docker", "podman")
+BUILD_SECONDS = 7200.0
+
+
+class Docker:
+    """The build has no network but the engine's own, by which it pulls the base."""
+
+    mode = "docker"
+
+    def prepare(self, request: BuildRequest) -> None:
+        """Write the Dockerfile beside the supplied files: their folder is the build's context."""
+        context = request.files.parent
+        write_text(
+            context / "Dockerfile", render(request.plan, root=ROOT_TAR, files=request.files.name)
+        )
+        if request.root is not None:
+            with telling(context):
+                _link(request.root, context / ROOT_TAR)
+        saved = request.target.with_suffix(".tar")
+        write_text(
+            request.target.with_suffix(".def"), f"Bootstrap: docker-archive\nFrom: {saved}\n"
+        )
+
+    def commands(self, request: BuildRequest, runtime: Runtime) -> tuple[Command, ...]:
+        """Return the commands: the engine builds and saves, the runtime packs.
+
+        Raises HostError where there is no engine.
+        """
+        engine = _engine(runtime)
+        tag = image_tag(request.name, request.lock)
+        env = {**runtime.environment, "DOCKER_BUILDKIT": "1", "BUILDKIT_PROGRESS": "plain"}
+        context = str(request.files.parent)
+        build = (
+            engine,
+            "build",
+            "--network",
+            "none",
+            "--tag",
+            tag,
+            "--file",
+            f"{context}/Dockerfile",
+            context,
+        )
+        save = (engine, "save", "--output", str(request.target.with_suffix(".tar")), tag)
+        pack = runtime.build_command(
+            request.target,
+            request.target.with_suffix(".def"),
+            tmpdir=request.tmpdir,
+            packer_arguments=packer_arguments(request.lock.packer),
+            env={"SOURCE_DATE_EPOCH": str(request.lock.base.epoch)},
+            log=request.log,
+            test=False,
+        )
+        return (
+            Command(argv=build, env=env, log=request.log, timeout=BUILD_SECONDS),
+            Command(argv=save, env=env, log=request.log, timeout=BUILD_SECONDS),
+            pack,
+        )
+
+
+def image_tag(name: str, lock: Lock) -> str:
+    """Return the name under which the engine keeps the image: the recipe's, and the lock's digest as its tag."""
+    plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "image"
+    return f"envbuild/{plain}:{lock_digest(lock).removeprefix('sha256:')[:12]}"
+
+
+def _engine(runtime: Runtime) -> str:
+    for name in ENGINES:
+        found = shutil.which(name, path=runtime.environment.get("PATH"))
+        if found:
+            return found
+    raise HostError(
+        "neither docker nor podman was found on PATH",
+        hint="install one, or build without: envbuild make --mode fakeroot",
+    )
+
+
+def _link(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)

@@ -1,0 +1,113 @@
+"""Carry out a build: supply the locked files under their names, run the builder, keep the log of a failure."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from envbuild.build.in_base.exchange import give_file, make_open
+from envbuild.build.model import BuildRequest
+from envbuild.build.modes.builders import BUILDERS
+from envbuild.errors import IntegrityError, SpaceError, ToolFailedError, UsageError
+from envbuild.failures import explain_failure
+from envbuild.lock.model import Lock
+from envbuild.progress import Reporter
+from envbuild.run import Command, Result, Runner
+from envbuild.runtime import Runtime
+from envbuild.store.layout import Store
+
+KEEP_LOGS = 20
+"""Logs of earlier builds that stay in the store."""
+
+
+@contextmanager
+def supplied_files(lock: Lock, store: Store) -> Iterator[Path]:
+    """Lend a folder that holds every locked file but the base's, under its own name.
+
+    They are copies: what runs as root in a build could make a link to the store writable.  Raises IntegrityError
+    where the store has lost or changed one meanwhile.
+    """
+    with store.work("files") as work:
+        top = (
+            work / "supplied/envbuild"
+        )  # the working folder itself is closed to the ids that root builds with
+        wanted = [("debian", p.file, p.sha256, p.size) for p in lock.debian if p.group != "base"]
+        wanted += [("python", p.file, p.sha256, p.size) for p in lock.python]
+        wanted += [
+            ("files", f"{locked.sha256}.tar", locked.sha256, locked.size) for locked in lock.files
+        ]
+        for folder in ("python", "debian", "files"):
+            make_open(top / folder)
+        for folder, name, sha256, size in wanted:
+            kept = store.artifact(sha256)
+            if not kept.is_file() or kept.stat().st_size != size:
+                raise IntegrityError(
+                    f"{name} is not whole in the store",
+                    where=str(kept),
+                    hint="run the command again",
+                )
+            give_file(kept, top / folder / name, sha256)
+        yield top
+
+
+def perform(
+    request: BuildRequest, *, mode: str, runtime: Runtime, runner: Runner, report: Reporter
+) -> None:
+    """Build ``request.target``.
+
+    Raises UsageError for an unknown mode, SpaceError for a full disk, HostError for what the host lacks; the log of
+    a failed build stays and its path is told.
+    """
+    if mode not in BUILDERS:
+        raise UsageError(f"--mode {mode} is not one of: {', '.join(BUILDERS)}")
+    builder = BUILDERS[mode]
+    builder.prepare(request)
+    _forget_old_logs(request.log.parent)
+    for command in builder.commands(request, runtime):
+        report.detail(str(command))
+        result = runner(_told(command, report), check=False)
+        if result.code != 0:
+            raise _failure(result, request)
+    if not request.target.exists():
+        raise _failure(result, request)
+
+
+def new_log(name: str, store: Store) -> Path:
+    """Return the path of a new build log in the store."""
+    return store.folder("logs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
+
+
+def _told(command: Command, report: Reporter) -> Command:
+    return Command(
+        argv=command.argv,
+        cwd=command.cwd,
+        env=command.env,
+        log=command.log,
+        timeout=command.timeout,
+        on_line=report.detail,
+    )
+
+
+def _failure(result: Result, request: BuildRequest) -> ToolFailedError | SpaceError:
+    told = explain_failure(result)
+    more = f"the whole log: {request.log}"
+    hint = f"{told.hint}\n{more}" if told.hint else more
+    if isinstance(told, SpaceError):
+        return SpaceError(told.what, where=str(request.tmpdir), hint=hint)
+    return ToolFailedError(
+        f"the build of {request.name} failed: {told.what}",
+        argv=result.argv,
+        exit_code=result.code,
+        stdout=result.stdout,
+        stderr=result.stderr,
+        hint=hint,
+    )
+
+
+def _forget_old_logs(folder: Path) -> None:
+    logs = sorted(folder.glob("*.log"), key=lambda path: path.stat().st_mtime)
+    for path in logs[:-KEEP_LOGS]:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,278 @@
+"""A writable tree to try things in, and what was done in it by hand, said as lines of a recipe."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from envbuild.base.facts import probe_text, read_probe
+from envbuild.base.model import BaseFacts
+from envbuild.build.make import requested
+from envbuild.build.model import Order, Workshop
+from envbuild.build.modes.estimate import check_space, packed_size
+from envbuild.build.modes.fakeroot import packer_arguments
+from envbuild.build.modes.perform import perform
+from envbuild.build.modes.sandbox_network import OURS, write_network
+from envbuild.errors import UsageError
+from envbuild.failures import explain_failure
+from envbuild.limits import UNREADABLE
+from envbuild.lock.digest import lock_digest
+from envbuild.lock.model import Packer
+from envbuild.quota import quotas_of
+from envbuild.resolve.sources.source_trees import SANDBOX_NOTE
+from envbuild.run import Runner
+from envbuild.runtime import Runtime
+from envbuild.store.atomic import telling, write_bytes, write_text
+from envbuild.store.gc import tree_size
+from envbuild.store.layout import remove_tree
+
+NOTE = SANDBOX_NOTE
+"""It is not packed."""
+PROBE_SECONDS = 600.0
+PASSING = re.compile(
+    r"^/(dev|proc|sys|tmp|run|mnt|root/\.cache|\.singularity\.d|var/(tmp|cache|log|lib/(apt|dpkg)))(/|$)"
+    r"|/__pycache__(/|$)|^/etc/(ld\.so\.cache|resolv\.conf|hosts|hostname|mtab)$|^/\.envbuild-sandbox(\.json|/|$)"
+)
+"""What changes by itself, or is kept account of elsewhere."""
+
+
+class SandboxNote(msgspec.Struct, frozen=True, kw_only=True):
+    """A sandbox as it was built: recipe, lock, packer, versions of distributions and Debian packages, and its files.
+
+    ``files`` maps paths to size (bytes) and time (nanoseconds since 1970).
+    """
+
+    recipe: str
+    lock: str
+    python: str
+    packer: Packer
+    dists: dict[str, str]
+    apt: dict[str, str]
+    files: dict[str, tuple[int, int]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ByHand:
+    """What was done in a sandbox: ``dists`` and ``apt`` are (name, before or None, now or None), ``files`` are paths.
+
+    ``direct`` and ``asked_for`` are the names among them that nothing else brought along.
+    """
+
+    dists: tuple[tuple[str, str | None, str | None], ...]
+    apt: tuple[tuple[str, str | None, str | None], ...]
+    files: tuple[str, ...]
+    direct: tuple[str, ...]
+    asked_for: tuple[str, ...]
+
+
+def make_sandbox(order: Order, shop: Workshop) -> None:
+    """Build the tree ``order.target``.  Raises UsageError where something is there already."""
+    folder = order.target
+    if folder.exists() or folder.is_symlink():
+        hint = f"pack it: envbuild make --from-sandbox {folder.name}; or remove it"
+        raise UsageError("is there already", where=str(folder), hint=hint)
+    partial = folder.with_name(f".{folder.name[:64]}.{os.getpid()}.partial")
+    try:
+        with requested(order, shop, partial) as request, shop.report.stage("install"):
+            perform(
+                request,
+                mode="sandbox",
+                runtime=shop.runtime,
+                runner=shop.runner,
+                report=shop.report,
+            )
+        facts = look_inside(partial, order.lock.base.python_path, shop.runtime, shop.runner)
+        note = SandboxNote(
+            recipe=order.recipe.name,
+            lock=lock_digest(order.lock),
+            python=order.lock.base.python_path,
+            packer=order.lock.packer,
+            dists={dist.name: dist.version for dist in facts.dists},
+            apt={package.name: package.version for package in facts.apt},
+            files=dict(_files(partial)),
+        )
+        write_bytes(partial / NOTE, msgspec.json.encode(note))
+        write_network(partial, order, shop)
+        with telling(folder):
+            partial.rename(folder)
+    finally:
+        if partial.exists():
+            remove_tree(partial)
+        partial.with_suffix(".def").unlink(missing_ok=True)
+
+
+def read_note(folder: Path) -> SandboxNote:
+    """Read what a sandbox was when it was built.  Raises UsageError for a folder that is none of ours."""
+    try:
+        return msgspec.json.decode((folder / NOTE).read_bytes(), type=SandboxNote)
+    except OSError as error:
+        hint = "make one: envbuild make NAME --mode sandbox"
+        raise UsageError(
+            "is no sandbox that envbuild made", where=str(folder), hint=hint
+        ) from error
+    except UNREADABLE as error:
+        raise UsageError(f"is damaged: {error}", where=str(folder / NOTE)) from error
+
+
+def look_inside(folder: Path, python: str, runtime: Runtime, runner: Runner) -> BaseFacts:
+    """Read a tree's facts by running the probe in it."""
+    command = runtime.exec_command(
+        folder, (python, "-s", "-B", "-"), stdin=probe_text(), timeout=PROBE_SECONDS
+    )
+    result = runner(command, check=False)
+    if result.code != 0:
+        raise explain_failure(result)
+    return read_probe(result.stdout, image=str(folder))
+
+
+def compare(folder: Path, note: SandboxNote, facts: BaseFacts) -> ByHand:
+    """Tell what differs between a sandbox and what it was when it was built."""
+    dists = _changes(note.dists, {dist.name: dist.version for dist in facts.dists})
+    apt = _changes(note.apt, {package.name: package.version for package in facts.apt})
+    now = dict(_files(folder))
+    sites = tuple(f"{site}/" for site in facts.site)
+    known = _debian_files(folder, [name for name, _, version in apt if version])
+    # scripts of new distributions; Debian's Python puts them into /usr/local
+    programs = (f"{Path(note.python).parent}/", "/usr/local/bin/") if dists else ()
+    files = tuple(
+        path
+        for path in sorted({*note.files, *now})
+        if note.files.get(path) != now.get(path)
+        and not path.startswith((*sites, *programs))
+        and path not in known
+    )
+    required = {
+        _required(line) for dist in facts.dists for line in dist.requires if "extra ==" not in line
+    }
+    direct = tuple(name for name, _, version in dists if version and _plain(name) not in required)
+    automatic = _automatic(folder)
+    asked = tuple(
+        name for name, before, version in apt if version and not before and name not in automatic
+    )
+    return ByHand(dists=dists, apt=apt, files=files, direct=direct, asked_for=asked)
+
+
+def recipe_lines(done: ByHand) -> tuple[str, ...]:
+    """Return the lines that would do in a recipe what was done by hand."""
+    versions = {name: version for name, _, version in done.dists}
+    lines: list[str] = []
+    if done.direct:
+        listed = "".join(f'\n  "{name}=={versions[name]}",' for name in done.direct)
+        lines += ["[python]", *f"dependencies = [{listed}\n]".splitlines()]
+    if done.asked_for:
+        lines += [
+            "[system]",
+            "packages = [" + ", ".join(f'"{name}"' for name in done.asked_for) + "]",
+        ]
+    return tuple(lines)
+
+
+def pack_sandbox(
+    folder: Path, target: Path, note: SandboxNote, shop: Workshop, check: Callable[[Path], None]
+) -> None:
+    """Pack a sandbox as an image, which gets its name once ``check`` has seen it.
+
+    What envbuild keeps in it is left out; the tree stays as it is.  Raises SpaceError before anything is written.
+    """
+    if not str(folder).isprintable():
+        raise UsageError(
+            "its path has a character that would add lines to a definition", where=repr(str(folder))
+        )
+    size = tree_size(folder)
+    check_space(
+        ((shop.settings.tmpdir, size, "TMPDIR"), (target.parent, packed_size(size), "-o")),
+        lambda folder: quotas_of(folder, shop.runner),
+    )
+    with (
+        shop.store.work("pack") as work,
+        shop.store.outside(shop.settings.tmpdir) as temporary,
+        shop.store.beside(target) as partial,
+    ):
+        definition = work / "pack.def"
+        write_text(definition, f"Bootstrap: localimage\nFrom: {folder}\n")
+        command = shop.runtime.build_command(
+            partial,
+            definition,
+            tmpdir=temporary,
+            packer_arguments=packer_arguments(note.packer),
+            test=False,
+        )
+        with _without_ours(folder), shop.report.stage(f"pack {folder.name}"):
+            result = shop.runner(command, check=False)
+        if result.code != 0 or not partial.is_file():
+            raise explain_failure(result)
+        check(partial)
+        with telling(target):
+            partial.replace(target)
+
+
+@contextmanager
+def _without_ours(folder: Path) -> Iterator[None]:
+    """Keep what envbuild wrote into a tree beside it for a while: none of it is packed."""
+    aside = folder.with_name(f".{folder.name[:64]}{NOTE}")
+    moved: list[tuple[Path, Path]] = []
+    with telling(folder):
+        aside.mkdir(mode=0o700)
+    try:
+        for number, name in enumerate((NOTE, *OURS)):
+            if (folder / name).exists():
+                with telling(folder):
+                    moved.append((folder / name, (folder / name).rename(aside / str(number))))
+        yield
+    finally:
+        for own, away in moved:
+            away.rename(own)
+        aside.rmdir()
+
+
+def _files(folder: Path) -> Iterator[tuple[str, tuple[int, int]]]:
+    """Tell every file and link of a tree that does not change by itself; what may not be read is passed over."""
+    for top, folders, names in os.walk(folder):
+        inside = "/" + os.path.relpath(top, folder).lstrip(".").lstrip("/")
+        prefix = inside.rstrip("/")
+        folders[:] = [name for name in folders if not PASSING.search(f"{prefix}/{name}")]
+        for name in names:
+            path = f"{prefix}/{name}"
+            if not PASSING.search(path):
+                found = Path(top, name).lstat()
+                yield path, (found.st_size, found.st_mtime_ns)
+
+
+def _changes(
+    before: Mapping[str, str], now: Mapping[str, str]
+) -> tuple[tuple[str, str | None, str | None], ...]:
+    names = sorted({*before, *now})
+    return tuple((n, before.get(n), now.get(n)) for n in names if before.get(n) != now.get(n))
+
+
+def _debian_files(folder: Path, names: list[str]) -> set[str]:
+    """Return the paths that Debian packages brought, under both names where /bin is a link to /usr/bin."""
+    found: set[str] = set()
+    for name in names:
+        for listing in (folder / "var/lib/dpkg/info").glob(f"{name}*.list"):
+            for line in listing.read_text("utf-8", "replace").splitlines():
+                found |= {line, f"/usr{line}"}
+    return found
+
+
+def _automatic(folder: Path) -> set[str]:
+    """Return the Debian packages that came along with others, as apt keeps account of them."""
+    path = folder / "var/lib/apt/extended_states"
+    text = path.read_text("utf-8", "replace") if path.is_file() else ""
+    return set(
+        re.findall(r"^Package: (\S+)\n(?:\S+: .*\n)*?Auto-Installed: 1$", text, re.MULTILINE)
+    )
+
+
+def _required(line: str) -> str:
+    return _plain(re.split(r"[\s\[(;<>=!~@]", line, maxsplit=1)[0])
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()

@@ -1,0 +1,106 @@
+"""What a sandbox is told of this machine, so that apt-get and pip work in it: mirror, index, certificates, proxies.
+
+All of it lies in one folder and one file of environment, which are never packed: an address may hold a password.
+"""
+
+from __future__ import annotations
+
+import configparser
+import io
+import ssl
+from pathlib import Path
+
+from envbuild.base.debian.apt import apt_network
+from envbuild.base.debian.distribution import mirror_of, release_of
+from envbuild.build.local_base import reference_of
+from envbuild.build.model import Order, Workshop
+from envbuild.errors import EnvbuildError
+from envbuild.net.index import index_url
+from envbuild.resolve.sources.source_trees import SANDBOX_NOTE
+from envbuild.store.atomic import telling, write_bytes, write_text
+
+FOLDER = SANDBOX_NOTE.removesuffix(".json")
+ENVIRONMENT = ".singularity.d/env/93-envbuild-sandbox.sh"
+"""The runtime reads what lies in this folder, in the order of the names, each time the tree is entered."""
+OURS = (FOLDER, ENVIRONMENT)
+"""What is not packed."""
+SYSTEMS_BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
+
+
+def write_network(tree: Path, order: Order, shop: Workshop) -> None:
+    """Let apt-get and pip in a tree reach what this machine reaches; says what could not be found out."""
+    folder = tree / FOLDER
+    with telling(folder):
+        folder.mkdir(mode=0o700)
+    variables = {
+        "PIP_CONFIG_FILE": _write_pip(folder, shop),
+        "APT_CONFIG": _write_apt(folder, order, shop),
+    }
+    bundle = _write_certificates(folder, shop)
+    if bundle:
+        variables |= dict.fromkeys(
+            ("SSL_CERT_FILE", "PIP_CERT", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"), bundle
+        )
+    lines = [f'export {name}="{path}"\n' for name, path in variables.items() if path]
+    write_text(tree / ENVIRONMENT, "".join(lines), mode=0o755)
+
+
+def _write_pip(folder: Path, shop: Workshop) -> str:
+    config = configparser.RawConfigParser()
+    # PEP 668's marker is for a system that others rely on; this tree is there to be tried in
+    config["global"] = {
+        "break-system-packages": "true",
+        "disable-pip-version-check": "true",
+        "root-user-action": "ignore",
+    }
+    try:
+        config["global"]["index-url"] = index_url(shop.settings, shop.runner)
+    except EnvbuildError as error:
+        shop.report.say(f"pip in the sandbox is told no package index: {error}")
+    text = io.StringIO()
+    config.write(text)
+    return _written(folder / "pip.conf", text.getvalue())
+
+
+def _write_apt(folder: Path, order: Order, shop: Workshop) -> str:
+    try:
+        source = _source(order, shop)
+    except EnvbuildError as error:
+        shop.report.say(f"apt-get in the sandbox is told no mirror: {error}")
+        return ""
+    _written(folder / "sources.list", source)
+    lines = [
+        *apt_network(shop.settings, shop.runner),
+        f'Acquire::https::CAInfo "/{FOLDER}/certificates.crt";',
+        f'Dir::Etc::sourcelist "/{FOLDER}/sources.list";',
+        'Dir::Etc::sourceparts "/dev/null";',
+        'APT::Install-Recommends "false";',
+        'APT::Sandbox::User "root";',  # apt's own user does not exist where the tree's owner has no subordinate ids
+    ]
+    return _written(folder / "apt.conf", "".join(f"{line}\n" for line in lines))
+
+
+def _source(order: Order, shop: Workshop) -> str:
+    base = order.lock.base
+    reference = reference_of(order.lock)
+    distribution, suite = release_of(base.distro)
+    if reference.kind == "debian":
+        suite = reference.name
+    return f"deb {mirror_of(distribution, shop.settings, shop.runner)} {suite} {distribution.components}\n"
+
+
+def _write_certificates(folder: Path, shop: Workshop) -> str:
+    bundle = shop.settings.certificates or Path(
+        ssl.get_default_verify_paths().cafile or SYSTEMS_BUNDLE
+    )
+    if not bundle.is_file():
+        return ""
+    with telling(bundle):
+        write_bytes(folder / "certificates.crt", bundle.read_bytes())
+    return f"/{FOLDER}/certificates.crt"
+
+
+def _written(path: Path, text: str) -> str:
+    """Write a file that only its owner reads, and return its path inside the tree."""
+    write_text(path, text, mode=0o600)
+    return f"/{FOLDER}/{path.name}"

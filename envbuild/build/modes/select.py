@@ -1,0 +1,261 @@
+"""Which way to build this machine can go: what each needs, what is there, and what to do where none works."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from envbuild.build.fetch import bootstrap_of
+from envbuild.build.image_cache import ASSEMBLED
+from envbuild.build.modes.builders import BUILDERS
+from envbuild.errors import HostError
+from envbuild.host import Host, read_host, root_is_mapped, user_namespaces_work
+from envbuild.lock.model import Lock
+from envbuild.recipe.model import Recipe
+from envbuild.run import Runner
+from envbuild.runtime import find_runtime, find_squashfuse, is_setuid
+from envbuild.settings import Settings
+from envbuild.store.layout import Store
+from envbuild.tools import find_tool
+
+AUTO = ("flat", "fakeroot", "sandbox")
+"""What ``auto`` tries, the best first: one that users get, one from the definition, a tree where nothing can pack."""
+WHY = {
+    "flat": "put together from the store, without root",
+    "fakeroot": "built from its definition",
+    "sandbox": "a writable tree, for nothing here packs an image",
+}
+IDS = 65536
+NO_IDS = "the user has no ids in /etc/subuid and /etc/subgid"
+ROOT_ADVICE = (
+    "build as an ordinary user; or give root ids that own nothing, for --mode flat:\n"
+    "usermod --add-subuids 100000-165535 --add-subgids 100000-165535 root (and util-linux 2.38 or newer);\n"
+    "or trust that code with this machine: --as-root"
+)
+ELSEWHERE = (
+    "build where it works and copy the .sif here: envbuild make --on SITE, or envbuild def on another machine;\n"
+    "envbuild doctor tells what is missing, and how root can mend it"
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Trust:
+    """Whose code a recipe brings: ``origin`` is "" for one's own, else what it comes from ("a shelf", "a bundle").
+
+    ``as_root`` tells that root lets it run with root's own rights.
+    """
+
+    origin: str = ""
+    as_root: bool = False
+
+
+OWN = Trust()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ground:
+    """What the ways to build find on this machine.
+
+    ``containers`` is None where they start, else why not; ``ids`` tells that the user has a range of ids for a root
+    of his own; ``root`` that this is root, with or without all capabilities, ``mapped`` that it is an ordinary user who
+    made a namespace to be root in, and ``caged`` that root's containers have ids that own nothing; ``fuse`` that
+    /dev/fuse can be opened;
+    ``layers`` is None where images of layers can be run, else why not; ``missing`` maps programs to why they cannot be
+    used.
+    """
+
+    containers: str | None = None
+    layers: str | None = None
+    ids: bool = True
+    root: bool = False
+    mapped: bool = False
+    caged: bool = False
+    fuse: bool = True
+    missing: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Way:
+    """The way that was chosen, and why those before it were not: (mode, obstacle)."""
+
+    mode: str
+    passed_over: tuple[tuple[str, str], ...] = ()
+
+    def __str__(self) -> str:
+        """Say it in one line."""
+        told = f"mode {self.mode}: {WHY[self.mode]}"
+        return told + "".join(f"; not {mode}, for {why}" for mode, why in self.passed_over)
+
+
+def read_ground(settings: Settings, runner: Runner, host: Host | None = None) -> Ground:
+    """Look at this machine; starts a user namespace that ends at once.  Raises HostError without a runtime."""
+    facts = host or read_host()
+    whole_root = facts.uid == 0 and not facts.crippled_root
+    containers = layers = None
+    runtime = find_runtime(settings, runner, facts)
+    by_kernel = whole_root or (facts.uid != 0 and is_setuid(runtime, runner))
+    if not by_kernel:
+        if user_namespaces_work(runner) is False:
+            containers = f"user namespaces are off, and {runtime.name} is not setuid"
+        if not facts.fuse:
+            layers = "/dev/fuse cannot be opened"
+        elif find_squashfuse(runtime) is None:
+            layers = "squashfuse was not found"
+    tools = {
+        name: _why_missing(name, settings, runner)
+        for name in ("mmdebstrap", "mksquashfs", "fuse-overlayfs")
+    }
+    return Ground(
+        containers=containers,
+        layers=layers,
+        ids=all(found is not None and found[1] >= IDS for found in (facts.subuid, facts.subgid)),
+        root=facts.uid == 0,
+        mapped=root_is_mapped(),
+        caged=runtime.cage is not None,
+        fuse=facts.fuse,
+        missing={name: why for name, why in tools.items() if why is not None},
+    )
+
+
+def _why_missing(tool: str, settings: Settings, runner: Runner) -> str | None:
+    try:
+        find_tool(tool, settings, runner)
+    except HostError as error:
+        return error.what
+    return None
+
+
+def choose_way(
+    recipe: Recipe, lock: Lock, ground: Ground, *, roots: Collection[str], trust: Trust = OWN
+) -> Way:
+    """Return the first way that recipe and machine allow.
+
+    ``roots`` are the modes whose Debian root the store has already.  Raises HostError with every obstacle, and what
+    to do, where no way is left.
+    """
+    passed: list[tuple[str, str]] = []
+    for mode in AUTO:
+        why = obstacle(mode, recipe, lock, ground, root_is_made=mode in roots, trust=trust)
+        if why is None:
+            return Way(mode=mode, passed_over=tuple(passed))
+        passed.append((mode, why))
+    reasons = "".join(f"\n  {mode}: {why}" for mode, why in passed)
+    raise HostError(
+        f"{recipe.name} cannot be built on this machine:{reasons}", hint=_advice(ground, passed)
+    )
+
+
+def require_way(
+    mode: str,
+    recipe: Recipe,
+    lock: Lock,
+    ground: Ground,
+    *,
+    roots: Collection[str],
+    trust: Trust = OWN,
+) -> None:
+    """Raise HostError where the mode that somebody asked for does not work on this machine."""
+    why = obstacle(mode, recipe, lock, ground, root_is_made=mode in roots, trust=trust)
+    if why is not None:
+        what = f"{recipe.name} cannot be built with --mode {mode} on this machine: {why}"
+        raise HostError(
+            what,
+            hint=f"leave --mode out for a way that works here, or:\n{_advice(ground, [(mode, why)])}",
+        )
+
+
+def require_trust(recipe: Recipe, lock: Lock, ground: Ground, trust: Trust) -> None:
+    """Raise HostError where not even the check of a finished image keeps foreign code from this machine."""
+    why = exposure("flat", lock, ground, trust)
+    if why is not None:
+        raise HostError(f"{recipe.name} cannot be used on this machine: {why}", hint=ROOT_ADVICE)
+
+
+def made_roots(lock: Lock, store: Store) -> frozenset[str]:
+    """Return the modes whose Debian root the store has: ``flat`` has the recipe's own packages in it."""
+    groups = dict.fromkeys(BUILDERS, ("base",)) | dict.fromkeys(ASSEMBLED, ("base", "system"))
+    return frozenset(
+        mode
+        for mode, names in groups.items()
+        if store.base(bootstrap_of(lock, names).digest).exists()
+    )
+
+
+def runs_inside(recipe: Recipe, lock: Lock) -> bool:
+    """Tell whether assembling an image has to run something as root in it: lines of shell, or Debian's scripts."""
+    over_image = recipe.base.bootstrap is None and any(p.group != "base" for p in lock.debian)
+    return bool(recipe.system.post) or over_image
+
+
+def obstacle(
+    mode: str, recipe: Recipe, lock: Lock, ground: Ground, *, root_is_made: bool, trust: Trust = OWN
+) -> str | None:
+    """Return what stands in the way of a mode, None where nothing does."""
+    return exposure(mode, lock, ground, trust) or next(
+        _obstacles(mode, recipe, lock, ground, root_is_made=root_is_made), None
+    )
+
+
+def exposure(mode: str, lock: Lock, ground: Ground, trust: Trust) -> str | None:
+    """Return what foreign code could reach in a mode, where nobody allowed that (docs/security.md)."""
+    source = any(package.is_sdist and package.source is None for package in lock.python)
+    brought = (
+        f"what it brings from {trust.origin}"
+        if trust.origin
+        else "the build of its source packages"
+    )
+    if not (trust.origin or source) or mode == "docker":
+        return None
+    if ground.root and not ground.mapped:
+        safe = trust.as_root or (ground.caged and mode != "sandbox")
+        return (
+            None
+            if safe
+            else f"{brought} would run with root's own rights, and could do anything to this machine"
+        )
+    if trust.origin and mode in ("fakeroot", "sandbox"):
+        return f"{brought} could reach your home folder in this mode"
+    return None
+
+
+def _obstacles(
+    mode: str, recipe: Recipe, lock: Lock, ground: Ground, *, root_is_made: bool
+) -> Iterator[str]:
+    if ground.containers is not None:
+        yield ground.containers
+    if recipe.base.bootstrap is not None:
+        may = ground.root or ground.ids
+        if not root_is_made and "mmdebstrap" in ground.missing:
+            yield ground.missing["mmdebstrap"]
+        if not root_is_made and not may:
+            yield f"{NO_IDS} to make a Debian root with"
+        if mode in ("fakeroot", "sandbox") and not may:
+            yield f"{NO_IDS} to unpack a Debian root with"
+    if mode in ASSEMBLED and runs_inside(recipe, lock):
+        yield from _obstacles_inside(ground)
+    if mode == "layered" and ground.layers is not None:
+        yield f"{ground.layers}, and an image of layers cannot be run without"
+    if mode in ("fakeroot", "docker") and "mksquashfs" in ground.missing:
+        yield ground.missing["mksquashfs"]
+
+
+def _obstacles_inside(ground: Ground) -> Iterator[str]:
+    if not (ground.root or ground.ids):
+        yield f"{NO_IDS} to run Debian packages' scripts and [system] post with"
+    if not ground.fuse:
+        yield "/dev/fuse cannot be opened, and Debian packages' scripts and [system] post need it"
+    if "fuse-overlayfs" in ground.missing:
+        yield ground.missing["fuse-overlayfs"]
+
+
+def _advice(ground: Ground, passed: list[tuple[str, str]]) -> str:
+    if any("root's own rights" in why for _, why in passed):
+        return ROOT_ADVICE
+    if ground.containers is None and any("subuid" in why for _, why in passed):
+        lines = (
+            "root can give the user ids: usermod --add-subuids 100000-165535 --add-subgids 100000-165535 USER;",
+            'without root: take an image as base (image = "docker://…"), or a store that has the Debian root already',
+            "(ENVBUILD_STORE_BELOW=/the/lab's/store);",
+        )
+        return "\n".join((*lines, ELSEWHERE))
+    return ELSEWHERE

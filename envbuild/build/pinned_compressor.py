@@ -1,0 +1,139 @@
+"""Pack with the library that the lock names, also on a machine that has another version of it.
+
+The wheel is code that would run here, outside of any container, so a lock alone is not believed: the package index
+of this machine has to list the very file with the very hash.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import zipfile
+from importlib import util
+from importlib.machinery import ExtensionFileLoader
+from pathlib import Path
+
+from envbuild import limits
+from envbuild.build.model import Workshop
+from envbuild.errors import EnvbuildError, IntegrityError, NetworkError
+from envbuild.formats.block_codec import add_library, is_ready
+from envbuild.formats.block_library import LIBRARY, library_here
+from envbuild.limits import reading
+from envbuild.lock.model import Lock, PackerFile
+from envbuild.net.fetch import Wanted, fetch
+from envbuild.net.index import index_url, make_client, read_links
+from envbuild.store.atomic import write_bytes
+
+MODULE = f"{LIBRARY}.backend_c"
+
+
+def ready_packer(lock: Lock, shop: Workshop) -> None:
+    """Load the library that the lock names, where this machine has another one.
+
+    Where that cannot be, it is said: the image then holds the same files in other bytes.
+    """
+    library = lock.packer.library
+    if library is None or is_ready(lock.packer):
+        return
+    try:
+        module = _load(_library(lock, shop), library)
+    except (EnvbuildError, OSError, ImportError, zipfile.BadZipFile) as error:
+        shop.report.say(
+            f"the lock packs with {library}, which is not to be had here ({error}); {library_here()} packs the same "
+            "files into other bytes"
+        )
+        return
+    add_library(library, module)
+
+
+def _library(lock: Lock, shop: Workshop) -> bytes:
+    """Return the bytes of the library, after bringing its wheel where the store lacks it.
+
+    The store may be a group's: what is loaded is hashed here, in memory, against what this machine's index lists.
+    """
+    item = _fitting(lock)
+    if not _is_known(item.sha256, shop):
+        _require_listed(item, shop)
+        write_bytes(_known(item.sha256, shop), b"")
+    wanted = Wanted(
+        file=item.file, size=item.size, sha256=item.sha256, kind="python", project=LIBRARY
+    )
+    with shop.report.stage(f"bring {item.name} {item.version}, which packs"):
+        fetch(
+            [wanted],
+            settings=shop.settings,
+            store=shop.store,
+            runner=shop.runner,
+            report=shop.report,
+        )
+    if item.size > limits.LIBRARY:
+        raise IntegrityError(f"{item.file} is of {item.size} bytes, which no such wheel is")
+    with shop.store.artifact(item.sha256).open("rb") as file:
+        wheel = file.read(item.size + 1)
+    if hashlib.sha256(wheel).hexdigest() != item.sha256:
+        raise IntegrityError(
+            f"{item.file} was changed in the store", hint="run: envbuild store verify"
+        )
+    with (
+        reading("holds no compiled library", item.file),
+        zipfile.ZipFile(io.BytesIO(wheel)) as archive,
+    ):
+        (member,) = (
+            one for one in archive.infolist() if one.filename.startswith(f"{LIBRARY}/backend_c.")
+        )
+        if member.file_size > limits.LIBRARY:
+            raise IntegrityError(
+                f"{member.filename} is of {member.file_size} bytes", where=item.file
+            )
+        return archive.read(member)
+
+
+def _is_known(sha256: str, shop: Workshop) -> bool:
+    """Tell whether this user's index has listed a wheel before; nobody else can write that down."""
+    return _known(sha256, shop).is_file()
+
+
+def _known(sha256: str, shop: Workshop) -> Path:
+    return shop.settings.state / "packers" / sha256
+
+
+def _fitting(lock: Lock) -> PackerFile:
+    """Return the wheel for the Python that runs this.  Raises IntegrityError where the lock lists none."""
+    from packaging.tags import sys_tags
+    from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+
+    known = list(sys_tags())
+    for item in lock.packers:
+        try:
+            name, _, _, tags = parse_wheel_filename(item.file)
+        except InvalidWheelFilename:
+            continue
+        if name == LIBRARY and any(tag in tags for tag in known):
+            return item
+    raise IntegrityError("the lock lists no wheel of it for this Python")
+
+
+def _require_listed(item: PackerFile, shop: Workshop) -> None:
+    with make_client(shop.settings) as client:
+        links = read_links(index_url(shop.settings, shop.runner), LIBRARY, client)
+    if not any((link.file, link.sha256) == (item.file, item.sha256) for link in links):
+        raise NetworkError(f"the package index lists no {item.file} with the hash of the lock")
+
+
+def _load(code: bytes, library: str) -> object:
+    """Load a library from memory: a file in a folder that others may write to could be another one by then."""
+    # it stays open: the loader takes a second library under the name of the first for the same one
+    handle = os.memfd_create(LIBRARY, os.MFD_CLOEXEC)
+    with os.fdopen(os.dup(handle), "wb") as file:
+        file.write(code)
+    loader = ExtensionFileLoader(MODULE, f"/proc/self/fd/{handle}")
+    spec = util.spec_from_loader(MODULE, loader)
+    if spec is None:
+        raise ImportError(f"{library} is no module")
+    module = util.module_from_spec(spec)
+    loader.exec_module(module)
+    found = "zstd " + ".".join(map(str, module.ZSTD_VERSION))
+    if found != library:
+        raise IntegrityError(f"the wheel holds {found}, the lock says {library}")
+    return module

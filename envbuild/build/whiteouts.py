@@ -1,0 +1,126 @@
+"""The files of a base's Python packages that others replace: hidden in the image as an installer would remove them."""
+
+from __future__ import annotations
+
+import csv
+import posixpath
+import re
+from collections.abc import Callable, Collection, Iterator
+
+from envbuild.build.in_base.install_scheme import Scheme
+from envbuild.formats.file_tree import Entry, Tree, resolve
+from envbuild.formats.oci_layer import WHITEOUT
+
+Read = Callable[[str], bytes | None]
+"""Returns the content of a file of the base by its path."""
+LISTS = ("RECORD", "installed-files.txt")
+METADATA = re.compile(
+    r"(?P<name>[A-Za-z0-9._+]+?)-[^/]*\.(dist|egg)-info$|(?P<bare>[A-Za-z0-9._+]+)\.egg-info$"
+)
+
+
+def replaced_entries(
+    tree: Tree, names: Collection[str], scheme: Scheme, read: Read
+) -> tuple[Entry, ...]:
+    """Return the marks that hide what the base holds of packages with these canonical names.
+
+    Only what would shadow the new package or lie under it is hidden: copies in folders that Python looks into later
+    (Debian's own) stay, as an installer leaves them.
+    """
+    wanted = {name.replace("-", "_").lower() for name in names}
+    places = _places(scheme)
+    gone: set[str] = set()
+    for path in tree:
+        site, _, info = path.rpartition("/")
+        found = METADATA.match(info) if site in places else None
+        if found and re.sub(r"[-_.]+", "_", found["name"] or found["bare"]).lower() in wanted:
+            gone |= set(_files(tree, path, read))
+    return tuple(_marks(tree, gone))
+
+
+def _places(scheme: Scheme) -> set[str]:
+    """Return the folders that packages go to, and those before them on the path."""
+    own = {scheme.site, scheme.platform or scheme.site}
+    last = max((number for number, path in enumerate(scheme.path) if path in own), default=-1)
+    return own | set(scheme.path[: last + 1])
+
+
+def _files(tree: Tree, info: str, read: Read) -> Iterator[str]:
+    """Yield the paths of a distribution's files, by its own list; its metadata always."""
+    site = info.rpartition("/")[0]
+    yield from _below(tree, info)
+    listed = next((data for name in LISTS if (data := read(f"{info}/{name}")) is not None), None)
+    if listed is not None:
+        relative = info if read(f"{info}/RECORD") is None else site
+        rows = csv.reader(listed.decode("utf-8", "replace").splitlines())
+        names = [
+            posixpath.normpath(posixpath.join("/", relative, row[0])).lstrip("/")
+            for row in rows
+            if row
+        ]
+    else:
+        modules = (read(f"{info}/top_level.txt") or b"").decode("utf-8", "replace").split()
+        names = [
+            f"{site}/{module}{end}"
+            for module in modules
+            for end in ("", ".py")
+            if module.isidentifier()
+        ]
+    for name in names:
+        folder, _, base = name.rpartition("/")
+        path = f"{resolve(tree, folder)}/{base}"
+        held = tree.get(path)
+        if held is None:
+            continue
+        if held[0].kind != "d":
+            yield path
+        elif listed is None:
+            yield from _below(tree, path)
+        if base.endswith(".py"):
+            yield from _compiled(tree, path)
+
+
+def _below(tree: Tree, path: str) -> Iterator[str]:
+    if path in tree:
+        yield path
+        if tree[path][0].kind == "d":
+            yield from (other for other in tree if other.startswith(f"{path}/"))
+
+
+def _compiled(tree: Tree, path: str) -> Iterator[str]:
+    """Yield the bytecode of a module."""
+    folder, _, name = path.rpartition("/")
+    start = f"{folder}/__pycache__/{name.removesuffix('.py')}."
+    for end in _tags(tree, f"{folder}/__pycache__"):
+        if f"{start}{end}" in tree:
+            yield f"{start}{end}"
+
+
+def _tags(tree: Tree, folder: str) -> Collection[str]:
+    """Return the endings that bytecode of CPython may have."""
+    if folder not in tree:
+        return ()
+    return [
+        f"cpython-3{minor}{opt}.pyc" for minor in range(6, 20) for opt in ("", ".opt-1", ".opt-2")
+    ]
+
+
+def _marks(tree: Tree, gone: set[str]) -> Iterator[Entry]:
+    """Yield a mark for each path, and for folders that have lost all that was in them."""
+    left: dict[str, int] = {}
+    for path in tree:
+        if path:
+            folder = path.rpartition("/")[0]
+            left[folder] = left.get(folder, 0) + 1
+    todo, hidden = sorted(gone), set(gone)
+    while todo:
+        path = todo.pop()
+        folder = path.rpartition("/")[0]
+        left[folder] -= 1
+        if not left[folder] and folder and folder not in hidden:
+            hidden.add(folder)
+            todo.append(folder)
+    for path in sorted(hidden):
+        folder, _, name = path.rpartition("/")
+        if folder not in hidden:
+            yield Entry(f"{folder}/{WHITEOUT}{name}" if folder else f"{WHITEOUT}{name}", "w", 0)

@@ -1,0 +1,270 @@
+"""File trees without unpacking: entries that say where their packed bytes are, merged, compared and digested."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Literal
+
+import msgspec
+
+from envbuild.errors import IntegrityError
+from envbuild.formats.oci_layer import WHITEOUT
+
+Kind = Literal["f", "d", "l", "c", "b", "p", "h", "w", "o"]
+"""File, folder, symbolic link, character device, block device, pipe; and what only layers of images hold: another name
+of a file of a lower layer, a mark that hides a name of lower layers (".wh.NAME"), one that empties a folder."""
+MOST_LINKS = 40
+"""Links followed before a path counts as going in a circle, as Linux does."""
+EPOCH = -1
+"""A time that is not the entry's own: the lock's epoch is put in its place when the image is written."""
+NO_FRAGMENT = -1
+
+
+class Entry(msgspec.Struct, frozen=True, array_like=True):
+    """One name of a tree.  ``path`` has no leading slash; the root is "".
+
+    ``blocks`` are the squashfs sizes of a file's packed blocks (bit 24: stored as it is), which follow one another
+    from ``start`` in the part's blob; a small file lies at ``offset`` in the unpacked fragment number ``fragment``.
+    ``sha256`` is of the content, in hex; ``mtime`` is in seconds or EPOCH; ``xattrs`` are sorted names and values.
+    """
+
+    path: str
+    kind: Kind
+    mode: int
+    uid: int = 0
+    gid: int = 0
+    mtime: int = EPOCH
+    size: int = 0
+    sha256: str = ""
+    target: str = ""
+    device: int = 0
+    start: int = 0
+    blocks: tuple[int, ...] = ()
+    fragment: int = NO_FRAGMENT
+    offset: int = 0
+    xattrs: tuple[tuple[str, bytes], ...] = ()
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True):
+    """The index of one packed tree; its bytes are the blob of the same key.
+
+    ``fragments`` are offset in the blob and squashfs size; ``size`` and ``sha256`` are the blob's.  A ``layer`` is one
+    of an image: its names go through links of lower ones, it hides names of theirs and may replace whole folders.
+    """
+
+    key: str
+    entries: tuple[Entry, ...]
+    fragments: tuple[tuple[int, int], ...]
+    size: int
+    sha256: str
+    layer: bool = False
+
+
+Tree = dict[str, tuple[Entry, int]]
+"""Path to entry and the number of the part that holds its bytes."""
+
+
+def merge(parts: Iterable[Part]) -> Tree:
+    """Lay trees over one another, later ones winning.
+
+    Folders that nobody lists are added.  Raises IntegrityError where a name would lie below something that is no
+    folder, which a hostile package could use to write through a link.
+    """
+    *_, tree = merges([parts])
+    return tree
+
+
+def merges(groups: Iterable[Iterable[Part]]) -> Iterator[Tree]:
+    """Merge groups of parts one over the other, and yield what is there after each, in a tree of its own.
+
+    Parts are numbered through all groups.  Raises as merge does.
+    """
+    tree: Tree = {"": (Entry("", "d", 0o755), 0)}
+    stack: _Stack | None = None
+    number = 0
+    for group in groups:
+        for part in group:
+            if part.layer:
+                stack = stack or _Stack(tree)
+                stack.add(part, number)
+            else:
+                stack = None
+                _lay(tree, part, number)
+            number += 1
+        # folders that nobody lists may yet be listed by a later group
+        whole = dict(tree)
+        for path in tree:
+            _add_parents(whole, path)
+        yield whole
+
+
+def _lay(tree: Tree, part: Part, number: int) -> None:
+    for entry in part.entries:
+        held = tree.get(entry.path)
+        if held is not None and held[0].kind == "d" and entry.kind != "d":
+            raise IntegrityError(f"/{entry.path} is a folder in one package and none in another")
+        tree[entry.path] = (entry, number)
+
+
+class _Stack:
+    """A tree that layers of images are laid over (OCI image layer specification)."""
+
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+        self._children: dict[str, set[str]] = {}
+        for path in tree:
+            self._note(path)
+        self._real: dict[str, str] = {}
+
+    def add(self, part: Part, number: int) -> None:
+        """Lay a layer over the tree; what it hides is hidden before its own names are there."""
+        for entry in part.entries:
+            folder, _, name = entry.path.rpartition("/")
+            if entry.kind == "o":
+                for child in list(self._children.get(self.real(folder), ())):
+                    self._remove(child)
+            elif entry.kind == "w":
+                self._remove(_join(self.real(folder), name.removeprefix(WHITEOUT)))
+        for entry in part.entries:
+            if entry.kind not in ("o", "w"):
+                self._put(entry, number)
+
+    def _put(self, entry: Entry, number: int) -> None:
+        folder, _, name = entry.path.rpartition("/")
+        path = _join(self.real(folder), name) if name else ""
+        _add_parents(self.tree, path)
+        if entry.kind == "h":
+            found = self.tree.get(self.real(entry.target))
+            if found is None or found[0].kind == "d":
+                raise IntegrityError(
+                    f"/{path} is another name of /{entry.target}, which no layer holds"
+                )
+            entry, number = found
+        held = self.tree.get(path)
+        if held is not None and held[0].kind != entry.kind and "d" in (held[0].kind, entry.kind):
+            self._remove(path)
+        if entry.kind in "ld" and held is not None and held[0].kind != entry.kind:
+            self._real.clear()
+        self.tree[path] = (
+            entry if entry.path == path else msgspec.structs.replace(entry, path=path),
+            number,
+        )
+        self._note(path)
+
+    def _remove(self, path: str) -> None:
+        if path and self.tree.pop(path, None) is not None:
+            self._children.get(path.rpartition("/")[0], set()).discard(path)
+        for child in list(self._children.pop(path, ())):
+            self._remove(child)
+        self._real.clear()
+
+    def _note(self, path: str) -> None:
+        while path:
+            parent = path.rpartition("/")[0]
+            siblings = self._children.setdefault(parent, set())
+            if path in siblings:
+                return
+            siblings.add(path)
+            path = parent
+
+    def real(self, path: str) -> str:
+        """Return a path with all links resolved inside the tree; missing parts stay."""
+        if path not in self._real:
+            self._real[path] = resolve(self.tree, path)
+        return self._real[path]
+
+
+def resolve(tree: Tree, path: str) -> str:
+    """Return a path with all links resolved inside the tree, as os.path.realpath does; missing parts stay."""
+    todo, done, links = [part for part in path.split("/") if part][::-1], "", 0
+    while todo:
+        part = todo.pop()
+        if part == "..":
+            done = done.rpartition("/")[0]
+        if part in (".", ".."):
+            continue
+        at = _join(done, part)
+        held = tree.get(at)
+        if held is None or held[0].kind != "l" or links >= MOST_LINKS:
+            done = at
+            continue
+        links += 1
+        target = held[0].target
+        if target.startswith("/"):
+            done = ""
+        todo += [piece for piece in target.split("/") if piece][::-1]
+    return done
+
+
+def _join(folder: str, name: str) -> str:
+    return f"{folder}/{name}" if folder else name
+
+
+def _add_parents(tree: Tree, path: str) -> None:
+    while path:
+        path = path.rpartition("/")[0]
+        held = tree.get(path)
+        if held is None:
+            tree[path] = (Entry(path, "d", 0o755), 0)
+        elif held[0].kind != "d":
+            raise IntegrityError(f"/{path} is no folder, but a package has files below it")
+        else:
+            return
+
+
+def tree_digest(entries: Iterable[Entry]) -> str:
+    """Return ``sha256:…`` over names, kinds, modes, owners, links, devices and contents, not over times and packing."""
+    digest = hashlib.sha256()
+    for entry in sorted(entries, key=lambda entry: entry.path):
+        digest.update(msgspec.json.encode(identity(entry)) + b"\n")
+    return "sha256:" + digest.hexdigest()
+
+
+def identity(entry: Entry) -> tuple[str | int | bytes, ...]:
+    """Return what makes two entries the same, whatever packed them."""
+    return (
+        entry.path,
+        entry.kind,
+        entry.mode,
+        entry.uid,
+        entry.gid,
+        entry.size,
+        entry.sha256,
+        entry.target,
+        entry.device,
+        *(text for pair in entry.xattrs for text in pair),
+    )
+
+
+def differences(
+    expected: Mapping[str, Entry], found: Mapping[str, Entry]
+) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...], tuple[str, ...]]:
+    """Compare two trees: the paths that are missing, those that changed with what did, those that are extra."""
+    missing = tuple(sorted(expected.keys() - found.keys()))
+    extra = tuple(sorted(found.keys() - expected.keys()))
+    changed = tuple(
+        (path, what)
+        for path in sorted(expected.keys() & found.keys())
+        if (what := _change(expected[path], found[path]))
+    )
+    return missing, changed, extra
+
+
+def _change(expected: Entry, found: Entry) -> str:
+    if expected.kind != found.kind:
+        return f"kind {expected.kind} is {found.kind}"
+    said = []
+    if expected.mode != found.mode:
+        said.append(f"mode {expected.mode:o} is {found.mode:o}")
+    if (expected.uid, expected.gid) != (found.uid, found.gid):
+        said.append(f"owner {expected.uid}:{expected.gid} is {found.uid}:{found.gid}")
+    if expected.target != found.target:
+        said.append(f"leads to {found.target} instead of {expected.target}")
+    if (expected.size, expected.sha256) != (found.size, found.sha256):
+        said.append(f"content (sha256 {found.sha256[:12]}, expected {expected.sha256[:12]})")
+    if expected.device != found.device:
+        said.append("device number")
+    if expected.xattrs != found.xattrs:
+        said.append("extended attributes")
+    return ", ".join(said)

@@ -1,0 +1,116 @@
+"""What a SIF holds beside its objects: header, launch line, table and the bytes between, signatures left out.
+
+Together with the image digest, which is over the objects, it is the whole file as it was before anybody signed it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from envbuild.formats.sif_reader import CHUNK, DESCRIPTOR, HEADER, SIGNATURE, SifFile, read_sif
+
+LAUNCH = b"#!/usr/bin/env run-singularity\n"
+"""The first line of a SIF, by which a kernel starts it as a program: one other one, and ./image.sif runs that."""
+Fields = tuple[bytes, bytes, bytes, bytes, bytes, int, int, int, int, int, int, int, int]
+
+
+def frame_digest(path: Path) -> str:
+    """Return ``sha256:…`` over everything but the objects, as it was before the file was signed.
+
+    Raises UsageError for what is no SIF.
+    """
+    sif = read_sif(path)
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        header, table, signed = _unsigned(file, sif)
+        digest.update(header + table)
+        end = max(
+            (item.offset + item.size for item in sif.objects if item.data_type != SIGNATURE),
+            default=0,
+        )
+        for at, size in _gaps(file, sif):
+            for chunk in _read(file, at, size):
+                # behind the last object there is nothing but what signing put there, aligned by zeros
+                if at < end or not signed or chunk.strip(b"\0"):
+                    digest.update(b"%d\n" % at + chunk)
+    return "sha256:" + digest.hexdigest()
+
+
+def strange_frame(path: Path) -> tuple[str, ...]:
+    """Return what no SIF has that was packed and maybe signed, as words for people: code or data that is hidden."""
+    sif = read_sif(path)
+    found = []
+    with path.open("rb") as file:
+        start = file.read(HEADER.size)
+        line = start[:32].rstrip(b"\0")
+        if line != LAUNCH:
+            found.append(
+                f"the launch line, which ./{path.name} runs: {line.decode('ascii', 'replace')!r}"
+            )
+        rows = _table(file, start)
+        unused = [number for number, row in enumerate(rows, 1) if not row[4] and row.strip(b"\0")]
+        if unused:
+            found.append(
+                f"descriptors that are not in use hold something: {', '.join(map(str, unused[:8]))}"
+            )
+        for at, size in _gaps(file, sif):
+            if any(chunk.strip(b"\0") for chunk in _read(file, at, size)):
+                found.append(f"bytes {at} to {at + size} belong to no object and are not empty")
+    return tuple(found)
+
+
+def _unsigned(file: BinaryIO, sif: SifFile) -> tuple[bytes, bytes, bool]:
+    """Return header and table without signatures, and whether there are any."""
+    file.seek(0)
+    start = file.read(HEADER.size)
+    rows = _table(file, start)
+    kept = [row if _kind(row) != SIGNATURE else bytes(DESCRIPTOR.size) for row in rows]
+    signatures = sum(row != other for row, other in zip(rows, kept, strict=True))
+    if signatures:
+        fields = list(HEADER.unpack(start))
+        end = max(
+            (item.offset + item.size for item in sif.objects if item.data_type != SIGNATURE),
+            default=0,
+        )
+        fields[6] = fields[5]  # signing tells its time; a file of ours was never changed before
+        fields[7] += signatures
+        fields[12] = end - fields[11]
+        start = HEADER.pack(*fields)
+    return start, b"".join(kept), bool(signatures)
+
+
+def _kind(row: bytes) -> int:
+    fields = DESCRIPTOR.unpack(row)
+    return fields[0] if fields[1] else 0
+
+
+def _table(file: BinaryIO, start: bytes) -> list[bytes]:
+    fields = HEADER.unpack(start)
+    file.seek(fields[9])
+    raw = file.read(fields[8] * DESCRIPTOR.size)
+    return [raw[at : at + DESCRIPTOR.size] for at in range(0, len(raw), DESCRIPTOR.size)]
+
+
+def _gaps(file: BinaryIO, sif: SifFile) -> Iterator[tuple[int, int]]:
+    """Yield place and size of the bytes that are neither header, table nor object."""
+    file.seek(0)
+    fields = HEADER.unpack(file.read(HEADER.size))
+    spans = [(0, HEADER.size), (fields[9], fields[8] * DESCRIPTOR.size)]
+    spans += [(item.offset, item.size) for item in sif.objects]
+    at = 0
+    for begin, size in sorted(spans):
+        if begin > at:
+            yield at, begin - at
+        at = max(at, begin + size)
+    if sif.size > at:
+        yield at, sif.size - at
+
+
+def _read(file: BinaryIO, at: int, size: int) -> Iterator[bytes]:
+    file.seek(at)
+    while size and (chunk := file.read(min(CHUNK, size))):
+        size -= len(chunk)
+        yield chunk

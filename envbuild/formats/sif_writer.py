@@ -1,0 +1,108 @@
+"""Write a SIF file: a header, a table of objects, the objects; nothing in it depends on time, host or user."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from envbuild.errors import HostError
+from envbuild.formats.sif_frame import LAUNCH
+from envbuild.formats.sif_reader import ARCHITECTURES, DESCRIPTOR, HEADER, MAGIC, PARTITION, PRIMARY
+
+DESCRIPTORS = 48
+"""Room in the table, as Apptainer makes it: a signature later finds a free place."""
+TABLE = 4096
+DATA = TABLE + DESCRIPTORS * DESCRIPTOR.size
+GROUP = 0xF0000001
+"""Group 1, which Apptainer signs as a whole; objects of no group are ignored by it (sylabs/sif, descriptor.go)."""
+NO_LINK = 0
+DEFINITION, JSON, GENERIC, SBOM = 0x4001, 0x4006, 0x4007, 0x4009
+SQUASHFS = 1
+OVERLAY = 4
+CYCLONEDX_JSON = struct.pack("<i", 1)
+PAGE = 4096
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SifPart:
+    """One object: ``write`` puts it at the file's place and returns its size; partitions begin at a page."""
+
+    data_type: int
+    name: str
+    write: Callable[[BinaryIO], int]
+    extra: bytes = b""
+
+
+def data(data_type: int, name: str, content: bytes, *, extra: bytes = b"") -> SifPart:
+    """Return an object of plain bytes."""
+    return SifPart(
+        data_type=data_type, name=name, write=lambda out: out.write(content), extra=extra
+    )
+
+
+def partition(
+    write: Callable[[BinaryIO], int], *, machine: str, name: str = "", overlay: bool = False
+) -> SifPart:
+    """Return a squashfs partition for a machine (``uname -m``): the root, or an overlay over it."""
+    extra = struct.pack("<ii", SQUASHFS, OVERLAY if overlay else PRIMARY) + _architecture(machine)
+    return SifPart(data_type=PARTITION, name=name, write=write, extra=extra)
+
+
+def write_sif(
+    out: BinaryIO, parts: Sequence[SifPart], *, machine: str, epoch: int, identity: str
+) -> None:
+    """Write a whole SIF from the start of an empty file opened for writing.
+
+    ``epoch`` (seconds) is its only time; its UUID comes from ``identity``.
+    """
+    at, rows = DATA, []
+    for number, part in enumerate(parts, start=1):
+        begin = -(-at // PAGE) * PAGE if part.data_type == PARTITION else at
+        out.seek(begin)
+        size = part.write(out)
+        name = part.name.encode()[:128]
+        rows.append(
+            DESCRIPTOR.pack(
+                part.data_type,
+                True,
+                number,
+                GROUP,
+                NO_LINK,
+                begin,
+                size,
+                begin + size - at,
+                epoch,
+                epoch,
+                0,
+                0,
+                name,
+                part.extra,
+            )
+        )
+        at = begin + size
+    out.truncate(at)
+    unique = bytearray(hashlib.sha256(identity.encode()).digest()[:16])
+    unique[6], unique[8] = (
+        unique[6] & 0x0F | 0x80,
+        unique[8] & 0x3F | 0x80,
+    )  # RFC 9562, version 8: by its own rule
+    out.seek(0)
+    out.write(
+        HEADER.pack(
+            LAUNCH, MAGIC, b"01", _architecture(machine), bytes(unique), epoch, epoch,
+            DESCRIPTORS - len(parts), DESCRIPTORS, TABLE, DATA - TABLE, DATA, at - DATA,
+        )
+    )  # fmt: skip
+    out.seek(TABLE)
+    out.write(b"".join(rows))
+    out.seek(at)
+
+
+def _architecture(machine: str) -> bytes:
+    for code, name in ARCHITECTURES.items():
+        if name == machine:
+            return code.encode() + b"\0"
+    raise HostError(f"SIF has no code for the architecture {machine}")

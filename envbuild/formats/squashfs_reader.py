@@ -1,0 +1,338 @@
+"""Read a squashfs 4.0 file system inside a file: its tree and the hashes of its contents, without mounting it.
+
+Whoever packed it may be hostile: every place and size is checked, and nothing of it is written anywhere.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import struct
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from envbuild import limits
+from envbuild.errors import IntegrityError
+from envbuild.formats.block_codec import STORED, unpack
+from envbuild.formats.file_tree import NO_FRAGMENT, Entry, Kind
+from envbuild.formats.squashfs_writer import (
+    COMPRESSORS,
+    LONG,
+    MAGIC,
+    METADATA,
+    NONE32,
+    NONE64,
+    SUPERBLOCK,
+    UNCOMPRESSED,
+    XATTR_KINDS,
+)
+from envbuild.limits import Room, reading, require_path
+
+DAMAGED = "its file system is damaged"
+KINDS: dict[int, Kind] = {1: "d", 2: "f", 3: "l", 4: "b", 5: "c", 6: "p"}
+MOST_XATTRS = 65536
+ELSEWHERE = 0x100
+"""Bit of an attribute's kind: its value stands at another place of the table."""
+ATTRIBUTE = 16
+"""Bytes that an extended attribute costs beside name and value."""
+BLOCK_ENTRY = 36
+"""Bytes that the size of one block takes in memory."""
+
+
+class SquashImage:
+    """An open file system; ``offset`` and ``size`` (bytes) are its place in the file.
+
+    ``data_end`` is where its contents end and its tables begin.
+    """
+
+    def __init__(self, path: Path, offset: int, size: int) -> None:
+        self.path, self.offset, self.size = path, offset, size
+        self._handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            with reading(DAMAGED, str(path)):
+                self._read_tables()
+        except BaseException:
+            self.close()
+            raise
+
+    def _read_tables(self) -> None:
+        fields = SUPERBLOCK.unpack(self.read(0, SUPERBLOCK.size))
+        if fields[0] != MAGIC or fields[9] != 4:
+            raise self.damaged("it has no squashfs 4 superblock")
+        self.block_size, fragments = fields[3], fields[4]
+        names = {number: name for name, number in COMPRESSORS.items()}
+        self.compressor = names.get(fields[5], f"compressor {fields[5]}")
+        self.root, ids = fields[11], fields[8]
+        self._inode_table, self._folder_table = fields[15], fields[16]
+        if not 4096 <= self.block_size <= 1 << 20 or self.block_size & self.block_size - 1:
+            raise self.damaged("its superblock tells nonsense")
+        self._room = Room(limits.most_names(self.size), f"{DAMAGED}: its tables take")
+        self._content = Room(limits.most_content(self.size), f"{DAMAGED}: it unpacks to")
+        self.data_end = min(fields[15], fields[16], fields[17], fields[13])
+        self._block = functools.lru_cache(maxsize=4096)(self._metadata_block)
+        table = self._table(fields[17], fragments, 16) if fragments else b""
+        self.fragments = [(start, packed) for start, packed, _ in struct.iter_unpack("<QII", table)]
+        self._ids = [
+            number for (number,) in struct.iter_unpack("<I", self._table(fields[13], ids, 4))
+        ]
+        self._xattr_table, self._xattr_rows = 0, b""
+        if fields[14] != NONE64:
+            self._xattr_table, count, _ = struct.unpack("<QII", self.read(fields[14], 16))
+            if count > MOST_XATTRS:
+                raise self.damaged("its extended attributes are too many")
+            self._xattr_rows = self._table(fields[14] + 16, count, 16)
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._handle)
+
+    def damaged(self, why: str) -> IntegrityError:
+        """Return the error for a file system that cannot be what it says."""
+        return IntegrityError(
+            f"{DAMAGED}: {why}", where=str(self.path), hint="copy or make it again"
+        )
+
+    def read(self, at: int, size: int) -> bytes:
+        """Return bytes of the file system.  Raises IntegrityError where it does not have them."""
+        if at < 0 or size < 0 or at + size > self.size:
+            raise self.damaged(f"{size} bytes at {at} are outside of it")
+        data = os.pread(self._handle, size, self.offset + at)
+        if len(data) != size:
+            raise self.damaged("it is cut off")
+        return data
+
+    def content(self, at: int, packed: int) -> bytes:
+        """Return a data block's content; ``packed`` is its squashfs size."""
+        if packed & ~STORED > self.block_size:
+            raise self.damaged("a block is larger than any may be")
+        data = self.read(at, packed & ~STORED)
+        return data if packed & STORED else unpack(data, self.compressor, self.block_size)
+
+    def _metadata_block(self, at: int) -> tuple[bytes, int]:
+        """Return a metadata block's content, and where the next one begins."""
+        (head,) = struct.unpack("<H", self.read(at, 2))
+        size = head & ~UNCOMPRESSED
+        data = self.read(at + 2, size)
+        return data if head & UNCOMPRESSED else unpack(
+            data, self.compressor, METADATA
+        ), at + 2 + size
+
+    def metadata(self, at: int, offset: int, size: int) -> tuple[bytes, int, int]:
+        """Return bytes of a chain of metadata blocks, and the place behind them."""
+        if size > METADATA:
+            self._room.take(size)  # it is kept in memory as a whole
+        parts, left = [], size
+        while True:
+            data, following = self._block(at)
+            piece = data[offset : offset + left]
+            parts.append(piece)
+            left -= len(piece)
+            offset += len(piece)
+            if not left:
+                return b"".join(parts), at, offset
+            if not data:
+                raise self.damaged("an empty block of its tables")
+            at, offset = following, 0
+
+    def _table(self, at: int, count: int, width: int) -> bytes:
+        self._room.take(count * limits.ENTRY)
+        blocks = -(-count * width // METADATA)
+        places = struct.unpack(f"<{blocks}Q", self.read(at, 8 * blocks))
+        if list(places) != sorted(set(places)):
+            raise self.damaged("a table goes back to where it was")
+        data = b"".join(self._block(place)[0] for place in places)
+        if len(data) < count * width:
+            raise self.damaged("a table is too short")
+        return data[: count * width]
+
+    def _xattrs(self, number: int) -> tuple[tuple[str, bytes], ...]:
+        """Return a set of extended attributes, sorted."""
+        if number == NONE32:
+            return ()
+        if (number + 1) * 16 > len(self._xattr_rows):
+            raise self.damaged(f"it has no extended attributes {number}")
+        place, count, _ = struct.unpack_from("<QII", self._xattr_rows, number * 16)
+        at, offset = self._xattr_table + (place >> 16), place & 0xFFFF
+        pairs = []
+        total = Room(limits.ATTRIBUTES, "the extended attributes of one file take")
+        for _ in range(count):
+            head, at, offset = self.metadata(at, offset, 4)
+            kind, length = struct.unpack("<HH", head)
+            name, at, offset = self.metadata(at, offset, length)
+            head, at, offset = self.metadata(at, offset, 4)
+            (size,) = struct.unpack("<I", head)
+            if (kind & ~ELSEWHERE) >= len(XATTR_KINDS):
+                raise self.damaged("an extended attribute is of no known kind")
+            total.take(size + len(name) + ATTRIBUTE)
+            value, at, offset = self.metadata(at, offset, size)
+            if kind & ELSEWHERE:
+                (place,) = struct.unpack("<Q", value)
+                where = self._xattr_table + (place >> 16), place & 0xFFFF
+                (size,) = struct.unpack("<I", self.metadata(*where, 4)[0])
+                total.take(size)
+                value = self.metadata(*where, size + 4)[0][4:]
+            pairs.append((XATTR_KINDS[kind & ~ELSEWHERE] + name.decode(), value))
+        return tuple(sorted(pairs))
+
+    def entries(self) -> Iterator[Entry]:
+        """Yield the tree, without the hashes of contents.  Raises IntegrityError for whatever is damaged."""
+        with reading(DAMAGED, str(self.path)):
+            yield from self._walk("", self.root)
+
+    def _walk(self, path: str, reference: int) -> Iterator[Entry]:
+        require_path(
+            path
+        )  # folders that lead in a circle end here, if the room does not end before
+        entry, listing = self._inode(path, reference)
+        attributes = sum(len(value) for _, value in entry.xattrs)
+        self._room.take(limits.ENTRY + len(path) + len(entry.target) + attributes)
+        yield entry
+        if listing is not None:
+            for name, child in self._listing(*listing):
+                yield from self._walk(f"{path}/{name}" if path else name, child)
+
+    def _inode(self, path: str, reference: int) -> tuple[Entry, tuple[int, int, int] | None]:
+        at, offset = self._inode_table + (reference >> 16), reference & 0xFFFF
+        fields: Any
+
+        def take(form: str) -> Any:
+            nonlocal at, offset
+            raw, at, offset = self.metadata(at, offset, struct.calcsize(form))
+            return struct.unpack(form, raw)
+
+        kind, mode, user, group, mtime, _ = take("<4HII")
+        long = kind > LONG
+        basic = KINDS.get(kind - LONG if long else kind)
+        if basic is None or max(user, group) >= len(self._ids):
+            raise self.damaged(f"/{path} is of a kind that no image may hold")
+        common: dict[str, Any] = {"uid": self._ids[user], "gid": self._ids[group], "mtime": mtime}
+        if basic == "d":
+            if long:
+                _, size, start, _, _, begin, xattrs = take("<IIIIHHI")
+                common["xattrs"] = self._xattrs(xattrs)
+            else:
+                start, _, size, begin, _ = take("<IIHHI")
+            return Entry(path, "d", mode, **common), (start, begin, size)
+        if basic == "f":
+            if long:
+                start, size, _, _, fragment, begin, xattrs = take("<QQQIIII")
+                common["xattrs"] = self._xattrs(xattrs)
+            else:
+                start, fragment, begin, size = take("<IIII")
+            count = size // self.block_size if fragment != NONE32 else -(-size // self.block_size)
+            self._content.take(size + (self.block_size if fragment != NONE32 and count else 0))
+            self._room.take(count * BLOCK_ENTRY)
+            blocks = take(f"<{count}I")
+            number = NO_FRAGMENT if fragment == NONE32 else fragment
+            fields = {
+                "size": size,
+                "start": start,
+                "blocks": blocks,
+                "fragment": number,
+                "offset": begin,
+            }
+            return Entry(path, "f", mode, **common, **fields), None
+        if basic == "l":
+            _, size = take("<II")
+            if size > limits.PATH:
+                raise self.damaged(f"/{path} leads nowhere")
+            (target,) = take(f"<{size}s")
+            common["xattrs"] = self._xattrs(take("<I")[0]) if long else ()
+            return Entry(path, "l", mode, **common, target=target.decode()), None
+        numbers = take("<II" if basic in ("b", "c") else "<I")  # links, and which device
+        device = numbers[1] if basic in ("b", "c") else 0
+        common["xattrs"] = self._xattrs(take("<I")[0]) if long else ()
+        return Entry(path, basic, mode, **common, device=device), None
+
+    def _listing(self, start: int, begin: int, size: int) -> Iterator[tuple[str, int]]:
+        data, _, _ = self.metadata(self._folder_table + start, begin, max(size - 3, 0))
+        at, before = 0, b""
+        while at < len(data):
+            count, block, _ = struct.unpack_from("<III", data, at)
+            at += 12
+            for _ in range(min(count + 1, 256)):
+                offset, _, _, length = struct.unpack_from("<HhHH", data, at)
+                name = data[at + 8 : at + 9 + length]
+                at += 9 + length
+                if name in (b".", b"..") or b"/" in name or b"\0" in name:
+                    raise self.damaged(f"it holds a file named {name!r}")
+                if name <= before:  # of two files of one name a kernel would show the other one
+                    raise self.damaged(f"a folder is not in order at {name!r}")
+                before = name
+                yield name.decode(), block << 16 | offset
+
+
+@dataclass(frozen=True, slots=True)
+class _Hasher:
+    image: SquashImage
+    advance: Callable[[int], None]
+
+    def large(self, entry: Entry) -> list[Entry]:
+        digest, at, size = hashlib.sha256(), entry.start, 0
+        for packed in entry.blocks:
+            expected = min(self.image.block_size, entry.size - size)
+            block = self.image.content(at, packed) if packed else bytes(expected)
+            at += packed & ~STORED
+            size += len(block)
+            digest.update(block)
+        if entry.fragment != NO_FRAGMENT:
+            rest = self._fragment(entry.fragment)[entry.offset : entry.offset + entry.size - size]
+            size += len(rest)
+            digest.update(rest)
+        if size != entry.size:
+            raise self.image.damaged(f"/{entry.path} is cut off")
+        self.advance(entry.size)
+        return [msgspec.structs.replace(entry, sha256=digest.hexdigest())]
+
+    def small(self, entries: list[Entry]) -> list[Entry]:
+        """Hash files that lie in one fragment."""
+        data = (
+            memoryview(self._fragment(entries[0].fragment)) if entries[0].size else memoryview(b"")
+        )
+        hashed = []
+        for entry in entries:
+            piece = data[entry.offset : entry.offset + entry.size]
+            if len(piece) != entry.size:
+                raise self.image.damaged(f"/{entry.path} is cut off")
+            hashed.append(msgspec.structs.replace(entry, sha256=hashlib.sha256(piece).hexdigest()))
+        self.advance(sum(entry.size for entry in entries))
+        return hashed
+
+    def _fragment(self, number: int) -> bytes:
+        if number >= len(self.image.fragments):
+            raise self.image.damaged(f"it has no fragment {number}")
+        return self.image.content(*self.image.fragments[number])
+
+
+def read_tree(
+    image: SquashImage, pool: Executor, advance: Callable[[int], None] = lambda _: None
+) -> dict[str, Entry]:
+    """Return the whole tree with the hashes of all contents; ``advance`` is told how many bytes were hashed.
+
+    Raises IntegrityError for whatever is damaged.
+    """
+    hasher = _Hasher(image, advance)
+    tree: dict[str, Entry] = {}
+    shared: dict[int, list[Entry]] = {}
+    futures = []
+    for entry in image.entries():
+        if entry.kind != "f":
+            tree[entry.path] = entry
+        elif entry.blocks:
+            futures.append(pool.submit(hasher.large, entry))
+        else:
+            shared.setdefault(entry.fragment if entry.size else NO_FRAGMENT, []).append(entry)
+    futures += [pool.submit(hasher.small, entries) for entries in shared.values()]
+    try:
+        for future in futures:
+            tree.update((entry.path, entry) for entry in future.result())
+    finally:
+        for future in futures:
+            future.cancel()
+    return tree

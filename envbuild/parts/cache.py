@@ -1,0 +1,144 @@
+"""Parts in the store: packed once, by the hash of what went in, and found again by everybody who needs the same."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from envbuild.errors import IntegrityError
+from envbuild.formats.block_codec import Codec
+from envbuild.formats.file_copy import copy_into
+from envbuild.formats.file_tree import Part
+from envbuild.limits import UNREADABLE
+from envbuild.parts.counters import FORMATS
+from envbuild.parts.writer import PartWriter
+from envbuild.progress import Reporter
+from envbuild.store.atomic import commit, telling, write_bytes
+from envbuild.store.gc import mark_used
+from envbuild.store.layout import LAYOUT, Store
+from envbuild.store.verify import Item
+
+DIGEST = 64
+"""An index begins with the sha256 of the rest, in hex."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Bench:
+    """What packing parts needs: the store, how blocks are packed, and the threads that do it."""
+
+    store: Store
+    codec: Codec
+    pool: Executor
+    report: Reporter
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KeptPart:
+    """A part with the file of its bytes."""
+
+    part: Part
+    blob: Path
+
+    def copy(self, target: int, at: int) -> None:
+        """Write the part's bytes to an open file at a place."""
+        copy_into(self.blob, target, at, self.part.size)
+
+
+Plain = str | int | list[str] | dict[str, str] | dict[str, int]
+"""What a key is made over: plain values under explicit names, so that no name in the code decides a key."""
+
+
+def part_key(kind: str, **inputs: Plain) -> str:
+    """Return the key of a part: sha256 in hex over its kind, that kind's format and everything that decides its bytes."""
+    text = msgspec.json.encode([kind, FORMATS[kind], inputs], order="sorted")
+    return hashlib.sha256(text).hexdigest()
+
+
+def kept_part(key: str, store: Store) -> KeptPart | None:
+    """Return a part that the store holds whole, else None: one that is damaged is made again.
+
+    Its bytes are not hashed here: they are believed while their size is right and nobody wrote to them after the index.
+    """
+    index = store.layer(key)
+    blob = index.with_suffix(".blob")
+    try:
+        part = read_index(index)
+        found = blob.stat()
+        untouched = found.st_mtime_ns <= index.stat().st_mtime_ns
+        whole = found.st_size == part.size and part.key == key and untouched
+    except (OSError, IntegrityError):
+        return None
+    if not whole:
+        return None
+    mark_used(index)
+    return KeptPart(part=part, blob=blob)
+
+
+def read_index(path: Path) -> Part:
+    """Read a part's index.  Raises IntegrityError for a damaged one, OSError for one that cannot be read."""
+    raw = path.read_bytes()
+    if hashlib.sha256(raw[DIGEST:]).hexdigest().encode() != raw[:DIGEST]:
+        raise IntegrityError(
+            "this index of a layer is damaged", where=str(path), hint="run: envbuild store verify"
+        )
+    try:
+        return msgspec.msgpack.decode(raw[DIGEST:], type=Part)
+    except UNREADABLE as error:
+        raise IntegrityError(
+            f"this index of a layer cannot be read: {error}", where=str(path)
+        ) from error
+
+
+def provide_part(
+    key: str, bench: Bench, fill: Callable[[PartWriter], None], *, layer: bool = False
+) -> KeptPart:
+    """Return the part of this key; ``fill`` adds its entries where the store has none.
+
+    ``layer`` says that it is one of an image.
+    """
+
+    def pack(out: BinaryIO) -> Part:
+        writer = PartWriter(out, codec=bench.codec, pool=bench.pool)
+        fill(writer)
+        return writer.finish(key, layer=layer)
+
+    return provide(key, bench, pack)
+
+
+def provide(key: str, bench: Bench, pack: Callable[[BinaryIO], Part]) -> KeptPart:
+    """Return the part of this key; ``pack`` writes its bytes and returns its index where the store has none."""
+    found = kept_part(key, bench.store)
+    if found is not None:
+        return found
+    with bench.store.lock(f"layer-{key}", bench.report):
+        found = kept_part(key, bench.store)
+        if found is not None:
+            return found
+        index = bench.store.own_layer(key)
+        with bench.store.work("layer") as work:
+            temporary = work / "blob"
+            with telling(temporary), temporary.open("wb") as out:
+                part = pack(out)
+            blob = index.with_suffix(".blob")
+            commit(temporary, blob)
+        body = msgspec.msgpack.encode(part)
+        # last: without its index a blob does not count
+        write_bytes(index, hashlib.sha256(body).hexdigest().encode() + body, mode=0o444)
+    return KeptPart(part=part, blob=blob)
+
+
+def layer_items(store: Store) -> Iterator[Item]:
+    """Yield the bytes of every layer, with the hash that its index names; one without a sound index never fits."""
+    for index in sorted((store.root / LAYOUT / "layers").glob("*.index")):
+        blob = index.with_suffix(".blob")
+        try:
+            part = read_index(index)
+            yield Item(path=blob, size=part.size, sha256=part.sha256, parts=(index, blob))
+        except (OSError, IntegrityError):
+            yield Item(path=blob, size=-1, sha256="", parts=(index, blob))

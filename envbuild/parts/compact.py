@@ -1,0 +1,77 @@
+"""Leave out of an image what nothing in its tree uses: files of a base that were replaced or hidden."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from envbuild.formats.block_codec import STORED
+from envbuild.formats.file_copy import Extent, copy_extents
+from envbuild.formats.file_tree import NO_FRAGMENT, Part, Tree
+from envbuild.formats.squashfs_writer import Copy
+from envbuild.parts.cache import KeptPart
+
+
+def squeeze(tree: Tree, kept: Sequence[KeptPart]) -> tuple[Tree, list[tuple[Part, Copy]]]:
+    """Return a tree and its parts with only those bytes of images' layers that the tree uses.
+
+    Parts that are no layers of images stay as they are.
+    """
+    used: dict[int, tuple[set[Extent], set[int]]] = {
+        number: (set(), set()) for number, part in enumerate(kept) if part.part.layer
+    }
+    for entry, number in tree.values():
+        if entry.kind == "f" and number in used:
+            extents, fragments = used[number]
+            if entry.blocks:
+                extents.add((entry.start, sum(size & ~STORED for size in entry.blocks)))
+            if entry.fragment != NO_FRAGMENT:
+                fragments.add(entry.fragment)
+    moves = {number: _Move(kept[number], *used[number]) for number in used}
+    for path, (entry, number) in tree.items():
+        move = moves.get(number)
+        if move is not None and entry.kind == "f":
+            tree[path] = (
+                msgspec.structs.replace(
+                    entry,
+                    start=move.starts.get(entry.start, 0) if entry.blocks else 0,
+                    fragment=move.fragments.get(entry.fragment, NO_FRAGMENT),
+                ),
+                number,
+            )
+    parts: list[tuple[Part, Copy]] = [
+        (moves[number].part, moves[number].copy) if number in moves else (part.part, part.copy)
+        for number, part in enumerate(kept)
+    ]
+    return tree, parts
+
+
+class _Move:
+    """A part without the bytes that nobody uses: where everything comes to lie."""
+
+    def __init__(self, kept: KeptPart, extents: set[Extent], fragments: set[int]) -> None:
+        self._kept = kept
+        places = {number: kept.part.fragments[number] for number in fragments}
+        wanted = extents | {(at, size & ~STORED) for at, size in places.values()}
+        self._extents: list[Extent] = []
+        self.starts: dict[int, int] = {}
+        size = begin = end = 0
+        for start, length in sorted(wanted):  # they may overlap: equal beginnings are kept once
+            if not self._extents or start > end:
+                size += end - begin
+                begin, end = start, start
+                self._extents.append((start, 0))
+            self.starts[start] = size + start - begin
+            end = max(end, start + length)
+            self._extents[-1] = (begin, end - begin)
+        size += end - begin
+        self.fragments = {number: new for new, number in enumerate(sorted(fragments))}
+        table = tuple((self.starts[at], packed) for _, (at, packed) in sorted(places.items()))
+        self.part = Part(
+            key=kept.part.key, entries=(), fragments=table, size=size, sha256="", layer=True
+        )
+
+    def copy(self, target: int, at: int) -> None:
+        """Write the bytes that are used to an open file at a place."""
+        copy_extents(self._kept.blob, target, at, self._extents)

@@ -1,0 +1,94 @@
+"""Read a layer of an OCI image as the entries of a part, in one pass and without unpacking it to the disk."""
+
+from __future__ import annotations
+
+import posixpath
+import tarfile
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from envbuild.errors import IntegrityError
+from envbuild.formats.file_tree import Entry
+from envbuild.formats.oci_layer import OPAQUE, WHITEOUT, finish_layer, opened_layer, require_hidden
+from envbuild.limits import reading
+from envbuild.parts.from_tar import KINDS, device_number
+from envbuild.parts.writer import PartWriter
+from envbuild.tarread import members
+
+MOST_IDS = 2**32
+XATTR = "SCHILY.xattr."
+"""What tar archives put before the name of an extended attribute."""
+KEPT_XATTRS = ("security.capability", "user.")
+"""Attributes that are the file's own; others (labels of SELinux, an overlay's marks) are of the machine that packed."""
+STRANGE = "an image with such a file cannot be put together from its layers: envbuild make --mode fakeroot"
+
+
+def fill_layer(writer: PartWriter, path: Path, diff_id: str | None, *, where: str) -> None:
+    """Add the members of a layer's tar (plain, gzip or zstd); what hides lower names keeps its marks.
+
+    Raises IntegrityError for a damaged layer, for one whose content is not ``diff_id``, and for a member that no
+    image may hold.
+    """
+    size, title = path.stat().st_size, f"{where}: {path.name[:12]}"
+    writer.limit(size)
+    with reading("a layer is damaged", title), opened_layer(path) as (stream, tar):
+        for member in members(tar, size):
+            _add(writer, tar, member, where)
+            tar.members = []  # type: ignore[attr-defined]  # it would keep all of them
+        finish_layer(stream, diff_id, "a layer", title)
+
+
+def _add(writer: PartWriter, tar: tarfile.TarFile, member: tarfile.TarInfo, where: str) -> None:
+    path, target = _inside(member.name), _inside(member.linkname)
+    name = path.rpartition("/")[2]
+    if name.startswith(WHITEOUT):
+        require_hidden(name)
+        writer.add(Entry(path, "o" if name == OPAQUE else "w", 0))
+        return
+    if member.islnk():
+        if not writer.add_link(path, target):
+            writer.add(Entry(path, "h", 0, target=target))
+        return
+    kind = KINDS.get(member.type)
+    if kind is None or not (0 <= member.uid < MOST_IDS and 0 <= member.gid < MOST_IDS):
+        raise IntegrityError(
+            f"holds {member.name!r}, which no image may hold", where=where, hint=STRANGE
+        )
+    entry = Entry(
+        path,
+        kind,
+        member.mode & 0o7777,
+        member.uid,
+        member.gid,
+        min(max(int(member.mtime), 0), MOST_IDS - 1),
+        target=_text(member.linkname) if kind == "l" else "",
+        device=device_number(member.devmajor, member.devminor) if kind in ("c", "b") else 0,
+        xattrs=_xattrs(member),
+    )
+    writer.add(entry, cast("BinaryIO", tar.extractfile(member)) if kind == "f" else None)
+
+
+def _xattrs(member: tarfile.TarInfo) -> tuple[tuple[str, bytes], ...]:
+    pairs = (
+        (key.removeprefix(XATTR), value.encode("utf-8", "surrogateescape"))
+        for key, value in member.pax_headers.items()
+        if key.startswith(XATTR)
+    )
+    return tuple(sorted(pair for pair in pairs if pair[0].startswith(KEPT_XATTRS)))
+
+
+def _inside(name: str) -> str:
+    """Return a member's path in the image: relative to its root, which no ".." leaves."""
+    return posixpath.normpath("/" + _text(name)).lstrip("/")
+
+
+def _text(name: str) -> str:
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise IntegrityError(
+            f"holds the name {name!r}, which is not UTF-8", hint=STRANGE
+        ) from error
+    if "\0" in name:
+        raise IntegrityError(f"holds the name {name!r}", hint=STRANGE)
+    return name

@@ -1,0 +1,98 @@
+"""Read the tar of a root file system as a tree."""
+
+from __future__ import annotations
+
+import re
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from envbuild.errors import IntegrityError
+from envbuild.formats.file_tree import Entry, Kind
+from envbuild.limits import reading
+from envbuild.parts.writer import Content
+from envbuild.store.sealed import require_hash, sealed_hash
+from envbuild.tarread import members, open_tar
+
+KINDS: dict[bytes, Kind] = {
+    tarfile.REGTYPE: "f",
+    tarfile.AREGTYPE: "f",
+    tarfile.DIRTYPE: "d",
+    tarfile.SYMTYPE: "l",
+    tarfile.CHRTYPE: "c",
+    tarfile.BLKTYPE: "b",
+    tarfile.FIFOTYPE: "p",
+}
+
+MOUNT_POINTS = {
+    "dev": 0o755,
+    "mnt": 0o755,
+    "proc": 0o755,
+    "root": 0o700,
+    "sys": 0o755,
+    "tmp": 0o1777,
+    "var/tmp": 0o1777,
+}
+"""Folders that a runtime binds to, with their modes; a root made without device nodes may lack some."""
+
+
+LEAVINGS = re.compile(r"var/log/.+|var/(lib/dpkg|cache/debconf)/[^/]+-old")
+"""What installing Debian packages leaves behind: logs, and copies of the last state but one."""
+
+
+def root_contents(path: Path) -> Iterator[Content]:
+    """Yield the members of a root's tar, without logs, and the mount points that it lacks."""
+    lacking = dict(MOUNT_POINTS)
+    for entry, content in tar_contents(path, sealed_hash(path)):
+        lacking.pop(entry.path, None)
+        if entry.kind != "f" or not LEAVINGS.fullmatch(entry.path):
+            yield entry, content
+    for name, mode in lacking.items():
+        yield Entry(name, "d", mode), None
+
+
+def tar_contents(path: Path, sha256: str | None) -> Iterator[Content]:
+    """Yield the members of a tar of the store in its order; hard links become files of their own.
+
+    Raises IntegrityError for a tar of another hash or a damaged one, and for a name that cannot be written.
+    """
+    with reading("is damaged", str(path)), path.open("rb") as file:
+        require_hash(file, sha256, path.name)
+        size = path.stat().st_size
+        with open_tar(file, size) as tar:
+            for member in members(tar, size):
+                yield _member(tar, member, path)
+
+
+def _member(tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> Content:
+    source = tar.getmember(member.linkname) if member.islnk() else member
+    kind = KINDS.get(source.type)
+    name = member.name.removeprefix("./").strip("/")
+    name = "" if name == "." else name
+    if kind is None or ".." in name.split("/") or not _plain(name) or not _plain(member.linkname):
+        raise IntegrityError(f"holds {member.name!r}, which no image may hold", where=str(path))
+    entry = Entry(
+        name,
+        kind,
+        source.mode & 0o7777,
+        source.uid,
+        source.gid,
+        int(source.mtime),
+        target=source.linkname if kind == "l" else "",
+        device=device_number(source.devmajor, source.devminor) if kind in ("c", "b") else 0,
+    )
+    return entry, tar.extractfile(source) if kind == "f" else None  # type: ignore[return-value]
+
+
+def _plain(text: str) -> bool:
+    """Tell whether a name is valid UTF-8 without NUL: an index is text."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in text
+
+
+def device_number(major: int, minor: int) -> int:
+    """Return a device's number as squashfs keeps it (the kernel's new_encode_dev)."""
+    return minor & 0xFF | major << 8 | (minor & ~0xFF) << 12

@@ -1,0 +1,94 @@
+"""Read files out of packed trees: the few whose content decides something, and whole trees to be packed anew."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Iterator, Sequence
+
+from envbuild.errors import IntegrityError
+from envbuild.formats.block_codec import BLOCK, STORED, unpack
+from envbuild.formats.file_tree import NO_FRAGMENT, Entry, Tree, resolve
+from envbuild.formats.squashfs_reader import SquashImage
+from envbuild.parts.cache import KeptPart
+from envbuild.parts.writer import Content
+
+BIGGEST = 64 * 1024 * 1024
+
+
+def read_file(tree: Tree, kept: Sequence[KeptPart], path: str, *, compressor: str) -> bytes | None:
+    """Return the content of a file of a merged tree, links followed; None where there is none.
+
+    Raises IntegrityError for one of more than 64 MiB and for a damaged block.
+    """
+    entry, number = tree.get(resolve(tree, path), (None, 0))
+    if entry is None or entry.kind != "f":
+        return None
+    if entry.size > BIGGEST:
+        raise IntegrityError(f"/{path} is of {entry.size} bytes")
+    part = kept[number]
+    with part.blob.open("rb") as blob:
+
+        def block(at: int, packed: int) -> bytes:
+            blob.seek(at)
+            data = blob.read(packed & ~STORED)
+            return data if packed & STORED else unpack(data, compressor, BLOCK)
+
+        return b"".join(
+            _blocks(entry, block, lambda number: block(*part.part.fragments[number]), BLOCK)
+        )
+
+
+def _blocks(
+    entry: Entry, block: Callable[[int, int], bytes], fragment: Callable[[int], bytes], size: int
+) -> Iterator[bytes]:
+    """Yield a file's content block by block."""
+    at, left = entry.start, entry.size
+    for packed in entry.blocks:
+        data = block(at, packed) if packed else bytes(min(size, left))
+        at += packed & ~STORED
+        left -= len(data)
+        yield data
+    if entry.fragment != NO_FRAGMENT:
+        yield fragment(entry.fragment)[entry.offset : entry.offset + left]
+
+
+class _Stream:
+    """A file's content as a stream."""
+
+    def __init__(self, blocks: Iterator[bytes]) -> None:
+        self._blocks, self._rest = blocks, b""
+
+    def read(self, size: int = -1) -> bytes:
+        """Read at most that many bytes."""
+        if not self._rest:
+            self._rest = next(self._blocks, b"")
+        piece, self._rest = (
+            (self._rest, b"") if size < 0 else (self._rest[:size], self._rest[size:])
+        )
+        return piece
+
+
+def image_contents(image: SquashImage) -> Iterator[Content]:
+    """Yield the whole tree of a file system with its contents, in the order in which they lie in it."""
+
+    @functools.lru_cache(maxsize=8)
+    def fragment(number: int) -> bytes:
+        if number >= len(image.fragments):
+            raise image.damaged(f"it has no fragment {number}")
+        return image.content(*image.fragments[number])
+
+    def place(entry: Entry) -> tuple[int, int, int, bytes]:
+        return (entry.start, entry.fragment, entry.offset, os.fsencode(entry.path))
+
+    for entry in sorted(image.entries(), key=place):
+        if entry.kind != "f":
+            yield entry, None
+            continue
+        stream = _Stream(_blocks(entry, image.content, fragment, image.block_size))
+        yield (
+            Entry(
+                entry.path, "f", entry.mode, entry.uid, entry.gid, entry.mtime, xattrs=entry.xattrs
+            ),
+            stream,
+        )  # type: ignore[misc]

@@ -1,0 +1,195 @@
+"""Pack a tree into one blob and its index: blocks compressed by all cores, the same bytes for any number of them."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections import deque
+from collections.abc import Callable, Iterable
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, field
+from typing import BinaryIO
+
+import msgspec
+
+from envbuild import limits
+from envbuild.formats.block_codec import BLOCK, Codec
+from envbuild.formats.file_tree import NO_FRAGMENT, Entry, Part
+from envbuild.limits import Room, require_path
+
+IN_FLIGHT = 48
+"""Blocks read ahead of the one being written."""
+
+Content = tuple[Entry, BinaryIO | bytes | None]
+"""An entry, and for files what is in it."""
+
+
+@dataclass(slots=True)
+class Place:
+    """Where a file's bytes come to lie; filled while its blocks are written."""
+
+    size: int = 0
+    sha256: str = ""
+    start: int = 0
+    blocks: list[int] = field(default_factory=list)
+    fragment: int = NO_FRAGMENT
+    offset: int = 0
+
+
+class PartWriter:
+    """Take the entries of a tree one by one, write their packed bytes to a file, and return the index in the end.
+
+    The same entries in the same order give the same bytes for any number of workers.  One thread feeds it.
+    """
+
+    def __init__(self, out: BinaryIO, *, codec: Codec, pool: Executor) -> None:
+        self._out, self._codec, self._pool = out, codec, pool
+        self._written = 0
+        self._digest = hashlib.sha256()
+        self._waiting: deque[tuple[Future[tuple[bytes, int]], Callable[[int, int], None]]] = deque()
+        self._fragments: list[tuple[int, int]] = []
+        self._small = bytearray()
+        self._known: dict[str, Place] = {}
+        self._entries: dict[str, tuple[Entry, Place | None]] = {}
+        self._room: Room | None = None
+        self._folders = {""}
+
+    def limit(self, size: int) -> None:
+        """Hold what is added to what a file of so many bytes can honestly hold; folders that nobody lists count."""
+        self._room = Room(limits.most_names(size), "its names take")
+
+    def add(self, entry: Entry, content: BinaryIO | bytes | None = None) -> Place | None:
+        """Add an entry and, for a file, read its content to the end; a later entry of the same path wins."""
+        require_path(entry.path)
+        require_path(entry.target)
+        if self._room is not None:
+            self._count(entry, self._room)
+        if entry.kind != "f":
+            self._entries[entry.path] = (entry, None)
+            return None
+        stream = (
+            content
+            if content is not None and not isinstance(content, bytes)
+            else io.BytesIO(content or b"")
+        )
+        block = _read_block(stream)
+        place = self._small_file(block) if len(block) < BLOCK else self._large_file(block, stream)
+        self._entries[entry.path] = (entry, place)
+        return place
+
+    def _count(self, entry: Entry, room: Room) -> None:
+        """Take the entry's names out of the room, and those of folders above it that come to be by it."""
+        room.take(
+            limits.ENTRY
+            + len(entry.path)
+            + len(entry.target)
+            + sum(len(value) for _, value in entry.xattrs)
+        )
+        folder = entry.path.rpartition("/")[0]
+        while folder not in self._folders:
+            room.take(limits.ENTRY + len(folder))
+            self._folders.add(folder)
+            folder = folder.rpartition("/")[0]
+
+    def add_link(self, path: str, target: str) -> bool:
+        """Add another name of an entry that was added before; return whether there is one."""
+        require_path(path)
+        known = self._entries.get(target)
+        if known is not None:
+            self._entries[path] = (msgspec.structs.replace(known[0], path=path), known[1])
+        return known is not None
+
+    def add_all(self, contents: Iterable[Content]) -> None:
+        """Add entries in their order.  Whatever reading or writing raises passes through."""
+        for entry, content in contents:
+            self.add(entry, content)
+
+    def finish(self, key: str, *, layer: bool = False) -> Part:
+        """Write what is left and return the index; ``layer`` says that it is one of an image."""
+        self._flush_fragment()
+        while self._waiting:
+            self._write_one()
+        return Part(
+            key=key,
+            entries=tuple(_placed(*self._entries[path]) for path in sorted(self._entries)),
+            fragments=tuple(self._fragments),
+            size=self._written,
+            sha256=self._digest.hexdigest(),
+            layer=layer,
+        )
+
+    def _large_file(self, block: bytes, stream: BinaryIO) -> Place:
+        digest, place = hashlib.sha256(), Place()
+        while block:
+            digest.update(block)
+            place.size += len(block)
+            self._submit(block, lambda at, size: _note_block(place, at, size))
+            block = _read_block(stream)
+        place.sha256 = digest.hexdigest()
+        return place
+
+    def _small_file(self, content: bytes) -> Place:
+        sha256 = hashlib.sha256(content).hexdigest()
+        if sha256 in self._known or not content:
+            return self._known.get(sha256) or Place(sha256=sha256)
+        if len(self._small) + len(content) > BLOCK:
+            self._flush_fragment()
+        place = Place(
+            size=len(content), sha256=sha256, fragment=len(self._fragments), offset=len(self._small)
+        )
+        self._small += content
+        self._known[sha256] = place
+        return place
+
+    def _flush_fragment(self) -> None:
+        if self._small:
+            number = len(self._fragments)
+            self._fragments.append((0, 0))
+            self._submit(
+                bytes(self._small), lambda at, size: self._fragments.__setitem__(number, (at, size))
+            )
+            self._small.clear()
+
+    def _submit(self, block: bytes, note: Callable[[int, int], None]) -> None:
+        self._waiting.append((self._pool.submit(self._codec.pack, block), note))
+        while len(self._waiting) > IN_FLIGHT:
+            self._write_one()
+
+    def _write_one(self) -> None:
+        future, note = self._waiting.popleft()
+        data, size = future.result()
+        self._out.write(data)
+        self._digest.update(data)
+        note(self._written, size)
+        self._written += len(data)
+
+
+def _note_block(place: Place, at: int, size: int) -> None:
+    if not place.blocks:
+        place.start = at
+    place.blocks.append(size)
+
+
+def _read_block(stream: BinaryIO) -> bytes:
+    """Read a whole block: streams may give less than was asked for."""
+    block = stream.read(BLOCK)
+    while len(block) < BLOCK:
+        more = stream.read(BLOCK - len(block))
+        if not more:
+            break
+        block += more
+    return block
+
+
+def _placed(entry: Entry, place: Place | None) -> Entry:
+    if place is None:
+        return entry
+    return msgspec.structs.replace(
+        entry,
+        size=place.size,
+        sha256=place.sha256,
+        start=place.start,
+        blocks=tuple(place.blocks),
+        fragment=place.fragment,
+        offset=place.offset,
+    )
