@@ -110,14 +110,17 @@ def require_path(path: str) -> None:
 
 
 @contextmanager
-def reading(what: str, where: str) -> Iterator[None]:
-    """Turn whatever a library raises over hostile bytes into IntegrityError: their errors have no class in common.
+def reading(what: str, where: str, *, passing: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+    """Turn whatever a library raises over hostile bytes into IntegrityError.
 
-    Our own errors pass, told where they were met; so do those of a full disk.
+    The errors of libraries have no class in common.  Our own errors pass, with the place where they were met; so do
+    those of a full disk, and the classes in ``passing``.
     """
     try:
         yield
     except MemoryError:
+        raise
+    except passing:
         raise
     except EnvbuildError as error:
         error.where = error.where or where

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from envbuild.errors import IntegrityError, ToolFailedError
+from envbuild.net.web import redact
 from envbuild.resolve.stubs import is_stub
 from envbuild.toml import parse_toml, quote
 
@@ -64,7 +65,7 @@ def _chosen(entry: Mapping[str, Any]) -> Chosen:
 def _candidate(entry: Mapping[str, Any]) -> Candidate:
     url = entry["url"] if "url" in entry else f"file://{entry['path']}"
     uploaded = entry.get("upload-time")
-    file = entry.get("name") or unquote(urlsplit(url).path.rsplit("/", 1)[-1])
+    file = entry.get("name") or _file_of(url)
     if not FILE.fullmatch(file):
         raise IntegrityError(
             f"the index offers a file named {file[:80]!r}, which no package file is"
@@ -76,6 +77,16 @@ def _candidate(entry: Mapping[str, Any]) -> Candidate:
         size=entry.get("size"),
         uploaded=uploaded.date().isoformat() if uploaded is not None else None,
     )
+
+
+def _file_of(url: str) -> str:
+    try:
+        path = urlsplit(url).path
+    except ValueError as error:
+        raise IntegrityError(
+            f"the index offers {redact(url)[:80]!r}, which is no address"
+        ) from error
+    return unquote(path.rsplit("/", 1)[-1])
 
 
 def write_seed(pins: Iterable[tuple[str, str]]) -> str:

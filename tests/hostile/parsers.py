@@ -17,7 +17,6 @@ import tempfile
 import zipfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -51,6 +50,7 @@ from tests.build.packing import file, pack_part, write_file_system
 from tests.build.test_build_wheel import FILES, SCHEME, make_wheel
 from tests.bundle.test_bundle_unpack import sound as sound_bundle
 from tests.hostile.attacks import pax
+from tests.hostile.index_parsers import INDEX_PARSERS, Parser, mend_tar
 from tests.hostile.test_whole_file import made, signed
 from tests.shelf.test_shelf_trust import ENTRY
 
@@ -58,25 +58,6 @@ ROOT = Path(__file__).parents[2]
 POOL = ThreadPoolExecutor(1)
 """One for all inputs: starting threads takes longer than most inputs."""
 CODEC = Codec(compressor="zstd", level=1)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Parser:
-    """``seeds`` makes sound inputs in an empty folder; ``read`` reads one; ``mend`` puts checksums right."""
-
-    seeds: Callable[[Path], list[bytes]]
-    read: Callable[[Path], object]
-    mend: Callable[[bytes], bytes] = lambda data: data
-
-
-def mend_tar(data: bytes) -> bytes:
-    """Give every tar header its checksum, without which nothing else of it would be looked at."""
-    raw = bytearray(data)
-    for at in range(0, len(raw) - 511, 512):
-        if raw[at + 257 : at + 262] == b"ustar":
-            raw[at + 148 : at + 156] = b" " * 8
-            raw[at + 148 : at + 156] = b"%06o\0 " % sum(raw[at : at + 512])
-    return bytes(raw)
 
 
 def file_systems(folder: Path) -> list[bytes]:
@@ -299,6 +280,7 @@ PARSERS = {
         read=lambda path: read_entry(path.read_bytes(), "entry"),
     ),
     "page": Parser(seeds=pages, read=read_page),
+    **INDEX_PARSERS,
 }
 
 

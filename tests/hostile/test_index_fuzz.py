@@ -210,7 +210,8 @@ def _tar() -> bytes:
 def _zip() -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
-        archive.writestr("a-1.dist-info/METADATA", "Name: a\nVersion: 1\n")
+        text = "Name: a\nVersion: 1\n" * 9
+        archive.writestr("a-1.dist-info/METADATA", text, zipfile.ZIP_DEFLATED)
     return buffer.getvalue()
 
 

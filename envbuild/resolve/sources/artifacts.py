@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import threading
-import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
@@ -24,7 +23,7 @@ from envbuild.net.partial import is_whole
 from envbuild.net.web import local_path, make_client, opened, patiently, read_bounded, redact
 from envbuild.progress import Reporter, Silent
 from envbuild.resolve.pylock import Candidate
-from envbuild.resolve.sources.metadata import TAIL, Remote, wheel_headers, wheel_text
+from envbuild.resolve.sources.metadata import TAIL, Remote, member_names, wheel_headers, wheel_text
 from envbuild.resolve.sources.sdists import read_sdist
 from envbuild.resolve.stubs import parsed
 from envbuild.settings import Settings
@@ -156,18 +155,10 @@ def wheel_members(candidate: Candidate, client: httpx.Client) -> list[str]:
     path = local_path(candidate.url)
     if path is not None:
         with telling(path), path.open("rb") as file:
-            return _members(file, candidate.file)
+            return member_names(file, candidate.file)
     return patiently(
-        lambda: _members(_remote_wheel(candidate, client)[0], candidate.file), url=candidate.url
+        lambda: member_names(_remote_wheel(candidate, client)[0], candidate.file), url=candidate.url
     )
-
-
-def _members(file: BinaryIO, name: str) -> list[str]:
-    try:
-        with zipfile.ZipFile(file) as archive:
-            return archive.namelist()
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
-        raise IntegrityError(f"is not a wheel: {error}", where=name) from error
 
 
 def stored_file(

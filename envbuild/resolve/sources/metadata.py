@@ -6,11 +6,14 @@ import email.parser
 import io
 import re
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
 from envbuild.errors import IntegrityError
+from envbuild.limits import reading
+from envbuild.net.web import PassingError
 from envbuild.resolve.stubs import parsed
 
 if TYPE_CHECKING:
@@ -116,16 +119,25 @@ def _parsed(version: str) -> Version | None:
 
 def wheel_text(file: BinaryIO, name: str) -> str:
     """Read a wheel's whole metadata from a seekable file.  Raises IntegrityError when it is not a wheel."""
-    try:
-        with zipfile.ZipFile(file) as archive:
-            found = [info for info in archive.infolist() if METADATA.match(info.filename)]
-            if len(found) != 1 or found[0].file_size > BIGGEST_METADATA:
-                raise IntegrityError(
-                    f"has {len(found)} metadata files of usable size, a wheel has one", where=name
-                )
-            return archive.read(found[0]).decode("utf-8", "replace")
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
-        raise IntegrityError(f"is not a wheel: {error}", where=name) from error
+    with _opened(file, name) as archive:
+        found = [info for info in archive.infolist() if METADATA.match(info.filename)]
+        if len(found) != 1 or found[0].file_size > BIGGEST_METADATA:
+            raise IntegrityError(f"has {len(found)} metadata files of usable size, a wheel has one")
+        with archive.open(found[0]) as member:
+            return member.read(BIGGEST_METADATA).decode("utf-8", "replace")
+
+
+def member_names(file: BinaryIO, name: str) -> list[str]:
+    """Return the names of a wheel's files.  Raises IntegrityError when it is not a wheel."""
+    with _opened(file, name) as archive:
+        return archive.namelist()
+
+
+@contextmanager
+def _opened(file: BinaryIO, name: str) -> Iterator[zipfile.ZipFile]:
+    # a part of a remote wheel may have to be asked for again
+    with reading("is not a wheel", name, passing=(PassingError,)), zipfile.ZipFile(file) as archive:
+        yield archive
 
 
 class Remote(io.RawIOBase):
