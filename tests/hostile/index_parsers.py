@@ -10,18 +10,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from envbuild.base.archive import read_archive
-from envbuild.base.layers import Tree
-from envbuild.base.static import keep, read_static
-from envbuild.resolve.explain import translate_failure
-from envbuild.resolve.question import read_origins
-
 from envbuild.base.facts import read_probe
+from envbuild.base.oci.archive import read_archive
+from envbuild.base.oci.layers import Tree
+from envbuild.base.oci.static import keep, read_static
 from envbuild.base.reference import parse_reference
 from envbuild.progress import Silent
+from envbuild.resolve.conflict.explain import translate_failure
 from envbuild.resolve.pylock import read_pylock
 from envbuild.resolve.sources.metadata import headers, wheel_headers
 from envbuild.resolve.sources.sdists import read_sdist
+from envbuild.resolve.uv.query import read_origins
 from envbuild.settings import load_settings
 from envbuild.store.layout import Store
 from tests.base.ociimages import dist, tar_of

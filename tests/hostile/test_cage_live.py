@@ -12,7 +12,6 @@ import shutil
 import socket
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -111,29 +110,34 @@ def listening() -> Iterator[int]:
         yield server.getsockname()[1]
 
 
-class Ordinary(Bench):
-    """The account of an ordinary user, which root makes for a test."""
+class Account:
+    """Who makes the recipe: whoever runs the tests, or an ordinary user that root makes for it."""
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        self.store = self.home / "store"
+    def __init__(self, user: Project | Bench) -> None:
+        self._user = user
+        self.folder, self.home, self.write = user.folder, user.home, user.write
+        self.is_root = os.getuid() == 0 and isinstance(user, Project)
+        self.store = user.store if isinstance(user, Project) else user.home / "store"
+        self.env: dict[str, str] = {"MY_SECRET": SECRET}
 
-    def run(self, *arguments: Any, **env: str) -> Result:
-        return super().run(Lack(), *arguments, **env)
+    def run(self, *arguments: str) -> Result:
+        if isinstance(self._user, Project):
+            return self._user.run(*arguments, timeout=600, **self.env)
+        return self._user.run(Lack(), *arguments, timeout=600, **self.env)
 
 
 @pytest.fixture(params=["this user", pytest.param("an ordinary user", marks=ROOT_ONLY)])
-def account(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Project | Ordinary]:
+def account(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Account]:
     """Where the recipe is made: as whoever runs the tests, and where that is root as somebody else, too."""
     if request.param == "this user":
-        yield Project(tmp_path / "p")
+        yield Account(Project(tmp_path / "p"))
         return
     folder = open_folder() / tmp_path.name
-    yield Ordinary(folder)
+    yield Account(Bench(folder))
     shutil.rmtree(folder)
 
 
-def write_harm(account: Project | Ordinary, port: int) -> Path:
+def write_harm(account: Account, port: int) -> Path:
     """Write the recipe and its project into an account; return a file there that nothing may change."""
     victim = account.home / "victim.toml"
     victim.write_text("mine")
@@ -145,7 +149,7 @@ def write_harm(account: Project | Ordinary, port: int) -> Path:
     account.write(".gitignore", "home/\n*.sif\n*.sandbox\n")
     account.write("backend.py", BACKEND.format(**words))
     LocalRunner()(Command(argv=("git", "init", "-q", str(account.folder))))
-    if isinstance(account, Ordinary):
+    if os.getuid() == 0 and not account.is_root:
         own = ("chown", "-R", str(UID), str(account.folder), str(account.home))
         LocalRunner()(Command(argv=own))
     return victim
@@ -162,23 +166,21 @@ READ = (
     "mode", ["flat", "layered", "fakeroot", "sandbox", pytest.param("docker", marks=ENGINE)]
 )
 def test_a_harmful_recipe_reaches_nothing(
-    mode: str, account: Project | Ordinary, listening: int, request: pytest.FixtureRequest
+    mode: str, account: Account, listening: int, request: pytest.FixtureRequest
 ) -> None:
-    is_root = os.getuid() == 0 and isinstance(account, Project)
-    env = {"MY_SECRET": SECRET}
     if mode == "docker":
-        if not is_root:
+        if not account.is_root:
             pytest.skip("the engine is root's")
         # Debian's own docker builds without plugins
-        env |= {
+        account.env |= {
             "DOCKER_HOST": request.getfixturevalue("engine"),
             "PATH": f"/usr/bin:{os.environ['PATH']}",
         }
     victim = write_harm(account, listening)
-    locked = account.run("lock", "harm", **env)
+    locked = account.run("lock", "harm")
     assert locked.code == 0, locked.stderr
     name = "harm.sandbox" if mode == "sandbox" else "harm.sif"
-    made = account.run("make", "harm", "--mode", mode, "-o", name, **env)
+    made = account.run("make", "harm", "--mode", mode, "-o", name)
     assert made.code == 0, made.stderr
     ran = account.run("exec", f"./{name}", "--", "python3", "-c", READ)
     assert ran.code == 0, ran.stderr
@@ -199,26 +201,27 @@ def test_a_harmful_recipe_reaches_nothing(
     assert [line.split(":")[0].strip() for line in post["net"].splitlines()[2:]] == ["lo"]
 
     # here a build has the rights of whoever starts it, which is why others' recipes are refused
-    if mode == "sandbox" or (mode == "fakeroot" and not is_root):
+    if mode == "sandbox" or (mode == "fakeroot" and not account.is_root):
         return
     assert (built["home"], post["home"]) == (False, "")
     assert "owned" not in post
-    if is_root and mode != "docker":
+    if account.is_root and mode != "docker":
         assert post["ids"].split()[1] != "0"
 
 
 def test_from_somebody_else_it_is_refused_where_it_would_have_these_rights(
-    account: Project | Ordinary, listening: int
+    account: Account, listening: int
 ) -> None:
     victim = write_harm(account, listening)
     assert account.run("lock", "harm").code == 0
     bundled = account.run("bundle", "harm", "--no-tool")
     assert bundled.code == 0, bundled.stderr
-    is_root = os.getuid() == 0 and isinstance(account, Project)
-    for mode in ("sandbox",) if is_root else ("fakeroot", "sandbox"):
+    for mode in ("sandbox",) if account.is_root else ("fakeroot", "sandbox"):
         made = account.run("make", "--from-bundle", "harm.bundle.tar", "--mode", mode)
         assert made.code == 7, made.stderr
-        why = "would run with root's own rights" if is_root else "could reach your home folder"
+        why = "could reach your home folder"
+        if account.is_root:
+            why = "would run with root's own rights"
         assert f"what it brings from a bundle {why}" in made.stderr
     assert not [*account.folder.glob("*.sandbox"), *account.folder.glob("*.sif")]
     assert victim.read_text() == "mine"
