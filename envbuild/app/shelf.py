@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from envbuild.build.model import Order
     from envbuild.build.modes.assembled import Check
     from envbuild.recipe.model import Source
-    from envbuild.shelf.library import Library
-    from envbuild.shelf.take import Taken
+    from envbuild.shelf.client import Library
+    from envbuild.shelf.fetch import Taken
 
 REFERENCE = re.compile(
     r"(?:(?P<shelf>[A-Za-z0-9][A-Za-z0-9_-]*)/)?(?P<name>[^/@]+)(?:@(?P<digest>[^/@]+))?"
@@ -23,7 +23,7 @@ REFERENCE = re.compile(
 
 def libraries(context: Context) -> list[Library]:
     """Open all shelves of this user.  Raises UsageError where there is none."""
-    from envbuild.shelf.configured import open_shelf, shelves
+    from envbuild.shelf.config import open_shelf, shelves
 
     known = shelves(context.settings)
     if not known:
@@ -53,7 +53,7 @@ def reachable(context: Context) -> list[Library]:
 
 def one_library(context: Context, shelf: str | None) -> Library:
     """Open the shelf of that name, or the only one there is.  Raises UsageError where there are several."""
-    from envbuild.shelf.configured import open_shelf
+    from envbuild.shelf.config import open_shelf
 
     if shelf is not None:
         return open_shelf(shelf, context.settings, context.runner)
@@ -80,7 +80,7 @@ def find_library(context: Context, text: str) -> tuple[Library, str, str | None]
 
     Raises UsageError where no shelf, or more than one, has the name.
     """
-    from envbuild.shelf.configured import open_shelf
+    from envbuild.shelf.config import open_shelf
 
     shelf, name, digest = split_name(text)
     if shelf is not None:
@@ -110,9 +110,9 @@ def on_shelf(name: str | None, context: Context) -> Taken | None:
         or (context.settings.cwd / name).exists()
     ):
         return None
-    from envbuild.shelf.configured import shelves
-    from envbuild.shelf.shown import shown
-    from envbuild.shelf.take import take
+    from envbuild.shelf.config import shelves
+    from envbuild.shelf.fetch import take
+    from envbuild.shelf.sanitize import shown
 
     if name.split("/")[0] not in shelves(context.settings):
         return None
@@ -135,14 +135,14 @@ def source_in(taken: Taken | None, name: str | None, context: Context) -> Source
         from envbuild.recipe.find import find_recipe
 
         return find_recipe(name, context.settings)
-    from envbuild.shelf.take import source_of
+    from envbuild.shelf.fetch import source_of
 
     return source_of(taken, context.store)
 
 
 def signed_by(taken: Taken) -> str:
     """Return who vouches for an entry."""
-    from envbuild.shelf.shown import shown
+    from envbuild.shelf.sanitize import shown
 
     if taken.signer is None:
         return "not signed"
@@ -156,7 +156,7 @@ def signed_by(taken: Taken) -> str:
 
 def get(context: Context, name: str, *, with_image: bool, force: bool) -> list[str]:
     """Write an entry's files into the project folder and return their paths, relative to it."""
-    from envbuild.shelf.take import files_of, take
+    from envbuild.shelf.fetch import files_of, take
     from envbuild.store.atomic import write_bytes
 
     library, bare, digest = find_library(context, name)
@@ -238,7 +238,7 @@ def make_from_shelf(taken: Taken, order: Order, context: Context, check: Check) 
     A verdict that a pinned signer published counts like one of this machine's own; anybody else's is made again.
     """
     from envbuild.build.output_record import delivered, note_delivery
-    from envbuild.shelf.configured import open_shelf
+    from envbuild.shelf.config import open_shelf
 
     weight = taken.stored.entry.image
     assert weight is not None  # noqa: S101  (has_image)

@@ -46,7 +46,7 @@ def _site_names(settings: Settings, _: click.Context) -> Iterable[str]:
 
 
 def _shelf_names(settings: Settings, _: click.Context) -> Iterable[str]:
-    from envbuild.shelf.configured import shelves
+    from envbuild.shelf.config import shelves
 
     return shelves(settings)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from envbuild.check.model import Report
     from envbuild.lock.model import Lock
     from envbuild.recipe.model import Source
-    from envbuild.shelf.library import Library, Stored
+    from envbuild.shelf.client import Library, Stored
     from envbuild.shelf.model import Entry, Weight
 
 
@@ -184,7 +184,7 @@ def _who(context: Context) -> str:
     import os
     import pwd
 
-    from envbuild.shelf.shown import shown
+    from envbuild.shelf.sanitize import shown
 
     env = context.settings.environment
     try:

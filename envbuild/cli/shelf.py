@@ -16,7 +16,7 @@ from envbuild.errors import UsageError
 from envbuild.store.units import counted
 
 if TYPE_CHECKING:
-    from envbuild.shelf.take import Taken
+    from envbuild.shelf.fetch import Taken
 
 
 @click.group("shelf")
@@ -55,8 +55,8 @@ def add_command(
 
     URL is a folder, or a bare git repository: git+file:///PATH, git+ssh://HOST/PATH, ssh://HOST/PATH, USER@HOST:PATH.
     """
-    from envbuild.shelf.configured import Shelf, add, backend_of, normal_url, require_name, shelves
-    from envbuild.shelf.trust import read_signers
+    from envbuild.shelf.config import Shelf, add, backend_of, normal_url, require_name, shelves
+    from envbuild.shelf.signatures import read_signers
 
     settings = context.settings
     require_name(name)
@@ -91,8 +91,8 @@ def add_command(
 @click.pass_obj
 def remove_command(context: Context, *, name: str, forget: bool, as_json: bool) -> None:
     """Use a shelf no longer; the shelf itself stays as it is."""
-    from envbuild.shelf.configured import remove
-    from envbuild.shelf.seen import seen_of
+    from envbuild.shelf.config import remove
+    from envbuild.shelf.last_verified import seen_of
 
     shelf = remove(name, context.settings)
     if forget:
@@ -108,7 +108,7 @@ def remove_command(context: Context, *, name: str, forget: bool, as_json: bool) 
 def list_command(context: Context, *, as_json: bool) -> None:
     """List your shelves, how many names each holds, and whether signatures are required."""
     from envbuild.errors import EnvbuildError
-    from envbuild.shelf.configured import open_shelf, shelves
+    from envbuild.shelf.config import open_shelf, shelves
 
     rows = []
     for name, shelf in shelves(context.settings).items():
@@ -201,8 +201,8 @@ def search_command(
     Exit code 1 when nothing was found.
     """
     from envbuild.app.shelf import reachable
-    from envbuild.shelf.index import search
-    from envbuild.shelf.shown import shown
+    from envbuild.shelf.sanitize import shown
+    from envbuild.shelf.search import search
 
     rows = search(reachable(context), words, framework=framework, gpu=gpu, cuda=cuda)
     if as_json:
@@ -236,7 +236,7 @@ def search_command(
 def show_command(context: Context, *, name: str, as_json: bool) -> None:
     """Show what is published under a name, who signed it, its verdicts and its history."""
     from envbuild.app.shelf import find_library
-    from envbuild.shelf.take import take
+    from envbuild.shelf.fetch import take
 
     library, bare, digest = find_library(context, name)
     taken = take(library, bare, digest)
@@ -295,7 +295,7 @@ def site_command(context: Context, *, folder: Path, shelf: str | None, as_json: 
 
 def _card(taken: Taken, history: list[tuple[str, str, str]]) -> None:
     from envbuild.app.shelf import signed_by
-    from envbuild.shelf.shown import shown
+    from envbuild.shelf.sanitize import shown
     from envbuild.store.units import human_bytes
 
     entry, about = taken.stored.entry, taken.stored.entry.about

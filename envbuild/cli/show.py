@@ -33,7 +33,7 @@ def command(context: Context, *, name: str | None, script: bool, as_json: bool) 
     """
     from envbuild.app.lock import require_lock
     from envbuild.app.shelf import source_named
-    from envbuild.shelf.shown import shown
+    from envbuild.shelf.sanitize import shown
 
     source = source_named(name, context)
     if script:

@@ -19,8 +19,8 @@ from envbuild.plan.apptainer import render
 from envbuild.plan.definition import plan_definition
 from envbuild.recipe.model import Recipe, Source
 from envbuild.shelf.backend import BIGGEST_TEXT
-from envbuild.shelf.confine import refuse_lock, refuse_recipe
 from envbuild.shelf.model import Card, Entry, Verdict, Weight, digest_of
+from envbuild.shelf.policy import refuse_lock, refuse_recipe
 from envbuild.store.units import human_bytes
 
 MOST_VERDICTS = 50

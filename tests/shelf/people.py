@@ -21,9 +21,9 @@ from envbuild.progress import Silent
 from envbuild.recipe.read import read_recipe
 from envbuild.run import LocalRunner, Result
 from envbuild.settings import Settings, load_settings
-from envbuild.shelf.configured import Shelf, add, backend_of, normal_url, open_shelf
-from envbuild.shelf.library import Library
-from envbuild.shelf.take import Taken, take
+from envbuild.shelf.client import Library
+from envbuild.shelf.config import Shelf, add, backend_of, normal_url, open_shelf
+from envbuild.shelf.fetch import Taken, take
 from tests.project import Project
 
 RECIPE = """\

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import envbuild.shelf.publish
 from envbuild.errors import EnvbuildError, UsageError
-from envbuild.shelf.confine import refuse_recipe
-from envbuild.shelf.shown import shown
+from envbuild.shelf.policy import refuse_recipe
+from envbuild.shelf.sanitize import shown
 from tests.shelf.people import RECIPE, Member, member
 
 DIRECT = 'dependencies = ["six==1.16.0"]'

@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from envbuild.shelf.index import Row, search
-from envbuild.shelf.library import Library
+from envbuild.shelf.client import Library
 from envbuild.shelf.model import Card, Entry, Verdict, digest_of, write_entry
+from envbuild.shelf.search import Row, search
 from tests.shelf.people import member, user
 from tests.support import needs
 

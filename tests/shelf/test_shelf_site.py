@@ -233,7 +233,7 @@ class TestTreemap:
 def test_leaves_are_read_one_by_one(tmp_path: Path) -> None:
     from envbuild.run import LocalRunner
     from envbuild.settings import load_settings
-    from envbuild.shelf.configured import open_shelf
+    from envbuild.shelf.config import open_shelf
 
     ann = user(tmp_path / "ann", str(tmp_path / "shelf"))
     ann.recipe("small")

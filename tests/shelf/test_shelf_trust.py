@@ -18,7 +18,7 @@ from envbuild.errors import EnvbuildError, IntegrityError, UsageError
 from envbuild.shelf.backend import object_path, signature_path, slot_path
 from envbuild.shelf.folder import Folder
 from envbuild.shelf.model import Entry, Verdict, Weight, digest_of, read_entry, write_entry
-from envbuild.shelf.trust import read_signers
+from envbuild.shelf.signatures import read_signers
 from tests.shelf.people import Member, allowed, member, new_key
 from tests.support import needs
 
@@ -360,7 +360,7 @@ class TestTampering:
         assert caught.value.where
 
     def test_a_damaged_entry_does_not_hide_the_others_from_a_search(self, tmp_path: Path) -> None:
-        from envbuild.shelf.index import search
+        from envbuild.shelf.search import search
 
         ann = member(tmp_path / "ann", str(tmp_path / "shelf"))
         for name in ("small", "tiny"):
@@ -526,7 +526,7 @@ class TestHistory:
             bob.take()
 
     def test_a_shelf_begun_anew_is_accepted_only_when_told(self, tmp_path: Path) -> None:
-        from envbuild.shelf.seen import seen_of
+        from envbuild.shelf.last_verified import seen_of
 
         _, bob, shelf = self._two(tmp_path)
         bob.take()

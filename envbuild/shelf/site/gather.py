@@ -9,11 +9,11 @@ from envbuild.lock.dependency_paths import DIRECT
 from envbuild.lock.model import Lock, PythonPackage
 from envbuild.lock.read import parse_lock
 from envbuild.lock.staleness import changes
-from envbuild.shelf.library import Library, Stored
+from envbuild.shelf.client import Library, Stored
+from envbuild.shelf.fetch import Taken, take
 from envbuild.shelf.model import Entry
 from envbuild.shelf.site.model import Branch, Command, Leaf, Proof, Step
 from envbuild.shelf.site.treemap import treemap
-from envbuild.shelf.take import Taken, take
 
 DEEPEST = 12
 """Levels of the dependency tree that are drawn."""

@@ -15,11 +15,11 @@ from envbuild.lock.read import parse_lock
 from envbuild.recipe.find import LOCKS, RECIPES
 from envbuild.recipe.model import Recipe, Source
 from envbuild.recipe.read import read_recipe
-from envbuild.shelf.confine import SCRIPT, refuse_lock, refuse_recipe
-from envbuild.shelf.library import Library, Stored
+from envbuild.shelf.client import Library, Stored
 from envbuild.shelf.model import Verdict
+from envbuild.shelf.policy import SCRIPT, refuse_lock, refuse_recipe
 from envbuild.shelf.publish import card, verdict
-from envbuild.shelf.trust import Signer
+from envbuild.shelf.signatures import Signer
 from envbuild.store.atomic import write_bytes
 from envbuild.store.layout import Store
 from envbuild.toml import convert, parse_toml

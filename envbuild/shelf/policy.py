@@ -21,7 +21,7 @@ from envbuild.lock.staleness import staleness
 from envbuild.plan.apptainer import render
 from envbuild.plan.definition import plan_definition
 from envbuild.recipe.model import Recipe
-from envbuild.shelf.shown import DISPLAYED
+from envbuild.shelf.sanitize import DISPLAYED
 from envbuild.toml import line_of, parse_toml
 
 INSIDE = (("recipe", "summary"), ("system", "post"), ("run",))

@@ -15,11 +15,11 @@ from envbuild.errors import UsageError
 from envbuild.run import Runner
 from envbuild.settings import Settings
 from envbuild.shelf.backend import Backend
+from envbuild.shelf.client import Library
 from envbuild.shelf.folder import Folder
 from envbuild.shelf.git import FORMS, GitRepository, is_git
-from envbuild.shelf.library import Library
-from envbuild.shelf.seen import seen_of
-from envbuild.shelf.trust import Notary, read_signers
+from envbuild.shelf.last_verified import seen_of
+from envbuild.shelf.signatures import Notary, read_signers
 from envbuild.store.atomic import write_text
 from envbuild.toml import closest, convert, quote, read_toml
 

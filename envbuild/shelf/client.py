@@ -13,9 +13,9 @@ import msgspec
 
 from envbuild.errors import HostError, IntegrityError, UsageError
 from envbuild.shelf.backend import Backend, SlotTakenError, object_path, signature_path, slot_path
+from envbuild.shelf.last_verified import Head, Seen
 from envbuild.shelf.model import SLOT, Entry, digest_of, read_entry, slot_name, write_entry
-from envbuild.shelf.seen import Head, Seen
-from envbuild.shelf.trust import Notary, Signer
+from envbuild.shelf.signatures import Notary, Signer
 from envbuild.toml import closest
 
 TRIES = 40

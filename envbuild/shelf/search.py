@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import msgspec
 
 from envbuild.errors import IntegrityError
-from envbuild.shelf.library import Library, Stored
+from envbuild.shelf.client import Library, Stored
 from envbuild.shelf.model import Entry
 
 
