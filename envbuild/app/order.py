@@ -8,24 +8,10 @@ from typing import TYPE_CHECKING
 from envbuild.context import Context
 
 if TYPE_CHECKING:
-    from envbuild.build.model import Order, Workshop
+    from envbuild.build.model import Order
     from envbuild.lock.model import Lock
     from envbuild.lock.tools import Tools
     from envbuild.recipe.model import Source
-
-
-def workshop(context: Context) -> Workshop:
-    """Return what building needs of this machine; raises HostError where there is no container runtime."""
-    from envbuild.build.model import Workshop
-    from envbuild.runtime import find_runtime
-
-    return Workshop(
-        settings=context.settings,
-        runner=context.runner,
-        runtime=find_runtime(context.settings, context.runner),
-        store=context.store,
-        report=context.report,
-    )
 
 
 def order_of(source: Source, lock: Lock, target: Path, mode: str) -> Order:

@@ -14,7 +14,7 @@ from packaging.utils import (
     parse_wheel_filename,
 )
 
-from envbuild.app.order import lock_tools, order_of, workshop
+from envbuild.app.order import lock_tools, order_of
 from envbuild.build.image_cache import choose_mode
 from envbuild.build.make import make_image
 from envbuild.build.pinned_compressor import ready_packer
@@ -87,13 +87,13 @@ class ImportTester:
 
     def imports(self, lock: Lock) -> tuple[Failure, ...]:
         """Make the lock's image in the store; one that does not import is not kept."""
-        shop = workshop(self.context)
-        ready_packer(lock, shop)
+        context = self.context
+        ready_packer(lock, context)
         with self.context.store.work("proof") as folder:
             target = folder / f"{self.source.recipe.name}.sif"
             order = order_of(self.source, lock, target, choose_mode("auto"))
             try:
-                make_image(order, shop, lambda image, _: self._require_imports(image, lock))
+                make_image(order, context, lambda image, _: self._require_imports(image, lock))
             except _ImportsFailedError as failed:
                 return failed.failures
         return ()

@@ -12,7 +12,7 @@ from envbuild.base.sources import BRINGERS
 from envbuild.build.image.base_config import NOTHING, Inherited, of_config, of_tree
 from envbuild.build.in_base.overlay_run import Means, captured, debian_act
 from envbuild.build.local_base import reference_of
-from envbuild.build.model import Workshop
+from envbuild.context import Context
 from envbuild.errors import IntegrityError
 from envbuild.formats.file_tree import Entry, Part, Tree, merge, merges, resolve
 from envbuild.lock.model import Lock
@@ -56,30 +56,30 @@ def root_ground(digest: str, tar: Callable[[], Path], bench: Bench) -> Ground:
 
 
 def image_ground(
-    lock: Lock, shop: Workshop, bench: Bench, feeders: Executor, groups: Sequence[str]
+    lock: Lock, context: Context, bench: Bench, feeders: Executor, groups: Sequence[str]
 ) -> Ground:
     """Return the ground of an image as base: one part for each of its layers, shared with other images.
 
     Over them come the locked Debian packages of the given groups.  Whatever the store lacks is brought and packed.
     """
     if reference_of(lock).kind in ("sif", "oras"):
-        parts: list[KeptPart] = [_of_sif(lock, shop, bench)]
+        parts: list[KeptPart] = [_of_sif(lock, context, bench)]
     else:
-        parts = _of_layers(lock, shop, bench, feeders)
+        parts = _of_layers(lock, context, bench, feeders)
     trees = merges(_laid(parts))
     parts.append(_mount_points(next(trees), bench))
     tree = next(trees)
     image = (
-        stored_image(lock.base.digest, shop.store)
+        stored_image(lock.base.digest, context.store)
         if reference_of(lock).kind not in ("sif", "oras")
         else None
     )
     if image is None:
         inherited = of_tree(tree, parts, compressor=bench.codec.compressor)
     else:
-        inherited = of_config(stored_config(image, shop.store))
+        inherited = of_config(stored_config(image, context.store))
     own = len(parts)
-    means = Means(runtime=shop.runtime, runner=shop.runner, bench=bench)
+    means = Means(runtime=context.runtime, runner=context.runner, bench=bench)
     for group in groups:
         packages = [p for p in lock.debian if p.group == group]
         if packages:
@@ -101,23 +101,23 @@ def _laid(parts: Sequence[KeptPart]) -> Iterator[list[Part]]:
         yield fresh
 
 
-def _of_sif(lock: Lock, shop: Workshop, bench: Bench) -> KeptPart:
+def _of_sif(lock: Lock, context: Context, bench: Bench) -> KeptPart:
     found = kept_part(sif_key(lock.base.digest, bench), bench.store)
     if found is not None:
         return found
-    header = _bring(lock, shop)
-    with shop.report.stage(f"pack the base {lock.base.reference}"):
+    header = _bring(lock, context)
+    with context.report.stage(f"pack the base {lock.base.reference}"):
         return sif_part(Path(header["From"]), lock.base.digest, bench)
 
 
-def _of_layers(lock: Lock, shop: Workshop, bench: Bench, feeders: Executor) -> list[KeptPart]:
-    image = stored_image(lock.base.digest, shop.store)
-    if image is None or not shop.store.artifact(image.manifest.config.sha256).is_file():
-        _bring(lock, shop)
-        image = stored_image(lock.base.digest, shop.store)
+def _of_layers(lock: Lock, context: Context, bench: Bench, feeders: Executor) -> list[KeptPart]:
+    image = stored_image(lock.base.digest, context.store)
+    if image is None or not context.store.artifact(image.manifest.config.sha256).is_file():
+        _bring(lock, context)
+        image = stored_image(lock.base.digest, context.store)
     if image is None:
         raise IntegrityError("the base just brought is not in the store", where=lock.base.reference)
-    layers, diff_ids = image.manifest.layers, stored_config(image, shop.store).rootfs.diff_ids
+    layers, diff_ids = image.manifest.layers, stored_config(image, context.store).rootfs.diff_ids
     if len(diff_ids) != len(layers):
         raise IntegrityError(
             f"has {len(layers)} layers, its configuration names {len(diff_ids)}",
@@ -127,10 +127,10 @@ def _of_layers(lock: Lock, shop: Workshop, bench: Bench, feeders: Executor) -> l
     found = [kept_part(key, bench.store) for key in keys]
     if None not in found:
         return [part for part in found if part is not None]
-    _bring(lock, shop)
+    _bring(lock, context)
 
     def pack(key: str, sha256: str, diff: str) -> KeptPart:
-        path = shop.store.artifact(sha256)
+        path = context.store.artifact(sha256)
         return provide_part(
             key,
             bench,
@@ -139,7 +139,7 @@ def _of_layers(lock: Lock, shop: Workshop, bench: Bench, feeders: Executor) -> l
         )
 
     lacking = sum(part is None for part in found)
-    with shop.report.stage(f"pack {counted(lacking, 'layer')} of {lock.base.reference}"):
+    with context.report.stage(f"pack {counted(lacking, 'layer')} of {lock.base.reference}"):
         # the largest first, so that no core waits for it in the end; a layer may be there twice
         rows = {key: (layer, diff) for key, layer, diff in zip(keys, layers, diff_ids, strict=True)}
         order = sorted(rows, key=lambda key: -rows[key][0].size)
@@ -149,11 +149,13 @@ def _of_layers(lock: Lock, shop: Workshop, bench: Bench, feeders: Executor) -> l
         return [futures[key].result() for key in keys]
 
 
-def _bring(lock: Lock, shop: Workshop) -> dict[str, str]:
+def _bring(lock: Lock, context: Context) -> dict[str, str]:
     """Bring the locked base into the store and return the header of a build from there."""
     reference = reference_of(lock)
     return dict(
-        BRINGERS[reference.kind](reference, shop.settings, shop.runner, shop.store, shop.report)
+        BRINGERS[reference.kind](
+            reference, context.settings, context.runner, context.store, context.report
+        )
     )
 
 

@@ -12,7 +12,8 @@ from envbuild.base.debian.apt import Bootstrap
 from envbuild.base.debian.bootstrap import make_root
 from envbuild.base.debian.distribution import DEBIAN, mirror_of, release_of
 from envbuild.base.reference import parse_reference
-from envbuild.build.model import Order, Workshop
+from envbuild.build.model import Order
+from envbuild.context import Context
 from envbuild.errors import HostError, IntegrityError
 from envbuild.lock.model import Lock
 from envbuild.net.fetch import Wanted, fetch, missing
@@ -37,38 +38,38 @@ def wanted_files(lock: Lock) -> tuple[Wanted, ...]:
     return (*debian, *python)
 
 
-def fetch_files(lock: Lock, shop: Workshop) -> None:
+def fetch_files(lock: Lock, context: Context) -> None:
     """Download what the store lacks of a lock.
 
     Raises HostError for files of the project that it lacks: only verbs that know the project can pack them again.
     """
     own = [(p.source, p.sha256, p.size) for p in lock.python if p.source is not None]
     for name, sha256, size in (*own, *((f.source, f.sha256, f.size) for f in lock.files)):
-        if not is_whole(shop.store.artifact(sha256), size):
+        if not is_whole(context.store.artifact(sha256), size):
             hint = f"run in its project: envbuild make {lock.name}"
             raise HostError(
                 f"the store lacks the project's own {name}", where=sha256[:12], hint=hint
             )
     wanted = wanted_files(lock)
-    todo = missing(wanted, shop.store)
+    todo = missing(wanted, context.store)
     if not todo:
-        shop.report.detail(f"all {len(wanted)} files are in the store")
+        context.report.detail(f"all {len(wanted)} files are in the store")
         return
-    found = _mirror(lock, shop) if any(item.kind == "debian" for item in todo) else None
+    found = _mirror(lock, context) if any(item.kind == "debian" for item in todo) else None
     fetch(
         wanted,
-        settings=shop.settings,
-        store=shop.store,
-        runner=shop.runner,
-        report=shop.report,
+        settings=context.settings,
+        store=context.store,
+        runner=context.runner,
+        report=context.report,
         debian_mirror=found,
     )
 
 
-def _mirror(lock: Lock, shop: Workshop) -> str:
+def _mirror(lock: Lock, context: Context) -> str:
     bootstrapped = parse_reference(lock.base.reference).kind == "debian"
     distribution = DEBIAN if bootstrapped else release_of(lock.base.distro)[0]
-    return mirror_of(distribution, shop.settings, shop.runner)
+    return mirror_of(distribution, context.settings, context.runner)
 
 
 def bootstrap_of(lock: Lock, groups: Sequence[str] = ("base",)) -> Bootstrap:
@@ -97,6 +98,6 @@ def require_base(order: Order) -> None:
         )
 
 
-def root_tar(bootstrap: Bootstrap, shop: Workshop) -> Path:
+def root_tar(bootstrap: Bootstrap, context: Context) -> Path:
     """Return the tar of a root, made once per set of Debian packages."""
-    return make_root(bootstrap, shop.settings, shop.runner, shop.store, shop.report)
+    return make_root(bootstrap, context.settings, context.runner, context.store, context.report)

@@ -10,25 +10,10 @@ import msgspec
 
 from envbuild.lock.model import Lock
 from envbuild.plan.model import Definition
-from envbuild.progress import Reporter
 from envbuild.recipe.model import Recipe
-from envbuild.run import Runner
-from envbuild.settings import Settings
-from envbuild.store.layout import Store
 
 if TYPE_CHECKING:
-    from envbuild.runtime import Runtime
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Workshop:
-    """What making an image needs of the machine."""
-
-    settings: Settings
-    runner: Runner
-    runtime: Runtime
-    store: Store
-    report: Reporter
+    pass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

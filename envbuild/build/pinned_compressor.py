@@ -15,7 +15,7 @@ from importlib.machinery import ExtensionFileLoader
 from pathlib import Path
 
 from envbuild import limits
-from envbuild.build.model import Workshop
+from envbuild.context import Context
 from envbuild.errors import EnvbuildError, IntegrityError, NetworkError
 from envbuild.formats.block_codec import add_library, is_ready
 from envbuild.formats.block_library import LIBRARY, library_here
@@ -28,7 +28,7 @@ from envbuild.store.atomic import write_bytes
 MODULE = f"{LIBRARY}.backend_c"
 
 
-def ready_packer(lock: Lock, shop: Workshop) -> None:
+def ready_packer(lock: Lock, context: Context) -> None:
     """Load the library that the lock names, where this machine has another one.
 
     Where that cannot be, it is said: the image then holds the same files in other bytes.
@@ -37,9 +37,9 @@ def ready_packer(lock: Lock, shop: Workshop) -> None:
     if library is None or is_ready(lock.packer):
         return
     try:
-        module = _load(_library(lock, shop), library)
+        module = _load(_library(lock, context), library)
     except (EnvbuildError, OSError, ImportError, zipfile.BadZipFile) as error:
-        shop.report.say(
+        context.report.say(
             f"the lock packs with {library}, which is not to be had here ({error}); {library_here()} packs the same "
             "files into other bytes"
         )
@@ -47,29 +47,29 @@ def ready_packer(lock: Lock, shop: Workshop) -> None:
     add_library(library, module)
 
 
-def _library(lock: Lock, shop: Workshop) -> bytes:
+def _library(lock: Lock, context: Context) -> bytes:
     """Return the bytes of the library, after bringing its wheel where the store lacks it.
 
     The store may be a group's: what is loaded is hashed here, in memory, against what this machine's index lists.
     """
     item = _fitting(lock)
-    if not _is_known(item.sha256, shop):
-        _require_listed(item, shop)
-        write_bytes(_known(item.sha256, shop), b"")
+    if not _is_known(item.sha256, context):
+        _require_listed(item, context)
+        write_bytes(_known(item.sha256, context), b"")
     wanted = Wanted(
         file=item.file, size=item.size, sha256=item.sha256, kind="python", project=LIBRARY
     )
-    with shop.report.stage(f"bring {item.name} {item.version}, which packs"):
+    with context.report.stage(f"bring {item.name} {item.version}, which packs"):
         fetch(
             [wanted],
-            settings=shop.settings,
-            store=shop.store,
-            runner=shop.runner,
-            report=shop.report,
+            settings=context.settings,
+            store=context.store,
+            runner=context.runner,
+            report=context.report,
         )
     if item.size > limits.LIBRARY:
         raise IntegrityError(f"{item.file} is of {item.size} bytes, which no such wheel is")
-    with shop.store.artifact(item.sha256).open("rb") as file:
+    with context.store.artifact(item.sha256).open("rb") as file:
         wheel = file.read(item.size + 1)
     if hashlib.sha256(wheel).hexdigest() != item.sha256:
         raise IntegrityError(
@@ -89,13 +89,13 @@ def _library(lock: Lock, shop: Workshop) -> bytes:
         return archive.read(member)
 
 
-def _is_known(sha256: str, shop: Workshop) -> bool:
+def _is_known(sha256: str, context: Context) -> bool:
     """Tell whether this user's index has listed a wheel before; nobody else can write that down."""
-    return _known(sha256, shop).is_file()
+    return _known(sha256, context).is_file()
 
 
-def _known(sha256: str, shop: Workshop) -> Path:
-    return shop.settings.state / "packers" / sha256
+def _known(sha256: str, context: Context) -> Path:
+    return context.settings.state / "packers" / sha256
 
 
 def _fitting(lock: Lock) -> PackerFile:
@@ -114,9 +114,9 @@ def _fitting(lock: Lock) -> PackerFile:
     raise IntegrityError("the lock lists no wheel of it for this Python")
 
 
-def _require_listed(item: PackerFile, shop: Workshop) -> None:
-    with make_client(shop.settings) as client:
-        links = read_links(index_url(shop.settings, shop.runner), LIBRARY, client)
+def _require_listed(item: PackerFile, context: Context) -> None:
+    with make_client(context.settings) as client:
+        links = read_links(index_url(context.settings, context.runner), LIBRARY, client)
     if not any((link.file, link.sha256) == (item.file, item.sha256) for link in links):
         raise NetworkError(f"the package index lists no {item.file} with the hash of the lock")
 

@@ -21,10 +21,11 @@ from envbuild.base.reference import parse_reference
 from envbuild.base.sources import BRINGERS
 from envbuild.build.fetch import bootstrap_of, fetch_files, root_tar
 from envbuild.build.local_base import with_local_base
-from envbuild.build.model import Order, Workshop
+from envbuild.build.model import Order
 from envbuild.bundle.model import TABLE, Member, MemberPath, Table, Use
 from envbuild.bundle.own import Tool
 from envbuild.bundle.readme import build_script, readme
+from envbuild.context import Context
 from envbuild.errors import IntegrityError, SpaceError, UsageError
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.write import write_lock
@@ -59,24 +60,24 @@ class Content:
 
 
 def write_bundle(
-    source: Source, order: Order, shop: Workshop, tool: Tool | None, target: Path
+    source: Source, order: Order, context: Context, tool: Tool | None, target: Path
 ) -> int:
     """Write the bundle of a recipe under its final name, whole or not at all; return its size in bytes.
 
     ``tool`` is envbuild itself.  What the store lacks is downloaded first.  The same inputs give
     the same bytes.  Raises UsageError for a base that cannot travel, SpaceError, IntegrityError for a damaged store.
     """
-    fetch_files(order.lock, shop)
+    fetch_files(order.lock, context)
     with_local_base(
         order.definition,
         order.lock,
-        settings=shop.settings,
-        runner=shop.runner,
-        store=shop.store,
-        report=shop.report,
+        settings=context.settings,
+        runner=context.runner,
+        store=context.store,
+        report=context.report,
     )
-    with shop.store.work("bundle") as work:
-        contents = tuple(_contents(source, order, shop, tool, work))
+    with context.store.work("bundle") as work:
+        contents = tuple(_contents(source, order, context, tool, work))
         table = Table(
             schema=1,
             name=order.recipe.name,
@@ -85,15 +86,15 @@ def write_bundle(
             python=", ".join(tool.pythons) if tool else "",
             members=tuple(_member(content) for content in contents),
         )
-        return _write(target, table, contents, order, shop)
+        return _write(target, table, contents, order, context)
 
 
 def _contents(
-    source: Source, order: Order, shop: Workshop, tool: Tool | None, work: Path
+    source: Source, order: Order, context: Context, tool: Tool | None, work: Path
 ) -> Iterator[Content]:
     """Yield the files of a bundle, those for people first."""
     recipe, lock = order.recipe, order.lock
-    header, base = _base(order, shop, work)
+    header, base = _base(order, context, work)
     definition = with_header(order.definition, header) if header else order.definition
     told = readme(recipe, lock, pythons=tool.pythons if tool else ())
     yield Content(path="README.md", use="plain", source=told.encode())
@@ -116,12 +117,12 @@ def _contents(
     )
     for package in lock.debian:
         folder = "base/debian" if package.group == "base" else "files/envbuild/debian"
-        kept = shop.store.artifact(package.sha256)
+        kept = context.store.artifact(package.sha256)
         yield Content(
             path=f"{folder}/{package.file}", use="store", source=kept, sha256=package.sha256
         )
     for wheel in lock.python:
-        kept = shop.store.artifact(wheel.sha256)
+        kept = context.store.artifact(wheel.sha256)
         yield Content(
             path=f"files/envbuild/python/{wheel.file}",
             use="store",
@@ -129,7 +130,7 @@ def _contents(
             sha256=wheel.sha256,
         )
     for locked in lock.files:
-        kept = shop.store.artifact(locked.sha256)
+        kept = context.store.artifact(locked.sha256)
         yield Content(
             path=f"files/envbuild/files/{locked.sha256}.tar",
             use="store",
@@ -142,12 +143,12 @@ def _contents(
 
 
 def _base(
-    order: Order, shop: Workshop, work: Path
+    order: Order, context: Context, work: Path
 ) -> tuple[tuple[tuple[str, str], ...], tuple[Content, ...]]:
     """Return the header that starts from the bundle's own copy of the base, and the files of that copy."""
     lock = order.lock
     if order.recipe.base.bootstrap is not None:
-        return (), (Content(path=ROOT, use="plain", source=_packed_root(order, shop, work)),)
+        return (), (Content(path=ROOT, use="plain", source=_packed_root(order, context, work)),)
     reference = parse_reference(lock.base.reference)
     if reference.kind == "sif":
         path = reference.name.removeprefix("./")
@@ -162,23 +163,24 @@ def _base(
             raise UsageError(
                 f"a base cannot lie in a folder called {path.split('/')[0]} of a bundle", where=path
             )
-        content = Content(path=path, use="project", source=shop.settings.cwd / path)
+        content = Content(path=path, use="project", source=context.settings.cwd / path)
         return (("Bootstrap", "localimage"), ("From", path)), (content,)
-    image = stored_image(lock.base.digest, shop.store, sif=reference.kind == "oras")
+    image = stored_image(lock.base.digest, context.store, sif=reference.kind == "oras")
     if reference.kind not in BRINGERS or image is None:
         raise IntegrityError("the base's manifest is not in the store", where=lock.base.reference)
     if reference.kind == "oras":
         blobs = [image.manifest.config, *image.manifest.layers]
         files = {
-            f"{OCI}/blobs/sha256/{blob.sha256}": shop.store.artifact(blob.sha256) for blob in blobs
+            f"{OCI}/blobs/sha256/{blob.sha256}": context.store.artifact(blob.sha256)
+            for blob in blobs
         }
-        files[f"{OCI}/blobs/sha256/{image.digest[7:]}"] = shop.store.artifact(image.digest[7:])
+        files[f"{OCI}/blobs/sha256/{image.digest[7:]}"] = context.store.artifact(image.digest[7:])
         header = (
             ("Bootstrap", "localimage"),
             ("From", f"{OCI}/blobs/sha256/{image.manifest.layers[0].sha256}"),
         )
     else:
-        folder = lay_out(image, shop.store)
+        folder = lay_out(image, context.store)
         files = {
             f"{OCI}/{path.relative_to(folder)}": path
             for path in sorted(folder.rglob("*"))
@@ -193,13 +195,13 @@ def _base(
     )
 
 
-def _packed_root(order: Order, shop: Workshop, work: Path) -> Path:
+def _packed_root(order: Order, context: Context, work: Path) -> Path:
     """Return the bootstrapped root, packed so that every tar reads it; the same bytes each time."""
     target = work / "root.tar.gz"
     with (
-        shop.report.stage("pack the base"),
+        context.report.stage("pack the base"),
         telling(target),
-        root_tar(bootstrap_of(order.lock), shop).open("rb") as file,
+        root_tar(bootstrap_of(order.lock), context).open("rb") as file,
         target.open("wb") as raw,
         gzip.GzipFile("", "wb", 4, raw, mtime=0) as out,
     ):
@@ -232,7 +234,7 @@ class _Checked:
 
 
 def _write(
-    target: Path, table: Table, contents: tuple[Content, ...], order: Order, shop: Workshop
+    target: Path, table: Table, contents: tuple[Content, ...], order: Order, context: Context
 ) -> int:
     total = sum(member.size for member in table.members)
     with telling(target.parent):
@@ -249,10 +251,12 @@ def _write(
     )
     expected = {member.path: member.sha256 for member in table.members}
     with (
-        shop.store.beside(target) as partial,
+        context.store.beside(target) as partial,
         telling(target),
         partial.open("wb") as out,
-        shop.report.transfer(f"write {target.name}", files=len(contents), size=total) as transfer,
+        context.report.transfer(
+            f"write {target.name}", files=len(contents), size=total
+        ) as transfer,
     ):
         with tarfile.open(fileobj=out, mode="w|", format=tarfile.GNU_FORMAT, bufsize=CHUNK) as tar:
             for content in (*head, *contents):

@@ -29,7 +29,7 @@ def command(
     (tar -xf) builds with Apptainer alone, by build.sh. envbuild's own wheels are for every Python that it runs on.
     """
     from envbuild.app.lock import require_whole_lock
-    from envbuild.app.order import order_of, workshop
+    from envbuild.app.order import order_of
     from envbuild.app.shelf import source_named
     from envbuild.bundle.own import own_wheels
     from envbuild.bundle.pack import write_bundle
@@ -47,7 +47,7 @@ def command(
             if no_tool
             else own_wheels(folder, context.settings, context.store, context.runner, context.report)
         )
-        size = write_bundle(source, order, workshop(context), own, target)
+        size = write_bundle(source, order, context, own, target)
     if as_json:
         print_json({"bundle": str(target), "size": size, "lock": str(source.lock)})
         return

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from envbuild.app.order import order_of, workshop
+from envbuild.app.order import order_of
 from envbuild.cli.complete import complete_recipe, complete_site
 from envbuild.cli.context import host_builds
 from envbuild.cli.output import print_json
@@ -19,7 +19,7 @@ from envbuild.lock.model import PROOF_SECONDS
 from envbuild.store.units import counted
 
 if TYPE_CHECKING:
-    from envbuild.build.model import Order, Workshop
+    from envbuild.build.model import Order
     from envbuild.build.modes.select import Ground, Trust
     from envbuild.check.model import Report
     from envbuild.lock.model import Lock
@@ -130,7 +130,7 @@ def command(
         from envbuild.cli.sandbox import pack
 
         told = {"require_gpu": require_gpu, "as_json": as_json, "dry_run": dry_run}
-        pack(from_sandbox, output, workshop(context), checked=not no_check, **told)
+        pack(from_sandbox, output, context, checked=not no_check, **told)
     elif from_bundle is not None:
         from envbuild.app.bundle import unbundled
 
@@ -196,7 +196,7 @@ def _make_here(
     if order.mode == "sandbox":
         from envbuild.cli.sandbox import make as make_tree
 
-        make_tree(order, workshop(context), dry_run=dry_run)
+        make_tree(order, context, dry_run=dry_run)
         return
     reports: list[Report] = []
 
@@ -207,9 +207,7 @@ def _make_here(
             and _known_verdict(image, digest, source, context.store, reports)
         )
         if not no_check and not believed:
-            reports.append(
-                _check(image, digest, order, source, workshop(context), require_gpu=require_gpu)
-            )
+            reports.append(_check(image, digest, order, source, context, require_gpu=require_gpu))
 
     if taken is not None and mode == "auto" and has_image(taken):
         made = dry_run or make_from_shelf(taken, order, context, check)
@@ -251,7 +249,7 @@ def _build(
     if not is_ready(order.lock.packer):
         from envbuild.build.pinned_compressor import ready_packer
 
-        ready_packer(order.lock, workshop(context))
+        ready_packer(order.lock, context)
     note = up_to_date(order, context.store)
     proved = note is not None and (
         not checked or _known_verdict(order.target, note.digest, source, context.store, reports)
@@ -262,14 +260,13 @@ def _build(
         return False
     from envbuild.build.make import make_image, plan_work, told
 
-    shop = workshop(context)
     stored = is_stored(order, context.store)
     if not stored:
-        context.report.say(f"{order.recipe.name}: {told(plan_work(order, shop))}")
+        context.report.say(f"{order.recipe.name}: {told(plan_work(order, context))}")
     elif not dry_run:
         context.report.say("the store has this image already")
     if not dry_run:
-        make_image(order, shop, lambda image, digest: check(image, digest, known=stored))
+        make_image(order, context, lambda image, digest: check(image, digest, known=stored))
     return True
 
 
@@ -385,7 +382,7 @@ def _check(
     digest: str | None,
     order: Order,
     source: Source,
-    shop: Workshop,
+    context: Context,
     *,
     require_gpu: bool,
 ) -> Report:
@@ -394,20 +391,20 @@ def _check(
     from envbuild.check.report import require_verdict, save, table
 
     script = source.recipe.check.script
-    with shop.report.stage("check"):
+    with context.report.stage("check"):
         report = check_image(
             image,
             recipe=order.recipe,
             script=source.path.parent / script if script else None,
             lock=order.lock,
-            runtime=shop.runtime,
-            runner=shop.runner,
-            report=shop.report,
+            runtime=context.runtime,
+            runner=context.runner,
+            report=context.report,
             digest=digest,
             require_gpu=require_gpu,
-            environment=shop.settings.environment,
+            environment=context.settings.environment,
         )
-    save(report, shop.store)
+    save(report, context.store)
     if report.verdict == "failed":
         click.echo(table(report), err=True)
         failed = ", ".join(

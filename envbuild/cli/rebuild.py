@@ -55,7 +55,7 @@ def command(
     bytes are equal, or only the files, or which file of which layer differs.
     """
     from envbuild.app.lock import require_whole_lock
-    from envbuild.app.order import order_of, workshop
+    from envbuild.app.order import order_of
     from envbuild.app.shelf import source_named
     from envbuild.build.image.rebuild import compare, made_again
     from envbuild.build.image.verify import read_carried
@@ -74,8 +74,7 @@ def command(
         )
     carried = read_carried(first)
     order = order_of(source, lock, first, carried.note.mode if carried.note else "fakeroot")
-    shop = workshop(context)
-    with made_again(order, shop) as (second, clean):
+    with made_again(order, context) as (second, clean):
         if output is not None:
             place(second, context.settings.cwd / output, mode=0o755)
         if not verify:

@@ -168,7 +168,6 @@ def _failed(record: Record, names: tuple[str, ...], context: Context) -> list[st
 def _fetch(name: str, context: Context) -> None:
     """Lock where there is no lock, and bring every file of it into the store, which the nodes share."""
     from envbuild.app.lock import require_whole_lock, write_first_lock
-    from envbuild.app.order import workshop
     from envbuild.build.fetch import fetch_files
     from envbuild.recipe.find import find_recipe
 
@@ -176,7 +175,7 @@ def _fetch(name: str, context: Context) -> None:
     has_lock = source.lock.is_file()
     lock = require_whole_lock(source, context) if has_lock else write_first_lock(source, context)
     with context.report.stage(f"fetch {name}"):
-        fetch_files(lock, workshop(context))
+        fetch_files(lock, context)
 
 
 def _flags(

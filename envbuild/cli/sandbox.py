@@ -8,28 +8,29 @@ from typing import TYPE_CHECKING
 
 import click
 
+from envbuild.context import Context
 from envbuild.errors import CheckFailedError, UsageError
 from envbuild.store.units import counted
 
 if TYPE_CHECKING:
-    from envbuild.build.model import Order, Workshop
+    from envbuild.build.model import Order
     from envbuild.build.modes.sandbox import ByHand
 
 SHOWN = 20
 """Files that are told one by one."""
 
 
-def make(order: Order, shop: Workshop, *, dry_run: bool) -> None:
+def make(order: Order, context: Context, *, dry_run: bool) -> None:
     """Build a sandbox and say how to enter it and how to come back."""
     from envbuild.build.make import plan_work, told
     from envbuild.build.modes.sandbox import make_sandbox
 
-    shop.report.say(f"{order.recipe.name}: {told(plan_work(order, shop))}")
+    context.report.say(f"{order.recipe.name}: {told(plan_work(order, context))}")
     if dry_run:
         return
-    make_sandbox(order, shop)
+    make_sandbox(order, context)
     name = order.target.name
-    program = shop.runtime.name
+    program = context.runtime.name
     click.echo(f"\n{name}: a writable tree")
     click.echo(f"  enter    {program} shell --fakeroot --writable --no-home {name}")
     click.echo(
@@ -43,7 +44,7 @@ def make(order: Order, shop: Workshop, *, dry_run: bool) -> None:
 def pack(
     folder: Path,
     output: Path | None,
-    shop: Workshop,
+    context: Context,
     *,
     checked: bool,
     require_gpu: bool,
@@ -53,23 +54,25 @@ def pack(
     """Say what was done in a sandbox by hand, pack it, and check the image; it gets its name when that has passed."""
     from envbuild.build.modes.sandbox import compare, look_inside, pack_sandbox, read_note
 
-    folder = shop.settings.cwd / folder
+    folder = context.settings.cwd / folder
     note = read_note(folder)
-    target = shop.settings.cwd / (output or f"{note.recipe}.sif")
+    target = context.settings.cwd / (output or f"{note.recipe}.sif")
     if target.is_dir():
         raise UsageError(
             "is a folder", where=str(target), hint=f"-o {target / (note.recipe + '.sif')}"
         )
-    with shop.report.stage(f"compare {folder.name} with what it was"):
-        done = compare(folder, note, look_inside(folder, note.python, shop.runtime, shop.runner))
+    with context.report.stage(f"compare {folder.name} with what it was"):
+        done = compare(
+            folder, note, look_inside(folder, note.python, context.runtime, context.runner)
+        )
     proved: list[str] = []
 
     def check(image: Path) -> None:
         if checked:
-            proved.extend(_check(image, note.recipe, shop, require_gpu=require_gpu))
+            proved.extend(_check(image, note.recipe, context, require_gpu=require_gpu))
 
     if not dry_run:
-        pack_sandbox(folder, target, note, shop, check)
+        pack_sandbox(folder, target, note, context, check)
     if as_json:
         click.echo(json.dumps(_as_json(done, None if dry_run else target), indent=1))
     else:
@@ -84,7 +87,7 @@ def pack(
             click.echo(f"  proved   {told}")
 
 
-def _check(image: Path, name: str, shop: Workshop, *, require_gpu: bool) -> list[str]:
+def _check(image: Path, name: str, context: Context, *, require_gpu: bool) -> list[str]:
     """Check an image by its recipe, without a lock: what was done by hand is in none.  Returns what passed.
 
     Raises CheckFailedError.
@@ -93,21 +96,21 @@ def _check(image: Path, name: str, shop: Workshop, *, require_gpu: bool) -> list
     from envbuild.check.report import require_verdict, save, table
     from envbuild.recipe.find import find_recipe, recipe_files
 
-    source = find_recipe(name, shop.settings) if name in recipe_files(shop.settings) else None
+    source = find_recipe(name, context.settings) if name in recipe_files(context.settings) else None
     script = source.recipe.check.script if source else None
-    with shop.report.stage("check"):
+    with context.report.stage("check"):
         found = check_image(
             image,
             recipe=source.recipe if source else None,
             script=source.path.parent / script if source and script else None,
             lock=None,
-            runtime=shop.runtime,
-            runner=shop.runner,
-            report=shop.report,
+            runtime=context.runtime,
+            runner=context.runner,
+            report=context.report,
             require_gpu=require_gpu,
-            environment=shop.settings.environment,
+            environment=context.settings.environment,
         )
-    save(found, shop.store)
+    save(found, context.store)
     if found.verdict == "failed":
         click.echo(table(found), err=True)
         failed = ", ".join(

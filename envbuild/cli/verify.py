@@ -37,7 +37,6 @@ def command(context: Context, *, image: str, as_json: bool) -> int:
     with the lock inside it. What the store lacks of it is downloaded and packed first. Exit code 1 when they differ.
     """
     from envbuild.app.current import recipe_of
-    from envbuild.app.order import workshop
     from envbuild.build.image.verify import verify_image
     from envbuild.build.pinned_compressor import ready_packer
     from envbuild.cli.enter import find_image
@@ -45,9 +44,8 @@ def command(context: Context, *, image: str, as_json: bool) -> int:
     path = find_image(image, context)
     _refuse_old(path, recipe_of(image, context))
     lock, order = _lock_of(path, image, context)
-    shop = workshop(context)
-    ready_packer(lock, shop)
-    found = verify_image(path, lock, order, shop)
+    ready_packer(lock, context)
+    found = verify_image(path, lock, order, context)
     if as_json:
         print_json(found)
     else:

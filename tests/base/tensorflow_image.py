@@ -21,13 +21,12 @@ import msgspec
 from isal import isal_zlib
 
 from envbuild.build.fetch import bootstrap_of, fetch_files, root_tar
-from envbuild.build.model import Workshop
+from envbuild.context import Context
 from envbuild.formats.fast_zip import open_zip
 from envbuild.lock.model import Lock, PythonPackage
 from envbuild.lock.read import read_lock
 from envbuild.progress import Silent
 from envbuild.run import LocalRunner
-from envbuild.runtime import find_runtime
 from envbuild.settings import load_settings
 from envbuild.store.layout import Store
 from tests.base.ociimages import TIME, Image, digest_of, image_of_packed
@@ -70,13 +69,13 @@ def framework_wheels() -> tuple[PythonPackage, ...]:
 
 def tensorflow_image(folder: Path) -> Image:
     """Return the image; ``folder`` is for a project that locks its Debian packages."""
-    lock, shop = _locked_root(folder)
+    lock, context = _locked_root(folder)
     wheels = framework_wheels()
     for wanted in (lock, msgspec.structs.replace(lock, python=wheels, debian=())):
-        fetch_files(wanted, shop)
+        fetch_files(wanted, context)
     bootstrap = bootstrap_of(lock)
-    root = root_tar(bootstrap, shop)
-    files = [shop.store.artifact(wheel.sha256) for wheel in wheels]
+    root = root_tar(bootstrap, context)
+    files = [context.store.artifact(wheel.sha256) for wheel in wheels]
     key = digest_of("".join(path.name for path in files).encode())
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(
@@ -87,7 +86,7 @@ def tensorflow_image(folder: Path) -> Image:
     return image_of_packed(layers, created=CREATED, architecture="amd64", config=CONFIG)
 
 
-def _locked_root(folder: Path) -> tuple[Lock, Workshop]:
+def _locked_root(folder: Path) -> tuple[Lock, Context]:
     project = Project(folder)
     project.write(
         "recipes/root.toml", '[recipe]\nname = "root"\n[base]\nbootstrap = "debian:bookworm"\n'
@@ -95,15 +94,13 @@ def _locked_root(folder: Path) -> tuple[Lock, Workshop]:
     locked = project.run("lock", "root")
     assert locked.code == 0, locked.stderr
     settings, runner = load_settings(project.env, folder), LocalRunner()
-    runtime = find_runtime(settings, runner)
-    shop = Workshop(
+    context = Context(
         settings=settings,
         runner=runner,
-        runtime=runtime,
         store=Store(settings.store),
         report=Silent(),
     )
-    return read_lock(folder / "lockfiles/root.lock"), shop
+    return read_lock(folder / "lockfiles/root.lock"), context
 
 
 class _Packing(io.BufferedIOBase):

@@ -12,9 +12,10 @@ import pytest
 
 from envbuild.build import make
 from envbuild.build.make import MODES, plan_work
-from envbuild.build.model import Estimate, Order, Workshop
+from envbuild.build.model import Estimate, Order
 from envbuild.build.modes.estimate import check_space
 from envbuild.build.modes.sandbox import SandboxNote, pack_sandbox
+from envbuild.context import Context
 from envbuild.errors import SpaceError
 from envbuild.lock.read import read_lock
 from envbuild.plan.apptainer import render
@@ -23,7 +24,6 @@ from envbuild.progress import Silent
 from envbuild.quota import Quota
 from envbuild.recipe.read import read_recipe
 from envbuild.run import LocalRunner
-from envbuild.runtime import Runtime
 from envbuild.settings import load_settings
 from envbuild.store.layout import Store
 
@@ -41,7 +41,7 @@ FOLDERS = {"ENVBUILD_STORE": "store", "TMPDIR": "tmp", "-o": "out"}
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Workshop:
+def context(tmp_path: Path) -> Context:
     for name in FOLDERS.values():
         (tmp_path / name).mkdir()
     environment = {
@@ -50,11 +50,9 @@ def shop(tmp_path: Path) -> Workshop:
         "ENVBUILD_STORE": str(tmp_path / "store"),
     }
     settings = load_settings(environment, tmp_path)
-    runtime = Runtime(program=Path("/usr/bin/apptainer"), name="apptainer", version=(1, 4))
-    return Workshop(
+    return Context(
         settings=settings,
         runner=LocalRunner(),
-        runtime=runtime,
         store=Store(settings.store),
         report=Silent(),
     )
@@ -116,17 +114,17 @@ def order(tmp_path: Path, mode: str, *, image: bool) -> Order:
     )
 
 
-def planned(tmp_path: Path, shop: Workshop, mode: str, *, image: bool) -> Estimate:
-    return plan_work(order(tmp_path, mode, image=image), shop)
+def planned(tmp_path: Path, context: Context, mode: str, *, image: bool) -> Estimate:
+    return plan_work(order(tmp_path, mode, image=image), context)
 
 
 @pytest.mark.parametrize("image", [False, True], ids=["bootstrap", "image"])
 @pytest.mark.parametrize("mode", MODES)
 def test_every_folder_is_looked_at(
-    mode: str, image: bool, tmp_path: Path, shop: Workshop, free: Callable[..., None]
+    mode: str, image: bool, tmp_path: Path, context: Context, free: Callable[..., None]
 ) -> None:
     free()
-    need = planned(tmp_path, shop, mode, image=image)
+    need = planned(tmp_path, context, mode, image=image)
     for setting, size in (
         ("ENVBUILD_STORE", need.store),
         ("TMPDIR", need.temporary),
@@ -136,10 +134,10 @@ def test_every_folder_is_looked_at(
             assert (mode, setting) == ("sandbox", "TMPDIR")
             continue
         free(**{FOLDERS[setting]: size})
-        planned(tmp_path, shop, mode, image=image)
+        planned(tmp_path, context, mode, image=image)
         free(**{FOLDERS[setting]: size - 1})
         with pytest.raises(SpaceError) as caught:
-            planned(tmp_path, shop, mode, image=image)
+            planned(tmp_path, context, mode, image=image)
         assert caught.value.code == 8
         assert setting in (caught.value.hint or "")
         assert "are needed, " in caught.value.what
@@ -148,10 +146,10 @@ def test_every_folder_is_looked_at(
 
 @pytest.mark.parametrize("image", [False, True], ids=["bootstrap", "image"])
 def test_modes_put_their_bytes_where_they_do(
-    image: bool, tmp_path: Path, shop: Workshop, free: Callable[..., None]
+    image: bool, tmp_path: Path, context: Context, free: Callable[..., None]
 ) -> None:
     free()
-    needs = {mode: planned(tmp_path, shop, mode, image=image) for mode in MODES}
+    needs = {mode: planned(tmp_path, context, mode, image=image) for mode in MODES}
     assert needs["sandbox"].image == needs["fakeroot"].temporary > needs["fakeroot"].image
     assert needs["docker"].store > needs["fakeroot"].store
     if not image:
@@ -202,7 +200,7 @@ def test_a_quota_counts_though_the_disk_has_room(
 
 
 def test_a_build_asks_for_the_quota(
-    tmp_path: Path, shop: Workshop, free: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, context: Context, free: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     free()
     full = Quota(used=10**9, limit=10**9, files_used=0, files_limit=None)
@@ -210,11 +208,11 @@ def test_a_build_asks_for_the_quota(
         make, "quotas_of", lambda folder, _: (full,) if folder == tmp_path / "store" else ()
     )
     with pytest.raises(SpaceError, match=r"are needed, 0 B are left of your quota of 1\.0 GB"):
-        planned(tmp_path, shop, "flat", image=False)
+        planned(tmp_path, context, "flat", image=False)
 
 
 def test_packing_a_sandbox_needs_room_too(
-    tmp_path: Path, shop: Workshop, free: Callable[..., None]
+    tmp_path: Path, context: Context, free: Callable[..., None]
 ) -> None:
     folder = tmp_path / "x.sandbox"
     folder.mkdir()
@@ -230,5 +228,5 @@ def test_packing_a_sandbox_needs_room_too(
         files={},
     )
     with pytest.raises(SpaceError, match=r"are needed, 1\.0 kB are free"):
-        pack_sandbox(folder, tmp_path / "out/x.sif", note, shop, lambda _: None)
+        pack_sandbox(folder, tmp_path / "out/x.sif", note, context, lambda _: None)
     assert not list((tmp_path / "out").iterdir())

@@ -11,8 +11,8 @@ import pytest
 import zstandard.backend_c
 
 from envbuild.build import pinned_compressor as packer
-from envbuild.build.model import Workshop
 from envbuild.build.pinned_compressor import ready_packer
+from envbuild.context import Context
 from envbuild.formats import block_codec as codec
 from envbuild.formats.block_codec import codec_of, is_ready
 from envbuild.formats.block_library import library_here
@@ -20,7 +20,6 @@ from envbuild.lock.model import Lock, PackerFile
 from envbuild.lock.read import read_lock
 from envbuild.progress import Silent
 from envbuild.run import LocalRunner
-from envbuild.runtime import Runtime
 from envbuild.settings import load_settings
 from envbuild.store.layout import Store
 
@@ -40,7 +39,7 @@ class Told(Silent):
 
 
 @pytest.fixture
-def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
+def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Context:
     """A machine with another version of the library, and an index that has the usual one."""
     for module in (codec, packer):
         monkeypatch.setattr(module, "library_here", lambda: "zstd 0.0.1")
@@ -59,14 +58,11 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
     }
     settings = load_settings(env, tmp_path)
     store = Store(settings.store)
-    runtime = Runtime(program=Path("/none"), name="apptainer", version=(1, 4))
-    return Workshop(
-        settings=settings, runner=LocalRunner(), runtime=runtime, store=store, report=Told()
-    )
+    return Context(settings=settings, runner=LocalRunner(), store=store, report=Told())
 
 
-def lock_of(shop: Workshop, library: str = HERE, sha256: str | None = None) -> Lock:
-    wheel = next(shop.settings.cwd.glob("index/zstandard/*.whl"))
+def lock_of(context: Context, library: str = HERE, sha256: str | None = None) -> Lock:
+    wheel = next(context.settings.cwd.glob("index/zstandard/*.whl"))
     digest = sha256 or hashlib.sha256(wheel.read_bytes()).hexdigest()
     item = PackerFile(
         name="zstandard",
@@ -81,63 +77,63 @@ def lock_of(shop: Workshop, library: str = HERE, sha256: str | None = None) -> L
     )
 
 
-def said(shop: Workshop) -> list[str]:
-    assert isinstance(shop.report, Told)
-    return shop.report.said
+def said(context: Context) -> list[str]:
+    assert isinstance(context.report, Told)
+    return context.report.said
 
 
-def test_the_locked_library_packs_where_another_is_installed(shop: Workshop) -> None:
-    lock = lock_of(shop)
+def test_the_locked_library_packs_where_another_is_installed(context: Context) -> None:
+    lock = lock_of(context)
     assert not is_ready(lock.packer)
     assert codec_of(lock.packer).name == "envbuild squashfs 1, zstd 0.0.1, level 3"
-    ready_packer(lock, shop)
-    assert said(shop) == []
+    ready_packer(lock, context)
+    assert said(context) == []
     assert is_ready(lock.packer)
     found = codec_of(lock.packer)
     assert found.name == f"envbuild squashfs 1, {HERE}, level 3"
     assert found.pack(BLOCK)[0] == zstandard.ZstdCompressor(level=3).compress(BLOCK)
 
 
-def test_a_second_time_needs_no_index(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
-    lock = lock_of(shop)
-    ready_packer(lock, shop)
+def test_a_second_time_needs_no_index(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock = lock_of(context)
+    ready_packer(lock, context)
     monkeypatch.setattr(codec, "_LIBRARIES", {})
-    next(shop.settings.cwd.glob("index/zstandard/index.html")).unlink()
-    ready_packer(lock, shop)
-    assert (said(shop), is_ready(lock.packer)) == ([], True)
+    next(context.settings.cwd.glob("index/zstandard/index.html")).unlink()
+    ready_packer(lock, context)
+    assert (said(context), is_ready(lock.packer)) == ([], True)
 
 
-def test_a_hash_that_the_index_does_not_list_is_not_run(shop: Workshop) -> None:
+def test_a_hash_that_the_index_does_not_list_is_not_run(context: Context) -> None:
     """A lock may come from anybody, and the store may hold a hostile wheel that some other lock brought."""
     hostile = b"not what the index has"
     sha256 = hashlib.sha256(hostile).hexdigest()
-    kept = shop.store.artifact(sha256)
+    kept = context.store.artifact(sha256)
     kept.parent.mkdir(parents=True)
     kept.write_bytes(hostile)
-    lock = lock_of(shop, sha256=sha256)
-    ready_packer(lock, shop)
+    lock = lock_of(context, sha256=sha256)
+    ready_packer(lock, context)
     assert not is_ready(lock.packer)
-    assert "with the hash of the lock" in said(shop)[0]
-    assert "packs the same files into other bytes" in said(shop)[0]
+    assert "with the hash of the lock" in said(context)[0]
+    assert "packs the same files into other bytes" in said(context)[0]
 
 
-def test_a_wheel_of_another_version_is_told(shop: Workshop) -> None:
-    lock = lock_of(shop, library="zstd 9.9.9")
-    ready_packer(lock, shop)
-    assert f"holds {HERE}, the lock says zstd 9.9.9" in said(shop)[0]
+def test_a_wheel_of_another_version_is_told(context: Context) -> None:
+    lock = lock_of(context, library="zstd 9.9.9")
+    ready_packer(lock, context)
+    assert f"holds {HERE}, the lock says zstd 9.9.9" in said(context)[0]
     assert not is_ready(lock.packer)
 
 
-def test_a_lock_without_wheels_for_this_python(shop: Workshop) -> None:
-    lock = msgspec.structs.replace(lock_of(shop), packers=())
-    ready_packer(lock, shop)
-    assert "the lock lists no wheel of it for this Python" in said(shop)[0]
+def test_a_lock_without_wheels_for_this_python(context: Context) -> None:
+    lock = msgspec.structs.replace(lock_of(context), packers=())
+    ready_packer(lock, context)
+    assert "the lock lists no wheel of it for this Python" in said(context)[0]
 
 
-def test_old_locks_leave_it_open(shop: Workshop) -> None:
+def test_old_locks_leave_it_open(context: Context) -> None:
     lock = read_lock(SHIPPED)
     lock = msgspec.structs.replace(
         lock, packer=msgspec.structs.replace(lock.packer, library=None), packers=()
     )
-    ready_packer(lock, shop)
-    assert (is_ready(lock.packer), said(shop)) == (True, [])
+    ready_packer(lock, context)
+    assert (is_ready(lock.packer), said(context)) == (True, [])

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from packaging.utils import parse_wheel_filename
 
-from envbuild.app.order import order_of, workshop
+from envbuild.app.order import order_of
 from envbuild.build.image.rebuild import compare, made_again
 from envbuild.bundle.own import PYTHONS, needed, write_wheel
 from envbuild.context import open_context
@@ -190,7 +190,7 @@ def test_made_again_it_is_the_same_and_a_difference_is_named(made: Project, tmp_
     context = open_context(settings, LocalRunner(), Silent())
     source = find_recipe("small", settings)
     order = order_of(source, read_lock(source.lock), made.folder / "small.sif", "flat")
-    with made_again(order, workshop(context)) as (second, clean):
+    with made_again(order, context) as (second, clean):
         same = compare(made.folder / "small.sif", order, second, clean)
         differs = compare(other.folder / "small.sif", order, second, clean)
     assert same.same == "bytes"

@@ -18,7 +18,8 @@ from envbuild.build.fetch import fetch_files
 from envbuild.build.image.verify import image_tree
 from envbuild.build.image_cache import key_of, read_record
 from envbuild.build.make import make_image
-from envbuild.build.model import Order, Workshop
+from envbuild.build.model import Order
+from envbuild.context import Context
 from envbuild.formats.file_tree import differences, tree_digest
 from envbuild.formats.sif_reader import image_digest
 from envbuild.lock.digest import lock_digest
@@ -48,16 +49,16 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @contextmanager
-def made_again(order: Order, shop: Workshop) -> Iterator[tuple[Path, Workshop]]:
+def made_again(order: Order, context: Context) -> Iterator[tuple[Path, Context]]:
     """Lend the image of an order, made with a store that holds nothing but the locked files, and that workshop.
 
     Roots, wheels of sdists, layers and bytecode are all made anew.  Missing files are downloaded into the real store
     first.
     """
-    fetch_files(order.lock, shop)
-    with shop.store.work("rebuild") as work:
-        clean = replace(shop, store=Store(work / "store"))
-        give_files(order.lock, shop.store, clean.store)
+    fetch_files(order.lock, context)
+    with context.store.work("rebuild") as work:
+        clean = replace(context, store=Store(work / "store"))
+        give_files(order.lock, context.store, clean.store)
         again = replace(order, target=work / f"{order.recipe.name}.sif")
         make_image(again, clean, lambda *_: None)
         yield again.target, clean
@@ -98,7 +99,7 @@ def base_files(lock: Lock, store: Store) -> set[str]:
     return {sha256 for sha256 in found if store.artifact(sha256).is_file()}
 
 
-def compare(first: Path, order: Order, second: Path, clean: Workshop) -> Comparison:
+def compare(first: Path, order: Order, second: Path, clean: Context) -> Comparison:
     """Compare an image with the one that was made again; ``clean`` is the workshop it was made in.
 
     Raises UsageError for a file without a root file system.

@@ -18,9 +18,10 @@ from envbuild.build.image.metadata import ImageNote
 from envbuild.build.image.origin import NOTE
 from envbuild.build.image.write import write_image
 from envbuild.build.image_cache import key_of, read_record
-from envbuild.build.model import Order, Workshop
+from envbuild.build.model import Order
 from envbuild.build.modes.assembled import gather_for
 from envbuild.build.output_record import last_delivery
+from envbuild.context import Context
 from envbuild.errors import IntegrityError, UsageError
 from envbuild.formats.block_codec import codec_of
 from envbuild.formats.file_tree import Entry, Part, differences, merge, tree_digest
@@ -109,7 +110,7 @@ def recorded_digest(image: Path, store: Store) -> str | None:
     return record.digest if record and claims else None
 
 
-def verify_image(path: Path, lock: Lock, order: Order | None, shop: Workshop) -> Verification:
+def verify_image(path: Path, lock: Lock, order: Order | None, context: Context) -> Verification:
     """Compare an image with what a lock gives; ``order`` is the recipe's, where it is at hand.
 
     Whatever the store lacks of the lock is fetched and packed first.  Raises UsageError for an image that cannot be
@@ -119,10 +120,10 @@ def verify_image(path: Path, lock: Lock, order: Order | None, shop: Workshop) ->
     gathered = gather_for(
         lock,
         (order.plan, order.definition) if order else None,
-        shop,
+        context,
         order.recipe.system.post if order else (),
     )
-    found = image_tree(path, shop)
+    found = image_tree(path, context)
     digest = tree_digest(found.values())
     parts = [part.part for layer in gathered.layers for part in layer.parts]
     expected = {name: entry for name, (entry, _) in merge(parts).items()}
@@ -141,7 +142,7 @@ def verify_image(path: Path, lock: Lock, order: Order | None, shop: Workshop) ->
     missing, changed, extra = differences(expected, seen)
     outside = strange_frame(path)
     same = not (missing or changed or extra or outside)
-    why = _why_other_bytes(path, carried.note, order, gathered, shop) if same else ""
+    why = _why_other_bytes(path, carried.note, order, gathered, context) if same else ""
     return Verification(
         image=str(path),
         lock=lock_digest(lock),
@@ -156,12 +157,12 @@ def verify_image(path: Path, lock: Lock, order: Order | None, shop: Workshop) ->
     )
 
 
-def image_tree(path: Path, shop: Workshop) -> dict[str, Entry]:
+def image_tree(path: Path, context: Context) -> dict[str, Entry]:
     """Read the tree of an image; the layers of a layered one lie over one another, without what guards them."""
     layers = []
     with (
         ThreadPoolExecutor(len(os.sched_getaffinity(0)), "hash") as pool,
-        shop.report.stage(f"read {path.name}"),
+        context.report.stage(f"read {path.name}"),
     ):
         for item in root_partitions(path):
             image = SquashImage(path, item.offset, item.size)
@@ -222,7 +223,7 @@ def _without_runtime(tree: Mapping[str, Entry]) -> dict[str, Entry]:
 
 
 def _why_other_bytes(
-    path: Path, note: ImageNote | None, order: Order | None, gathered: Gathered, shop: Workshop
+    path: Path, note: ImageNote | None, order: Order | None, gathered: Gathered, context: Context
 ) -> str:
     """Return why the bytes are not those that lock and packer give, or cannot be compared; "" where they are."""
     if note is None:
@@ -233,13 +234,13 @@ def _why_other_bytes(
     if note.packer != packer or note.formats != FORMATS:
         other = f"it was packed by {note.packer}, here it would be {packer}"
         return other if note.packer != packer else OTHER_FORMATS
-    record = read_record(key_of(order), shop.store)
+    record = read_record(key_of(order), context.store)
     found = (image_digest(path), frame_digest(path))
     if record is not None and (record.digest, record.frame) == found:
         return ""
     with (
-        shop.store.work("verify") as work,
-        shop.report.stage("make the same image, to compare bytes"),
+        context.store.work("verify") as work,
+        context.report.stage("make the same image, to compare bytes"),
     ):
         made = work / "image.sif"
         write_image(made, order, gathered.layers, key_of(order))

@@ -15,8 +15,9 @@ from envbuild.build.base_parts import Ground, image_ground, root_ground
 from envbuild.build.fetch import bootstrap_of, fetch_files, require_base, root_tar
 from envbuild.build.image.write import write_image
 from envbuild.build.image_cache import key_of, read_record
-from envbuild.build.model import ImageRecord, Order, Workshop
+from envbuild.build.model import ImageRecord, Order
 from envbuild.build.output_record import note_delivery
+from envbuild.context import Context
 from envbuild.formats.block_codec import codec_of
 from envbuild.formats.sif_frame import frame_digest
 from envbuild.formats.sif_reader import image_digest
@@ -31,25 +32,25 @@ Check = Callable[[Path, str | None], None]
 """Is shown the image before it has a final name, with its digest where that is known; raises to refuse it."""
 
 
-def make_assembled(order: Order, shop: Workshop, check: Check) -> bool:
+def make_assembled(order: Order, context: Context, check: Check) -> bool:
     """Make the image under its final name; return whether it had to be built.
 
     One process packs and checks, others that want the same image wait for it.  Whatever ``check`` raises leaves no
     image and no record.
     """
     key = key_of(order)
-    with shop.store.lock(key, shop.report):
-        record = read_record(key, shop.store)
-        layers = _kept_layers(record, shop.store)
+    with context.store.lock(key, context.report):
+        record = read_record(key, context.store)
+        layers = _kept_layers(record, context.store)
         if record is None or layers is None:
             if is_bootstrap(order.lock):
                 require_base(order)
             layers = gather_for(
-                order.lock, (order.plan, order.definition), shop, order.recipe.system.post
+                order.lock, (order.plan, order.definition), context, order.recipe.system.post
             ).layers
-            _write_checked(order, layers, shop, check, None)
+            _write_checked(order, layers, context, check, None)
             return True
-    _write_checked(order, layers, shop, check, record)
+    _write_checked(order, layers, context, check, record)
     return False
 
 
@@ -67,31 +68,31 @@ def _kept_layers(record: ImageRecord | None, store: Store) -> tuple[Layer, ...] 
 def gather_for(
     lock: Lock,
     definition: tuple[Definition, str] | None,
-    shop: Workshop,
+    context: Context,
     post: tuple[str, ...] = (),
 ) -> Gathered:
     """Return the parts of a lock's image, after bringing whatever the store lacks of them.
 
     ``post`` are the recipe's own lines of shell.
     """
-    fetch_files(lock, shop)
-    return gather(lock, definition, _hall(lock, shop, post))
+    fetch_files(lock, context)
+    return gather(lock, definition, _hall(lock, context, post))
 
 
-def _hall(lock: Lock, shop: Workshop, post: tuple[str, ...]) -> Hall:
+def _hall(lock: Lock, context: Context, post: tuple[str, ...]) -> Hall:
     """Return what gathering needs for this lock's kind of base."""
 
     def ground_from(*groups: str) -> Callable[[Bench, Executor], Ground]:
         if not is_bootstrap(lock):
-            return lambda bench, feeders: image_ground(lock, shop, bench, feeders, groups)
+            return lambda bench, feeders: image_ground(lock, context, bench, feeders, groups)
         root = bootstrap_of(lock, ("base", *groups))
-        return lambda bench, _: root_ground(root.digest, lambda: root_tar(root, shop), bench)
+        return lambda bench, _: root_ground(root.digest, lambda: root_tar(root, context), bench)
 
     return Hall(
-        store=shop.store,
-        runner=shop.runner,
-        runtime=lambda: shop.runtime,
-        report=shop.report,
+        store=context.store,
+        runner=context.runner,
+        runtime=lambda: context.runtime,
+        report=context.report,
         bare=ground_from(),
         ground=ground_from("system"),
         build_ground=ground_from("system", "build"),
@@ -112,24 +113,24 @@ def _build_digest(lock: Lock) -> str:
 def _write_checked(
     order: Order,
     layers: tuple[Layer, ...],
-    shop: Workshop,
+    context: Context,
     check: Check,
     record: ImageRecord | None,
 ) -> None:
     key = key_of(order)
-    with shop.store.beside(order.target) as partial:
-        with shop.report.stage(f"write {order.target.name}"):
+    with context.store.beside(order.target) as partial:
+        with context.report.stage(f"write {order.target.name}"):
             tree = write_image(partial, order, layers, key)
             with synced(partial):  # the disk and one core have something to do at the same time
                 record = record or _record(partial, order, layers, tree)
         with telling(partial):
             partial.chmod(0o755)
         check(partial, record.digest)
-        write_bytes(shop.store.own_record(key), msgspec.json.encode(record), mode=0o444)
+        write_bytes(context.store.own_record(key), msgspec.json.encode(record), mode=0o444)
         with telling(order.target):
             partial.replace(order.target)
             sync_folder(order.target.parent)
-    note_delivery(order.target, shop.store, key, record.digest)
+    note_delivery(order.target, context.store, key, record.digest)
 
 
 def _record(path: Path, order: Order, layers: tuple[Layer, ...], tree: str) -> ImageRecord:

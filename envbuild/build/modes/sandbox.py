@@ -14,11 +14,12 @@ import msgspec
 from envbuild.base.facts import probe_text, read_probe
 from envbuild.base.model import BaseFacts
 from envbuild.build.make import requested
-from envbuild.build.model import Order, Workshop
+from envbuild.build.model import Order
 from envbuild.build.modes.estimate import check_space, packed_size
 from envbuild.build.modes.fakeroot import packer_arguments
 from envbuild.build.modes.perform import perform
 from envbuild.build.modes.sandbox_network import OURS, write_network
+from envbuild.context import Context
 from envbuild.errors import UsageError
 from envbuild.failures import explain_failure
 from envbuild.limits import UNREADABLE
@@ -71,7 +72,7 @@ class ByHand:
     asked_for: tuple[str, ...]
 
 
-def make_sandbox(order: Order, shop: Workshop) -> None:
+def make_sandbox(order: Order, context: Context) -> None:
     """Build the tree ``order.target``.  Raises UsageError where something is there already."""
     folder = order.target
     if folder.exists() or folder.is_symlink():
@@ -79,15 +80,15 @@ def make_sandbox(order: Order, shop: Workshop) -> None:
         raise UsageError("is there already", where=str(folder), hint=hint)
     partial = folder.with_name(f".{folder.name[:64]}.{os.getpid()}.partial")
     try:
-        with requested(order, shop, partial) as request, shop.report.stage("install"):
+        with requested(order, context, partial) as request, context.report.stage("install"):
             perform(
                 request,
                 mode="sandbox",
-                runtime=shop.runtime,
-                runner=shop.runner,
-                report=shop.report,
+                runtime=context.runtime,
+                runner=context.runner,
+                report=context.report,
             )
-        facts = look_inside(partial, order.lock.base.python_path, shop.runtime, shop.runner)
+        facts = look_inside(partial, order.lock.base.python_path, context.runtime, context.runner)
         note = SandboxNote(
             recipe=order.recipe.name,
             lock=lock_digest(order.lock),
@@ -98,7 +99,7 @@ def make_sandbox(order: Order, shop: Workshop) -> None:
             files=dict(_files(partial)),
         )
         write_bytes(partial / NOTE, msgspec.json.encode(note))
-        write_network(partial, order, shop)
+        write_network(partial, order, context)
         with telling(folder):
             partial.rename(folder)
     finally:
@@ -174,7 +175,7 @@ def recipe_lines(done: ByHand) -> tuple[str, ...]:
 
 
 def pack_sandbox(
-    folder: Path, target: Path, note: SandboxNote, shop: Workshop, check: Callable[[Path], None]
+    folder: Path, target: Path, note: SandboxNote, context: Context, check: Callable[[Path], None]
 ) -> None:
     """Pack a sandbox as an image, which gets its name once ``check`` has seen it.
 
@@ -186,25 +187,25 @@ def pack_sandbox(
         )
     size = tree_size(folder)
     check_space(
-        ((shop.settings.tmpdir, size, "TMPDIR"), (target.parent, packed_size(size), "-o")),
-        lambda folder: quotas_of(folder, shop.runner),
+        ((context.settings.tmpdir, size, "TMPDIR"), (target.parent, packed_size(size), "-o")),
+        lambda folder: quotas_of(folder, context.runner),
     )
     with (
-        shop.store.work("pack") as work,
-        shop.store.outside(shop.settings.tmpdir) as temporary,
-        shop.store.beside(target) as partial,
+        context.store.work("pack") as work,
+        context.store.outside(context.settings.tmpdir) as temporary,
+        context.store.beside(target) as partial,
     ):
         definition = work / "pack.def"
         write_text(definition, f"Bootstrap: localimage\nFrom: {folder}\n")
-        command = shop.runtime.build_command(
+        command = context.runtime.build_command(
             partial,
             definition,
             tmpdir=temporary,
             packer_arguments=packer_arguments(note.packer),
             test=False,
         )
-        with _without_ours(folder), shop.report.stage(f"pack {folder.name}"):
-            result = shop.runner(command, check=False)
+        with _without_ours(folder), context.report.stage(f"pack {folder.name}"):
+            result = context.runner(command, check=False)
         if result.code != 0 or not partial.is_file():
             raise explain_failure(result)
         check(partial)

@@ -13,7 +13,8 @@ from pathlib import Path
 from envbuild.base.debian.apt import apt_network
 from envbuild.base.debian.distribution import mirror_of, release_of
 from envbuild.build.local_base import reference_of
-from envbuild.build.model import Order, Workshop
+from envbuild.build.model import Order
+from envbuild.context import Context
 from envbuild.errors import EnvbuildError
 from envbuild.net.index import index_url
 from envbuild.resolve.sources.source_trees import SANDBOX_NOTE
@@ -27,16 +28,16 @@ OURS = (FOLDER, ENVIRONMENT)
 SYSTEMS_BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
 
 
-def write_network(tree: Path, order: Order, shop: Workshop) -> None:
+def write_network(tree: Path, order: Order, context: Context) -> None:
     """Let apt-get and pip in a tree reach what this machine reaches; says what could not be found out."""
     folder = tree / FOLDER
     with telling(folder):
         folder.mkdir(mode=0o700)
     variables = {
-        "PIP_CONFIG_FILE": _write_pip(folder, shop),
-        "APT_CONFIG": _write_apt(folder, order, shop),
+        "PIP_CONFIG_FILE": _write_pip(folder, context),
+        "APT_CONFIG": _write_apt(folder, order, context),
     }
-    bundle = _write_certificates(folder, shop)
+    bundle = _write_certificates(folder, context)
     if bundle:
         variables |= dict.fromkeys(
             ("SSL_CERT_FILE", "PIP_CERT", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"), bundle
@@ -45,7 +46,7 @@ def write_network(tree: Path, order: Order, shop: Workshop) -> None:
     write_text(tree / ENVIRONMENT, "".join(lines), mode=0o755)
 
 
-def _write_pip(folder: Path, shop: Workshop) -> str:
+def _write_pip(folder: Path, context: Context) -> str:
     config = configparser.RawConfigParser()
     # PEP 668's marker is for a system that others rely on; this tree is there to be tried in
     config["global"] = {
@@ -54,23 +55,23 @@ def _write_pip(folder: Path, shop: Workshop) -> str:
         "root-user-action": "ignore",
     }
     try:
-        config["global"]["index-url"] = index_url(shop.settings, shop.runner)
+        config["global"]["index-url"] = index_url(context.settings, context.runner)
     except EnvbuildError as error:
-        shop.report.say(f"pip in the sandbox is told no package index: {error}")
+        context.report.say(f"pip in the sandbox is told no package index: {error}")
     text = io.StringIO()
     config.write(text)
     return _written(folder / "pip.conf", text.getvalue())
 
 
-def _write_apt(folder: Path, order: Order, shop: Workshop) -> str:
+def _write_apt(folder: Path, order: Order, context: Context) -> str:
     try:
-        source = _source(order, shop)
+        source = _source(order, context)
     except EnvbuildError as error:
-        shop.report.say(f"apt-get in the sandbox is told no mirror: {error}")
+        context.report.say(f"apt-get in the sandbox is told no mirror: {error}")
         return ""
     _written(folder / "sources.list", source)
     lines = [
-        *apt_network(shop.settings, shop.runner),
+        *apt_network(context.settings, context.runner),
         f'Acquire::https::CAInfo "/{FOLDER}/certificates.crt";',
         f'Dir::Etc::sourcelist "/{FOLDER}/sources.list";',
         'Dir::Etc::sourceparts "/dev/null";',
@@ -80,17 +81,17 @@ def _write_apt(folder: Path, order: Order, shop: Workshop) -> str:
     return _written(folder / "apt.conf", "".join(f"{line}\n" for line in lines))
 
 
-def _source(order: Order, shop: Workshop) -> str:
+def _source(order: Order, context: Context) -> str:
     base = order.lock.base
     reference = reference_of(order.lock)
     distribution, suite = release_of(base.distro)
     if reference.kind == "debian":
         suite = reference.name
-    return f"deb {mirror_of(distribution, shop.settings, shop.runner)} {suite} {distribution.components}\n"
+    return f"deb {mirror_of(distribution, context.settings, context.runner)} {suite} {distribution.components}\n"
 
 
-def _write_certificates(folder: Path, shop: Workshop) -> str:
-    bundle = shop.settings.certificates or Path(
+def _write_certificates(folder: Path, context: Context) -> str:
+    bundle = context.settings.certificates or Path(
         ssl.get_default_verify_paths().cafile or SYSTEMS_BUNDLE
     )
     if not bundle.is_file():
