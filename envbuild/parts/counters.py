@@ -7,12 +7,12 @@ from __future__ import annotations
 
 FORMATS = {
     "bytecode": 2,  # of a wheel's modules
-    "captured": 2,  # what a run inside the base changed
+    "captured": 3,  # what a run inside the base changed
     "files": 2,  # of the recipe
     "hidden": 2,  # packages of an image that locked ones replace
     "mounts": 2,  # what a runtime mounts over
     "oci": 2,  # a layer of an OCI image
-    "root": 3,  # the tar of a bootstrapped Debian
+    "root": 4,  # the tar of a bootstrapped Debian
     "runtime": 3,  # files below /.singularity.d
     "sdist": 2,  # the wheel built from a source archive
     "sif": 2,  # the root of a SIF

@@ -11,7 +11,7 @@ from envbuild.errors import IntegrityError
 from envbuild.formats.file_tree import Entry
 from envbuild.formats.oci_layer import OPAQUE, WHITEOUT, finish_layer, opened_layer, require_hidden
 from envbuild.limits import reading
-from envbuild.parts.from_tar import KINDS, device_number
+from envbuild.parts.from_tar import KINDS, device_number, without_clock
 from envbuild.parts.writer import PartWriter
 from envbuild.tarread import members
 
@@ -23,8 +23,12 @@ KEPT_XATTRS = ("security.capability", "user.")
 STRANGE = "an image with such a file cannot be put together from its layers: envbuild make --mode fakeroot"
 
 
-def fill_layer(writer: PartWriter, path: Path, diff_id: str | None, *, where: str) -> None:
+def fill_layer(
+    writer: PartWriter, path: Path, diff_id: str | None, *, where: str, captured: bool = False
+) -> None:
     """Add the members of a layer's tar (plain, gzip or zstd); what hides lower names keeps its marks.
+
+    Of a captured run's layer, files lose what they hold of the clock.
 
     Raises IntegrityError for a damaged layer, for one whose content is not ``diff_id``, and for a member that no
     image may hold.
@@ -33,12 +37,14 @@ def fill_layer(writer: PartWriter, path: Path, diff_id: str | None, *, where: st
     writer.limit(size)
     with reading("a layer is damaged", title), opened_layer(path) as (stream, tar):
         for member in members(tar, size):
-            _add(writer, tar, member, where)
+            _add(writer, tar, member, where, captured=captured)
             tar.members = []  # type: ignore[attr-defined]  # it would keep all of them
         finish_layer(stream, diff_id, "a layer", title)
 
 
-def _add(writer: PartWriter, tar: tarfile.TarFile, member: tarfile.TarInfo, where: str) -> None:
+def _add(
+    writer: PartWriter, tar: tarfile.TarFile, member: tarfile.TarInfo, where: str, *, captured: bool
+) -> None:
     path, target = _inside(member.name), _inside(member.linkname)
     name = path.rpartition("/")[2]
     if name.startswith(WHITEOUT):
@@ -65,7 +71,8 @@ def _add(writer: PartWriter, tar: tarfile.TarFile, member: tarfile.TarInfo, wher
         device=device_number(member.devmajor, member.devminor) if kind in ("c", "b") else 0,
         xattrs=_xattrs(member),
     )
-    writer.add(entry, cast("BinaryIO", tar.extractfile(member)) if kind == "f" else None)
+    content = cast("BinaryIO", tar.extractfile(member)) if kind == "f" else None
+    writer.add(entry, without_clock(entry, content) if captured else content)
 
 
 def _xattrs(member: tarfile.TarInfo) -> tuple[tuple[str, bytes], ...]:

@@ -6,8 +6,10 @@ import re
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from envbuild.errors import IntegrityError
+from envbuild.formats import java_keystore
 from envbuild.formats.file_tree import Entry, Kind
 from envbuild.limits import reading
 from envbuild.parts.writer import Content
@@ -40,13 +42,24 @@ LEAVINGS = re.compile(r"var/log/.+|var/(lib/dpkg|cache/debconf)/[^/]+-old")
 """What installing Debian packages leaves behind: logs, and copies of the last state but one."""
 
 
+JAVA_CERTIFICATES = "etc/ssl/certs/java/cacerts"
+
+
+def without_clock(entry: Entry, content: BinaryIO | bytes | None) -> BinaryIO | bytes | None:
+    """Return a file's content; where an installation wrote the time into it, with the file's own time instead."""
+    if entry.path != JAVA_CERTIFICATES or content is None:
+        return content
+    keystore = content if isinstance(content, bytes) else content.read()
+    return java_keystore.with_time(keystore, entry.mtime)
+
+
 def root_contents(path: Path) -> Iterator[Content]:
     """Yield the members of a root's tar, without logs, and the mount points that it lacks."""
     lacking = dict(MOUNT_POINTS)
     for entry, content in tar_contents(path, sealed_hash(path)):
         lacking.pop(entry.path, None)
         if entry.kind != "f" or not LEAVINGS.fullmatch(entry.path):
-            yield entry, content
+            yield entry, without_clock(entry, content)
     for name, mode in lacking.items():
         yield Entry(name, "d", mode), None
 

@@ -150,7 +150,9 @@ def captured(
         return provide_part(
             key,
             means.bench,
-            lambda writer: fill_layer(writer, work / "layer.tar", None, where=act.name),
+            lambda writer: fill_layer(
+                writer, work / "layer.tar", None, where=act.name, captured=True
+            ),
             layer=True,
         )
 
