@@ -7,7 +7,6 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from envbuild.app.order import lock_tools
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError, NoSolutionError, StaleLockError, UsageError
 from envbuild.lock.model import EVERYTHING, Lock
@@ -98,7 +97,7 @@ def resolve_lock(
 
     today = datetime.now(timezone.utc).date()
     known = load_facts(facts) if facts is not None else None
-    return decide_lock(source, options, lock_tools(context), today, facts=known)
+    return decide_lock(source, options, context, today, facts=known)
 
 
 def _prove_lock(
@@ -194,9 +193,9 @@ def require_whole_lock(source: Source, context: Context) -> Lock:
     if lock.files:
         from envbuild.lock.decide.project_files import require_files
 
-        require_files(source, lock, lock_tools(context))
+        require_files(source, lock, context)
     if any(package.source is not None for package in lock.python):
         from envbuild.lock.decide.source_trees import require_trees
 
-        require_trees(source, lock, lock_tools(context))
+        require_trees(source, lock, context)
     return lock

@@ -5,12 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from envbuild.context import Context
-
 if TYPE_CHECKING:
     from envbuild.build.model import Order
     from envbuild.lock.model import Lock
-    from envbuild.lock.tools import Tools
     from envbuild.recipe.model import Source
 
 
@@ -28,13 +25,4 @@ def order_of(source: Source, lock: Lock, target: Path, mode: str) -> Order:
         definition=render(plan),
         mode=mode,
         target=target,
-    )
-
-
-def lock_tools(context: Context) -> Tools:
-    """Return what deciding a lock needs of this machine."""
-    from envbuild.lock.tools import Tools
-
-    return Tools(
-        settings=context.settings, runner=context.runner, store=context.store, report=context.report
     )

@@ -14,7 +14,7 @@ from packaging.utils import (
     parse_wheel_filename,
 )
 
-from envbuild.app.order import lock_tools, order_of
+from envbuild.app.order import order_of
 from envbuild.build.image_cache import choose_mode
 from envbuild.build.make import make_image
 from envbuild.build.pinned_compressor import ready_packer
@@ -83,7 +83,7 @@ class ImportTester:
             upgrade_all=False,
         )
         today = datetime.now(timezone.utc).date()
-        return decide_lock(self.source, options, lock_tools(self.context), today)
+        return decide_lock(self.source, options, self.context, today)
 
     def imports(self, lock: Lock) -> tuple[Failure, ...]:
         """Make the lock's image in the store; one that does not import is not kept."""

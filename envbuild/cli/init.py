@@ -164,7 +164,7 @@ def asker(context: Context, *, offline: bool) -> PackageIndex:
 
     if offline:
         return Offline()
-    return Online(settings=context.settings, runner=context.runner, report=context.report)
+    return Online(context=context)
 
 
 def _text(made: RecipeDraft, name: str) -> str:

@@ -67,9 +67,7 @@ def _newest(lock: Lock, context: Context) -> Mapping[str, str]:
                 **{name: index_url(context.settings, context.runner, name) for name in named},
                 "default": index_url(context.settings, context.runner),
             },
-            settings=context.settings,
-            runner=context.runner,
-            report=context.report,
+            context=context,
         )
 
 

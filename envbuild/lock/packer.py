@@ -14,7 +14,6 @@ from envbuild.formats.block_library import LAYOUT, LIBRARY, library_here
 from envbuild.limits import UNREADABLE
 from envbuild.lock.model import Packer, PackerFile
 from envbuild.resolve.model import Request, Resolver
-from envbuild.settings import Settings
 from envbuild.store.atomic import write_bytes
 from envbuild.store.layout import Store
 from envbuild.tools import installed_version
@@ -33,13 +32,13 @@ def packer_here() -> Packer:
     )
 
 
-def find_packers(resolver: Resolver, machine: str, settings: Settings) -> tuple[PackerFile, ...]:
+def find_packers(resolver: Resolver, machine: str, store: Store) -> tuple[PackerFile, ...]:
     """Return the wheels of this machine's compressor, which never change for one version, so they are asked for once.
 
     Where the index has none (or none for some Python), those are left out: the lock then names the library only.
     """
     wanted = installed_version(LIBRARY)
-    path = Store(settings.store).folder("metadata") / f"{LIBRARY}-{wanted}-{machine}.json"
+    path = store.folder("metadata") / f"{LIBRARY}-{wanted}-{machine}.json"
     try:
         return msgspec.json.decode(path.read_bytes(), type=tuple[PackerFile, ...])
     except (OSError, *UNREADABLE):

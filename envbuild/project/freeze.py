@@ -8,17 +8,15 @@ from collections.abc import Mapping
 
 from packaging.utils import canonicalize_name
 
+from envbuild.context import Context
 from envbuild.data.package_tables import load_names
 from envbuild.errors import EnvbuildError
 from envbuild.net.index import index_url, read_links
 from envbuild.net.parallel import each
 from envbuild.net.web import make_client
-from envbuild.progress import Reporter
 from envbuild.project.model import Requirement
 from envbuild.resolve.pylock import Candidate
-from envbuild.resolve.sources.artifacts import About, describe
-from envbuild.run import Runner
-from envbuild.settings import Settings
+from envbuild.resolve.sources.artifacts import About, describe_files
 
 Requires = Mapping[str, frozenset[str]]
 PIN = re.compile(r"={2,3}\s*([^\s;,]+)")
@@ -70,9 +68,7 @@ def guessed(
     )
 
 
-def requirements_of(
-    requirements: tuple[Requirement, ...], settings: Settings, runner: Runner, report: Reporter
-) -> Requires:
+def requirements_of(requirements: tuple[Requirement, ...], context: Context) -> Requires:
     """Ask the index what the pinned packages require: their metadata alone, nothing is built or run.
 
     A package that is not on the index requires nothing that is known.  Raises NetworkError.
@@ -80,8 +76,8 @@ def requirements_of(
     from packaging.requirements import InvalidRequirement
     from packaging.requirements import Requirement as Pep508
 
-    files = _files(requirements, settings, runner)
-    about = describe(files.values(), settings=settings, report=report)
+    files = _files(requirements, context)
+    about = describe_files(files.values(), context)
     found: dict[str, frozenset[str]] = {}
     for name, candidate in files.items():
         names: set[str] = set()
@@ -96,13 +92,11 @@ def requirements_of(
     return found
 
 
-def _files(
-    requirements: tuple[Requirement, ...], settings: Settings, runner: Runner
-) -> dict[str, Candidate]:
+def _files(requirements: tuple[Requirement, ...], context: Context) -> dict[str, Candidate]:
     """Find one file of each pinned version: a wheel, whichever, else the sdist."""
-    index = index_url(settings, runner)
+    index = index_url(context.settings, context.runner)
     found: dict[str, Candidate] = {}
-    with make_client(settings) as client:
+    with make_client(context.settings) as client:
 
         def one(requirement: Requirement, stop: threading.Event) -> None:
             pin = PIN.search(requirement.text)
@@ -128,5 +122,5 @@ def _files(
                     file=chosen.file, url=chosen.url, sha256=chosen.sha256 or "", size=chosen.size
                 )
 
-        each(list(requirements), one, workers=settings.downloads + 4)
+        each(list(requirements), one, workers=context.settings.downloads + 4)
     return found

@@ -12,16 +12,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from envbuild.context import Context
 from envbuild.errors import EnvbuildError
 from envbuild.net.index import Link, index_url, make_client, read_links
 from envbuild.net.parallel import each
 from envbuild.project.model import Release, Requirement
 from envbuild.resolve.pylock import Candidate
 from envbuild.resolve.sources.artifacts import wheel_members
-from envbuild.run import Runner
-from envbuild.settings import Settings
 from envbuild.store.atomic import write_text
-from envbuild.store.layout import Store
 
 if TYPE_CHECKING:
     import httpx
@@ -46,17 +44,17 @@ class _Pages:
 
 
 def look_up(
-    requirements: Iterable[Requirement], settings: Settings, runner: Runner
+    requirements: Iterable[Requirement], context: Context
 ) -> tuple[dict[str, Release], dict[str, str]]:
     """Return the releases that needs pin or start from, by name, and which distribution has which module.
 
     A package that the index has not, or that it does not tell of, is missing in both.  Raises NetworkError.
     """
-    index = index_url(settings, runner)
+    index = index_url(context.settings, context.runner)
     pages = _Pages()
     modules: dict[str, str] = {}
-    folder = Store(settings.store).folder("metadata")
-    with make_client(settings) as client:
+    folder = context.store.folder("metadata")
+    with make_client(context.settings) as client:
 
         def one(requirement: Requirement, stop: threading.Event) -> None:
             try:
@@ -71,7 +69,7 @@ def look_up(
         each(
             {requirement.name: requirement for requirement in requirements}.values(),
             one,
-            workers=settings.downloads + 4,
+            workers=context.settings.downloads + 4,
         )
     return pages.releases, modules
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from envbuild.context import Context
 from envbuild.data.package_tables import load_names
 from envbuild.errors import EnvbuildError
-from envbuild.progress import Reporter
 from envbuild.project.freeze import guessed, requirements_of, roots
 from envbuild.project.known import look_up
 from envbuild.project.model import Release, Requirement
-from envbuild.run import Runner
-from envbuild.settings import Settings
 
 GUESSED = "by a list of packages that others usually bring; look it over"
 
@@ -38,19 +36,19 @@ class Offline:
 class Online:
     """This machine's package index; where it does not answer, a draft is made without it."""
 
-    settings: Settings
-    runner: Runner
-    report: Reporter
+    context: Context
 
     def reduce(
         self, requirements: tuple[Requirement, ...], imported: frozenset[str]
     ) -> tuple[tuple[Requirement, ...], str]:
         """Reduce a dump by what the packages themselves require."""
         try:
-            with self.report.stage(f"ask the index what {len(requirements)} packages require"):
-                requires = requirements_of(requirements, self.settings, self.runner, self.report)
+            with self.context.report.stage(
+                f"ask the index what {len(requirements)} packages require"
+            ):
+                requires = requirements_of(requirements, self.context)
         except EnvbuildError as error:
-            self.report.say(f"the index cannot be asked: {error}")
+            self.context.report.say(f"the index cannot be asked: {error}")
             return Offline().reduce(requirements, imported)
         brought = set(load_names().transitive.names) - imported
         kept = tuple(
@@ -65,8 +63,10 @@ class Online:
     ) -> tuple[Mapping[str, Release], Mapping[str, str]]:
         """Read the index's pages of the needs, and the ends of their wheels."""
         try:
-            with self.report.stage(f"look {len(requirements)} packages up on the index"):
-                return look_up(requirements, self.settings, self.runner)
+            with self.context.report.stage(f"look {len(requirements)} packages up on the index"):
+                return look_up(requirements, self.context)
         except EnvbuildError as error:
-            self.report.say(f"the index cannot be asked: {error}; --offline does not ask it")
+            self.context.report.say(
+                f"the index cannot be asked: {error}; --offline does not ask it"
+            )
             return {}, {}

@@ -17,14 +17,12 @@ from pathlib import Path
 import msgspec
 
 from envbuild import __version__
+from envbuild.context import Context
 from envbuild.errors import NoSolutionError
 from envbuild.limits import UNREADABLE
 from envbuild.net.index import index_url
 from envbuild.resolve.model import Request, Resolution, Resolver
-from envbuild.run import Runner
-from envbuild.settings import Settings
 from envbuild.store.atomic import write_bytes
-from envbuild.store.layout import Store
 from envbuild.tools import installed_version
 
 FRESH_SECONDS = 600
@@ -47,23 +45,21 @@ class CachedResolver:
     A request to answer ``refresh``, and one to an index in a folder, which no page of is ever kept, are always put.
     """
 
-    def __init__(self, settings: Settings, runner: Runner, make: Callable[[], Resolver]) -> None:
-        self.settings = settings
-        self.runner = runner
+    def __init__(self, context: Context, make: Callable[[], Resolver]) -> None:
+        self.context = context
         self.make = make
 
     def __call__(self, request: Request) -> Resolution:
         """Resolve.  Raises what the other one raises."""
+        settings = self.context.settings
         indexes = {
-            name: index_url(self.settings, self.runner, name)
+            name: index_url(settings, self.context.runner, name)
             for name in (*request.indexes, "default")
         }
         if not all(url.startswith("http") for url in indexes.values()):
             return self.make()(request)
-        path = (
-            Store(self.settings.store).folder("answers")
-            / f"{_key(request, indexes, host_builds=self.settings.host_builds)}.json"
-        )
+        key = _key(request, indexes, host_builds=settings.host_builds)
+        path = self.context.store.folder("answers") / f"{key}.json"
         kept = None if request.refresh else _read(path)
         if kept is None:
             kept = self._asked(request)

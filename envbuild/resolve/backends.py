@@ -4,29 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from envbuild.progress import Reporter
+from envbuild.context import Context
 from envbuild.resolve.answer_cache import CachedResolver
 from envbuild.resolve.model import Resolver
-from envbuild.run import Runner
-from envbuild.settings import Settings
 
 
-def _uv(settings: Settings, runner: Runner, report: Reporter) -> Resolver:
+def _uv(context: Context) -> Resolver:
     def make() -> Resolver:
-        from envbuild.resolve.uv.resolver import UvResolver
+        from envbuild.resolve.uv.resolver import UvResolver  # late: a kept answer needs no resolver
 
-        return UvResolver(settings, runner, report)
+        return UvResolver(context)
 
-    return CachedResolver(settings, runner, make)
-
-
-def _pip_tools(settings: Settings, runner: Runner, report: Reporter) -> Resolver:
-    from envbuild.resolve.pip.pip_tools import PipToolsResolver
-
-    return PipToolsResolver(settings, runner, report)
+    return CachedResolver(context, make)
 
 
-RESOLVERS: dict[str, Callable[[Settings, Runner, Reporter], Resolver]] = {
-    "uv": _uv,
-    "pip-tools": _pip_tools,
-}
+def _pip_tools(context: Context) -> Resolver:
+    from envbuild.resolve.pip.pip_tools import PipToolsResolver  # late: hardly anybody asks for it
+
+    return PipToolsResolver(context)
+
+
+RESOLVERS: dict[str, Callable[[Context], Resolver]] = {"uv": _uv, "pip-tools": _pip_tools}

@@ -85,6 +85,10 @@ class Store:
         """Return where this store itself keeps a layer, also when one below has it: that one may be damaged."""
         return self.root / LAYOUT / "layers" / f"{key}.index"
 
+    def metadata(self, name: str) -> Path:
+        """Return where it is kept what a file of an index says; the name begins with the file's sha256."""
+        return self._find(f"metadata/{name}")
+
     def built(self, key: str) -> Path:
         """Return where the wheel that was built from an sdist is kept."""
         return self._find(f"built/{key}.whl")

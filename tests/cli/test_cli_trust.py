@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from envbuild.app.doctor.network import reach_index
+from envbuild.context import open_context
 from envbuild.errors import NetworkError
 from envbuild.net.index import make_client, read_links
 from envbuild.net.web import CERTIFICATE_HINT, UNTRUSTED
@@ -96,7 +97,7 @@ def settings_of(campus: Campus, folder: Path, **variables: str) -> Settings:
 
 
 def locked(settings: Settings) -> list[str]:
-    answer = UvResolver(settings, LocalRunner(), Silent())(
+    answer = UvResolver(open_context(settings, LocalRunner(), Silent()))(
         Request(facts=base(), requirements=("demo",))
     )
     return [f"{package.name} {package.version}" for package in answer.packages]

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from envbuild import limits
+from envbuild.context import open_context
 from envbuild.errors import EnvbuildError, IntegrityError, NetworkError
 from envbuild.progress import Silent
 from envbuild.resolve.model import Request, Resolution
@@ -118,7 +119,7 @@ def ask(index: Index, tmp_path: Path) -> Callable[..., Resolution]:
         "UV_HTTP_TIMEOUT": "2",
     }
     settings = load_settings({**environment, "ENVBUILD_INDEX": index.url}, tmp_path)
-    return lambda *names: UvResolver(settings, LocalRunner(), Silent())(
+    return lambda *names: UvResolver(open_context(settings, LocalRunner(), Silent()))(
         Request(facts=base(), requirements=names)
     )
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from envbuild.context import open_context
 from envbuild.errors import EnvbuildError, IntegrityError, NetworkError, NoSolutionError
 from envbuild.progress import Silent
 from envbuild.resolve.model import Request, Resolution
@@ -212,7 +213,7 @@ def ask(server: Server, settings: Settings, tmp_path: Path) -> Callable[..., Res
     there = dataclasses.replace(
         settings, indexes={"default": f"{server.url}/simple"}, environment=environment
     )
-    return lambda *names: UvResolver(there, LocalRunner(), Silent())(
+    return lambda *names: UvResolver(open_context(there, LocalRunner(), Silent()))(
         Request(facts=base(), requirements=names)
     )
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from envbuild.context import open_context
+from envbuild.progress import Silent
 from envbuild.project.age import keras_2_only, newest_pin, shared_pythons, torch_bounds
 from envbuild.project.draft import draft
 from envbuild.project.gather import gather
@@ -178,7 +180,9 @@ def test_the_pages_of_an_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     pinned, gone = parse_requirement("lab-kit==1.2", "here"), parse_requirement("not-there", "here")
     assert pinned is not None
     assert gone is not None
-    releases, modules = look_up([pinned, gone], load_settings(), LocalRunner())
+    releases, modules = look_up(
+        [pinned, gone], open_context(load_settings(), LocalRunner(), Silent())
+    )
     assert releases == {"lab-kit": Release(day=None, pythons=("3.8",), exact=True)}
     assert modules == {"labkit": "lab-kit", "labkit_extra": "lab-kit", "_native": "lab-kit"}
 

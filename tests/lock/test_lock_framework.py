@@ -11,18 +11,17 @@ import msgspec
 import pytest
 
 from envbuild.base.model import BaseFacts, Dist
+from envbuild.context import open_context
 from envbuild.errors import NoSolutionError, UsageError
 from envbuild.lock.decide.decide import LockOptions, decide_lock
 from envbuild.lock.decide.framework import require_framework
 from envbuild.lock.model import Lock
 from envbuild.lock.staleness import staleness
-from envbuild.lock.tools import Tools
 from envbuild.progress import Silent
 from envbuild.recipe.model import About, Base, Check, Recipe, Source
 from envbuild.recipe.read import read_recipe
 from envbuild.run import LocalRunner
 from envbuild.settings import load_settings
-from envbuild.store.layout import Store
 from tests.resolve.conftest import SyntheticIndex
 
 BASE = '[recipe]\nname = "x"\n[base]\nbootstrap = "debian:bookworm"\ncpu = true\n'
@@ -46,16 +45,14 @@ def lock(tmp_path: Path, index: SyntheticIndex) -> Callable[[str], Lock]:
     environment |= {"ENVBUILD_STORE": str(tmp_path / "store"), "UV_CACHE_DIR": str(tmp_path / "uv")}
     environment["ENVBUILD_INDEX_CU118"] = f"file://{tmp_path}/cu118/simple"
     settings = load_settings(environment, tmp_path)
-    tools = Tools(
-        settings=settings, runner=LocalRunner(), store=Store(settings.store), report=Silent()
-    )
+    context = open_context(settings, LocalRunner(), Silent())
 
     def decide(text: str) -> Lock:
         path = tmp_path / "x.toml"
         path.write_text(text)
         recipe, read = read_recipe(path)
         source = Source(recipe=recipe, path=path, text=read, lock=tmp_path / "x.lock")
-        found = decide_lock(source, LockOptions(), tools, date(2024, 11, 21), facts=FACTS)
+        found = decide_lock(source, LockOptions(), context, date(2024, 11, 21), facts=FACTS)
         assert staleness(recipe, found) == ()
         return found
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from envbuild.base.model import BaseFacts
+from envbuild.context import Context, open_context
 from envbuild.errors import EnvbuildError, StaleLockError, UsageError
 from envbuild.lock.decide.decide import LockOptions, decide_lock
 from envbuild.lock.decide.project_files import require_files
@@ -18,7 +19,6 @@ from envbuild.lock.digest import lock_digest, recipe_digest
 from envbuild.lock.model import Lock
 from envbuild.lock.read import parse_lock
 from envbuild.lock.staleness import staleness
-from envbuild.lock.tools import Tools
 from envbuild.lock.write import write_lock
 from envbuild.plan.apptainer import render
 from envbuild.plan.definition import plan_definition
@@ -27,7 +27,6 @@ from envbuild.recipe.model import Source
 from envbuild.recipe.read import read_recipe
 from envbuild.run import LocalRunner
 from envbuild.settings import load_settings
-from envbuild.store.layout import Store
 from tests.resolve.conftest import SyntheticIndex
 
 FACTS = BaseFacts(
@@ -58,7 +57,7 @@ def project(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def tools(tmp_path: Path) -> Tools:
+def context(tmp_path: Path) -> Context:
     index = SyntheticIndex(tmp_path / "index")
     index.wheel("uv", version("uv"))
     environment = {
@@ -69,9 +68,7 @@ def tools(tmp_path: Path) -> Tools:
     }
     environment |= {"ENVBUILD_STORE": str(tmp_path / "store"), "UV_CACHE_DIR": str(tmp_path / "uv")}
     settings = load_settings(environment, tmp_path)
-    return Tools(
-        settings=settings, runner=LocalRunner(), store=Store(settings.store), report=Silent()
-    )
+    return open_context(settings, LocalRunner(), Silent())
 
 
 def source(project: Path, files: str) -> Source:
@@ -84,18 +81,18 @@ def source(project: Path, files: str) -> Source:
     return Source(recipe=recipe, path=path, text=text, lock=project / "lockfiles/x.lock")
 
 
-def locked(asked: Source, tools: Tools) -> Lock:
-    return decide_lock(asked, LockOptions(), tools, date(2026, 11, 21), facts=FACTS)
+def locked(asked: Source, context: Context) -> Lock:
+    return decide_lock(asked, LockOptions(), context, date(2026, 11, 21), facts=FACTS)
 
 
 BOTH = '"labels.txt" = "/opt/labels.txt"\n"data" = "/opt/lab/data"'
 
 
-def test_files_and_folders_are_locked_as_archives(project: Path, tools: Tools) -> None:
-    lock = locked(source(project, BOTH), tools)
+def test_files_and_folders_are_locked_as_archives(project: Path, context: Context) -> None:
+    lock = locked(source(project, BOTH), context)
     folder, file = lock.files
     assert (folder.source, folder.target, file.source) == ("data", "/opt/lab/data", "labels.txt")
-    with tarfile.open(tools.store.artifact(folder.sha256)) as tar:
+    with tarfile.open(context.store.artifact(folder.sha256)) as tar:
         members = {
             member.name: (member.mode, member.uid, member.mtime, member.linkname) for member in tar
         }
@@ -109,31 +106,33 @@ def test_files_and_folders_are_locked_as_archives(project: Path, tools: Tools) -
     assert parse_lock(write_lock(lock), "x.lock") == lock
 
 
-def test_the_same_files_give_the_same_lock_and_others_another(project: Path, tools: Tools) -> None:
+def test_the_same_files_give_the_same_lock_and_others_another(
+    project: Path, context: Context
+) -> None:
     asked = source(project, BOTH)
-    first = locked(asked, tools)
+    first = locked(asked, context)
     (project / "data/a.csv").touch()
     (project / "data/a.csv").chmod(0o600)
-    assert locked(asked, tools) == first
+    assert locked(asked, context) == first
     (project / "data/a.csv").write_text("3\n")
-    assert lock_digest(locked(asked, tools)) != lock_digest(first)
+    assert lock_digest(locked(asked, context)) != lock_digest(first)
 
 
 def test_what_changed_is_told_and_what_was_lost_is_packed_again(
-    project: Path, tools: Tools
+    project: Path, context: Context
 ) -> None:
     asked = source(project, BOTH)
-    lock = locked(asked, tools)
-    shutil.rmtree(tools.settings.store)
-    require_files(asked, lock, tools)
+    lock = locked(asked, context)
+    shutil.rmtree(context.settings.store)
+    require_files(asked, lock, context)
     assert all(
-        tools.store.artifact(entry.sha256).stat().st_size == entry.size for entry in lock.files
+        context.store.artifact(entry.sha256).stat().st_size == entry.size for entry in lock.files
     )
     (project / "labels.txt").write_text("dog\n")
     with pytest.raises(
         StaleLockError, match=r"labels\.txt \(\[files\]\) was changed since it was locked"
     ):
-        require_files(asked, lock, tools)
+        require_files(asked, lock, context)
     moved = source(project, '"labels.txt" = "/opt/other.txt"')
     assert staleness(moved.recipe, lock) == (
         '[files] "data" was changed',
@@ -143,9 +142,11 @@ def test_what_changed_is_told_and_what_was_lost_is_packed_again(
     assert recipe_digest(bare) != lock.recipe_digest
 
 
-def test_the_definition_lays_them_before_the_recipes_own_lines(project: Path, tools: Tools) -> None:
+def test_the_definition_lays_them_before_the_recipes_own_lines(
+    project: Path, context: Context
+) -> None:
     asked = source(project, f"{BOTH}\n[system]\npost = ['ls /opt']")
-    lock = locked(asked, tools)
+    lock = locked(asked, context)
     text = render(plan_definition(asked.recipe, lock))
     assert text.index(f'{lock.files[0].sha256}.tar"  # /opt/lab/data') < text.index("ls /opt")
     assert "files of the project are on no index; build with envbuild make" in text
@@ -170,23 +171,23 @@ def test_bad_lines_are_refused_when_they_are_read(files: str, what: str, project
     assert what in str(caught.value)
 
 
-def test_what_is_not_there_and_what_leads_out(project: Path, tools: Tools) -> None:
+def test_what_is_not_there_and_what_leads_out(project: Path, context: Context) -> None:
     with pytest.raises(UsageError, match=r'"absent" is not there'):
-        locked(source(project, '"absent" = "/opt/x"'), tools)
+        locked(source(project, '"absent" = "/opt/x"'), context)
     (project / "out").symlink_to("/etc")
     with pytest.raises(UsageError, match='"out" is a link that leaves the project'):
-        locked(source(project, '"out" = "/opt/x"'), tools)
+        locked(source(project, '"out" = "/opt/x"'), context)
     (project / "data/out").symlink_to("../labels.txt")
     with pytest.raises(UsageError, match="leads to "):
-        locked(source(project, '"data" = "/opt/x"'), tools)
+        locked(source(project, '"data" = "/opt/x"'), context)
     (project / "data/out").unlink()
     (project / "data/out").symlink_to("/etc/passwd")
     with pytest.raises(UsageError, match="leads to /etc/passwd, out of what"):
-        locked(source(project, '"data" = "/opt/x"'), tools)
+        locked(source(project, '"data" = "/opt/x"'), context)
 
 
-def test_a_lock_cannot_name_other_places(project: Path, tools: Tools) -> None:
-    text = write_lock(locked(source(project, BOTH), tools))
+def test_a_lock_cannot_name_other_places(project: Path, context: Context) -> None:
+    text = write_lock(locked(source(project, BOTH), context))
     for good, bad in (
         ("/opt/labels.txt", "/opt/../etc/x"),
         ('"labels.txt"', '"../labels.txt"'),

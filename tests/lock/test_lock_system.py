@@ -10,13 +10,13 @@ import pytest
 from envbuild.base.debian import distribution
 from envbuild.base.debian.distribution import UBUNTU, release_of
 from envbuild.base.model import AptPackage, BaseFacts
+from envbuild.context import open_context
 from envbuild.errors import NoSolutionError, UsageError
 from envbuild.lock.decide.system import choose_system
 from envbuild.progress import Silent
 from envbuild.recipe.model import About, Base, Recipe, System
 from envbuild.run import LocalRunner
 from envbuild.settings import Settings
-from envbuild.store.layout import Store
 from tests.base.debian_mirror import Mirror
 from tests.support import needs
 
@@ -55,10 +55,7 @@ def chosen(
         recipe,
         facts,
         None,
-        settings=settings,
-        runner=LocalRunner(),
-        store=Store(settings.store),
-        report=Silent(),
+        open_context(settings, LocalRunner(), Silent()),
     )
     return [(p.name, p.group, p.path.split("/")[1]) for p in found]
 

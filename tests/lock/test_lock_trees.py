@@ -18,12 +18,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envbuild.base.model import BaseFacts
+from envbuild.context import open_context
 from envbuild.errors import EnvbuildError, NetworkError, StaleLockError, UsageError
 from envbuild.lock.decide.decide import LockOptions, decide_lock
 from envbuild.lock.decide.source_trees import require_trees
 from envbuild.lock.model import Lock, PythonPackage
 from envbuild.lock.read import parse_lock
-from envbuild.lock.tools import Tools
 from envbuild.lock.write import write_lock
 from envbuild.progress import Silent
 from envbuild.recipe.model import Source
@@ -32,7 +32,6 @@ from envbuild.recipe.trees import read_tree_line, submodule_address
 from envbuild.resolve.sources.source_trees import SANDBOX_NOTE
 from envbuild.run import Command, LocalRunner
 from envbuild.settings import load_settings
-from envbuild.store.layout import Store
 from tests.resolve.conftest import SyntheticIndex
 from tests.support import needs
 
@@ -158,9 +157,7 @@ class Desk:
         }
         environment |= {"ENVBUILD_STORE": str(folder / "store"), "UV_CACHE_DIR": str(folder / "uv")}
         settings = load_settings(environment, self.project)
-        self.tools = Tools(
-            settings=settings, runner=LocalRunner(), store=Store(settings.store), report=Silent()
-        )
+        self.context = open_context(settings, LocalRunner(), Silent())
 
     def write(self, name: str, text: str) -> None:
         path = self.project / name
@@ -187,16 +184,16 @@ class Desk:
         return decide_lock(
             self.source(*dependencies),
             wish or LockOptions(),
-            self.tools,
+            self.context,
             date(2026, 11, 21),
             facts=facts,
         )
 
     def again(self, lock: Lock, *dependencies: str) -> None:
-        require_trees(self.source(*dependencies), lock, self.tools)
+        require_trees(self.source(*dependencies), lock, self.context)
 
     def members(self, package: PythonPackage) -> list[str]:
-        with zipfile.ZipFile(self.tools.store.artifact(package.sha256)) as archive:
+        with zipfile.ZipFile(self.context.store.artifact(package.sha256)) as archive:
             return archive.namelist()
 
 
@@ -276,9 +273,9 @@ def test_a_changed_project_makes_the_lock_stale_and_a_lost_archive_is_packed_aga
 ) -> None:
     lock = desk.lock(".")
     own = named(lock, "our-lab")
-    shutil.rmtree(desk.tools.settings.store)
+    shutil.rmtree(desk.context.settings.store)
     desk.again(lock, ".")
-    assert desk.tools.store.artifact(own.sha256).stat().st_size == own.size
+    assert desk.context.store.artifact(own.sha256).stat().st_size == own.size
     desk.write("our/lab.py", "x = 2\n")
     with pytest.raises(
         StaleLockError,
@@ -438,9 +435,9 @@ class TestRepositories:
         by_tag = named(desk.lock(f"tool @ git+{url}@v1"), "tool")
         by_commit = named(desk.lock(f"tool @ git+{url}@{first}"), "tool")
         assert by_tag == by_commit == locked
-        shutil.rmtree(desk.tools.settings.store)
+        shutil.rmtree(desk.context.settings.store)
         desk.again(lock, asked)
-        assert desk.tools.store.artifact(locked.sha256).stat().st_size == locked.size
+        assert desk.context.store.artifact(locked.sha256).stat().st_size == locked.size
 
     def test_a_package_in_a_subfolder(
         self, desk: Desk, publish: Callable[..., tuple[str, str]]
@@ -517,9 +514,9 @@ class TestSubmodules:
             "tool-1.0/pyproject.toml",
             "tool-1.0/tool.py",
         ]
-        shutil.rmtree(desk.tools.settings.store)
+        shutil.rmtree(desk.context.settings.store)
         desk.again(lock, asked)
-        assert desk.tools.store.artifact(locked.sha256).stat().st_size == locked.size
+        assert desk.context.store.artifact(locked.sha256).stat().st_size == locked.size
 
     def test_only_those_of_the_package_are_fetched(
         self, desk: Desk, served: str, served_tool: Callable[[str], str]

@@ -13,16 +13,15 @@ import pytest
 
 from envbuild.base.model import BaseFacts
 from envbuild.cli import run_cli
+from envbuild.context import Context, open_context
 from envbuild.lock.decide.decide import LockOptions, decide_lock
 from envbuild.lock.model import Lock
 from envbuild.lock.staleness import changes
-from envbuild.lock.tools import Tools
 from envbuild.progress import Silent
 from envbuild.recipe.model import Source
 from envbuild.recipe.read import read_recipe
 from envbuild.run import LocalRunner
 from envbuild.settings import load_settings
-from envbuild.store.layout import Store
 from tests.resolve.conftest import SyntheticIndex
 
 Run = Callable[..., tuple[int, str, str]]
@@ -114,17 +113,15 @@ def test_diff_of_what_is_not_there(missing: str, run: Run) -> None:
 
 
 @pytest.fixture
-def tools(tmp_path: Path, index: SyntheticIndex) -> Tools:
+def context(tmp_path: Path, index: SyntheticIndex) -> Context:
     environment = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "ENVBUILD_INDEX": index.url}
     environment |= {"ENVBUILD_STORE": str(tmp_path / "store"), "UV_CACHE_DIR": str(tmp_path / "uv")}
     settings = load_settings(environment, tmp_path)
-    return Tools(
-        settings=settings, runner=LocalRunner(), store=Store(settings.store), report=Silent()
-    )
+    return open_context(settings, LocalRunner(), Silent())
 
 
 def test_upgrade_of_one_package_changes_as_little_as_possible(
-    index: SyntheticIndex, tools: Tools, tmp_path: Path
+    index: SyntheticIndex, context: Context, tmp_path: Path
 ) -> None:
     path = tmp_path / "x.toml"
     path.write_text(
@@ -135,7 +132,7 @@ def test_upgrade_of_one_package_changes_as_little_as_possible(
     facts = BaseFacts(image="example/x:1", python="3.11.2", machine="x86_64", glibc="2.36")
 
     def lock(wish: LockOptions) -> Lock:
-        return decide_lock(source, wish, tools, date(2026, 11, 21), facts=facts)
+        return decide_lock(source, wish, context, date(2026, 11, 21), facts=facts)
 
     index.wheel("uv", version("uv"))
     index.wheel("rich", "13.0", requires=("pygments>=2.0", "mdurl"))

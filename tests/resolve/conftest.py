@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from envbuild.base.model import BaseFacts, Dist
+from envbuild.context import open_context
 from envbuild.progress import Silent
 from envbuild.resolve.model import Request, Resolution
 from envbuild.resolve.stubs import write_wheel
@@ -133,7 +134,7 @@ def settings(tmp_path: Path, index: SyntheticIndex, uv_cache: Path) -> Settings:
 @pytest.fixture
 def resolve(settings: Settings) -> Callable[..., Resolution]:
     """Resolve requirements against a base on the synthetic index."""
-    resolver = UvResolver(settings, LocalRunner(), Silent())
+    resolver = UvResolver(open_context(settings, LocalRunner(), Silent()))
 
     def ask(facts: BaseFacts, *requirements: str, **other: object) -> Resolution:
         return resolver(Request(facts=facts, requirements=requirements, **other))  # type: ignore[arg-type]

@@ -10,7 +10,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from envbuild.context import open_context
 from envbuild.errors import NetworkError, NoSolutionError
+from envbuild.progress import Silent
 from envbuild.resolve.answer_cache import FRESH_SECONDS, CachedAnswer, CachedResolver
 from envbuild.resolve.model import Found, FoundFile, Request, Resolution
 from envbuild.run import LocalRunner
@@ -64,7 +66,7 @@ def answers(settings: Settings) -> list[Path]:
 
 
 def ask(settings: Settings, backend: Backend, request: Request = REQUEST) -> Resolution:
-    return CachedResolver(settings, LocalRunner(), lambda: backend)(request)
+    return CachedResolver(open_context(settings, LocalRunner(), Silent()), lambda: backend)(request)
 
 
 def test_same_question_is_put_once(remote: Settings) -> None:

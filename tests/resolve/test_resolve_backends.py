@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import tomli
 
+from envbuild.context import open_context
 from envbuild.errors import HostError, NoSolutionError
 from envbuild.progress import Silent
 from envbuild.resolve.backends import RESOLVERS
@@ -38,7 +39,7 @@ def ask(request: pytest.FixtureRequest, settings: Settings) -> Ask:
         **other: object,
     ) -> Resolution:
         here = replace(settings, indexes={**settings.indexes, **(addresses or {})})
-        resolver = RESOLVERS[request.param](here, LocalRunner(), Silent())
+        resolver = RESOLVERS[request.param](open_context(here, LocalRunner(), Silent()))
         facts = base(*pins, requires=requires, python=f"{HERE}.5")
         return resolver(Request(facts=facts, requirements=requirements, **other))  # type: ignore[arg-type]
 
@@ -194,7 +195,7 @@ def test_what_an_sdist_requires_is_read_and_nothing_of_it_runs(
 
 def test_pip_tools_needs_the_bases_python(settings: Settings, index: SyntheticIndex) -> None:
     index.wheel("app", "1.0")
-    resolver = RESOLVERS["pip-tools"](settings, LocalRunner(), Silent())
+    resolver = RESOLVERS["pip-tools"](open_context(settings, LocalRunner(), Silent()))
     with pytest.raises(
         HostError, match=r"there is no Python 3\.4 here, and the base cannot run|neither apptainer"
     ):

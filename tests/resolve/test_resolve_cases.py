@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from envbuild.base.model import BaseFacts, Dist
+from envbuild.context import open_context
 from envbuild.errors import NoSolutionError
 from envbuild.progress import Silent
 from envbuild.resolve.couplings import protected_names
@@ -58,7 +59,7 @@ def resolve(
     settings: Settings, facts: BaseFacts, *requirements: str, **other: object
 ) -> Resolution:
     request = Request(facts=facts, requirements=requirements, **other)  # type: ignore[arg-type]
-    return UvResolver(settings, LocalRunner(), Silent())(request)
+    return UvResolver(open_context(settings, LocalRunner(), Silent()))(request)
 
 
 def versions(resolution: Resolution) -> dict[str, str]:

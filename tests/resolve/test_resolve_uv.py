@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from envbuild.base.model import BaseFacts
+from envbuild.context import open_context
 from envbuild.errors import NetworkError, NoSolutionError, UsageError
 from envbuild.progress import Silent
 from envbuild.resolve.model import HeldBack, Moved, Provided, Request, Resolution
@@ -633,7 +634,9 @@ def test_unreachable_index(index: SyntheticIndex, settings: Settings) -> None:
         environment={**settings.environment, "UV_HTTP_RETRIES": "0"},
     )
     with pytest.raises(NetworkError) as caught:
-        UvResolver(away, LocalRunner(), Silent())(Request(facts=base(), requirements=("rich",)))
+        UvResolver(open_context(away, LocalRunner(), Silent()))(
+            Request(facts=base(), requirements=("rich",))
+        )
     assert str(caught.value) == (
         "http://127.0.0.1:9/simple/rich/: the package index did not answer: Connection refused (os error 111)"
     )
@@ -716,14 +719,14 @@ def test_a_build_backend_is_asked_what_else_it_needs_where_the_user_allows_it(
     facts = msgspec.structs.replace(NGC, python=here)
     for _ in range(2):  # the second answer is remembered
         allowed = dataclasses.replace(settings, host_builds=True)
-        answer = UvResolver(allowed, LocalRunner(), Silent())(
+        answer = UvResolver(open_context(allowed, LocalRunner(), Silent()))(
             Request(facts=facts, requirements=("ext",))
         )
         assert [(item.name, item.version, item.via) for item in answer.build] == [
             ("cython", "3.0.11", ("ext",)),
             ("tool", "3.0", ("ext",)),
         ]
-    answer = UvResolver(settings, LocalRunner(), Silent())(
+    answer = UvResolver(open_context(settings, LocalRunner(), Silent()))(
         Request(facts=facts, requirements=("ext",))
     )
     assert [item.name for item in answer.build] == ["tool"]
@@ -734,7 +737,9 @@ def test_a_backend_that_fails_here_adds_nothing(index: SyntheticIndex, settings:
         "ext", "1.0", files={**EXT, "conf/own.py": "raise OSError('only on the cluster')\n"}
     )
     index.wheel("tool", "3.0")
-    resolver = UvResolver(dataclasses.replace(settings, host_builds=True), LocalRunner(), Silent())
+    resolver = UvResolver(
+        open_context(dataclasses.replace(settings, host_builds=True), LocalRunner(), Silent())
+    )
     answer = resolver(Request(facts=base(), requirements=("ext",)))
     assert [item.name for item in (*answer.packages, *answer.build)] == ["ext", "tool"]
 
@@ -800,7 +805,7 @@ def test_named_index_is_asked_first_and_remembered(
     index.wheel("rich", "14.0")
     other.wheel("torch", "2.5.1+cu121")
     both = dataclasses.replace(settings, indexes={**settings.indexes, "cu121": other.url})
-    resolver = UvResolver(both, LocalRunner(), Silent())
+    resolver = UvResolver(open_context(both, LocalRunner(), Silent()))
     answer = resolver(Request(facts=base(), requirements=("torch", "rich"), indexes=("cu121",)))
     assert versions(answer) == {"rich": "14.0", "torch": "2.5.1+cu121"}
     assert {package.name: package.file.index for package in answer.packages} == {

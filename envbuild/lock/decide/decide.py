@@ -13,6 +13,7 @@ from envbuild import __version__
 from envbuild.base.gpu import framework as gpu_framework
 from envbuild.base.model import BaseFacts, DebianPackage, facts_digest
 from envbuild.base.reference import parse_reference
+from envbuild.context import Context
 from envbuild.errors import NoSolutionError, UsageError
 from envbuild.lock.decide.base_description import BaseDescription, brought_alone, framework_packages
 from envbuild.lock.digest import recipe_digest
@@ -29,12 +30,11 @@ from envbuild.lock.model import (
 )
 from envbuild.lock.packer import find_packers, packer_here
 from envbuild.lock.staleness import refuse_changed_files
-from envbuild.lock.tools import Tools
 from envbuild.recipe.model import Recipe, Source
 from envbuild.resolve.backends import RESOLVERS
 from envbuild.resolve.model import Found, Request, Resolution, Resolver
 from envbuild.resolve.uv.installer import INSTALLER, find_installer
-from envbuild.settings import Settings
+from envbuild.store.layout import Store
 from envbuild.toml import closest
 from envbuild.tools import installed_version
 
@@ -75,7 +75,7 @@ class LockOptions:
 def decide_lock(
     source: Source,
     options: LockOptions,
-    tools: Tools,
+    context: Context,
     today: date,
     *,
     facts: BaseFacts | None = None,
@@ -92,17 +92,17 @@ def decide_lock(
     from envbuild.lock.decide.source_trees import take_trees, with_sources
 
     recipe = source.recipe
-    resolver = _resolver(tools)
+    resolver = _resolver(context)
     refuse_removal(recipe)
     if facts is None:
         require_python(recipe)
     base = (
-        _given(facts, recipe, options, tools, today)
+        _given(facts, recipe, options, context, today)
         if facts
-        else _describe(recipe, options, tools, today)
+        else _describe(recipe, options, context, today)
     )
     require_python(recipe, base.facts.python)
-    lines, trees = take_trees(source, base.facts, options.old, options.upgrade, tools)
+    lines, trees = take_trees(source, base.facts, options.old, options.upgrade, context)
     request = Request(
         requirements=lines,
         archives=tuple((tree.file, str(tree.path)) for tree in trees),
@@ -113,18 +113,20 @@ def decide_lock(
         bounds=options.bounds,
         from_source=recipe.python.from_source,
     )
-    base, resolution = _resolve_project(request, base, recipe, options, tools=tools, today=today)
+    base, resolution = _resolve_project(
+        request, base, recipe, options, context=context, today=today
+    )
     _refuse_unused(source, resolution)
     require_framework(recipe, base.facts, [found.name for found in resolution.packages])
     brought = (*framework_packages(base, resolution), *resolution.packages)
     cuda_notes = require_cuda(recipe, base.under or base.facts, brought)
-    installer = find_installer(resolver, base.facts, tools.settings)
-    packing = _packing(options, resolver, base.facts.machine, tools.settings)
+    installer = find_installer(resolver, base.facts, context.store)
+    packing = _packing(options, resolver, base.facts.machine, context.store)
     resolution = replace(resolution, notes=(*resolution.notes, *cuda_notes))
-    resolution = with_compiling(resolution, recipe, base, brought, tools.store)
+    resolution = with_compiling(resolution, recipe, base, brought, context.store)
     lock = with_sources(_assemble(source, base, resolution, installer, packing), trees)
     if recipe.files:
-        lock = structs.replace(lock, files=take_files(source, tools))
+        lock = structs.replace(lock, files=take_files(source, context))
     refuse_changed_files(options.old, lock)
     return lock
 
@@ -135,16 +137,16 @@ def _resolve_project(
     recipe: Recipe,
     options: LockOptions,
     *,
-    tools: Tools,
+    context: Context,
     today: date,
 ) -> tuple[BaseDescription, Resolution]:
     """Return the project's resolution, and the base: of the framework another release is taken where that one has none.
 
     Raises NoSolutionError about the first one.
     """
-    ask = RESOLVERS[options.resolver](tools.settings, tools.runner, tools.report)
+    ask = RESOLVERS[options.resolver](context)
     whole = _whole(request, base, recipe, options, today)
-    with tools.report.stage(
+    with context.report.stage(
         "resolve the requirements" + (f" as of {whole.as_of}" if whole.as_of else "")
     ):
         try:
@@ -158,9 +160,9 @@ def _resolve_project(
         raise first
     try:
         other = _framed(
-            replace(base, facts=base.under), recipe, options, tools, today, bounds=(pin,)
+            replace(base, facts=base.under), recipe, options, context, today, bounds=(pin,)
         )
-        with tools.report.stage(f"resolve the requirements with {pin}"):
+        with context.report.stage(f"resolve the requirements with {pin}"):
             resolution = ask(_whole(request, other, recipe, options, today))
     except NoSolutionError:
         raise first from None
@@ -207,14 +209,16 @@ def asking_for(source: Source, package: str) -> Source:
     return structs.replace(source, recipe=structs.replace(source.recipe, python=python))
 
 
-def _resolver(tools: Tools) -> Resolver:
-    return RESOLVERS["uv"](tools.settings, tools.runner, tools.report)
+def _resolver(context: Context) -> Resolver:
+    return RESOLVERS["uv"](context)
 
 
-def _describe(recipe: Recipe, options: LockOptions, tools: Tools, today: date) -> BaseDescription:
+def _describe(
+    recipe: Recipe, options: LockOptions, context: Context, today: date
+) -> BaseDescription:
     """Read the base's facts; a bootstrap's are made of its Debian packages and its framework's wheels."""
     if recipe.base.image is not None:
-        return _described_image(recipe, options, tools)
+        return _described_image(recipe, options, context)
     from envbuild.base.debian.bootstrap import bootstrap_facts
 
     reference = parse_reference(recipe.base.bootstrap or "")
@@ -224,33 +228,35 @@ def _describe(recipe: Recipe, options: LockOptions, tools: Tools, today: date) -
             hint='write "debian:bookworm"',
         )
     machine = MACHINES[recipe.base.platform]
-    with tools.report.stage(f"choose the Debian packages ({reference.text})"):
-        bootstrap, debian = _debian(recipe, reference.name, machine, options, tools)
-    facts = bootstrap_facts(bootstrap, tools.settings, tools.runner, tools.store, tools.report)
+    with context.report.stage(f"choose the Debian packages ({reference.text})"):
+        bootstrap, debian = _debian(recipe, reference.name, machine, options, context)
+    facts = bootstrap_facts(
+        bootstrap, context.settings, context.runner, context.store, context.report
+    )
     base = BaseDescription(
         facts=facts, digest=bootstrap.digest, epoch=bootstrap.epoch, debian=debian
     )
-    return _framed(base, recipe, options, tools, today)
+    return _framed(base, recipe, options, context, today)
 
 
 def _given(
-    facts: BaseFacts, recipe: Recipe, options: LockOptions, tools: Tools, today: date
+    facts: BaseFacts, recipe: Recipe, options: LockOptions, context: Context, today: date
 ) -> BaseDescription:
     """Take the facts that the user gives for the whole base; they may hold the recipe's framework already."""
     base = _described_facts(facts)
     if recipe.base.image is not None:
-        base = replace(base, debian=_system(recipe, facts, options, tools))
+        base = replace(base, debian=_system(recipe, facts, options, context))
     held = recipe.base.framework is not None and facts.dist(
         re.split(r"[^\w.-]", recipe.base.framework)[0]
     )
-    return base if held else _framed(base, recipe, options, tools, today)
+    return base if held else _framed(base, recipe, options, context, today)
 
 
 def _framed(
     base: BaseDescription,
     recipe: Recipe,
     options: LockOptions,
-    tools: Tools,
+    context: Context,
     today: date,
     *,
     bounds: tuple[str, ...] = (),
@@ -268,9 +274,9 @@ def _framed(
     request = replace(
         request, keep=_keep(options), upgrade=options.upgrade, refresh=options.refresh
     )
-    with tools.report.stage(f"resolve the framework {named}"):
+    with context.report.stage(f"resolve the framework {named}"):
         framework = resolve_framework(
-            request, recipe, options.as_of or recipe.python.as_of, _resolver(tools), today
+            request, recipe, options.as_of or recipe.python.as_of, _resolver(context), today
         )
     bare, protect = bare_framework(base.facts, framework)
     whole = with_framework(base.facts, framework)
@@ -279,20 +285,20 @@ def _framed(
     )
 
 
-def _described_image(recipe: Recipe, options: LockOptions, tools: Tools) -> BaseDescription:
+def _described_image(recipe: Recipe, options: LockOptions, context: Context) -> BaseDescription:
     from envbuild.base.sources import describe
 
     reference = structs.replace(
         parse_reference(recipe.base.image or ""), platform=recipe.base.platform
     )
     base = _described_facts(
-        describe(reference, tools.settings, tools.runner, tools.store, tools.report)
+        describe(reference, context.settings, context.runner, context.store, context.report)
     )
-    return replace(base, debian=_system(recipe, base.facts, options, tools))
+    return replace(base, debian=_system(recipe, base.facts, options, context))
 
 
 def _system(
-    recipe: Recipe, facts: BaseFacts, options: LockOptions, tools: Tools
+    recipe: Recipe, facts: BaseFacts, options: LockOptions, context: Context
 ) -> tuple[DebianPackage, ...]:
     if not (recipe.system.packages or recipe.system.build_packages):
         return ()
@@ -302,10 +308,7 @@ def _system(
         recipe,
         facts,
         None if options.upgrade_system else options.old,
-        settings=tools.settings,
-        runner=tools.runner,
-        store=tools.store,
-        report=tools.report,
+        context,
     )
 
 
@@ -317,7 +320,7 @@ def _described_facts(facts: BaseFacts) -> BaseDescription:
 
 
 def _debian(
-    recipe: Recipe, suite: str, machine: str, options: LockOptions, tools: Tools
+    recipe: Recipe, suite: str, machine: str, options: LockOptions, context: Context
 ) -> tuple[Bootstrap, tuple[DebianPackage, ...]]:
     """Choose the Debian packages: those of the old lock where nothing asks for others, else today's."""
     from envbuild.base.debian.apt import Bootstrap, choose_bootstrap, read_lists, resolve_debian
@@ -333,8 +336,8 @@ def _debian(
         packages = tuple(p for p in old.debian if p.group == "base")
         created = datetime.fromtimestamp(old.base.epoch, timezone.utc).date().isoformat()
         return Bootstrap(suite=suite, created=created, packages=packages), old.debian
-    settings, runner, store = tools.settings, tools.runner, tools.store
-    lists = read_lists(suite, settings, runner, store, tools.report, machine=machine)
+    settings, runner, store = context.settings, context.runner, context.store
+    lists = read_lists(suite, settings, runner, store, context.report, machine=machine)
     bootstrap = choose_bootstrap(lists, settings, runner, store)
     here: tuple[DebianPackage, ...] = bootstrap.packages
     for group, names in (
@@ -372,13 +375,13 @@ def _keep(options: LockOptions) -> tuple[tuple[str, str], ...]:
 
 
 def _packing(
-    options: LockOptions, resolver: Resolver, machine: str, settings: Settings
+    options: LockOptions, resolver: Resolver, machine: str, store: Store
 ) -> tuple[Packer, tuple[PackerFile, ...]]:
     """Return the packer of the last lock unless all is to be new, so that images keep their bytes; else today's."""
     old = options.old
     if old is not None and not options.upgrade_all and old.packer.library is not None:
         return old.packer, old.packers
-    return packer_here(), find_packers(resolver, machine, settings)
+    return packer_here(), find_packers(resolver, machine, store)
 
 
 def _assemble(

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from envbuild.context import Context
 from envbuild.errors import StaleLockError, UsageError
 from envbuild.lock.model import Lock, LockedFiles
-from envbuild.lock.tools import Tools
 from envbuild.net.partial import is_whole
 from envbuild.recipe.model import Source
 from envbuild.resolve.sources.source_trees import CACHES, project_folder
@@ -23,7 +23,7 @@ TIME = 315_532_800
 """1980-01-01, in seconds: the time of every member."""
 
 
-def take_files(source: Source, tools: Tools) -> tuple[LockedFiles, ...]:
+def take_files(source: Source, context: Context) -> tuple[LockedFiles, ...]:
     """Pack what [files] names into the store, one archive an entry.
 
     Raises UsageError for what is not there, and for a link that leaves it.
@@ -31,22 +31,22 @@ def take_files(source: Source, tools: Tools) -> tuple[LockedFiles, ...]:
     found = []
     for name, target in sorted(source.recipe.files.items()):
         with tempfile.TemporaryDirectory(
-            prefix="envbuild-files-", dir=tools.settings.tmpdir
+            prefix="envbuild-files-", dir=context.settings.tmpdir
         ) as work:
             archive = Path(work) / "files.tar"
             sha256 = _pack(_place(source, name), target, archive)
             found.append(
                 LockedFiles(source=name, target=target, size=archive.stat().st_size, sha256=sha256)
             )
-            commit(archive, tools.store.artifact(sha256))
+            commit(archive, context.store.artifact(sha256))
     return tuple(found)
 
 
-def require_files(source: Source, lock: Lock, tools: Tools) -> None:
+def require_files(source: Source, lock: Lock, context: Context) -> None:
     """Bring the archives that the store lacks.  Raises StaleLockError where a file is not what was locked."""
     for locked in lock.files:
         with tempfile.TemporaryDirectory(
-            prefix="envbuild-files-", dir=tools.settings.tmpdir
+            prefix="envbuild-files-", dir=context.settings.tmpdir
         ) as work:
             archive = Path(work) / "files.tar"
             if _pack(_place(source, locked.source), locked.target, archive) != locked.sha256:
@@ -55,8 +55,8 @@ def require_files(source: Source, lock: Lock, tools: Tools) -> None:
                     where=str(source.lock),
                     hint=f"run: envbuild lock {source.recipe.name}",
                 )
-            if not is_whole(tools.store.artifact(locked.sha256), locked.size):
-                commit(archive, tools.store.artifact(locked.sha256))
+            if not is_whole(context.store.artifact(locked.sha256), locked.size):
+                commit(archive, context.store.artifact(locked.sha256))
 
 
 def _place(source: Source, name: str) -> Path:

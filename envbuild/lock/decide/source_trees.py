@@ -5,9 +5,9 @@ from __future__ import annotations
 from msgspec import structs
 
 from envbuild.base.model import BaseFacts
+from envbuild.context import Context
 from envbuild.errors import StaleLockError, UsageError
 from envbuild.lock.model import EVERYTHING, Lock, PythonPackage
-from envbuild.lock.tools import Tools
 from envbuild.net.partial import is_whole
 from envbuild.recipe.model import Source
 from envbuild.recipe.trees import TreeLine, read_source, read_tree_line
@@ -23,7 +23,7 @@ from envbuild.resolve.sources.source_trees import (
 
 
 def take_trees(
-    source: Source, facts: BaseFacts, old: Lock | None, upgrade: tuple[str, ...], tools: Tools
+    source: Source, facts: BaseFacts, old: Lock | None, upgrade: tuple[str, ...], context: Context
 ) -> tuple[tuple[str, ...], tuple[SourceTree, ...]]:
     """Pack the trees that a recipe asks for; return the requirements with names and versions in their place.
 
@@ -33,7 +33,7 @@ def take_trees(
         return source.recipe.python.dependencies, ()
     from envbuild.resolve.uv.session import build_python
 
-    grove = _grove(source, tools, build_python(facts, tools.settings))
+    places = _places(source, context, build_python(facts, context.settings))
     lines: list[str] = []
     trees: list[SourceTree] = []
     for written in source.recipe.python.dependencies:
@@ -41,8 +41,8 @@ def take_trees(
         if line is None:
             lines.append(written)
             continue
-        with tools.report.stage(f"pack {line.folder or line.url}"):
-            tree = take_tree(line, grove, locked=_locked(line, old, upgrade))
+        with context.report.stage(f"pack {line.folder or line.url}"):
+            tree = take_tree(line, places, locked=_locked(line, old, upgrade))
         if any(tree.name == other.name for other in trees):
             raise UsageError(f"{tree.name} is asked for twice", where=repr(written))
         trees.append(tree)
@@ -60,24 +60,24 @@ def with_sources(lock: Lock, trees: tuple[SourceTree, ...]) -> Lock:
     )
 
 
-def require_trees(source: Source, lock: Lock, tools: Tools) -> None:
+def require_trees(source: Source, lock: Lock, context: Context) -> None:
     """Bring the source trees that the store lacks.
 
     Raises StaleLockError where a folder of the project is not what was locked.
     """
-    grove = _grove(source, tools, "")
+    places = _places(source, context, "")
     for package in (p for p in lock.python if p.source is not None):
-        _require_unchanged(package, grove, source)
-        if not is_whole(tools.store.artifact(package.sha256), package.size):
-            with tools.report.stage(f"pack {package.source}"):
-                bring_tree(package.source or "", package.file, package.sha256, grove)
+        _require_unchanged(package, places, source)
+        if not is_whole(context.store.artifact(package.sha256), package.size):
+            with context.report.stage(f"pack {package.source}"):
+                bring_tree(package.source or "", package.file, package.sha256, places)
 
 
-def _require_unchanged(package: PythonPackage, grove: SourceTreeContext, source: Source) -> None:
+def _require_unchanged(package: PythonPackage, places: SourceTreeContext, source: Source) -> None:
     line = read_source(package.source or "")
     if line.folder is None:
         return  # a commit never changes
-    if tree_digest(line, package.file, grove) != package.sha256:
+    if tree_digest(line, package.file, places) != package.sha256:
         raise StaleLockError(
             f"the files of {package.source} ({package.name} {package.version}) were changed since they were locked",
             where=str(source.lock),
@@ -86,12 +86,10 @@ def _require_unchanged(package: PythonPackage, grove: SourceTreeContext, source:
         )
 
 
-def _grove(source: Source, tools: Tools, python: str) -> SourceTreeContext:
+def _places(source: Source, context: Context, python: str) -> SourceTreeContext:
     return SourceTreeContext(
         project=project_folder(source.path),
-        settings=tools.settings,
-        runner=tools.runner,
-        store=tools.store,
+        context=context,
         python=python,
     )
 

@@ -7,12 +7,9 @@ from typing import Literal
 from envbuild.base.debian.apt import read_lists, resolve_debian
 from envbuild.base.debian.distribution import release_of
 from envbuild.base.model import BaseFacts, DebianPackage
+from envbuild.context import Context
 from envbuild.lock.model import Lock
-from envbuild.progress import Reporter
 from envbuild.recipe.model import Recipe
-from envbuild.run import Runner
-from envbuild.settings import Settings
-from envbuild.store.layout import Store
 
 GROUPS: tuple[Literal["system", "build"], ...] = ("system", "build")
 
@@ -21,11 +18,7 @@ def choose_system(
     recipe: Recipe,
     facts: BaseFacts,
     old: Lock | None,
-    *,
-    settings: Settings,
-    runner: Runner,
-    store: Store,
-    report: Reporter,
+    context: Context,
 ) -> tuple[DebianPackage, ...]:
     """Return the packages of [system]: those of the old lock where base and recipe are the same, else today's.
 
@@ -38,6 +31,12 @@ def choose_system(
         return ()
     if old is not None and old.system == names and old.base.digest == facts.digest:
         return old.debian
+    settings, runner, store, report = (
+        context.settings,
+        context.runner,
+        context.store,
+        context.report,
+    )
     distribution, suite = release_of(facts.distro or "")
     with report.stage(f"choose the {distribution.title} packages ({suite})"):
         lists = read_lists(

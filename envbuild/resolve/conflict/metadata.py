@@ -18,7 +18,7 @@ from envbuild.resolve.conflict.explain import (
     satisfied,
 )
 from envbuild.resolve.platform import markers, tag_order
-from envbuild.resolve.sources.artifacts import describe
+from envbuild.resolve.sources.artifacts import describe_files
 from envbuild.resolve.stubs import is_stub, parsed
 from envbuild.resolve.uv.query import Question
 from envbuild.resolve.uv.session import Session
@@ -86,7 +86,7 @@ def _clashes(
             requirements=(f"{name}=={version}",), deps=False, soft=False, as_of=problem.as_of
         )
         file = pick(session.ask(question)[name], tag_order(session.facts))
-        about = describe([file], settings=session.settings, report=session.report)[file.sha256]
+        about = describe_files([file], session.context)[file.sha256]
     except (ConflictError, EnvbuildError, KeyError):
         return []
     environments = [markers(session.facts) | {"extra": extra} for extra in ("", *sorted(extras))]

@@ -17,6 +17,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,17 +25,16 @@ from urllib.parse import unquote
 
 from packaging.utils import canonicalize_name
 
+from envbuild.context import Context
 from envbuild.errors import EnvbuildError
 from envbuild.net.index import read_links
 from envbuild.net.simple import Link
 from envbuild.net.web import GoneError, StoppedError, make_client
 from envbuild.progress import Silent
 from envbuild.resolve.pylock import Candidate
-from envbuild.resolve.sources.artifacts import SHA256, describe, stored_file, wheel_metadata
+from envbuild.resolve.sources.artifacts import SHA256, describe_files, stored_file, wheel_metadata
 from envbuild.resolve.stubs import write_wheel
-from envbuild.settings import Settings
 from envbuild.store.atomic import write_text
-from envbuild.store.layout import Store
 
 if TYPE_CHECKING:
     import httpx
@@ -54,14 +54,13 @@ class IndexProxy:
     def __init__(
         self,
         indexes: Mapping[str, str],
-        settings: Settings,
+        context: Context,
         hidden: Collection[str] = (),
         from_source: Collection[str] = (),
     ) -> None:
         self.failure: EnvbuildError | None = None
         self._indexes = tuple(indexes.values())
-        self._settings = settings
-        self._store = Store(settings.store)
+        self._context = replace(context, report=Silent())
         self._hidden = frozenset(hidden)
         self._from_source = frozenset(map(canonicalize_name, from_source))
         self._pages: dict[str, tuple[Link, ...] | None] = {}
@@ -78,7 +77,7 @@ class IndexProxy:
         self._stop.clear()
         word = secrets.token_urlsafe(16)
         with ExitStack() as stack:
-            client = stack.enter_context(make_client(self._settings))
+            client = stack.enter_context(make_client(self._context.settings))
 
             def answer(path: str) -> Answer | None:
                 parts = [unquote(part) for part in path.strip("/").split("/")]
@@ -177,27 +176,29 @@ class IndexProxy:
             return None
         if name.endswith(".metadata"):
             return "application/octet-stream", self._metadata(candidate, client).encode()
-        return "application/octet-stream", stored_file(candidate, client, self._store, self._stop)
+        return "application/octet-stream", stored_file(
+            candidate, client, self._context.store, self._stop
+        )
 
     def _stub(self, candidate: Candidate, release: tuple[str, str]) -> bytes:
         """Return a wheel without content that requires what a source archive says.
 
         A placeholder requires what is nowhere, so that it is no answer.
         """
-        about = describe([candidate], settings=self._settings, report=Silent())[candidate.sha256]
+        about = describe_files([candidate], self._context)[candidate.sha256]
         requires = (
             about.requires
             if about.stub is None
             else (*about.requires, f"{release[0]}==0+placeholder")
         )
         with tempfile.TemporaryDirectory(
-            prefix="envbuild-relay-", dir=self._settings.tmpdir
+            prefix="envbuild-relay-", dir=self._context.settings.tmpdir
         ) as folder:
             return write_wheel(Path(folder), *release, requires).read_bytes()
 
     def _metadata(self, candidate: Candidate, client: httpx.Client) -> str:
         """Return a wheel's METADATA, kept in the store by the wheel's sha256."""
-        kept: Path = self._store.folder("metadata") / f"{candidate.sha256}.txt"
+        kept: Path = self._context.store.folder("metadata") / f"{candidate.sha256}.txt"
         try:
             return kept.read_text("utf-8")
         except (OSError, UnicodeDecodeError):

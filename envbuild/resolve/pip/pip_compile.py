@@ -9,16 +9,14 @@ from typing import Protocol
 
 from envbuild.base.model import BaseFacts
 from envbuild.base.runnable_root import runnable
+from envbuild.context import Context
 from envbuild.errors import HostError, UsageError
 from envbuild.failures import explain_failure
-from envbuild.progress import Reporter
 from envbuild.resolve.platform import python_minor
 from envbuild.resolve.uv.query import uv_environment
 from envbuild.run import Command, Result, Runner
-from envbuild.runtime import Runtime, find_runtime
-from envbuild.settings import Settings
+from envbuild.runtime import Runtime
 from envbuild.store.atomic import telling
-from envbuild.store.layout import Store
 
 TOOLS = ("pip-tools", "pip", "setuptools", "wheel")
 INSIDE = "/mnt"
@@ -114,9 +112,7 @@ def find_compiler(
     python: str,
     uv: str,
     index: str,
-    settings: Settings,
-    runner: Runner,
-    report: Reporter,
+    context: Context,
 ) -> Compiler:
     """Return what runs pip-compile for a base: ``python`` where it is of the base's version, else the base's own.
 
@@ -124,16 +120,14 @@ def find_compiler(
     Python.  Raises HostError where there is neither such a Python here nor a base that can run.
     """
     minor = ".".join(map(str, python_minor(facts)))
+    settings, runner = context.settings, context.runner
     with telling(folder):
         (folder / "home").mkdir(exist_ok=True)
     found = runner(Command(argv=(python, "-c", PROBE)), check=False).stdout.split()
     on_host = found[:1] == [minor]
     tools = None if on_host and "piptools" in found else folder / "tools"
     if not on_host:
-        runtime = find_runtime(settings, runner)
-        image = _base(
-            facts, folder, runtime=runtime, settings=settings, runner=runner, report=report
-        )
+        image = _base(facts, folder, context)
     if tools is not None:
         argv = (
             uv, "pip", "install", "--quiet", "--no-config", "--target", str(tools), "--python-version", minor,
@@ -152,20 +146,12 @@ def find_compiler(
         image=image,
         python=facts.python_path or "python3",
         folder=folder,
-        runtime=runtime,
+        runtime=context.runtime,
         runner=runner,
     )
 
 
-def _base(
-    facts: BaseFacts,
-    folder: Path,
-    *,
-    runtime: Runtime,
-    settings: Settings,
-    runner: Runner,
-    report: Reporter,
-) -> Path:
+def _base(facts: BaseFacts, folder: Path, context: Context) -> Path:
     """Return a base whose Python answers here."""
     minor = ".".join(map(str, python_minor(facts)))
     hint = f"install python{minor}, or leave out --resolver"
@@ -174,16 +160,16 @@ def _base(
     with telling(folder):
         root.mkdir()
     python = facts.python_path or "python3"
-    store = Store(settings.store)
+    settings, runner, report = context.settings, context.runner, context.report
     with report.stage(f"no Python {minor} here: pip-tools runs in {facts.image}"):
         try:
             image = runnable(
-                facts, root, settings=settings, runner=runner, store=store, report=report
+                facts, root, settings=settings, runner=runner, store=context.store, report=report
             )
         except (HostError, UsageError) as error:
             raise HostError(f"{why}: {error}", hint=hint) from error
         answer = runner(
-            runtime.exec_command(image, (python, "-c", PROBE), timeout=SECONDS), check=False
+            context.runtime.exec_command(image, (python, "-c", PROBE), timeout=SECONDS), check=False
         )
     if answer.stdout.split()[:1] != [minor]:
         raise HostError(f"{why}: {explain_failure(answer).what}", hint=hint)

@@ -54,9 +54,7 @@ class PipToolsResolver(UvResolver):
             facts=request.facts,
             stubs=task.problem.stubs,
             indexes=self._indexes(request),
-            settings=self.settings,
-            runner=self.runner,
-            report=self.report,
+            context=self.context,
             from_source=request.from_source,
         )
 
@@ -68,7 +66,7 @@ class _PipSession(Session):
         super().__post_init__()
         hard = [name for name, stub in self.stubs.by_name.items() if stub.hard]
         self._proxy = IndexProxy(
-            self.indexes, self.settings, hidden=hard, from_source=self.from_source
+            self.indexes, self.context, hidden=hard, from_source=self.from_source
         )
         self._compiler = find_compiler(
             self.facts,
@@ -76,9 +74,7 @@ class _PipSession(Session):
             python=self.python,
             uv=self._uv,
             index=self.indexes["default"],
-            settings=self.settings,
-            runner=self.runner,
-            report=self.report,
+            context=self.context,
         )
         told = self._compiler(("compile", "--help"), self.folder, "").stdout
         self._options = tuple(wish for wish in WISHES if _names(told, wish.partition("=")[0]))

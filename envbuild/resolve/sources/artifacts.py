@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 
 import msgspec
 
+from envbuild.context import Context
 from envbuild.errors import IntegrityError, NetworkError
 from envbuild.limits import UNREADABLE
 from envbuild.net.download import Job, download
@@ -21,12 +22,11 @@ from envbuild.net.fetch import sizes
 from envbuild.net.parallel import each
 from envbuild.net.partial import is_whole
 from envbuild.net.web import local_path, make_client, opened, patiently, read_bounded, redact
-from envbuild.progress import Reporter, Silent
+from envbuild.progress import Silent
 from envbuild.resolve.pylock import Candidate
 from envbuild.resolve.sources.metadata import TAIL, Remote, member_names, wheel_headers, wheel_text
 from envbuild.resolve.sources.sdists import read_sdist
 from envbuild.resolve.stubs import parsed
-from envbuild.settings import Settings
 from envbuild.store.atomic import telling, write_bytes
 from envbuild.store.layout import Store
 
@@ -59,9 +59,7 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     stub: str | None = None
 
 
-def describe(
-    files: Iterable[Candidate], *, settings: Settings, report: Reporter
-) -> dict[str, About]:
+def describe_files(files: Iterable[Candidate], context: Context) -> dict[str, About]:
     """Return what the files say, by sha256; several are asked at once.
 
     Raises NetworkError, and IntegrityError for a file that is not what the index says.
@@ -71,18 +69,18 @@ def describe(
         if not SHA256.fullmatch(candidate.sha256):
             hint = f"{redact(candidate.url)} does not name one: use another index"
             raise IntegrityError(f"the index gives no sha256 for {candidate.file}", hint=hint)
-    store = Store(settings.store)
+    store = context.store
     folder = store.folder("metadata")
     known = {}
     for sha in wanted:
-        about = _kept(folder / f"{sha}-{FORM}.json")
+        about = _kept(store.metadata(f"{sha}-{FORM}.json"))
         if about is not None:
             known[sha] = _as_built(about, sha, folder)
     missing = [candidate for sha, candidate in wanted.items() if sha not in known]
     if not missing:
         return known
-    report.detail(f"read the metadata of {len(missing)} files")
-    with make_client(settings) as client:
+    context.report.detail(f"read the metadata of {len(missing)} files")
+    with make_client(context.settings) as client:
 
         def one(candidate: Candidate, stop: threading.Event) -> None:
             about = _ask(candidate, client, store, stop)
@@ -90,7 +88,7 @@ def describe(
                 (folder / f"{candidate.sha256}-{FORM}.json").write_bytes(msgspec.json.encode(about))
             known[candidate.sha256] = _as_built(about, candidate.sha256, folder)
 
-        each(missing, one, workers=settings.downloads + 4)
+        each(missing, one, workers=context.settings.downloads + 4)
     return known
 
 
@@ -127,11 +125,6 @@ def _as_built(about: About, sha256: str, folder: Path) -> About:
     return msgspec.structs.replace(about, requires=requires, read_from="built")
 
 
-def sdist_path(candidate: Candidate, settings: Settings) -> Path:
-    """Return where a described sdist lies in the store."""
-    return Store(settings.store).artifact(candidate.sha256)
-
-
 def _kept(path: Path) -> About | None:
     try:
         return msgspec.json.decode(path.read_bytes(), type=About)
@@ -140,7 +133,7 @@ def _kept(path: Path) -> About | None:
 
 
 def wheel_metadata(candidate: Candidate, client: httpx.Client) -> str:
-    """Return the METADATA of a wheel, of which no more is fetched than its end.  Raises as describe."""
+    """Return the METADATA of a wheel, of which no more is fetched than its end.  Raises as describe_files."""
     path = local_path(candidate.url)
     if path is not None:
         with telling(path), path.open("rb") as file:
@@ -151,7 +144,7 @@ def wheel_metadata(candidate: Candidate, client: httpx.Client) -> str:
 
 
 def wheel_members(candidate: Candidate, client: httpx.Client) -> list[str]:
-    """Return the names of the files in a wheel, of which no more is fetched than its end.  Raises as describe."""
+    """Return the names of the files in a wheel, of which no more is fetched than its end.  Raises as describe_files."""
     path = local_path(candidate.url)
     if path is not None:
         with telling(path), path.open("rb") as file:

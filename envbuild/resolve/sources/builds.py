@@ -11,7 +11,7 @@ from envbuild.resolve.graph import sources, walk
 from envbuild.resolve.model import Found
 from envbuild.resolve.platform import markers, tag_order
 from envbuild.resolve.pylock import Candidate, Chosen
-from envbuild.resolve.sources.artifacts import About, describe
+from envbuild.resolve.sources.artifacts import About, describe_files
 from envbuild.resolve.sources.pep517 import archives_of, asked
 from envbuild.resolve.stubs import parsed
 from envbuild.resolve.uv.query import Question
@@ -32,7 +32,7 @@ def resolve_builds(
     the versions that the image will hold: an extension is compiled against the numpy it runs with.  Build requirements
     keep to the date, unless they have no solution then.  Raises NoSolutionError.
     """
-    archives = archives_of(files, session.settings.store)
+    archives = archives_of(files, session.context.store)
     if not archives:
         return ()
     wanted = _wanted(session, files, abouts)
@@ -50,7 +50,7 @@ def resolve_builds(
     chosen = {
         name: pick(package, order) for name, package in found.items() if not package.from_base
     }
-    said = describe(chosen.values(), settings=session.settings, report=session.report)
+    said = describe_files(chosen.values(), session.context)
     requires = {name: said[file.sha256].requires for name, file in chosen.items()}
     via = sources(walk(wanted, requires, markers(session.facts)))
     return tuple(

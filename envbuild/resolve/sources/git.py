@@ -7,11 +7,11 @@ import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from envbuild.context import Context
 from envbuild.errors import HostError, NetworkError, UsageError
 from envbuild.net.web import without_user
 from envbuild.recipe.trees import COMMIT, submodule_address
-from envbuild.run import Command, Result, Runner
-from envbuild.settings import Settings
+from envbuild.run import Command, Result
 from envbuild.store.atomic import telling
 
 SECONDS = 600.0
@@ -23,9 +23,7 @@ SAFE = (
 """Settings under which git starts no program that a repository names, and writes the same bytes everywhere."""
 
 
-def checkout(
-    url: str, revision: str, target: Path, settings: Settings, runner: Runner, *, below: str = ""
-) -> str:
+def checkout(url: str, revision: str, target: Path, context: Context, *, below: str = "") -> str:
     """Put the files of a revision into a new folder, and return its commit.
 
     A commit is fetched alone where the server allows it; a branch or tag is looked up.  Submodules come along, those
@@ -34,11 +32,11 @@ def checkout(
     """
     with telling(target):
         target.mkdir(exist_ok=True)  # git makes an empty folder for a submodule
-    git = _Git(target, settings, runner)
+    git = _Git(target, context)
     found = _fetch(url, revision, git)
     git.run("checkout", "--quiet", "--force", found)
     for path, address, commit in _submodules(url, below, git):
-        checkout(address, commit, target / path, settings, runner)
+        checkout(address, commit, target / path, context)
     return found
 
 
@@ -100,21 +98,21 @@ def _submodules(url: str, below: str, git: _Git) -> Iterator[tuple[str, str, str
         yield path, address, commit
 
 
-def is_repository(folder: Path, settings: Settings, runner: Runner) -> bool:
+def is_repository(folder: Path, context: Context) -> bool:
     """Tell whether git knows which files of a folder belong to a project."""
     if not any(
         (parent / ".git").exists() for parent in (folder.resolve(), *folder.resolve().parents)
     ):
         return False
-    return _Git(folder, settings, runner).tried("rev-parse", "--is-inside-work-tree")
+    return _Git(folder, context).tried("rev-parse", "--is-inside-work-tree")
 
 
-def listed_files(folder: Path, settings: Settings, runner: Runner) -> tuple[str, ...]:
+def listed_files(folder: Path, context: Context) -> tuple[str, ...]:
     """Return the files below a folder that git knows or does not ignore, as paths below it, submodules' included.
 
     Raises UsageError for a submodule that is not checked out.
     """
-    git = _Git(folder, settings, runner)
+    git = _Git(folder, context)
     listed = git.run(
         "ls-files", "-z", "--cached", "--others", "--exclude-standard", "."
     ).stdout.split("\0")
@@ -124,9 +122,7 @@ def listed_files(folder: Path, settings: Settings, runner: Runner) -> tuple[str,
         if name.endswith("/") or inner.is_symlink() or not inner.is_dir():
             files[name] = None
         elif (inner / ".git").exists():
-            files |= dict.fromkeys(
-                f"{name}/{below}" for below in listed_files(inner, settings, runner)
-            )
+            files |= dict.fromkeys(f"{name}/{below}" for below in listed_files(inner, context))
         else:
             hint = f"run: git submodule update --init --recursive {shlex.quote(name)}"
             raise UsageError(
@@ -138,10 +134,10 @@ def listed_files(folder: Path, settings: Settings, runner: Runner) -> tuple[str,
 class _Git:
     """git in one folder; ``last`` is what it said last."""
 
-    def __init__(self, folder: Path, settings: Settings, runner: Runner) -> None:
+    def __init__(self, folder: Path, context: Context) -> None:
         self._folder = folder
-        self._environment = _environment(settings.environment)
-        self._runner = runner
+        self._environment = _environment(context.settings.environment)
+        self._runner = context.runner
         self.last = Result(argv=(), code=0, stdout="", stderr="", seconds=0.0)
 
     def tried(self, *arguments: str) -> bool:

@@ -90,7 +90,9 @@ def asked(
         for name in sorted(archives)
         for text in known_asks(name, abouts[name].backend, tools)
     ]
-    if not session.settings.host_builds or session.python_minor != python_minor(session.facts):
+    if not session.context.settings.host_builds or session.python_minor != python_minor(
+        session.facts
+    ):
         return tuple(known)
     return (*known, *_asked_here(session, archives, tools))
 
@@ -104,9 +106,11 @@ def _asked_here(
         for name, chosen in sorted(tools.items())
         if not chosen.from_base
     ]
-    memory = Store(session.settings.store).folder("metadata")
+    memory = session.context.store.folder("metadata")
     found: list[tuple[str, str]] = []
-    with tempfile.TemporaryDirectory(prefix="envbuild-hooks-", dir=session.settings.tmpdir) as name:
+    with tempfile.TemporaryDirectory(
+        prefix="envbuild-hooks-", dir=session.context.settings.tmpdir
+    ) as name:
         place, installed = Path(name), False
         for package, archive in sorted(archives.items()):
             key = hashlib.sha256(
@@ -115,7 +119,7 @@ def _asked_here(
             remembered = memory / f"asked-{key}.json"
             texts = _kept(remembered)
             if texts is None:
-                session.report.say(
+                session.context.report.say(
                     f"{package}: its build backend is asked on this machine (--allow-host-builds)"
                 )
                 if not installed:
@@ -140,7 +144,9 @@ def _install(session: Session, pins: Sequence[str], folder: Path) -> bool:
         return True
     result = session.install(pins, folder)
     if result.code:
-        session.report.detail(f"the build tools cannot be had on this host: {result.last_lines()}")
+        session.context.report.detail(
+            f"the build tools cannot be had on this host: {result.last_lines()}"
+        )
     return result.code == 0
 
 
@@ -148,7 +154,7 @@ def _ask(session: Session, archive: Path, place: Path) -> list[str]:
     try:
         top = unpack_archive(archive, place / archive.name)
     except IntegrityError as error:
-        session.report.detail(str(error))
+        session.context.report.detail(str(error))
         return []
     backend = _backend(top)
     if backend is None:
@@ -162,12 +168,12 @@ def _ask(session: Session, archive: Path, place: Path) -> list[str]:
         "LC_ALL": "C.UTF-8",
     }
     argv = (session.python, "-c", SCRIPT, json.dumps(backend))
-    result = session.runner(
+    result = session.context.runner(
         Command(argv=argv, cwd=top, env=env, timeout=BACKEND_SECONDS), check=False
     )
     said = [line for line in result.stdout.splitlines() if line.startswith(MARK)]
     if result.code or not said:
-        session.report.detail(
+        session.context.report.detail(
             f"the build backend gave no answer on this host: {result.last_lines()}"
         )
         return []
@@ -185,9 +191,8 @@ def _backend(top: Path) -> tuple[str, list[str]] | None:
     return None if named is None else (named[0], [str(top / item) for item in named[1]])
 
 
-def archives_of(files: Mapping[str, Candidate], settings_store: Path) -> dict[str, Path]:
+def archives_of(files: Mapping[str, Candidate], store: Store) -> dict[str, Path]:
     """Return where the sdists among the chosen files lie in the store, by package name."""
-    store = Store(settings_store)
     return {
         name: store.artifact(file.sha256)
         for name, file in files.items()

@@ -13,15 +13,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from envbuild.context import Context
 from envbuild.errors import HostError, StaleLockError, UsageError
 from envbuild.limits import QUESTION_SECONDS
 from envbuild.recipe.trees import TreeLine, read_source
 from envbuild.resolve.sources.git import checkout, is_repository, listed_files
 from envbuild.resolve.sources.project_name import name_and_version
-from envbuild.run import Command, Runner
-from envbuild.settings import Settings
+from envbuild.run import Command
 from envbuild.store.atomic import commit, telling
-from envbuild.store.layout import Store
 from envbuild.store.units import human_bytes
 
 TIME = (1980, 1, 1, 0, 0, 0)
@@ -55,12 +54,10 @@ class SourceTree:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SourceTreeContext:
-    """Where trees come from and go to: the project's folder, this machine's means, and the Python that builds."""
+    """Where trees come from and go to: the project's folder, the store, and the Python that builds."""
 
     project: Path
-    settings: Settings
-    runner: Runner
-    store: Store
+    context: Context
     python: str
 
 
@@ -70,65 +67,64 @@ def project_folder(recipe: Path) -> Path:
     return folder.parent if folder.name == "recipes" else folder
 
 
-def take_tree(line: TreeLine, grove: SourceTreeContext, *, locked: str | None = None) -> SourceTree:
+def take_tree(
+    line: TreeLine, places: SourceTreeContext, *, locked: str | None = None
+) -> SourceTree:
     """Pack a tree into the store and return it.
 
     ``locked`` is the ``source`` of an old lock: its commit is kept.  Raises UsageError for what is no Python project,
     NetworkError for a repository or commit that is not there.
     """
     if line.folder is not None:
-        folder = grove.project / line.folder
-        if not folder.resolve().is_relative_to(grove.project.resolve()):
+        folder = places.project / line.folder
+        if not folder.resolve().is_relative_to(places.project.resolve()):
             raise UsageError("is a link that leaves the project's folder", where=str(folder))
-        return _packed(line, folder, line.folder, grove)
+        return _packed(line, folder, line.folder, places)
     kept = re.search(r"@([0-9a-f]{40})(?:#|$)", locked or "")
     revision = kept[1] if kept else line.revision
-    with _folder(grove.settings) as work:
+    with _folder(places.context) as work:
         found = checkout(
             line.url,
             revision,
             Path(work) / "tree",
-            grove.settings,
-            grove.runner,
+            places.context,
             below=line.subfolder,
         )
-        return _packed(line, Path(work) / "tree" / line.subfolder, line.source(found), grove)
+        return _packed(line, Path(work) / "tree" / line.subfolder, line.source(found), places)
 
 
-def bring_tree(source: str, file: str, sha256: str, grove: SourceTreeContext) -> None:
+def bring_tree(source: str, file: str, sha256: str, places: SourceTreeContext) -> None:
     """Pack a locked tree again where the store has lost it.
 
     Raises StaleLockError where the project's own files are others than when it was locked.
     """
     line = read_source(source)
     top = file.removesuffix(".zip")
-    with _folder(grove.settings) as work:
+    with _folder(places.context) as work:
         if line.folder is not None:
-            folder = grove.project / line.folder
+            folder = places.project / line.folder
         else:
             tree = Path(work) / "tree"
-            checkout(
-                line.url, line.revision, tree, grove.settings, grove.runner, below=line.subfolder
-            )
+            checkout(line.url, line.revision, tree, places.context, below=line.subfolder)
             folder = tree / line.subfolder
-        found = _archive(folder, top, Path(work) / "archive.zip", grove)
+        found = _archive(folder, top, Path(work) / "archive.zip", places)
         if found != sha256:
             raise StaleLockError(
                 f"the files of {line.folder or source} are not those that were locked",
                 where=file,
                 hint="run: envbuild lock",
             )
-        commit(Path(work) / "archive.zip", grove.store.artifact(sha256))
+        commit(Path(work) / "archive.zip", places.context.store.artifact(sha256))
 
 
-def tree_digest(line: TreeLine, file: str, grove: SourceTreeContext) -> str:
+def tree_digest(line: TreeLine, file: str, places: SourceTreeContext) -> str:
     """Return the sha256 that a folder's archive would have now."""
-    with _folder(grove.settings) as work:
+    with _folder(places.context) as work:
         return _archive(
-            grove.project / (line.folder or "."),
+            places.project / (line.folder or "."),
             file.removesuffix(".zip"),
             Path(work) / "a.zip",
-            grove,
+            places,
         )
 
 
@@ -138,16 +134,17 @@ def requirement(tree: SourceTree, line: TreeLine) -> str:
     return f"{tree.name}{extras}=={tree.version}"
 
 
-def _folder(settings: Settings) -> tempfile.TemporaryDirectory[str]:
-    with telling(settings.tmpdir):
-        return tempfile.TemporaryDirectory(prefix="envbuild-tree-", dir=settings.tmpdir)
+def _folder(context: Context) -> tempfile.TemporaryDirectory[str]:
+    tmpdir = context.settings.tmpdir
+    with telling(tmpdir):
+        return tempfile.TemporaryDirectory(prefix="envbuild-tree-", dir=tmpdir)
 
 
-def _packed(line: TreeLine, folder: Path, source: str, grove: SourceTreeContext) -> SourceTree:
+def _packed(line: TreeLine, folder: Path, source: str, places: SourceTreeContext) -> SourceTree:
     from packaging.utils import canonicalize_name
     from packaging.version import InvalidVersion, Version
 
-    name, version = _name_and_version(folder, line, grove)
+    name, version = _name_and_version(folder, line, places)
     if line.name is not None and canonicalize_name(line.name) != canonicalize_name(name):
         raise UsageError(f"holds the package {name}, not {line.name}", where=repr(line.written))
     try:
@@ -157,10 +154,10 @@ def _packed(line: TreeLine, folder: Path, source: str, grove: SourceTreeContext)
             f"{name} has the version {version!r}, which is none (PEP 440)", where=str(folder)
         ) from error
     top = f"{canonicalize_name(name).replace('-', '_')}-{plain}"
-    with _folder(grove.settings) as work:
+    with _folder(places.context) as work:
         archive = Path(work) / "archive.zip"
-        sha256 = _archive(folder, top, archive, grove)
-        size, final = archive.stat().st_size, grove.store.artifact(sha256)
+        sha256 = _archive(folder, top, archive, places)
+        size, final = archive.stat().st_size, places.context.store.artifact(sha256)
         commit(archive, final)
     return SourceTree(
         name=canonicalize_name(name),
@@ -173,9 +170,9 @@ def _packed(line: TreeLine, folder: Path, source: str, grove: SourceTreeContext)
     )
 
 
-def _archive(folder: Path, top: str, target: Path, grove: SourceTreeContext) -> str:
+def _archive(folder: Path, top: str, target: Path, places: SourceTreeContext) -> str:
     """Write the archive of a folder: members in order, stored, without times and owners.  Returns its sha256."""
-    files = sorted(_files(folder, grove))
+    files = sorted(_files(folder, places))
     total = 0
     with telling(target), zipfile.ZipFile(target, "w", zipfile.ZIP_STORED) as out:
         for name in files:
@@ -195,9 +192,9 @@ def _archive(folder: Path, top: str, target: Path, grove: SourceTreeContext) -> 
     return digest.hexdigest()
 
 
-def _files(folder: Path, grove: SourceTreeContext) -> Iterable[str]:
-    if is_repository(folder, grove.settings, grove.runner):
-        names: Sequence[str] = listed_files(folder, grove.settings, grove.runner)
+def _files(folder: Path, places: SourceTreeContext) -> Iterable[str]:
+    if is_repository(folder, places.context):
+        names: Sequence[str] = listed_files(folder, places.context)
     else:
         names = tuple(_walk(folder))
     sandboxes = tuple(
@@ -243,7 +240,7 @@ def _too_large(folder: Path, files: Iterable[str]) -> UsageError:
     )
 
 
-def _name_and_version(folder: Path, line: TreeLine, grove: SourceTreeContext) -> tuple[str, str]:
+def _name_and_version(folder: Path, line: TreeLine, places: SourceTreeContext) -> tuple[str, str]:
     """Read name and version where they stand as text; else build the metadata, where the user lets it run here."""
     known = name_and_version(folder)
     if known is None:
@@ -253,37 +250,38 @@ def _name_and_version(folder: Path, line: TreeLine, grove: SourceTreeContext) ->
             hint="name the folder that has it, or bring files by [files]",
         )
     name, version = known
-    return (name, version) if name and version else _built(folder, line, grove)
+    return (name, version) if name and version else _built(folder, line, places)
 
 
-def _built(folder: Path, line: TreeLine, grove: SourceTreeContext) -> tuple[str, str]:
+def _built(folder: Path, line: TreeLine, places: SourceTreeContext) -> tuple[str, str]:
     from envbuild.net.index import index_url
     from envbuild.resolve.uv.query import building_environment
     from envbuild.resolve.uv.session import uv_program
 
-    if not grove.settings.host_builds:
+    settings = places.context.settings
+    if not settings.host_builds:
         raise UsageError(
             "its name or version is not written down, and nothing of it is run on this machine to know them",
             where=repr(line.written),
             hint="write name and version into [project] of its pyproject.toml\n"
             "or let its build run here, with what it needs from the index: --allow-host-builds",
         )
-    uv = uv_program(grove.settings)
-    with _folder(grove.settings) as out, _folder(grove.settings) as home:
-        environment = building_environment(grove.settings, Path(home))
-        environment["UV_DEFAULT_INDEX"] = index_url(grove.settings, grove.runner)
+    uv = uv_program(settings)
+    with _folder(places.context) as out, _folder(places.context) as home:
+        environment = building_environment(settings, Path(home))
+        environment["UV_DEFAULT_INDEX"] = index_url(settings, places.context.runner)
         argv = (
             uv,
             "build",
             "--sdist",
             "--no-config",
             "--python",
-            grove.python,
+            places.python,
             "--out-dir",
             out,
             str(folder),
         )
-        result = grove.runner(
+        result = places.context.runner(
             Command(argv=argv, env=environment, timeout=QUESTION_SECONDS), check=False
         )
         archives = sorted(Path(out).glob("*.tar.gz"))

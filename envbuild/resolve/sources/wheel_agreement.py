@@ -20,8 +20,8 @@ from envbuild.resolve.sources.metadata import BIGGEST_METADATA, headers
 if TYPE_CHECKING:
     import httpx
 
+    from envbuild.context import Context
     from envbuild.resolve.sources.artifacts import About
-    from envbuild.settings import Settings
 
 LOOKUPS = 12
 
@@ -31,7 +31,7 @@ def require_agreement(
     answer: Mapping[str, Chosen],
     files: Mapping[str, Candidate],
     abouts: Mapping[str, About],
-    settings: Settings,
+    context: Context,
 ) -> None:
     """Raise IntegrityError for a wheel of which the index says something else than it says itself.
 
@@ -44,7 +44,7 @@ def require_agreement(
         for file in files.values()
         if file.file.endswith(".whl") and file.url.startswith("http")
     ]
-    with make_client(settings) as client:
+    with make_client(context.settings) as client:
 
         def one(file: Candidate, stop: threading.Event) -> None:
             told = _told(file, client, stop)

@@ -14,7 +14,7 @@ from envbuild.resolve.conflict.explain import HEADING, NO_EXTRA, ConflictError, 
 from envbuild.resolve.couplings import Coupling
 from envbuild.resolve.platform import tag_order
 from envbuild.resolve.pylock import Chosen
-from envbuild.resolve.sources.artifacts import describe
+from envbuild.resolve.sources.artifacts import describe_files
 from envbuild.resolve.stubs import EXTRA, parsed
 from envbuild.resolve.uv.query import Question
 from envbuild.toml import closest
@@ -146,5 +146,5 @@ def _extras(session: Session, name: str, bounds: str, as_of: str | None) -> tupl
         Question(requirements=(name + bounds,), deps=False, soft=False, as_of=as_of)
     )[name]
     file = pick(found, tag_order(session.facts))
-    about = describe([file], settings=session.settings, report=session.report)[file.sha256]
+    about = describe_files([file], session.context)[file.sha256]
     return {extra for text in about.requires for extra in EXTRA.findall(text)}, found.version

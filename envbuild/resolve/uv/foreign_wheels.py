@@ -12,13 +12,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from envbuild.context import Context
 from envbuild.net.index import read_links
 from envbuild.net.parallel import each
 from envbuild.net.web import GoneError, make_client
 from envbuild.resolve.pylock import Chosen
-from envbuild.settings import Settings
 from envbuild.store.atomic import write_text
-from envbuild.store.layout import Store
 
 if TYPE_CHECKING:
     import httpx
@@ -28,27 +27,28 @@ YES, NO = "wheels\n", "none\n"
 
 
 def compiled(
-    chosen: Iterable[Chosen], indexes: Mapping[str, str], settings: Settings
+    chosen: Iterable[Chosen], indexes: Mapping[str, str], context: Context
 ) -> frozenset[str]:
     """Return the names of those that come as an sdist while the same release has compiled wheels for Linux.
 
     What was found out is kept by the sdist's sha256.  Raises NetworkError.
     """
-    folder = Store(settings.store).folder("metadata")
+    store = context.store
+    store.folder("metadata")
     kept = {
-        package: folder / f"{package.sdist.sha256}.wheels"
+        package: store.metadata(f"{package.sdist.sha256}.wheels")
         for package in chosen
         if package.sdist is not None
     }
     unknown = [package for package, path in kept.items() if not path.is_file()]
     if unknown:
-        with make_client(settings) as client:
+        with make_client(context.settings) as client:
 
             def one(package: Chosen, stop: threading.Event) -> None:
                 found = _has_wheels(package, indexes, client, stop)
                 write_text(kept[package], YES if found else NO)
 
-            each(unknown, one, workers=settings.downloads)
+            each(unknown, one, workers=context.settings.downloads)
     return frozenset(package.name for package, path in kept.items() if _read(path) == YES)
 
 

@@ -8,7 +8,6 @@ from envbuild.base.model import BaseFacts
 from envbuild.limits import UNREADABLE
 from envbuild.resolve.model import Found, Request, Resolver
 from envbuild.resolve.platform import python_minor, uv_platform
-from envbuild.settings import Settings
 from envbuild.store.atomic import write_bytes
 from envbuild.store.layout import Store
 from envbuild.tools import installed_version
@@ -18,10 +17,10 @@ OLDEST_PYTHON = (3, 8)
 """What uv's metadata asks for.  Its wheel is a program, though, that installs for Python 3.6 as well."""
 
 
-def find_installer(resolver: Resolver, facts: BaseFacts, settings: Settings) -> tuple[Found, ...]:
+def find_installer(resolver: Resolver, facts: BaseFacts, store: Store) -> tuple[Found, ...]:
     """Return the installer's wheel; which file it is never changes for one version, so it is asked for once."""
     path = (
-        Store(settings.store).folder("metadata")
+        store.folder("metadata")
         / f"{INSTALLER}-{installed_version(INSTALLER)}-{uv_platform(facts)}.json"
     )
     try:

@@ -7,13 +7,11 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from envbuild.base.model import BaseFacts
-from envbuild.progress import Reporter
+from envbuild.context import Context
 from envbuild.resolve.conflict.explain import MISSING, ConflictError, mentioned
 from envbuild.resolve.stubs import Stubs
 from envbuild.resolve.uv.query import Question
 from envbuild.resolve.uv.session import Session
-from envbuild.run import Runner
-from envbuild.settings import Settings
 from envbuild.store.atomic import telling
 
 
@@ -22,26 +20,23 @@ def newest_releases(
     facts: BaseFacts,
     *,
     indexes: Mapping[str, str],
-    settings: Settings,
-    runner: Runner,
-    report: Reporter,
+    context: Context,
 ) -> dict[str, str]:
     """Return the newest version of each name; one that the index no longer has is left out.
 
     ``indexes`` maps names to URLs in the order in which they are asked, "default" last.
     """
+    tmpdir = context.settings.tmpdir
     with (
-        telling(settings.tmpdir),
-        tempfile.TemporaryDirectory(prefix="envbuild-resolve-", dir=settings.tmpdir) as place,
+        telling(tmpdir),
+        tempfile.TemporaryDirectory(prefix="envbuild-resolve-", dir=tmpdir) as place,
     ):
         session = Session(
             folder=Path(place),
             facts=facts,
             stubs=Stubs({}),
             indexes=indexes,
-            settings=settings,
-            runner=runner,
-            report=report,
+            context=context,
         )
         return _ask(session, sorted(names))
 

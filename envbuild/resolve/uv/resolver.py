@@ -10,9 +10,9 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
+from envbuild.context import Context
 from envbuild.errors import NoSolutionError, UsageError
 from envbuild.net.index import index_url
-from envbuild.progress import Reporter
 from envbuild.resolve.aliases import merged
 from envbuild.resolve.compose import Parts, compose, pick
 from envbuild.resolve.conflict.explain import (
@@ -31,7 +31,7 @@ from envbuild.resolve.model import Request, Resolution
 from envbuild.resolve.overlap import overlaps, told
 from envbuild.resolve.platform import markers, tag_order
 from envbuild.resolve.pylock import Candidate, Chosen
-from envbuild.resolve.sources.artifacts import About, describe
+from envbuild.resolve.sources.artifacts import About, describe_files
 from envbuild.resolve.sources.builds import resolve_builds
 from envbuild.resolve.sources.wheel_agreement import require_agreement
 from envbuild.resolve.uv.extras import below, bound_for, find_lack
@@ -43,8 +43,6 @@ from envbuild.resolve.uv.session import Session
 from envbuild.resolve.uv.squatted_names import refuse_registered_anew
 from envbuild.resolve.uv.tasks import bound_by, make_task, turned_task
 from envbuild.resolve.versions import older
-from envbuild.run import Runner
-from envbuild.settings import Settings
 from envbuild.store.atomic import telling
 from envbuild.tools import installed_version
 
@@ -65,10 +63,8 @@ class _Answer:
 class UvResolver:
     """The uv backend: a resolve.model.Resolver."""
 
-    def __init__(self, settings: Settings, runner: Runner, report: Reporter) -> None:
-        self.settings = settings
-        self.runner = runner
-        self.report = report
+    def __init__(self, context: Context) -> None:
+        self.context = context
 
     def __call__(self, request: Request) -> Resolution:
         """Resolve.
@@ -139,10 +135,9 @@ class UvResolver:
 
     def _put(self, request: Request, task: Task, notes: tuple[str, ...]) -> Resolution | Later:
         with ExitStack() as stack:
-            with telling(self.settings.tmpdir):
-                temporary = tempfile.TemporaryDirectory(
-                    prefix="envbuild-resolve-", dir=self.settings.tmpdir
-                )
+            tmpdir = self.context.settings.tmpdir
+            with telling(tmpdir):
+                temporary = tempfile.TemporaryDirectory(prefix="envbuild-resolve-", dir=tmpdir)
                 folder = Path(stack.enter_context(temporary))
             session = self._session(request, task, folder / "first")
             try:
@@ -173,17 +168,17 @@ class UvResolver:
         with telling(folder):
             folder.mkdir()
         indexes = self._indexes(request)
+        settings = self.context.settings
+        settings = replace(
+            settings, indexes={**settings.indexes, **indexes}
+        )  # their passwords count
         return Session(
             folder=folder,
             facts=request.facts,
             stubs=task.problem.stubs,
             indexes=indexes,
             archives=request.archives,
-            settings=replace(
-                self.settings, indexes={**self.settings.indexes, **indexes}
-            ),  # their passwords count
-            runner=self.runner,
-            report=self.report,
+            context=replace(self.context, settings=settings),
             from_source=request.from_source,
         )
 
@@ -234,7 +229,7 @@ class UvResolver:
         wanted = {canonicalize_name(name) for name in session.from_source}
         new = (one for one in answer.chosen.values() if not one.from_base)
         sources = [one for one in new if not one.wheels and one.name not in wanted]
-        names = compiled(sources, session.indexes, self.settings) if sources else frozenset()
+        names = compiled(sources, session.indexes, self.context) if sources else frozenset()
         if not names:
             return answer
         try:
@@ -313,9 +308,9 @@ class UvResolver:
             if request.indexes
             else {}
         )
-        abouts = describe(files.values(), settings=session.settings, report=self.report)
+        abouts = describe_files(files.values(), session.context)
         edges = _edges(session, answer.task, files, abouts)
-        require_agreement(edges, chosen, files, abouts, session.settings)
+        require_agreement(edges, chosen, files, abouts, session.context)
         refuse_registered_anew(session, edges, files)
         builds = resolve_builds(
             session, answer=chosen, files=files, abouts=abouts, as_of=request.as_of
@@ -351,8 +346,9 @@ class UvResolver:
             raise UsageError(
                 '"default" and "base" are not names of extra indexes', where="[python] indexes"
             )
-        named = {name: index_url(self.settings, self.runner, name) for name in request.indexes}
-        return named | {"default": index_url(self.settings, self.runner)}
+        settings, runner = self.context.settings, self.context.runner
+        named = {name: index_url(settings, runner, name) for name in request.indexes}
+        return named | {"default": index_url(settings, runner)}
 
 
 def _refused(session: Session, task: Task, conflict: ConflictError) -> NoSolutionError:

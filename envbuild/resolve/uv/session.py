@@ -14,10 +14,10 @@ import msgspec
 from packaging.utils import canonicalize_name
 
 from envbuild.base.model import BaseFacts
+from envbuild.context import Context
 from envbuild.data.package_tables import load_aliases
 from envbuild.errors import HostError, IntegrityError, NetworkError
 from envbuild.limits import UNREADABLE
-from envbuild.progress import Reporter
 from envbuild.resolve.conflict.explain import (
     MISSING,
     NO_RELEASE,
@@ -28,7 +28,7 @@ from envbuild.resolve.conflict.explain import (
 )
 from envbuild.resolve.platform import python_minor, uv_platform
 from envbuild.resolve.pylock import Chosen, read_pylock
-from envbuild.resolve.sources.artifacts import FORM, About, describe
+from envbuild.resolve.sources.artifacts import FORM, About, describe_files
 from envbuild.resolve.stubs import Stubs, kept_stubs, write_stubs
 from envbuild.resolve.uv.interpreter import write_mute
 from envbuild.resolve.uv.query import (
@@ -42,7 +42,7 @@ from envbuild.resolve.uv.query import (
 )
 from envbuild.resolve.uv.squatted_names import impostors, registered_late, unanswered
 from envbuild.resolve.uv.time_limit import TimeLimit
-from envbuild.run import Command, Result, Runner
+from envbuild.run import Command, Result
 from envbuild.settings import Settings
 from envbuild.store.atomic import telling, write_bytes
 from envbuild.store.layout import Store
@@ -71,9 +71,7 @@ class Session:
     facts: BaseFacts
     stubs: Stubs
     indexes: Mapping[str, str]
-    settings: Settings
-    runner: Runner
-    report: Reporter
+    context: Context
     from_source: tuple[str, ...] = ()
     archives: tuple[tuple[str, str], ...] = ()
     limit: TimeLimit = field(default_factory=TimeLimit)
@@ -83,20 +81,19 @@ class Session:
         self.late: tuple[str, ...] = ()
         self._gone: set[str] = set()
         self._count = 0
-        self._uv = uv_program(self.settings)
-        self.python = build_python(self.facts, self.settings)
+        settings, store = self.context.settings, self.context.store
+        self._uv = uv_program(settings)
+        self.python = build_python(self.facts, settings)
         self.barred: dict[Pin, str] = {}
         self._told: set[str] = set()
         held = {*self.stubs.by_name, *map(canonicalize_name, self.from_source)}
         trees = {name.rpartition("-")[0].replace("_", "-") for name, _ in self.archives}
         self._wheels_only: tuple[str, ...] = impostors(held | trees)
-        self._memory = Readings(Store(self.settings.store), self.facts, self.indexes)
+        self._memory = Readings(store, self.facts, self.indexes)
         self._static: dict[Pin, About] = {}
         for pin, about in self._memory.load().items():
             self._learn(pin, about)
-        self._may_build = self.settings.host_builds and self.python_minor == python_minor(
-            self.facts
-        )
+        self._may_build = settings.host_builds and self.python_minor == python_minor(self.facts)
         self._builder = (
             self.python if self._may_build else str(write_mute(self.folder, sys.executable))
         )
@@ -104,7 +101,7 @@ class Session:
             if self.archives:
                 write_stubs(self.stubs, self.folder)
             else:
-                kept = kept_stubs(self.stubs, Store(self.settings.store))
+                kept = kept_stubs(self.stubs, store)
                 for kind in ("hard", "soft"):
                     (self.folder / kind).symlink_to(kept / kind)
             for name, archive in self.archives:
@@ -136,7 +133,7 @@ class Session:
         }
         for name in sorted(gone):
             late = (
-                registered_late(name, question.as_of or "", self.indexes, self.settings)
+                registered_late(name, question.as_of or "", self.indexes, self.context)
                 if question.as_of
                 else None
             )
@@ -172,7 +169,7 @@ class Session:
         if not isinstance(error, ConflictError):
             return error
         missing = set(MISSING.findall(error.text)) - self._gone
-        refused = unanswered(sorted(missing), self.indexes, self.settings) if missing else None
+        refused = unanswered(sorted(missing), self.indexes, self.context) if missing else None
         if refused is not None:
             return refused
         self._gone |= missing
@@ -198,9 +195,7 @@ class Session:
             if one.sdist and not one.wheels
         }
         unread = {pin: sdist for pin, sdist in sources.items() if pin not in self._static}
-        abouts = (
-            describe(unread.values(), settings=self.settings, report=self.report) if unread else {}
-        )
+        abouts = describe_files(unread.values(), self.context) if unread else {}
         found = {
             pin: about.stub for pin, sdist in unread.items() if (about := abouts[sdist.sha256]).stub
         }
@@ -292,9 +287,9 @@ class Session:
         return arguments(question, place, self.facts, self._builder, builds=self._may_build)
 
     def _call(self, question: Question, place: Path, given: tuple[str, ...]) -> Result:
-        environment = uv_environment(self.settings)
+        environment = uv_environment(self.context.settings)
         if self._may_build:
-            environment = building_environment(self.settings, self.folder)
+            environment = building_environment(self.context.settings, self.folder)
         seconds, whole = self.limit.seconds(question.seconds)
         command = Command(
             argv=(self._uv, *given),
@@ -303,9 +298,9 @@ class Session:
             timeout=seconds,
             on_line=self._tell_build,
         )
-        result = self.runner(command, check=False)
+        result = self.context.runner(command, check=False)
         if result.timed_out and whole:
-            self.limit.exceeded(ASKED.findall(result.stderr), self.settings)
+            self.limit.exceeded(ASKED.findall(result.stderr), self.context.settings)
         if result.timed_out:
             raise HostError(f"uv did not finish within {seconds:.0f} s")
         return replace(result, stderr=SPOKEN.sub("", result.stderr))
@@ -314,7 +309,9 @@ class Session:
         found = BUILDING.match(line)
         if found and found[1] not in self._told:
             self._told.add(found[1])
-            self.report.say(f"{found[1]}: its build runs on this machine, to know what it requires")
+            self.context.report.say(
+                f"{found[1]}: its build runs on this machine, to know what it requires"
+            )
 
     def _learn(self, pin: Pin, about: About) -> None:
         if about.stub is not None:
@@ -339,10 +336,8 @@ class Session:
             raise NetworkError(
                 f"{name} {version} is source only, and its archive was not found on the index"
             )
-        about = describe([found.sdist], settings=self.settings, report=self.report)[
-            found.sdist.sha256
-        ]
-        self.report.detail(
+        about = describe_files([found.sdist], self.context)[found.sdist.sha256]
+        self.context.report.detail(
             f"{name} {version}: its requirements are read from its source archive ({about.read_from})"
         )
         self._learn(pin, about)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
 
+from envbuild.context import Context
 from envbuild.data.package_tables import load_aliases
 from envbuild.errors import EnvbuildError, IntegrityError, NoSolutionError
 from envbuild.limits import reading
@@ -24,9 +25,7 @@ from envbuild.resolve.dates import read_date
 from envbuild.resolve.graph import DIRECT, Edge
 from envbuild.resolve.pylock import Candidate
 from envbuild.resolve.sources.artifacts import stored_file
-from envbuild.settings import Settings
 from envbuild.store.atomic import write_text
-from envbuild.store.layout import Store
 from envbuild.store.units import human_bytes
 from envbuild.tarread import opened_members
 
@@ -74,13 +73,13 @@ class Late:
 
 
 def registered_late(
-    name: str, before: str, indexes: Mapping[str, str], settings: Settings
+    name: str, before: str, indexes: Mapping[str, str], context: Context
 ) -> Late | None:
     """Return what is known of a name whose first file came more than GAP_DAYS after an ISO date, else None.
 
     Raises NetworkError.
     """
-    with make_client(settings) as client:
+    with make_client(context.settings) as client:
         links: tuple[Link, ...] = ()
         for url in indexes.values():
             try:
@@ -101,7 +100,7 @@ def registered_late(
             candidate = Candidate(
                 file=newest.file, url=newest.url, sha256=newest.sha256, size=newest.size
             )
-            path = stored_file(candidate, client, Store(settings.store), threading.Event())
+            path = stored_file(candidate, client, context.store, threading.Event())
             modules, size = modules_of(path, newest.file), max(size, path.stat().st_size)
         return Late(
             name=name,
@@ -116,7 +115,7 @@ def registered_anew(
     edges: Iterable[Edge],
     files: Mapping[str, Candidate],
     indexes: Mapping[str, str],
-    settings: Settings,
+    context: Context,
 ) -> dict[str, tuple[Late, str]]:
     """Return what was registered long after all that require it were published, and one of those, by name.
 
@@ -141,10 +140,10 @@ def registered_anew(
             asked[name] = written, max(days, key=lambda one: days[one])
     found: dict[str, tuple[Late, str]] = {}
 
-    folder = Store(settings.store).folder("metadata")
+    folder = context.store.folder("metadata")
 
     def one(name: str, stop: threading.Event) -> None:
-        late = None if stop.is_set() else registered_late(name, asked[name][0], indexes, settings)
+        late = None if stop.is_set() else registered_late(name, asked[name][0], indexes, context)
         if late is not None and late.suspicious:
             found[name] = late, asked[name][1]
         else:
@@ -170,7 +169,7 @@ def refuse_registered_anew(
 
     ``edges`` are the requirements in force, ``files`` what was chosen by name.
     """
-    found = registered_anew(edges, files, session.indexes, session.settings).values()
+    found = registered_anew(edges, files, session.indexes, session.context).values()
     if found:
         lines = (
             f"- {late}, long after {one}, which requires it: it may be somebody else's"
@@ -236,10 +235,10 @@ def _version(file: str) -> str:
 
 
 def unanswered(
-    names: Iterable[str], indexes: Mapping[str, str], settings: Settings
+    names: Iterable[str], indexes: Mapping[str, str], context: Context
 ) -> EnvbuildError | None:
     """Return the error of an index that refuses a page: uv takes that for a name that is not there."""
-    with make_client(settings) as client:
+    with make_client(context.settings) as client:
         for name in names:
             for url in indexes.values():
                 try:
