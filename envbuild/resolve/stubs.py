@@ -81,13 +81,13 @@ class Stubs:
             sorted(name for name, stub in self.by_name.items() if stub.hard and not stub.alias_of)
         )
 
-    def with_aliases(self, aliases: Mapping[str, tuple[str, str]]) -> Stubs:
-        """Return these and aliases (name to real name and version) of what an index has."""
+    def with_aliases(self, aliases: Mapping[str, tuple[str, str]], own: Mapping[str, str]) -> Stubs:
+        """Return these and aliases (name to real name and version) of what an index has; ``own`` are their versions."""
         more = {
             alias: Stub(
                 name=alias,
-                version=lenient(version),
-                real=version,
+                version=lenient(own[alias]),
+                real=own[alias],
                 requires=(f"{real}=={version}",),
                 hard=True,
                 alias_of=real,

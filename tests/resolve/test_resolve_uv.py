@@ -215,15 +215,19 @@ def test_one_of_two_distributions_of_one_module_stands_for_the_other(
     )
 
 
-def test_two_distributions_of_one_module_whose_bounds_exclude_each_other_are_told(
+def test_two_distributions_of_one_module_whose_bounds_exclude_each_other_become_one(
     index: SyntheticIndex, resolve: Resolve
 ) -> None:
     index.wheel("opencv-python", "4.9")
     index.wheel("opencv-python-headless", "4.9", "4.10")
     answer = resolve(base(), "opencv-python==4.9", "opencv-python-headless==4.10")
-    assert versions(answer) == {"opencv-python": "4.9", "opencv-python-headless": "4.10"}
-    assert answer.notes == (
-        "opencv-python and opencv-python-headless both hold the module cv2: one overwrites the other's files",
+    assert versions(answer) == {"opencv-python": "4.9"}
+    assert answer.provided == (
+        Provided(name="opencv-python-headless", version="4.10", alias_of="opencv-python"),
+    )
+    assert answer.notes[0] == (
+        "opencv-python-headless 4.10 would overwrite files of opencv-python 4.9, which has the same modules: "
+        "only opencv-python is taken"
     )
 
 
@@ -899,3 +903,34 @@ def test_hostile_facts_stay_in_their_place(
 def test_hostile_python_version(python: str, resolve: Resolve) -> None:
     with pytest.raises(UsageError, match="is not a version such as"):
         resolve(base(python=python), "rich")
+
+
+def withdraw(index: SyntheticIndex, name: str, version: str) -> None:
+    page = index.simple / name / "index.html"
+    page.write_text(
+        page.read_text().replace(f'">{name}-{version}', f'" data-yanked="">{name}-{version}')
+    )
+
+
+def test_release_that_was_withdrawn_is_none_before_the_date(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
+    index.wheel("whisperx", "3.0", day="2024-01-01")
+    index.wheel("whisperx", "3.1", day="2024-12-01")
+    index.wheel("rich", "13.0", day="2024-01-01")
+    withdraw(index, "whisperx", "3.0")
+    answer = resolve(base(), "whisperx", "rich", as_of="2024-09-12", latest="2026-06-01")
+    assert versions(answer) == {"whisperx": "3.1", "rich": "13.0"}
+    assert answer.notes == (
+        "resolved as of 2025-03-01, not 2024-09-12: whisperx has no release before 2024-12-01",
+    )
+
+
+def test_all_releases_withdrawn_and_no_date(index: SyntheticIndex, resolve: Resolve) -> None:
+    index.wheel("whisperx", "3.0", day="2024-01-01")
+    withdraw(index, "whisperx", "3.0")
+    for dated in ({}, {"as_of": "2024-09-12", "latest": "2026-06-01"}):
+        with pytest.raises(
+            NoSolutionError, match="whisperx has no release that its authors have not withdrawn"
+        ):
+            resolve(base(), "whisperx", **dated)

@@ -35,6 +35,7 @@ ANOTHER = re.compile(r"Package metadata (?:name|version) `.*` does not match.*")
 NO_WHEELS = re.compile(rf"({TERM}) ha(?:s|ve) no wheels with a matching ([A-Za-z ]+ tag)")
 PINNED = re.compile(rf"({NAME})(?:\[[^\]]*\])?==([^\s,|]+)")
 YANKED = re.compile(rf'`({NAME})==([^`]+)` is yanked(?: \(reason: "(.*)"\))?')
+WITHDRAWN = re.compile(rf"({NAME})(?:[<>=!~]=?[^\s]*)? (?:was|were) yanked")
 NO_EXTRA = re.compile(r"The package `([^`]+)` does not have an extra named `([^`]+)`")
 FILTERED = re.compile(r"`([^`]+)` was filtered by `exclude-newer`")
 AFTER_DATE = re.compile(rf"({NAME})[<>=!~]\S* (?:was|were) published after the exclude newer time")
@@ -277,6 +278,9 @@ def _reasons(conflict: ConflictError, problem: Problem) -> Iterable[str]:
         yield f"{name} is not on the index"
     for name in empty_pages(conflict):
         yield f"the index offers no release of {name} at all"
+    for name in dict.fromkeys(WITHDRAWN.findall(text)):
+        if f"all versions of {name} cannot be used" in text:
+            yield f"{name} has no release that its authors have not withdrawn"
     for package in BROKEN.findall(text):
         yield f"what the index offers as {package} is no package"
     for wanted, package in PYTHON.findall(text):

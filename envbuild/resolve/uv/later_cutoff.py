@@ -6,7 +6,7 @@ import datetime as dt
 import re
 from dataclasses import dataclass
 
-from envbuild.resolve.conflict.explain import NO_WHEELS, ConflictError, Problem, name_of
+from envbuild.resolve.conflict.explain import NO_WHEELS, WITHDRAWN, ConflictError, Problem, name_of
 from envbuild.resolve.dates import GRACE_DAYS, read_date
 from envbuild.resolve.uv.query import Question
 from envbuild.resolve.uv.session import Session
@@ -36,11 +36,9 @@ def postponed(
     the base; unless that release is pinned, as long again as an old base is given.
     """
     unfit = {name_of(package) for package, _ in NO_WHEELS.findall(conflict.text)}
-    late = [
-        direct
-        for direct in problem.directs
-        if direct.name in conflict.filtered or direct.name in unfit
-    ]
+    withdrawn = set(map(name_of, WITHDRAWN.findall(conflict.text)))
+    absent = {*conflict.filtered, *unfit, *withdrawn}
+    late = [direct for direct in problem.directs if direct.name in absent]
     if not late or problem.as_of is None:
         return None
     question = Question(

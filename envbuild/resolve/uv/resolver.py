@@ -279,23 +279,45 @@ class UvResolver:
         aliases = merged(new, {direct.name for direct in problem.directs})
         if not aliases:
             return answer
+        same = {alias: new[real] for alias, real in aliases.items()}
+        again = self._with_stand_ins(request, answer, folder, aliases, same)
+        if again is None:
+            # their bounds exclude each other: one stands for the others all the same, as if it were of their releases
+            own = {alias: new[alias] for alias in aliases}
+            again = self._with_stand_ins(request, answer, folder, aliases, own)
+            if again is None:
+                return answer  # compose tells that both will be there
+            answer.search.notes += [
+                f"{alias} {new[alias]} would overwrite files of {real} {new[real]}, which has the same modules: "
+                f"only {real} is taken"
+                for alias, real in aliases.items()
+            ]
+        # what holds a package back is told without the stand-ins
+        again = replace(again, search=answer.search)
+        # other releases may have brought another member of the group
+        return self._merged(request, again, folder)
+
+    def _with_stand_ins(
+        self,
+        request: Request,
+        answer: _Answer,
+        folder: Path,
+        aliases: Mapping[str, str],
+        own: Mapping[str, str],
+    ) -> _Answer | None:
+        """Search with one package in place of others, whose versions are ``own``; None where there is no solution."""
+        problem = answer.task.problem
+        new = _new(answer.chosen)
         stubs = problem.stubs.with_aliases(
-            {alias: (real, new[real]) for alias, real in aliases.items()}
+            {alias: (real, new[real]) for alias, real in aliases.items()}, own
         )
         keep = tuple((name, version) for name, version in new.items() if name not in aliases)
         task = replace(answer.task, problem=replace(problem, stubs=stubs), keep=keep)
+        place = folder / f"merged-{len(stubs.by_name)}-{'-'.join(sorted(own.values()))}"
         try:
-            again = self._search(
-                self._session(request, task, folder / f"merged-{len(stubs.by_name)}"), task
-            )
+            return self._search(self._session(request, task, place), task)
         except ConflictError:
-            return answer  # their bounds exclude each other: compose tells that both will be there
-        again = replace(
-            again, search=answer.search
-        )  # what holds a package back is told without the stand-ins
-        return self._merged(
-            request, again, folder
-        )  # other releases may have brought another member of the group
+            return None
 
     def _resolution(self, request: Request, answer: _Answer, notes: tuple[str, ...]) -> Resolution:
         session, search, chosen = answer.session, answer.search, answer.chosen
