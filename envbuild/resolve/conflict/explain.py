@@ -278,9 +278,7 @@ def _reasons(conflict: ConflictError, problem: Problem) -> Iterable[str]:
         yield f"{name} is not on the index"
     for name in empty_pages(conflict):
         yield f"the index offers no release of {name} at all"
-    for name in dict.fromkeys(WITHDRAWN.findall(text)):
-        if f"all versions of {name} cannot be used" in text:
-            yield f"{name} has no release that its authors have not withdrawn"
+    yield from _withdrawn(text)
     for package in BROKEN.findall(text):
         yield f"what the index offers as {package} is no package"
     for wanted, package in PYTHON.findall(text):
@@ -296,6 +294,12 @@ def _reasons(conflict: ConflictError, problem: Problem) -> Iterable[str]:
             yield f"{coupling.constraint} goes with {coupling.reason}"
     for name in conflict.filtered:
         yield f"newer releases of {name} are left out: the resolution is as of {problem.as_of}"
+
+
+def _withdrawn(text: str) -> Iterable[str]:
+    for name in dict.fromkeys(WITHDRAWN.findall(text)):
+        if f"all versions of {name} cannot be used" in text:
+            yield f"{name} has no release that its authors have not withdrawn"
 
 
 def empty_pages(conflict: ConflictError) -> tuple[str, ...]:
