@@ -23,9 +23,9 @@ import msgspec
 
 from envbuild.cli.terminal import Lines
 from envbuild.shelf.backend import slot_path
-from envbuild.shelf.folder import Folder
-from envbuild.shelf.model import Card, Entry, Verdict, slot_name, write_entry
-from envbuild.shelf.pieces import keep_image, weigh
+from envbuild.shelf.folder import FolderBackend
+from envbuild.shelf.model import CheckSummary, Entry, EntrySummary, slot_name, write_entry
+from envbuild.shelf.pieces import describe_image, store_image
 
 FRAMEWORKS = (
     ("torch 2.5.1", "12.4.127"),
@@ -34,13 +34,13 @@ FRAMEWORKS = (
 )
 
 
-def fill(shelf: Folder, entries: int) -> None:
+def fill(shelf: FolderBackend, entries: int) -> None:
     """Put that many names on a shelf, each with two verdicts and a history of two."""
     digest = f"sha256:{hashlib.sha256(b'x').hexdigest()}"
     for number in range(entries):
         framework, cuda = FRAMEWORKS[number % 3]
         verdicts = tuple(
-            Verdict(
+            CheckSummary(
                 report=digest,
                 outcome="passed",
                 level="full",
@@ -50,7 +50,7 @@ def fill(shelf: Folder, entries: int) -> None:
             )
             for gpu in ("NVIDIA A100-SXM4-40GB", "Tesla V100-SXM2-16GB")
         )
-        about = Card(
+        about = EntrySummary(
             summary=f"Recipe {number} of the lab", base="debian:bookworm", framework=framework, cuda=cuda, packages=80,
             python="3.11.2", platform="linux/amd64", direct=tuple(f"package{item}>=1.{number}" for item in range(9)),
         )  # fmt: skip
@@ -105,7 +105,7 @@ def search(entries: int, repeat: int) -> None:
             env=env,
             check=True,
         )
-        fill(Folder(Path(folder) / "shelf"), entries)
+        fill(FolderBackend(Path(folder) / "shelf"), entries)
         for words in (
             ["recipe-0777"],
             ["package3", "--gpu", "a100"],
@@ -119,12 +119,12 @@ def search(entries: int, repeat: int) -> None:
 def images(paths: list[Path]) -> None:
     """Measure what images add to a shelf, one after another."""
     with tempfile.TemporaryDirectory(dir=paths[0].parent) as folder:
-        shelf = Folder(Path(folder) / "shelf")
+        shelf = FolderBackend(Path(folder) / "shelf")
         shelf.create()
         for path in paths:
             started = time.monotonic()
-            weight = weigh(path, _lock(path))
-            listed, new = keep_image(path, weight, shelf, Lines())
+            weight = describe_image(path, _lock(path))
+            listed, new = store_image(path, weight, shelf, Lines())
             took = time.monotonic() - started
             count = len(json.loads(listed)["pieces"])
             print(

@@ -10,7 +10,7 @@ from envbuild.context import Context
 
 if TYPE_CHECKING:
     from envbuild.shelf.model import Entry
-    from envbuild.shelf.site.model import Command
+    from envbuild.shelf.site.model import PageCommand
 
 SUBMIT = {
     "slurm": "sbatch job.sh",
@@ -23,12 +23,12 @@ SUBMIT = {
 def write_pages(context: Context, folder: Path, shelf: str | None) -> int:
     """Write the pages of one shelf, say which names are refused, and return how many pages there are."""
     from envbuild.app.shelf import one_library
-    from envbuild.shelf.site.gather import leaves
+    from envbuild.shelf.site.gather import entry_pages
     from envbuild.shelf.site.write import write_site
 
     library = one_library(context, shelf)
     with context.report.stage(f"read {library.name}"):
-        found = tuple(leaves(library, commands_for(library.name, context)))
+        found = tuple(entry_pages(library, commands_for(library.name, context)))
     with context.report.stage("write the pages"):
         count = write_site(folder, library.name, found)
     for leaf in found:
@@ -37,24 +37,24 @@ def write_pages(context: Context, folder: Path, shelf: str | None) -> int:
     return count
 
 
-def commands_for(shelf: str, context: Context) -> Callable[[Entry], Sequence[Command]]:
+def commands_for(shelf: str, context: Context) -> Callable[[Entry], Sequence[PageCommand]]:
     """Return what tells the commands of an entry; the sites are read once."""
     from envbuild.job.sites import load_site, site_files
-    from envbuild.shelf.site.model import Command
+    from envbuild.shelf.site.model import PageCommand
 
     sites = [
         (name, load_site(name, context.settings)) for name in sorted(site_files(context.settings))
     ]
     open_sites = [(name, site) for name, site in sites if not site.site.retired]
 
-    def commands(entry: Entry) -> Sequence[Command]:
+    def commands(entry: Entry) -> Sequence[PageCommand]:
         name = entry.name
         found = [
-            Command(title="Make the image here", lines=f"envbuild make {shelf}/{name}"),
-            Command(
+            PageCommand(title="Make the image here", lines=f"envbuild make {shelf}/{name}"),
+            PageCommand(
                 title="Take recipe and lock to build on", lines=f"envbuild shelf get {shelf}/{name}"
             ),
-            Command(
+            PageCommand(
                 title="Run something in it here", lines=f"envbuild exec {name} -- python train.py"
             ),
         ]
@@ -66,7 +66,7 @@ def commands_for(shelf: str, context: Context) -> Callable[[Entry], Sequence[Com
                 f"envbuild job {name} --for {site} -- python train.py > job.sh\n"
                 f"{SUBMIT[told.site.scheduler]}"
             )
-            found.append(Command(title=f"As a job on {site}{summary}", lines=lines))
+            found.append(PageCommand(title=f"As a job on {site}{summary}", lines=lines))
         return found
 
     return commands

@@ -13,29 +13,29 @@ if TYPE_CHECKING:
     from envbuild.build.model import Order
     from envbuild.build.modes.assembled import Check
     from envbuild.recipe.model import Source
-    from envbuild.shelf.client import Library
-    from envbuild.shelf.fetch import Taken
+    from envbuild.shelf.client import ShelfClient
+    from envbuild.shelf.fetch import VerifiedEntry
 
 REFERENCE = re.compile(
     r"(?:(?P<shelf>[A-Za-z0-9][A-Za-z0-9_-]*)/)?(?P<name>[^/@]+)(?:@(?P<digest>[^/@]+))?"
 )
 
 
-def libraries(context: Context) -> list[Library]:
+def libraries(context: Context) -> list[ShelfClient]:
     """Open all shelves of this user.  Raises UsageError where there is none."""
-    from envbuild.shelf.config import open_shelf, shelves
+    from envbuild.shelf.config import open_shelf, read_shelves
 
-    known = shelves(context.settings)
+    known = read_shelves(context.settings)
     if not known:
         raise UsageError("you have no shelf yet", hint="envbuild shelf add NAME URL")
     return [open_shelf(name, context.settings, context.runner) for name in known]
 
 
-def reachable(context: Context) -> list[Library]:
+def reachable(context: Context) -> list[ShelfClient]:
     """Open all shelves of this user that can be reached, and tell of the others.  Raises when none can be."""
     from envbuild.errors import HostError, NetworkError
 
-    def why_not(library: Library) -> HostError | NetworkError | None:
+    def why_not(library: ShelfClient) -> HostError | NetworkError | None:
         try:
             _ = library.numbers
         except (HostError, NetworkError) as error:
@@ -51,7 +51,7 @@ def reachable(context: Context) -> list[Library]:
     return [library for library, error in every if error is None]
 
 
-def one_library(context: Context, shelf: str | None) -> Library:
+def one_library(context: Context, shelf: str | None) -> ShelfClient:
     """Open the shelf of that name, or the only one there is.  Raises UsageError where there are several."""
     from envbuild.shelf.config import open_shelf
 
@@ -75,7 +75,7 @@ def split_name(text: str) -> tuple[str | None, str, str | None]:
     return found["shelf"], found["name"], found["digest"]
 
 
-def find_library(context: Context, text: str) -> tuple[Library, str, str | None]:
+def find_library(context: Context, text: str) -> tuple[ShelfClient, str, str | None]:
     """Return the shelf that holds a name, the name and the digest that was given.
 
     Raises UsageError where no shelf, or more than one, has the name.
@@ -87,7 +87,9 @@ def find_library(context: Context, text: str) -> tuple[Library, str, str | None]
         return open_shelf(shelf, context.settings, context.runner), name, digest
     every = reachable(context)
     having = [
-        library for library in every if name in library.numbers or name in library.seen.heads()
+        library
+        for library in every
+        if name in library.numbers or name in library.last_verified.read_heads()
     ]
     if len(having) > 1:
         names = ", ".join(f"{library.name}/{name}" for library in having)
@@ -101,7 +103,7 @@ def find_library(context: Context, text: str) -> tuple[Library, str, str | None]
     return (having or every)[0], name, digest
 
 
-def on_shelf(name: str | None, context: Context) -> Taken | None:
+def on_shelf(name: str | None, context: Context) -> VerifiedEntry | None:
     """Return the entry that SHELF/NAME stands for; None for a recipe's name or path."""
     if (
         name is None
@@ -110,17 +112,17 @@ def on_shelf(name: str | None, context: Context) -> Taken | None:
         or (context.settings.cwd / name).exists()
     ):
         return None
-    from envbuild.shelf.config import shelves
-    from envbuild.shelf.fetch import take
-    from envbuild.shelf.sanitize import shown
+    from envbuild.shelf.config import read_shelves
+    from envbuild.shelf.fetch import fetch_entry
+    from envbuild.shelf.sanitize import sanitize_text
 
-    if name.split("/")[0] not in shelves(context.settings):
+    if name.split("/")[0] not in read_shelves(context.settings):
         return None
     library, bare, digest = find_library(context, name)
-    taken = take(library, bare, digest)
+    taken = fetch_entry(library, bare, digest)
     context.report.say(f"{taken.title}: {signed_by(taken)}")
     for line in taken.recipe.system.post:
-        context.report.say(f"  runs as root in its build: {shown(line)}")
+        context.report.say(f"  runs as root in its build: {sanitize_text(line)}")
     return taken
 
 
@@ -129,26 +131,26 @@ def source_named(name: str | None, context: Context) -> Source:
     return source_in(on_shelf(name, context), name, context)
 
 
-def source_in(taken: Taken | None, name: str | None, context: Context) -> Source:
+def source_in(taken: VerifiedEntry | None, name: str | None, context: Context) -> Source:
     """Return the recipe of an entry of a shelf; without one, that of a name or path."""
     if taken is None:
         from envbuild.recipe.find import find_recipe
 
         return find_recipe(name, context.settings)
-    from envbuild.shelf.fetch import source_of
+    from envbuild.shelf.fetch import stored_source
 
-    return source_of(taken, context.store)
+    return stored_source(taken, context.store)
 
 
-def signed_by(taken: Taken) -> str:
+def signed_by(taken: VerifiedEntry) -> str:
     """Return who vouches for an entry."""
-    from envbuild.shelf.sanitize import shown
+    from envbuild.shelf.sanitize import sanitize_text
 
     if taken.signer is None:
         return "not signed"
     who = taken.signer.principal
     return (
-        f"signed by {shown(who)}"
+        f"signed by {sanitize_text(who)}"
         if who
         else f"signed by {taken.signer.key}, which no pinned file names"
     )
@@ -156,13 +158,13 @@ def signed_by(taken: Taken) -> str:
 
 def get(context: Context, name: str, *, with_image: bool, force: bool) -> list[str]:
     """Write an entry's files into the project folder and return their paths, relative to it."""
-    from envbuild.shelf.fetch import files_of, take
+    from envbuild.shelf.fetch import fetch_entry, project_files
     from envbuild.store.atomic import write_bytes
 
     library, bare, digest = find_library(context, name)
-    taken = take(library, bare, digest)
+    taken = fetch_entry(library, bare, digest)
     cwd = context.settings.cwd
-    files = files_of(taken)
+    files = project_files(taken)
     other = [
         path
         for path, data in files.items()
@@ -185,19 +187,19 @@ def get(context: Context, name: str, *, with_image: bool, force: bool) -> list[s
     return [*files, f"{bare}.sif"] if with_image else [*files]
 
 
-def bring(taken: Taken, library: Library, target: Path, context: Context) -> None:
+def bring(taken: VerifiedEntry, library: ShelfClient, target: Path, context: Context) -> None:
     """Bring an entry's image into a file without a final name, verified.  Raises UsageError where there is none."""
     from envbuild.build.image.verify import read_carried
     from envbuild.errors import IntegrityError
     from envbuild.lock.digest import lock_digest
-    from envbuild.shelf.pieces import bring_image, require_flat
+    from envbuild.shelf.pieces import fetch_image, require_flat
 
     weight, pieces = taken.stored.entry.image, library.backend.pieces
     if weight is None or weight.pieces is None or pieces is None:
         hint = f"envbuild make {taken.shelf}/{taken.recipe.name} builds it from its lock"
         raise UsageError("no image of it is on the shelf", where=taken.title, hint=hint)
-    bring_image(
-        weight, library.content(weight.pieces, "list of pieces"), pieces, target, context.report
+    fetch_image(
+        weight, library.read_object(weight.pieces, "list of pieces"), pieces, target, context.report
     )
     require_flat(target)
     carried = read_carried(target)
@@ -215,13 +217,13 @@ def put_in_place(partial: Path, target: Path) -> None:
         sync_folder(target.parent)
 
 
-def has_image(taken: Taken) -> bool:
+def has_image(taken: VerifiedEntry) -> bool:
     """Tell whether the shelf keeps the bytes of an entry's image."""
     image = taken.stored.entry.image
     return image is not None and image.pieces is not None
 
 
-def adopt(taken: Taken, context: Context) -> None:
+def adopt(taken: VerifiedEntry, context: Context) -> None:
     """Keep the published verdicts as if they had been made here: where a pinned key signed them, and there are none."""
     from envbuild.check.report import kept_reports, save
 
@@ -232,7 +234,7 @@ def adopt(taken: Taken, context: Context) -> None:
             save(report, context.store)
 
 
-def make_from_shelf(taken: Taken, order: Order, context: Context, check: Check) -> bool:
+def make_from_shelf(taken: VerifiedEntry, order: Order, context: Context, check: Check) -> bool:
     """Put the published image under its name and return True; False where it lies there.  ``check`` sees it before.
 
     A verdict that a pinned signer published counts like one of this machine's own; anybody else's is made again.
@@ -257,7 +259,7 @@ def make_from_shelf(taken: Taken, order: Order, context: Context, check: Check) 
     return True
 
 
-def compare_built(taken: Taken, order: Order, context: Context) -> None:
+def compare_built(taken: VerifiedEntry, order: Order, context: Context) -> None:
     """Say whether the image that was built here is the one that was published."""
     from envbuild.base.digests import known_digest
 

@@ -46,9 +46,9 @@ def _site_names(settings: Settings, _: click.Context) -> Iterable[str]:
 
 
 def _shelf_names(settings: Settings, _: click.Context) -> Iterable[str]:
-    from envbuild.shelf.config import shelves
+    from envbuild.shelf.config import read_shelves
 
-    return shelves(settings)
+    return read_shelves(settings)
 
 
 def _package_names(settings: Settings, ctx: click.Context) -> Iterable[str]:

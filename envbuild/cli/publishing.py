@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from envbuild.check.model import Report
     from envbuild.lock.model import Lock
     from envbuild.recipe.model import Source
-    from envbuild.shelf.client import Library, Stored
-    from envbuild.shelf.model import Entry, Weight
+    from envbuild.shelf.client import ShelfClient, StoredEntry
+    from envbuild.shelf.model import Entry, ImageDescriptor
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,7 +38,7 @@ def publish(context: Context, name: str | None, wish: Wish, *, as_json: bool = F
     from envbuild.app.lock import require_fresh_lock
     from envbuild.recipe.find import find_recipe
     from envbuild.shelf.model import digest_of
-    from envbuild.shelf.publish import draft, with_earlier
+    from envbuild.shelf.publish import draft_entry, with_earlier_checks
     from envbuild.store.units import human_bytes
 
     library = one_library(context, wish.shelf)
@@ -59,13 +59,13 @@ def publish(context: Context, name: str | None, wish: Wish, *, as_json: bool = F
     image, weight, reports = _image(source, lock, context, needed=wish.with_image)
     if not wish.failed:
         _ask_about_failed(reports)
-    made = draft(source, lock, who=_who(context), image=weight, reports=reports)
+    made = draft_entry(source, lock, who=_who(context), image=weight, reports=reports)
     entry, objects, new = made.entry, dict(made.objects), 0
     head = _vouched(library, entry.name, signed=wish.key is not None)
     if weight is not None and wish.with_image and library.backend.pieces is not None:
-        from envbuild.shelf.pieces import keep_image
+        from envbuild.shelf.pieces import store_image
 
-        listed, new = keep_image(image, weight, library.backend.pieces, context.report)
+        listed, new = store_image(image, weight, library.backend.pieces, context.report)
         objects[digest_of(listed)] = listed
         weight = replace(weight, pieces=digest_of(listed))
     elif (
@@ -75,10 +75,10 @@ def publish(context: Context, name: str | None, wish: Wish, *, as_json: bool = F
         and head.image.digest == weight.digest
     ):
         weight = replace(weight, pieces=head.image.pieces)  # the bytes are there already
-    entry = with_earlier(replace(entry, image=weight), head)
-    new += library.missing(objects)
-    notary, signing = library.notary, context.settings.cwd / wish.key if wish.key else None
-    stored, added = library.append(
+    entry = with_earlier_checks(replace(entry, image=weight), head)
+    new += library.missing_bytes(objects)
+    notary, signing = library.signatures, context.settings.cwd / wish.key if wish.key else None
+    stored, added = library.append_entry(
         entry, objects, (lambda data: notary.sign(data, signing)) if signing else None
     )
     if as_json:
@@ -105,10 +105,10 @@ def publish(context: Context, name: str | None, wish: Wish, *, as_json: bool = F
         )
 
 
-def _vouched(library: Library, name: str, *, signed: bool) -> Entry | None:
+def _vouched(library: ShelfClient, name: str, *, signed: bool) -> Entry | None:
     """Return the newest entry of a name whose verdicts may be kept: a signature vouches for none but known keys."""
 
-    def vouched(stored: Stored) -> bool:
+    def vouched(stored: StoredEntry) -> bool:
         try:
             signer = library.signer(stored)
         except IntegrityError:
@@ -121,11 +121,11 @@ def _vouched(library: Library, name: str, *, signed: bool) -> Entry | None:
 
 def _image(
     source: Source, lock: Lock, context: Context, *, needed: bool
-) -> tuple[Path, Weight | None, tuple[Report, ...]]:
+) -> tuple[Path, ImageDescriptor | None, tuple[Report, ...]]:
     """Return ./NAME.sif with what an entry says of it and its verdicts, where it is the image of this lock."""
     from envbuild.check.report import kept_reports
     from envbuild.lock.digest import lock_digest
-    from envbuild.shelf.pieces import weigh
+    from envbuild.shelf.pieces import describe_image
 
     path = context.settings.cwd / f"{source.recipe.name}.sif"
     if not path.is_file():
@@ -143,7 +143,7 @@ def _image(
         context.report.say(f"{path.name} is no image of this lock: published without it")
         return path, None, ()
     with context.report.stage(f"hash {path.name}"):
-        weight = weigh(path, lock_digest(lock), context.store)
+        weight = describe_image(path, lock_digest(lock), context.store)
     return path, weight, kept_reports(weight.digest, context.store)
 
 
@@ -184,12 +184,12 @@ def _who(context: Context) -> str:
     import os
     import pwd
 
-    from envbuild.shelf.sanitize import shown
+    from envbuild.shelf.sanitize import sanitize_text
 
     env = context.settings.environment
     try:
-        return shown(env.get("LOGNAME") or env.get("USER") or pwd.getpwuid(os.getuid()).pw_name)[
-            :200
-        ]
+        return sanitize_text(
+            env.get("LOGNAME") or env.get("USER") or pwd.getpwuid(os.getuid()).pw_name
+        )[:200]
     except KeyError:
         return f"user {os.getuid()}"

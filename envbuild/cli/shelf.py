@@ -16,7 +16,7 @@ from envbuild.errors import UsageError
 from envbuild.store.units import counted
 
 if TYPE_CHECKING:
-    from envbuild.shelf.fetch import Taken
+    from envbuild.shelf.fetch import VerifiedEntry
 
 
 @click.group("shelf")
@@ -55,7 +55,14 @@ def add_command(
 
     URL is a folder, or a bare git repository: git+file:///PATH, git+ssh://HOST/PATH, ssh://HOST/PATH, USER@HOST:PATH.
     """
-    from envbuild.shelf.config import Shelf, add, backend_of, normal_url, require_name, shelves
+    from envbuild.shelf.config import (
+        ShelfConfig,
+        add_shelf,
+        backend_of,
+        normal_url,
+        read_shelves,
+        require_name,
+    )
     from envbuild.shelf.signatures import read_signers
 
     settings = context.settings
@@ -67,14 +74,14 @@ def add_command(
             hint="--allowed-signers FILE",
         )
     place = normal_url(url, settings)
-    known = shelves(settings).get(name)
+    known = read_shelves(settings).get(name)
     if known is not None and known.url != place:
         raise UsageError(f'"{name}" is {known.url} already', hint=f"envbuild shelf remove {name}")
     if signers is not None:
         read_signers(settings.cwd / signers)
     made = backend_of(place, settings, context.runner).create()
-    shelf = Shelf(url=place, pinned=signers is not None, require_signed=require_signed)
-    add(name, shelf, settings.cwd / signers if signers else None, settings)
+    shelf = ShelfConfig(url=place, pinned=signers is not None, require_signed=require_signed)
+    add_shelf(name, shelf, settings.cwd / signers if signers else None, settings)
     if as_json:
         print_json({"shelf": name, "new": made, **msgspec.to_builtins(shelf)})
     context.report.say(f"{name}: {place}{' (made just now, empty)' if made else ''}")
@@ -91,12 +98,12 @@ def add_command(
 @click.pass_obj
 def remove_command(context: Context, *, name: str, forget: bool, as_json: bool) -> None:
     """Use a shelf no longer; the shelf itself stays as it is."""
-    from envbuild.shelf.config import remove
-    from envbuild.shelf.last_verified import seen_of
+    from envbuild.shelf.config import remove_shelf
+    from envbuild.shelf.last_verified import last_verified_of
 
-    shelf = remove(name, context.settings)
+    shelf = remove_shelf(name, context.settings)
     if forget:
-        seen_of(shelf.url, context.settings).forget()
+        last_verified_of(shelf.url, context.settings).forget_all()
     if as_json:
         print_json({"shelf": name, "url": shelf.url, "forgotten": forget})
     context.report.say(f"{name} is no longer used; {shelf.url} is untouched")
@@ -108,10 +115,10 @@ def remove_command(context: Context, *, name: str, forget: bool, as_json: bool) 
 def list_command(context: Context, *, as_json: bool) -> None:
     """List your shelves, how many names each holds, and whether signatures are required."""
     from envbuild.errors import EnvbuildError
-    from envbuild.shelf.config import open_shelf, shelves
+    from envbuild.shelf.config import open_shelf, read_shelves
 
     rows = []
-    for name, shelf in shelves(context.settings).items():
+    for name, shelf in read_shelves(context.settings).items():
         try:
             held: int | str = len(open_shelf(name, context.settings, context.runner).numbers)
         except EnvbuildError as error:
@@ -201,10 +208,10 @@ def search_command(
     Exit code 1 when nothing was found.
     """
     from envbuild.app.shelf import reachable
-    from envbuild.shelf.sanitize import shown
-    from envbuild.shelf.search import search
+    from envbuild.shelf.sanitize import sanitize_text
+    from envbuild.shelf.search import search_entries
 
-    rows = search(reachable(context), words, framework=framework, gpu=gpu, cuda=cuda)
+    rows = search_entries(reachable(context), words, framework=framework, gpu=gpu, cuda=cuda)
     if as_json:
         print_json(rows)
     elif not rows:
@@ -219,7 +226,7 @@ def search_command(
                     "python": row.python,
                     "image": "yes" if row.image else "-",
                     "last verdict": row.verdict or "-",
-                    "summary": shown(row.state or row.summary),
+                    "summary": sanitize_text(row.state or row.summary),
                 }
                 for row in rows
             ]
@@ -236,10 +243,10 @@ def search_command(
 def show_command(context: Context, *, name: str, as_json: bool) -> None:
     """Show what is published under a name, who signed it, its verdicts and its history."""
     from envbuild.app.shelf import find_library
-    from envbuild.shelf.fetch import take
+    from envbuild.shelf.fetch import fetch_entry
 
     library, bare, digest = find_library(context, name)
-    taken = take(library, bare, digest)
+    taken = fetch_entry(library, bare, digest)
     if as_json:
         entry = msgspec.json.decode(taken.stored.data)
         signer = taken.signer.principal or taken.signer.key if taken.signer else None
@@ -293,18 +300,18 @@ def site_command(context: Context, *, folder: Path, shelf: str | None, as_json: 
     click.echo(f"{index}: {counted(count, 'page')}")
 
 
-def _card(taken: Taken, history: list[tuple[str, str, str]]) -> None:
+def _card(taken: VerifiedEntry, history: list[tuple[str, str, str]]) -> None:
     from envbuild.app.shelf import signed_by
-    from envbuild.shelf.sanitize import shown
+    from envbuild.shelf.sanitize import sanitize_text
     from envbuild.store.units import human_bytes
 
     entry, about = taken.stored.entry, taken.stored.entry.about
-    click.echo(f"{taken.title}{f': {shown(about.summary)}' if about.summary else ''}")
+    click.echo(f"{taken.title}{f': {sanitize_text(about.summary)}' if about.summary else ''}")
     base = f"{about.framework or 'no framework'}, Python {about.python}, {about.base}"
     rows = [
         ("holds", f"{base}, {about.packages} packages"),
         ("asks for", ", ".join(about.direct) or "nothing"),
-        ("by", f"{shown(entry.who)} on {entry.when[:10]}; {signed_by(taken)}"),
+        ("by", f"{sanitize_text(entry.who)} on {entry.when[:10]}; {signed_by(taken)}"),
         ("lock", entry.locked),
     ]
     if entry.image is not None:
@@ -322,7 +329,7 @@ def _card(taken: Taken, history: list[tuple[str, str, str]]) -> None:
         ("history", f"{digest[7:19]}  {when}  {who}") for digest, when, who in reversed(history)
     ]
     for title, text in rows:
-        click.echo(f"  {title:<9}  {shown(text)}")
+        click.echo(f"  {title:<9}  {sanitize_text(text)}")
     click.echo(f"  take it    envbuild make {taken.shelf}/{entry.name}")
 
 

@@ -33,12 +33,12 @@ def command(context: Context, *, name: str | None, script: bool, as_json: bool) 
     """
     from envbuild.app.lock import require_lock
     from envbuild.app.shelf import source_named
-    from envbuild.shelf.sanitize import shown
+    from envbuild.shelf.sanitize import sanitize_text
 
     source = source_named(name, context)
     if script:
         text = script_text(source, require_lock(source))
-        click.echo("".join(f"{shown(line)}\n" for line in text.splitlines()), nl=False)
+        click.echo("".join(f"{sanitize_text(line)}\n" for line in text.splitlines()), nl=False)
         return
     about = recipe_row(source.path, context)
     if as_json:
@@ -46,7 +46,7 @@ def command(context: Context, *, name: str | None, script: bool, as_json: bool) 
         return
     for key, value in {**_facts(source), **_state(source, about)}.items():
         text = "; ".join(value) if isinstance(value, list) else value
-        click.echo(f"{key.replace('-', ' '):<13}  {shown(text or '-')}")
+        click.echo(f"{key.replace('-', ' '):<13}  {sanitize_text(text or '-')}")
 
 
 def _facts(source: Source) -> dict[str, str | list[str]]:

@@ -8,7 +8,7 @@ from typing import Protocol
 
 MARKER = "envbuild-shelf.json"
 """The file that makes a place a shelf: without it, a folder that was not mounted would look like an empty one."""
-MARKED = b'{"schema":1}\n'
+MARKER_TEXT = b'{"schema":1}\n'
 NAMES = "names"
 BIGGEST_TEXT = 4 * 1024 * 1024
 """Bytes of one recipe, lock, report or entry; everything but an image."""
@@ -18,22 +18,22 @@ class SlotTakenError(Exception):
     """Somebody else has published under this name and number meanwhile; the caller looks again and retries."""
 
 
-class Pieces(Protocol):
+class PieceStore(Protocol):
     """Where a backend keeps the bytes of images, by sha256."""
 
-    def has(self, digest: str, size: int) -> bool:
+    def has_piece(self, digest: str, size: int) -> bool:
         """Tell whether these bytes are there, by their size."""
         ...  # pragma: no cover
 
-    def keep(self, digest: str, source: Path, offset: int, size: int) -> None:
+    def add_piece(self, digest: str, source: Path, offset: int, size: int) -> None:
         """Take a part of a file.  Raises IntegrityError where it is not what the digest says."""
         ...  # pragma: no cover
 
-    def lend(self, digest: str) -> Path:
+    def piece_path(self, digest: str) -> Path:
         """Return a file with these bytes, not verified.  Raises IntegrityError where there is none."""
         ...  # pragma: no cover
 
-    def room(self) -> int:
+    def free_bytes(self) -> int:
         """Return how many bytes may still be written."""
         ...  # pragma: no cover
 
@@ -42,7 +42,7 @@ class Backend(Protocol):
     """A place that holds a shelf.  Paths are relative ("names/NAME.000001"), as in docs/shelf.md."""
 
     @property
-    def pieces(self) -> Pieces | None:
+    def pieces(self) -> PieceStore | None:
         """Where images go; None where the place takes none."""
         ...  # pragma: no cover
 

@@ -13,9 +13,9 @@ import msgspec
 
 from envbuild.errors import HostError, IntegrityError, UsageError
 from envbuild.shelf.backend import Backend, SlotTakenError, object_path, signature_path, slot_path
-from envbuild.shelf.last_verified import Head, Seen
+from envbuild.shelf.last_verified import LastVerified, VerifiedHead
 from envbuild.shelf.model import SLOT, Entry, digest_of, read_entry, slot_name, write_entry
-from envbuild.shelf.signatures import Notary, Signer
+from envbuild.shelf.signatures import SignatureVerifier, Signer
 from envbuild.toml import closest
 
 TRIES = 40
@@ -25,7 +25,7 @@ SHORTEST = 6
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Stored:
+class StoredEntry:
     """An entry as it lies on the shelf, with the digest of its bytes."""
 
     entry: Entry
@@ -33,16 +33,22 @@ class Stored:
     data: bytes
 
 
-class Library:
+class ShelfClient:
     """An open shelf."""
 
     def __init__(
-        self, name: str, backend: Backend, notary: Notary, seen: Seen, *, require_signed: bool
+        self,
+        name: str,
+        backend: Backend,
+        signatures: SignatureVerifier,
+        last_verified: LastVerified,
+        *,
+        require_signed: bool,
     ) -> None:
         self.name = name
         self.backend = backend
-        self.notary = notary
-        self.seen = seen
+        self.signatures = signatures
+        self.last_verified = last_verified
         self.require_signed = require_signed
 
     @cached_property
@@ -55,11 +61,11 @@ class Library:
             found.setdefault(name, []).append(int(number))
         return {name: tuple(sorted(numbers)) for name, numbers in sorted(found.items())}
 
-    def renew(self) -> None:
+    def refresh(self) -> None:
         """Forget what the shelf looked like."""
         self.__dict__.pop("numbers", None)
 
-    def heads(self) -> dict[str, Stored | IntegrityError]:
+    def newest_entries(self) -> dict[str, StoredEntry | IntegrityError]:
         """Return the newest entry of every name, not verified but for its form; damage takes the entry's place."""
         slots = {name: slot_name(name, numbers[-1]) for name, numbers in self.numbers.items()}
         paths = [slot_path(slot) for slot in slots.values()]
@@ -72,14 +78,14 @@ class Library:
             for name, slot in slots.items()
         }
 
-    def history(self, name: str) -> tuple[Stored, ...]:
+    def history(self, name: str) -> tuple[StoredEntry, ...]:
         """Return all entries of a name, oldest first.
 
         Raises UsageError for a name that is not there, IntegrityError where an entry is missing or changed, or where
         the shelf no longer holds what was verified here before.
         """
         numbers = self.numbers.get(name, ())
-        known = self.seen.heads().get(name)
+        known = self.last_verified.read_heads().get(name)
         if not numbers and known is None:
             raise UsageError(
                 f'there is no "{name}" on the shelf {self.name}{closest(name, self.numbers)}',
@@ -90,7 +96,7 @@ class Library:
             missing = next(number for number in range(1, top + 1) if number not in numbers)
             raise self._rolled_back(name, f"its entry {missing} is gone, which was there before")
         data = self.backend.read([slot_path(slot_name(name, number)) for number in numbers])
-        entries: list[Stored] = []
+        entries: list[StoredEntry] = []
         for number in numbers:
             slot = slot_name(name, number)
             stored = self._stored(slot, data.get(slot_path(slot)))
@@ -106,7 +112,7 @@ class Library:
             )
         return tuple(entries)
 
-    def find(self, name: str, digest: str | None = None) -> Stored:
+    def find_entry(self, name: str, digest: str | None = None) -> StoredEntry:
         """Return the newest entry of a name, or the one whose digest begins so; its history is verified."""
         entries = self.history(name)
         if digest is None:
@@ -124,7 +130,7 @@ class Library:
             raise UsageError(what, hint=f"envbuild shelf show {self.name}/{name} lists them")
         return found[0]
 
-    def signer(self, stored: Stored) -> Signer | None:
+    def signer(self, stored: StoredEntry) -> Signer | None:
         """Return who signed an entry, None where nobody did.
 
         Raises IntegrityError for a signature that is not good, and for none where the shelf requires one.
@@ -133,7 +139,7 @@ class Library:
         path = signature_path(stored.digest)
         signature = self.backend.read([path]).get(path)
         if signature is not None:
-            return self.notary.judge(stored.data, signature, where=where)
+            return self.signatures.verify(stored.data, signature, where=where)
         if self.require_signed:
             what = f"entry {stored.entry.number} is not signed, and only signed ones are taken from this shelf"
             raise IntegrityError(
@@ -141,7 +147,7 @@ class Library:
             )
         return None
 
-    def content(self, digest: str, what: str) -> bytes:
+    def read_object(self, digest: str, what: str) -> bytes:
         """Return the bytes that a digest names; ``what`` they are, for the error.  Raises IntegrityError."""
         path = object_path(digest)
         data = self.backend.read([path]).get(path)
@@ -155,20 +161,22 @@ class Library:
             )
         return data
 
-    def missing(self, objects: Mapping[str, bytes]) -> int:
+    def missing_bytes(self, objects: Mapping[str, bytes]) -> int:
         """Return how many bytes of objects (by digest) are not there yet."""
         there = self.backend.read([object_path(digest) for digest in objects])
         return sum(
             len(data) for digest, data in objects.items() if object_path(digest) not in there
         )
 
-    def remember(self, stored: Stored) -> None:
+    def remember_entry(self, stored: StoredEntry) -> None:
         """Note an entry as verified: from now on the shelf must continue it."""
-        self.seen.note(stored.entry.name, Head(stored.entry.number, stored.digest))
+        self.last_verified.note_head(
+            stored.entry.name, VerifiedHead(stored.entry.number, stored.digest)
+        )
 
-    def append(
+    def append_entry(
         self, draft: Entry, objects: Mapping[str, bytes], sign: Callable[[bytes], str] | None
-    ) -> tuple[Stored, bool]:
+    ) -> tuple[StoredEntry, bool]:
         """Publish a draft behind whatever is newest and return it as stored, and whether it was added.
 
         Number, previous entry and signature are made anew each time that somebody else was quicker.  A draft that says
@@ -176,23 +184,23 @@ class Library:
         """
         files = {object_path(digest): data for digest, data in objects.items()}
         for attempt in range(TRIES):
-            self.renew()
+            self.refresh()
             head = self._head(draft.name)
-            if head is not None and _same(head.entry, draft) and self._stands(head, sign):
+            if head is not None and _same_content(head.entry, draft) and self._stands(head, sign):
                 return head, False
             number = head.entry.number + 1 if head else 1
             entry = msgspec.structs.replace(
                 draft, number=number, previous=head.digest if head else None
             )
             data = write_entry(entry)
-            stored = Stored(entry=entry, digest=digest_of(data), data=data)
+            stored = StoredEntry(entry=entry, digest=digest_of(data), data=data)
             extra = {signature_path(stored.digest): self._signed(stored, sign)} if sign else {}
             try:
                 self.backend.append(entry.slot, data, {**files, **extra})
             except SlotTakenError:
                 time.sleep(random.uniform(0, min(0.05 * (attempt + 1), 1.0)))  # noqa: S311  (no secret)
                 continue
-            self.remember(stored)
+            self.remember_entry(stored)
             return stored, True
         what = f"somebody else was quicker {TRIES} times"
         raise HostError(
@@ -201,41 +209,41 @@ class Library:
             hint="nothing was published: try again in a minute",
         )
 
-    def _signed(self, stored: Stored, sign: Callable[[bytes], str]) -> bytes:
+    def _signed(self, stored: StoredEntry, sign: Callable[[bytes], str]) -> bytes:
         """Sign an entry, and refuse to publish what others would refuse to take."""
         signature = sign(stored.data).encode()
-        self.notary.judge(stored.data, signature, where=f"{self.name}/{stored.entry.name}")
+        self.signatures.verify(stored.data, signature, where=f"{self.name}/{stored.entry.name}")
         return signature
 
-    def _head(self, name: str) -> Stored | None:
-        if name not in self.numbers and name not in self.seen.heads():
+    def _head(self, name: str) -> StoredEntry | None:
+        if name not in self.numbers and name not in self.last_verified.read_heads():
             return None
         return self.history(name)[-1]
 
-    def _stands(self, head: Stored, sign: object) -> bool:
+    def _stands(self, head: StoredEntry, sign: object) -> bool:
         """Tell whether an entry needs no second one that says the same: it is signed well, or is not to be."""
         try:
             return sign is None or self.signer(head) is not None
         except IntegrityError:
             return False
 
-    def _stored(self, slot: str, data: bytes | None) -> Stored:
+    def _stored(self, slot: str, data: bytes | None) -> StoredEntry:
         where = f"{self.name}: {slot_path(slot)}"
         if data is None:
             raise IntegrityError("is gone", where=where)
         entry = read_entry(data, where)
         if entry.slot != slot or not SLOT.fullmatch(slot):
             raise IntegrityError(f"is the entry {entry.slot}, put under another name", where=where)
-        return Stored(entry=entry, digest=digest_of(data), data=data)
+        return StoredEntry(entry=entry, digest=digest_of(data), data=data)
 
-    def _read_or_error(self, slot: str) -> Stored | IntegrityError:
+    def _read_or_error(self, slot: str) -> StoredEntry | IntegrityError:
         try:
             data = self.backend.read([slot_path(slot)])
         except IntegrityError as error:
             return error
         return self._stored_or_error(slot, data.get(slot_path(slot)))
 
-    def _stored_or_error(self, slot: str, data: bytes | None) -> Stored | IntegrityError:
+    def _stored_or_error(self, slot: str, data: bytes | None) -> StoredEntry | IntegrityError:
         try:
             return self._stored(slot, data)
         except IntegrityError as error:
@@ -251,7 +259,7 @@ class Library:
         )
 
 
-def _same(one: Entry, other: Entry) -> bool:
+def _same_content(one: Entry, other: Entry) -> bool:
     """Tell whether two entries publish the same thing."""
 
     def content(entry: Entry) -> Entry:

@@ -15,11 +15,11 @@ from envbuild.errors import UsageError
 from envbuild.run import Runner
 from envbuild.settings import Settings
 from envbuild.shelf.backend import Backend
-from envbuild.shelf.client import Library
-from envbuild.shelf.folder import Folder
-from envbuild.shelf.git import FORMS, GitRepository, is_git
-from envbuild.shelf.last_verified import seen_of
-from envbuild.shelf.signatures import Notary, read_signers
+from envbuild.shelf.client import ShelfClient
+from envbuild.shelf.folder import FolderBackend
+from envbuild.shelf.git import GIT_URL, GitBackend, is_git
+from envbuild.shelf.last_verified import last_verified_of
+from envbuild.shelf.signatures import SignatureVerifier, read_signers
 from envbuild.store.atomic import write_text
 from envbuild.toml import closest, convert, quote, read_toml
 
@@ -27,7 +27,9 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
 HEADING = "# Written by envbuild shelf add and remove.\n"
 
 
-class Shelf(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
+class ShelfConfig(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"
+):
     """One shelf: where it is, whether allowed signers are pinned beside, and whether unsigned entries are refused."""
 
     url: Annotated[str, Meta(min_length=1, max_length=2000, pattern=r"^[^\x00-\x1f\x7f]*\Z")]
@@ -45,13 +47,13 @@ def signers_file(name: str, settings: Settings) -> Path:
     return settings.config.parent / "shelves" / f"{name}.signers"
 
 
-def shelves(settings: Settings) -> dict[str, Shelf]:
+def read_shelves(settings: Settings) -> dict[str, ShelfConfig]:
     """Return the user's shelves by name.  Raises UsageError for a file that is wrong."""
     path = config_file(settings)
     if not path.is_file():
         return {}
     data, text = read_toml(path)
-    found = convert(data, dict[str, Shelf], text=text, where=str(path))
+    found = convert(data, dict[str, ShelfConfig], text=text, where=str(path))
     for name in found:
         require_name(name)
     return found
@@ -65,30 +67,30 @@ def require_name(name: str) -> None:
         )
 
 
-def add(name: str, shelf: Shelf, signers: Path | None, settings: Settings) -> None:
+def add_shelf(name: str, shelf: ShelfConfig, signers: Path | None, settings: Settings) -> None:
     """Write a shelf down, with a copy of its allowed signers: whoever can write to the shelf cannot change them."""
     require_name(name)
     if signers is not None:
         write_text(signers_file(name, settings), read_signers(signers))
-    _write({**shelves(settings), name: shelf}, settings)
+    _write_shelves({**read_shelves(settings), name: shelf}, settings)
     if signers is None:
         signers_file(name, settings).unlink(missing_ok=True)
 
 
-def remove(name: str, settings: Settings) -> Shelf:
+def remove_shelf(name: str, settings: Settings) -> ShelfConfig:
     """Forget a shelf; the shelf itself stays as it is.  Raises UsageError for one that is not there."""
-    known = shelves(settings)
+    known = read_shelves(settings)
     shelf = known.pop(name, None)
     if shelf is None:
         raise UsageError(
             f'there is no shelf "{name}"{closest(name, known)}', where=str(config_file(settings))
         )
-    _write(known, settings)
+    _write_shelves(known, settings)
     signers_file(name, settings).unlink(missing_ok=True)
     return shelf
 
 
-def _write(known: Mapping[str, Shelf], settings: Settings) -> None:
+def _write_shelves(known: Mapping[str, ShelfConfig], settings: Settings) -> None:
     blocks = [HEADING]
     for name, shelf in sorted(known.items()):
         flags = [
@@ -100,9 +102,9 @@ def _write(known: Mapping[str, Shelf], settings: Settings) -> None:
     write_text(config_file(settings), "".join(blocks))
 
 
-def open_shelf(name: str, settings: Settings, runner: Runner) -> Library:
+def open_shelf(name: str, settings: Settings, runner: Runner) -> ShelfClient:
     """Open one of the user's shelves; nothing is read yet.  Raises UsageError for an unknown one."""
-    known = shelves(settings)
+    known = read_shelves(settings)
     if name not in known:
         hint = "envbuild shelf add NAME URL" if not known else None
         raise UsageError(f'there is no shelf "{name}"{closest(name, known)}', hint=hint)
@@ -110,23 +112,23 @@ def open_shelf(name: str, settings: Settings, runner: Runner) -> Library:
     signers = signers_file(name, settings) if shelf.pinned else None
     if signers is not None:
         read_signers(signers)  # a lost file must not turn into "anybody may sign"
-    return Library(
+    return ShelfClient(
         name,
         backend_of(shelf.url, settings, runner),
-        Notary(runner=runner, environment=settings.environment, signers=signers),
-        seen_of(shelf.url, settings),
+        SignatureVerifier(runner=runner, environment=settings.environment, signers=signers),
+        last_verified_of(shelf.url, settings),
         require_signed=shelf.require_signed,
     )
 
 
 def backend_of(url: str, settings: Settings, runner: Runner) -> Backend:
     """Return the backend for a place as ``normal_url`` writes it."""
-    return GitRepository(url, settings, runner) if is_git(url) else Folder(Path(url))
+    return GitBackend(url, settings, runner) if is_git(url) else FolderBackend(Path(url))
 
 
 def normal_url(text: str, settings: Settings) -> str:
     """Return a place as it is kept: a URL as it is, an absolute path for a folder or a bare repository."""
-    if FORMS.fullmatch(text):
+    if GIT_URL.fullmatch(text):
         return text
     if re.match(r"\w+::", text) or ("://" in text and not text.startswith("file://")):
         hint = "a folder, git+file://, git+ssh://, git+https://, ssh:// or USER@HOST:PATH"

@@ -15,10 +15,10 @@ from envbuild.lock.read import parse_lock
 from envbuild.recipe.find import LOCKS, RECIPES
 from envbuild.recipe.model import Recipe, Source
 from envbuild.recipe.read import read_recipe
-from envbuild.shelf.client import Library, Stored
-from envbuild.shelf.model import Verdict
+from envbuild.shelf.client import ShelfClient, StoredEntry
+from envbuild.shelf.model import CheckSummary
 from envbuild.shelf.policy import SCRIPT, refuse_lock, refuse_recipe
-from envbuild.shelf.publish import card, verdict
+from envbuild.shelf.publish import summarize_entry, summarize_report
 from envbuild.shelf.signatures import Signer
 from envbuild.store.atomic import write_bytes
 from envbuild.store.layout import Store
@@ -26,11 +26,11 @@ from envbuild.toml import convert, parse_toml
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Taken:
+class VerifiedEntry:
     """An entry that proved true: texts as published, what they mean, and who signed it (None: nobody)."""
 
     shelf: str
-    stored: Stored
+    stored: StoredEntry
     signer: Signer | None
     recipe: Recipe
     lock: Lock
@@ -46,18 +46,18 @@ class Taken:
         return f"{self.shelf}/{self.stored.entry.name}@{self.stored.digest[7:19]}"
 
 
-def take(library: Library, name: str, digest: str | None = None) -> Taken:
+def fetch_entry(library: ShelfClient, name: str, digest: str | None = None) -> VerifiedEntry:
     """Return a verified entry of a name, the newest one or the one whose digest begins so, and remember it.
 
     Raises UsageError for one that is not there or that breaks the rules, IntegrityError for one that was changed, was
     put in another's place, is not signed as the shelf requires, or contradicts itself.
     """
-    stored = library.find(name, digest)
+    stored = library.find_entry(name, digest)
     signer = library.signer(stored)
     entry = stored.entry
     title = f"{library.name}/{name}@{stored.digest[7:19]}"
-    recipe_text = _text(library.content(entry.recipe, "recipe"), title)
-    lock_text = _text(library.content(entry.lock, "lock"), title)
+    recipe_text = _decode_text(library.read_object(entry.recipe, "recipe"), title)
+    lock_text = _decode_text(library.read_object(entry.lock, "lock"), title)
     refuse_recipe(recipe_text, f"{title}, its recipe")
     recipe = convert(
         parse_toml(recipe_text, title), Recipe, text=recipe_text, where=f"{title}, its recipe"
@@ -68,17 +68,17 @@ def take(library: Library, name: str, digest: str | None = None) -> Taken:
         raise IntegrityError("its check script is missing, or is none of its recipe's", where=title)
     lock = parse_lock(lock_text, f"{title}, its lock")
     refuse_lock(recipe, lock, f"{title}, its lock")
-    copied = card(
+    copied = summarize_entry(
         recipe, lock
     )  # what is worked out of a lock may be worked out otherwise by another envbuild
     copied = msgspec.structs.replace(copied, cuda=entry.about.cuda, packages=entry.about.packages)
     if lock_digest(lock) != entry.locked or copied != entry.about:
         raise IntegrityError("its card says something else than its recipe and lock", where=title)
     reports = tuple(
-        _report(library, one, entry.image.digest if entry.image else "", title)
+        _read_report(library, one, entry.image.digest if entry.image else "", title)
         for one in entry.verdicts
     )
-    taken = Taken(
+    taken = VerifiedEntry(
         shelf=library.name,
         stored=stored,
         signer=signer,
@@ -86,15 +86,15 @@ def take(library: Library, name: str, digest: str | None = None) -> Taken:
         lock=lock,
         recipe_text=recipe_text,
         lock_text=lock_text,
-        definition=_text(library.content(entry.definition, "definition"), title),
-        script=library.content(entry.script, "check script") if entry.script else None,
+        definition=_decode_text(library.read_object(entry.definition, "definition"), title),
+        script=library.read_object(entry.script, "check script") if entry.script else None,
         reports=reports,
     )
-    library.remember(stored)
+    library.remember_entry(stored)
     return taken
 
 
-def files_of(taken: Taken) -> dict[str, bytes]:
+def project_files(taken: VerifiedEntry) -> dict[str, bytes]:
     """Return what an entry gives a project folder, by path: recipe, lock and check script."""
     name = taken.recipe.name
     suffix = ".lock" if taken.recipe.base.platform == "linux/amd64" else ".aarch64.lock"
@@ -108,27 +108,27 @@ def files_of(taken: Taken) -> dict[str, bytes]:
     return files
 
 
-def source_of(taken: Taken, store: Store) -> Source:
+def stored_source(taken: VerifiedEntry, store: Store) -> Source:
     """Write an entry's files into the store and return them as a recipe to make, not to write to."""
     folder = store.folder("shelf") / taken.stored.digest.removeprefix("sha256:")
-    for path, data in files_of(taken).items():
+    for path, data in project_files(taken).items():
         target = folder / path
         if not target.is_file() or target.is_symlink() or target.read_bytes() != data:
             write_bytes(target, data)
-    recipe, lock = (folder / path for path in list(files_of(taken))[:2])
+    recipe, lock = (folder / path for path in list(project_files(taken))[:2])
     read, text = read_recipe(recipe)
     return Source(recipe=read, path=recipe, text=text, lock=lock, shipped=True)
 
 
-def _report(library: Library, one: Verdict, image: str, title: str) -> Report:
-    data = library.content(one.report, "check report")
+def _read_report(library: ShelfClient, one: CheckSummary, image: str, title: str) -> Report:
+    data = library.read_object(one.report, "check report")
     try:
         report = msgspec.json.decode(data, type=Report)
     except UNREADABLE as error:
         raise IntegrityError(
             f"a check report of it cannot be read: {error}", where=title
         ) from error
-    if report.digest != image or verdict(one.report, report) != one:
+    if report.digest != image or summarize_report(one.report, report) != one:
         raise IntegrityError(
             "a verdict of it is about another image, or says something else than its report",
             where=title,
@@ -136,7 +136,7 @@ def _report(library: Library, one: Verdict, image: str, title: str) -> Report:
     return report
 
 
-def _text(data: bytes, title: str) -> str:
+def _decode_text(data: bytes, title: str) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -16,8 +16,8 @@ from envbuild.errors import EnvbuildError, HostError, IntegrityError, SpaceError
 from envbuild.formats.file_copy import append_file
 from envbuild.shelf.backend import (
     BIGGEST_TEXT,
-    MARKED,
     MARKER,
+    MARKER_TEXT,
     NAMES,
     SlotTakenError,
     object_path,
@@ -32,21 +32,21 @@ CHUNK = 4 * 1024 * 1024
 NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
-class Folder:
+class FolderBackend:
     """A folder on a file system that the lab shares; what is written gets the mode of its top folder."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
 
     @property
-    def pieces(self) -> Folder:
+    def pieces(self) -> FolderBackend:
         """Images are kept here too."""
         return self
 
     def refresh(self) -> None:
         """Raise HostError where the folder is gone, UsageError where it is no shelf."""
         where = str(self.root)
-        with _telling(self.root):
+        with _shelf_errors(self.root):
             there, marked = self.root.is_dir(), (self.root / MARKER).is_file()
         if not there:
             what = "the shelf's folder is not there"
@@ -61,7 +61,7 @@ class Folder:
 
     def create(self) -> bool:
         """Make a shelf of a missing or empty folder; with the group's permissions where its parent has them."""
-        with _telling(self.root):
+        with _shelf_errors(self.root):
             if (self.root / MARKER).is_file():
                 return False
             filled = self.root.is_dir() and any(self.root.iterdir())
@@ -74,12 +74,12 @@ class Folder:
             )
         if not self.root.parent.is_dir():
             raise UsageError("there is no such folder", where=str(self.root.parent))
-        with _telling(self.root):
+        with _shelf_errors(self.root):
             if not self.root.is_dir():
                 self.root.mkdir()
                 # a shelf is for a group: who wants it otherwise makes the folder first, and its mode is kept
                 self.root.chmod(0o2775)
-            self._put(MARKER, MARKED)
+            self._put(MARKER, MARKER_TEXT)
         return True
 
     def slots(self) -> tuple[str, ...]:
@@ -89,7 +89,7 @@ class Folder:
         except FileNotFoundError:
             return ()
         except OSError as error:
-            raise _refused(error, self.root / NAMES) from error
+            raise _link_error(error, self.root / NAMES) from error
         try:
             return tuple(sorted(name for name in os.listdir(folder) if SLOT.fullmatch(name)))  # noqa: PTH208  (quick)
         finally:
@@ -99,7 +99,7 @@ class Folder:
         """Return the files that are there; a link, a device or a giant is refused unread."""
         found = {}
         for path in paths:
-            data = _read(self.root, path)
+            data = _read_file(self.root, path)
             if data is not None:
                 found[path] = data
         return found
@@ -107,7 +107,7 @@ class Folder:
     def append(self, slot: str, entry: bytes, objects: Mapping[str, bytes]) -> None:
         """Put the objects, then link the entry to its name: one of two publishers gets it, the other one is told."""
         self.refresh()
-        with _telling(self.root):
+        with _shelf_errors(self.root):
             self._sweep()
             for path, data in objects.items():
                 self._put(path, data)
@@ -115,7 +115,7 @@ class Folder:
                 self._write(partial, lambda out: out.write(entry))
                 self._claim(partial, self.root / slot_path(slot))
 
-    def has(self, digest: str, size: int) -> bool:
+    def has_piece(self, digest: str, size: int) -> bool:
         """Tell whether a piece is there."""
         try:
             found = os.lstat(self.root / object_path(digest))
@@ -123,10 +123,10 @@ class Folder:
             return False
         return stat.S_ISREG(found.st_mode) and found.st_size == size
 
-    def keep(self, digest: str, source: Path, offset: int, size: int) -> None:
+    def add_piece(self, digest: str, source: Path, offset: int, size: int) -> None:
         """Copy a piece of an image in; its blocks are shared where the file system can."""
         target = self.root / object_path(digest)
-        with _telling(self.root), self._beside() as partial:
+        with _shelf_errors(self.root), self._beside() as partial:
             self._folder(target.parent)
             self._write(partial, lambda out: append_file(source, out, size, offset=offset))
             if _hash(partial) != digest:
@@ -135,7 +135,7 @@ class Folder:
                 )
             partial.replace(target)
 
-    def lend(self, digest: str) -> Path:
+    def piece_path(self, digest: str) -> Path:
         """Return the file of a piece."""
         path = self.root / object_path(digest)
         try:
@@ -149,7 +149,7 @@ class Folder:
             raise IntegrityError("is no file", where=str(path))
         return path
 
-    def room(self) -> int:
+    def free_bytes(self) -> int:
         """Return the free bytes of the file system."""
         found = os.statvfs(self.root)
         return found.f_bavail * found.f_frsize
@@ -159,7 +159,7 @@ class Folder:
         target = self.root / path
         self._folder(target.parent)
         with contextlib.suppress(IntegrityError):
-            if _read(self.root, path) == data:
+            if _read_file(self.root, path) == data:
                 self._repair(target)
                 return
         with self._beside() as partial:
@@ -269,15 +269,15 @@ def _open_file(root: Path, relative: str) -> int:
         os.close(folder)
 
 
-def _refused(error: OSError, path: Path) -> EnvbuildError:
+def _link_error(error: OSError, path: Path) -> EnvbuildError:
     """Return the error for what cannot be opened without following a link (ELOOP; ENOTDIR for one to a folder)."""
     if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.ENXIO):
         return IntegrityError("is a link, which a shelf never holds", where=str(path))
     error.filename = str(path)
-    return _told(error, path)
+    return _shelf_error(error, path)
 
 
-def _read(root: Path, relative: str) -> bytes | None:
+def _read_file(root: Path, relative: str) -> bytes | None:
     """Return a small regular file, None where there is none."""
     path = root / relative
     try:
@@ -285,7 +285,7 @@ def _read(root: Path, relative: str) -> bytes | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise _refused(error, path) from error
+        raise _link_error(error, path) from error
     found = os.fstat(handle)
     if not stat.S_ISREG(found.st_mode):
         os.close(handle)
@@ -297,7 +297,7 @@ def _read(root: Path, relative: str) -> bytes | None:
         try:
             return file.read(BIGGEST_TEXT + 1)
         except OSError as error:
-            raise _told(error, path) from error
+            raise _shelf_error(error, path) from error
 
 
 def _hash(path: Path) -> str:
@@ -309,14 +309,14 @@ def _hash(path: Path) -> str:
 
 
 @contextlib.contextmanager
-def _telling(path: Path) -> Iterator[None]:
+def _shelf_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise _told(error, path) from error
+        raise _shelf_error(error, path) from error
 
 
-def _told(error: OSError, path: Path) -> EnvbuildError:
+def _shelf_error(error: OSError, path: Path) -> EnvbuildError:
     """Return the error to raise for what the operating system says about a shelf."""
     where = str(error.filename or path)
     if error.errno in (errno.ENOSPC, errno.EDQUOT):

@@ -19,21 +19,28 @@ from envbuild.errors import (
 )
 from envbuild.run import Command, Result, Runner
 from envbuild.settings import Settings
-from envbuild.shelf.backend import BIGGEST_TEXT, MARKED, MARKER, NAMES, SlotTakenError, slot_path
+from envbuild.shelf.backend import (
+    BIGGEST_TEXT,
+    MARKER,
+    MARKER_TEXT,
+    NAMES,
+    SlotTakenError,
+    slot_path,
+)
 from envbuild.shelf.model import SLOT
 from envbuild.store.atomic import telling
 
 BRANCH = "refs/heads/main"
 OnLine = Callable[[str], None] | None
-HERE = "refs/envbuild/shelf"
+MIRROR_REF = "refs/envbuild/shelf"
 """Where the mirror keeps what it fetched."""
 SECONDS = 600.0
 BATCH = 4 * 1024 * 1024
 """Bytes asked of git at once; the runner keeps at most CAPTURE_LIMIT of an answer."""
-FORMS = re.compile(
+GIT_URL = re.compile(
     r"git\+(file|ssh|https)://.+|ssh://.+|[A-Za-z0-9_][A-Za-z0-9._-]*@[A-Za-z0-9][A-Za-z0-9.-]*:.+"
 )
-AGAIN = (
+RACE_MESSAGES = (
     "fetch first",
     "non-fast-forward",
     "stale info",
@@ -42,7 +49,7 @@ AGAIN = (
     "incorrect old",
 )
 """What git says to a push that came second (builtin/push.c, builtin/receive-pack.c, refs/files-backend.c)."""
-SAFE = (
+SAFE_OPTIONS = (
     "-c", "core.hooksPath=/dev/null", "-c", "protocol.ext.allow=never", "-c", "transfer.fsckObjects=true",
     "-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "advice.detachedHead=false",
 )  # fmt: skip
@@ -52,10 +59,10 @@ def is_git(url: str) -> bool:
     """Tell whether a place is a git repository: by its form, or a folder that looks like a bare one."""
     # os.path: a folder that may not be entered is no repository, and no error yet
     parts = (os.path.exists(os.path.join(url, name)) for name in ("HEAD", "objects", "refs"))  # noqa: PTH110, PTH118
-    return FORMS.fullmatch(url) is not None or all(parts)
+    return GIT_URL.fullmatch(url) is not None or all(parts)
 
 
-class GitRepository:
+class GitBackend:
     """A bare repository, looked at through a mirror of one's own in the cache."""
 
     pieces = None
@@ -84,7 +91,7 @@ class GitRepository:
         if self._fetch():
             self.refresh()
             return False
-        self._push(self._commit({MARKER: MARKED}, None, "Begin a shelf"))
+        self._push(self._commit({MARKER: MARKER_TEXT}, None, "Begin a shelf"))
         return True
 
     def slots(self) -> tuple[str, ...]:
@@ -121,14 +128,19 @@ class GitRepository:
         if path in self._tree:
             raise SlotTakenError(slot)
         new = {name: data for name, data in objects.items() if name not in self._tree}
-        commit = self._commit({**new, path: entry}, HERE, f"Publish {slot}")
+        commit = self._commit({**new, path: entry}, MIRROR_REF, f"Publish {slot}")
         self._push(commit)
 
     def _fetch(self) -> bool:
         """Bring the branch; return False for a repository without one."""
         self._make_mirror()
         result = self._git(
-            "fetch", "--quiet", "--no-tags", "--no-write-fetch-head", self.url, f"+{BRANCH}:{HERE}"
+            "fetch",
+            "--quiet",
+            "--no-tags",
+            "--no-write-fetch-head",
+            self.url,
+            f"+{BRANCH}:{MIRROR_REF}",
         )
         if result.code == 0:
             return True
@@ -158,10 +170,11 @@ class GitRepository:
             if len(fields) == 4 and fields[0] == "100644" and fields[1] == "blob":
                 self._tree[path] = (fields[2], int(fields[3]))
 
-        result = self._git("ls-tree", "-r", "-l", "--full-tree", HERE, on_line=note)
+        result = self._git("ls-tree", "-r", "-l", "--full-tree", MIRROR_REF, on_line=note)
         if result.code != 0:
             raise HostError(
-                f"the mirror of the shelf is damaged: {_said(result)}", where=str(self._mirror)
+                f"the mirror of the shelf is damaged: {_last_message(result)}",
+                where=str(self._mirror),
             )
 
     def _batch(self, paths: list[str]) -> dict[str, bytes]:
@@ -184,18 +197,18 @@ class GitRepository:
         """Make a commit without a work tree and return its id."""
         name = f"refs/envbuild/publishing-{os.getpid()}"
         who = self._identity()
-        lines = [f"commit {name}\n", f"committer {who} now\n", _data(message.encode())]
+        lines = [f"commit {name}\n", f"committer {who} now\n", _import_data(message.encode())]
         if parent:
             lines.append(f"from {parent}^0\n")
         for path, data in files.items():
-            lines += [f"M 100644 inline {path}\n", _data(data)]
+            lines += [f"M 100644 inline {path}\n", _import_data(data)]
         text = "".join(lines) + "\ndone\n"
         made = self._git(
             "fast-import", "--quiet", "--force", "--done", "--date-format=now", stdin=text
         )
         if made.code != 0:
             raise ToolFailedError(
-                f"git could not write the commit: {_said(made)}", where=str(self._mirror)
+                f"git could not write the commit: {_last_message(made)}", where=str(self._mirror)
             )
         return name
 
@@ -210,12 +223,12 @@ class GitRepository:
         if result.code == 0:
             return
         told = next((line for line in result.stdout.splitlines() if line.startswith("!")), "")
-        if any(mark in told or mark in result.stderr for mark in AGAIN):
+        if any(mark in told or mark in result.stderr for mark in RACE_MESSAGES):
             raise SlotTakenError(told)
         if told:
             what = f"the repository refused the push: {told.rpartition(BRANCH)[2].strip() or told}"
-            hint = _hint(result) or "ask whoever keeps the repository; nothing was published"
-            raise HostError(f"{what}\n{_remote(result)}".rstrip(), where=self.url, hint=hint)
+            hint = _push_hint(result) or "ask whoever keeps the repository; nothing was published"
+            raise HostError(f"{what}\n{_hook_output(result)}".rstrip(), where=self.url, hint=hint)
         raise self._unreachable(result)
 
     def _unreachable(self, result: Result) -> EnvbuildError:
@@ -235,7 +248,9 @@ class GitRepository:
 
     def _git(self, *arguments: str, stdin: str | None = None, on_line: OnLine = None) -> Result:
         return self._run(
-            ("git", "-C", str(self._mirror), *SAFE, *arguments), stdin=stdin, on_line=on_line
+            ("git", "-C", str(self._mirror), *SAFE_OPTIONS, *arguments),
+            stdin=stdin,
+            on_line=on_line,
         )
 
     def _run(
@@ -246,7 +261,11 @@ class GitRepository:
         on_line: OnLine = None,
         check: bool = False,
     ) -> Result:
-        env = {name: value for name, value in self._settings.environment.items() if name not in OWN}
+        env = {
+            name: value
+            for name, value in self._settings.environment.items()
+            if name not in GIT_VARIABLES
+        }
         env = {
             "GIT_SSH_COMMAND": "ssh -o BatchMode=yes",
             **env,
@@ -263,7 +282,7 @@ class GitRepository:
             raise
 
 
-OWN = (
+GIT_VARIABLES = (
     "GIT_DIR",
     "GIT_WORK_TREE",
     "GIT_INDEX_FILE",
@@ -273,15 +292,15 @@ OWN = (
 """Variables of a git command that we may have been started by: they would lead git away from our mirror."""
 
 
-def _data(content: bytes) -> str:
+def _import_data(content: bytes) -> str:
     return f"data {len(content)}\n{content.decode()}\n"
 
 
-def _said(result: Result) -> str:
+def _last_message(result: Result) -> str:
     return result.last_lines(3) or f"exit code {result.code}"
 
 
-def _remote(result: Result) -> str:
+def _hook_output(result: Result) -> str:
     """Return what the other side's hook printed."""
     lines = [
         line.removeprefix("remote:").strip()
@@ -291,7 +310,7 @@ def _remote(result: Result) -> str:
     return "\n".join(line for line in lines if line)
 
 
-def _hint(result: Result) -> str | None:
+def _push_hint(result: Result) -> str | None:
     if "Permission denied" in result.stderr or "unable to create temporary object" in result.stderr:
         return "you may read it, but not write to it; nothing was published"
     return None

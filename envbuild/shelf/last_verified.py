@@ -15,49 +15,49 @@ from envbuild.settings import Settings
 from envbuild.store.atomic import telling, write_bytes
 
 
-class Head(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class VerifiedHead(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The newest entry of a name that was verified here."""
 
     number: int
     digest: Digest
 
 
-class Seen:
+class LastVerified:
     """The last verified entry of every name of one shelf, in a file of this user's."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def heads(self) -> Mapping[str, Head]:
+    def read_heads(self) -> Mapping[str, VerifiedHead]:
         """Return the heads by name.  Raises IntegrityError for a damaged file: without it a rollback goes unseen."""
         try:
-            return msgspec.json.decode(self.path.read_bytes(), type=dict[str, Head])
+            return msgspec.json.decode(self.path.read_bytes(), type=dict[str, VerifiedHead])
         except FileNotFoundError:
             return {}
         except UNREADABLE as error:
             hint = "look at what the shelf holds, then remove this file: it is written anew"
             raise IntegrityError(f"is damaged: {error}", where=str(self.path), hint=hint) from error
 
-    def note(self, name: str, head: Head) -> None:
+    def note_head(self, name: str, head: VerifiedHead) -> None:
         """Remember a verified entry; an older one than is known changes nothing."""
         from filelock import FileLock
 
         with telling(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with FileLock(self.path.with_suffix(".lock")):
-                heads = dict(self.heads())
+                heads = dict(self.read_heads())
                 known = heads.get(name)
                 if known is None or known.number < head.number:
                     heads[name] = head
                     write_bytes(self.path, msgspec.json.encode(heads, order="sorted"))
 
-    def forget(self) -> None:
+    def forget_all(self) -> None:
         """Start anew."""
         self.path.unlink(missing_ok=True)
 
 
-def seen_of(url: str, settings: Settings) -> Seen:
+def last_verified_of(url: str, settings: Settings) -> LastVerified:
     """Return what was seen of the shelf at a place, under whatever name it is configured."""
-    return Seen(
+    return LastVerified(
         settings.state / "shelves" / f"{hashlib.sha256(url.encode()).hexdigest()[:32]}.json"
     )

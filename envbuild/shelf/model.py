@@ -35,7 +35,7 @@ class _Record(
     """Every part of an entry: frozen, known keys only."""
 
 
-class Weight(_Record, frozen=True):
+class ImageDescriptor(_Record, frozen=True):
     """An image.
 
     ``digest`` is over its objects without signatures (of whatever file carries them), ``sha256`` over the file's
@@ -48,7 +48,7 @@ class Weight(_Record, frozen=True):
     pieces: Digest | None = None
 
 
-class Verdict(_Record, frozen=True):
+class CheckSummary(_Record, frozen=True):
     """The gist of a check report about the entry's image; ``report`` names the whole one."""
 
     report: Digest
@@ -60,7 +60,7 @@ class Verdict(_Record, frozen=True):
     target: Text | None = None
 
 
-class Card(_Record, frozen=True):
+class EntrySummary(_Record, frozen=True):
     """What a search looks at, copied out of recipe and lock; ``direct`` are the direct requirements."""
 
     summary: Text = ""
@@ -93,9 +93,9 @@ class Entry(_Record, frozen=True):
     locked: Digest
     definition: Digest
     script: Digest | None = None
-    image: Weight | None = None
-    verdicts: tuple[Verdict, ...] = ()
-    about: Card = Card()
+    image: ImageDescriptor | None = None
+    verdicts: tuple[CheckSummary, ...] = ()
+    about: EntrySummary = EntrySummary()
 
     @property
     def slot(self) -> str:
@@ -103,7 +103,7 @@ class Entry(_Record, frozen=True):
         return slot_name(self.name, self.number)
 
 
-class Schema(msgspec.Struct, frozen=True):
+class _SchemaField(msgspec.Struct, frozen=True):
     """What every entry says of itself, also one of a later envbuild."""
 
     schema: int
@@ -148,7 +148,7 @@ def read_entry(data: bytes, where: str) -> Entry:
 def _schema_of(data: bytes) -> int:
     """Return the schema that a document which is no entry of ours says it has, 0 where it says none."""
     try:
-        return msgspec.json.decode(data, type=Schema).schema
+        return msgspec.json.decode(data, type=_SchemaField).schema
     except UNREADABLE:
         return 0
 

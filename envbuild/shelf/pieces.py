@@ -23,8 +23,8 @@ from envbuild.limits import UNREADABLE
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Digest
 from envbuild.progress import Reporter
-from envbuild.shelf.backend import Pieces
-from envbuild.shelf.model import Bytes, Weight
+from envbuild.shelf.backend import PieceStore
+from envbuild.shelf.model import Bytes, ImageDescriptor
 from envbuild.store.atomic import telling
 from envbuild.store.layout import Store
 from envbuild.store.units import human_bytes
@@ -45,7 +45,7 @@ class PieceList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pieces: tuple[tuple[Digest, Bytes], ...]
 
 
-def weigh(image: Path, locked: str, store: Store) -> Weight:
+def describe_image(image: Path, locked: str, store: Store) -> ImageDescriptor:
     """Return what an entry says of an image; ``locked`` is the digest of the lock it must be made from.
 
     ``store`` remembers the digests of a file that has not changed.  Raises UsageError for an image that may not be
@@ -59,7 +59,9 @@ def weigh(image: Path, locked: str, store: Store) -> Weight:
             "was made from another lock than the one to publish", where=str(image), hint=hint
         )
     size = image.stat().st_size
-    return Weight(digest=known_digest(image, store), sha256=known_sha256(image, store), size=size)
+    return ImageDescriptor(
+        digest=known_digest(image, store), sha256=known_sha256(image, store), size=size
+    )
 
 
 def require_flat(image: Path) -> None:
@@ -69,17 +71,21 @@ def require_flat(image: Path) -> None:
         raise UsageError(what, where=str(image), hint=f"envbuild flatten {image.name}")
 
 
-def keep_image(image: Path, weight: Weight, pieces: Pieces, report: Reporter) -> tuple[bytes, int]:
+def store_image(
+    image: Path, weight: ImageDescriptor, pieces: PieceStore, report: Reporter
+) -> tuple[bytes, int]:
     """Put the bytes of an image on a shelf; return the list of its pieces, and how many bytes were new.
 
     Raises SpaceError before anything is written where the shelf has no room.
     """
-    cut = [0, *cuts(image, weight.size), weight.size]
-    parts = list(_hashed(image, cut))
-    missing = {digest: (at, size) for digest, at, size in parts if not pieces.has(digest, size)}
+    cut = [0, *cut_points(image, weight.size), weight.size]
+    parts = list(_hash_pieces(image, cut))
+    missing = {
+        digest: (at, size) for digest, at, size in parts if not pieces.has_piece(digest, size)
+    }
     new = sum(size for _, size in missing.values())
-    if new > pieces.room():
-        what = f"the shelf has room for {human_bytes(pieces.room())}, the image adds {human_bytes(new)}"
+    if new > pieces.free_bytes():
+        what = f"the shelf has room for {human_bytes(pieces.free_bytes())}, the image adds {human_bytes(new)}"
         raise SpaceError(
             what, where=str(image), hint="free space there, or publish without --image"
         )
@@ -87,15 +93,15 @@ def keep_image(image: Path, weight: Weight, pieces: Pieces, report: Reporter) ->
         f"put {image.name} on the shelf", files=len(missing), size=new
     ) as transfer:
         for digest, (at, size) in missing.items():
-            pieces.keep(digest, image, at, size)
+            pieces.add_piece(digest, image, at, size)
             transfer.advance(size)
             transfer.finish_file(digest)
     listed = PieceList(1, tuple((digest, size) for digest, _, size in parts))
     return msgspec.json.encode(listed) + b"\n", new
 
 
-def bring_image(
-    weight: Weight, listed: bytes, pieces: Pieces, target: Path, report: Reporter
+def fetch_image(
+    weight: ImageDescriptor, listed: bytes, pieces: PieceStore, target: Path, report: Reporter
 ) -> None:
     """Put an image together from a shelf, in a file that has no final name yet.
 
@@ -119,9 +125,9 @@ def bring_image(
         target.open("wb") as out,
     ):
         for digest, size in plan:
-            source = pieces.lend(digest)
+            source = pieces.piece_path(digest)
             found = hashlib.sha256()
-            for chunk in _chunks(source, size):
+            for chunk in _read_chunks(source, size):
                 found.update(chunk)
                 whole.update(chunk)
                 out.write(chunk)
@@ -138,7 +144,7 @@ def bring_image(
         )
 
 
-def _chunks(path: Path, size: int) -> Iterator[bytes]:
+def _read_chunks(path: Path, size: int) -> Iterator[bytes]:
     """Yield the bytes of a file that should have this size; no more of it than one byte too many is read."""
     left = size
     with path.open("rb") as file:
@@ -151,7 +157,7 @@ def _chunks(path: Path, size: int) -> Iterator[bytes]:
             )
 
 
-def _hashed(image: Path, cut: list[int]) -> Iterator[tuple[str, int, int]]:
+def _hash_pieces(image: Path, cut: list[int]) -> Iterator[tuple[str, int, int]]:
     with image.open("rb") as file:
         for start, end in itertools.pairwise(cut):
             digest = hashlib.sha256()
@@ -165,10 +171,10 @@ def _hashed(image: Path, cut: list[int]) -> Iterator[tuple[str, int, int]]:
             yield f"sha256:{digest.hexdigest()}", start, end - start
 
 
-def cuts(image: Path, size: int) -> list[int]:
+def cut_points(image: Path, size: int) -> list[int]:
     """Return where to cut an image, in bytes from its start, ascending; a file system that cannot be read: evenly."""
     try:
-        anchors = _anchors(image)
+        anchors = _cut_candidates(image)
     except EnvbuildError:
         return list(range(MOST, size, MOST))
     found, last = [], 0
@@ -179,7 +185,7 @@ def cuts(image: Path, size: int) -> list[int]:
     return [at for at in found if at < size]
 
 
-def _anchors(image: Path) -> dict[int, int]:
+def _cut_candidates(image: Path) -> dict[int, int]:
     """Return the places where one may cut, each with a number that depends on what lies there, not on where it lies."""
     primary = read_sif(image).primary
     if primary is None:

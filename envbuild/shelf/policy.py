@@ -21,10 +21,10 @@ from envbuild.lock.staleness import staleness
 from envbuild.plan.apptainer import render
 from envbuild.plan.definition import plan_definition
 from envbuild.recipe.model import Recipe
-from envbuild.shelf.sanitize import DISPLAYED
+from envbuild.shelf.sanitize import HIDING
 from envbuild.toml import line_of, parse_toml
 
-INSIDE = (("recipe", "summary"), ("system", "post"), ("run",))
+FREE_TEXT = (("recipe", "summary"), ("system", "post"), ("run",))
 """Keys whose text is for people, or runs inside the image and nowhere else."""
 FROM_REGISTRY = ("docker", "oras", "debian")
 """Kinds of bases that are the same for everybody; the others are files or engines of one machine."""
@@ -41,15 +41,15 @@ def refuse_recipe(text: str, where: str) -> None:
     """Raise UsageError, naming line and key, for a recipe that leads out of its build."""
     data = parse_toml(text, where)
     if "files" in data:
-        raise _leads_out(
+        raise _policy_error(
             where, text, ("files",), "[files] reads from the folder of whoever wrote it"
         )
-    for keys, value in _strings(data, ()):
-        if not any(keys[: len(free)] == free for free in INSIDE):
+    for keys, value in _string_values(data, ()):
+        if not any(keys[: len(free)] == free for free in FREE_TEXT):
             _refuse_value(keys, value, where, text)
-    for keys, value in _strings(data, ()):
-        if keys[0] != "run" and DISPLAYED.search(value):
-            raise _leads_out(
+    for keys, value in _string_values(data, ()):
+        if keys[0] != "run" and HIDING.search(value):
+            raise _policy_error(
                 where, text, keys, f"{value!r} has a character that hides what a terminal shows"
             )
 
@@ -61,18 +61,18 @@ def _refuse_value(keys: tuple[str, ...], value: str, where: str, text: str) -> N
         _refuse_requirement(keys, value, where, text)
     elif keys[:2] == ("check", "script"):
         if not SCRIPT.fullmatch(value):
-            raise _leads_out(
+            raise _policy_error(
                 where, text, keys, f"{value!r} is no plain path below the recipe's folder"
             )
     elif keys[:2] == ("python", "indexes") and not INDEX.fullmatch(value):
-        raise _leads_out(where, text, keys, f"{value!r} is no name of an index")
+        raise _policy_error(where, text, keys, f"{value!r} is no name of an index")
     else:
-        refused = _reaches_out(value)
+        refused = _why_refused(value)
         if refused:
-            raise _leads_out(where, text, keys, f"{value!r} {refused}")
+            raise _policy_error(where, text, keys, f"{value!r} {refused}")
 
 
-def _reaches_out(value: str) -> str | None:
+def _why_refused(value: str) -> str | None:
     """Return why a value is more than a plain word, None where it is one."""
     if re.search(r"(?i)(^|[^a-z])file:", value):
         return "names a file of one machine"
@@ -86,30 +86,30 @@ def _reaches_out(value: str) -> str | None:
 def _refuse_base(value: str, where: str, text: str) -> None:
     if parse_reference(value).kind not in FROM_REGISTRY:
         what = f"{value!r} is an image of one machine; a shared recipe starts from a registry or a bootstrap"
-        raise _leads_out(where, text, ("base", "image"), what)
-    refused = _reaches_out(value)
+        raise _policy_error(where, text, ("base", "image"), what)
+    refused = _why_refused(value)
     if refused:
-        raise _leads_out(where, text, ("base", "image"), f"{value!r} {refused}")
+        raise _policy_error(where, text, ("base", "image"), f"{value!r} {refused}")
 
 
 def _refuse_requirement(keys: tuple[str, ...], value: str, where: str, text: str) -> None:
     try:
         requirement = Requirement(value)
     except InvalidRequirement:
-        raise _leads_out(
+        raise _policy_error(
             where, text, keys, f"{value!r} is no requirement, but may be a path"
         ) from None
     if requirement.url and not URL.fullmatch(requirement.url):
-        raise _leads_out(
+        raise _policy_error(
             where, text, keys, f"{value!r} is fetched from {requirement.url}, which is not https"
         )
     if requirement.url and SHELL.search(requirement.url):
-        raise _leads_out(where, text, keys, f"{value!r} has a character that a shell would read")
+        raise _policy_error(where, text, keys, f"{value!r} has a character that a shell would read")
     if requirement.url is None and re.search(r"[`$&|\\\n\r\t\0{}?]", MARKER.sub("", value)):
-        raise _leads_out(where, text, keys, f"{value!r} has a character that a shell would read")
+        raise _policy_error(where, text, keys, f"{value!r} has a character that a shell would read")
 
 
-def _leads_out(where: str, text: str, keys: tuple[str, ...], what: str) -> UsageError:
+def _policy_error(where: str, text: str, keys: tuple[str, ...], what: str) -> UsageError:
     line = line_of(text, keys)
     hint = "a recipe on a shelf stands alone: paths and settings of one machine stay in the recipe of that machine"
     return UsageError(
@@ -139,8 +139,8 @@ def refuse_lock(recipe: Recipe, lock: Lock, where: str) -> None:
     for index in sorted({package.index for package in lock.python if package.index}):
         if not INDEX.fullmatch(index):
             raise UsageError(f"{index!r} is no name of an index", where=where)
-    for keys, value in _strings(msgspec.to_builtins(lock), ()):
-        if DISPLAYED.search(value):
+    for keys, value in _string_values(msgspec.to_builtins(lock), ()):
+        if HIDING.search(value):
             what = f"{'.'.join(keys)}: {value!r} has a character that hides what a terminal shows"
             raise UsageError(what, where=where)
     try:
@@ -151,7 +151,7 @@ def refuse_lock(recipe: Recipe, lock: Lock, where: str) -> None:
         ) from error
 
 
-def _strings(value: Any, keys: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
+def _string_values(value: Any, keys: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
     """Yield every string of a document, keys of tables that are names of the writer's own included."""
     if isinstance(value, str):
         yield keys, value
@@ -159,7 +159,7 @@ def _strings(value: Any, keys: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...
         for key, item in value.items():
             if not re.fullmatch(r"[A-Za-z0-9_-]+", key):
                 yield (*keys, key), key
-            yield from _strings(item, (*keys, key))
+            yield from _string_values(item, (*keys, key))
     elif isinstance(value, (list, tuple)):
         for item in value:
-            yield from _strings(item, keys)
+            yield from _string_values(item, keys)

@@ -19,7 +19,7 @@ from envbuild.plan.apptainer import render
 from envbuild.plan.definition import plan_definition
 from envbuild.recipe.model import Recipe, Source
 from envbuild.shelf.backend import BIGGEST_TEXT
-from envbuild.shelf.model import Card, Entry, Verdict, Weight, digest_of
+from envbuild.shelf.model import CheckSummary, Entry, EntrySummary, ImageDescriptor, digest_of
 from envbuild.shelf.policy import refuse_lock, refuse_recipe
 from envbuild.store.units import human_bytes
 
@@ -29,21 +29,21 @@ CUDA_WHEEL = re.compile(r"nvidia-cuda-runtime(-cu\d+)?")
 
 
 @dataclass(kw_only=True, slots=True)
-class Draft:
+class EntryDraft:
     """An entry that has no number yet, and the bytes that it names."""
 
     entry: Entry
     objects: dict[str, bytes] = field(default_factory=dict)
 
 
-def draft(
+def draft_entry(
     source: Source,
     lock: Lock,
     *,
     who: str,
-    image: Weight | None = None,
+    image: ImageDescriptor | None = None,
     reports: tuple[Report, ...] = (),
-) -> Draft:
+) -> EntryDraft:
     """Return the draft of a recipe with its lock.
 
     ``reports`` are about the image.  Raises UsageError for what may not be on a shelf, IntegrityError for a lock that
@@ -73,22 +73,22 @@ def draft(
         who=who,
         when=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
         envbuild=__version__,
-        recipe=keep(_text(source), "recipe"),
+        recipe=keep(_recipe_text(source), "recipe"),
         lock=keep(write_lock(lock).encode(), "lock"),
         locked=lock_digest(lock),
         definition=keep(render(plan_definition(recipe, lock)).encode(), "definition"),
-        script=keep(_script(source), "check script") if recipe.check.script else None,
+        script=keep(_read_script(source), "check script") if recipe.check.script else None,
         image=image,
-        verdicts=tuple(verdict(digest, report) for digest, report in kept),
-        about=card(recipe, lock),
+        verdicts=tuple(summarize_report(digest, report) for digest, report in kept),
+        about=summarize_entry(recipe, lock),
     )
-    return Draft(entry=entry, objects=objects)
+    return EntryDraft(entry=entry, objects=objects)
 
 
-def card(recipe: Recipe, lock: Lock) -> Card:
+def summarize_entry(recipe: Recipe, lock: Lock) -> EntrySummary:
     """Return what a search looks at."""
     base = lock.base
-    return Card(
+    return EntrySummary(
         summary=recipe.recipe.summary,
         base=base.reference[:400],
         framework=base.framework[:400] if base.framework else None,
@@ -101,9 +101,9 @@ def card(recipe: Recipe, lock: Lock) -> Card:
     )
 
 
-def verdict(digest: str, report: Report) -> Verdict:
+def summarize_report(digest: str, report: Report) -> CheckSummary:
     """Return the gist of a report whose text has that digest."""
-    return Verdict(
+    return CheckSummary(
         report=digest,
         outcome=report.verdict,
         level=report.level,
@@ -114,7 +114,7 @@ def verdict(digest: str, report: Report) -> Verdict:
     )
 
 
-def with_earlier(entry: Entry, earlier: Entry | None) -> Entry:
+def with_earlier_checks(entry: Entry, earlier: Entry | None) -> Entry:
     """Return an entry that keeps the verdicts which the one before it has about the same image, oldest first."""
     if (
         earlier is None
@@ -136,13 +136,15 @@ def _report_text(report: Report, name: str) -> bytes:
     )
 
 
-def _text(source: Source) -> bytes:
+def _recipe_text(source: Source) -> bytes:
     return source.text.encode()
 
 
-def _script(source: Source) -> bytes:
+def _read_script(source: Source) -> bytes:
     path = source.path.parent / str(source.recipe.check.script)
-    if path.is_symlink() or any(parent.is_symlink() for parent in _below(path, source.path.parent)):
+    if path.is_symlink() or any(
+        parent.is_symlink() for parent in _folders_below(path, source.path.parent)
+    ):
         raise UsageError("is a link; a shelf takes the file itself", where=str(path))
     try:
         data = path.read_bytes()
@@ -152,5 +154,5 @@ def _script(source: Source) -> bytes:
     return data
 
 
-def _below(path: Path, top: Path) -> list[Path]:
+def _folders_below(path: Path, top: Path) -> list[Path]:
     return [parent for parent in path.parents if parent != top and parent.is_relative_to(top)]

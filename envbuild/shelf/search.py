@@ -8,11 +8,11 @@ from collections.abc import Iterable
 import msgspec
 
 from envbuild.errors import IntegrityError
-from envbuild.shelf.client import Library, Stored
+from envbuild.shelf.client import ShelfClient, StoredEntry
 from envbuild.shelf.model import Entry
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
+class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
     """What a search tells of one name; ``gpu`` are those it passed on, ``state`` is why it is not to be used, or ""."""
 
     shelf: str
@@ -32,14 +32,14 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     state: str = ""
 
 
-def search(
-    libraries: Iterable[Library],
+def search_entries(
+    libraries: Iterable[ShelfClient],
     words: Iterable[str] = (),
     *,
     framework: str | None = None,
     gpu: str | None = None,
     cuda: str | None = None,
-) -> tuple[Row, ...]:
+) -> tuple[SearchResult, ...]:
     """Return the names that all words and filters fit, best first: a word in the name counts most.
 
     ``framework`` is a name, or "torch 2.5"; ``cuda`` a version or its beginning; ``gpu`` a part of the name of a GPU on
@@ -48,33 +48,41 @@ def search(
     asked = tuple(word.casefold() for word in words)
     ranked = []
     for library in libraries:
-        known = library.seen.heads()
-        for name, found in library.heads().items():
+        known = library.last_verified.read_heads()
+        for name, found in library.newest_entries().items():
             if isinstance(found, IntegrityError):
                 if all(word in name.casefold() for word in asked) and not (
                     framework or gpu or cuda
                 ):
                     ranked.append(
-                        (0, Row(shelf=library.name, name=name, state=f"refused: {found}"))
+                        (0, SearchResult(shelf=library.name, name=name, state=f"refused: {found}"))
                     )
                 continue
-            if _fits(found.entry, framework=framework, gpu=gpu, cuda=cuda):
-                rank = _rank(found.entry, asked)
+            if _fits_filters(found.entry, framework=framework, gpu=gpu, cuda=cuda):
+                rank = _rank_entry(found.entry, asked)
                 if rank is not None:
                     behind = name in known and found.entry.number < known[name].number
                     ranked.append(
-                        (rank, row(library.name, found, "refused: rolled back" if behind else ""))
+                        (
+                            rank,
+                            search_result(
+                                library.name, found, "refused: rolled back" if behind else ""
+                            ),
+                        )
                     )
     return tuple(
-        row for _, row in sorted(ranked, key=lambda item: (item[0], item[1].name, item[1].shelf))
+        search_result
+        for _, search_result in sorted(
+            ranked, key=lambda item: (item[0], item[1].name, item[1].shelf)
+        )
     )
 
 
-def row(shelf: str, stored: Stored, state: str = "") -> Row:
+def search_result(shelf: str, stored: StoredEntry, state: str = "") -> SearchResult:
     """Return the row of an entry."""
     entry, about = stored.entry, stored.entry.about
     last = max(entry.verdicts, key=lambda one: (one.target is None, one.when), default=None)
-    return Row(
+    return SearchResult(
         shelf=shelf,
         name=entry.name,
         digest=stored.digest,
@@ -88,34 +96,38 @@ def row(shelf: str, stored: Stored, state: str = "") -> Row:
         when=entry.when,
         image=entry.image is not None and entry.image.pieces is not None,
         verdict=f"{last.outcome} {last.when[:10]}" if last else "",
-        gpu=_gpus(entry),
+        gpu=_proven_gpus(entry),
         state=state,
     )
 
 
-def _gpus(entry: Entry) -> tuple[str, ...]:
+def _proven_gpus(entry: Entry) -> tuple[str, ...]:
     return tuple(
         sorted({gpu for one in entry.verdicts if one.outcome == "passed" for gpu in one.gpu})
     )
 
 
-def _fits(entry: Entry, *, framework: str | None, gpu: str | None, cuda: str | None) -> bool:
+def _fits_filters(
+    entry: Entry, *, framework: str | None, gpu: str | None, cuda: str | None
+) -> bool:
     about = entry.about
     wanted = re.split(r"[\s=]+", framework.casefold().strip()) if framework else []
     held = (about.framework or "").casefold().split()
-    if wanted and not (len(held) == 2 and held[0] == wanted[0] and _begins(held[1], wanted[1:])):
+    if wanted and not (
+        len(held) == 2 and held[0] == wanted[0] and _version_begins(held[1], wanted[1:])
+    ):
         return False
-    if cuda and not _begins(about.cuda or "", [cuda]):
+    if cuda and not _version_begins(about.cuda or "", [cuda]):
         return False
-    return gpu is None or any(gpu.casefold() in one.casefold() for one in _gpus(entry))
+    return gpu is None or any(gpu.casefold() in one.casefold() for one in _proven_gpus(entry))
 
 
-def _begins(version: str, wanted: list[str]) -> bool:
+def _version_begins(version: str, wanted: list[str]) -> bool:
     """Tell whether a version is, or begins with, the wanted one: 12 and 12.1 begin 12.1.1, 1 does not."""
     return not wanted or f"{version}.".startswith(f"{wanted[0].rstrip('.*')}.")
 
 
-def _rank(entry: Entry, asked: tuple[str, ...]) -> int | None:
+def _rank_entry(entry: Entry, asked: tuple[str, ...]) -> int | None:
     about = entry.about
     name = entry.name.casefold()
     text = " ".join((about.summary, about.base, about.framework or "", *about.direct)).casefold()

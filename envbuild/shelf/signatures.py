@@ -31,7 +31,7 @@ class Signer:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Notary:
+class SignatureVerifier:
     """The means to sign and to judge: ``signers`` is the pinned allowed signers file (ssh-keygen(1)), if any."""
 
     runner: Runner
@@ -50,10 +50,12 @@ class Notary:
         result = self._keygen("sign", "-n", NAMESPACE, "-f", str(key), data=data)
         if result.code != 0 or "BEGIN SSH SIGNATURE" not in result.stdout:
             hint = f"a key with a passphrase signs through the agent: ssh-add {key}, then --sign {key}.pub"
-            raise UsageError(f"cannot be signed with: {_said(result)}", where=str(key), hint=hint)
+            raise UsageError(
+                f"cannot be signed with: {_last_message(result)}", where=str(key), hint=hint
+            )
         return result.stdout
 
-    def judge(self, data: bytes, signature: bytes, *, where: str) -> Signer:
+    def verify(self, data: bytes, signature: bytes, *, where: str) -> Signer:
         """Return who signed these bytes.
 
         Raises IntegrityError: not these bytes, not for a shelf, no pinned key, or one that is not valid now.
@@ -72,7 +74,7 @@ class Notary:
                     "-f",
                     str(self.signers),
                     "-I",
-                    _identity(principal),
+                    _fitting_name(principal),
                     "-s",
                     str(path),
                     data=data,
@@ -87,7 +89,7 @@ class Notary:
         found = re.search(r"signature with (\S+ key \S+)", result.stdout)
         if result.code == 0 and found:
             return found[1]
-        said = _said(result)
+        said = _last_message(result)
         what = f"its signature is none of these bytes: {said}"
         if "namespace" in said:
             what = f'it was signed for another purpose than "{NAMESPACE}": {said}'
@@ -106,7 +108,9 @@ class Notary:
     def _unknown(self, key: str, where: str) -> EnvbuildError:
         """Return the error for a good signature that no principal's key answers for, today and for this purpose."""
         owners = [
-            (name, options) for name, options, known in _pinned(self.signers) if key.endswith(known)
+            (name, options)
+            for name, options, known in _pinned_keys(self.signers)
+            if key.endswith(known)
         ]
         if owners:
             name, options = owners[0]
@@ -146,7 +150,7 @@ def read_signers(path: Path) -> str:
     return text
 
 
-def _pinned(signers: Path | None) -> Iterator[tuple[str, str, str]]:
+def _pinned_keys(signers: Path | None) -> Iterator[tuple[str, str, str]]:
     """Yield principals, options and fingerprint of every line of an allowed signers file."""
     for line in signers.read_text("utf-8").splitlines() if signers else ():
         found = KEY.search(line)
@@ -161,12 +165,12 @@ def _pinned(signers: Path | None) -> Iterator[tuple[str, str, str]]:
                 )
 
 
-def _identity(principal: str) -> str:
+def _fitting_name(principal: str) -> str:
     """Return a name that a pattern of principals fits, which is what ssh-keygen asks for."""
     return principal.replace("*", "any").replace("?", "x")
 
 
-def _said(result: Result) -> str:
+def _last_message(result: Result) -> str:
     lines = [
         line
         for line in result.stderr.splitlines()

@@ -54,7 +54,7 @@ def test_a_search_still_shows_all_others(
 ) -> None:
     place, reader = shelf
     spoil(place / slot_path("small.000001"))
-    found = reader.library.heads()
+    found = reader.library.newest_entries()
     assert isinstance(found["small"], IntegrityError)
     assert not isinstance(found["other"], IntegrityError)
 
@@ -72,7 +72,7 @@ def test_a_folder_that_is_a_link_is_not_followed(
 
 def test_a_folder_in_a_signature_s_place_is_told_by_its_path(shelf: tuple[Path, Member]) -> None:
     place, reader = shelf
-    stored = reader.library.find("small")
+    stored = reader.library.find_entry("small")
     path = place / f"signatures/{stored.digest.removeprefix('sha256:')}.sig"
     path.mkdir(parents=True)
     with pytest.raises(IntegrityError) as caught:

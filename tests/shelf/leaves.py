@@ -7,17 +7,17 @@ from pathlib import Path
 
 from envbuild.lock.read import read_lock
 from envbuild.shelf.site.gather import dependency_tree, layer_sizes
-from envbuild.shelf.site.model import Command, Leaf, Proof, Step
-from envbuild.shelf.site.treemap import treemap
+from envbuild.shelf.site.model import CheckProof, EntryPage, HistoryEntry, PageCommand
+from envbuild.shelf.site.treemap import lay_out_treemap
 
 ROOT = Path(__file__).parents[2]
 HOSTILE = "</title><script>alert(1)</script>\" onload='x' {{ 7*7 }} &amp;"
 
 
-def full_leaf(name: str = "keras-bert") -> Leaf:
+def full_leaf(name: str = "keras-bert") -> EntryPage:
     lock = read_lock(ROOT / f"lockfiles/{name}.lock")
     layers = layer_sizes(lock)
-    return Leaf(
+    return EntryPage(
         name=name,
         digest="sha256:" + "a" * 64,
         number=2,
@@ -36,14 +36,14 @@ def full_leaf(name: str = "keras-bert") -> Leaf:
         image="sha256:" + "c" * 64,
         direct=lock.direct,
         proofs=(
-            Proof(
+            CheckProof(
                 outcome="passed",
                 level="full",
                 day="2026-11-20",
                 gpu="NVIDIA A100-SXM4-40GB",
                 driver="535.104.05",
             ),
-            Proof(
+            CheckProof(
                 outcome="failed",
                 level="quick",
                 day="2026-10-01",
@@ -52,23 +52,25 @@ def full_leaf(name: str = "keras-bert") -> Leaf:
             ),
         ),
         roots=dependency_tree(lock),
-        tiles=treemap(layers),
+        tiles=lay_out_treemap(layers),
         sizes=tuple(
             (layer, name, "1.0", size) for layer, rows in layers.items() for name, size in rows
         ),
         history=(
-            Step(
+            HistoryEntry(
                 number=2,
                 digest="sha256:" + "a" * 64,
                 day="2026-11-20",
                 who="mika",
                 changes=("~ keras-bert 0.88.0 -> 0.89.0", "+ pydot 2.0.0", "- graphviz 0.19"),
             ),
-            Step(number=1, digest="sha256:" + "d" * 64, day="2026-10-01", who="ken", changes=()),
+            HistoryEntry(
+                number=1, digest="sha256:" + "d" * 64, day="2026-10-01", who="ken", changes=()
+            ),
         ),
         commands=(
-            Command(title="Make the image here", lines=f"envbuild make lab/{name}"),
-            Command(
+            PageCommand(title="Make the image here", lines=f"envbuild make lab/{name}"),
+            PageCommand(
                 title="As a job on amane",
                 lines=f"envbuild submit {name} --on amane -- python train.py",
             ),
@@ -78,7 +80,7 @@ def full_leaf(name: str = "keras-bert") -> Leaf:
     )
 
 
-def many(count: int) -> list[Leaf]:
+def many(count: int) -> list[EntryPage]:
     """A refused one, a full one, and as many variations as are missing."""
     first = full_leaf()
     rest = [
@@ -94,5 +96,5 @@ def many(count: int) -> list[Leaf]:
     return [
         first,
         *rest,
-        Leaf(name="broken", refused="its lock was changed on the shelf: sha256 is 00ff"),
+        EntryPage(name="broken", refused="its lock was changed on the shelf: sha256 is 00ff"),
     ]

@@ -21,9 +21,9 @@ from envbuild.progress import Silent
 from envbuild.recipe.read import read_recipe
 from envbuild.run import LocalRunner, Result
 from envbuild.settings import Settings, load_settings
-from envbuild.shelf.client import Library
-from envbuild.shelf.config import Shelf, add, backend_of, normal_url, open_shelf
-from envbuild.shelf.fetch import Taken, take
+from envbuild.shelf.client import ShelfClient
+from envbuild.shelf.config import ShelfConfig, add_shelf, backend_of, normal_url, open_shelf
+from envbuild.shelf.fetch import VerifiedEntry, fetch_entry
 from tests.project import Project
 
 RECIPE = """\
@@ -162,7 +162,7 @@ class Member:
         return open_context(self.settings, LocalRunner(), Silent())
 
     @property
-    def library(self) -> Library:
+    def library(self) -> ShelfClient:
         """The shelf, as it is now."""
         return open_shelf("lab", self.settings, LocalRunner())
 
@@ -174,8 +174,8 @@ class Member:
     def publish(self, name: str = "small", *, key: Path | None = None, image: bool = False) -> None:
         publish(self.context, name, Wish(with_image=image, key=key, shelf="lab"))
 
-    def take(self, name: str = "small", digest: str | None = None) -> Taken:
-        return take(self.library, name, digest)
+    def take(self, name: str = "small", digest: str | None = None) -> VerifiedEntry:
+        return fetch_entry(self.library, name, digest)
 
 
 def member(
@@ -202,9 +202,9 @@ def member(
     settings = load_settings({**env, "GIT_CONFIG_NOSYSTEM": "1"}, folder)
     url = normal_url(place, settings)
     backend_of(url, settings, LocalRunner()).create()
-    add(
+    add_shelf(
         "lab",
-        Shelf(url=url, pinned=signers is not None, require_signed=require_signed),
+        ShelfConfig(url=url, pinned=signers is not None, require_signed=require_signed),
         signers,
         settings,
     )

@@ -261,7 +261,7 @@ class TestGone:
         ann.recipe()
         ann.publish()
         shelf.rename(tmp_path / "away")
-        for action in (ann.take, ann.publish, ann.library.heads):
+        for action in (ann.take, ann.publish, ann.library.newest_entries):
             with pytest.raises(HostError, match="the shelf's folder is not there"):
                 action()
         assert not shelf.exists(), "nothing makes it anew"
@@ -313,22 +313,22 @@ class TestRefusedPush:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Between our fetch and our push another member publishes: ours follows his."""
-        from envbuild.shelf.git import GitRepository
+        from envbuild.shelf.git import GitBackend
 
         place = bare(tmp_path / "shelf.git")
         ann, bob = (member(tmp_path / name, place) for name in ("ann", "bob"))
         ann.recipe(summary="ann's")
         bob.recipe(summary="bob's")
-        push = GitRepository._push
+        push = GitBackend._push
         pushed: list[str] = []
 
-        def late(self: GitRepository, name: str) -> None:
+        def late(self: GitBackend, name: str) -> None:
             if not pushed:
                 pushed.append(name)
                 bob.publish()
             push(self, name)
 
-        monkeypatch.setattr(GitRepository, "_push", late)
+        monkeypatch.setattr(GitBackend, "_push", late)
         ann.publish()
         assert [stored.entry.who for stored in ann.library.history("small")] == ["bob", "ann"]
 

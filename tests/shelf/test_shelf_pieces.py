@@ -30,9 +30,16 @@ from envbuild.lock.read import read_lock
 from envbuild.parts.cache import KeptPart
 from envbuild.progress import Silent
 from envbuild.shelf.backend import object_path
-from envbuild.shelf.folder import Folder
-from envbuild.shelf.model import Weight, digest_of
-from envbuild.shelf.pieces import LEAST, PieceList, bring_image, cuts, keep_image, weigh
+from envbuild.shelf.folder import FolderBackend
+from envbuild.shelf.model import ImageDescriptor, digest_of
+from envbuild.shelf.pieces import (
+    LEAST,
+    PieceList,
+    cut_points,
+    describe_image,
+    fetch_image,
+    store_image,
+)
 from envbuild.store.layout import Store
 from tests.build.packing import EPOCH, file, pack_part
 from tests.shelf.people import Member, User, allowed, member, new_key, user
@@ -112,7 +119,7 @@ class TestPieces:
         self, shifted: bool, ann: Member, tmp_path: Path
     ) -> None:
         """Also where the common part lies elsewhere in the file."""
-        folder = Folder(tmp_path / "shelf")
+        folder = FolderBackend(tmp_path / "shelf")
         base, own, other = (
             part(tmp_path / "parts", name, mib)
             for name, mib in (("base", 24), ("own", 2), ("other", 3))
@@ -122,8 +129,10 @@ class TestPieces:
             tmp_path / "second.sif", [other, base] if shifted else [base, other], lock_of(ann)
         )
         locked = lock_digest(lock_of(ann))
-        keep_image(first, weigh(first, locked, ann.context.store), folder, Silent())
-        listed, new = keep_image(second, weigh(second, locked, ann.context.store), folder, Silent())
+        store_image(first, describe_image(first, locked, ann.context.store), folder, Silent())
+        listed, new = store_image(
+            second, describe_image(second, locked, ann.context.store), folder, Silent()
+        )
         assert (
             sum(size for _, size in msgspec.json.decode(listed, type=PieceList).pieces)
             == second.stat().st_size
@@ -132,10 +141,13 @@ class TestPieces:
 
     def test_the_same_image_adds_nothing(self, ann: Member, tmp_path: Path) -> None:
         image = publish_image(ann, tmp_path)
-        folder = Folder(tmp_path / "shelf")
+        folder = FolderBackend(tmp_path / "shelf")
         assert (
-            keep_image(
-                image, weigh(image, lock_digest(lock_of(ann)), ann.context.store), folder, Silent()
+            store_image(
+                image,
+                describe_image(image, lock_digest(lock_of(ann)), ann.context.store),
+                folder,
+                Silent(),
             )[1]
             == 0
         )
@@ -143,7 +155,7 @@ class TestPieces:
     def test_pieces_have_sensible_sizes(self, ann: Member, tmp_path: Path) -> None:
         image = write(tmp_path / "x.sif", [part(tmp_path / "parts", "base", 40)], lock_of(ann))
         size = image.stat().st_size
-        places = [0, *cuts(image, size), size]
+        places = [0, *cut_points(image, size), size]
         sizes = [end - start for start, end in itertools.pairwise(places)]
         assert sum(sizes) == size
         assert 5 <= len(sizes) <= 40
@@ -152,7 +164,7 @@ class TestPieces:
     def test_a_file_system_that_cannot_be_read_is_cut_evenly(self, tmp_path: Path) -> None:
         path = tmp_path / "encrypted.sif"
         path.write_bytes(b"no image")
-        assert cuts(path, 200 * MIB) == [64 * MIB, 128 * MIB, 192 * MIB]
+        assert cut_points(path, 200 * MIB) == [64 * MIB, 128 * MIB, 192 * MIB]
 
 
 class TestRefused:
@@ -191,23 +203,23 @@ class TestRefused:
         self, field: str, ann: Member, tmp_path: Path
     ) -> None:
         image = publish_image(ann, tmp_path)
-        folder = Folder(tmp_path / "shelf")
-        weight = weigh(image, lock_digest(lock_of(ann)), ann.context.store)
-        listed, _ = keep_image(image, weight, folder, Silent())
+        folder = FolderBackend(tmp_path / "shelf")
+        weight = describe_image(image, lock_digest(lock_of(ann)), ann.context.store)
+        listed, _ = store_image(image, weight, folder, Silent())
         wrong = msgspec.structs.replace(
             weight, **{field: weight.size + 1 if field == "size" else f"sha256:{'9' * 64}"}
         )
         with pytest.raises(IntegrityError, match=r"another one than was published|not as long as"):
-            bring_image(wrong, listed, folder, tmp_path / "out.sif", Silent())
+            fetch_image(wrong, listed, folder, tmp_path / "out.sif", Silent())
 
     def test_an_image_of_another_lock_in_its_place(self, ann: Member, tmp_path: Path) -> None:
         """Whoever can write there puts a good image of other packages where the good lock is: no signature needed."""
         publish_image(ann, tmp_path)
-        folder = Folder(tmp_path / "shelf")
+        folder = FolderBackend(tmp_path / "shelf")
         other = msgspec.structs.replace(lock_of(ann), notes=("another lock",))
         image = write(tmp_path / "evil.sif", [part(tmp_path / "parts", "evil", 2)], other)
-        weight = weigh(image, lock_digest(other), ann.context.store)
-        listed, _ = keep_image(image, weight, folder, Silent())
+        weight = describe_image(image, lock_digest(other), ann.context.store)
+        listed, _ = store_image(image, weight, folder, Silent())
         folder._put(object_path(digest_of(listed)), listed)
         entry = next((tmp_path / "shelf/names").iterdir())
         from envbuild.shelf.model import read_entry, write_entry
@@ -244,7 +256,7 @@ class TestRefused:
     def test_without_room_nothing_is_written(
         self, ann: Member, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(Folder, "room", lambda _: 1 * MIB)
+        monkeypatch.setattr(FolderBackend, "free_bytes", lambda _: 1 * MIB)
         image = write(ann.folder / "small.sif", [part(tmp_path / "parts", "base", 4)], lock_of(ann))
         before = sorted(tmp_path.joinpath("shelf").rglob("*"))
         with pytest.raises(SpaceError, match="the shelf has room for"):
@@ -273,7 +285,7 @@ class TestRefused:
         ann.recipe(summary="a better summary")
         ann.publish()
         weight = ann.take().stored.entry.image
-        assert isinstance(weight, Weight)
+        assert isinstance(weight, ImageDescriptor)
         assert weight.pieces is not None
 
 

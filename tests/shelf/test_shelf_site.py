@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envbuild.lock.read import read_lock
-from envbuild.shelf.site.gather import dependency_tree, layer_sizes, leaves
-from envbuild.shelf.site.model import Branch, Command, Leaf
-from envbuild.shelf.site.treemap import HEIGHT, WIDTH, treemap
+from envbuild.shelf.site.gather import dependency_tree, entry_pages, layer_sizes
+from envbuild.shelf.site.model import DependencyNode, EntryPage, PageCommand
+from envbuild.shelf.site.treemap import HEIGHT, WIDTH, lay_out_treemap
 from envbuild.shelf.site.write import write_site
 from tests.shelf.leaves import HOSTILE, ROOT, full_leaf, many
 from tests.shelf.people import user
@@ -46,7 +46,7 @@ class Page(HTMLParser):
             self.said.append(data)
 
 
-def written(folder: Path, *found: Leaf) -> dict[str, str]:
+def written(folder: Path, *found: EntryPage) -> dict[str, str]:
     write_site(folder, "lab", found)
     return {
         path.relative_to(folder).as_posix(): path.read_text("utf-8")
@@ -61,7 +61,7 @@ def test_the_whole_pages(tmp_path: Path, golden: Callable[[str, str], None]) -> 
         tiles=full_leaf().tiles[:3],
         roots=full_leaf().roots[:1],
     )
-    pages = written(tmp_path, small, Leaf(name="broken", refused="it was changed"))
+    pages = written(tmp_path, small, EntryPage(name="broken", refused="it was changed"))
     golden("shelf/index.html", pages["index.html"])
     golden("shelf/entry.html", pages["recipes/keras-bert.html"])
     assert set(pages) == {"index.html", "recipes/keras-bert.html", "recipes/broken.html"}
@@ -81,9 +81,9 @@ def test_what_a_shelf_says_is_never_markup(tmp_path: Path) -> None:
         lock=HOSTILE,
         direct=(HOSTILE,),
         post=(HOSTILE,),
-        commands=(Command(title=HOSTILE, lines=HOSTILE),),
+        commands=(PageCommand(title=HOSTILE, lines=HOSTILE),),
     )
-    for text in written(tmp_path, leaf, Leaf(name="broken", refused=HOSTILE)).values():
+    for text in written(tmp_path, leaf, EntryPage(name="broken", refused=HOSTILE)).values():
         page = Page(text)
         assert [tag for tag, _ in page.tags].count("script") == 1
         assert not [
@@ -182,7 +182,7 @@ class TestTree:
         via = {p.name: p.via for p in lock.python if p.group != "build"}
         drawn: set[str] = set()
 
-        def walk(branch: Branch, parent: str) -> None:
+        def walk(branch: DependencyNode, parent: str) -> None:
             assert parent in via[branch.name]
             drawn.add(branch.name)
             for below in branch.needs:
@@ -214,7 +214,7 @@ class TestTreemap:
     def test_tiles_fill_the_drawing_and_share_it_by_size(
         self, layers: dict[str, list[tuple[str, int]]]
     ) -> None:
-        tiles = treemap(layers)
+        tiles = lay_out_treemap(layers)
         whole = sum(size for rows in layers.values() for _, size in rows)
         assert sum(tile.size for tile in tiles) == whole
         for tile in tiles:
@@ -225,7 +225,7 @@ class TestTreemap:
 
     def test_of_a_real_lock(self) -> None:
         lock = read_lock(ROOT / "lockfiles/keras-bert.lock")
-        tiles = treemap(layer_sizes(lock))
+        tiles = lay_out_treemap(layer_sizes(lock))
         assert max(tiles, key=lambda tile: tile.size).label == "nvidia-cudnn-cu12"
         assert {tile.layer for tile in tiles} == {"base", "system", "framework", "packages"}
 
@@ -239,7 +239,7 @@ def test_leaves_are_read_one_by_one(tmp_path: Path) -> None:
     ann.recipe("small")
     ann.ok("shelf", "publish", "small")
     library = open_shelf("lab", load_settings(ann.env, ann.folder), LocalRunner())
-    (leaf,) = leaves(library, lambda _entry: ())
+    (leaf,) = entry_pages(library, lambda _entry: ())
     assert (leaf.name, leaf.framework, leaf.direct, leaf.refused) == (
         "small",
         "torch 2.5.1",

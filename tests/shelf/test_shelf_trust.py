@@ -16,8 +16,15 @@ from hypothesis import strategies as st
 from envbuild.check.model import Report
 from envbuild.errors import EnvbuildError, IntegrityError, UsageError
 from envbuild.shelf.backend import object_path, signature_path, slot_path
-from envbuild.shelf.folder import Folder
-from envbuild.shelf.model import Entry, Verdict, Weight, digest_of, read_entry, write_entry
+from envbuild.shelf.folder import FolderBackend
+from envbuild.shelf.model import (
+    CheckSummary,
+    Entry,
+    ImageDescriptor,
+    digest_of,
+    read_entry,
+    write_entry,
+)
 from envbuild.shelf.signatures import read_signers
 from tests.shelf.people import Member, allowed, member, new_key
 from tests.support import needs
@@ -26,7 +33,7 @@ pytestmark = needs("ssh-keygen", "git")
 IMAGE = f"sha256:{'5' * 64}"
 ENTRY = Entry(
     schema=1, name="small", number=1, previous=None, who="ann", when="2026-11-01T00:00:00Z", envbuild="0.1.0",
-    recipe=IMAGE, lock=IMAGE, locked=IMAGE, definition=IMAGE, image=Weight(digest=IMAGE, sha256=IMAGE, size=1),
+    recipe=IMAGE, lock=IMAGE, locked=IMAGE, definition=IMAGE, image=ImageDescriptor(digest=IMAGE, sha256=IMAGE, size=1),
 )  # fmt: skip
 
 
@@ -303,7 +310,9 @@ TAMPERED: dict[str, tuple[Callable[[Path], object], str]] = {
     "swapped image": (
         lambda s: rewrite(
             s,
-            lambda e: msgspec.structs.replace(e, image=Weight(digest=IMAGE, sha256=IMAGE, size=1)),
+            lambda e: msgspec.structs.replace(
+                e, image=ImageDescriptor(digest=IMAGE, sha256=IMAGE, size=1)
+            ),
         ),
         "signed|signature",
     ),
@@ -325,7 +334,7 @@ TAMPERED: dict[str, tuple[Callable[[Path], object], str]] = {
             lambda e: msgspec.structs.replace(
                 e,
                 verdicts=(
-                    Verdict(
+                    CheckSummary(
                         report=e.lock, outcome="passed", level="soak", when=e.when, gpu=("H100",)
                     ),
                 ),
@@ -360,14 +369,14 @@ class TestTampering:
         assert caught.value.where
 
     def test_a_damaged_entry_does_not_hide_the_others_from_a_search(self, tmp_path: Path) -> None:
-        from envbuild.shelf.search import search
+        from envbuild.shelf.search import search_entries
 
         ann = member(tmp_path / "ann", str(tmp_path / "shelf"))
         for name in ("small", "tiny"):
             ann.recipe(name)
             ann.publish(name)
         _cut(tmp_path / "shelf" / slot_path("small.000001"))
-        states = {row.name: row.state[:8] for row in search([ann.library])}
+        states = {row.name: row.state[:8] for row in search_entries([ann.library])}
         assert states == {"small": "refused:", "tiny": ""}
 
 
@@ -436,13 +445,13 @@ class TestContradictions:
             target.parent.mkdir(exist_ok=True)
             target.write_bytes(data)
             image = f"sha256:{'6' * 64}" if field == "digest" else IMAGE
-            said = Verdict(
+            said = CheckSummary(
                 report=digest_of(data),
                 outcome="passed" if field == "verdict" else "failed",
                 level="quick",
                 when=report.when,
             )
-            weight = Weight(digest=image, sha256=image, size=1)
+            weight = ImageDescriptor(digest=image, sha256=image, size=1)
             rewrite(shelf, lambda e: msgspec.structs.replace(e, image=weight, verdicts=(said,)))
 
         assert (
@@ -526,7 +535,7 @@ class TestHistory:
             bob.take()
 
     def test_a_shelf_begun_anew_is_accepted_only_when_told(self, tmp_path: Path) -> None:
-        from envbuild.shelf.last_verified import seen_of
+        from envbuild.shelf.last_verified import last_verified_of
 
         _, bob, shelf = self._two(tmp_path)
         bob.take()
@@ -537,7 +546,7 @@ class TestHistory:
         carl.publish()
         with pytest.raises(IntegrityError, match="its history was changed"):
             bob.take()
-        seen_of(str(shelf), bob.settings).forget()
+        last_verified_of(str(shelf), bob.settings).forget_all()
         assert bob.take().recipe.recipe.summary == "anew"
 
     def test_one_entry_of_the_history_is_named_by_its_digest(self, tmp_path: Path) -> None:
@@ -551,7 +560,7 @@ class TestHistory:
     def test_a_damaged_memory_is_told(self, tmp_path: Path) -> None:
         _, bob, _ = self._two(tmp_path)
         bob.take()
-        bob.library.seen.path.write_bytes(b"{")
+        bob.library.last_verified.path.write_bytes(b"{")
         with pytest.raises(IntegrityError, match="is damaged"):
             bob.take()
 
@@ -565,7 +574,7 @@ def test_objects_are_repaired_by_publishing_the_same_again(tmp_path: Path) -> No
     ann.publish()
     assert ann.take().recipe.recipe.summary.startswith("another")
     backend = ann.library.backend
-    assert isinstance(backend, Folder)
+    assert isinstance(backend, FolderBackend)
 
 
 def test_what_is_signed_is_the_entry_and_through_it_everything(tmp_path: Path) -> None:

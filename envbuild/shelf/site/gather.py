@@ -9,41 +9,55 @@ from envbuild.lock.dependency_paths import DIRECT
 from envbuild.lock.model import Lock, PythonPackage
 from envbuild.lock.read import parse_lock
 from envbuild.lock.staleness import changes
-from envbuild.shelf.client import Library, Stored
-from envbuild.shelf.fetch import Taken, take
+from envbuild.shelf.client import ShelfClient, StoredEntry
+from envbuild.shelf.fetch import VerifiedEntry, fetch_entry
 from envbuild.shelf.model import Entry
-from envbuild.shelf.site.model import Branch, Command, Leaf, Proof, Step
-from envbuild.shelf.site.treemap import treemap
+from envbuild.shelf.site.model import (
+    CheckProof,
+    DependencyNode,
+    EntryPage,
+    HistoryEntry,
+    PageCommand,
+)
+from envbuild.shelf.site.treemap import lay_out_treemap
 
 DEEPEST = 12
 """Levels of the dependency tree that are drawn."""
 MOST_CHANGES = 200
 
 
-def leaves(library: Library, commands: Callable[[Entry], Sequence[Command]]) -> Iterator[Leaf]:
+def entry_pages(
+    library: ShelfClient, commands: Callable[[Entry], Sequence[PageCommand]]
+) -> Iterator[EntryPage]:
     """Return the newest entry of every name of a shelf; ``commands`` tells how to use one."""
     return (
-        _leaf(name, library, commands) for name in sorted({*library.numbers, *library.seen.heads()})
+        _page_or_refusal(name, library, commands)
+        for name in sorted({*library.numbers, *library.last_verified.read_heads()})
     )
 
 
-def _leaf(name: str, library: Library, commands: Callable[[Entry], Sequence[Command]]) -> Leaf:
+def _page_or_refusal(
+    name: str, library: ShelfClient, commands: Callable[[Entry], Sequence[PageCommand]]
+) -> EntryPage:
     try:
-        taken = take(library, name)
-        return leaf_of(taken, library.history(name), library, tuple(commands(taken.stored.entry)))
+        taken = fetch_entry(library, name)
+        return page_of(taken, library.history(name), library, tuple(commands(taken.stored.entry)))
     except EnvbuildError as error:
-        return Leaf(name=name, refused=str(error))
+        return EntryPage(name=name, refused=str(error))
 
 
-def leaf_of(
-    taken: Taken, history: Sequence[Stored], library: Library, commands: tuple[Command, ...]
-) -> Leaf:
+def page_of(
+    taken: VerifiedEntry,
+    history: Sequence[StoredEntry],
+    library: ShelfClient,
+    commands: tuple[PageCommand, ...],
+) -> EntryPage:
     """Return what the page of a verified entry shows."""
     entry, about, lock = taken.stored.entry, taken.stored.entry.about, taken.lock
     layers = layer_sizes(lock)
     total = sum(size for _, rows in layers.items() for _, size in rows)
     signer = taken.signer
-    return Leaf(
+    return EntryPage(
         name=entry.name,
         digest=taken.stored.digest,
         number=entry.number,
@@ -61,29 +75,29 @@ def leaf_of(
         lock=entry.locked,
         image=entry.image.digest if entry.image else "",
         direct=about.direct,
-        proofs=proofs(history),
+        proofs=list_proofs(history),
         roots=dependency_tree(lock),
-        tiles=treemap(layers),
+        tiles=lay_out_treemap(layers),
         sizes=tuple(
             (layer, name, version, size)
-            for layer, rows in _rows(lock).items()
+            for layer, rows in _layer_packages(lock).items()
             for name, version, size in sorted(rows, key=lambda row: -row[2])
         ),
-        history=tuple(steps(history, library)),
+        history=tuple(list_history(history, library)),
         commands=commands,
         recipe=taken.recipe_text,
         post=taken.recipe.system.post,
     )
 
 
-def proofs(history: Sequence[Stored]) -> tuple[Proof, ...]:
+def list_proofs(history: Sequence[StoredEntry]) -> tuple[CheckProof, ...]:
     """Return the verdicts of the newest lock, one for each GPU, driver, target and level, newest first."""
     locked = history[-1].entry.locked
-    found: dict[tuple[str, str, str, str], Proof] = {}
+    found: dict[tuple[str, str, str, str], CheckProof] = {}
     for stored in history:
         for one in stored.entry.verdicts if stored.entry.locked == locked else ():
             key = (", ".join(one.gpu), one.driver or "", one.target or "", one.level)
-            found[key] = Proof(
+            found[key] = CheckProof(
                 outcome=one.outcome,
                 level=one.level,
                 day=one.when[:10],
@@ -94,13 +108,15 @@ def proofs(history: Sequence[Stored]) -> tuple[Proof, ...]:
     return tuple(sorted(found.values(), key=lambda proof: proof.day, reverse=True))
 
 
-def steps(history: Sequence[Stored], library: Library) -> Iterator[Step]:
+def list_history(history: Sequence[StoredEntry], library: ShelfClient) -> Iterator[HistoryEntry]:
     """Yield the history of a name, newest first, with what changed in the lock each time."""
     locks: dict[str, Lock] = {}
 
     def lock_of(entry: Entry) -> Lock:
         if entry.lock not in locks:
-            locks[entry.lock] = parse_lock(library.content(entry.lock, "lock").decode(), entry.slot)
+            locks[entry.lock] = parse_lock(
+                library.read_object(entry.lock, "lock").decode(), entry.slot
+            )
         return locks[entry.lock]
 
     for number in range(len(history) - 1, -1, -1):
@@ -110,7 +126,7 @@ def steps(history: Sequence[Stored], library: Library) -> Iterator[Step]:
             said = tuple(
                 str(change) for change in changes(lock_of(before.entry), lock_of(stored.entry))
             )
-        yield Step(
+        yield HistoryEntry(
             number=stored.entry.number,
             digest=stored.digest,
             day=stored.entry.when[:10],
@@ -120,7 +136,7 @@ def steps(history: Sequence[Stored], library: Library) -> Iterator[Step]:
         )
 
 
-def _rows(lock: Lock) -> dict[str, list[tuple[str, str, int]]]:
+def _layer_packages(lock: Lock) -> dict[str, list[tuple[str, str, int]]]:
     rows: dict[str, list[tuple[str, str, int]]] = {
         "base": [],
         "system": [],
@@ -143,10 +159,13 @@ def _rows(lock: Lock) -> dict[str, list[tuple[str, str, int]]]:
 
 def layer_sizes(lock: Lock) -> dict[str, list[tuple[str, int]]]:
     """Return (name, bytes to download) of everything in an image, by layer."""
-    return {layer: [(name, size) for name, _, size in rows] for layer, rows in _rows(lock).items()}
+    return {
+        layer: [(name, size) for name, _, size in rows]
+        for layer, rows in _layer_packages(lock).items()
+    }
 
 
-def dependency_tree(lock: Lock) -> tuple[Branch, ...]:
+def dependency_tree(lock: Lock) -> tuple[DependencyNode, ...]:
     """Return the direct requirements with what each brings; a package's own needs are drawn once."""
     packages = {p.name: p for p in lock.python if p.group != "build"}
     needs: dict[str, list[PythonPackage]] = {}
@@ -155,7 +174,7 @@ def dependency_tree(lock: Lock) -> tuple[Branch, ...]:
             needs.setdefault(source, []).append(package)
     drawn: set[str] = set()
 
-    def branch(package: PythonPackage, depth: int) -> Branch:
+    def branch(package: PythonPackage, depth: int) -> DependencyNode:
         again = package.name in drawn and bool(needs.get(package.name))
         drawn.add(package.name)
         below = (
@@ -163,7 +182,7 @@ def dependency_tree(lock: Lock) -> tuple[Branch, ...]:
             if again or depth >= DEEPEST
             else sorted(needs.get(package.name, ()), key=lambda p: p.name)
         )
-        return Branch(
+        return DependencyNode(
             name=package.name,
             version=package.version,
             size=package.size,

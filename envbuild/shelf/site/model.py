@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Proof:
+class CheckProof:
     """One verdict: ``outcome`` is "passed", "failed" or "skipped", ``day`` an ISO date."""
 
     outcome: str
@@ -18,7 +18,7 @@ class Proof:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Tile:
+class TreemapTile:
     """A rectangle of the treemap, in units of its drawing (1000 x 500); ``size`` in bytes."""
 
     x: float
@@ -31,18 +31,18 @@ class Tile:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Branch:
+class DependencyNode:
     """A package in the dependency tree; ``again`` tells that what it needs is shown where it stands first."""
 
     name: str
     version: str
     size: int
-    needs: tuple[Branch, ...] = ()
+    needs: tuple[DependencyNode, ...] = ()
     again: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Step:
+class HistoryEntry:
     """One entry of the history: what changed in the lock since the one before."""
 
     number: int
@@ -54,7 +54,7 @@ class Step:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Command:
+class PageCommand:
     """Lines to copy: what they do, and they themselves."""
 
     title: str
@@ -62,7 +62,7 @@ class Command:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Leaf:
+class EntryPage:
     """One name of the shelf with all that its page shows; ``refused`` is why it is not to be used, or ""."""
 
     name: str
@@ -82,12 +82,12 @@ class Leaf:
     lock: str = ""
     image: str = ""
     direct: tuple[str, ...] = ()
-    proofs: tuple[Proof, ...] = ()
-    roots: tuple[Branch, ...] = ()
-    tiles: tuple[Tile, ...] = ()
+    proofs: tuple[CheckProof, ...] = ()
+    roots: tuple[DependencyNode, ...] = ()
+    tiles: tuple[TreemapTile, ...] = ()
     sizes: tuple[tuple[str, str, str, int], ...] = ()
-    history: tuple[Step, ...] = ()
-    commands: tuple[Command, ...] = ()
+    history: tuple[HistoryEntry, ...] = ()
+    commands: tuple[PageCommand, ...] = ()
     recipe: str = ""
     post: tuple[str, ...] = ()
     refused: str = ""
@@ -106,7 +106,7 @@ class Leaf:
         return " ".join((*parts, self.base, *self.direct, gpus, self.who)).casefold()
 
     @property
-    def verdict(self) -> Proof | None:
+    def verdict(self) -> CheckProof | None:
         """The newest verdict on the image itself; one for a kind of node only where there is no other."""
         return (
             max(self.proofs, key=lambda proof: (not proof.target, proof.day))

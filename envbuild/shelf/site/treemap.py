@@ -6,26 +6,26 @@ from collections.abc import Mapping, Sequence
 
 import squarify
 
-from envbuild.shelf.site.model import Tile
+from envbuild.shelf.site.model import TreemapTile
 
 WIDTH, HEIGHT = 1000.0, 500.0
 SMALLEST = 0.004
 """Share of the whole below which packages go into one tile."""
 
 
-def treemap(layers: Mapping[str, Sequence[tuple[str, int]]]) -> tuple[Tile, ...]:
+def lay_out_treemap(layers: Mapping[str, Sequence[tuple[str, int]]]) -> tuple[TreemapTile, ...]:
     """Lay out (name, bytes) of each layer, largest first; layers without bytes are left out."""
     sums = {layer: sum(size for _, size in rows) for layer, rows in layers.items()}
     whole = sum(sums.values())
     order = [layer for layer, total in sorted(sums.items(), key=lambda item: -item[1]) if total > 0]
-    tiles: list[Tile] = []
+    tiles: list[TreemapTile] = []
     for layer, box in zip(
-        order, _boxes([sums[layer] for layer in order], 0, 0, WIDTH, HEIGHT), strict=True
+        order, _lay_out_boxes([sums[layer] for layer in order], 0, 0, WIDTH, HEIGHT), strict=True
     ):
-        rows = _grouped(layers[layer], whole)
-        inner = _boxes([size for _, size in rows], box["x"], box["y"], box["dx"], box["dy"])
+        rows = _group_small(layers[layer], whole)
+        inner = _lay_out_boxes([size for _, size in rows], box["x"], box["y"], box["dx"], box["dy"])
         tiles += [
-            Tile(
+            TreemapTile(
                 x=round(one["x"], 1),
                 y=round(one["y"], 1),
                 width=round(one["dx"], 1),
@@ -39,7 +39,7 @@ def treemap(layers: Mapping[str, Sequence[tuple[str, int]]]) -> tuple[Tile, ...]
     return tuple(tiles)
 
 
-def _grouped(rows: Sequence[tuple[str, int]], whole: int) -> list[tuple[str, int]]:
+def _group_small(rows: Sequence[tuple[str, int]], whole: int) -> list[tuple[str, int]]:
     large = [(name, size) for name, size in rows if size >= whole * SMALLEST and size > 0]
     rest = [size for _, size in rows if 0 < size < whole * SMALLEST]
     if rest:
@@ -47,7 +47,7 @@ def _grouped(rows: Sequence[tuple[str, int]], whole: int) -> list[tuple[str, int
     return sorted(large, key=lambda row: (-row[1], row[0]))
 
 
-def _boxes(
+def _lay_out_boxes(
     sizes: Sequence[int], x: float, y: float, width: float, height: float
 ) -> list[dict[str, float]]:
     """Return a rectangle for each size, which are in descending order."""

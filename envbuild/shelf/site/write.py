@@ -10,20 +10,20 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
 from envbuild import __version__
-from envbuild.shelf.site.model import Leaf
+from envbuild.shelf.site.model import EntryPage
 from envbuild.store.atomic import write_text
 from envbuild.store.units import human_bytes
 
 
-def write_site(folder: Path, shelf: str, leaves: Sequence[Leaf]) -> int:
+def write_site(folder: Path, shelf: str, leaves: Sequence[EntryPage]) -> int:
     """Write ``index.html`` and ``recipes/NAME.html`` for every leaf; return how many pages.
 
     Whatever a shelf says is shown as text, never as markup (autoescape); a content security policy allows the page's
     own style and script by hash and nothing else.  Raises SpaceError or HostError.
     """
-    environment = _environment()
+    environment = _make_environment()
     style, script = (environment.get_template(name).render() for name in ("style.css", "script.js"))
-    policy = f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'"
+    policy = f"default-src 'none'; style-src '{_policy_hash(style)}'; script-src '{_policy_hash(script)}'"
     common = {
         "shelf": shelf,
         "style": style,
@@ -42,7 +42,7 @@ def write_site(folder: Path, shelf: str, leaves: Sequence[Leaf]) -> int:
     return len(leaves) + 1
 
 
-def _environment() -> Environment:
+def _make_environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("envbuild.shelf.site", "templates"),
         autoescape=select_autoescape(("html",), default=True),
@@ -55,5 +55,5 @@ def _environment() -> Environment:
     return environment
 
 
-def _hash(text: str) -> str:
+def _policy_hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import envbuild.shelf.publish
 from envbuild.errors import EnvbuildError, UsageError
 from envbuild.shelf.policy import refuse_recipe
-from envbuild.shelf.sanitize import shown
+from envbuild.shelf.sanitize import sanitize_text
 from tests.shelf.people import RECIPE, Member, member
 
 DIRECT = 'dependencies = ["six==1.16.0"]'
@@ -90,7 +90,7 @@ def test_it_is_not_taken_from_one_who_published_it_all_the_same(fault: str, tmp_
         for rule in ("refuse_recipe", "refuse_lock"):
             patch.setattr(envbuild.shelf.publish, rule, lambda *_: None)
         forged = text_of(fault).replace("NAME", "small")
-        patch.setattr(envbuild.shelf.publish, "_text", lambda _: forged.encode())
+        patch.setattr(envbuild.shelf.publish, "_recipe_text", lambda _: forged.encode())
         ann.publish()
     with pytest.raises(EnvbuildError) as caught:
         bob.take()
@@ -158,5 +158,6 @@ def test_no_value_is_a_path_a_url_of_a_file_or_shell(key: str, value: str) -> No
 @given(st.text())
 def test_text_of_strangers_moves_no_cursor(text: str) -> None:
     assert all(
-        char >= " " and not "\x7f" <= char <= "\x9f" and char != "\u202e" for char in shown(text)
+        char >= " " and not "\x7f" <= char <= "\x9f" and char != "\u202e"
+        for char in sanitize_text(text)
     )

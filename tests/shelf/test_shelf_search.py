@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from envbuild.shelf.client import Library
-from envbuild.shelf.model import Card, Entry, Verdict, digest_of, write_entry
-from envbuild.shelf.search import Row, search
+from envbuild.shelf.client import ShelfClient
+from envbuild.shelf.model import CheckSummary, Entry, EntrySummary, digest_of, write_entry
+from envbuild.shelf.search import SearchResult, search_entries
 from tests.shelf.people import member, user
 from tests.support import needs
 
@@ -31,10 +31,10 @@ def entry(
         schema=1, name=name, number=1, previous=None, who="ann", when="2026-11-01T00:00:00Z", envbuild="0.1.0",
         recipe=X, lock=X, locked=X, definition=X,
         verdicts=tuple(
-            Verdict(report=X, outcome=outcome, level="full", when="2026-11-01T00:00:00Z", gpu=(gpu,))  # type: ignore[arg-type]
+            CheckSummary(report=X, outcome=outcome, level="full", when="2026-11-01T00:00:00Z", gpu=(gpu,))  # type: ignore[arg-type]
             for outcome, gpu in verdicts if gpu
         ),
-        about=Card(summary=summary, framework=framework, cuda=cuda, base="debian:bookworm", direct=("numpy>=1.26", f"lib-{name}")),
+        about=EntrySummary(summary=summary, framework=framework, cuda=cuda, base="debian:bookworm", direct=("numpy>=1.26", f"lib-{name}")),
     )  # fmt: skip
 
 
@@ -55,7 +55,7 @@ ENTRIES = (
 
 
 @pytest.fixture
-def library(tmp_path: Path) -> Library:
+def library(tmp_path: Path) -> ShelfClient:
     ann = member(tmp_path / "ann", str(tmp_path / "shelf"))
     (tmp_path / "shelf/names").mkdir()
     for one in ENTRIES:
@@ -63,7 +63,7 @@ def library(tmp_path: Path) -> Library:
     return ann.library
 
 
-def names(rows: tuple[Row, ...]) -> list[str]:
+def names(rows: tuple[SearchResult, ...]) -> list[str]:
     return [row.name for row in rows]
 
 
@@ -89,13 +89,13 @@ def names(rows: tuple[Row, ...]) -> list[str]:
     ],
 )
 def test_words_and_filters(
-    library: Library, words: list[str], filters: dict[str, str], expected: list[str]
+    library: ShelfClient, words: list[str], filters: dict[str, str], expected: list[str]
 ) -> None:
-    assert names(search([library], words, **filters)) == expected
+    assert names(search_entries([library], words, **filters)) == expected
 
 
-def test_a_card_that_failed_there_is_no_card_it_runs_on(library: Library) -> None:
-    assert search([library], ["bert"])[0].gpu == ("NVIDIA A100-SXM4-40GB",)
+def test_a_card_that_failed_there_is_no_card_it_runs_on(library: ShelfClient) -> None:
+    assert search_entries([library], ["bert"])[0].gpu == ("NVIDIA A100-SXM4-40GB",)
 
 
 def test_a_shelf_that_is_away_is_told_and_left_out(tmp_path: Path) -> None:
