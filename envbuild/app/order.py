@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 def order_of(source: Source, lock: Lock, target: Path, mode: str) -> Order:
     """Return the order for an image of a recipe; ``mode`` is one of the ways to build."""
+    from envbuild.build.image_cache import locked_codec
     from envbuild.build.model import Order
     from envbuild.plan.apptainer import render
     from envbuild.plan.definition import plan_definition
@@ -24,5 +25,6 @@ def order_of(source: Source, lock: Lock, target: Path, mode: str) -> Order:
         plan=plan,
         definition=render(plan),
         mode=mode,
+        codec=locked_codec(lock.packer),
         target=target,
     )

@@ -17,7 +17,6 @@ from packaging.utils import (
 from envbuild.app.order import order_of
 from envbuild.build.image_cache import choose_mode
 from envbuild.build.make import make_image
-from envbuild.build.pinned_compressor import ready_packer
 from envbuild.check import plan
 from envbuild.check.answers import Imports
 from envbuild.check.checks.packages import lacks_driver
@@ -88,7 +87,6 @@ class ImportTester:
     def imports(self, lock: Lock) -> tuple[Failure, ...]:
         """Make the lock's image in the store; one that does not import is not kept."""
         context = self.context
-        ready_packer(lock, context)
         with self.context.store.work("proof") as folder:
             target = folder / f"{self.source.recipe.name}.sif"
             order = order_of(self.source, lock, target, choose_mode("auto"))

@@ -35,7 +35,7 @@ from envbuild.build.local_base import tell_old_cuda
 from envbuild.build.overlaps import overlaps
 from envbuild.build.whiteouts import replaced_entries
 from envbuild.errors import IntegrityError
-from envbuild.formats.block_codec import codec_of
+from envbuild.formats.block_codec import Codec
 from envbuild.lock.model import Lock, LockedFiles
 from envbuild.parts.cache import Bench, KeptPart, kept_part, part_key, provide_part
 from envbuild.parts.from_tar import tar_contents
@@ -59,6 +59,7 @@ class Hall:
     """
 
     store: Store
+    codec: Codec
     runner: Runner
     runtime: Callable[[], Runtime]
     report: Reporter
@@ -99,7 +100,7 @@ def gather(lock: Lock, definition: tuple[Definition, str] | None, hall: Hall) ->
         ThreadPoolExecutor(workers, "pack") as pool,
         ThreadPoolExecutor(workers, "unpack") as feeders,
     ):
-        bench = Bench(store=hall.store, codec=codec_of(lock.packer), pool=pool, report=hall.report)
+        bench = Bench(store=hall.store, codec=hall.codec, pool=pool, report=hall.report)
         try:
             ground, scheme, wheels = _ground_and_wheels(lock, bench, feeders, hall)
         except BaseException:

@@ -12,9 +12,10 @@ import msgspec
 
 from envbuild.build.model import ImageRecord, Order
 from envbuild.build.output_record import Delivery, delivered
-from envbuild.formats.block_codec import codec_of
+from envbuild.formats.block_codec import Codec, installed_library
 from envbuild.limits import UNREADABLE
 from envbuild.lock.digest import image_key
+from envbuild.lock.model import Packer
 from envbuild.parts.counters import FORMATS
 from envbuild.store.layout import Store
 
@@ -27,12 +28,19 @@ def choose_mode(asked: str) -> str:
     return "flat" if asked == "auto" else asked
 
 
+def locked_codec(packer: Packer) -> Codec:
+    """Return the codec that a lock names; where the lock leaves the library open, with the installed one."""
+    named = packer.library if packer.compressor == "zstd" else None
+    library = named or installed_library(packer.compressor)
+    return Codec(compressor=packer.compressor, level=packer.level, library=library)
+
+
 def key_of(order: Order) -> str:
     """Return the key of an image in the store: over its lock, mode and definition, and what packs it, if we do."""
     key = image_key(order.lock, order.mode, order.definition)
     if order.mode not in ASSEMBLED:
         return key
-    parts = [key, codec_of(order.lock.packer).name, FORMATS]
+    parts = [key, order.codec.name, FORMATS]
     encoded = msgspec.json.encode(parts, order="sorted")
     return "sha256:" + hashlib.sha256(encoded).hexdigest()
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from envbuild.formats.block_codec import Codec
 from envbuild.lock.model import Lock
 from envbuild.plan.model import Definition
 from envbuild.recipe.model import Recipe
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 class Order:
     """One image to make.
 
-    ``definition`` is its whole text and ``plan`` what that was written from; ``mode`` is the way to build; ``target``
-    is its final name.
+    ``definition`` is its whole text and ``plan`` what that was written from; ``mode`` is the way to build; ``codec`` packs
+    its blocks; ``target`` is its final name.
     """
 
     recipe: Recipe
@@ -29,6 +30,7 @@ class Order:
     plan: Definition
     definition: str
     mode: str
+    codec: Codec
     target: Path
 
 

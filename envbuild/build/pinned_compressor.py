@@ -10,14 +10,17 @@ import hashlib
 import io
 import os
 import zipfile
+from dataclasses import replace
 from importlib import util
 from importlib.machinery import ExtensionFileLoader
 from pathlib import Path
 
 from envbuild import limits
+from envbuild.build.image_cache import ASSEMBLED, is_stored, locked_codec
+from envbuild.build.model import Order
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError, IntegrityError, NetworkError
-from envbuild.formats.block_codec import add_library, is_ready
+from envbuild.formats.block_codec import Codec
 from envbuild.formats.block_library import LIBRARY, library_here
 from envbuild.limits import reading
 from envbuild.lock.model import Lock, PackerFile
@@ -28,23 +31,36 @@ from envbuild.store.atomic import write_bytes
 MODULE = f"{LIBRARY}.backend_c"
 
 
-def ready_packer(lock: Lock, context: Context) -> None:
-    """Load the library that the lock names, where this machine has another one.
+def open_codec(lock: Lock, context: Context) -> Codec:
+    """Return the codec that a lock names, with its library loaded; its wheel is downloaded where the store lacks it.
 
-    Where that cannot be, it is said: the image then holds the same files in other bytes.
+    Where the library cannot be had, that is said, and the codec packs with the installed one: the image then holds the
+    same files in other bytes.
     """
-    library = lock.packer.library
-    if library is None or is_ready(lock.packer):
-        return
+    codec = locked_codec(lock.packer)
+    if not needs_library(codec):
+        return codec
     try:
-        module = _load(_library(lock, context), library)
+        module = _load(_library(lock, context), codec.library)
     except (EnvbuildError, OSError, ImportError, zipfile.BadZipFile) as error:
         context.report.say(
-            f"the lock packs with {library}, which is not to be had here ({error}); {library_here()} packs the same "
-            "files into other bytes"
+            f"the lock packs with {codec.library}, which is not to be had here ({error}); {library_here()} packs the "
+            "same files into other bytes"
         )
-        return
-    add_library(library, module)
+        return replace(codec, library=library_here())
+    return replace(codec, module=module)
+
+
+def needs_library(codec: Codec) -> bool:
+    """Tell whether a codec packs with another library than the installed one."""
+    return codec.compressor == "zstd" and codec.library != library_here()
+
+
+def settle_codec(order: Order, context: Context) -> Order:
+    """Return the order with a codec that packs here; an image that the store has is only copied."""
+    if order.mode not in ASSEMBLED or is_stored(order, context.store):
+        return order
+    return replace(order, codec=open_codec(order.lock, context))
 
 
 def _library(lock: Lock, context: Context) -> bytes:

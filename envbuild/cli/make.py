@@ -244,13 +244,13 @@ def _build(
 ) -> bool:
     """Build the image, or take it from the store; return False where nothing had to be done."""
     from envbuild.build.image_cache import is_stored, up_to_date
-    from envbuild.formats.block_codec import is_ready
 
-    if not is_ready(order.lock.packer):
-        from envbuild.build.pinned_compressor import ready_packer
-
-        ready_packer(order.lock, context)
     note = up_to_date(order, context.store)
+    if note is None and not dry_run:
+        from envbuild.build.pinned_compressor import settle_codec  # late: only where one packs
+
+        order = settle_codec(order, context)
+        note = up_to_date(order, context.store)
     proved = note is not None and (
         not checked or _known_verdict(order.target, note.digest, source, context.store, reports)
     )

@@ -38,13 +38,11 @@ def command(context: Context, *, image: str, as_json: bool) -> int:
     """
     from envbuild.app.current import recipe_of
     from envbuild.build.image.verify import verify_image
-    from envbuild.build.pinned_compressor import ready_packer
     from envbuild.cli.enter import find_image
 
     path = find_image(image, context)
     _refuse_old(path, recipe_of(image, context))
     lock, order = _lock_of(path, image, context)
-    ready_packer(lock, context)
     found = verify_image(path, lock, order, context)
     if as_json:
         print_json(found)

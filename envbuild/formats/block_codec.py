@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import zlib
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from envbuild.errors import IntegrityError
 from envbuild.formats.block_library import LAYOUT, library_here
@@ -15,51 +15,36 @@ BLOCK = 131072
 """Bytes of a block, squashfs' own default: 32 K starts programs 10 % faster and makes images 9 % larger."""
 STORED = 1 << 24
 """Bit of a squashfs block size that marks a block stored as it is."""
-_LIBRARIES: dict[str, Any] = {}
-"""Versions of the module zstandard that were loaded beside the installed one, by library."""
-
-
-class Packer(Protocol):
-    """What a lock says of its packer."""
-
-    @property
-    def compressor(self) -> Literal["zstd", "gzip"]:
-        """Which compressor."""
-        ...  # pragma: no cover
-
-    @property
-    def level(self) -> int:
-        """Its level."""
-        ...  # pragma: no cover
-
-    @property
-    def library(self) -> str | None:
-        """Its library with the version, such as "zstd 1.5.7"."""
-        ...  # pragma: no cover
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Codec:
-    """One way to pack blocks; may be used from any thread."""
+    """One way to pack blocks; may be used from any thread.
+
+    ``library`` is what compresses, with its version; ``module`` is that version of the module zstandard, None where it
+    is the installed one.
+    """
 
     compressor: Literal["zstd", "gzip"]
     level: int
-    library: str = ""
+    library: str
+    module: Any = field(default=None, repr=False, compare=False)
     _local: threading.local = field(default_factory=threading.local, repr=False, compare=False)
 
     @property
     def name(self) -> str:
         """Return what decides the bytes, for people: the layout, the library with its version, the level."""
-        return f"envbuild squashfs {LAYOUT}, {self.library or _installed(self.compressor)}, level {self.level}"
+        return f"envbuild squashfs {LAYOUT}, {self.library}, level {self.level}"
 
     @property
     def key(self) -> str:
-        """Return what decides the bytes, as it goes into the key of a kept part: the compressor too."""
+        """Return what decides the bytes, as it goes into the key of a cached part: the compressor too."""
         return f"{self.compressor}: {self.name}"
 
     def pack(self, raw: bytes) -> tuple[bytes, int]:
         """Return a block's bytes in the file, and its squashfs size."""
         packed = self._compress(raw)
+        # squashfs.rst, 3.1: a block that would grow is stored as it is
         return (packed, len(packed)) if len(packed) < len(raw) else (raw, len(raw) | STORED)
 
     def _compress(self, raw: bytes) -> bytes:
@@ -67,40 +52,16 @@ class Codec:
             return zlib.compress(raw, min(self.level, 9))
         compressor: Any = getattr(self._local, "zstd", None)
         if compressor is None:
-            import zstandard
+            import zstandard  # late: an image that is up to date packs nothing
 
-            module = _LIBRARIES.get(self.library, zstandard)
+            module = self.module or zstandard
             compressor = self._local.zstd = module.ZstdCompressor(level=self.level)
         packed: bytes = compressor.compress(raw)
         return packed
 
 
-def add_library(name: str, module: Any) -> None:
-    """Make a version of the module zstandard known to codecs."""
-    _LIBRARIES[name] = module
-
-
-def has_library(name: str) -> bool:
-    """Tell whether blocks can be packed by this very library."""
-    return name in _LIBRARIES or name == library_here()
-
-
-def is_ready(packer: Packer) -> bool:
-    """Tell whether what a lock packs with is there already."""
-    return packer.library is None or packer.compressor != "zstd" or has_library(packer.library)
-
-
-def codec_of(packer: Packer) -> Codec:
-    """Return the codec that a lock asks for; with the installed library where the locked one is not there."""
-    library = (
-        packer.library
-        if packer.library and has_library(packer.library)
-        else _installed(packer.compressor)
-    )
-    return Codec(compressor=packer.compressor, level=packer.level, library=library)
-
-
-def _installed(compressor: str) -> str:
+def installed_library(compressor: str) -> str:
+    """Return the library that packs with this compressor here, with its version."""
     return library_here() if compressor == "zstd" else f"zlib {zlib.ZLIB_RUNTIME_VERSION}"
 
 

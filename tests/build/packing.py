@@ -13,7 +13,7 @@ from envbuild.formats.squashfs_writer import write_squashfs
 from envbuild.parts.cache import KeptPart
 from envbuild.parts.writer import Content, PartWriter
 
-ZSTD = Codec(compressor="zstd", level=3)
+ZSTD = Codec(compressor="zstd", level=3, library="here")
 EPOCH = 1_700_000_000
 
 

@@ -47,7 +47,7 @@ text = apptainer.render(planned)
 places = scheme.bootstrap_scheme(lock)
 made = {}
 with ThreadPoolExecutor(1) as pool:
-    codec = assemble.codec_of(lock.packer)
+    codec = known.locked_codec(lock.packer)
     bench = parts.Bench(store=Store(folder / "store"), codec=codec, pool=pool, report=Silent())
     of_base = inherited.Inherited(runscript="#!/bin/sh\\n", labels=(("a", "b"),))
     own = assemble.runtime_part(planned, text, of_base, bench)
@@ -60,7 +60,7 @@ with ThreadPoolExecutor(1) as pool:
     for mode in ("flat", "layered"):
         path = folder / mode
         order = model.Order(
-            recipe=recipe, lock=lock, plan=planned, definition=text, mode=mode, target=path
+            recipe=recipe, lock=lock, plan=planned, definition=text, mode=mode, codec=codec, target=path
         )
         key = known.key_of(order)
         image.write_image(path, order, layers, key)

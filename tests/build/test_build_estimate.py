@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from envbuild.build import make
+from envbuild.build.image_cache import locked_codec
 from envbuild.build.make import MODES, plan_work
 from envbuild.build.model import Estimate, Order
 from envbuild.build.modes.estimate import check_space
@@ -110,6 +111,7 @@ def order(tmp_path: Path, mode: str, *, image: bool) -> Order:
         plan=plan,
         definition=render(plan),
         mode=mode,
+        codec=locked_codec(lock.packer),
         target=tmp_path / "out/x.sif",
     )
 

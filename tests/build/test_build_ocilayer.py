@@ -456,7 +456,9 @@ def test_the_images_variables_come_first_and_the_recipes_win() -> None:
 
 
 @pytest.mark.parametrize(
-    "codec", [ZSTD, Codec(compressor="gzip", level=6)], ids=["copied", "packed-anew"]
+    "codec",
+    [ZSTD, Codec(compressor="gzip", level=6, library="here")],
+    ids=["copied", "packed-anew"],
 )
 def test_the_root_of_a_sif_becomes_a_part(bench: Bench, tmp_path: Path, codec: Codec) -> None:
     other = Bench(store=Store(tmp_path / "other"), codec=codec, pool=bench.pool, report=Silent())

@@ -11,10 +11,10 @@ import pytest
 import zstandard.backend_c
 
 from envbuild.build import pinned_compressor as packer
-from envbuild.build.pinned_compressor import ready_packer
+from envbuild.build.image_cache import locked_codec
+from envbuild.build.pinned_compressor import needs_library, open_codec
 from envbuild.context import Context
 from envbuild.formats import block_codec as codec
-from envbuild.formats.block_codec import codec_of, is_ready
 from envbuild.formats.block_library import library_here
 from envbuild.lock.model import Lock, PackerFile
 from envbuild.lock.read import read_lock
@@ -43,7 +43,6 @@ def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Context:
     """A machine with another version of the library, and an index that has the usual one."""
     for module in (codec, packer):
         monkeypatch.setattr(module, "library_here", lambda: "zstd 0.0.1")
-    monkeypatch.setattr(codec, "_LIBRARIES", {})
     index = tmp_path / "index/zstandard"
     index.mkdir(parents=True)
     wheel = index / "zstandard-0.25.0-py3-none-any.whl"
@@ -84,23 +83,21 @@ def said(context: Context) -> list[str]:
 
 def test_the_locked_library_packs_where_another_is_installed(context: Context) -> None:
     lock = lock_of(context)
-    assert not is_ready(lock.packer)
-    assert codec_of(lock.packer).name == "envbuild squashfs 1, zstd 0.0.1, level 3"
-    ready_packer(lock, context)
+    assert needs_library(locked_codec(lock.packer))
+    found = open_codec(lock, context)
     assert said(context) == []
-    assert is_ready(lock.packer)
-    found = codec_of(lock.packer)
+    assert found == locked_codec(lock.packer), "what the lock names decides the key, loaded or not"
     assert found.name == f"envbuild squashfs 1, {HERE}, level 3"
     assert found.pack(BLOCK)[0] == zstandard.ZstdCompressor(level=3).compress(BLOCK)
 
 
-def test_a_second_time_needs_no_index(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_time_needs_no_index(context: Context) -> None:
     lock = lock_of(context)
-    ready_packer(lock, context)
-    monkeypatch.setattr(codec, "_LIBRARIES", {})
+    open_codec(lock, context)
     next(context.settings.cwd.glob("index/zstandard/index.html")).unlink()
-    ready_packer(lock, context)
-    assert (said(context), is_ready(lock.packer)) == ([], True)
+    found = open_codec(lock, context)
+    assert (said(context), found.library) == ([], HERE)
+    assert found.module is not None
 
 
 def test_a_hash_that_the_index_does_not_list_is_not_run(context: Context) -> None:
@@ -110,23 +107,21 @@ def test_a_hash_that_the_index_does_not_list_is_not_run(context: Context) -> Non
     kept = context.store.artifact(sha256)
     kept.parent.mkdir(parents=True)
     kept.write_bytes(hostile)
-    lock = lock_of(context, sha256=sha256)
-    ready_packer(lock, context)
-    assert not is_ready(lock.packer)
+    found = open_codec(lock_of(context, sha256=sha256), context)
+    assert (found.library, found.module) == ("zstd 0.0.1", None)
     assert "with the hash of the lock" in said(context)[0]
     assert "packs the same files into other bytes" in said(context)[0]
 
 
 def test_a_wheel_of_another_version_is_told(context: Context) -> None:
-    lock = lock_of(context, library="zstd 9.9.9")
-    ready_packer(lock, context)
+    found = open_codec(lock_of(context, library="zstd 9.9.9"), context)
     assert f"holds {HERE}, the lock says zstd 9.9.9" in said(context)[0]
-    assert not is_ready(lock.packer)
+    assert found.library == "zstd 0.0.1"
 
 
 def test_a_lock_without_wheels_for_this_python(context: Context) -> None:
     lock = msgspec.structs.replace(lock_of(context), packers=())
-    ready_packer(lock, context)
+    open_codec(lock, context)
     assert "the lock lists no wheel of it for this Python" in said(context)[0]
 
 
@@ -135,5 +130,4 @@ def test_old_locks_leave_it_open(context: Context) -> None:
     lock = msgspec.structs.replace(
         lock, packer=msgspec.structs.replace(lock.packer, library=None), packers=()
     )
-    ready_packer(lock, context)
-    assert (is_ready(lock.packer), said(context)) == (True, [])
+    assert (open_codec(lock, context).library, said(context)) == ("zstd 0.0.1", [])

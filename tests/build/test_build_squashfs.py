@@ -22,7 +22,7 @@ from envbuild.run import Command, LocalRunner
 from tests.build.packing import EPOCH, ZSTD, file, pack_part, read_file_system, write_file_system
 from tests.support import needs
 
-GZIP = Codec(compressor="gzip", level=6)
+GZIP = Codec(compressor="gzip", level=6, library="here")
 NOISE = random.Random(7).randbytes(3 * BLOCK + 17)  # noqa: S311
 
 PING = bytes.fromhex("0100000200200000000000000000000000000000")

@@ -32,7 +32,7 @@ from envbuild.parts.writer import PartWriter
 from envbuild.store.layout import Store
 from tests.hostile import squash
 
-ZSTD = Codec(compressor="zstd", level=1)
+ZSTD = Codec(compressor="zstd", level=1, library="here")
 GIB, MIB = 1 << 30, 1 << 20
 SCHEME = Scheme(
     site="usr/lib/python3.11/site-packages", prefix="usr", version="3.11", python="usr/bin/python3"

@@ -57,13 +57,13 @@ from tests.shelf.test_shelf_trust import ENTRY
 ROOT = Path(__file__).parents[2]
 POOL = ThreadPoolExecutor(1)
 """One for all inputs: starting threads takes longer than most inputs."""
-CODEC = Codec(compressor="zstd", level=1)
+CODEC = Codec(compressor="zstd", level=1, library="here")
 
 
 def file_systems(folder: Path) -> list[bytes]:
     found = []
     for number, compressor in enumerate(("zstd", "gzip")):
-        codec = Codec(compressor=compressor, level=1)  # type: ignore[arg-type]
+        codec = Codec(compressor=compressor, level=1, library="here")  # type: ignore[arg-type]
         ping = msgspec.structs.replace(
             file("bin/ping", 0o4755), xattrs=(("security.capability", b"\1" * 20),)
         )

@@ -107,7 +107,9 @@ class TestHashedOnUse:
         sha256 = hashlib.sha256(wheel.read_bytes()).hexdigest()
         flip(wheel)
         with ThreadPoolExecutor(1) as pool, (tmp_path / "blob").open("wb") as out:
-            writer = PartWriter(out, codec=Codec(compressor="zstd", level=1), pool=pool)
+            writer = PartWriter(
+                out, codec=Codec(compressor="zstd", level=1, library="here"), pool=pool
+            )
             with pytest.raises(IntegrityError, match="was changed in the store"):
                 unpack_wheel(wheel, wheel.name, SCHEME, writer, sha256=sha256)
 

@@ -14,12 +14,12 @@ import pytest
 
 from envbuild.build.image.metadata import about, locked_text
 from envbuild.build.image.origin import NOTE
+from envbuild.build.image_cache import locked_codec
 from envbuild.check.model import Report
 from envbuild.check.plan import asked_digest
 from envbuild.check.report import save
 from envbuild.cli.publishing import Wish, publish
 from envbuild.errors import CheckFailedError, IntegrityError, SpaceError, UsageError
-from envbuild.formats.block_codec import codec_of
 from envbuild.formats.file_tree import merge
 from envbuild.formats.sif_reader import image_digest
 from envbuild.formats.sif_writer import GENERIC, JSON, data, partition, write_sif
@@ -69,7 +69,7 @@ def write(
         )
 
     note = about(
-        lock.name, lock, mode=mode, packer=codec_of(lock.packer).name, tree=f"sha256:{'7' * 64}"
+        lock.name, lock, mode=mode, packer=locked_codec(lock.packer).name, tree=f"sha256:{'7' * 64}"
     )
     objects = [
         data(GENERIC, f"{lock.name}.lock", locked_text(lock).encode()),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -21,9 +21,9 @@ from envbuild.build.image_cache import key_of, read_record
 from envbuild.build.model import Order
 from envbuild.build.modes.assembled import gather_for
 from envbuild.build.output_record import last_delivery
+from envbuild.build.pinned_compressor import open_codec
 from envbuild.context import Context
 from envbuild.errors import IntegrityError, UsageError
-from envbuild.formats.block_codec import codec_of
 from envbuild.formats.file_tree import Entry, Part, differences, merge, tree_digest
 from envbuild.formats.oci_layer import WHITEOUT
 from envbuild.formats.sif_frame import frame_digest, strange_frame
@@ -117,8 +117,11 @@ def verify_image(path: Path, lock: Lock, order: Order | None, context: Context) 
     compared, IntegrityError for one that is damaged.
     """
     carried = read_carried(path)
+    codec = open_codec(lock, context)
+    order = replace(order, codec=codec) if order else None
     gathered = gather_for(
         lock,
+        codec,
         (order.plan, order.definition) if order else None,
         context,
         order.recipe.system.post if order else (),
@@ -230,7 +233,7 @@ def _why_other_bytes(
         return "it was packed from its definition, by a program that the lock does not hold"
     if order is None:
         return "without its recipe nothing says which bytes there should be"
-    packer = codec_of(order.lock.packer).name
+    packer = order.codec.name
     if note.packer != packer or note.formats != FORMATS:
         other = f"it was packed by {note.packer}, here it would be {packer}"
         return other if note.packer != packer else OTHER_FORMATS

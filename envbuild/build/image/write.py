@@ -14,7 +14,6 @@ from envbuild.build.image.metadata import about, locked_text, sbom
 from envbuild.build.image.origin import NOTE
 from envbuild.build.image.runtime_files import OF_BASE, inspect_metadata
 from envbuild.build.model import Order
-from envbuild.formats.block_codec import codec_of
 from envbuild.formats.file_tree import Entry, Part, Tree, merges, tree_digest
 from envbuild.formats.sif_writer import (
     CYCLONEDX_JSON,
@@ -137,7 +136,7 @@ def layer_key(layer: Layer) -> str:
 def _data_objects(order: Order, tree: str, held: dict[str, str]) -> tuple[SifPart, ...]:
     """Return what the image carries about itself: definition, metadata, lock, bill of materials, its digests."""
     lock, name = order.lock, order.recipe.name
-    note = about(name, lock, mode=order.mode, packer=codec_of(lock.packer).name, tree=tree)
+    note = about(name, lock, mode=order.mode, packer=order.codec.name, tree=tree)
     return (
         data(DEFINITION, f"{name}.def", order.definition.encode()),
         data(JSON, METADATA, inspect_metadata(order.plan, order.definition, order.mode, held)),

@@ -17,8 +17,9 @@ from envbuild.build.image.write import write_image
 from envbuild.build.image_cache import key_of, read_record
 from envbuild.build.model import ImageRecord, Order
 from envbuild.build.output_record import note_delivery
+from envbuild.build.pinned_compressor import settle_codec
 from envbuild.context import Context
-from envbuild.formats.block_codec import codec_of
+from envbuild.formats.block_codec import Codec
 from envbuild.formats.sif_frame import frame_digest
 from envbuild.formats.sif_reader import image_digest
 from envbuild.lock.digest import lock_digest
@@ -38,6 +39,7 @@ def make_assembled(order: Order, context: Context, check: Check) -> bool:
     One process packs and checks, others that want the same image wait for it.  Whatever ``check`` raises leaves no
     image and no record.
     """
+    order = settle_codec(order, context)
     key = key_of(order)
     with context.store.lock(key, context.report):
         record = read_record(key, context.store)
@@ -46,7 +48,11 @@ def make_assembled(order: Order, context: Context, check: Check) -> bool:
             if is_bootstrap(order.lock):
                 require_base(order)
             layers = gather_for(
-                order.lock, (order.plan, order.definition), context, order.recipe.system.post
+                order.lock,
+                order.codec,
+                (order.plan, order.definition),
+                context,
+                order.recipe.system.post,
             ).layers
             _write_checked(order, layers, context, check, None)
             return True
@@ -67,6 +73,7 @@ def _kept_layers(record: ImageRecord | None, store: Store) -> tuple[Layer, ...] 
 
 def gather_for(
     lock: Lock,
+    codec: Codec,
     definition: tuple[Definition, str] | None,
     context: Context,
     post: tuple[str, ...] = (),
@@ -76,10 +83,10 @@ def gather_for(
     ``post`` are the recipe's own lines of shell.
     """
     fetch_files(lock, context)
-    return gather(lock, definition, _hall(lock, context, post))
+    return gather(lock, definition, _hall(lock, codec, context, post))
 
 
-def _hall(lock: Lock, context: Context, post: tuple[str, ...]) -> Hall:
+def _hall(lock: Lock, codec: Codec, context: Context, post: tuple[str, ...]) -> Hall:
     """Return what gathering needs for this lock's kind of base."""
 
     def ground_from(*groups: str) -> Callable[[Bench, Executor], Ground]:
@@ -90,6 +97,7 @@ def _hall(lock: Lock, context: Context, post: tuple[str, ...]) -> Hall:
 
     return Hall(
         store=context.store,
+        codec=codec,
         runner=context.runner,
         runtime=lambda: context.runtime,
         report=context.report,
@@ -140,7 +148,7 @@ def _record(path: Path, order: Order, layers: tuple[Layer, ...], tree: str) -> I
         lock=lock_digest(order.lock),
         tree=tree,
         size=path.stat().st_size,
-        packer=codec_of(order.lock.packer).name,
+        packer=order.codec.name,
         envbuild=__version__,
         layers=tuple(
             (layer.name, tuple(part.part.key for part in layer.parts)) for layer in layers
