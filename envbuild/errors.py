@@ -27,9 +27,15 @@ class EnvbuildError(Exception):
 
 
 class CheckFailedError(EnvbuildError):
-    """A check or a verification failed."""
+    """A check or a verification failed; ``details`` is the whole report, shown before the error."""
 
     code = 1
+
+    def __init__(
+        self, what: str, *, where: str | None = None, hint: str | None = None, details: str = ""
+    ) -> None:
+        super().__init__(what, where=where, hint=hint)
+        self.details = details
 
 
 class UsageError(EnvbuildError):

@@ -38,8 +38,8 @@ GROUPS: dict[str, dict[str, Verb]] = {
         "check": Verb(
             "envbuild.cli.check", "command", "Check an image: framework, libraries, imports, GPU."
         ),
-        "exec": Verb("envbuild.cli.enter", "exec_command", "Run a command inside the image."),
-        "shell": Verb("envbuild.cli.enter", "shell_command", "Open a shell inside the image."),
+        "exec": Verb("envbuild.cli.exec_", "command", "Run a command inside the image."),
+        "shell": Verb("envbuild.cli.shell", "command", "Open a shell inside the image."),
         "submit": Verb(
             "envbuild.cli.submit",
             "command",
@@ -107,8 +107,8 @@ GROUPS: dict[str, dict[str, Verb]] = {
     },
     "Run": {
         "run": Verb(
-            "envbuild.cli.enter",
-            "run_command",
+            "envbuild.cli.run",
+            "command",
             "Run the recipe's own command, or another one, inside the image.",
         ),
     },

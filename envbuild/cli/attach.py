@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from envbuild.cli.complete import complete_job
-from envbuild.cli.enter import CommandAfterDashes
+from envbuild.cli.options import CommandAfterDashes
 from envbuild.context import Context
 from envbuild.errors import UsageError
 

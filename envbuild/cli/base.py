@@ -119,7 +119,7 @@ def _at_site(wish: Wish, site: str, context: Context) -> Wish:
     """Fill a wish with what a cluster's site file tells about its nodes; options that were given count more."""
     import msgspec
 
-    from envbuild.cli.remote import target_of_site
+    from envbuild.app.remote import target_of_site
 
     node = target_of_site(site, context)
     gpu = wish.gpu or node.gpu

@@ -86,7 +86,7 @@ def _node(site: str | None, context: Context) -> tuple[str | None, str | None]:
     """Return the driver and the compute capability of a site's nodes, as far as its file knows them."""
     if site is None:
         return None, None
-    from envbuild.cli.remote import target_of_site
+    from envbuild.app.remote import target_of_site
 
     target = target_of_site(site, context)
     capability = target.capability

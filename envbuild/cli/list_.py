@@ -87,10 +87,10 @@ def recipe_row(path: Path, context: Context) -> RecipeRow:
 
 
 def _with_image(row: RecipeRow, image: Path, source: Source, context: Context) -> RecipeRow:
-    from envbuild.app.current import find_old
+    from envbuild.app.image import FoundImage
 
     size = image.stat().st_size
-    state = "old" if find_old(image, source) else "current"
+    state = "old" if FoundImage(path=image, source=source).old else "current"
     try:
         report = _last_report(image, context)
     except EnvbuildError:

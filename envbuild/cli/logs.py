@@ -26,10 +26,10 @@ def command(context: Context, *, job: str | None, go_on: bool) -> int:
     record = find_record(job, context.settings.cwd) if job else last_record(context.settings.cwd)
     job = job or plain_id(record.id)
     if go_on:
-        from envbuild.cli.submit import follow
+        from envbuild.cli.follow import follow_job
         from envbuild.job.sites import load_site
 
-        return follow(context, record, load_site(record.site, context.settings))
+        return follow_job(context, record, load_site(record.site, context.settings))
     found = [path for path in log_files(record, context.settings.cwd) if path.is_file()]
     if not found:
         raise UsageError(

@@ -279,7 +279,8 @@ def _make_elsewhere(
     account: str | None,
     every: bool,
 ) -> None:
-    from envbuild.cli.remote import make_on
+    from envbuild.app.remote import require_built, submit_builds
+    from envbuild.cli.follow import follow_job
     from envbuild.recipe.find import find_recipe
 
     if on is None:
@@ -296,7 +297,9 @@ def _make_elsewhere(
         raise UsageError("there is no recipe in ./recipes", where="--all")
     if every and "-o" in options:
         raise UsageError("-o names one image, and --all makes several", where="-o")
-    make_on(on, names, options, context, account=account)
+    record, site = submit_builds(on, names, options, context, account=account)
+    follow_job(context, record, site)
+    require_built(record, names, site, context)
 
 
 def _lock(

@@ -116,7 +116,7 @@ def probe_command(
     context: Context, *, name: str, gpus: str, account: str | None, partition: str | None
 ) -> None:
     """Fill in driver, glibc and GPUs of a site by a job of one minute."""
-    from envbuild.cli.submit import follow
+    from envbuild.cli.follow import follow_job
     from envbuild.job.compose import compose
     from envbuild.job.detect import PROBE, probed_sections, with_facts
     from envbuild.job.intent import Flags, make_intent
@@ -141,7 +141,7 @@ def probe_command(
     record = submit(
         job, site, settings, context.runner, key=new_key("probe"), purpose="probe", subject=name
     )
-    follow(context, record, site)
+    follow_job(context, record, site)
     log = log_files(record, settings.cwd)[0].read_text("utf-8", "replace")
     facts, found = probed_sections(log)
     if not facts:

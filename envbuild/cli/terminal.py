@@ -13,7 +13,7 @@ from typing import TextIO
 
 import click
 
-from envbuild.errors import EnvbuildError
+from envbuild.errors import CheckFailedError, EnvbuildError
 from envbuild.progress import Stage, Transfer
 from envbuild.store.units import counted, human_bytes
 
@@ -26,6 +26,8 @@ SELDOM = 60.0
 def show_error(error: EnvbuildError, stream: TextIO | None = None) -> None:
     """Print an error: what happened, to which value, what to do."""
     out = stream or sys.stderr
+    if isinstance(error, CheckFailedError) and error.details:
+        click.echo(error.details, file=out)
     head = click.style("envbuild: error:", fg="red", bold=True)
     click.echo(f"{head} {short_path(str(error))}", file=out)
     if error.hint:

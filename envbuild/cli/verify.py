@@ -10,13 +10,11 @@ import click
 from envbuild.cli.complete import complete_image
 from envbuild.cli.output import json_option, print_json
 from envbuild.context import Context
-from envbuild.errors import StaleLockError
 
 if TYPE_CHECKING:
     from envbuild.build.image.verify import Verification
     from envbuild.build.model import Order
     from envbuild.lock.model import Lock
-    from envbuild.recipe.model import Source
 
 SHOWN = 20
 HOLDS = {
@@ -36,12 +34,13 @@ def command(context: Context, *, image: str, as_json: bool) -> int:
     NAME is compared with the recipe's lock: exit code 4 where the image is of another one. IMAGE, a path, is compared
     with the lock inside it. What the store lacks of it is downloaded and packed first. Exit code 1 when they differ.
     """
-    from envbuild.app.current import recipe_of
+    from envbuild.app.image import find_image, refuse_old_image
     from envbuild.build.image.verify import verify_image
-    from envbuild.cli.enter import find_image
 
-    path = find_image(image, context)
-    _refuse_old(path, recipe_of(image, context))
+    found_image = find_image(image, context)
+    path = found_image.path
+    way_out = f"to compare it with the lock inside it: envbuild verify ./{path.name}"
+    refuse_old_image(found_image, way_out)
     lock, order = _lock_of(path, image, context)
     found = verify_image(path, lock, order, context)
     if as_json:
@@ -49,16 +48,6 @@ def command(context: Context, *, image: str, as_json: bool) -> int:
     else:
         _show(found)
     return 1 if found.holds == "differs" else 0
-
-
-def _refuse_old(path: Path, source: Source | None) -> None:
-    """Raise StaleLockError where an image is not of its recipe's lock of today, which a name asks about."""
-    from envbuild.app.current import find_old
-
-    old = find_old(path, source)
-    if old is not None:
-        hint = f"{old.remedy}\nto compare it with the lock inside it: envbuild verify ./{path.name}"
-        raise StaleLockError(f"the image is old: {old.reason}", where=path.name, hint=hint)
 
 
 def _lock_of(path: Path, image: str, context: Context) -> tuple[Lock, Order | None]:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from envbuild.app.remote import target_of_site
 from envbuild.cli import run_cli
-from envbuild.cli.remote import target_of_site
 from envbuild.context import open_context
 from envbuild.errors import UsageError
 from envbuild.progress import Silent

@@ -115,7 +115,7 @@ def test_interactive_hands_the_terminal_to_the_client(
     no_account: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[tuple[str, ...]] = []
-    monkeypatch.setattr("envbuild.run.hand_over", lambda argv, _: seen.append(argv))
+    monkeypatch.setattr("envbuild.cli.submit.hand_over", lambda argv, _: seen.append(argv))
     client(tmp_path, monkeypatch, "sbatch", "echo 78")
     run_cli([*AMANE, "--interactive", "--", "python"])
     [argv] = seen

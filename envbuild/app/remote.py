@@ -1,20 +1,32 @@
-"""``--on SITE`` of ``check`` and ``make``: the same verb as a job; and ``--for SITE``: a site's facts as a target."""
+"""``--on SITE`` of ``check`` and ``make``: the same verb as a job; ``--for SITE``: a site as a target."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import msgspec
+
+from envbuild.app.image import find_image, find_recipe_of_image
+from envbuild.app.lock import require_whole_lock, write_first_lock
+from envbuild.app.site import find_site
+from envbuild.base.digests import known_digest
+from envbuild.build.fetch import fetch_files
+from envbuild.check.model import Level, Report
+from envbuild.check.target import Target
 from envbuild.context import Context
 from envbuild.errors import CheckFailedError, HostError, UsageError
+from envbuild.job.compose import compose
+from envbuild.job.follow import status_of
+from envbuild.job.intent import Flags, make_intent
+from envbuild.job.model import Intent, Record
+from envbuild.job.records import job_folder, load_records, read_receipts
+from envbuild.job.site import Gpu, Site
+from envbuild.job.sites import load_site
+from envbuild.job.submit import new_key, submit
 from envbuild.limits import UNREADABLE
-
-if TYPE_CHECKING:
-    from envbuild.check.model import Level, Report
-    from envbuild.check.target import Target
-    from envbuild.job.model import Intent, Job, Record
-    from envbuild.job.site import Gpu, Site
+from envbuild.recipe.find import find_recipe
+from envbuild.recipe.model import Job as Wanted
 
 CHECK_TIME = {"quick": "30m", "full": "1h", "soak": "4h"}
 """Walltime that a check asks for."""
@@ -22,9 +34,6 @@ CHECK_TIME = {"quick": "30m", "full": "1h", "soak": "4h"}
 
 def target_of_site(text: str, context: Context) -> Target:
     """Return what SITE[:PARTITION or GPU] says about its nodes; raises UsageError where its file knows nothing."""
-    from envbuild.check.target import Target
-    from envbuild.job.sites import load_site
-
     name, _, part = text.partition(":")
     site = load_site(name, context.settings)
     gpu = _gpu(site, part)
@@ -56,7 +65,7 @@ def _gpu(site: Site, part: str) -> Gpu | None:
     return found[0] if found else None
 
 
-def check_on(
+def submit_check(
     site_text: str,
     target: str | None,
     context: Context,
@@ -64,39 +73,27 @@ def check_on(
     level: Level,
     require_gpu: bool,
     account: str | None,
-) -> Report:
-    """Check an image by a job and return its report.
+) -> tuple[Record, Site]:
+    """Submit the check of an image as a job.
 
     A check of the same image that was submitted before and still runs, or ended unseen, is taken up again: a lost
     connection costs nothing.
     """
-    from envbuild.app.site import find_site
-    from envbuild.base.digests import known_digest
-    from envbuild.cli.enter import find_image
-    from envbuild.cli.submit import follow
-    from envbuild.job.records import job_folder
-
     site = find_site(site_text, context)
-    subject = f"{known_digest(find_image(target, context), context.store)} {level}"
-    report_of = job_folder(context.settings.cwd)
+    subject = f"{known_digest(find_image(target, context).path, context.store)} {level}"
     record = _unfinished(site, subject, context)
     if record is not None:
         context.report.say(f"job {record.id} checks this image already")
-    else:
-        words = ("check", *((target,) if target else ()), "--level", level, "--json")
-        words += ("--require-gpu",) if require_gpu else ()
-        flags = _flags(site_text, target, context, account=account, walltime=CHECK_TIME[level])
-        record = _send(words, flags, site, context, purpose="check", subject=subject)
-    path = report_of / f"{Path(record.script).stem}.report.json"
-    follow(context, record, site)
-    return _read_report(path, site, record)
+        return record, site
+    words = ("check", *((target,) if target else ()), "--level", level, "--json")
+    words += ("--require-gpu",) if require_gpu else ()
+    intent = _check_intent(site_text, target, context, account=account, level=level)
+    record = _submit_words((words,), intent, site, context, purpose="check", subject=subject)
+    return record, site
 
 
 def _unfinished(site: Site, subject: str, context: Context) -> Record | None:
     """Return a check of this image whose report nobody has read yet."""
-    from envbuild.job.follow import status_of
-    from envbuild.job.records import load_records, read_receipts
-
     settings = context.settings
     for record in reversed(load_records(settings.cwd)):
         if (record.site, record.purpose, record.subject) != (site.name, "check", subject):
@@ -107,11 +104,9 @@ def _unfinished(site: Site, subject: str, context: Context) -> Record | None:
     return None
 
 
-def _read_report(path: Path, site: Site, record: Record) -> Report:
-    import msgspec
-
-    from envbuild.check.model import Report
-
+def read_report(record: Record, site: Site, context: Context) -> Report:
+    """Return the report that a check on a node has written.  Raises HostError where there is none."""
+    path = job_folder(context.settings.cwd) / f"{Path(record.script).stem}.report.json"
     try:
         report = msgspec.json.decode(path.read_bytes(), type=Report)
     except (OSError, *UNREADABLE) as error:
@@ -124,53 +119,42 @@ def _read_report(path: Path, site: Site, record: Record) -> Report:
     return report
 
 
-def make_on(
+def submit_builds(
     site_text: str,
     names: tuple[str, ...],
     options: tuple[str, ...],
     context: Context,
     *,
     account: str | None,
-) -> None:
-    """Build images by a job, one task per recipe; what needs the network is done here where nodes have none.
+) -> tuple[Record, Site]:
+    """Submit the builds of recipes as a job, one task each.
 
-    Raises CheckFailedError naming the recipes that failed.
+    What needs the network is done here where nodes have none.
     """
-    from envbuild.app.site import find_site
-    from envbuild.cli.submit import follow
-
     site = find_site(site_text, context)
     if site.build.network == "login":
         for name in names:
-            _fetch(name, context)
-    flags = _build_flags(site_text, site, account)
+            _fetch_files(name, context)
+    intent = _build_intent(site_text, site, account)
     words = tuple(("make", name, *options) for name in names)
-    record = _send(
-        words[0], flags, site, context, purpose="make", subject=" ".join(names), rows=words
-    )
-    follow(context, record, site)
-    failed = _failed(record, names, context)
+    subject = " ".join(names)
+    record = _submit_words(words, intent, site, context, purpose="make", subject=subject)
+    return record, site
+
+
+def require_built(record: Record, names: tuple[str, ...], site: Site, context: Context) -> None:
+    """Raise CheckFailedError naming the recipes whose task of a job failed."""
+    receipts = read_receipts(record, context.settings.cwd)
+    codes = {receipt.task or "1": receipt.code for receipt in receipts}
+    failed = [name for number, name in enumerate(names, 1) if codes.get(str(number), 1) != 0]
     if failed:
         raise CheckFailedError(
             f"not built: {', '.join(failed)}", where=f"site {site.name}", hint="see the logs above"
         )
 
 
-def _failed(record: Record, names: tuple[str, ...], context: Context) -> list[str]:
-    from envbuild.job.records import read_receipts
-
-    codes = {
-        receipt.task or "1": receipt.code for receipt in read_receipts(record, context.settings.cwd)
-    }
-    return [name for number, name in enumerate(names, 1) if codes.get(str(number), 1) != 0]
-
-
-def _fetch(name: str, context: Context) -> None:
+def _fetch_files(name: str, context: Context) -> None:
     """Lock where there is no lock, and bring every file of it into the store, which the nodes share."""
-    from envbuild.app.lock import require_whole_lock, write_first_lock
-    from envbuild.build.fetch import fetch_files
-    from envbuild.recipe.find import find_recipe
-
     source = find_recipe(name, context.settings)
     has_lock = source.lock.is_file()
     lock = require_whole_lock(source, context) if has_lock else write_first_lock(source, context)
@@ -178,36 +162,27 @@ def _fetch(name: str, context: Context) -> None:
         fetch_files(lock, context)
 
 
-def _flags(
-    site_text: str, target: str | None, context: Context, *, account: str | None, walltime: str
+def _check_intent(
+    site_text: str, target: str | None, context: Context, *, account: str | None, level: Level
 ) -> Intent:
-    """Return the intent of a check: one GPU where the site has any, and the recipe's own account and partition."""
-    from envbuild.app.current import recipe_of
-    from envbuild.job.intent import Flags, make_intent
-    from envbuild.job.sites import load_site
-    from envbuild.recipe.model import Job as Wanted
-
+    """Return the intent of a check: one GPU where the site has any, and the recipe's account and partition."""
     name, _, partition = site_text.partition(":")
     site = load_site(name, context.settings)
-    source = recipe_of(target, context) if target else None
+    source = find_recipe_of_image(target, context) if target else None
     own = source.recipe.job if source else Wanted()
-    kind = f"{own.gpu_type}:" if own.gpu_type else ""
-    has_gpu = site.resources.gpu != "none"
-    return make_intent(
-        Wanted(),
-        Flags(
-            gpus=f"{kind}1" if has_gpu else None,
-            walltime=walltime,
-            account=account or own.account,
-            partition=partition or own.partition,
-        ),
+    gpus = None
+    if site.resources.gpu != "none":
+        gpus = f"{own.gpu_type}:1" if own.gpu_type else "1"
+    flags = Flags(
+        gpus=gpus,
+        walltime=CHECK_TIME[level],
+        account=account or own.account,
+        partition=partition or own.partition,
     )
+    return make_intent(Wanted(), flags)
 
 
-def _build_flags(site_text: str, site: Site, account: str | None) -> Intent:
-    from envbuild.job.intent import Flags, make_intent
-    from envbuild.recipe.model import Job as Wanted
-
+def _build_intent(site_text: str, site: Site, account: str | None) -> Intent:
     build, partition = site.build, site_text.partition(":")[2]
     fixed = site.resources.memory == "none"
     return make_intent(
@@ -223,36 +198,22 @@ def _build_flags(site_text: str, site: Site, account: str | None) -> Intent:
     )
 
 
-def _send(
-    words: tuple[str, ...],
+def _submit_words(
+    words: tuple[tuple[str, ...], ...],
     intent: Intent,
     site: Site,
     context: Context,
     *,
     purpose: str,
     subject: str,
-    rows: tuple[tuple[str, ...], ...] = (),
 ) -> Record:
-    """Submit this very envbuild on a node of the site."""
-    from envbuild.job.compose import compose
-    from envbuild.job.submit import new_key, submit
-
+    """Submit this very envbuild on a node of the site, one task for each row of words."""
+    settings = context.settings
     key = new_key(purpose)
-    commands = tuple(
-        _on_node(row, key, context, report=purpose == "check") for row in (rows or (words,))
-    )
-    job: Job = compose(
-        purpose,
-        commands[0],
-        intent,
-        site,
-        context.settings,
-        image=None,
-        rows=commands if len(commands) > 1 else (),
-    )
-    record = submit(
-        job, site, context.settings, context.runner, key=key, purpose=purpose, subject=subject
-    )
+    commands = tuple(_on_node(row, key, context, report=purpose == "check") for row in words)
+    rows = commands if len(commands) > 1 else ()
+    job = compose(purpose, commands[0], intent, site, settings, image=None, rows=rows)
+    record = submit(job, site, settings, context.runner, key=key, purpose=purpose, subject=subject)
     context.report.say(f"submitted job {record.id} to {site.name}")
     return record
 
@@ -261,8 +222,6 @@ def _on_node(
     words: tuple[str, ...], key: str, context: Context, *, report: bool
 ) -> tuple[str, ...]:
     """Return the command that runs envbuild on a node with this store; a report goes into a file beside the script."""
-    from envbuild.job.records import job_folder
-
     command = (
         "env",
         f"ENVBUILD_STORE={context.settings.store}",

@@ -1,0 +1,139 @@
+"""Check an image by its recipe and lock, and save the report in the store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from envbuild.app.image import find_image
+from envbuild.base.digests import fresh_digest, known_digest
+from envbuild.base.facts import kept_facts
+from envbuild.build.image.verify import recorded_digest
+from envbuild.check.model import Level, Report
+from envbuild.check.perform import check_image
+from envbuild.check.plan import asked_digest
+from envbuild.check.report import last, require_verdict, save, table
+from envbuild.check.target import Target
+from envbuild.context import Context
+from envbuild.errors import CheckFailedError
+from envbuild.lock.model import Lock
+from envbuild.lock.read import read_lock
+from envbuild.recipe.find import find_recipe, recipe_files
+from envbuild.recipe.model import Source
+from envbuild.store.layout import Store
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CheckRequest:
+    """How to check: how deep, whether a GPU must be seen, for which kind of node, with which project."""
+
+    level: Level = "quick"
+    require_gpu: bool = False
+    node: Target | None = None
+    project: Path | None = None
+
+
+def check_named(target: str | None, request: CheckRequest, context: Context) -> Report:
+    """Check ./NAME.sif of a recipe, or an image file on its own, and save the report."""
+    image = find_image(target, context).path
+    source = _recipe_of(target, context)
+    lock = read_lock(source.lock) if source and source.lock.is_file() else None
+    title = f"check {image.name}"
+    return check_and_save(image, source, lock, request, context, title=title, compare=True)
+
+
+def _recipe_of(target: str | None, context: Context) -> Source | None:
+    """Return the recipe that a name stands for; an image on its own has none."""
+    if target is not None and ("/" in target or target.endswith(".sif")):
+        return None
+    if target is not None and target not in recipe_files(context.settings):
+        context.report.say(f'there is no recipe called "{target}": the image is checked on its own')
+        return None
+    return find_recipe(target, context.settings)
+
+
+def check_and_save(
+    image: Path,
+    source: Source | None,
+    lock: Lock | None,
+    request: CheckRequest,
+    context: Context,
+    *,
+    digest: str | None = None,
+    title: str = "check",
+    compare: bool = False,
+) -> Report:
+    """Check an image and save the report.
+
+    ``digest`` is the image's, where it is known.  With ``compare`` the file is compared with what make recorded of it.
+    """
+    recorded = recorded_digest(image, context.store) if compare else None
+    digest_of = known_digest if recorded is None else fresh_digest
+    with context.report.stage(title):
+        report = check_image(
+            image,
+            recipe=source.recipe if source else None,
+            script=check_script(source),
+            lock=lock,
+            runtime=context.runtime,
+            runner=context.runner,
+            report=context.report,
+            digest=digest,
+            recorded=recorded,
+            digest_of=lambda path: digest_of(path, context.store),
+            level=request.level,
+            require_gpu=request.require_gpu,
+            records=_base_records(lock, context.store),
+            environment=context.settings.environment,
+            target=request.node,
+            project=request.project if source else None,
+        )
+    save(report, context.store)
+    return report
+
+
+def check_script(source: Source | None) -> Path | None:
+    """Return the recipe's own check as a file; None where it has none."""
+    if source is None or source.recipe.check.script is None:
+        return None
+    return source.path.parent / source.recipe.check.script
+
+
+def _base_records(lock: Lock | None, store: Store) -> Mapping[str, str]:
+    """Return the sha256 of the RECORD of each distribution that the base holds and the lock leaves as it is."""
+    facts = kept_facts(lock.base.digest, store) if lock is not None else None
+    if lock is None or facts is None:
+        return {}
+    replaced = {package.name for package in lock.python}
+    return {
+        dist.name: dist.record
+        for dist in facts.dists
+        if dist.record is not None and dist.name not in replaced
+    }
+
+
+def failed_checks(report: Report) -> str:
+    """Return the names of the checks that failed."""
+    names = [finding.check for finding in report.findings if finding.outcome == "failed"]
+    return ", ".join(names)
+
+
+def require_passed(report: Report, what: str, hint: str) -> None:
+    """Raise CheckFailedError, with the whole report, for a check that failed or saw no GPU."""
+    if report.verdict == "failed":
+        failed = failed_checks(report)
+        raise CheckFailedError(f"{what}: {failed}", hint=hint, details=table(report))
+    require_verdict(report)
+
+
+def known_report(image: Path, digest: str | None, source: Source, store: Store) -> Report | None:
+    """Return the report of an image that was checked before.
+
+    None unless it passed, and the recipe asks the same of it today.
+    """
+    report = last(digest or known_digest(image, store), store)
+    if report is None or report.verdict != "passed":
+        return None
+    asked = asked_digest(source.recipe, check_script(source))
+    return report if report.asked == asked else None

@@ -1,0 +1,136 @@
+"""The command that runs something inside an image: what is bound, which variables are set, what is kept."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+
+from envbuild.app.image import FoundImage
+from envbuild.caches import make_folders, make_scratch, plan_caches
+from envbuild.context import Context
+from envbuild.errors import UsageError
+from envbuild.host import read_driver
+from envbuild.recipe.model import Run
+from envbuild.run import Command
+from envbuild.runtime import HOME, Bind
+
+HANDED_ON = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
+"""Variables of a scheduler that say which GPUs are ours; without them a sealed container uses all."""
+IMAGE_FOLDERS = ("/bin", "/etc", "/lib", "/lib64", "/opt", "/sbin", "/usr", "/var/lib")
+"""Folders that belong to the image: a project folder in one of them is not bound over it."""
+
+
+def plan_entry(
+    found: FoundImage,
+    argv: tuple[str, ...],
+    context: Context,
+    *,
+    binds: tuple[str, ...] = (),
+    variables: tuple[str, ...] = (),
+    dry_run: bool = False,
+) -> Command:
+    """Return the command that runs ``argv`` in an image, or opens a shell where it is empty.
+
+    The current folder is bound at its own path.  Without ``dry_run`` the folders that the command needs are made.
+    """
+    settings = context.settings
+    given = tuple(parse_bind(text, settings.cwd) for text in binds)
+    handed_on = tuple(name for name in HANDED_ON if name in settings.environment)
+    env = parse_variables((*handed_on, *variables), settings.environment)
+    project = _project_bind(settings.cwd)
+    if not project:
+        context.report.say(f"{settings.cwd} is a folder of the image too, so it is not bound")
+    kept, kept_env = _kept_folders(found, env, context, make=not dry_run)
+    scratch = () if dry_run else _scratch_bind(context)
+    return context.runtime.exec_command(
+        found.path,
+        argv,
+        verb="exec" if argv else "shell",
+        binds=(*scratch, *project, *_pip_note(found), *kept, *given),
+        env={**kept_env, **env},
+        gpu=read_driver() is not None,
+        cwd=str(settings.cwd) if project else None,
+        foreign=False,
+    )
+
+
+def parse_bind(text: str, cwd: Path) -> Bind:
+    """Read "SRC[:DEST][:ro|:rw]"; SRC must exist and DEST be absolute (left out: the same path)."""
+    parts = text.split(":")
+    mode = parts.pop() if len(parts) > 1 and parts[-1] in ("ro", "rw") else "rw"
+    if not 1 <= len(parts) <= 2 or not all(parts):
+        raise UsageError("--bind takes SRC[:DEST][:ro]", where=text)
+    source = cwd / parts[0]
+    if not source.exists():
+        raise UsageError("the file or folder to bind does not exist", where=parts[0])
+    target = parts[1] if len(parts) == 2 else str(source)
+    if not target.startswith("/"):
+        raise UsageError("the path in the container must be absolute", where=text)
+    return source, target, mode == "rw"
+
+
+def parse_variables(texts: tuple[str, ...], environment: Mapping[str, str]) -> dict[str, str]:
+    """Read "KEY=VALUE", or "KEY" for the caller's own value.
+
+    Raises UsageError for a bad name, and for one that is not set.
+    """
+    variables: dict[str, str] = {}
+    for text in texts:
+        key, given, value = text.partition("=")
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", key):
+            raise UsageError("--env takes KEY or KEY=VALUE", where=text)
+        if not given and key not in environment:
+            raise UsageError("--env names a variable that is not set here", where=key)
+        variables[key] = value if given else environment[key]
+    return variables
+
+
+def _kept_folders(
+    found: FoundImage, taken: Mapping[str, str], context: Context, *, make: bool
+) -> tuple[tuple[Bind, ...], dict[str, str]]:
+    """Return what to bind and to set so that downloads and compiled code outlive the container."""
+    run = found.source.recipe.run if found.source else Run()
+    used = {*taken, *run.environment}
+    caches = plan_caches(found.path, context.settings, wanted=run.caches, taken=used)
+    try:
+        if make:
+            make_folders(caches)
+    except OSError as error:
+        reason = f"{error.filename}: {error.strerror}"
+        context.report.say(f"note: downloads are not kept: {reason} (ENVBUILD_CACHES=FOLDER)")
+        return (), {}
+    binds = [(Path(folder), f"{HOME}/{below}", True) for folder, below in caches.folders]
+    binds += [(Path(folder), folder, True) for _, folder in caches.given]
+    env = {name: f"{HOME}/{below}" for name, below in caches.variables}
+    return tuple(dict.fromkeys(binds)), {**env, **dict(caches.given)}
+
+
+def _scratch_bind(context: Context) -> tuple[Bind, ...]:
+    """Return the bind that gives /tmp, which is HOME too, the room of this machine's TMPDIR."""
+    try:
+        return ((make_scratch(context.settings.tmpdir), HOME, True),)
+    except OSError as error:
+        context.report.detail(f"{HOME} inside has little room: {error}")
+        return ()
+
+
+def _pip_note(found: FoundImage) -> tuple[Bind, ...]:
+    """Return the bind that lets pip in a Debian image say how to add a package (PEP 668)."""
+    lock = found.lock
+    if found.source is None or lock is None or found.path.is_dir():
+        return ()
+    if found.source.recipe.base.bootstrap is None:
+        return ()
+    major, minor = lock.base.python.split(".")[:2]
+    if (int(major), int(minor)) < (3, 11):  # the first whose Debian package has that file
+        return ()
+    text = Path(str(resources.files("envbuild.data").joinpath("pip-in-image.ini")))
+    return ((text, f"/usr/lib/python{major}.{minor}/EXTERNALLY-MANAGED", False),)
+
+
+def _project_bind(cwd: Path) -> tuple[Bind, ...]:
+    if cwd == Path("/") or any(cwd.is_relative_to(folder) for folder in IMAGE_FOLDERS):
+        return ()
+    return ((cwd, str(cwd), True),)

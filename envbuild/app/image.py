@@ -1,0 +1,151 @@
+"""The image that a verb is asked about, its recipe and lock, and whether it is that lock's image of today."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from envbuild.build.image.origin import locked_by
+from envbuild.context import Context
+from envbuild.errors import EnvbuildError, StaleLockError, UsageError
+from envbuild.lock.digest import lock_digest
+from envbuild.lock.model import Lock
+from envbuild.lock.read import read_lock
+from envbuild.lock.staleness import staleness
+from envbuild.recipe.find import find_recipe, recipe_files
+from envbuild.recipe.model import Source
+
+SIF_MAGIC = (32, b"SIF_MAGIC")
+"""Offset and bytes that every SIF has (SIF specification: behind the 32 bytes of its launch line)."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OldImage:
+    """Why an image is not the one that its recipe asks for today, and the command that makes that."""
+
+    reason: str
+    remedy: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoundImage:
+    """An image file, or the folder of a sandbox, and its recipe: None for an image on its own."""
+
+    path: Path
+    source: Source | None
+
+    @cached_property
+    def lock(self) -> Lock | None:
+        """The recipe's lock, read once; None where there is none, or none that can be read."""
+        if self.source is None or not self.source.lock.is_file():
+            return None
+        try:
+            return read_lock(self.source.lock)
+        except EnvbuildError:
+            return None  # whoever needs the lock says what is wrong with it
+
+    @cached_property
+    def old(self) -> OldImage | None:
+        """Why the image is old; None where it is current, or where that cannot be known."""
+        if self.source is None or self.lock is None or not self.path.is_file():
+            return None
+        name = self.source.recipe.name
+        reasons = staleness(self.source.recipe, self.lock)
+        if reasons:
+            reason = f"the recipe was changed: {'; '.join(reasons)}"
+            return OldImage(reason=reason, remedy=f"envbuild lock {name} && envbuild make {name}")
+        origin = locked_by(self.path)
+        if origin is None or origin == lock_digest(self.lock):
+            return None
+        reason = f"it was made from another lock than {self.source.lock.name}"
+        return OldImage(reason=reason, remedy=f"envbuild make {name}")
+
+
+def find_image(name: str | None, context: Context) -> FoundImage:
+    """Return the image of a recipe (./NAME.sif; without a name the only recipe's), or the one at a path.
+
+    Raises UsageError when there is none, naming the command that builds it, and for a file that is no image.
+    """
+    cwd = context.settings.cwd
+    if name is not None and is_image_path(name):
+        found = FoundImage(path=cwd / name, source=None)
+        if not found.path.exists():
+            raise UsageError("there is no such image", where=name)
+    else:
+        source = _named_recipe(name, context)
+        own = name is not None and (cwd / f"{name}.sif").exists()
+        stem = name if own or source is None else source.recipe.name
+        found = FoundImage(path=cwd / f"{stem}.sif", source=source)
+        if not found.path.exists():
+            raise UsageError(
+                f"the image of {stem} is not built yet",
+                where=str(found.path),
+                hint=f"envbuild make {stem}",
+            )
+    if found.path.is_file() and not _is_sif(found.path):
+        raise UsageError(
+            "this is no image, or a damaged one",
+            where=str(found.path),
+            hint="copy or build it again",
+        )
+    return found
+
+
+def find_recipe_of_image(name: str | None, context: Context) -> Source | None:
+    """Return the recipe that a name stands for (None: the only one), None for an image on its own."""
+    return None if name is not None and is_image_path(name) else _named_recipe(name, context)
+
+
+def _named_recipe(name: str | None, context: Context) -> Source | None:
+    """Return the recipe of a name; None where only ./NAME.sif has it."""
+    settings = context.settings
+    if name is None or name in recipe_files(settings):
+        return find_recipe(name, settings)
+    return None if (settings.cwd / f"{name}.sif").exists() else find_recipe(name, settings)
+
+
+def is_image_path(name: str) -> bool:
+    """Whether the user's word for an image is a path, not the name of a recipe."""
+    return "/" in name or name.endswith(".sif")
+
+
+def _is_sif(path: Path) -> bool:
+    offset, magic = SIF_MAGIC
+    with path.open("rb") as file:
+        file.seek(offset)
+        return file.read(len(magic)) == magic
+
+
+def warn_of_old_image(found: FoundImage, context: Context) -> None:
+    """Say so where an image is an old one."""
+    if found.old is not None:
+        text = (
+            f"note: {found.path.name} is old: {found.old.reason}; for a new one: {found.old.remedy}"
+        )
+        context.report.say(text)
+
+
+def refuse_old_image(found: FoundImage, way_out: str) -> None:
+    """Raise StaleLockError for an image that is old; ``way_out`` says how to go on with it as it is."""
+    if found.old is not None:
+        hint = f"{found.old.remedy}\n{way_out}"
+        raise StaleLockError(
+            f"the image is old: {found.old.reason}", where=found.path.name, hint=hint
+        )
+
+
+def cuda_of_image(found: FoundImage) -> str | None:
+    """Return the CUDA of an image as its lock has it; None without CUDA, and where no lock says so."""
+    from envbuild.build.image.verify import read_carried  # late: exec reads no image's content
+    from envbuild.lock.cuda import cuda_of
+
+    if found.source is not None and found.source.recipe.base.cpu:
+        return None
+    lock = found.lock
+    if found.source is None or not found.source.lock.is_file():
+        try:
+            lock = read_carried(found.path).lock
+        except EnvbuildError:
+            return None
+    return cuda_of(lock) if lock else None

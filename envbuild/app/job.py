@@ -1,0 +1,174 @@
+"""Put a job together: the image, the recipe's [job], the options and the site; and say what is odd."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from envbuild.app.enter import parse_bind, parse_variables
+from envbuild.app.image import FoundImage, cuda_of_image, find_image, warn_of_old_image
+from envbuild.app.site import find_site
+from envbuild.base.digests import known_digest
+from envbuild.build.image.origin import locked_by
+from envbuild.caches import Caches, plan_caches
+from envbuild.context import Context
+from envbuild.errors import UsageError
+from envbuild.job.advice import shared_sqlite
+from envbuild.job.compose import check_visible, collect, compose, git_commit, read_env_file
+from envbuild.job.fit import why_unfit
+from envbuild.job.intent import Flags, make_intent, read_each
+from envbuild.job.model import Image, Intent, Job
+from envbuild.job.site import Site
+from envbuild.job.submit import check_project, new_key, write_secrets
+from envbuild.recipe.model import Job as Wanted
+from envbuild.recipe.model import Run
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobRequest:
+    """What the command line says of a job.
+
+    ``image`` is the word for the image, ``argv`` the command (empty: the recipe's own), ``flags`` go over the recipe's
+    [job]; ``each`` is a CSV file, ``env_file`` a file of KEY=VALUE lines; ``variables`` and ``binds`` are as typed.
+    """
+
+    image: str
+    argv: tuple[str, ...] = ()
+    site: str | None = None
+    flags: Flags = field(default_factory=Flags)
+    name: str | None = None
+    each: Path | None = None
+    variables: tuple[str, ...] = ()
+    env_file: Path | None = None
+    binds: tuple[str, ...] = ()
+    interactive: bool = False
+
+
+def plan_job(request: JobRequest, context: Context) -> tuple[Job, Site, FoundImage]:
+    """Put the job together; its handed-on variables are left to ``hand_variables``.
+
+    Says where the image is old or the site cannot run its CUDA.
+    """
+    settings = context.settings
+    check_project(settings.cwd)
+    site = find_site(request.site, context)
+    found = find_image(request.image, context)
+    warn_of_old_image(found, context)
+    intent = _make_intent(request, site, found, context)
+    if unfit := find_unfit(found, intent, site):
+        context.report.say(f"note: {unfit}")
+    argv = request.argv
+    if not argv:
+        argv = ("bash",) if request.interactive else _recipe_command(found, request.image)
+    name = request.name
+    if name is None:
+        name = found.source.recipe.name if found.source else Path(request.image).stem
+    binds = tuple(parse_bind(text, settings.cwd) for text in request.binds)
+    job = compose(
+        name,
+        argv,
+        intent,
+        site,
+        settings,
+        image=_image_of_job(found, context),
+        rows=read_each(settings.cwd / request.each, argv) if request.each else (),
+        binds=binds,
+        commit=git_commit(settings.cwd, context.runner),
+        interactive=request.interactive,
+    )
+    job = replace(job, caches=_plan_caches(job, found, request, context))
+    for warning in check_visible(job, site, settings, binds):
+        context.report.say(f"note: {warning} (--bind shows it)")
+    many = job.intent.array or job.intent.launcher != "single"
+    if many and (told := shared_sqlite(job, settings.cwd)):
+        context.report.say(f"note: {told}")
+    return job, site, found
+
+
+def hand_variables(job: Job, request: JobRequest, context: Context) -> tuple[Job, str]:
+    """Write the handed-on variables where only their owner can read them.
+
+    Returns the job, which knows the file, and the key of its files.
+    """
+    settings = context.settings
+    from_file = read_env_file(settings.cwd / request.env_file) if request.env_file else {}
+    named = parse_variables(request.variables, settings.environment)
+    values = collect(job.intent.environment, {**from_file, **named}, settings.environment)
+    key = new_key(job.name)
+    return replace(job, secrets=write_secrets(values, settings, key)), key
+
+
+def _recipe_command(found: FoundImage, name: str) -> tuple[str, ...]:
+    if found.source is None or not found.source.recipe.run.command:
+        raise UsageError(
+            "which command?",
+            where=name,
+            hint=f"envbuild submit {shlex.quote(name)} -- python train.py",
+        )
+    return found.source.recipe.run.command
+
+
+def find_unfit(found: FoundImage, intent: Intent, site: Site) -> str | None:
+    """Return why a job's image computes on no GPU of the site; None where it may, or asks for none."""
+    cuda = cuda_of_image(found) if intent.gpus else None
+    return why_unfit(cuda, site, intent.partition) if cuda else None
+
+
+def refuse_unfit(found: FoundImage, intent: Intent, site: Site) -> None:
+    """Raise UsageError for a job whose image computes on no GPU of the site."""
+    unfit = find_unfit(found, intent, site)
+    if unfit is None:
+        return
+    hint = (
+        f"envbuild base suggest --driver {site.host.driver or 'VERSION'} names bases that fit\n"
+        "or correct the site file, if the nodes are others by now: "
+        f"envbuild site probe --on {site.name}"
+    )
+    raise UsageError(unfit, where=found.path.name, hint=hint)
+
+
+def _make_intent(request: JobRequest, site: Site, found: FoundImage, context: Context) -> Intent:
+    """Join recipe and flags; where neither says how many GPUs, an image with CUDA gets one for each node."""
+    flags = request.flags
+    partition = (request.site or "").partition(":")[2]
+    if partition and flags.partition is None:
+        flags = replace(flags, partition=partition)
+    wanted = found.source.recipe.job if found.source else Wanted()
+    intent = make_intent(wanted, flags)
+    if flags.gpus is not None or wanted.gpus is not None:
+        return intent
+    cuda = cuda_of_image(found)
+    if cuda is None:
+        return intent
+    image = found.path.name
+    if not site.has_gpus:
+        context.report.say(
+            f"note: {image} has CUDA {cuda}, and {site.name} has no GPUs: the job gets none"
+        )
+        return intent
+    gpus = intent.nodes or 1
+    count = "one GPU" if gpus == 1 else f"{gpus} GPUs"
+    context.report.say(
+        f"the job gets {count}, as {image} has CUDA {cuda} (--gpus N, or gpus in [job])"
+    )
+    return replace(intent, gpus=gpus)
+
+
+def _plan_caches(job: Job, found: FoundImage, request: JobRequest, context: Context) -> Caches:
+    """Return what outlives the job of its HOME; variables that anybody sets are left alone."""
+    run = found.source.recipe.run if found.source else Run()
+    named = {text.partition("=")[0] for text in request.variables}
+    taken = {*named, *run.environment, *job.intent.environment}
+    return plan_caches(found.path, context.settings, wanted=run.caches, taken=taken)
+
+
+def _image_of_job(found: FoundImage, context: Context) -> Image:
+    """Return the image as the job sees it: a path below the project stays relative."""
+    path, cwd = found.path, context.settings.cwd
+    if path.is_dir():
+        raise UsageError(
+            "a job needs an image file, not a sandbox", where=str(path), hint="envbuild make"
+        )
+    shown = path.relative_to(cwd) if path.is_relative_to(cwd) else path
+    return Image(path=str(shown), digest=known_digest(path, context.store), lock=locked_by(path))

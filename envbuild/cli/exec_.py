@@ -1,0 +1,59 @@
+"""``envbuild exec``: a command inside the image, sealed, with the project folder bound."""
+
+from __future__ import annotations
+
+import shlex
+
+import click
+
+from envbuild.app.enter import plan_entry
+from envbuild.app.image import find_image, warn_of_old_image
+from envbuild.cli.complete import complete_image
+from envbuild.cli.options import CommandAfterDashes, entry_options
+from envbuild.context import Context
+from envbuild.run import hand_over
+
+
+@click.command("exec", cls=CommandAfterDashes)
+@click.argument("image", metavar="[NAME|IMAGE]", shell_complete=complete_image)
+@click.argument("argv", metavar="-- CMD…", nargs=-1, required=True, type=click.UNPROCESSED)
+@entry_options
+@click.pass_obj
+def command(
+    context: Context,
+    *,
+    image: str,
+    argv: tuple[str, ...],
+    binds: tuple[str, ...],
+    variables: tuple[str, ...],
+    dry_run: bool,
+) -> None:
+    """Run a command inside the image.
+
+    Nothing of this machine is seen inside but the current folder (at the same path, writable), the folders bound with
+    --bind, the GPUs where there is a driver, and the network. HOME is a folder of its own that vanishes, but for
+    downloads of models and data sets and for compiled code, which are kept (docs/howto-data.md). The exit code is the
+    command's; 125 when envbuild itself failed.
+    """
+    enter_image(context, image, argv, binds, variables, dry_run=dry_run)
+
+
+def enter_image(
+    context: Context,
+    name: str | None,
+    argv: tuple[str, ...],
+    binds: tuple[str, ...],
+    variables: tuple[str, ...],
+    *,
+    dry_run: bool,
+) -> None:
+    """Replace this process by the runtime; an empty ``argv`` opens a shell."""
+    found = find_image(name, context)
+    warn_of_old_image(found, context)
+    command = plan_entry(found, argv, context, binds=binds, variables=variables, dry_run=dry_run)
+    child = dict(command.env or {})
+    if not dry_run:
+        hand_over(command.argv, child)
+    own = context.runtime.environment
+    added = [f"{key}={value}" for key, value in child.items() if own.get(key) != value]
+    click.echo(shlex.join(("env", *added, *command.argv)))

@@ -1,0 +1,65 @@
+"""Options and parts of commands that several verbs share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from envbuild.recipe.find import find_recipe
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class CommandAfterDashes(click.Command):
+    """A verb that ends with a command of the user's; says so when an option of that command is taken for ours."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the words; an option that is none of ours gets the hint about ``--``."""
+        try:
+            return super().parse_args(ctx, self._with_name(ctx, args))
+        except click.NoSuchOption as error:
+            hint = f"if it belongs to your command, put -- before that: envbuild {ctx.info_name} NAME -- CMD …"
+            raise click.UsageError(f"{error.format_message()}\n{hint}", ctx) from error
+
+    def _with_name(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put the only recipe's name before ``--`` where there is none: what follows is a command, never a name."""
+        first = self.params[0].name
+        if first not in ("image", "name") or "--" not in args:
+            return args
+        end = args.index("--")
+        try:
+            values, _, _ = self.make_parser(ctx).parse_args(args[:end])
+        except click.UsageError:
+            return args  # told when all of them are read
+        if isinstance(values.get(first), str):
+            return args
+        return [*args[:end], find_recipe(None, ctx.obj.settings).recipe.name, *args[end:]]
+
+
+def entry_options(command: F) -> F:
+    """Give a verb that enters an image ``--bind``, ``--env`` and ``--dry-run``."""
+    for option in reversed(_ENTRY):
+        command = option(command)
+    return command
+
+
+_ENTRY = (
+    click.option(
+        "--bind",
+        "-B",
+        "binds",
+        multiple=True,
+        metavar="SRC[:DEST][:ro]",
+        help="Bind another file or folder.",
+    ),
+    click.option(
+        "--env",
+        "variables",
+        multiple=True,
+        metavar="KEY[=VALUE]",
+        help="Set a variable inside, or hand on yours.",
+    ),
+    click.option("--dry-run", is_flag=True, help="Print the command line that would be run."),
+)

@@ -1,0 +1,49 @@
+"""``envbuild run``: the recipe's own command, or another one, inside the image."""
+
+from __future__ import annotations
+
+import click
+
+from envbuild.app.image import is_image_path
+from envbuild.cli.complete import complete_image
+from envbuild.cli.exec_ import enter_image
+from envbuild.cli.options import CommandAfterDashes, entry_options
+from envbuild.context import Context
+from envbuild.errors import UsageError
+from envbuild.recipe.find import find_recipe
+
+
+@click.command("run", cls=CommandAfterDashes)
+@click.argument("image", metavar="[NAME|IMAGE]", shell_complete=complete_image, required=False)
+@click.argument("argv", metavar="[-- CMD…]", nargs=-1, type=click.UNPROCESSED)
+@entry_options
+@click.pass_obj
+def command(
+    context: Context,
+    *,
+    image: str | None,
+    argv: tuple[str, ...],
+    binds: tuple[str, ...],
+    variables: tuple[str, ...],
+    dry_run: bool,
+) -> None:
+    """Run the recipe's [run] command inside the image, or another one behind --."""
+    argv = argv or _recipe_command(image, context)
+    enter_image(context, image, argv, binds, variables, dry_run=dry_run)
+
+
+def _recipe_command(name: str | None, context: Context) -> tuple[str, ...]:
+    if name is not None and is_image_path(name):
+        raise UsageError(
+            "an image has no [run] command of its own",
+            where=name,
+            hint="name the command: -- CMD …",
+        )
+    source = find_recipe(name, context.settings)
+    if not source.recipe.run.command:
+        raise UsageError(
+            "the recipe has no [run] command",
+            where=str(source.path),
+            hint="add one, or name it here: -- CMD …",
+        )
+    return source.recipe.run.command
