@@ -29,6 +29,8 @@ pip=("$venv/bin/python" -m pip --quiet --disable-pip-version-check)
 "${pip[@]}" install --editable . --group dev
 PATH=$(cd "$venv/bin" && pwd):$PATH
 export PATH
+# some tests call uv themselves; it trusts what the system trusts, as it does when envbuild calls it
+export UV_SYSTEM_CERTS=true
 
 ruff format --check .
 ruff check .

@@ -60,7 +60,9 @@ class Project:
         kept = {
             k: v
             for k, v in os.environ.items()
-            if not k.startswith(("ENVBUILD_", "XDG_", "APPTAINER", "SINGULARITY"))
+            if not k.startswith(
+                ("ENVBUILD_", "XDG_", "APPTAINER", "SINGULARITY", "UV_SYSTEM_CERTS")
+            )
         }
         self.env = {**kept, "HOME": str(self.home), "ENVBUILD_STORE": str(self.store)}
 

@@ -10,22 +10,24 @@ import pytest
 
 from envbuild.check.model import Report
 from envbuild.run import Command, LocalRunner
+from tests.base.interpreters import interpreter
 from tests.check.tree import Tree, failures, make_recipe
 from tests.support import needs
 
 UV = Path(sys.executable).with_name("uv")
-PYTHON = sorted((Path.home() / ".pyenv/versions").glob("3.11.*/bin/python3"))
+PYTHON = interpreter("3.11")
 pytestmark = [
     pytest.mark.live,
     needs("uv")
     if not UV.exists()
-    else pytest.mark.skipif(not PYTHON, reason="not installed here: CPython 3.11"),
+    else pytest.mark.skipif(PYTHON is None, reason="not installed here: CPython 3.11"),
 ]
 
 
 def real(root: Path, *requirements: str) -> Tree:
     """Install packages without their dependencies, one line after the other as a careless definition does."""
-    tree = Tree(root, python=PYTHON[0], version="3.11")
+    assert PYTHON is not None
+    tree = Tree(root, python=PYTHON, version="3.11")
     for line in requirements:
         uv = str(UV) if UV.exists() else "uv"
         argv = (
