@@ -60,6 +60,7 @@ def test_files_of_a_question(tmp_path: Path) -> None:
         'cache-control = { api = "max-age=600", files = "max-age=31536000, immutable" }\n\n'
         '[[index]]\nname = "default"\nurl = "file:///srv/simple"\ndefault = true\n\n'
         '[[dependency-metadata]]\nname = "old"\nversion = "0.9.0"\nrequires-dist = ["six; extra == \\"x\\""]\n'
+        'provides-extra = ["x"]\n'
     )
     assert (tmp_path / "requirements.in").read_text() == "rich\nnumpy\n"
     assert (tmp_path / "constraints.txt").read_text() == "numpy<2\n"

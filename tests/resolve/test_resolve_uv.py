@@ -663,6 +663,12 @@ def test_sdist_that_does_not_build_here_is_read(
     index.wheel("six", "1.16.0")
     index.wheel("setuptools", "70.0", requires=())
     index.wheel("wheel", "0.43.0")
+    index.wheel("cupy", "13.0")
+    assert versions(resolve(base(), "old[gpu]==0.9.0")) == {
+        "cupy": "13.0",
+        "old": "0.9.0",
+        "six": "1.16.0",
+    }
     answer = resolve(base(), "old")
     assert versions(answer) == {"old": "0.9.0", "six": "1.16.0"}
     assert answer.packages[0].is_sdist

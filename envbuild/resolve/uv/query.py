@@ -10,6 +10,7 @@ from pathlib import Path
 from envbuild.base.model import BaseFacts
 from envbuild.resolve.platform import uv_platform
 from envbuild.resolve.pylock import write_seed
+from envbuild.resolve.stubs import EXTRA
 from envbuild.settings import Settings
 from envbuild.toml import quote, write_value
 
@@ -151,9 +152,10 @@ def write_question(
         remote = f"cache-control = {CACHE_CONTROL}\n" if url.startswith("http") else ""
         blocks.append(f"[[index]]\nname = {quote(name)}\nurl = {quote(url)}\n{default}{remote}")
     for (name, version), requires in sorted(static.items()):
+        extras = sorted({extra for text in requires for extra in EXTRA.findall(text)})
         blocks.append(
             f"[[dependency-metadata]]\nname = {quote(name)}\nversion = {quote(version)}\n"
-            f"requires-dist = {write_value(requires)}\n"
+            f"requires-dist = {write_value(requires)}\nprovides-extra = {write_value(extras)}\n"
         )
     if from_source:
         blocks.append(f"[pip]\nno-binary = {write_value(from_source)}\n")
