@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from envbuild.base.reference import parse_reference
 from envbuild.build.base_parts import Ground
 from envbuild.build.from_wheel import unpack_wheel
 from envbuild.build.image.base_config import Inherited
@@ -109,7 +108,7 @@ def gather(lock: Lock, definition: tuple[Definition, str] | None, hall: Hall) ->
             pool.shutdown(wait=False, cancel_futures=True)
             raise
         bytecode = _bytecode(wheels, lock, (ground, scheme), bench, hall)
-        groups = [p.group for p in lock.python if p.group != "build"]
+        groups = [p.group for p in lock.installed]
         grouped = {wheel.name: group for wheel, group in zip(wheels, groups, strict=True)}
         # stable: the framework's lie below the project's
         for line in overlaps(sorted(wheels, key=lambda wheel: grouped[wheel.name] != "framework")):
@@ -176,7 +175,7 @@ def _hidden(lock: Lock, ground: Ground, scheme: Scheme, bench: Bench) -> tuple[K
             ground.tree, (*ground.parts, *ground.system), path, compressor=bench.codec.compressor
         )
 
-    names = [p.name for p in lock.python if p.group != "build"]
+    names = [p.name for p in lock.installed]
     entries = replaced_entries(ground.tree, names, scheme, read)
     if not entries:
         return ()
@@ -207,8 +206,8 @@ def _ground_and_wheels(
     lock: Lock, bench: Bench, feeders: ThreadPoolExecutor, hall: Hall
 ) -> tuple[Ground, Scheme, list[WheelPart]]:
     """Pack wheels while Debian packages are installed, which keeps one core busy at most; then those from sdists."""
-    packages = [p for p in lock.python if p.group != "build"]
-    bare = None if is_bootstrap(lock) else hall.bare(bench, feeders)
+    packages = lock.installed
+    bare = None if lock.is_bootstrap else hall.bare(bench, feeders)
     early = bootstrap_scheme(lock) if bare is None else _scheme(lock, bare, bench, hall)
 
     def pack(file: Path, name: str, identity: str, scheme: Scheme) -> Future[WheelPart]:
@@ -230,7 +229,7 @@ def _ground_and_wheels(
         futures = pack_wheels(scheme)
     needs = BuildNeeds(
         root=hall.build_digest,
-        packages=tuple(p for p in lock.python if p.group == "build"),
+        packages=lock.build_only,
         epoch=lock.base.epoch,
     )
     lacking = [
@@ -282,7 +281,7 @@ def _bytecode(
     python, epoch = lock.base.python, lock.base.epoch
     lacking = without_bytecode(wheels, bench, python=python, epoch=epoch)
     if lacking:
-        lean = _inside(where[0], lock, bench, hall, lean=not is_bootstrap(lock))
+        lean = _inside(where[0], lock, bench, hall, lean=not lock.is_bootstrap)
         with hall.report.stage(f"compile {counted(len(lacking), 'package')}"), lean as inside:
             compile_wheels(lacking, inside, bench, where[1], epoch)
     found = [
@@ -295,11 +294,6 @@ def _bytecode(
 
 def _has_system(lock: Lock) -> bool:
     return any(package.group == "system" for package in lock.debian)
-
-
-def is_bootstrap(lock: Lock) -> bool:
-    """Tell whether the base is made of Debian packages, all of which the lock names."""
-    return parse_reference(lock.base.reference).kind == "debian"
 
 
 @contextmanager

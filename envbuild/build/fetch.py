@@ -11,7 +11,6 @@ import msgspec
 from envbuild.base.debian.apt import Bootstrap
 from envbuild.base.debian.bootstrap import make_root
 from envbuild.base.debian.distribution import DEBIAN, mirror_of, release_of
-from envbuild.base.reference import parse_reference
 from envbuild.build.model import Order
 from envbuild.context import Context
 from envbuild.errors import HostError, IntegrityError
@@ -67,7 +66,7 @@ def fetch_files(lock: Lock, context: Context) -> None:
 
 
 def _mirror(lock: Lock, context: Context) -> str:
-    bootstrapped = parse_reference(lock.base.reference).kind == "debian"
+    bootstrapped = lock.is_bootstrap
     distribution = DEBIAN if bootstrapped else release_of(lock.base.distro)[0]
     return mirror_of(distribution, context.settings, context.runner)
 

@@ -146,9 +146,7 @@ def requirement_name(line: str) -> str | None:
 
 def _locked(lock: Lock) -> dict[str, str]:
     versions = {canonical(item.alias_of or item.name): item.version for item in lock.provided}
-    versions.update(
-        {canonical(item.name): item.version for item in lock.python if item.group != "build"}
-    )
+    versions.update({canonical(item.name): item.version for item in lock.installed})
     return dict(sorted(versions.items()))
 
 

@@ -74,10 +74,10 @@ def _text(form: str, recipe: Recipe, lock: Lock, context: Context) -> str:
 
 def _pylock(lock: Lock, context: Context) -> str:
     from envbuild.build.fetch import wanted_files
-    from envbuild.lock.export import installed, pylock_text
+    from envbuild.lock.export import pylock_text
     from envbuild.net.fetch import locate
 
-    kept = {package.sha256 for package in installed(lock)}
+    kept = {package.sha256 for package in lock.installed}
     wanted = [item for item in wanted_files(lock) if item.sha256 in kept]
     with context.report.stage(f"look up where {counted(len(wanted), 'file is', 'files are')}"):
         located = locate(wanted, settings=context.settings, runner=context.runner)
@@ -85,10 +85,10 @@ def _pylock(lock: Lock, context: Context) -> str:
 
 
 def _requirements(lock: Lock, context: Context) -> str:
-    from envbuild.lock.export import installed, requirements_text
+    from envbuild.lock.export import requirements_text
     from envbuild.net.index import index_url, without_user
 
-    names = sorted({package.index for package in installed(lock) if package.index})
+    names = sorted({package.index for package in lock.installed if package.index})
     return requirements_text(
         lock,
         {name: without_user(index_url(context.settings, context.runner, name)) for name in names},

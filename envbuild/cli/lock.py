@@ -138,10 +138,9 @@ def _require_sense(*, prove: bool, budget: float | None, facts: Path | None) -> 
 
 def _print_reasons(lock: Lock) -> None:
     """Print who requires each package, and what the base holds."""
-    for package in lock.python:
-        if package.group != "build":
-            reason = ", ".join(package.via) or "the framework"
-            click.echo(f"{package.name} {package.version}: required by {reason}")
+    for package in lock.installed:
+        reason = ", ".join(package.via) or "the framework"
+        click.echo(f"{package.name} {package.version}: required by {reason}")
     for provided in lock.provided:
         alias = f" (as {provided.alias_of})" if provided.alias_of else ""
         click.echo(f"{provided.name} {provided.version}: held by the base{alias}")

@@ -55,7 +55,7 @@ def _newest(lock: Lock, context: Context) -> Mapping[str, str]:
     facts = BaseFacts(
         image=base.reference, python=base.python, machine=base.machine, glibc=base.glibc
     )
-    packages = [p for p in lock.python if p.group != "build"]
+    packages = lock.installed
     named = dict.fromkeys(p.index for p in packages if p.index)
     with context.report.stage(
         f"ask for the newest releases of {counted(len(packages), 'package')}"
@@ -82,9 +82,8 @@ def _rows(
     )
     return [
         (p.name, p.version, newest[p.name], reasons.get(p.name, _group_reason(p.group, default)))
-        for p in lock.python
-        if p.group != "build"
-        and (everything or "(direct)" in p.via)
+        for p in lock.installed
+        if (everything or "(direct)" in p.via)
         and p.name in newest
         and Version(newest[p.name]) > Version(p.version)
     ]

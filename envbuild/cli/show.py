@@ -99,7 +99,7 @@ def _part(title: str, lines: tuple[str, ...]) -> list[str]:
 
 
 def _of_flat(lock: Lock, post: int) -> str:
-    debian = sum(package.group != "build" for package in lock.debian)
+    debian = len(lock.installed_debian)
     sources = sum(package.is_sdist for package in lock.python)
     return (
         f"the maintainer scripts of {debian} Debian packages, the set-up programs of {sources} source packages and "

@@ -11,7 +11,7 @@ from envbuild.lock.model import Lock
 
 def cuda_of(lock: Lock) -> str | None:
     """Return the CUDA version in an image of this lock ("12.4", or "12"); None where it has none."""
-    packages = [package for package in lock.python if package.group != "build"]
+    packages = lock.installed
     dists = [Dist(name=package.name, version=package.version) for package in packages]
     found = gpu.cuda(dists, (), {}, {}) or lock.base.cuda
     if found:

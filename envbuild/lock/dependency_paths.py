@@ -16,7 +16,7 @@ def dependency_paths(lock: Lock, name: str) -> tuple[tuple[str, ...], ...]:
 
     Each begins with what the recipe asks for, or with a package of the base that requires the next one.
     """
-    via = {package.name: package.via for package in lock.python if package.group != "build"}
+    via = {package.name: package.via for package in lock.installed}
     found: list[tuple[str, ...]] = []
     todo: deque[tuple[str, ...]] = deque([(name,)])
     seen = {name}
@@ -32,7 +32,7 @@ def dependency_paths(lock: Lock, name: str) -> tuple[tuple[str, ...], ...]:
 
 def locked_package(lock: Lock, name: str) -> PythonPackage | None:
     """Return the entry of a package that is put over the base, None where there is none."""
-    return next((p for p in lock.python if p.name == name and p.group != "build"), None)
+    return next((p for p in lock.installed if p.name == name), None)
 
 
 def describe_package(lock: Lock, name: str) -> list[str]:
@@ -56,17 +56,17 @@ def describe_package(lock: Lock, name: str) -> list[str]:
         for hold in lock.held_back
         if hold.name == name
     ]
-    needs = sorted(p.name for p in lock.python if name in p.via and p.group != "build")
+    needs = sorted(p.name for p in lock.installed if name in p.via)
     if needs:
         lines.append(f"brings: {', '.join(needs)}")
-    builders = [p for p in lock.python if p.name == name and p.group == "build"]
+    builders = [p for p in lock.build_only if p.name == name]
     lines += [f"{p.name} {p.version} (build only): for building {_some(p.via)}" for p in builders]
     lines += [f"note: {note}" for note in lock.notes if name in note.split()]
     return lines
 
 
 def _told(way: tuple[str, ...], lock: Lock) -> str:
-    versions: Mapping[str, str] = {p.name: p.version for p in lock.python if p.group != "build"}
+    versions: Mapping[str, str] = {p.name: p.version for p in lock.installed}
     first = locked_package(lock, way[0])
     start = (
         "the base"

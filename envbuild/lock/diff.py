@@ -43,7 +43,7 @@ class Difference:
 
 def input_of_lock(label: str, lock: Lock) -> DiffInput:
     """Return what a lock tells of the image that is made from it."""
-    python = {p.name: p.version for p in lock.python if p.group != "build"}
+    python = {p.name: p.version for p in lock.installed}
     held = {
         p.alias_of or p.name: p.version
         for p in lock.provided
@@ -66,7 +66,7 @@ def input_of_lock(label: str, lock: Lock) -> DiffInput:
             cuda,
         ),
         python={**held, **python},
-        debian={p.name: p.version for p in lock.debian if p.group != "build"},
+        debian={p.name: p.version for p in lock.installed_debian},
         whole=bool(lock.debian),
     )
 

@@ -10,11 +10,6 @@ from envbuild.lock.model import Lock, PythonPackage
 from envbuild.toml import quote, write_value
 
 
-def installed(lock: Lock) -> tuple[PythonPackage, ...]:
-    """Return the packages that end up in an image, without what is needed only to build some of them, by name."""
-    return tuple(sorted((p for p in lock.python if p.group != "build"), key=lambda p: p.name))
-
-
 def requirements_text(lock: Lock, indexes: Mapping[str, str]) -> str:
     """Return a requirements file for ``pip install --require-hashes --no-deps``; ``indexes`` has URLs by name.
 
@@ -22,7 +17,7 @@ def requirements_text(lock: Lock, indexes: Mapping[str, str]) -> str:
     """
     lines = [*_about(lock), "# pip install --require-hashes --no-deps --requirement THIS-FILE"]
     lines += [f"--extra-index-url {indexes[name]}" for name in sorted(indexes)]
-    for p in installed(lock):
+    for p in sorted(lock.installed, key=lambda package: package.name):
         lines.append(f"{p.name}=={p.version} --hash=sha256:{p.sha256}")
     return "\n".join(lines) + "\n"
 
@@ -39,7 +34,10 @@ def pylock_text(lock: Lock, located: Mapping[str, str]) -> str:
         f"environments = {machine}\n",
         f'requires-python = "=={minor}.*"\n',
         'created-by = "envbuild"\n',
-        *(_entry(p, located[p.sha256]) for p in installed(lock)),
+        *(
+            _entry(p, located[p.sha256])
+            for p in sorted(lock.installed, key=lambda package: package.name)
+        ),
     ]
     return "".join(blocks)
 
@@ -66,8 +64,6 @@ def _about(lock: Lock) -> Iterable[str]:
     base = lock.base
     yield f"# {lock.name}: written by envbuild {__version__} from lock {lock_digest(lock)}."
     held = (
-        "framework and packages"
-        if base.reference.startswith("debian:")
-        else "what is installed over its own packages"
+        "framework and packages" if lock.is_bootstrap else "what is installed over its own packages"
     )
     yield f"# For {base.reference}, Python {base.python}, {lock.platform}: {held}."

@@ -190,3 +190,33 @@ class Lock(_Entry, frozen=True):
     moved: tuple[LockedMove, ...] = ()
     held_back: tuple[LockedHold, ...] = ()
     files: tuple[LockedFiles, ...] = ()
+
+    @property
+    def installed(self) -> tuple[PythonPackage, ...]:
+        """The Python packages that are put over the base."""
+        return tuple(package for package in self.python if package.group != "build")
+
+    @property
+    def build_only(self) -> tuple[PythonPackage, ...]:
+        """The Python packages that only the building of sdists needs."""
+        return tuple(package for package in self.python if package.group == "build")
+
+    @property
+    def base_packages(self) -> tuple[DebianPackage, ...]:
+        """The Debian packages that a bootstrapped base is made of."""
+        return tuple(package for package in self.debian if package.group == "base")
+
+    @property
+    def system_packages(self) -> tuple[DebianPackage, ...]:
+        """The Debian packages that are put over the base, those for building too."""
+        return tuple(package for package in self.debian if package.group != "base")
+
+    @property
+    def installed_debian(self) -> tuple[DebianPackage, ...]:
+        """The Debian packages of the finished image, as far as the lock brings them."""
+        return tuple(package for package in self.debian if package.group != "build")
+
+    @property
+    def is_bootstrap(self) -> bool:
+        """Whether the base is made of Debian packages, and no image."""
+        return self.base.reference.startswith("debian:")

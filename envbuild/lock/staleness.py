@@ -124,10 +124,10 @@ def _files(before: Lock, after: Lock, kind: str) -> Iterator[Change]:
 def _contents(lock: Lock, kind: str) -> dict[str, tuple[str, str]]:
     if kind == "debian":
         return {item.name: (item.file, item.sha256) for item in lock.debian}
-    return {item.name: (item.file, item.sha256) for item in lock.python if item.group != "build"}
+    return {item.name: (item.file, item.sha256) for item in lock.installed}
 
 
 def _versions(lock: Lock, kind: str) -> dict[str, str]:
     if kind == "debian":
         return {item.name: item.version for item in lock.debian}
-    return {item.name: item.version for item in lock.python if item.group != "build"}
+    return {item.name: item.version for item in lock.installed}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from envbuild.base.model import DebianPackage
 from envbuild.base.reference import parse_reference
 from envbuild.formats.image_name import parse_image_name
 from envbuild.lock.digest import lock_digest
@@ -56,7 +55,7 @@ def plan_dockerfile(recipe: Recipe, lock: Lock) -> Definition:
             else ()
         ),
     )
-    base, others = _debian_groups(lock)
+    base, others = lock.base_packages, lock.system_packages
     setup = root.root_stage(base, others, lock.base.epoch) if bootstrapped else ()
     post = (*root.take_secrets(staged=bootstrapped), *definition.post)
     return replace(definition, comment=about, setup=setup, post=post)
@@ -97,20 +96,14 @@ def _comment(recipe: Recipe, lock: Lock) -> tuple[str, ...]:
 
 
 def _setup(lock: Lock) -> tuple[str, ...]:
-    base, others = _debian_groups(lock)
+    base, others = lock.base_packages, lock.system_packages
     return root.bootstrap_root(base, others, lock.base.epoch)
 
 
-def _debian_groups(lock: Lock) -> tuple[tuple[DebianPackage, ...], tuple[DebianPackage, ...]]:
-    """Return the Debian packages of a bootstrapped base, and the others."""
-    base = tuple(p for p in lock.debian if p.group == "base")
-    return base, tuple(p for p in lock.debian if p.group != "base")
-
-
 def _post(recipe: Recipe, lock: Lock, *, bootstrapped: bool) -> tuple[str, ...]:
-    packages = tuple(p for p in lock.python if p.group != "build")
-    build = tuple(p for p in lock.python if p.group == "build")
-    system = tuple(p for p in lock.debian if p.group != "base")
+    packages = lock.installed
+    build = lock.build_only
+    system = lock.system_packages
     python = lock.base.python_path
     lines = [
         *QUIET,
@@ -151,7 +144,7 @@ def _labels(recipe: Recipe, lock: Lock) -> Pairs:
 
 
 def _test(recipe: Recipe, lock: Lock) -> tuple[str, ...]:
-    locked = [f"{p.name} {p.version}" for p in lock.python if p.group != "build"]
+    locked = [f"{p.name} {p.version}" for p in lock.installed]
     imports = [f"import {name}" for name in recipe.check.imports]
     python = "python3" if recipe.base.bootstrap else word(lock.base.python_path)
     before, version_of = _version_function(lock)

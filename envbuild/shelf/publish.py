@@ -97,7 +97,7 @@ def summarize_entry(recipe: Recipe, lock: Lock) -> EntrySummary:
         python=base.python,
         platform=lock.platform,
         direct=tuple(line[:400] for line in lock.direct),
-        packages=sum(package.group != "build" for package in lock.python),
+        packages=len(lock.installed),
     )
 
 

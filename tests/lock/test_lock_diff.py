@@ -57,7 +57,7 @@ def test_older_driver_that_another_cuda_family_allows() -> None:
 
 
 def image_of(lock: Lock, *more: Dist) -> BaseFacts:
-    dists = tuple(Dist(name=p.name, version=p.version) for p in lock.python if p.group != "build")
+    dists = tuple(Dist(name=p.name, version=p.version) for p in lock.installed)
     debian_own = Dist(name="pip", version="23.0.1", location="/usr/lib/python3/dist-packages")
     return BaseFacts(
         image="x.sif",
@@ -68,8 +68,7 @@ def image_of(lock: Lock, *more: Dist) -> BaseFacts:
         dists=(*dists, debian_own, *more),
         apt=tuple(
             AptPackage(name=p.name, version=p.version, architecture=p.architecture)
-            for p in lock.debian
-            if p.group != "build"
+            for p in lock.installed_debian
         ),
     )
 

@@ -18,7 +18,7 @@ from cyclonedx.validation.json import JsonStrictValidator
 from envbuild.build.fetch import wanted_files
 from envbuild.build.image.metadata import sbom
 from envbuild.cli import run_cli
-from envbuild.lock.export import installed, pylock_text, requirements_text
+from envbuild.lock.export import pylock_text, requirements_text
 from envbuild.lock.model import Lock, PythonPackage
 from envbuild.lock.read import read_lock
 from envbuild.net.fetch import locate
@@ -29,6 +29,10 @@ from tests.resolve.conftest import SyntheticIndex
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = ("keras-bert", "torch-mnist")
+
+
+def _by_name(lock: Lock) -> list[PythonPackage]:
+    return sorted(lock.installed, key=lambda package: package.name)
 
 
 def shipped(name: str) -> Lock:
@@ -95,10 +99,10 @@ def test_every_installed_file_stands_in_both(name: str) -> None:
         for entry in data["packages"]
         for file in (*entry.get("wheels", ()), *([entry["sdist"]] if "sdist" in entry else ()))
     ]
-    assert files == [(p.name, p.version, p.file, p.size, p.sha256) for p in installed(lock)]
+    assert files == [(p.name, p.version, p.file, p.size, p.sha256) for p in _by_name(lock)]
     text = requirements_text(lock, {})
     assert [line for line in text.splitlines() if not line.startswith("#")] == [
-        f"{p.name}=={p.version} --hash=sha256:{p.sha256}" for p in installed(lock)
+        f"{p.name}=={p.version} --hash=sha256:{p.sha256}" for p in _by_name(lock)
     ]
 
 
@@ -177,7 +181,7 @@ def test_a_validator_accepts_the_bill_of_materials(name: str) -> None:
     text = sbom(name, shipped(name)).decode()
     assert JsonStrictValidator(SchemaVersion.V1_5).validate_str(text) is None
     lock = shipped(name)
-    count = len(installed(lock)) + sum(p.group != "build" for p in lock.debian)
+    count = len(lock.installed) + sum(p.group != "build" for p in lock.debian)
     assert len(json.loads(text)["components"]) == count
 
 

@@ -34,7 +34,7 @@ def test_another_hash_under_a_known_file_name_is_refused(lock: Lock) -> None:
 
 @given(locks())
 def test_another_file_of_the_same_version_is_a_change_that_names_both(lock: Lock) -> None:
-    installed = [package for package in lock.python if package.group != "build"]
+    installed = lock.installed
     if not installed:
         return
     before = installed[-1]

@@ -103,7 +103,7 @@ def test_shipped_locks_fit_their_recipes_and_are_in_canonical_form(path: Path) -
 def test_the_university_set_keeps_tensorflow_and_its_keras() -> None:
     """The list that brought a second TensorFlow to a hands-on brings none here."""
     lock = read_lock(ROOT / "lockfiles" / "keras-bert.lock")
-    versions = {p.name: p.version for p in lock.python if p.group != "build"}
+    versions = {p.name: p.version for p in lock.installed}
     assert versions["tensorflow"].startswith("2.15.")
     assert versions["keras"].startswith("2.15.")
     assert versions["numpy"].startswith("1.26.")
@@ -123,7 +123,7 @@ def test_the_university_set_keeps_tensorflow_and_its_keras() -> None:
     }
     sdists = {p.name for p in lock.python if p.is_sdist}
     assert "keras-bert" in sdists
-    assert {p.name for p in lock.python if p.group == "build"} >= {"setuptools", "uv", "wheel"}
+    assert {p.name for p in lock.build_only} >= {"setuptools", "uv", "wheel"}
 
 
 def test_a_lock_names_no_host() -> None:

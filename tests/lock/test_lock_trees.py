@@ -220,7 +220,7 @@ def test_the_project_itself_is_locked_with_what_it_requires(desk: Desk) -> None:
     )
     assert own.via == ("(direct)",)
     assert named(lock, "rich").version == "13.0"
-    assert {p.name for p in lock.python if p.group == "build"} == {"setuptools", "uv", "wheel"}
+    assert {p.name for p in lock.build_only} == {"setuptools", "uv", "wheel"}
     assert lock.direct == ("-e .",)
     assert parse_lock(write_lock(lock), "x.lock") == lock
     assert desk.members(own) == ["our_lab-1.2/our/lab.py", "our_lab-1.2/pyproject.toml"]

@@ -179,7 +179,7 @@ class TestTree:
     @pytest.mark.parametrize("name", ["keras-bert", "torch-mnist"])
     def test_every_package_is_drawn_below_what_wants_it(self, name: str) -> None:
         lock = read_lock(ROOT / f"lockfiles/{name}.lock")
-        via = {p.name: p.via for p in lock.python if p.group != "build"}
+        via = {p.name: p.via for p in lock.installed}
         drawn: set[str] = set()
 
         def walk(branch: DependencyNode, parent: str) -> None:

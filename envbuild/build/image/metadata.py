@@ -45,8 +45,8 @@ def locked_text(lock: Lock) -> str:
 def sbom(recipe: str, lock: Lock) -> bytes:
     """Return a CycloneDX 1.5 bill of materials (JSON) without serial number and time: the same lock, the same bytes."""
     distro = lock.base.distro.split(" ")[0] or "debian"
-    components = [_debian(p, distro) for p in lock.debian if p.group != "build"]
-    components += [_python(p) for p in lock.python if p.group != "build"]
+    components = [_debian(p, distro) for p in lock.installed_debian]
+    components += [_python(p) for p in lock.installed]
     document = {
         "bomFormat": "CycloneDX",
         "specVersion": "1.5",

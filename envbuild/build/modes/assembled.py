@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from envbuild import __version__
-from envbuild.build.assemble import Gathered, Hall, Layer, gather, is_bootstrap
+from envbuild.build.assemble import Gathered, Hall, Layer, gather
 from envbuild.build.base_parts import Ground, image_ground, root_ground
 from envbuild.build.fetch import bootstrap_of, fetch_files, require_base, root_tar
 from envbuild.build.image.write import write_image
@@ -45,7 +45,7 @@ def make_assembled(order: Order, context: Context, check: Check) -> bool:
         record = read_record(key, context.store)
         layers = _kept_layers(record, context.store)
         if record is None or layers is None:
-            if is_bootstrap(order.lock):
+            if order.lock.is_bootstrap:
                 require_base(order)
             layers = gather_for(
                 order.lock,
@@ -90,7 +90,7 @@ def _hall(lock: Lock, codec: Codec, context: Context, post: tuple[str, ...]) -> 
     """Return what gathering needs for this lock's kind of base."""
 
     def ground_from(*groups: str) -> Callable[[Bench, Executor], Ground]:
-        if not is_bootstrap(lock):
+        if not lock.is_bootstrap:
             return lambda bench, feeders: image_ground(lock, context, bench, feeders, groups)
         root = bootstrap_of(lock, ("base", *groups))
         return lambda bench, _: root_ground(root.digest, lambda: root_tar(root, context), bench)
@@ -111,7 +111,7 @@ def _hall(lock: Lock, codec: Codec, context: Context, post: tuple[str, ...]) -> 
 
 def _build_digest(lock: Lock) -> str:
     """Return what names the root that source packages are built in."""
-    if is_bootstrap(lock):
+    if lock.is_bootstrap:
         return bootstrap_of(lock, ("base", "system", "build")).digest
     sums = sorted(p.sha256 for p in lock.debian)
     text = "\n".join([lock.base.digest, *sums])

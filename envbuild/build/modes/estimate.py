@@ -33,7 +33,7 @@ Need = tuple[Path, int, str]
 def estimate(lock: Lock, *, to_download: int) -> Estimate:
     """Return what building this lock will take when ``to_download`` bytes are not in the store yet."""
     files = sum(p.size for p in lock.python) + sum(p.size for p in lock.debian) + lock.base.size
-    root = 0 if lock.base.size else ROOT
+    root = ROOT if lock.is_bootstrap else 0
     return Estimate(
         download=to_download,
         store=to_download + int(files * PACKED) + root,

@@ -34,7 +34,7 @@ def supplied_files(lock: Lock, store: Store) -> Iterator[Path]:
         top = (
             work / "supplied/envbuild"
         )  # the working folder itself is closed to the ids that root builds with
-        wanted = [("debian", p.file, p.sha256, p.size) for p in lock.debian if p.group != "base"]
+        wanted = [("debian", p.file, p.sha256, p.size) for p in lock.system_packages]
         wanted += [("python", p.file, p.sha256, p.size) for p in lock.python]
         wanted += [
             ("files", f"{locked.sha256}.tar", locked.sha256, locked.size) for locked in lock.files

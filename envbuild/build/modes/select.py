@@ -183,7 +183,7 @@ def made_roots(lock: Lock, store: Store) -> frozenset[str]:
 
 def runs_inside(recipe: Recipe, lock: Lock) -> bool:
     """Tell whether assembling an image has to run something as root in it: lines of shell, or Debian's scripts."""
-    over_image = recipe.base.bootstrap is None and any(p.group != "base" for p in lock.debian)
+    over_image = not lock.is_bootstrap and bool(lock.system_packages)
     return bool(recipe.system.post) or over_image
 
 

@@ -333,7 +333,7 @@ def _debian(
         and old.system == wanted
         and _same_base(recipe, old)
     ):
-        packages = tuple(p for p in old.debian if p.group == "base")
+        packages = old.base_packages
         created = datetime.fromtimestamp(old.base.epoch, timezone.utc).date().isoformat()
         return Bootstrap(suite=suite, created=created, packages=packages), old.debian
     settings, runner, store = context.settings, context.runner, context.store
@@ -371,7 +371,7 @@ def _as_of(chosen: str | None, facts: BaseFacts, today: date) -> str | None:
 def _keep(options: LockOptions) -> tuple[tuple[str, str], ...]:
     if options.old is None or options.upgrade_all:
         return ()
-    return tuple((p.name, p.version) for p in options.old.python if p.group != "build")
+    return tuple((p.name, p.version) for p in options.old.installed)
 
 
 def _packing(

@@ -143,17 +143,14 @@ def _layer_packages(lock: Lock) -> dict[str, list[tuple[str, str, int]]]:
         "framework": [],
         "packages": [],
     }
-    if lock.base.size:
+    if not lock.is_bootstrap:
         rows["base"].append((lock.base.reference, lock.base.digest[7:19], lock.base.size))
-    for deb in lock.debian:
-        if deb.group != "build":
-            rows["base" if deb.group == "base" else "system"].append(
-                (deb.name, deb.version, deb.size)
-            )
-    for package in lock.python:
-        if package.group != "build":
-            layer = "framework" if package.group == "framework" else "packages"
-            rows[layer].append((package.name, package.version, package.size))
+    for deb in lock.installed_debian:
+        layer = "base" if deb.group == "base" else "system"
+        rows[layer].append((deb.name, deb.version, deb.size))
+    for package in lock.installed:
+        layer = "framework" if package.group == "framework" else "packages"
+        rows[layer].append((package.name, package.version, package.size))
     return rows
 
 
@@ -167,7 +164,7 @@ def layer_sizes(lock: Lock) -> dict[str, list[tuple[str, int]]]:
 
 def dependency_tree(lock: Lock) -> tuple[DependencyNode, ...]:
     """Return the direct requirements with what each brings; a package's own needs are drawn once."""
-    packages = {p.name: p for p in lock.python if p.group != "build"}
+    packages = {p.name: p for p in lock.installed}
     needs: dict[str, list[PythonPackage]] = {}
     for package in packages.values():
         for source in package.via:
