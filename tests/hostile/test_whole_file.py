@@ -28,9 +28,9 @@ NOTE = ImageNote(
 )
 
 
-def made(path: Path) -> Path:
+def made(path: Path, note: ImageNote = NOTE) -> Path:
     parts = [
-        data(JSON, "envbuild.json", msgspec.json.encode(NOTE)),
+        data(JSON, "envbuild.json", msgspec.json.encode(note)),
         partition(lambda out: out.write(b"hsqs" + bytes(5000)), machine="x86_64"),
     ]
     out = io.BytesIO()
@@ -135,9 +135,16 @@ def test_the_launch_line_is_the_runtime_s() -> None:
     assert DATA > TABLE
 
 
+@pytest.mark.parametrize("kind", ["assembled", "built from its definition"])
 class TestAsBuilt:
-    def delivered(self, tmp_path: Path) -> tuple[Path, Store]:
+    def delivered(self, kind: str, tmp_path: Path) -> tuple[Path, Store]:
         path, store = made(tmp_path / "x.sif"), Store(tmp_path / "s")
+        if kind == "built from its definition":
+            kept = store.own(store.image("sha256:key"))
+            kept.parent.mkdir(parents=True)
+            kept.write_bytes(path.read_bytes())
+            note_delivery(path, store, "sha256:key", "")
+            return path, store
         record = ImageRecord(
             digest=image_digest(path), tree=NOTE.tree, size=1, packer="p", layers=(), lock=NOTE.lock
         )
@@ -145,13 +152,15 @@ class TestAsBuilt:
         note_delivery(path, store, "sha256:key", record.digest)
         return path, store
 
-    def test_the_file_of_make_passes(self, tmp_path: Path) -> None:
-        path, store = self.delivered(tmp_path)
+    def test_the_file_of_make_passes(self, kind: str, tmp_path: Path) -> None:
+        path, store = self.delivered(kind, tmp_path)
         (finding,) = as_built(recorded_digest(path, store), image_digest(path))
         assert finding.outcome == "passed"
 
-    def test_a_flipped_bit_fails_whatever_size_and_time_say(self, tmp_path: Path) -> None:
-        path, store = self.delivered(tmp_path)
+    def test_a_flipped_bit_fails_whatever_size_and_time_say(
+        self, kind: str, tmp_path: Path
+    ) -> None:
+        path, store = self.delivered(kind, tmp_path)
         raw = bytearray(path.read_bytes())
         raw[-1] ^= 1
         path.write_bytes(bytes(raw))
@@ -159,10 +168,15 @@ class TestAsBuilt:
         assert finding.outcome == "failed"
         assert "it was changed or damaged since" in finding.reason
 
-    def test_another_image_under_the_name_is_not_accused(self, tmp_path: Path) -> None:
-        path, store = self.delivered(tmp_path)
-        other = msgspec.structs.replace(NOTE, lock="sha256:" + "3" * 64, tree="sha256:" + "4" * 64)
-        raw = path.read_bytes().replace(msgspec.json.encode(NOTE), msgspec.json.encode(other))
-        path.write_bytes(raw)
+    def test_a_signed_one_passes(self, kind: str, tmp_path: Path) -> None:
+        path, store = self.delivered(kind, tmp_path)
+        signed(path)
+        (finding,) = as_built(recorded_digest(path, store), image_digest(path))
+        assert finding.outcome == "passed"
+
+    def test_another_image_under_the_name_is_not_accused(self, kind: str, tmp_path: Path) -> None:
+        path, store = self.delivered(kind, tmp_path)
+        other = NOTE.tree.replace("2", "4"), NOTE.lock.replace("1", "3")
+        made(path, msgspec.structs.replace(NOTE, tree=other[0], lock=other[1], packer="other"))
         assert recorded_digest(path, store) is None
         assert as_built(None, image_digest(path)) == ()

@@ -11,6 +11,7 @@ from typing import Literal
 
 import msgspec
 
+from envbuild.base.digests import known_digest
 from envbuild.build.assemble import Gathered
 from envbuild.build.image.compare import tell_difference
 from envbuild.build.image.guard import is_guard
@@ -27,7 +28,14 @@ from envbuild.errors import IntegrityError, UsageError
 from envbuild.formats.file_tree import Entry, Part, differences, merge, tree_digest
 from envbuild.formats.oci_layer import WHITEOUT
 from envbuild.formats.sif_frame import frame_digest, strange_frame
-from envbuild.formats.sif_reader import PARTITION, SifFile, SifObject, image_digest, read_sif
+from envbuild.formats.sif_reader import (
+    PARTITION,
+    SIGNATURE,
+    SifFile,
+    SifObject,
+    image_digest,
+    read_sif,
+)
 from envbuild.formats.sif_writer import OVERLAY
 from envbuild.formats.squashfs_reader import SquashImage, read_tree
 from envbuild.limits import UNREADABLE
@@ -99,15 +107,28 @@ def _text(sif: SifFile, item: SifObject) -> str:
 
 
 def recorded_digest(image: Path, store: Store) -> str | None:
-    """Return the digest that make wrote down of the image under a name; None where another image lies there by now.
+    """Return the digest of the image that make put under a name; None where another image lies there by now.
 
-    What says which image it is are the lock and the tree that its own note names.
+    Which image it is, the note inside says, by its lock and its tree.  One that was built from its definition carries
+    no note: there the table of objects says it.
     """
     delivery = last_delivery(image, store)
-    record = read_record(delivery.key, store) if delivery else None
-    told = read_carried(image).note if record else None
-    claims = record and told and (told.tree == record.tree or told.lock == record.lock)
-    return record.digest if record and claims else None
+    if delivery is None:
+        return None
+    record = read_record(delivery.key, store)
+    if record is None:
+        kept = store.image(delivery.key)
+        is_same = kept.is_file() and _own_objects(kept) == _own_objects(image)
+        return known_digest(kept, store) if is_same else None
+    note = read_carried(image).note
+    is_same = note is not None and (note.tree == record.tree or note.lock == record.lock)
+    return record.digest if is_same else None
+
+
+def _own_objects(image: Path) -> list[tuple[int, str, int]]:
+    """Return type, name and size of each object that was not added by signing."""
+    found = [item for item in read_sif(image).objects if item.data_type != SIGNATURE]
+    return [(item.data_type, item.name, item.size) for item in found]
 
 
 def verify_image(path: Path, lock: Lock, order: Order | None, context: Context) -> Verification:
