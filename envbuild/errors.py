@@ -74,6 +74,10 @@ class HostError(EnvbuildError):
     code = 7
 
 
+class ToolMissingError(HostError):
+    """A program is not on PATH."""
+
+
 class ToolFailedError(HostError):
     """A tool ended with an error; carries its command, exit code and last lines.
 

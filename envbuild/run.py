@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, NoReturn, Protocol
 
-from envbuild.errors import HostError, ToolFailedError
+from envbuild.errors import HostError, ToolFailedError, ToolMissingError
 
 CAPTURE_LIMIT = 8 * 1024 * 1024
 """Bytes kept of each stream; a child that prints more is drained but only its last part is kept."""
@@ -261,7 +261,7 @@ def _not_started(command: Command, error: OSError) -> HostError:
     if command.cwd is not None and not command.cwd.is_dir():
         return HostError(f"the folder to run {program} in does not exist", where=str(command.cwd))
     if isinstance(error, FileNotFoundError):
-        return HostError(f"{program} was not found", hint="run: envbuild doctor")
+        return ToolMissingError(f"{program} was not found", hint="run: envbuild doctor")
     return HostError(f"{program} could not be started: {error.strerror}")
 
 
@@ -330,4 +330,4 @@ def hand_over(argv: tuple[str, ...], env: Mapping[str, str]) -> NoReturn:
     try:
         os.execvpe(argv[0], argv, dict(env))  # noqa: S606
     except FileNotFoundError as error:
-        raise HostError(f"{argv[0]} was not found", hint="run: envbuild doctor") from error
+        raise ToolMissingError(f"{argv[0]} was not found", hint="run: envbuild doctor") from error

@@ -12,13 +12,6 @@ if TYPE_CHECKING:
     from envbuild.shelf.model import Entry
     from envbuild.shelf.site.model import PageCommand
 
-SUBMIT = {
-    "slurm": "sbatch job.sh",
-    "gridengine": "qsub job.sh",
-    "pbs": "qsub job.sh",
-    "local": "bash job.sh",
-}
-
 
 def write_pages(context: Context, folder: Path, shelf: str | None) -> int:
     """Write the pages of one shelf, say which names are refused, and return how many pages there are."""
@@ -39,6 +32,7 @@ def write_pages(context: Context, folder: Path, shelf: str | None) -> int:
 
 def commands_for(shelf: str, context: Context) -> Callable[[Entry], Sequence[PageCommand]]:
     """Return what tells the commands of an entry; the sites are read once."""
+    from envbuild.job.schedulers import features_of
     from envbuild.job.sites import load_site, site_files
     from envbuild.shelf.site.model import PageCommand
 
@@ -64,7 +58,7 @@ def commands_for(shelf: str, context: Context) -> Callable[[Entry], Sequence[Pag
                 f"envbuild submit {name} --on {site} -- python train.py\n"
                 f"# or look at the script first:\n"
                 f"envbuild job {name} --for {site} -- python train.py > job.sh\n"
-                f"{SUBMIT[told.site.scheduler]}"
+                f"{features_of(told).by_hand}"
             )
             found.append(PageCommand(title=f"As a job on {site}{summary}", lines=lines))
         return found

@@ -30,7 +30,7 @@ def command(context: Context, *, job_id: str, argv: tuple[str, ...]) -> None:
 
     This works with Slurm and on site local; Grid Engine and PBS do not allow it.
     """
-    from envbuild.job.follow import status_of
+    from envbuild.job.monitor import status_of
     from envbuild.job.records import find_record, plain_id
     from envbuild.job.schedulers import scheduler_of
     from envbuild.job.sites import load_site

@@ -60,7 +60,7 @@ def show_command(context: Context, *, name: str, as_json: bool) -> None:
 )
 @click.option(
     "--scheduler",
-    type=click.Choice(["slurm", "gridengine", "pbs"]),
+    metavar="slurm|gridengine|pbs",
     help="Which scheduler, where this machine has several.",
 )
 @json_option

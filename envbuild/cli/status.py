@@ -45,7 +45,7 @@ def command(context: Context, *, job: str | None, as_json: bool) -> None:
 
 def row(record: Record, context: Context) -> dict[str, Any]:
     """Return a job's state as a row of the table."""
-    from envbuild.job.follow import exit_code, stopped
+    from envbuild.job.monitor import exit_code, is_stopped
     from envbuild.job.records import plain_id, read_receipts
 
     known = {
@@ -56,14 +56,19 @@ def row(record: Record, context: Context) -> dict[str, Any]:
     }
     receipts = read_receipts(record, context.settings.cwd)
     whole = len(receipts) >= max(1, len(record.tasks))
-    state, detail = ("", "") if whole and not stopped(receipts) else _asked(record, context)
+    state, detail = ("", "") if whole and not is_stopped(receipts) else _asked(record, context)
+    why = detail if state == "ended" else ""
     if whole and state not in ("queued", "running"):
         code = exit_code(receipts)
         signals = {receipt.signal for receipt in receipts if receipt.signal}
         detail = f"code {code} on {receipts[0].node}" + (
             f", signal {', '.join(sorted(signals))}" if signals else ""
         )
+        reasons = {receipt.reason for receipt in receipts if receipt.reason} or {why}
+        detail += "".join(f", {reason}" for reason in sorted(reasons) if reason)
         return {**known, "state": "succeeded" if code == 0 else "failed", "detail": detail}
+    if record.cancelled and state == "unknown" and not receipts:
+        return {**known, "state": "cancelled", "detail": "before it started"}
     if record.tasks:
         detail = (
             f"{len(receipts)} of {len(record.tasks)} tasks ended{', ' if detail else ''}{detail}"
@@ -72,7 +77,7 @@ def row(record: Record, context: Context) -> dict[str, Any]:
 
 
 def _asked(record: Record, context: Context) -> tuple[str, str]:
-    from envbuild.job.follow import status_of
+    from envbuild.job.monitor import status_of
     from envbuild.job.sites import load_site
 
     try:

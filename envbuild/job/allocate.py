@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
-
-from envbuild.errors import UsageError
 from envbuild.job.model import Allocation, Intent
-from envbuild.job.site import NodeType, Site
-from envbuild.job.units import parse_memory, parse_walltime, told_memory, told_time
+from envbuild.job.schedulers import features_of
+from envbuild.job.site import NodeType, Site, refuse
+from envbuild.job.units import memory_text, parse_memory, parse_walltime, time_text
 from envbuild.toml import closest
 
 
@@ -26,11 +24,6 @@ def allocate(intent: Intent, site: Site, *, interactive: bool = False) -> Alloca
     return found
 
 
-def refuse(site: Site, field: str, rule: str, hint: str | None = None) -> NoReturn:
-    """Raise the error about a field that breaks a rule of the site."""
-    raise UsageError(f"{field}: {rule}", where=f"site {site.name}", hint=hint)
-
-
 def _check_required(intent: Intent, site: Site) -> None:
     if intent.trial and site.limits.trial_walltime is None:
         refuse(site, "--trial", "this site has no trial runs without an account")
@@ -45,16 +38,12 @@ def _check_required(intent: Intent, site: Site) -> None:
             if field == "account" and site.limits.trial_walltime:
                 hint += f"\n--trial runs without one, for at most {site.limits.trial_walltime}"
             refuse(site, field, "must be given here", hint)
-    if (
-        intent.account is not None
-        and site.fields.account is None
-        and site.site.scheduler != "local"
-    ):
+    if intent.account is not None and site.fields.account is None and features_of(site).queues:
         refuse(site, "account", "this site knows no accounts")
 
 
 def _check_queue(intent: Intent, site: Site) -> None:
-    if site.site.scheduler == "local":
+    if not features_of(site).queues:
         return
     if intent.partition is not None and site.partition and site.queue(intent.partition) is None:
         names = [row.name for row in site.partition]
@@ -71,7 +60,7 @@ def _check_queue(intent: Intent, site: Site) -> None:
 
 
 def _check_walltime(intent: Intent, site: Site, *, interactive: bool) -> None:
-    if site.site.scheduler == "local" or intent.walltime is None:
+    if intent.walltime is None or not features_of(site).queues:
         return
     queue, limits = site.queue(intent.partition), site.limits
     most = queue.walltime if queue and queue.walltime else limits.walltime
@@ -81,26 +70,24 @@ def _check_walltime(intent: Intent, site: Site, *, interactive: bool) -> None:
     elif interactive and limits.interactive_walltime:
         most, kind = limits.interactive_walltime, " of an interactive job"
     if most is not None and intent.walltime > parse_walltime(most, site.name):
-        refuse(site, "walltime", f"{told_time(intent.walltime)} is above the limit{kind}, {most}")
+        refuse(site, "walltime", f"{time_text(intent.walltime)} is above the limit{kind}, {most}")
 
 
 def _check_array(intent: Intent, site: Site) -> None:
-    array, scheduler = intent.array, site.site.scheduler
+    array, features = intent.array, features_of(site)
     if array is None:
         return
-    if scheduler == "local":
+    title, source = features.title, features.array_source
+    if not features.queues:
+        rule = "there is no scheduler here that could run one"
+        refuse(site, "array", rule, "run the command once per parameter")
+    if array.first < features.array_from:
         refuse(
-            site,
-            "array",
-            "there is no scheduler here that could run one",
-            "run the command once per parameter",
+            site, "array", f"tasks are numbered from {features.array_from} in {title} ({source})"
         )
-    if scheduler == "gridengine" and array.first < 1:
-        refuse(site, "array", "tasks are numbered from 1 in Grid Engine (qsub(1), -t)")
-    if scheduler == "pbs" and len(array.numbers) < 2:
-        refuse(
-            site, "array", "an array of one task is none to PBS (qsub(1B), -J)", "leave --array out"
-        )
+    if len(array.numbers) < features.array_least:
+        rule = f"an array of one task is none to {title} ({source})"
+        refuse(site, "array", rule, "--each takes a table of one row for a plain job")
     if site.limits.array is not None and len(array.numbers) > site.limits.array:
         refuse(
             site, "array", f"{len(array.numbers)} tasks are above the limit, {site.limits.array}"
@@ -137,8 +124,8 @@ def _of_nodes(intent: Intent, site: Site) -> Allocation:
     """Allocate where any number of GPUs and cores may be asked for."""
     queue, resources = site.queue(intent.partition), site.resources
     most = queue.gpus_per_node if queue and queue.gpus_per_node else resources.gpus_per_node
-    scheduler = site.site.scheduler
-    if intent.gpus and resources.gpu == "none" and scheduler != "local":
+    features = features_of(site)
+    if intent.gpus and resources.gpu == "none" and features.queues:
         refuse(
             site,
             "gpus",
@@ -146,9 +133,9 @@ def _of_nodes(intent: Intent, site: Site) -> Allocation:
             "see [resources] gpu in docs/site.md",
         )
     nodes = intent.nodes or (max(1, -(-intent.gpus // most)) if most else 1)
-    if scheduler == "local" and nodes > 1:
+    if not features.queues and nodes > 1:
         refuse(site, "nodes", "there is this machine only")
-    if scheduler == "gridengine" and nodes > 1:
+    if features.types_only and nodes > 1:
         refuse(
             site,
             "nodes",
@@ -163,7 +150,7 @@ def _of_nodes(intent: Intent, site: Site) -> Allocation:
             f"{gpus} per node are above the limit, {most}",
             f"--nodes {-(-intent.gpus // most)}",
         )
-    if intent.memory is not None and resources.memory == "none" and scheduler != "local":
+    if intent.memory is not None and resources.memory == "none" and features.queues:
         refuse(site, "memory", "is not asked for here; the site decides")
     processes = _processes(intent, site, nodes, gpus)
     return Allocation(
@@ -176,11 +163,11 @@ def _processes(intent: Intent, site: Site, nodes: int, gpus: int) -> int:
     tasks = intent.tasks
     if intent.launcher in ("torchrun", "lightning") and gpus:
         if tasks is not None and tasks != gpus * nodes:
-            refuse(
-                site,
-                "tasks",
-                f"{intent.launcher} starts one per GPU, that is {gpus * nodes}; leave tasks out",
+            rule = f"{intent.launcher} starts one per GPU, that is {gpus * nodes}; leave tasks out"
+            hint = (
+                f"--gpus {tasks} for a GPU each; --gpus 0 for processes that share the cores alone"
             )
+            refuse(site, "tasks", rule, hint)
         return gpus
     if intent.launcher == "single":
         if tasks not in (None, 1):
@@ -212,7 +199,7 @@ def _of_types(intent: Intent, site: Site) -> Allocation:
         refuse(
             site,
             "memory",
-            f"{told_memory(intent.memory)} is more than a {row.name} has, {row.memory}",
+            f"{memory_text(intent.memory)} is more than a {row.name} has, {row.memory}",
         )
     processes = _processes(intent, site, count, row.gpus)
     cpus = intent.cpus or max(1, row.cpus // processes)
@@ -242,7 +229,7 @@ def _type(intent: Intent, site: Site) -> tuple[NodeType, int]:
         return largest, intent.gpus // largest.gpus
     amounts = ", ".join(str(row.gpus) for row in {row.gpus: row for row in whole}.values())
     rule = f"{intent.gpus} GPUs{f' on {nodes} nodes' if intent.nodes else ''} cannot be had exactly"
-    refuse(
+    return refuse(
         site, "gpus", rule, f"it hands out {amounts} per node, or whole multiples of {largest.gpus}"
     )
 
@@ -252,7 +239,7 @@ def _without_gpu(intent: Intent, site: Site) -> tuple[NodeType, int]:
     for row in rows:
         if _holds(row, intent):
             return row, intent.nodes or 1
-    refuse(
+    return refuse(
         site,
         "gpus",
         "it has no nodes without GPUs that hold this job"

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from envbuild.errors import EnvbuildError, UsageError
-from envbuild.job.allocate import allocate, refuse
+from envbuild.job.allocate import allocate
 from envbuild.job.inputs import check_inputs
 from envbuild.job.model import Array, Image, Intent, Job
 from envbuild.job.records import find_record, plain_id, receipt_files
-from envbuild.job.site import Site
-from envbuild.job.stage import check_stage
+from envbuild.job.schedulers import features_of
+from envbuild.job.schedulers.protocol import Features, check_owned
+from envbuild.job.site import Site, refuse
+from envbuild.job.staging import check_stage
 from envbuild.run import Command, Runner
 from envbuild.runtime import Bind
 from envbuild.settings import Settings
+
+NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
+"""Recipes are named so too (docs/recipe.md); it becomes a directive, a file name and a word of the script."""
 
 
 def compose(
@@ -34,8 +40,16 @@ def compose(
     interactive: bool = False,
 ) -> Job:
     """Return the job; raises UsageError for what the site cannot do and for a predecessor that cannot be tested."""
+    check_name(name)
+    features = features_of(site)
+    check_owned(features, intent.options)
+    if len(rows) == 1 and features.array_least > 1 and intent.array is None:
+        # an array of one is none to this scheduler: the row becomes the command
+        argv, rows = rows[0], ()
     if rows:
         intent = _array_of(rows, intent)
+    if intent.account is None and site.fields.account is not None:
+        intent = replace(intent, account=_usual_account(features, settings))
     if interactive and (intent.array or intent.after or intent.after_any):
         raise UsageError(
             "an interactive job is one job that starts when you wait for it", where="--interactive"
@@ -57,6 +71,30 @@ def compose(
     )
 
 
+def check_name(name: str) -> None:
+    """Raise UsageError for a job's name that a scheduler, a shell or a file system would take for something else."""
+    if not re.fullmatch(NAME, name):
+        raise UsageError(
+            f"{name!r} is no name of a job",
+            where="--name",
+            hint="letters, digits, dot, underscore and hyphen, at most 64, a letter or digit first",
+        )
+
+
+def name_of_file(path: Path) -> str:
+    """Return a name of a job for an image file: what its name has of plain letters."""
+    plain = unicodedata.normalize("NFKD", path.stem).encode("ascii", "ignore").decode()
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", plain).strip("-._")[:64] or "job"
+
+
+def _usual_account(features: Features, settings: Settings) -> str | None:
+    """Return the account of the variables that a site's guide tells its users to set; envbuild hands none of them on."""
+    values = (settings.environment.get(name) for name in features.accounts)
+    return next(
+        (value for value in values if value and re.fullmatch(r"[\w.+-]{1,99}", value)), None
+    )
+
+
 def _array_of(rows: tuple[tuple[str, ...], ...], intent: Intent) -> Intent:
     if intent.array is None:
         return replace(intent, array=Array(first=1, last=len(rows)))
@@ -72,9 +110,10 @@ def _array_of(rows: tuple[tuple[str, ...], ...], intent: Intent) -> Intent:
 
 def _checked(intent: Intent, site: Site, settings: Settings) -> tuple[str, ...]:
     """Return the receipts that must tell success, where the scheduler itself only knows that a job has ended."""
-    if not intent.after or site.site.scheduler not in ("gridengine", "local"):
+    features = features_of(site)
+    if not intent.after or features.tests_success:
         return ()
-    if site.site.scheduler == "local":
+    if not features.queues:
         refuse(
             site,
             "--after",
@@ -86,7 +125,10 @@ def _checked(intent: Intent, site: Site, settings: Settings) -> tuple[str, ...]:
         try:
             record = find_record(job, settings.cwd, site=site.name)
         except UsageError as error:
-            rule = f"Grid Engine cannot test for success, and job {plain_id(job)} left no receipt in this folder"
+            rule = (
+                f"{features.title} cannot test for success,"
+                f" and job {plain_id(job)} left no receipt in this folder"
+            )
             raise UsageError(
                 rule, where=f"site {site.name}, --after", hint=f"--after-any {job}"
             ) from error

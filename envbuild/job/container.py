@@ -6,9 +6,9 @@ import shlex
 from pathlib import Path
 
 from envbuild.job.model import Job
-from envbuild.job.schedulers.protocol import Scheduler, fill
+from envbuild.job.schedulers.protocol import Scheduler
 from envbuild.job.site import Site
-from envbuild.job.stage import stage_binds
+from envbuild.job.staging import stage_binds
 from envbuild.runtime import HOME, bind_flags
 
 PASSED = (
@@ -20,33 +20,6 @@ PASSED = (
 )
 RANKS = ("MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK", "NODE_RANK", "WORLD_SIZE")
 MPI = ("OMPI_*", "PMIX_*", "PMI_*", "PALS_*", "MPI_*", "I_MPI_*", "UCX_*")
-
-PREAMBLE = """\
-enter() {
-  local name value runtime scratch code flags=()@more@
-  # settings of the caller would change what runs; where the runtime keeps its own files is theirs to say
-  for name in "${!APPTAINER@}" "${!SINGULARITY@}"; do
-    case $name in
-    *ENV_* | *_BIND* | *_NV* | *_HOME) unset "$name" ;;
-    *_CACHEDIR | *_TMPDIR | *_CONFIGDIR) ;;
-    *) unset "$name" ;;
-    esac
-  done
-"""
-FLAGS = """\
-  runtime=$(@find@) || fail "@missing@"
-  # root that lacks a capability has to go the way of users; without fuse an image has to be unpacked
-  if [ "$EUID" -eq 0 ]; then
-    value=$(awk '/^CapEff/ { print $2 }' /proc/self/status)
-    [ $((16#$value)) -eq $(((1 << ($(cat /proc/sys/kernel/cap_last_cap) + 1)) - 1)) ] || flags+=(--userns)
-  elif [ ! -w /dev/fuse ] && "$runtime" buildcfg 2>/dev/null | grep -q '^SUID_INSTALL=0'; then
-    flags+=(--unsquash)
-  fi
-"""
-SCRATCH = """\
-  scratch=$(mktemp -d "$(node_local)/envbuild.XXXXXXXX") || fail "no node-local folder can be written"
-  [ -r @image@ ] || fail "the image is not there on $(hostname): "@image@
-"""
 
 
 def node_local_function(site: Site) -> str:
@@ -76,105 +49,84 @@ def several_containers(job: Job) -> bool:
 
 def enter_function(job: Job, site: Site, scheduler: Scheduler) -> str:
     """Return the function that runs its arguments in the image."""
-    assert job.image is not None  # noqa: S101
-    image = shlex.quote(job.image.path)
     program = site.runtime.program
-    find = (
-        "command -v apptainer || command -v singularity"
-        if program == "any"
-        else f"command -v {program}"
-    )
-    missing = "neither apptainer nor singularity is" if program == "any" else f"{program} is not"
-    return "".join(
-        (
-            fill(PREAMBLE, more=_arrays(job)),
-            fill(FLAGS, find=find, missing=f"{missing} on PATH on this node"),
-            _rank_lines(job, scheduler),
-            _environment(job, site, scheduler),
-            fill(SCRATCH, image=image),
-            _cache_lines(job, site),
-            _stage_lines(job),
-            f"  {_exec_line(job, site, image)}\n",
-            '  code=$?\n  rm -rf -- "$scratch"\n',
-            '  [ -z "$staged" ] || unstage\n' if job.intent.stage else "",
-            '  return "$code"\n}\n',
-        )
-    )
+    programs = "apptainer singularity" if program == "any" else program
+    more = (" binds=()" if job.intent.stage else "") + (" kept=()" if job.caches else "")
+    lines = [
+        "enter() {",
+        f"  local variable value runtime scratch code flags=(){more}",
+        "  clean_environment",
+        f"  find_runtime {programs}",
+        *(f"  {line}" for line in _rank_lines(job, scheduler)),
+        *(f"  {line}" for line in _environment(job, site, scheduler)),
+        '  scratch=$(mktemp -d "$(node_local)/envbuild.XXXXXXXX") || fail "no node-local folder can be written"',
+        "  check_image",
+        *_cache_lines(job, site),
+    ]
+    if job.intent.stage:
+        # the test of the ranks (launch.py) needs no data
+        lines += ['  if [ "$0" != world ]; then', "    stage"]
+        lines += [f"    binds=({' '.join(stage_binds(job))})", "  fi"]
+    lines += [f"  {_exec_line(job, site, scheduler)}", "  code=$?", '  rm -rf -- "$scratch"']
+    lines += ['  [ -z "$staged" ] || unstage'] if job.intent.stage else []
+    return "\n".join((*lines, '  return "$code"', "}", ""))
 
 
-def _arrays(job: Job) -> str:
-    return (" binds=()" if job.intent.stage else "") + (" kept=()" if job.caches else "")
-
-
-def _rank_lines(job: Job, scheduler: Scheduler) -> str:
+def _rank_lines(job: Job, scheduler: Scheduler) -> list[str]:
     """Return what Lightning reads where there is no srun to tell it."""
-    if job.intent.launcher != "lightning" or scheduler.title == "Slurm":
-        return ""
+    if job.intent.launcher != "lightning" or scheduler.features.starts_ranks:
+        return []
     size = job.allocation.processes
-    return (
-        f"  value=${{OMPI_COMM_WORLD_RANK:-${{PMI_RANK:-0}}}}\n"
-        f"  export RANK=$value LOCAL_RANK=$((value % {size})) NODE_RANK=$((value / {size}))"
-        f" WORLD_SIZE={size * job.allocation.nodes}\n"
-    )
+    ranks = f"RANK=$value LOCAL_RANK=$((value % {size})) NODE_RANK=$((value / {size}))"
+    return [
+        "value=${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-0}}",
+        f"export {ranks} WORLD_SIZE={size * job.allocation.nodes}",
+    ]
 
 
-def _environment(job: Job, site: Site, scheduler: Scheduler) -> str:
+def _environment(job: Job, site: Site, scheduler: Scheduler) -> list[str]:
     """Return the lines that hand variables in, under the prefix of either runtime."""
-    patterns = [*PASSED, *scheduler.shell.passed]
+    patterns = [*PASSED, *scheduler.features.shell.passed]
     patterns += RANKS if job.intent.launcher != "single" else ()
     patterns += MPI if several_containers(job) else ()
-    lines = [
-        "  for name in $(compgen -e); do",
-        "    case $name in",
-        f"    {' | '.join(patterns)})",
-        '      export "APPTAINERENV_$name=${!name}" "SINGULARITYENV_$name=${!name}"',
-        "      ;;",
-        "    esac",
-        "  done",
-        "  export APPTAINER_NO_EVAL=1 SINGULARITY_NO_EVAL=1",
-    ]
+    lines = []
     if job.allocation.cpus is not None:
         # else every process of a node would start a thread per core of the whole node
-        lines.insert(0, f'  export OMP_NUM_THREADS="${{OMP_NUM_THREADS:-{job.allocation.cpus}}}"')
+        lines.append(f'export OMP_NUM_THREADS="${{OMP_NUM_THREADS:-{job.allocation.cpus}}}"')
+    block = _block([shlex.quote(word) for word in patterns], end="")
+    lines += ["hand_in_matching \\", *(f"  {line.strip()}" for line in block)]
     inside = dict(site.runtime.environment)
     inside |= site.mpi.inside if job.intent.launcher == "mpi" else {}
-    for key, text in inside.items():
-        value = shlex.quote(text)
-        lines.append(f"  export APPTAINERENV_{key}={value} SINGULARITYENV_{key}={value}")
+    lines += [f"hand_in {key} {shlex.quote(text)}" for key, text in inside.items()]
+    scratch = site.folders.scratch or ""
+    for folder in _site_folders(job, site):
+        if folder.startswith("$"):
+            name = folder[1:]
+            lines.append(f'[ -n "${{{name}:-}}" ] || fail "{name} is not set on this node"')
     for key, text in site.folders.caches.items():
-        value = '"' + text.replace("{scratch}", _folder(site.folders.scratch or "")) + '"'
-        lines += [f"  value={value}", '  mkdir -p -- "$value"']
-        lines.append(f'  export APPTAINERENV_{key}="$value" SINGULARITYENV_{key}="$value"')
+        value = '"' + text.replace("{scratch}", scratch) + '"'
+        lines += [f"value={value}", 'mkdir -p -- "$value"', f'hand_in {key} "$value"']
     if job.secrets is not None:
         path = shlex.quote(job.secrets)
-        lines.append(f'  [ -r {path} ] || fail "the handed-on variables are gone: "{path}')
-        lines += ["  # shellcheck disable=SC1090,SC1091", f"  . {path}"]
-    return "\n".join(lines) + "\n"
+        lines.append(f'[ -r {path} ] || fail "the handed-on variables are gone: "{path}')
+        lines += ["# shellcheck disable=SC1090,SC1091", f". {path}"]
+    return lines
 
 
-def _stage_lines(job: Job) -> str:
-    """Return the lines that bring data; the test of the ranks (launch.py) needs none."""
-    if not job.intent.stage:
-        return ""
-    return (
-        f'  if [ "$0" != world ]; then\n    stage\n    binds=({" ".join(stage_binds(job))})\n  fi\n'
-    )
-
-
-def _cache_lines(job: Job, site: Site) -> str:
+def _cache_lines(job: Job, site: Site) -> list[str]:
     """Return the lines that keep downloads and compiled code in folders of the user's, where this node can."""
     caches = job.caches
     if caches is None or not caches.folders:
-        return ""
+        return []
     home = '"$scratch"' if several_containers(job) else HOME
     named = {*site.folders.caches, *site.runtime.environment}  # the site knows its disks better
     variables = [f"{name}={below}" for name, below in caches.variables if name not in named]
     given = {name: folder for name, folder in caches.given if name not in named}
-    points = [f'"$scratch"/{shlex.quote(below)}' for _, below in caches.folders]
-    binds = [
-        f"{shlex.quote(folder)}:{home}/{shlex.quote(below)}:rw" for folder, below in caches.folders
-    ]
-    lines = [
+    points, binds = [], []
+    for folder, below in caches.folders:
+        points.append(f'"$scratch"/{shlex.quote(below)}')
+        binds.append(f"{shlex.quote(folder)}:{home}/{shlex.quote(below)}:rw")
+    return [
         "  # what is downloaded and compiled stays in folders of the user's (docs/howto-data.md)",
         "  if (umask 077 && mkdir -p -- \\",
         *_block([shlex.quote(folder) for folder in caches.made], end=") 2>/dev/null &&"),
@@ -183,22 +135,20 @@ def _cache_lines(job: Job, site: Site) -> str:
         *(f"    kept+=(--bind {bind})" for bind in binds),
         "    for value in \\",
         *_block(variables, end="; do"),
-        f"      name=${{value%%=*}} value={home}/${{value#*=}}",
-        '      export "APPTAINERENV_$name=$value" "SINGULARITYENV_$name=$value"',
+        f'      hand_in "${{value%%=*}}" {home}/"${{value#*=}}"',
         "    done",
         *(f"    {_given_line(name, folder)}" for name, folder in given.items()),
         "  else",
         "    printf 'envbuild: downloads are not kept: their folder cannot be written on this node\\n'",
         "  fi",
     ]
-    return "\n".join(lines) + "\n"
 
 
 def _given_line(name: str, folder: str) -> str:
     """Return the line that hands in a variable with its folder, where this node has it."""
     place = shlex.quote(folder)
     bind = shlex.quote(f"{folder}:{folder}:rw")
-    return f"[ ! -d {place} ] || {{ kept+=(--bind {bind}) && export {{APPTAINER,SINGULARITY}}ENV_{name}={place}; }}"
+    return f"[ ! -d {place} ] || {{ kept+=(--bind {bind}) && hand_in {name} {place}; }}"
 
 
 def _block(words: list[str], *, end: str) -> list[str]:
@@ -207,12 +157,7 @@ def _block(words: list[str], *, end: str) -> list[str]:
     return [*(f"      {row} \\" for row in rows[:-1]), f"      {rows[-1]}{end}"]
 
 
-def _folder(text: str) -> str:
-    """Return a folder of a site file for use inside double quotes; an unset variable ends the job with a message."""
-    return f"${{{text[1:]}:?is not set on this node}}" if text.startswith("$") else text
-
-
-def _exec_line(job: Job, site: Site, image: str) -> str:
+def _exec_line(job: Job, site: Site, scheduler: Scheduler) -> str:
     words = [
         '"$runtime" --quiet exec ${flags[@]+"${flags[@]}"}',
         *map(shlex.quote, site.runtime.flags),
@@ -226,20 +171,33 @@ def _exec_line(job: Job, site: Site, image: str) -> str:
         words += ["--bind", '"${TMPDIR:-/tmp}:${TMPDIR:-/tmp}:rw"']
     else:
         words += ["--cleanenv", "--containall", "--no-home", "--home", HOME, "--pwd", '"$PWD"']
-        words += ["--bind", '"$scratch:/tmp:rw"']
+        # a contained /tmp and /var/tmp are in memory, and 64 MB (apptainer.conf, sessiondir max size)
+        words += ["--bind", '"$scratch:/tmp:rw"', "--bind", '"$scratch:/var/tmp:rw"']
     words += ["--bind", '"$PWD:$PWD:rw"']
-    folders = [*site.runtime.binds, *([site.folders.scratch] if site.folders.scratch else [])]
-    folders += site.mpi.binds if several_containers(job) else ()
-    for text in dict.fromkeys(folders):
-        words += ["--bind", f'"{_folder(text)}:{_folder(text)}:rw"']
+    for folder in _site_folders(job, site):
+        words += ["--bind", f'"{folder}:{folder}:rw"']
     for source, target, writable in job.binds:
         words += map(shlex.quote, bind_flags((Path(source), target, writable)))
     stage = job.intent.stage
     words += ['${kept[@]+"${kept[@]}"}'] if job.caches else []
     words += ['${binds[@]+"${binds[@]}"}'] if stage else []
+    command = '"$image" "$@"'
+    ignored = scheduler.features.shell.ignored if site.gridengine.notify else ()
+    if ignored:
+        # a command without a handler for these would be killed by them before it is told to end
+        ignore = f'trap "" {" ".join(ignored)}; exec "$@"'
+        command = f'"$image" sh -c {shlex.quote(ignore)} sh "$@"'
     # whoever holds the lock of the data after the command would keep it from being removed
-    rows = [f"supervise {words[0]}", *_rows(words[1:]), f'{image} "$@"{" 9>&-" if stage else ""}']
+    closed = " 9>&-" if stage else ""
+    rows = [f"supervise {words[0]}", *_rows(words[1:]), command + closed]
     return " \\\n    ".join(rows)
+
+
+def _site_folders(job: Job, site: Site) -> list[str]:
+    """Return the folders that the site shows to every job: paths, or names of variables with a $."""
+    folders = [*site.runtime.binds, *([site.folders.scratch] if site.folders.scratch else [])]
+    folders += site.mpi.binds if several_containers(job) else ()
+    return list(dict.fromkeys(folders))
 
 
 def _rows(words: list[str]) -> list[str]:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from envbuild.errors import EnvbuildError, HostError
+from envbuild.errors import EnvbuildError, HostError, UsageError
 from envbuild.host import read_driver
+from envbuild.job.schedulers import SCHEDULERS
+from envbuild.job.schedulers.protocol import Banner
 from envbuild.job.submit import client_environment
-from envbuild.job.units import parse_walltime, told_time
 from envbuild.run import Command, Runner
 from envbuild.settings import Settings
-from envbuild.toml import quote
+from envbuild.toml import closest, quote
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,21 +38,15 @@ def _ask(argv: tuple[str, ...], settings: Settings, runner: Runner) -> str:
     return "" if result.timed_out else f"{result.stdout}\n{result.stderr}"
 
 
-VERSIONS = (
-    ("slurm", ("sbatch", "--version"), r"^slurm(?:-wlm)? \d\S*"),
-    ("pbs", ("qsub", "--version"), r"^pbs_version = \S+"),
-    (
-        "gridengine",
-        ("qstat", "-help"),
-        r"^(?:SGE|UGE|AGE|GE|OGE|Univa Grid Engine|Altair Grid Engine) \d\S*",
-    ),
-)
 STRANGERS = (
-    ("NQSV", ("qsub", "--version"), r"NQSV|NEC"),
-    ("Torque", ("qsub", "--version"), r"^Version: \d.*|Commit: [0-9a-f]{8}"),
-    ("PJM", ("pjsub", "--version"), r"Technical Computing Suite|PJM"),
-    ("LSF", ("bsub", "-V"), r"LSF"),
+    Banner(title="NQSV", argv=("qsub", "--version"), pattern=r"NQSV|NEC"),
+    Banner(
+        title="Torque", argv=("qsub", "--version"), pattern=r"^Version: \d.*|Commit: [0-9a-f]{8}"
+    ),
+    Banner(title="PJM", argv=("pjsub", "--version"), pattern=r"Technical Computing Suite|PJM"),
+    Banner(title="LSF", argv=("bsub", "-V"), pattern=r"LSF"),
 )
+"""Schedulers that are known by name, and that jobs cannot be written for."""
 
 
 def detect(settings: Settings, runner: Runner, wanted: str | None = None) -> Found:
@@ -62,16 +56,23 @@ def detect(settings: Settings, runner: Runner, wanted: str | None = None) -> Fou
 
     Raises HostError where there is none, or one that jobs cannot be written for.
     """
-    for scheduler, argv, pattern in VERSIONS:
-        if wanted not in (None, scheduler):
+    known = {name: one.features.banner for name, one in SCHEDULERS.items() if one.features.banner}
+    if wanted is not None and wanted not in known:
+        raise UsageError(
+            f"there is no scheduler {wanted!r}{closest(wanted, known)}", where="--scheduler"
+        )
+    for name, banner in known.items():
+        if wanted not in (None, name) or banner is None:
             continue
-        found = re.search(pattern, _ask(argv, settings, runner), flags=re.MULTILINE)
+        answer = _ask(banner.argv, settings, runner)
+        found = re.search(banner.pattern, answer, flags=re.MULTILINE)
         if found:
-            return Found(scheduler=scheduler, version=found[0], program=argv[0])
-    for name, argv, pattern in STRANGERS:
-        if re.search(pattern, _ask(argv, settings, runner), flags=re.MULTILINE):
+            return Found(scheduler=name, version=found[0], program=banner.argv[0])
+    for banner in STRANGERS:
+        answer = _ask(banner.argv, settings, runner)
+        if re.search(banner.pattern, answer, flags=re.MULTILINE):
             raise HostError(
-                f"{name} runs here, for which envbuild writes no jobs",
+                f"{banner.title} runs here, for which envbuild writes no jobs",
                 hint="known: Slurm, Grid Engine, PBS",
             )
     raise HostError(
@@ -82,109 +83,18 @@ def detect(settings: Settings, runner: Runner, wanted: str | None = None) -> Fou
 
 def site_text(name: str, found: Found, settings: Settings, runner: Runner) -> str:
     """Return a site file with what can be found out; what has to be known stands there as a comment."""
-    sections = {
-        "slurm": _slurm_sections,
-        "gridengine": _grid_engine_sections,
-        "pbs": _pbs_sections,
-    }[found.scheduler](settings, runner)
+    sections = SCHEDULERS[found.scheduler].site_sections(lambda *argv: _ask(argv, settings, runner))
+    source = f"{found.version}, asked on {os.uname().nodename}"
     lines = ["[site]", f"name = {quote(name)}", f"scheduler = {quote(found.scheduler)}"]
-    lines += [
-        f"source = {quote(f'{found.version}, asked on {os.uname().nodename}')}",
-        "",
-        *sections,
-        "",
-    ]
+    lines += [f"source = {quote(source)}", "", *sections, ""]
     lines += _folder_lines(settings.environment)
     lines += ["[host]", f"architecture = {quote(os.uname().machine)}"]
     driver = read_driver()
-    lines += (
-        [f"driver = {quote(driver)}"]
-        if driver
-        else ['# driver = ""  # envbuild site probe --on NAME fills it in']
-    )
+    if driver:
+        lines.append(f"driver = {quote(driver)}")
+    else:
+        lines.append('# driver = ""  # envbuild site probe --on NAME fills it in')
     return "\n".join(lines) + "\n"
-
-
-def _slurm_sections(settings: Settings, runner: Runner) -> list[str]:
-    text = _ask(("sinfo", "-h", "-o", "%P|%l|%G|%D"), settings, runner)
-    rows = [line.split("|") for line in text.splitlines() if line.count("|") == 3]
-    gpus = [
-        found for row in rows for found in re.findall(r"gpu:(?:([A-Za-z][\w.-]*):)?(\d+)", row[2])
-    ]
-    types = sorted({kind for kind, _ in gpus if kind})
-    most = max((int(count) for _, count in gpus), default=0)
-    lines = ["[resources]", f'gpu = "{"gres" if gpus else "none"}"', 'memory = "mem"']
-    lines += [f"gpu-types = [{', '.join(map(quote, types))}]"] if types else []
-    lines += [f"gpus-per-node = {most}"] if most else []
-    default = next((row[0].rstrip("*") for row in rows if row[0].endswith("*")), None)
-    lines += (
-        ["", "[fields]", f"# partition = {quote(default)}  # the default here"] if default else []
-    )
-    lines += ['# required = ["account", "walltime"]  # where a job without one is refused']
-    for row in sorted({(row[0].rstrip("*"), row[1]) for row in rows}):
-        lines += ["", "[[partition]]", f"name = {quote(row[0])}"]
-        limit = _slurm_time(row[1])
-        lines += [f"walltime = {quote(limit)}"] if limit else []
-    return lines
-
-
-def _slurm_time(text: str) -> str | None:
-    """Turn "1-12:00:00" into "1d12h"; None for "infinite"."""
-    found = re.fullmatch(r"(?:(\d+)-)?(\d+:\d\d:\d\d|\d+:\d\d)", text)
-    if found is None:
-        return None
-    clock = found[2] if found[2].count(":") == 2 else f"0:{found[2]}"
-    seconds = int(found[1] or 0) * 86400
-    with contextlib.suppress(EnvbuildError):  # 1-00:00:00 has no hours of its own
-        seconds += parse_walltime(clock, "sinfo")
-    return told_time(seconds) if seconds else None
-
-
-def _grid_engine_sections(settings: Settings, runner: Runner) -> list[str]:
-    complexes = _ask(("qconf", "-sc"), settings, runner)
-    environments = [
-        line
-        for line in _ask(("qconf", "-spl"), settings, runner).split()
-        if re.fullmatch(r"[\w.-]+", line)
-    ]
-    gpu = re.search(
-        r"^(\S*gpu\S*)\s+\S+\s+INT\s+\S+\s+(?:YES|FORCED)\s+(YES|JOB)\s",
-        complexes,
-        flags=re.MULTILINE | re.IGNORECASE,
-    )
-    lines = ["[resources]", f'gpu = "{"consumable" if gpu else "none"}"']
-    if gpu:
-        per = "slot" if gpu[2] == "YES" else "job"
-        lines += [
-            f"gpu-name = {quote(gpu[1])}",
-            f'gpu-per = "{per}"  # consumable {gpu[2]} in qconf -sc',
-        ]
-    if environments:
-        chosen = next(
-            (name for name in environments if name in ("smp", "shm", "openmp")), environments[0]
-        )
-        lines.append(f"parallel-environment = {quote(chosen)}  # of: {' '.join(environments)}")
-    return [*lines, "", "[fields]", '# required = ["account", "walltime"]', '# account = "-P"']
-
-
-def _pbs_sections(settings: Settings, runner: Runner) -> list[str]:
-    queues = re.findall(
-        r"^Queue:? (\S+)", _ask(("qstat", "-Qf"), settings, runner), flags=re.MULTILINE
-    )
-    nodes = _ask(("pbsnodes", "-a"), settings, runner)
-    gpu = "ngpus" if re.search(r"resources_available\.ngpus = [1-9]", nodes) else "none"
-    lines = [
-        "[resources]",
-        f'gpu = "{gpu}"',
-        'memory = "mem"',
-        "",
-        "[fields]",
-        '# account = "-A"  # or -P, -W',
-    ]
-    return [
-        *lines,
-        *(line for queue in queues for line in ("", "[[partition]]", f"name = {quote(queue)}")),
-    ]
 
 
 def _folder_lines(environment: Mapping[str, str]) -> list[str]:

@@ -10,6 +10,7 @@ from typing import get_args
 
 from envbuild.errors import UsageError
 from envbuild.job.model import Array, Intent
+from envbuild.job.schedulers.protocol import check_quotes
 from envbuild.job.units import parse_memory, parse_walltime
 from envbuild.recipe.model import Job as Wanted
 from envbuild.recipe.model import Launcher
@@ -17,6 +18,13 @@ from envbuild.toml import closest
 
 MOST_ROWS = 10_000
 """Rows of one table of parameters: each becomes a line of the script, which schedulers take up to about 4 MB."""
+
+COLUMN = r"[\w](?:[\w .-]*[\w])?"
+"""A column's name: a table may well call one "batch-size" or "n.layers"."""
+PLACE = re.compile(
+    r"\$\{[^}]*\}|\{\{(?P<literal>" + COLUMN + r")\}\}|\{(?P<name>" + COLUMN + r")\}"
+)
+"""In a command: ${shell}, which stays, {{literal}} and {column}."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -119,6 +127,7 @@ def _ids(texts: tuple[str, ...], place: str) -> tuple[str, ...]:
 def _option(text: str) -> str:
     if not re.fullmatch(r"-[^\x00-\x1f\x7f]+", text):
         raise UsageError(f"{text!r} is no option of a scheduler", where="--option")
+    check_quotes(text, "--option")
     return text
 
 
@@ -173,14 +182,14 @@ def read_each(path: Path, argv: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
             f"has {len(rows)} rows; at most {MOST_ROWS} fit into one script", where=where
         )
     names = [name.strip() for name in header]
-    used = {name for word in argv for name in re.findall(r"\{(\w+)\}", word)}
-    if not used & set(names):
-        columns = ", ".join(f"{{{name}}}" for name in names)
-        raise UsageError(
-            "the command names no column, so all tasks would be the same", where=where, hint=columns
-        )
-    for name in sorted(used - set(names)):
-        raise UsageError(f"has no column {name!r}{closest(name, names)}", where=where)
+    double = sorted({name for name in names if names.count(name) > 1})
+    if double:
+        raise UsageError(f"has two columns {double[0]!r}", where=where)
+    bad = [name for name in names if not re.fullmatch(COLUMN, name.removeprefix("#"))]
+    if bad:
+        hint = "letters, digits, blank, dot, underscore and hyphen"
+        raise UsageError(f"{bad[0]!r} is no name of a column", where=where, hint=hint)
+    _check_columns([name for name in names if not name.startswith("#")], argv, where)
     for number, row in enumerate(rows, 2):
         if len(row) != len(names):
             raise UsageError(
@@ -188,8 +197,42 @@ def read_each(path: Path, argv: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
             )
         if any(re.search(r"[\x00-\x1f\x7f]", value) for value in row):
             raise UsageError("has a value with a control character", where=f"{where}, row {number}")
-    return tuple(_fill(argv, dict(zip(names, row, strict=True))) for row in rows)
+    return tuple(_fill_in(argv, dict(zip(names, row, strict=True))) for row in rows)
 
 
-def _fill(argv: tuple[str, ...], values: dict[str, str]) -> tuple[str, ...]:
-    return tuple(re.sub(r"\{(\w+)\}", lambda found: values[found[1]], word) for word in argv)
+def _check_columns(names: list[str], argv: tuple[str, ...], where: str) -> None:
+    """Raise UsageError for a {…} of the command that is no column, and for a column that it does not use."""
+    used = [name for word in argv for name in _named(word)]
+    if not set(used) & set(names):
+        columns = ", ".join(f"{{{name}}}" for name in names)
+        raise UsageError(
+            "the command names no column, so all tasks would be the same", where=where, hint=columns
+        )
+    for name in used:
+        if name not in names:
+            raise UsageError(
+                f"has no column {name!r}{closest(name, names)}",
+                where=where,
+                hint=f"write {{{{{name}}}}} for the word {{{name}}} itself",
+            )
+    for name in names:
+        if name not in used:
+            raise UsageError(
+                f"the command does not use the column {name!r}",
+                where=where,
+                hint=f"put {{{name}}} into the command, or call the column #{name} where it is a remark",
+            )
+
+
+def _named(word: str) -> list[str]:
+    """Return the columns that a word of the command names: not ${name}, which is the shell's, nor {{name}}."""
+    return [found["name"] for found in PLACE.finditer(word) if found["name"]]
+
+
+def _fill_in(argv: tuple[str, ...], values: dict[str, str]) -> tuple[str, ...]:
+    def value(found: re.Match[str]) -> str:
+        if found["name"]:
+            return values[found["name"]]
+        return f"{{{found['literal']}}}" if found["literal"] else found[0]
+
+    return tuple(PLACE.sub(value, word) for word in argv)

@@ -3,28 +3,15 @@
 from __future__ import annotations
 
 import shlex
+import textwrap
 
 from envbuild.job.model import Job
-from envbuild.job.schedulers.protocol import Scheduler
+from envbuild.job.schedulers.protocol import Scheduler, inside_text, join_words
 from envbuild.job.site import Site
-from envbuild.job.stage import staged
+from envbuild.job.staging import staged_data
 
 PORT = "export MASTER_PORT=$((10000 + (id + ${task:-0}) % 20000))\n"
 """Below the kernel's range for outgoing connections (32768 and up), and another one for each job of a node."""
-WORLD = """\
-import sys
-try:
-    from mpi4py import MPI
-except ImportError:
-    print("envbuild: the image has no mpi4py, so the number of ranks was not tested")
-    sys.exit()
-found, wanted = MPI.COMM_WORLD.allreduce(1), int(sys.argv[1])
-if found != wanted:
-    sys.exit("envbuild: a world of %d ranks instead of %d" % (found, wanted))
-if MPI.COMM_WORLD.rank == 0:
-    print("envbuild: %d ranks found each other" % found, flush=True)
-"""
-"""Run by every rank before the command; with an MPI that does not fit the host's, each would be alone."""
 WORLD_SHELL = 'command -v python3 >/dev/null || exit 0\npython3 -c "$1" "$2"'
 
 
@@ -37,15 +24,21 @@ def launch(job: Job, site: Site, scheduler: Scheduler) -> str:
         return 'enter "${command[@]}"\nexit\n'
     if kind == "torchrun" and nodes == 1:
         return PORT + f'enter {_torchrun(job, "localhost")} "${{command[@]}}"\nexit\n'
-    parts = [_hosts(job, scheduler), PORT, _program(site, job), _starter_setup(job, site)]
+    parts = [
+        _hosts(job, scheduler),
+        PORT,
+        _program(site, scheduler, job),
+        _starter_setup(job, site, scheduler),
+    ]
     if kind == "torchrun":
         parts.append(
-            f'{_starter(job, site, 1)} {_torchrun(job, "$MASTER_ADDR")} "${{command[@]}}"\nexit\n'
+            f'{_starter(job, site, scheduler, 1)} {_torchrun(job, "$MASTER_ADDR")} "${{command[@]}}"\nexit\n'
         )
     else:
         if kind == "mpi":
-            parts.append(_world_test(job, site))
-        parts.append(f'{_starter(job, site, job.allocation.processes)} "${{command[@]}}"\nexit\n')
+            parts.append(_world_test(job, site, scheduler))
+        start = _starter(job, site, scheduler, job.allocation.processes)
+        parts.append(f'{start} "${{command[@]}}"\nexit\n')
     return "".join(parts)
 
 
@@ -71,55 +64,70 @@ def _torchrun(job: Job, head: str) -> str:
 def _hosts(job: Job, scheduler: Scheduler) -> str:
     nodes = job.allocation.nodes
     return (
-        f"mapfile -t hosts < <({scheduler.shell.hosts})\n"
+        f"mapfile -t hosts < <({scheduler.features.shell.hosts})\n"
         f'[ "${{#hosts[@]}}" -eq {nodes} ] || fail "the allocation has ${{#hosts[@]}} nodes instead of {nodes}"\n'
         "export MASTER_ADDR=${hosts[0]}\n"
     )
 
 
-def _program(site: Site, job: Job) -> str:
+def _program(site: Site, scheduler: Scheduler, job: Job) -> str:
     """Return the text that each node or rank runs: the functions of this script, so that there is no second file."""
-    modules = bool(module_names(job, site) or site.modules.init)
+    modules = bool(module_names(job, site, scheduler) or site.modules.init)
     names = ["fail", "supervise", *(["prepare"] if modules else []), "node_local"]
-    names += ["stage", "unstage"] if staged(job) else []
-    return (
-        "program=$(\n"
-        "  printf 'set -u\\nchild=\\ncd %q || exit 125\\n' \"$PWD\"\n"
-        + ("  printf 'token=%s staged=\\n' \"$token\"\n" if staged(job) else "")
-        + f"  declare -f {' '.join(names)} enter\n"
-        "  cat <<'END'\n"
-        'trap \'[ -z "$child" ] || kill -TERM "$child"\' TERM\n'
-        f"{'prepare' if modules else ':'}\n"
-        'enter "$@"\n'
-        "END\n"
-        ")\n"
-    )
+    names += ["stage", "unstage", "copy_data"] if staged_data(job) else []
+    names += ["clean_environment", "hand_in", "hand_in_matching", "find_runtime", "check_image"]
+    functions = _rows([*names, "enter"])
+    lines = [
+        "program=$(",
+        "  printf 'set -u\\nsignal= child=\\ncd %q || exit 125\\n' \"$PWD\"",
+        '  printf \'image=%q stamp=%q\\n\' "$image" "$stamp"',
+    ]
+    if staged_data(job):
+        lines.append("  printf 'token=%s staged=\\n' \"$token\"")
+    lines.append("  declare -f \\")
+    lines += [f"    {row} \\" for row in functions[:-1]]
+    lines += [f"    {functions[-1]}", "  cat <<'END'"]
+    # a rank without a trap dies of a signal, and takes the others with it
+    lines += [f'trap \'[ -z "$child" ] || kill -{one} "$child"\' {one}' for one in ("TERM", "USR1")]
+    lines += ["prepare"] if modules else []
+    return "\n".join((*lines, 'enter "$@"', "END", ")", ""))
 
 
-def module_names(job: Job, site: Site) -> tuple[str, ...]:
+def _rows(words: list[str]) -> list[str]:
+    return textwrap.wrap(" ".join(words), 90, break_long_words=False, break_on_hyphens=False)
+
+
+def module_names(job: Job, site: Site, scheduler: Scheduler) -> tuple[str, ...]:
     """Return the modules to load: those of the runtime, and those of MPI where mpirun or mpiexec starts the command."""
-    several = job.intent.launcher in ("mpi", "lightning") or (
-        job.intent.launcher == "torchrun" and job.allocation.nodes > 1
-    )
-    needs_mpi = job.intent.launcher == "mpi" or (several and not _by_srun(site, job))
+    launcher = job.intent.launcher
+    several = launcher == "lightning" or (launcher == "torchrun" and job.allocation.nodes > 1)
+    needs_mpi = launcher == "mpi" or (several and not _by_srun(site, scheduler, job))
     return (*site.modules.load, *(site.modules.mpi if needs_mpi else ()))
 
 
-def _by_srun(site: Site, job: Job) -> bool:
-    slurm = site.site.scheduler == "slurm"
-    return site.mpi.start == "srun" if job.intent.launcher == "mpi" else slurm
+def _by_srun(site: Site, scheduler: Scheduler, job: Job) -> bool:
+    """Tell whether the scheduler's own starter starts the ranks."""
+    return (
+        site.mpi.start == "srun"
+        if job.intent.launcher == "mpi"
+        else scheduler.features.starts_ranks
+    )
 
 
-def _starter_setup(job: Job, site: Site) -> str:
+def _starter_setup(job: Job, site: Site, scheduler: Scheduler) -> str:
     """Return the variables and the list of hosts that the starter reads."""
+    by_srun = _by_srun(site, scheduler, job)
     lines = []
-    if job.intent.launcher == "mpi":
+    if job.intent.launcher == "mpi" or not by_srun:
         lines += [f"export {key}={shlex.quote(text)}" for key, text in site.mpi.environment.items()]
-    if _by_srun(site, job):
-        # Slurm from 22.05 to 23.02 does not hand --cpus-per-task on to srun
-        lines.append(
-            '[ -z "${SLURM_CPUS_PER_TASK:-}" ] || export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK'
-        )
+    if by_srun:
+        lines += [
+            "# Slurm from 22.05 to 23.02 does not hand --cpus-per-task on to srun",
+            '[ -z "${SLURM_CPUS_PER_TASK:-}" ] || export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK',
+            "# of a job submitted with --export=NONE: srun would start the ranks without PATH",
+            "unset SLURM_EXPORT_ENV",
+            "ranks=yes",
+        ]
     else:
         slots = 1 if job.intent.launcher == "torchrun" else job.allocation.processes
         line = f"%s slots={slots}\\n" if site.mpi.kind == "openmpi" else f"%s:{slots}\\n"
@@ -128,34 +136,28 @@ def _starter_setup(job: Job, site: Site) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _starter(job: Job, site: Site, each: int, name: str = "rank") -> str:
+def _starter(job: Job, site: Site, scheduler: Scheduler, each: int, name: str = "rank") -> str:
     """Return the beginning of the line that starts ``each`` copies of the program, called ``name``, on every node."""
     nodes, mpi = job.allocation.nodes, site.mpi
-    own = (
-        shlex.join(word for text in mpi.arguments for word in text.split())
-        if job.intent.launcher == "mpi"
-        else ""
-    )
-    if _by_srun(site, job):
-        words = [
-            f"srun --nodes={nodes} --ntasks={nodes * each} --ntasks-per-node={each} --kill-on-bad-exit=1",
-            own,
-        ]
+    by_srun = _by_srun(site, scheduler, job)
+    own = ""
+    if job.intent.launcher == "mpi" or not by_srun:
+        own = join_words(word for text in mpi.arguments for word in text.split())
+    if by_srun:
+        start = f"srun --nodes={nodes} --ntasks={nodes * each} --ntasks-per-node={each} --kill-on-bad-exit=1"
     elif mpi.kind == "openmpi":
-        words = [
-            f'{mpi.start} -np {nodes * each} --map-by "ppr:{each}:node" --bind-to none --hostfile "$hostfile"'
-        ]
-        words += ["-x MASTER_ADDR -x MASTER_PORT", own]
+        start = f'{mpi.start} -np {nodes * each} --map-by "ppr:{each}:node" --bind-to none'
+        start += ' --hostfile "$hostfile" -x MASTER_ADDR -x MASTER_PORT'
     else:
-        words = [f'{mpi.start} -n {nodes * each} -ppn {each} -f "$hostfile"', own]
-    return " ".join(("supervise", *filter(None, words), f'bash -c "$program" {name}'))
+        start = f'{mpi.start} -n {nodes * each} -ppn {each} -f "$hostfile"'
+    return " ".join(filter(None, ("supervise", start, own, f'bash -c "$program" {name}')))
 
 
-def _world_test(job: Job, site: Site) -> str:
+def _world_test(job: Job, site: Site, scheduler: Scheduler) -> str:
     total = job.allocation.nodes * job.allocation.processes
-    start = _starter(job, site, job.allocation.processes, "world")
+    start = _starter(job, site, scheduler, job.allocation.processes, "world")
     return (
-        f"world={shlex.quote(WORLD)}\n"
+        f"world={shlex.quote(inside_text('world.py'))}\n"
         "# shellcheck disable=SC2016  # expanded by the shell in the container\n"
         f'{start} sh -c {shlex.quote(WORLD_SHELL)} sh "$world" {total} ||\n'
         '  fail "the ranks were not started, or do not find each other: see above; both MPIs must fit"\n'

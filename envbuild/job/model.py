@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -80,11 +79,15 @@ class Allocation:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Image:
-    """The image a job runs in: its path as the job sees it, and what identifies it."""
+    """The image a job runs in: its path as the job sees it, and what identifies it.
+
+    ``stamp`` is its size and time of change, which the job compares: an image may change while a job waits.
+    """
 
     path: str
     digest: str
     lock: str | None = None
+    stamp: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -94,7 +97,7 @@ class Job:
     ``image`` None runs the command on the node itself; ``rows`` are the commands of an array's tasks (empty: all run
     ``argv``); ``binds`` are (source, target, writable); ``secrets`` is the file of handed-on variables (None: there
     are none); ``checked`` are receipts that must all tell success before the command starts; ``key`` names the
-    submission's files (None: printed, not submitted); ``caches`` is what outlives the job of its HOME.
+    submission's files (None: printed, not submitted); ``caches`` is what outlives the job of its HOME; ``umask`` is the submitter's.
     """
 
     name: str
@@ -110,10 +113,14 @@ class Job:
     interactive: bool = False
     key: str | None = None
     caches: Caches | None = None
+    umask: str = "022"
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):
-    """What the job itself wrote at its end; ``signal`` is the one that ended it early, ``started`` is UTC."""
+    """What the job itself wrote at its end; ``signal`` is the one that ended it early, ``started`` is UTC.
+
+    ``reason`` is what the job knows of why, such as its time limit.
+    """
 
     job: str
     name: str
@@ -129,6 +136,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     commit: str = ""
     gpus: tuple[str, ...] = ()
     driver: str = ""
+    reason: str = ""
     schema: int = SCHEMA
 
 
@@ -138,7 +146,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     ``log`` is the pattern of its log files, with {id} and {task} still in it, ``receipt`` that of its receipts, which
     no other job shares, as ids come again; ``tasks`` are the numbers of an array;
     ``purpose`` tells jobs that envbuild made for itself ("check", "make", "probe") and ``subject`` what they are about;
-    ``job`` is what the script was made from, without the rows of an array (None: an older envbuild submitted it).
+    ``job`` is what the script was made from, without the rows of an array (None: an older envbuild submitted it);
+    ``cancelled`` tells that it was cancelled from here.
     """
 
     id: str
@@ -152,23 +161,20 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     purpose: str = "command"
     subject: str = ""
     job: Job | None = None
+    cancelled: bool = False
     schema: int = SCHEMA
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Status:
-    """What the scheduler says; ``code`` is an exit code where it knows one, ``stuck`` means it will never start."""
+    """What the scheduler says; ``code`` is an exit code where it knows one, ``stuck`` means it will never start.
+
+    ``answered`` is False where it did not answer at all.
+    """
 
     phase: Phase
     reason: str = ""
     code: int | None = None
     stuck: bool = False
     node: str = ""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Submission:
-    """A job handed to its scheduler: the record and where it is kept."""
-
-    record: Record
-    path: Path
+    answered: bool = True

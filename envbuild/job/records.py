@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TypeVar
@@ -31,8 +32,8 @@ def job_folder(project: Path) -> Path:
 
 
 def plain_id(job: str) -> str:
-    """Return the number of an id, which logs and receipts are named after: "12[].server" gives "12"."""
-    return job.partition(".")[0].partition("[")[0]
+    """Return the number of an id, which logs and receipts are named after: "12[].server" and "12_3" give "12"."""
+    return re.split(r"[.\[_]", job, maxsplit=1)[0]
 
 
 def save_record(record: Record, project: Path) -> Path:
@@ -76,7 +77,26 @@ def find_record(job: str, project: Path, *, site: str | None = None) -> Record:
             f"several sites have a job {number}",
             hint=" or ".join(f"{name}:{number}" for name in sites),
         )
-    return found[-1]
+    return _narrow(found[-1], number)
+
+
+def task_number(job: str) -> int | None:
+    """Return the task that an id names: 3 of "12[3]", "12_3" (Slurm) and "12.3" (Grid Engine)."""
+    found = re.fullmatch(r"\d+(?:\[(\d+)\](?:\..*)?|_(\d+)|\.(\d+))", job)
+    return next((int(part) for part in found.groups() if part), None) if found else None
+
+
+def _narrow(record: Record, job: str) -> Record:
+    """Return the record with the one task that an id names, if it names one."""
+    task = task_number(job)
+    if task is None:
+        return record
+    if task not in record.tasks:
+        known = (
+            f"{record.tasks[0]} to {record.tasks[-1]}" if record.tasks else "none: it is no array"
+        )
+        raise UsageError(f"job {plain_id(job)} has no task {task}", hint=f"its tasks: {known}")
+    return msgspec.structs.replace(record, tasks=(task,))
 
 
 def last_record(project: Path) -> Record:
@@ -110,10 +130,31 @@ def receipt_files(record: Record, project: Path) -> tuple[Path, ...]:
 def read_receipts(record: Record, project: Path) -> tuple[Receipt, ...]:
     """Return the receipts that are there; the folder is listed first, as network file systems remember absence."""
     files = receipt_files(record, project)
+    there: set[str] = set()
     for folder in {path.parent for path in files}:
         if folder.is_dir():
-            os.listdir(folder)  # noqa: PTH208  (for its effect)
-    return tuple(receipt for path in files if (receipt := _read(path, Receipt)))
+            there.update(str(folder / name) for name in os.listdir(folder))  # noqa: PTH208  (names alone)
+    receipts = (read_receipt(path) for path in files if str(path) in there)
+    return tuple(receipt for receipt in receipts if receipt)
+
+
+def read_receipt(path: Path) -> Receipt | None:
+    """Return one receipt; None where it is not there, or not whole."""
+    return _read(path, Receipt)
+
+
+def remove_secrets(project: Path) -> None:
+    """Remove the handed-on variables of jobs that have ended for good, by their receipts."""
+    if not list((project / FOLDER).glob("*.env")):
+        return
+    for record in load_records(project):
+        path = Path(record.job.secrets) if record.job and record.job.secrets else None
+        if path is None or not path.is_file():
+            continue
+        receipts = read_receipts(record, project)
+        stopped = any(receipt.signal for receipt in receipts)
+        if len(receipts) >= max(1, len(record.tasks)) and not stopped:
+            path.unlink(missing_ok=True)
 
 
 def _read(path: Path, kind: type[T]) -> T | None:

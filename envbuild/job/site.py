@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NoReturn
 
 import msgspec
 from msgspec import Meta
+
+from envbuild.errors import UsageError
 
 OneLine = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]*\Z", max_length=300)]
 Word = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+:@/-]*\Z", max_length=100)]
@@ -27,7 +29,7 @@ class About(_Section, frozen=True):
     """[site]: its name, its scheduler, where the facts come from, and when it closed, if it did."""
 
     name: Word
-    scheduler: Literal["slurm", "gridengine", "pbs", "local"]
+    scheduler: Word
     summary: OneLine = ""
     source: OneLine = ""
     checked: OneLine = ""
@@ -171,9 +173,10 @@ class GridEngine(_Section, frozen=True):
 
 
 class Pbs(_Section, frozen=True):
-    """[pbs]: whether the node type is the queue (ABCI 3.0), and keys that every chunk gets."""
+    """[pbs]: whether the node type is the queue (ABCI 3.0), keys of every chunk, and the key that names a GPU's type."""
 
     type_is_queue: bool = False
+    gpu_type: Word | None = None
     chunk: tuple[OneLine, ...] = ()
 
 
@@ -201,12 +204,12 @@ class Site(_Section, frozen=True):
         """The site's name."""
         return self.site.name
 
-    @property
-    def has_gpus(self) -> bool:
-        """Whether a job can ask for a GPU here; the local machine hands out what it has."""
-        return self.site.scheduler == "local" or self.resources.gpu != "none"
-
     def queue(self, name: str | None) -> Partition | None:
         """Return the partition that a job goes to, None where the site lists none of that name."""
         wanted = name or self.fields.partition
         return next((row for row in self.partition if row.name == wanted), None)
+
+
+def refuse(site: Site, field: str, rule: str, hint: str | None = None) -> NoReturn:
+    """Raise the error about a field that breaks a rule of the site."""
+    raise UsageError(f"{field}: {rule}", where=f"site {site.name}", hint=hint)

@@ -6,6 +6,8 @@ from importlib import resources
 from pathlib import Path
 
 from envbuild.errors import UsageError
+from envbuild.job.schedulers import SCHEDULERS
+from envbuild.job.schedulers.protocol import check_quotes
 from envbuild.job.site import Site
 from envbuild.job.units import parse_memory, parse_walltime
 from envbuild.settings import Settings
@@ -79,8 +81,8 @@ def _read(data: object, text: str, where: str, stem: str) -> Site:
             f'[site] name is "{site.name}", but the file is called {stem}.toml',
             where=f"{where}, line {line_of(text, ('site', 'name'))}",
         )
-    _check_amounts(site, text, where)
     _check_dialect(site, text, where)
+    _check_amounts(site, text, where)
     return site
 
 
@@ -103,26 +105,29 @@ def _check_amounts(site: Site, text: str, where: str) -> None:
     parse_memory(site.build.memory, f"{where}, line {line_of(text, ('build', 'memory'))}")
 
 
-DIALECTS = {
-    "slurm": ("gpus", "gres", "gpus-per-node", "none"),
-    "gridengine": ("consumable", "type", "none"),
-    "pbs": ("ngpus", "type", "none"),
-    "local": ("none",),
-}
-
-
 def _check_dialect(site: Site, text: str, where: str) -> None:
     """Refuse a site file whose sections contradict each other."""
-    scheduler, gpu = site.site.scheduler, site.resources.gpu
-    place = f"{where}, line {line_of(text, ('resources', 'gpu'))}"
-    if gpu not in DIALECTS[scheduler]:
-        known = ", ".join(DIALECTS[scheduler])
+    name, gpu = site.site.scheduler, site.resources.gpu
+    if name not in SCHEDULERS:
+        line = line_of(text, ("site", "scheduler"))
+        known = ", ".join(SCHEDULERS)
         raise UsageError(
-            f'[resources] gpu = "{gpu}" is not for {scheduler}; known there: {known}', where=place
+            f"there is no scheduler {name!r}{closest(name, SCHEDULERS)}",
+            where=f"{where}, line {line}",
+            hint=f"known: {known}",
+        )
+    features = SCHEDULERS[name].features
+    place = f"{where}, line {line_of(text, ('resources', 'gpu'))}"
+    if gpu not in features.gpu_dialects:
+        known = ", ".join(features.gpu_dialects)
+        raise UsageError(
+            f'[resources] gpu = "{gpu}" is not for {name}; known there: {known}', where=place
         )
     if gpu == "type" and not site.type:
         raise UsageError('[resources] gpu = "type" needs at least one [[type]]', where=place)
-    if scheduler == "gridengine" and gpu == "type" and site.resources.cpus != "fixed":
+    if gpu == "type" and features.types_only and site.resources.cpus != "fixed":
         raise UsageError(
             '[resources] gpu = "type" goes with cpus = "fixed": the type has them', where=place
         )
+    for option in site.fields.options:
+        check_quotes(option, where)

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from envbuild.errors import EnvbuildError, HostError, ToolFailedError, UsageError
+from envbuild.errors import HostError, ToolFailedError, ToolMissingError, UsageError
 from envbuild.job.model import Job, Record
-from envbuild.job.records import job_folder, now, save_record
-from envbuild.job.schedulers import scheduler_of
+from envbuild.job.records import job_folder, now, remove_secrets, save_record
+from envbuild.job.schedulers import features_of, scheduler_of
 from envbuild.job.schedulers.protocol import log_pattern
 from envbuild.job.script import receipt_pattern, render
 from envbuild.job.site import Site
@@ -53,6 +53,16 @@ REFUSALS = (
         r"job rejected: .*(?:limit|maximum)|you do not have enough",
         what="a limit or quota of the account is reached",
         hint="wait until some of your jobs have ended, or ask for less",
+    ),
+    Refusal(
+        pattern=r"violates queue and/or server resource limits",
+        what="the job asks for more than its queue or the server gives",
+        hint="ask for less time, memory or nodes, or for another --partition (qstat -Qf shows the limits)",
+    ),
+    Refusal(
+        pattern=r"Invalid job array specification|array (?:task|index).* (?:exceed|larger|limit)|max_array_size",
+        what="the array has more tasks than the scheduler takes",
+        hint="submit it in parts; [limits] array in the site file says how many (envbuild site init writes it)",
     ),
     Refusal(
         pattern=r"invalid partition specified|Unknown queue|no suitable queues|unknown queue",
@@ -104,7 +114,11 @@ def ask(
 def write_script(job: Job, site: Site, settings: Settings, key: str) -> Path:
     """Write the script into ``.envbuild/jobs`` and return its path."""
     path = job_folder(settings.cwd) / f"{key}.sh"
-    write_text(path, render(replace(job, key=key), site, scheduler_of(site)), mode=0o755)
+    write_text(
+        path,
+        render(replace(job, key=key, umask=read_umask()), site, scheduler_of(site)),
+        mode=0o755,
+    )
     return path
 
 
@@ -174,12 +188,20 @@ def submit(
     argv = scheduler.submit(str(script), job, site)
     try:
         result = ask(argv, settings, runner)
-    except HostError as error:
-        raise missing(site, argv, error) from error
-    if result.code or result.timed_out:
+    except ToolMissingError as error:
+        raise missing(site, argv) from error
+    # a client may hang after it has printed the id: then the job is there
+    printed = bool(result.timed_out and result.stdout.strip())
+    if (result.code or result.timed_out) and not printed:
         raise refusal(site, result)
+    try:
+        number = scheduler.read_id(result)
+    except ToolFailedError:
+        if result.timed_out:
+            raise refusal(site, result) from None
+        raise
     record = Record(
-        id=scheduler.read_id(result),
+        id=number,
         site=site.name,
         name=job.name,
         script=str(script.relative_to(settings.cwd)),
@@ -192,14 +214,13 @@ def submit(
         job=replace(job, key=key, rows=()),
     )
     save_record(record, settings.cwd)
+    remove_secrets(settings.cwd)
     return record
 
 
-def missing(site: Site, argv: tuple[str, ...], error: HostError) -> EnvbuildError:
-    """Turn a client that was not found into the error that names the site."""
-    if "was not found" not in error.what:
-        return error
-    title = scheduler_of(site).title
+def missing(site: Site, argv: tuple[str, ...]) -> HostError:
+    """Return the error about a client that was not found, naming the site."""
+    title = features_of(site).title
     return HostError(
         f"{argv[0]} was not found: there is no {title} on this machine",
         where=f"site {site.name}",
@@ -209,33 +230,45 @@ def missing(site: Site, argv: tuple[str, ...], error: HostError) -> EnvbuildErro
 
 def refusal(site: Site, result: Result) -> ToolFailedError:
     """Turn the failure of a submission into the error that says what it means, with the scheduler's own words."""
-    said = result.last_lines(6) or "nothing"
+    said, hint = result.last_lines(6) or "nothing", None
     program = result.argv[0]
-    evidence = {
-        "argv": result.argv,
-        "exit_code": result.code,
-        "stdout": result.stdout,
-        "stderr": result.stderr,
-    }
-    where = f"site {site.name}"
     if result.timed_out:
-        return ToolFailedError(
-            f"{program} did not answer within {PATIENCE:.0f} s",
-            where=where,
-            hint="the job may have been submitted all the same: look at the list of your jobs before trying again",
-            **evidence,  # type: ignore[arg-type]
-        )
-    for row in REFUSALS:
-        if re.search(row.pattern, f"{result.stderr}\n{result.stdout}"):
-            what = f"{row.what}; {program} said:\n{said}"
-            return ToolFailedError(what, where=where, hint=row.hint, **evidence)  # type: ignore[arg-type]
-    what = f"the job was refused; {program} said (exit code {result.code}):\n{said}"
-    return ToolFailedError(what, where=where, **evidence)  # type: ignore[arg-type]
+        what = f"{program} did not answer within {PATIENCE:.0f} s"
+        hint = "the job may have been submitted all the same: look at the list of your jobs before trying again"
+    else:
+        what = f"the job was refused; {program} said (exit code {result.code}):\n{said}"
+        for row in REFUSALS:
+            if re.search(row.pattern, f"{result.stderr}\n{result.stdout}"):
+                what, hint = f"{row.what}; {program} said:\n{said}", row.hint
+                break
+    return ToolFailedError(
+        what,
+        where=f"site {site.name}",
+        hint=hint,
+        argv=result.argv,
+        exit_code=result.code,
+        stdout=result.stdout,
+        stderr=result.stderr,
+    )
+
+
+def read_umask() -> str:
+    """Return this process's mask of permissions (proc(5), Umask), which a job of PBS does not inherit."""
+    try:
+        text = Path("/proc/self/status").read_text("ascii", "replace")
+    except OSError:
+        return "022"
+    found = re.search(r"^Umask:\s*(\d+)$", text, flags=re.MULTILINE)
+    return found[1].rjust(3, "0")[-3:] if found else "022"
 
 
 def check_project(folder: Path) -> None:
-    """Refuse a project folder that cannot be bound or written into a script's directive."""
-    if not re.fullmatch(r"[^\x00-\x1f\x7f,:\"'\\$`]+", str(folder)):
+    """Refuse a project folder that cannot be bound or written into a script's directive.
+
+    A percent sign is replaced in Slurm's names of logs, and PBS drops a blank at the end.
+    """
+    plain = re.fullmatch(r"[^\x00-\x1f\x7f,:\"'\\$`%]+", str(folder))
+    if not plain or any(part != part.strip() for part in folder.parts):
         raise UsageError(
             "jobs cannot run in a folder with such a name", where=str(folder), hint="rename it"
         )

@@ -55,7 +55,7 @@ def short_memory(mebibytes: int, gibi: str, mebi: str) -> str:
     return f"{mebibytes // 1024}{gibi}" if mebibytes % 1024 == 0 else f"{mebibytes}{mebi}"
 
 
-def told_time(seconds: int) -> str:
+def time_text(seconds: int) -> str:
     """Return seconds as people write them in a site file: "1d12h"."""
     text = ""
     for unit, size in TIME.items():
@@ -64,6 +64,6 @@ def told_time(seconds: int) -> str:
     return text
 
 
-def told_memory(mebibytes: int) -> str:
+def memory_text(mebibytes: int) -> str:
     """Return memory as people write it: "16 GiB"."""
     return short_memory(mebibytes, " GiB", " MiB")

@@ -8,27 +8,97 @@
 #$ -l h_rt=01:00:00
 #$ -notify
 # chainer-mnist on tsubame4, written by envbuild VERSION (docs/job.md)
-# shellcheck disable=SC2317
+# shellcheck disable=SC2034,SC2317
 set -u
 
+name=chainer-mnist
+site=tsubame4
+commit=none
+image=chainer-mnist.sif
+stamp='41 1795340604'
+digest=sha256:0000000000000000000000000000000000000000000000000000000000000000
+lock=''
+walltime=3600
+signal='' reason='' child='' ranks='' watch='' gpus='' driver=''
 cd "${SGE_O_WORKDIR:-$PWD}" || exit 125
 id=${JOB_ID:-$$}
 task=${SGE_TASK_ID:-}
 [ "$task" != undefined ] || task=
 mkdir -p -- logs || exit 125
 receipt="logs/chainer-mnist-$id.json"
-rm -f -- "$receipt"
 started=$(date -u +%Y-%m-%dT%H:%M:%SZ)
-signal='' child='' gpus='' driver=''
 
+# How a job tells what it is, and how it ended.  The variables are the head's.
 fail() {
   printf 'envbuild: error: %s\n' "$*" >&2
   exit 125
 }
 
+# the receipt has its place on the disk from the start: a full disk is one of the things that end jobs
+reserve_receipt() {
+  # one is there if the job was put back into the queue
+  rm -f -- "$receipt"
+  printf '%4000s\n' '' >"$receipt.part"
+}
+
+finish() {
+  local code=$?
+  trap '' TERM INT USR1 USR2
+  [ -z "$watch" ] || kill "$watch" 2>/dev/null
+  case $code$signal in
+  0TERM | 0INT | 0USR2)
+    printf 'envbuild: the command ended with 0 after signal %s: it was stopped, so the job has not succeeded\n' "$signal"
+    code=143
+    ;;
+  esac
+  {
+    printf '{"schema":1,"job":"%s","task":"%s","name":"%s","site":"%s","code":%d,"signal":"%s","reason":"%s","node":"%s",' \
+      "$id" "$task" "$name" "$site" "$code" "$signal" "$reason" "$(hostname)"
+    printf '"started":"%s","ended":"%s","image":"%s","lock":"%s","commit":"%s","gpus":[%s],"driver":"%s"}\n' \
+      "$started" "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$digest" "$lock" "$commit" "$gpus" "$driver"
+  } 1<>"$receipt.part"
+  mv -f -- "$receipt.part" "$receipt"
+  printf 'envbuild: ended with code %d%s\n' "$code" "${reason:+: $reason}"
+  exit "$code"
+}
+
+# a warning comes up to two minutes before the end (sbatch(1), --signal), the end itself when it is due
+stop() {
+  signal=$1
+  printf 'envbuild: signal %s, handed on to the command\n' "$signal"
+  if [ -n "$walltime" ] && [ "$SECONDS" -ge $((walltime - (walltime < 300 ? 5 : 130))) ]; then
+    reason="it reached its time limit of $walltime s"
+  fi
+  # USR1 is what a command may ask for as a warning; the others mean that it is to end
+  [ "$signal" = USR1 ] || set -- TERM
+  if [ -n "$ranks" ]; then
+    tell_ranks "$1"
+  elif [ -n "$child" ]; then
+    kill "-$1" "$child" 2>/dev/null
+  fi
+}
+
+describe_job() {
+  local only=()
+  # where devices are not fenced off, nvidia-smi shows those of the whole node
+  [ -z "${CUDA_VISIBLE_DEVICES:-}" ] || only=(-i "$CUDA_VISIBLE_DEVICES")
+  driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null | head -n 1 | tr -cd '0-9.')
+  gpus=$(nvidia-smi ${only[@]+"${only[@]}"} --query-gpu=name --format=csv,noheader 2>/dev/null |
+    tr -cd 'A-Za-z0-9 ._\n-' | sed 's/.*/"&"/' | paste -sd, -)
+  printf 'envbuild: job %s%s on %s, %s\n' "$id" "${task:+ task $task}" "$(hostname)" "$started"
+  printf 'envbuild: %s for %s, commit %s\n' "$name" "$site" "$commit"
+  if [ -n "$image" ]; then
+    printf 'envbuild: image %s %s\n' "$image" "$digest"
+    printf 'envbuild: lock %s\n' "${lock:-none}"
+  fi
+  printf 'envbuild: GPU %s, driver %s\n' "${gpus:-none seen}" "${driver:-none seen}"
+}
+
 # in the background, because bash hears a signal while it waits, but not while a command has the foreground
 supervise() {
   local code
+  # a signal that came before the command did
+  case $signal in TERM | INT | USR2) exit 143 ;; esac
   "$@" &
   child=$!
   while :; do
@@ -40,38 +110,22 @@ supervise() {
   return "$code"
 }
 
-finish() {
-  local code=$?
-  trap '' TERM INT
-  printf '{"schema":1,"job":"%s","task":"%s","name":"%s","site":"%s","code":%d,"signal":"%s","node":"%s",' \
-    "$id" "$task" chainer-mnist tsubame4 "$code" "$signal" "$(hostname)" >"$receipt.part"
-  printf '"started":"%s","ended":"%s","image":"%s","lock":"%s","commit":"%s","gpus":[%s],"driver":"%s"}\n' \
-    "$started" "$(date -u +%Y-%m-%dT%H:%M:%SZ)" sha256:0000000000000000000000000000000000000000000000000000000000000000 sha256:0000000000000000000000000000000000000000000000000000000000000000 none "$gpus" "$driver" >>"$receipt.part"
-  mv -f -- "$receipt.part" "$receipt"
-  printf 'envbuild: ended with code %d\n' "$code"
-  exit "$code"
-}
+reserve_receipt
 trap finish EXIT
-
-stop() {
-  signal=$1
-  printf 'envbuild: signal %s, handed on to the command\n' "$signal"
-  [ -z "$child" ] || kill -TERM "$child" 2>/dev/null
-}
 trap 'stop TERM' TERM
 trap 'stop INT' INT
 trap 'stop USR1' USR1
 trap 'stop USR2' USR2
 
-driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null | head -n 1 | tr -cd '0-9.')
-gpus=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null |
-  tr -cd 'A-Za-z0-9 ._\n-' | sed 's/.*/"&"/' | paste -sd, -)
-printf 'envbuild: job %s%s on %s, %s\n' "$id" "${task:+ task $task}" "$(hostname)" "$started"
-printf 'envbuild: %s\n' \
-  'chainer-mnist for tsubame4, commit none' \
-  'image chainer-mnist.sif sha256:0000000000000000000000000000000000000000000000000000000000000000' \
-  'lock sha256:0000000000000000000000000000000000000000000000000000000000000000'
-printf 'envbuild: GPU %s, driver %s\n' "${gpus:-none seen}" "${driver:-none seen}"
+# Univa and Altair name the GPUs of a job in a variable of the resource (RSMAP); plain Grid Engine names none
+if [ -n "${SGE_HGR_gpu:-}" ] && [ -z "${CUDA_VISIBLE_DEVICES:-}" ]; then
+  CUDA_VISIBLE_DEVICES=$(tr -s ' ' , <<<"$SGE_HGR_gpu" | tr -cd '0-9,')
+  export CUDA_VISIBLE_DEVICES
+elif [ -z "${CUDA_VISIBLE_DEVICES:-}" ]; then
+  printf 'envbuild: Grid Engine names no GPU for this job: it sees all of the node\n'
+fi
+
+describe_job
 
 prepare() {
   set +u
@@ -91,35 +145,64 @@ node_local() {
   done
   printf '/tmp\n'
 }
-enter() {
-  local name value runtime scratch code flags=() kept=()
+# What stands before the call of the container runtime, on whatever node this runs.
+clean_environment() {
+  local variable
   # settings of the caller would change what runs; where the runtime keeps its own files is theirs to say
-  for name in "${!APPTAINER@}" "${!SINGULARITY@}"; do
-    case $name in
-    *ENV_* | *_BIND* | *_NV* | *_HOME) unset "$name" ;;
+  for variable in "${!APPTAINER@}" "${!SINGULARITY@}"; do
+    case $variable in
+    *ENV_* | *_BIND* | *_NV* | *_HOME) unset "$variable" ;;
     *_CACHEDIR | *_TMPDIR | *_CONFIGDIR) ;;
-    *) unset "$name" ;;
-    esac
-  done
-  runtime=$(command -v apptainer) || fail "apptainer is not on PATH on this node"
-  # root that lacks a capability has to go the way of users; without fuse an image has to be unpacked
-  if [ "$EUID" -eq 0 ]; then
-    value=$(awk '/^CapEff/ { print $2 }' /proc/self/status)
-    [ $((16#$value)) -eq $(((1 << ($(cat /proc/sys/kernel/cap_last_cap) + 1)) - 1)) ] || flags+=(--userns)
-  elif [ ! -w /dev/fuse ] && "$runtime" buildcfg 2>/dev/null | grep -q '^SUID_INSTALL=0'; then
-    flags+=(--unsquash)
-  fi
-  export OMP_NUM_THREADS="${OMP_NUM_THREADS:-8}"
-  for name in $(compgen -e); do
-    case $name in
-    CUDA_VISIBLE_DEVICES | CUDA_DEVICE_ORDER | NVIDIA_VISIBLE_DEVICES | NCCL_* | OMP_NUM_THREADS | JOB_ID | JOB_NAME | SGE_* | NSLOTS | NHOSTS)
-      export "APPTAINERENV_$name=${!name}" "SINGULARITYENV_$name=${!name}"
-      ;;
+    *) unset "$variable" ;;
     esac
   done
   export APPTAINER_NO_EVAL=1 SINGULARITY_NO_EVAL=1
+}
+
+hand_in() { export "APPTAINERENV_$1=$2" "SINGULARITYENV_$1=$2"; }
+
+hand_in_matching() {
+  local variable pattern
+  for variable in $(compgen -e); do
+    for pattern in "$@"; do
+      # shellcheck disable=SC2053  # it is a pattern
+      [[ $variable != $pattern ]] || hand_in "$variable" "${!variable}"
+    done
+  done
+}
+
+find_runtime() {
+  local program capabilities
+  runtime=
+  for program in "$@"; do
+    [ -n "$runtime" ] || runtime=$(command -v "$program")
+  done
+  [ -n "$runtime" ] || fail "$* cannot be found on this node (PATH is $PATH)"
+  # root that lacks a capability has to go the way of users; without fuse an image has to be unpacked
+  if [ "$EUID" -eq 0 ]; then
+    capabilities=$(awk '/^CapEff/ { print $2 }' /proc/self/status)
+    [ $((16#$capabilities)) -eq $(((1 << ($(cat /proc/sys/kernel/cap_last_cap) + 1)) - 1)) ] || flags+=(--userns)
+  elif [ ! -w /dev/fuse ] && "$runtime" buildcfg 2>/dev/null | grep -q '^SUID_INSTALL=0'; then
+    flags+=(--unsquash)
+  fi
+}
+
+check_image() {
+  [ -r "$image" ] || fail "the image is not there on $(hostname): $image"
+  # an image may be made anew while its job waits; the digest in log and receipt is that of the submission
+  [ -z "$stamp" ] || [ "$(stat -L -c '%s %Y' -- "$image")" = "$stamp" ] ||
+    fail "the image has changed since the job was submitted: $image; submit it again"
+}
+enter() {
+  local variable value runtime scratch code flags=() kept=()
+  clean_environment
+  find_runtime apptainer
+  export OMP_NUM_THREADS="${OMP_NUM_THREADS:-8}"
+  hand_in_matching \
+    CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER NVIDIA_VISIBLE_DEVICES \
+    'NCCL_*' OMP_NUM_THREADS JOB_ID JOB_NAME 'SGE_*' NSLOTS NHOSTS
   scratch=$(mktemp -d "$(node_local)/envbuild.XXXXXXXX") || fail "no node-local folder can be written"
-  [ -r chainer-mnist.sif ] || fail "the image is not there on $(hostname): "chainer-mnist.sif
+  check_image
   # what is downloaded and compiled stays in folders of the user's (docs/howto-data.md)
   if (umask 077 && mkdir -p -- \
       /home/you/.cache/envbuild-caches/downloads /home/you/.cache/envbuild-caches/compiled/6bc63e498813d213 \
@@ -137,8 +220,7 @@ enter() {
       TORCH_EXTENSIONS_DIR=.compiled/torch_extensions CUDA_CACHE_PATH=.compiled/cuda \
       JAX_COMPILATION_CACHE_DIR=.compiled/xla NUMBA_CACHE_DIR=.compiled/numba \
       CUPY_CACHE_DIR=.compiled/cupy; do
-      name=${value%%=*} value=/tmp/${value#*=}
-      export "APPTAINERENV_$name=$value" "SINGULARITYENV_$name=$value"
+      hand_in "${value%%=*}" /tmp/"${value#*=}"
     done
   else
     printf 'envbuild: downloads are not kept: their folder cannot be written on this node\n'
@@ -146,10 +228,11 @@ enter() {
   supervise "$runtime" --quiet exec ${flags[@]+"${flags[@]}"} \
     --nv --cleanenv --containall --no-home --home /tmp --pwd "$PWD" \
     --bind "$scratch:/tmp:rw" \
+    --bind "$scratch:/var/tmp:rw" \
     --bind "$PWD:$PWD:rw" \
     --bind "/gs:/gs:rw" \
     --bind "/apps:/apps:rw" ${kept[@]+"${kept[@]}"} \
-    chainer-mnist.sif "$@"
+    "$image" sh -c 'trap "" USR1 USR2; exec "$@"' sh "$@"
   code=$?
   rm -rf -- "$scratch"
   return "$code"

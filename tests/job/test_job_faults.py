@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from envbuild.errors import EnvbuildError, HostError, ToolFailedError, UsageError
-from envbuild.job.before import check_client, check_predecessors
-from envbuild.job.follow import Clock, Tail, exit_code, status_of, wait
-from envbuild.job.model import Record
+from envbuild.job.preflight import check_client, check_predecessors
+from envbuild.job.monitor import Clock, Tail, exit_code, status_of, wait
+from envbuild.job.model import Job, Record
 from envbuild.job.records import load_records, receipt_files, save_record
 from envbuild.job.sites import load_site
 from envbuild.job.submit import submit
@@ -28,6 +28,10 @@ NAMES = {"slurm": "amane", "gridengine": "tsubame4", "pbs": "abci3", "local": "l
 def site_name(request: pytest.FixtureRequest) -> str:
     """One site of each scheduler."""
     return NAMES[request.param]
+
+
+UNKNOWN = "echo 'Invalid job id specified; Unknown Job Id; error: job id 42 not found' >&2; exit 1"
+"""What the clients of the three say of a job that they do not know; other failures are no answer."""
 
 
 class Fake:
@@ -192,6 +196,7 @@ class Watch:
 
     def sleep(self, seconds: float) -> None:
         self.time += seconds
+        assert self.time < 3600, self.said
         for due in [due for due in self.events if due <= self.time]:
             action = self.events.pop(due)
             assert callable(action)
@@ -249,7 +254,7 @@ def test_a_job_that_waits_runs_and_ends(fake: Fake) -> None:
 
 def test_an_unknown_job_is_not_a_finished_one(fake: Fake, site_name: str) -> None:
     """Accounting may lag behind; only after a grace period is the job given up, and never as done."""
-    fake.client("echo unknown job >&2; exit 1", "squeue", "sacct", "scontrol", "qstat", "qacct")
+    fake.client(UNKNOWN, "squeue", "sacct", "scontrol", "qstat", "qacct")
     watch = Watch(fake, site_name)
     with pytest.raises(HostError) as told:
         watch.wait()
@@ -260,7 +265,7 @@ def test_an_unknown_job_is_not_a_finished_one(fake: Fake, site_name: str) -> Non
 
 
 def test_a_receipt_that_comes_late_is_believed(fake: Fake, site_name: str) -> None:
-    fake.client("echo unknown job >&2; exit 1", "squeue", "sacct", "scontrol", "qstat", "qacct")
+    fake.client(UNKNOWN, "squeue", "sacct", "scontrol", "qstat", "qacct")
     watch = Watch(fake, site_name)
     watch.events = {40.0: lambda: watch.receipt(0)}
     assert watch.wait() == 0
@@ -282,7 +287,7 @@ def test_garbage_and_silence_are_no_answers(fake: Fake, site_name: str) -> None:
 
 
 def test_slow_accounting_is_asked_again(fake: Fake) -> None:
-    fake.client("exit 1", "squeue", "scontrol")
+    fake.client(UNKNOWN, "squeue", "scontrol")
     fake.client("cat accounting 2>/dev/null", "sacct")
     watch = Watch(fake, "amane")
     accounting = fake.settings.cwd / "accounting"
@@ -339,7 +344,7 @@ def test_an_array_ends_with_its_worst_task(fake: Fake) -> None:
 @pytest.mark.parametrize("text", ["", "{", '{"code": "x"}', "[]", "\x00", '{"schema": 99}'])
 def test_a_broken_receipt_is_none(fake: Fake, text: str) -> None:
     fake.client("echo '42|OUT_OF_MEMORY|0:125|None|n1'", "sacct")
-    fake.client("exit 1", "squeue", "scontrol")
+    fake.client(UNKNOWN, "squeue", "scontrol")
     watch = Watch(fake, "amane")
     (fake.settings.cwd / "logs/x-42.json").write_text(text)
     with pytest.raises(EnvbuildError, match="without a receipt"):
@@ -349,7 +354,7 @@ def test_a_broken_receipt_is_none(fake: Fake, text: str) -> None:
 def test_a_job_that_was_put_back_into_the_queue_has_not_ended(fake: Fake) -> None:
     """Its node failed or another job took its place: the signal's receipt is not the last word."""
     fake.client("cat queue", "squeue")
-    fake.client("exit 1", "sacct", "scontrol")
+    fake.client(UNKNOWN, "sacct", "scontrol")
     watch = Watch(fake, "amane")
     queue = fake.settings.cwd / "queue"
     queue.write_text("42|RUNNING|None|n1\n")
@@ -374,14 +379,17 @@ def test_a_second_run_that_ends_while_the_scheduler_is_asked_has_the_last_word(f
     watch.receipt(6)
     receipt.rename(second)
     watch.receipt(143, signal="TERM")
-    fake.client('read -r text <second.json; printf %s "$text" >logs/x-42.json; exit 1', "squeue")
+    fake.client(
+        'read -r text <second.json; printf %s "$text" >logs/x-42.json; echo Invalid job id specified; exit 1',
+        "squeue",
+    )
     fake.client("echo '42|FAILED|6:0|None|n2'", "sacct")
     assert watch.wait() == 6
 
 
 def test_a_cancelled_job_ends_with_its_receipt(fake: Fake) -> None:
     fake.client("cat queue", "squeue")
-    fake.client("exit 1", "sacct", "scontrol")
+    fake.client(UNKNOWN, "sacct", "scontrol")
     watch = Watch(fake, "amane")
     queue = fake.settings.cwd / "queue"
     queue.write_text("42|RUNNING|None|n1\n")
@@ -440,10 +448,10 @@ def test_the_qsub_of_another_scheduler(
     assert error.value.what == told
 
 
-def follower(fake: Fake, site_name: str) -> None:
+def follower(fake: Fake, site_name: str) -> Job:
     job, site = plan(site_name, "single", fake.settings)
     job = replace(job, intent=replace(job.intent, after=("42",)))
-    check_predecessors(job, site, fake.settings, fake)
+    return check_predecessors(job, site, fake.settings, fake)
 
 
 def test_a_job_that_slurm_has_forgotten_is_not_one_that_succeeded(fake: Fake) -> None:
@@ -461,10 +469,10 @@ def test_a_job_that_slurm_has_forgotten_is_not_one_that_succeeded(fake: Fake) ->
 
 
 def test_what_follows_a_job_that_has_failed_is_refused_at_once(fake: Fake, site_name: str) -> None:
-    fake.client("exit 1", "squeue", "sacct", "scontrol", "qstat", "qacct")
+    fake.client(UNKNOWN, "squeue", "sacct", "scontrol", "qstat", "qacct")
     watch = Watch(fake, site_name)
     watch.receipt(0)
-    follower(fake, site_name)
+    assert follower(fake, site_name).intent.after == ()
     watch.receipt(9)
     with pytest.raises(UsageError) as told:
         follower(fake, site_name)
@@ -476,8 +484,8 @@ def test_what_follows_a_job_that_has_failed_is_refused_at_once(fake: Fake, site_
 
 def test_a_stopped_job_that_is_unknown_for_a_moment_has_not_ended(fake: Fake) -> None:
     """Slurm shows nothing of a job between its two runs, for less than a second."""
-    fake.client("cat queue 2>/dev/null || exit 1", "squeue")
-    fake.client("exit 1", "sacct", "scontrol")
+    fake.client("cat queue 2>/dev/null || { echo Invalid job id specified; exit 1; }", "squeue")
+    fake.client(UNKNOWN, "sacct", "scontrol")
     watch = Watch(fake, "amane")
     watch.receipt(143, signal="TERM")
     queue = fake.settings.cwd / "queue"

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from envbuild.errors import UsageError
-from envbuild.job.advice import shared_sqlite
+from envbuild.job.warnings import shared_sqlite
 from envbuild.job.compose import check_visible, collect, git_commit, read_env_file
 from envbuild.job.inputs import check_inputs
-from envbuild.job.stage import check_stage, staged
+from envbuild.job.staging import check_stage, staged_data
 from envbuild.run import Command, LocalRunner
 from envbuild.settings import Settings
 from tests.job.situations import plan
@@ -143,7 +143,7 @@ def test_archives_become_folders(
     user_settings: Settings, names: tuple[str, ...], targets: list[object]
 ) -> None:
     job, _ = plan("amane", "single", user_settings)
-    found = staged(replace(job, intent=replace(job.intent, stage=names)))
+    found = staged_data(replace(job, intent=replace(job.intent, stage=names)))
     assert [(item.target, item.packed) for item in found] == targets
     assert tuple(item.source for item in found) == names
 

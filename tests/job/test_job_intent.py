@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from envbuild.errors import UsageError
 from envbuild.job.intent import Flags, make_intent, parse_array, read_each
-from envbuild.job.units import clock, parse_memory, parse_walltime, told_time
+from envbuild.job.units import clock, parse_memory, parse_walltime, time_text
 from envbuild.recipe.model import Job as Wanted
 
 
 @given(st.integers(1, 9999 * 3600))
 def test_a_time_survives_both_spellings(seconds: int) -> None:
     assert parse_walltime(clock(seconds), "x") == seconds
-    assert parse_walltime(told_time(seconds), "x") == seconds
+    assert parse_walltime(time_text(seconds), "x") == seconds
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,12 @@ def test_a_table(tmp_path: Path) -> None:
     [
         ("", ("{a}",), "has no rows below its header"),
         ("a\n", ("{a}",), "has no rows below its header"),
-        ("a,b\n1\n", ("{a}",), "has 1 values for 2 columns"),
+        ("a,b\n1\n", ("{a}{b}",), "has 1 values for 2 columns"),
+        ("a,b\n1,2\n", ("{a}",), "the command does not use the column 'b'"),
+        ("a,a\n1,2\n", ("{a}",), "has two columns 'a'"),
+        ("a,b;c\n1,2\n", ("{a}",), "'b;c' is no name of a column"),
+        ("a\n1\n", ("{a}", "{print}"), "has no column 'print'; known: a"),
+        ("a\n1\n", ("${a}",), "the command names no column, so all tasks would be the same"),
         ("rate\n1\n", ("{rat}",), "the command names no column, so all tasks would be the same"),
         ("rate,x\n1,2\n", ("{x}", "{rat}"), "has no column 'rat'; did you mean \"rate\"?"),
         ('a\n"x\ny"\n', ("{a}",), "has a value with a control character"),
@@ -143,3 +148,17 @@ def test_broken_tables(tmp_path: Path, text: str, argv: tuple[str, ...], message
     with pytest.raises(UsageError) as told:
         read_each(tmp_path / "p.csv", argv)
     assert told.value.what == message
+
+
+def test_columns_are_called_as_tables_call_them(tmp_path: Path) -> None:
+    (tmp_path / "p.csv").write_text("batch-size,n.layers,lr rate,#note\n8,2,0.1,slow\n")
+    argv = (
+        "--bs={batch-size}",
+        "{n.layers}",
+        "{lr rate}",
+        "awk '{{print}}' ${batch-size}",
+        "{a,b}",
+    )
+    assert read_each(tmp_path / "p.csv", argv) == (
+        ("--bs=8", "2", "0.1", "awk '{print}' ${batch-size}", "{a,b}"),
+    )

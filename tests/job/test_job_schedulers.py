@@ -172,7 +172,11 @@ def test_grid_engine_says_why_a_job_is_stuck() -> None:
         ("5|FAILED|0:53|JobLaunchFailure|n1", None),
         (
             "5|FAILED|0:9|JobLaunchFailure|n1",
-            Status(phase="ended", reason="it used more memory than it had asked for", node="n1"),
+            Status(
+                phase="ended",
+                reason="it was killed by signal 9, as by a node that watches over memory",
+                node="n1",
+            ),
         ),
         ("5|PENDING|0:0|Priority|", Status(phase="queued", reason="Priority")),
         ("5|FAILED|1:0|None|n1\n6|RUNNING|0:0|None|n2", Status(phase="running", node="n2")),

@@ -63,7 +63,7 @@ def test_an_unknown_site(user_settings: Settings) -> None:
             "line 1, column 6: is not valid TOML: Expected ']' at the end of a table declaration",
         ),
         ("unknown-key", "line 5: unknown key 'gpus' in [resources]; did you mean \"gpu\"?"),
-        ("unknown-scheduler", "line 3: site.scheduler: invalid enum value 'slurmm'"),
+        ("unknown-scheduler", "line 3: there is no scheduler 'slurmm'; did you mean \"slurm\"?"),
         ("other-name", 'line 2: [site] name is "another", but the file is called other-name.toml'),
         (
             "wrong-dialect",

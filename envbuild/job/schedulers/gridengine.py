@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import re
 
-from envbuild.job.allocate import refuse
 from envbuild.job.model import Job, Status
 from envbuild.job.schedulers.protocol import (
+    Ask,
+    Banner,
+    Features,
     Question,
     Shell,
     Words,
-    flat,
+    array_text,
+    command_words,
     job_name,
     last_match,
     log_pattern,
     no_id,
     nobody_enters,
-    split,
+    split_options,
+    user_options,
 )
-from envbuild.job.site import Site
-from envbuild.job.units import clock, short_memory
+from envbuild.job.site import Site, refuse
+from envbuild.job.units import clock, short_memory, time_text
 from envbuild.run import Result
+from envbuild.toml import quote
 
 FAILED = {
     26: "its log file could not be opened (is there a log folder?)",
@@ -29,21 +34,61 @@ FAILED = {
     100: "it was ended by a signal",
 }
 """Codes of the field ``failed`` (sge_status(5)) that users meet."""
+OWNED = {
+    "-t": "--array",
+    "-tc": "--array",
+    **dict.fromkeys(("-o", "-e", "-j"), "--output"),
+    "-N": "--name",
+    "-pe": "--cpus",
+    **dict.fromkeys(("-hold_jid", "-hold_jid_ad"), "--after"),
+    "-q": "--partition",
+    **dict.fromkeys(("-cwd", "-wd", "-S", "-terse", "-C", "-b", "-sync"), ""),
+}
+GPUS = """\
+# Univa and Altair name the GPUs of a job in a variable of the resource (RSMAP); plain Grid Engine names none
+if [ -n "${SGE_HGR_@name@:-}" ] && [ -z "${CUDA_VISIBLE_DEVICES:-}" ]; then
+  CUDA_VISIBLE_DEVICES=$(tr -s ' ' , <<<"$SGE_HGR_@name@" | tr -cd '0-9,')
+  export CUDA_VISIBLE_DEVICES
+elif [ -z "${CUDA_VISIBLE_DEVICES:-}" ]; then
+  printf 'envbuild: Grid Engine names no GPU for this job: it sees all of the node\\n'
+fi
+"""
+QUEUES = 20
+"""Queues that are asked for their limits: one call each."""
 
 
 class GridEngine:
     """The scheduler of TSUBAME and of ABCI until 2024."""
 
-    title = "Grid Engine"
-    prefix = "#$"
-    writes_log = True
-    clients: Words = ("qsub", "qstat", "qdel")
-    shell = Shell(
-        id="id=${JOB_ID:-$$}",
-        task='task=${SGE_TASK_ID:-}\n[ "$task" != undefined ] || task=',
-        folder="${SGE_O_WORKDIR:-$PWD}",
-        hosts='if [ -r "${PE_HOSTFILE:-}" ]; then cut -d " " -f 1 "$PE_HOSTFILE"; else hostname; fi',
-        passed=("JOB_ID", "JOB_NAME", "SGE_*", "NSLOTS", "NHOSTS"),
+    features = Features(
+        name="gridengine",
+        title="Grid Engine",
+        prefix="#$",
+        clients=("qsub", "qstat", "qdel"),
+        by_hand="qsub job.sh",
+        gpu_dialects=("consumable", "type", "none"),
+        banner=Banner(
+            title="Grid Engine",
+            argv=("qstat", "-help"),
+            pattern=r"^(?:SGE|UGE|AGE|GE|OGE|Univa Grid Engine|Altair Grid Engine) \d\S*",
+        ),
+        strangers=(Banner(title="PBS", argv=("qsub", "--version"), pattern=r"^pbs_version = \S+"),),
+        tests_success=False,
+        types_only=True,
+        array_from=1,
+        array_source="qsub(1), -t",
+        unknown=r"error: job id \d+ not found|do not exist",
+        owned=OWNED,
+        shell=Shell(
+            id="id=${JOB_ID:-$$}",
+            task='task=${SGE_TASK_ID:-}\n[ "$task" != undefined ] || task=',
+            folder="${SGE_O_WORKDIR:-$PWD}",
+            hosts='if [ -r "${PE_HOSTFILE:-}" ]; then cut -d " " -f 1 "$PE_HOSTFILE"; else hostname; fi',
+            passed=("JOB_ID", "JOB_NAME", "SGE_*", "NSLOTS", "NHOSTS"),
+            # -notify sends them to every process of the job (qsub(1))
+            ignored=("USR1", "USR2"),
+            gpus=GPUS,
+        ),
     )
 
     def options(self, job: Job, site: Site) -> tuple[Words, ...]:
@@ -62,16 +107,14 @@ class GridEngine:
         if intent.account and not site.fields.account_on_command_line:
             lines.append((site.fields.account or "-P", intent.account))
         if intent.array:
-            array = intent.array
-            step = f":{array.step}" if array.step > 1 else ""
-            lines.append(("-t", f"{array.first}-{array.last}{step}"))
-            lines += [("-tc", str(array.limit))] if array.limit else []
+            lines.append(("-t", array_text(job, limit="")))
+            lines += [("-tc", str(intent.array.limit))] if intent.array.limit else []
         # there is no test for success: the script reads the receipts of the jobs in --after itself
         held = (*intent.after, *intent.after_any)
         lines += [("-hold_jid", ",".join(held))] if held else []
         if site.gridengine.notify and not job.interactive:
             lines.append(("-notify",))
-        return (*lines, *split((*site.fields.options, *intent.options)))
+        return tuple(lines)
 
     def _resources(self, job: Job, site: Site) -> list[Words]:
         grant, dialect = job.allocation, site.resources
@@ -107,25 +150,15 @@ class GridEngine:
 
     def interactive(self, script: str, job: Job, site: Site) -> Words:
         """Return the qrsh line: qrsh takes the script for a plain command and reads none of its lines."""
-        words = flat(
-            tuple(word for part in option for word in part.split())
-            for option in self.options(job, site)
-        )
-        own = flat(split(site.fields.interactive))
-        return (
-            "qrsh",
-            "-now",
-            "n",
-            *self._on_command_line(job, site),
-            *words,
-            *own,
-            "bash",
-            script,
-        )
+        words = [word for text in command_words(self.options(job, site)) for word in text.split()]
+        words += split_options((*user_options(job, site), *site.fields.interactive))
+        return ("qrsh", "-now", "n", *self._on_command_line(job, site), *words, "bash", script)
 
     def attach(self, script: str, job: str, *, terminal: bool) -> Words:  # noqa: ARG002
         """Refuse: qrsh -inherit is for the tasks of a parallel environment, started by the job itself."""
-        raise nobody_enters(self.title, "qrsh -inherit is only for what the job itself starts")
+        raise nobody_enters(
+            self.features.title, "qrsh -inherit is only for what the job itself starts"
+        )
 
     def read_id(self, result: Result) -> str:
         """Read "4" or "10.1-3:1"."""
@@ -145,9 +178,13 @@ class GridEngine:
         """Ask for the error reason of a job in the state E."""
         return Question(argv=("qstat", "-j", job), read=_read_reason)
 
-    def cancel(self, job: str) -> Words:
+    def cancel(self, job: str, task: int | None = None) -> Words:
         """Return the qdel line."""
-        return ("qdel", job)
+        return ("qdel", job) if task is None else ("qdel", job, "-t", str(task))
+
+    def site_sections(self, ask: Ask) -> list[str]:
+        """Return complexes, parallel environments, queues and the size of arrays, from qconf."""
+        return _site_sections(ask)
 
 
 def _read_queue(result: Result, job: str) -> Status | None:
@@ -194,4 +231,43 @@ def _ended(fields: dict[str, str]) -> Status:
     if number:
         reason = FAILED.get(number, f"Grid Engine says: failed {fields['failed']}")
         return Status(phase="ended", reason=reason, code=exit_code or None, node=node)
-    return Status(phase="ended", reason="it failed" if exit_code else "", code=exit_code, node=node)
+    reason = ""
+    if exit_code:
+        reason = f"signal {exit_code - 128} ended it" if exit_code > 128 else "it failed"
+    return Status(phase="ended", reason=reason, code=exit_code, node=node)
+
+
+def _site_sections(ask: Ask) -> list[str]:
+    complexes, words = ask("qconf", "-sc"), ask("qconf", "-spl").split()
+    environments = [word for word in words if re.fullmatch(r"[\w.-]+", word)]
+    # complex(5): name, shortcut, type, relation, requestable, consumable; RSMAP is of Univa and Altair
+    form = r"^({})\s+\S+\s+({})\s+\S+\s+(?:YES|FORCED)\s+(YES|JOB|NO|HOST)\s"
+    flags = re.MULTILINE | re.IGNORECASE
+    gpu = re.search(form.format(r"\S*gpu\S*", "INT|RSMAP"), complexes, flags)
+    memory = re.search(form.format("h_vmem", "MEMORY"), complexes, flags)
+    lines = ["[resources]", f'gpu = "{"consumable" if gpu else "none"}"']
+    if gpu:
+        per = "slot" if gpu[3] == "YES" else "job"
+        said = f"consumable {gpu[3]} in qconf -sc"
+        lines += [f"gpu-name = {quote(gpu[1])}", f'gpu-per = "{per}"  # {said}']
+    if memory:
+        # a limit that is no consumable is counted for each slot too (queue_conf(5), h_vmem)
+        per = "job" if memory[3] == "JOB" else "slot"
+        lines += ['memory = "h_vmem"', f'memory-per = "{per}"']
+    if environments:
+        usual = [name for name in environments if name in ("smp", "shm", "openmp")]
+        chosen = (usual or environments)[0]
+        lines.append(f"parallel-environment = {quote(chosen)}  # of: {' '.join(environments)}")
+    lines += ["", "[fields]", '# required = ["account", "walltime"]', '# account = "-P"']
+    most = re.search(r"^max_aj_tasks\s+(\d+)", ask("qconf", "-sconf"), re.MULTILINE)
+    lines += ["", "[limits]", f"array = {most[1]}"] if most and int(most[1]) else []
+    names = [
+        word for word in ask("qconf", "-sql").split() if re.fullmatch(r"[A-Za-z0-9][\w.-]*", word)
+    ]
+    for name in names[:QUEUES]:
+        lines += ["", "[[partition]]", f"name = {quote(name)}"]
+        limit = re.search(r"^h_rt\s+(\d+):(\d+):(\d+)", ask("qconf", "-sq", name), re.MULTILINE)
+        if limit:
+            hours, minutes, seconds = (int(part) for part in limit.groups())
+            lines.append(f"walltime = {quote(time_text(hours * 3600 + minutes * 60 + seconds))}")
+    return lines

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from envbuild.job.model import Job, Status
-from envbuild.job.schedulers.protocol import Question, Shell, Words, last_match, no_id
+from envbuild.job.schedulers.protocol import (
+    Ask,
+    Features,
+    Question,
+    Shell,
+    Words,
+    last_match,
+    no_id,
+)
 from envbuild.job.site import Site
 from envbuild.run import Result
 
@@ -14,11 +22,20 @@ START = 'setsid bash "$0" </dev/null >/dev/null 2>&1 & echo $!'
 class Local:
     """This machine."""
 
-    title = "this machine"
-    prefix = ""
-    writes_log = False
-    clients: Words = ("setsid", "ps")
-    shell = Shell(id="id=$$", task="task=", folder="$PWD", hosts="hostname", passed=())
+    features = Features(
+        name="local",
+        title="this machine",
+        prefix="",
+        clients=("setsid", "ps"),
+        by_hand="bash job.sh",
+        gpu_dialects=("none",),
+        banner=None,
+        writes_log=False,
+        queues=False,
+        tests_success=False,
+        unknown="",  # ps fails without a word
+        shell=Shell(id="id=$$", task="task=", folder="$PWD", hosts="hostname", passed=()),
+    )
 
     def options(self, job: Job, site: Site) -> tuple[Words, ...]:  # noqa: ARG002
         """Return nothing: there is nobody to ask, the walltime is kept by the script itself."""
@@ -51,9 +68,13 @@ class Local:
         """Return None: nothing waits here."""
         return None
 
-    def cancel(self, job: str) -> Words:
+    def cancel(self, job: str, task: int | None = None) -> Words:  # noqa: ARG002
         """Return the line that ends the script, which ends its command."""
         return ("kill", "-TERM", job)
+
+    def site_sections(self, ask: Ask) -> list[str]:  # noqa: ARG002
+        """Return nothing: there is nobody to ask."""
+        return []
 
 
 def _read(result: Result, job: str) -> Status | None:  # noqa: ARG001

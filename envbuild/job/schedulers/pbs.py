@@ -7,23 +7,28 @@ import re
 from pathlib import PurePosixPath
 from typing import Any
 
-from envbuild.errors import UsageError
 from envbuild.job.model import Job, Status
 from envbuild.job.schedulers.protocol import (
+    Ask,
+    Banner,
+    Features,
     Question,
     Shell,
     Words,
-    flat,
+    array_text,
+    command_words,
     job_name,
     last_match,
     log_pattern,
     no_id,
     nobody_enters,
-    split,
+    split_options,
+    user_options,
 )
 from envbuild.job.site import Site
-from envbuild.job.units import clock, short_memory
+from envbuild.job.units import clock, short_memory, time_text
 from envbuild.run import Result
+from envbuild.toml import quote
 
 SERVER_CODES = {
     -27: "it used more memory than it had asked for",
@@ -34,20 +39,63 @@ SERVER_CODES = {
 }
 """Negative values of Exit_status (openpbs job.h, JOB_EXEC_*)."""
 
+OWNED = {
+    "-J": "--array",
+    **dict.fromkeys(("-o", "-e", "-j", "-k", "-R"), "--output"),
+    "-N": "--name",
+    "-q": "--partition",
+    **dict.fromkeys(("-lselect", "-lnodes", "-lncpus", "-lngpus"), "--nodes, --gpus, --cpus"),
+    "-lwalltime": "--walltime",
+    "-lmem": "--memory",
+    "-Wdepend": "--after",
+    **dict.fromkeys(("-C", "-S", "-I", "-X", "-z", "-f", "-Wblock", "-Wsandbox"), ""),
+}
+WAITING = {
+    "Q": "",
+    "H": "held",
+    "W": "its start time has not come",
+    "T": "on its way to another server",
+    "S": "suspended",
+    "U": "suspended, as its node is in use",
+    "M": "moved to another server",
+}
+"""States of a job that does not run (qstat(1B))."""
+NO_HISTORY = "PBS keeps no history (job_history_enable), so nobody knows how it ended"
+LISTED = 5000
+"""Lines of pbsnodes that are read: a large cluster repeats itself."""
+
 
 class Pbs:
     """The scheduler of ABCI 3.0, Miyabi and Sockeye."""
 
-    title = "PBS"
-    prefix = "#PBS"
-    writes_log = False
-    clients: Words = ("qsub", "qstat", "qdel")
-    shell = Shell(
-        id="id=${PBS_JOBID:-$$}\nid=${id%%.*}\nid=${id%%[[]*}",
-        task="task=${PBS_ARRAY_INDEX:-}",
-        folder="${PBS_O_WORKDIR:-$PWD}",
-        hosts='if [ -r "${PBS_NODEFILE:-}" ]; then awk \'!seen[$0]++\' "$PBS_NODEFILE"; else hostname; fi',
-        passed=("PBS_*", "NCPUS"),
+    features = Features(
+        name="pbs",
+        title="PBS",
+        prefix="#PBS",
+        writes_log=False,
+        appends_log=True,
+        clients=("qsub", "qstat", "qdel"),
+        by_hand="qsub job.sh",
+        gpu_dialects=("ngpus", "type", "none"),
+        banner=Banner(title="PBS", argv=("qsub", "--version"), pattern=r"^pbs_version = \S+"),
+        strangers=(
+            Banner(
+                title="Grid Engine",
+                argv=("qstat", "-help"),
+                pattern=r"^(?:SGE|UGE|AGE|GE|OGE|Univa Grid Engine|Altair Grid Engine) \d",
+            ),
+        ),
+        array_least=2,
+        array_source="qsub(1B), -J",
+        unknown=r"Unknown Job Id|Job has finished",
+        owned=OWNED,
+        shell=Shell(
+            id="id=${PBS_JOBID:-$$}\nid=${id%%.*}\nid=${id%%[[]*}",
+            task="task=${PBS_ARRAY_INDEX:-}",
+            folder="${PBS_O_WORKDIR:-$PWD}",
+            hosts='if [ -r "${PBS_NODEFILE:-}" ]; then awk \'!seen[$0]++\' "$PBS_NODEFILE"; else hostname; fi',
+            passed=("PBS_*", "NCPUS"),
+        ),
     )
 
     def options(self, job: Job, site: Site) -> tuple[Words, ...]:
@@ -55,7 +103,9 @@ class Pbs:
         intent = job.intent
         lines: list[Words] = [("-N", job_name(job.name))]
         if not job.interactive:
-            lines += [("-j", "oe"), ("-o", f"{PurePosixPath(log_pattern(job)).parent}/")]
+            # what PBS itself writes is kept where the job has failed only (-R): it says there what it killed for
+            lines += [("-j", "oe"), ("-R", "oe")]
+            lines.append(("-o", f"{PurePosixPath(log_pattern(job)).parent}/"))
         partition = (
             job.allocation.type
             if site.pbs.type_is_queue
@@ -70,17 +120,22 @@ class Pbs:
                 else (option, intent.account)
             )
         lines.append(("-l", f"select={self._chunks(job, site)}"))
+        if job.allocation.nodes > 1 and not any(
+            "place=" in text for text in user_options(job, site)
+        ):
+            # without it several chunks may share a node (pbs_resources(7B), place)
+            lines.append(("-l", "place=scatter"))
         if intent.walltime is not None:
             lines.append(("-l", f"walltime={clock(intent.walltime)}"))
         if intent.array:
-            array = intent.array
-            step = f":{array.step}" if array.step > 1 else ""
-            limit = f"%{array.limit}" if array.limit else ""
-            lines.append(("-J", f"{array.first}-{array.last}{step}{limit}"))
+            lines.append(("-J", array_text(job)))
         waits = [f"afterok:{':'.join(intent.after)}"] if intent.after else []
         waits += [f"afterany:{':'.join(intent.after_any)}"] if intent.after_any else []
         lines += [("-W", f"depend={','.join(waits)}")] if waits else []
-        return (*lines, *split((*site.fields.options, *intent.options)))
+        if not job.interactive:
+            # a job gets 077 otherwise, whatever its user's is
+            lines.append(("-W", f"umask={job.umask}"))
+        return tuple(lines)
 
     def _chunks(self, job: Job, site: Site) -> str:
         """Return N:ncpus=…, never the old nodes=N:ppn=…, which may not be mixed with it."""
@@ -91,13 +146,17 @@ class Pbs:
             parts.append(f"ncpus={grant.processes * (grant.cpus or 1)}")
         if dialect.gpu == "ngpus" and grant.gpus:
             parts.append(f"ngpus={grant.gpus}")
+            if job.intent.gpu_type and site.pbs.gpu_type:
+                parts.append(f"{site.pbs.gpu_type}={job.intent.gpu_type}")
         if grant.memory is not None:
             parts.append(f"mem={short_memory(grant.memory, 'gb', 'mb')}")
         processes = 1 if starts_itself else grant.processes
         if processes > 1 or grant.nodes > 1:
             parts.append(f"mpiprocs={processes}")
-            if grant.cpus is not None:
-                parts.append(f"ompthreads={grant.cpus}")
+        cpus = grant.cpus or (1 if dialect.cpus == "asked" else None)
+        if cpus is not None:
+            # else PBS sets OMP_NUM_THREADS to the cores of the whole chunk
+            parts.append(f"ompthreads={cpus}")
         return ":".join((*parts, *site.pbs.chunk))
 
     def submit(self, script: str, job: Job, site: Site) -> Words:  # noqa: ARG002
@@ -105,18 +164,14 @@ class Pbs:
         return ("qsub", script)
 
     def interactive(self, script: str, job: Job, site: Site) -> Words:
-        """Return the qsub -I line, which opens a shell on the node and runs no command."""
-        if job.argv[:1] != ("bash",):
-            raise UsageError(
-                "PBS opens a shell and runs no command in it (qsub(1B), -I)",
-                where="--interactive",
-                hint=f"leave the command out, and type on the node: bash {script}",
-            )
-        return ("qsub", "-I", *flat(self.options(job, site)), *flat(split(site.fields.interactive)))
+        """Return the qsub -I line; a program after -- is run, where a script would only be looked through."""
+        own = split_options((*user_options(job, site), *site.fields.interactive))
+        words = command_words(self.options(job, site))
+        return ("qsub", "-I", *words, *own, "--", "/bin/bash", script)
 
     def attach(self, script: str, job: str, *, terminal: bool) -> Words:  # noqa: ARG002
         """Refuse: pbs_tmrsh and pbsdsh are for the tasks of the job itself."""
-        raise nobody_enters(self.title, "pbsdsh is only for what the job itself starts")
+        raise nobody_enters(self.features.title, "pbsdsh is only for what the job itself starts")
 
     def read_id(self, result: Result) -> str:
         """Read "123.server" or "123[].server", as it is."""
@@ -126,8 +181,14 @@ class Pbs:
         return found
 
     def questions(self, job: str) -> tuple[Question, ...]:
-        """Ask for JSON, then for text: values of the environment can make the JSON invalid."""
+        """Ask for what waits and runs, then for history; for JSON, then for text.
+
+        Values of the environment can make the JSON invalid.  Without job history, which is PBS's default, -x shows
+        nothing at all, not even a job that runs.
+        """
         return (
+            Question(argv=("qstat", "-f", "-F", "json", job), read=_read_json),
+            Question(argv=("qstat", "-f", job), read=_read_text),
             Question(argv=("qstat", "-x", "-f", "-F", "json", job), read=_read_json),
             Question(argv=("qstat", "-x", "-f", job), read=_read_text),
         )
@@ -136,12 +197,18 @@ class Pbs:
         """Return None: qstat has the scheduler's comment."""
         return None
 
-    def cancel(self, job: str) -> Words:
+    def cancel(self, job: str, task: int | None = None) -> Words:
         """Return the qdel line."""
-        return ("qdel", job)
+        return ("qdel", job if task is None else job.replace("[]", f"[{task}]"))
+
+    def site_sections(self, ask: Ask) -> list[str]:
+        """Return queues, GPUs and the size of arrays, from qstat and pbsnodes."""
+        return _site_sections(ask)
 
 
 def _read_json(result: Result, job: str) -> Status | None:  # noqa: ARG001
+    if "not configured to maintain job history" in result.stderr:
+        return Status(phase="unknown", reason=NO_HISTORY)
     try:
         data: Any = json.loads(result.stdout)
         jobs = list(data.get("Jobs", {}).values())
@@ -163,8 +230,9 @@ def _status(fields: dict[str, str]) -> Status | None:
         return Status(phase="running", node=node)
     if state in ("F", "X"):
         return _ended(fields.get("Exit_status"), comment, node)
-    if state in ("Q", "H", "W", "T", "S", "U", "M"):
-        return Status(phase="queued", reason=comment, stuck="Can Never Run" in comment)
+    if state in WAITING:
+        reason = comment or WAITING[state]
+        return Status(phase="queued", reason=reason, stuck="Can Never Run" in comment)
     return None
 
 
@@ -186,3 +254,31 @@ def _ended(code: str | None, comment: str, node: str) -> Status:
             node=node,
         )
     return Status(phase="ended", reason="it failed" if number else "", code=number, node=node)
+
+
+def _site_sections(ask: Ask) -> list[str]:
+    text = ask("qstat", "-Qf")
+    server = ask("qstat", "-Bf")
+    nodes = "\n".join(ask("pbsnodes", "-a").splitlines()[:LISTED])
+    gpus = [int(n) for n in re.findall(r"resources_available\.ngpus = (\d+)", nodes)]
+    most = max(gpus, default=0)
+    lines = ["[resources]", f'gpu = "{"ngpus" if most else "none"}"', 'memory = "mem"']
+    lines += [f"gpus-per-node = {most}"] if most else []
+    lines += ["", "[fields]", '# account = "-A"  # or -P, -W']
+    default = re.search(r"default_queue = (\S+)", server)
+    lines += [f"# partition = {quote(default[1])}  # the default here"] if default else []
+    size = re.search(r"max_array_size = (\d+)", server)
+    # 10000 where nothing is set (pbs_server_attributes(7B), max_array_size)
+    lines += ["", "[limits]", f"array = {size[1] if size else 10000}"]
+    for part in re.split(r"^(?=Queue:? )", text, flags=re.MULTILINE):
+        name = re.match(r"Queue:? (\S+)", part)
+        if name is None or "queue_type = Route" in part:
+            continue
+        lines += ["", "[[partition]]", f"name = {quote(name[1])}"]
+        limit = re.search(r"resources_max\.walltime = (\d+):(\d+):(\d+)", part)
+        if limit:
+            hours, minutes, seconds = (int(number) for number in limit.groups())
+            lines.append(f"walltime = {quote(time_text(hours * 3600 + minutes * 60 + seconds))}")
+        count = re.search(r"resources_max\.nodect = (\d+)", part)
+        lines += [f"nodes = {count[1]}"] if count else []
+    return lines

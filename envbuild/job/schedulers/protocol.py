@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from importlib import resources
 from pathlib import PurePosixPath
 from typing import Protocol
 
@@ -16,6 +17,8 @@ from envbuild.run import Result
 
 Words = tuple[str, ...]
 """One option of a scheduler with its value: a line of the script, or words of a command line."""
+Ask = Callable[..., str]
+"""Run a client with these words and return what it says on both streams."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,7 +34,10 @@ class Shell:
     """What a job's own script takes from its scheduler, as bash.
 
     ``id`` and ``task`` set those variables, ``folder`` is where it was submitted, ``hosts`` prints one node a line,
-    ``passed`` are shell patterns of variables that the container gets to see.
+    ``passed`` are shell patterns of variables that the container gets to see.  ``setup`` are lines at the start.
+    ``tell_ranks`` gives a signal to the ranks that the scheduler's own starter has started; ``ignored`` are signals
+    that the scheduler sends to every process of a job, and that must not end the command.  ``gpus`` are lines that
+    turn the scheduler's choice of GPUs into CUDA_VISIBLE_DEVICES, with @name@ for the resource.
     """
 
     id: str
@@ -39,16 +45,64 @@ class Shell:
     folder: str
     hosts: str
     passed: Words
+    setup: str = ""
+    tell_ranks: str = ""
+    ignored: Words = ()
+    gpus: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Banner:
+    """What a client says of itself: whom it belongs to, what to ask it, and the pattern of the answer."""
+
+    title: str
+    argv: Words
+    pattern: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Features:
+    """What a scheduler can do and how its clients speak; everything that differs between them and is no text of a job.
+
+    ``name`` is what site files call it, ``title`` what people do; ``prefix`` starts its lines in a script.
+    ``queues`` is False for this machine, where nothing waits and nothing is handed out.  ``gpu_dialects`` are the
+    values of ``[resources] gpu`` that it knows.  ``tests_success``: it can hold a job until another has succeeded.
+    ``trusts_unknown``: it takes a job that it does not know for one that succeeded.  ``types_only``: several nodes, and
+    GPUs by type, go with [[type]] alone.  ``starts_ranks``: it has a starter of its own for ranks, which tells each
+    its number.  ``array_from`` and ``array_least`` are the first number and the fewest tasks of an array.
+    ``unknown`` is how a client says that there is no such job: whatever else it says when it fails, is no answer.
+    ``owned`` are options that envbuild writes, with the flag that gives them.  ``accounts`` are variables that name
+    the account.  ``banner`` is its own client's word, ``strangers`` those of others that have clients of the same name.
+    """
+
+    name: str
+    title: str
+    prefix: str
+    clients: Words
+    shell: Shell
+    by_hand: str
+    gpu_dialects: Words
+    banner: Banner | None
+    writes_log: bool = True
+    queues: bool = True
+    tests_success: bool = True
+    trusts_unknown: bool = False
+    types_only: bool = False
+    starts_ranks: bool = False
+    appends_log: bool = False
+    array_from: int = 0
+    array_least: int = 1
+    array_source: str = ""
+    unknown: str = "$^"
+    owned: dict[str, str] = field(default_factory=dict)
+    accounts: Words = ()
+    strangers: tuple[Banner, ...] = ()
 
 
 class Scheduler(Protocol):
-    """One scheduler; ``prefix`` starts its lines in a script, ``writes_log``: it opens the log file itself."""
+    """One scheduler: its features, the commands that it takes and what their output means."""
 
-    title: str
-    prefix: str
-    writes_log: bool
-    shell: Shell
-    clients: Words
+    features: Features
 
     def options(self, job: Job, site: Site) -> tuple[Words, ...]:
         """Return what the script's head asks for; raises UsageError for what cannot be said."""
@@ -71,15 +125,22 @@ class Scheduler(Protocol):
         ...  # pragma: no cover
 
     def questions(self, job: str) -> tuple[Question, ...]:
-        """Return the commands that may know a job's state, in the order to ask them."""
+        """Return the commands that may know a job's state, in the order to ask them.
+
+        The first is the queue's: where it gives no answer, nobody knows.
+        """
         ...  # pragma: no cover
 
     def why(self, job: str) -> Question | None:
         """Return the command that says why a job is stuck, None where its state says so already."""
         ...  # pragma: no cover
 
-    def cancel(self, job: str) -> Words:
-        """Return the command that ends a job."""
+    def cancel(self, job: str, task: int | None = None) -> Words:
+        """Return the command that ends a job, or one task of an array."""
+        ...  # pragma: no cover
+
+    def site_sections(self, ask: Ask) -> list[str]:
+        """Return what the scheduler says of itself as lines of a site file."""
         ...  # pragma: no cover
 
 
@@ -110,14 +171,56 @@ def last_match(pattern: str, text: str) -> str | None:
     return found[-1] if found else None
 
 
-def split(options: Iterable[str]) -> tuple[Words, ...]:
-    """Split options that a site file or a user wrote as text into words."""
-    return tuple(tuple(shlex.split(text)) for text in options)
+def user_options(job: Job, site: Site) -> Words:
+    """Return the options that the site file and the user wrote, as they are: the scheduler reads their quotes."""
+    return (*site.fields.options, *job.intent.options)
 
 
-def flat(options: Iterable[Words]) -> Words:
+def split_options(options: Iterable[str]) -> Words:
+    """Return options that a site file or a user wrote as the words of a command line."""
+    return tuple(word for text in options for word in shlex.split(text))
+
+
+def check_quotes(text: str, where: str) -> None:
+    """Raise UsageError for an option whose quotes do not close."""
+    try:
+        shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"{text!r} has a quote that does not close", where=where) from error
+
+
+def check_owned(features: Features, options: Words) -> None:
+    """Raise UsageError for an option that envbuild writes itself: the job would get it twice, or lose its log."""
+    for text in options:
+        words = shlex.split(text)
+        name = words[0].partition("=")[0] if words[0].startswith("--") else words[0]
+        value = words[1] if len(words) > 1 else ""
+        key = value.partition("=")[0]
+        for option, flag in features.owned.items():
+            # "-l select=2", "-lselect=2", "-t 1-3", "-t1-3", "--array=1-3"; -W of PBS has many meanings
+            apart = option in (name, f"{name}{key}")
+            joined = not option.startswith("--") and re.match(rf"{option}(?![a-z_])", name)
+            if apart or joined:
+                hint = f"the flag for it: {flag}" if flag else "jobs of envbuild cannot have it"
+                raise UsageError(
+                    f"{text!r} is an option that envbuild itself gives to {features.title}",
+                    where="--option",
+                    hint=hint,
+                )
+
+
+def command_words(options: Iterable[Words]) -> Words:
     """Return options as the words of a command line."""
     return tuple(word for option in options for word in option)
+
+
+def array_text(job: Job, *, limit: str = "%") -> str:
+    """Return FIRST-LAST[:STEP][%LIMIT] of a job's array."""
+    array = job.intent.array
+    assert array is not None  # noqa: S101
+    step = f":{array.step}" if array.step > 1 else ""
+    at_once = f"{limit}{array.limit}" if limit and array.limit else ""
+    return f"{array.first}-{array.last}{step}{at_once}"
 
 
 def log_pattern(job: Job) -> str:
@@ -135,6 +238,21 @@ def job_name(name: str) -> str:
     return name if name[0].isalpha() else f"j{name}"
 
 
-def fill(text: str, **values: str) -> str:
-    """Replace @name@ in a piece of bash, where braces and percent signs have meanings of their own."""
-    return re.sub(r"@([a-z]+)@", lambda found: values[found[1]], text)
+def inside_text(name: str) -> str:
+    """Return a file of job/inside without its first comment, which speaks to shellcheck."""
+    text = resources.files("envbuild.job").joinpath("inside").joinpath(name).read_text("utf-8")
+    lines = text.splitlines(keepends=True)
+    return "".join(lines[1:] if lines[0].startswith("# shellcheck") else lines)
+
+
+def quote_word(word: str) -> str:
+    r"""Quote a word for bash on one line: Grid Engine takes each line that begins with its prefix for an option."""
+    if not re.search(r"[\x00-\x1f\x7f]", word):
+        return shlex.quote(word)
+    escaped = word.replace("\\", "\\\\").replace("'", "\\'")
+    return "$'" + re.sub(r"[\x00-\x1f\x7f]", lambda c: f"\\{ord(c[0]):03o}", escaped) + "'"
+
+
+def join_words(words: Iterable[str]) -> str:
+    """Quote words for bash, all on one line."""
+    return " ".join(quote_word(word) for word in words)

@@ -6,18 +6,24 @@ import re
 
 from envbuild.job.model import Job, Status
 from envbuild.job.schedulers.protocol import (
+    Ask,
+    Banner,
+    Features,
     Question,
     Shell,
     Words,
-    flat,
+    array_text,
+    command_words,
     last_match,
     log_pattern,
     no_id,
-    split,
+    split_options,
+    user_options,
 )
 from envbuild.job.site import Site
-from envbuild.job.units import clock, short_memory
+from envbuild.job.units import clock, short_memory, time_text
 from envbuild.run import Result
+from envbuild.toml import quote
 
 WARNING = 300
 """Seconds of walltime from which on the script is warned a minute before the end; Slurm may do so a minute early."""
@@ -55,21 +61,52 @@ STUCK = {
     "JobHeldAdmin": "an administrator holds it",
     "JobLaunchFailure": "it could not be started on its node (is there a log folder?)",
 }
+BY_SIGNAL = "it was killed by signal 9, as by a node that watches over memory"
+OWNED = {
+    **dict.fromkeys(("-a", "--array"), "--array"),
+    **dict.fromkeys(("-o", "--output", "-e", "--error", "--open-mode"), "--output"),
+    **dict.fromkeys(("-J", "--job-name"), "--name"),
+    **dict.fromkeys(("-N", "--nodes"), "--nodes"),
+    **dict.fromkeys(("-n", "--ntasks", "--ntasks-per-node"), "--tasks"),
+    **dict.fromkeys(("-c", "--cpus-per-task"), "--cpus"),
+    **dict.fromkeys(("-d", "--dependency"), "--after"),
+    **dict.fromkeys(("-p", "--partition"), "--partition"),
+    **dict.fromkeys(("-A", "--account"), "--account"),
+    **dict.fromkeys(("-t", "--time"), "--walltime"),
+    **dict.fromkeys(("-D", "--chdir", "--wrap", "--parsable", "-W", "--wait"), ""),
+}
+TELL_RANKS = """\
+# the ranks are told by Slurm: srun answers a signal of its own with SIGKILL for all of them (srun(1))
+tell_ranks() { scancel --quiet "--signal=$1" "$SLURM_JOB_ID"; }
+"""
 
 
 class Slurm:
     """The scheduler of amane, the Alliance and most universities."""
 
-    title = "Slurm"
-    prefix = "#SBATCH"
-    writes_log = True
-    clients: Words = ("sbatch", "squeue", "scancel")
-    shell = Shell(
-        id="id=${SLURM_ARRAY_JOB_ID:-${SLURM_JOB_ID:-$$}}",
-        task="task=${SLURM_ARRAY_TASK_ID:-}",
-        folder="${SLURM_SUBMIT_DIR:-$PWD}",
-        hosts='scontrol show hostnames "${SLURM_JOB_NODELIST:-$(hostname)}"',
-        passed=("SLURM_*",),
+    features = Features(
+        name="slurm",
+        title="Slurm",
+        prefix="#SBATCH",
+        clients=("sbatch", "squeue", "scancel"),
+        by_hand="sbatch job.sh",
+        gpu_dialects=("gpus", "gres", "gpus-per-node", "none"),
+        banner=Banner(
+            title="Slurm", argv=("sbatch", "--version"), pattern=r"^slurm(?:-wlm)? \d\S*"
+        ),
+        trusts_unknown=True,
+        starts_ranks=True,
+        unknown=r"Invalid job id specified",
+        owned=OWNED,
+        accounts=("SBATCH_ACCOUNT", "SLURM_ACCOUNT"),
+        shell=Shell(
+            id="id=${SLURM_ARRAY_JOB_ID:-${SLURM_JOB_ID:-$$}}",
+            task="task=${SLURM_ARRAY_TASK_ID:-}",
+            folder="${SLURM_SUBMIT_DIR:-$PWD}",
+            hosts='scontrol show hostnames "${SLURM_JOB_NODELIST:-$(hostname)}"',
+            passed=("SLURM_*",),
+            tell_ranks=TELL_RANKS,
+        ),
     )
 
     def options(self, job: Job, site: Site) -> tuple[Words, ...]:
@@ -94,14 +131,11 @@ class Slurm:
             if intent.walltime >= WARNING and not job.interactive:
                 lines.append("--signal=B:TERM@60")
         if intent.array:
-            array = intent.array
-            step = f":{array.step}" if array.step > 1 else ""
-            limit = f"%{array.limit}" if array.limit else ""
-            lines.append(f"--array={array.first}-{array.last}{step}{limit}")
+            lines.append(f"--array={array_text(job)}")
         waits = [f"{kind}:{':'.join(ids)}" for kind, ids in _dependencies(job) if ids]
         if waits:
             lines += [f"--dependency={','.join(waits)}", "--kill-on-invalid-dep=yes"]
-        return (*((line,) for line in lines), *split((*site.fields.options, *intent.options)))
+        return tuple((line,) for line in lines)
 
     def _resources(self, job: Job, site: Site) -> list[str]:
         intent, grant = job.intent, job.allocation
@@ -131,8 +165,8 @@ class Slurm:
 
     def interactive(self, script: str, job: Job, site: Site) -> Words:
         """Return the srun line with a terminal."""
-        own = tuple(site.fields.interactive)
-        return ("srun", *flat(self.options(job, site)), *own, "--pty", "bash", script)
+        own = split_options((*user_options(job, site), *site.fields.interactive))
+        return ("srun", *command_words(self.options(job, site)), *own, "--pty", "bash", script)
 
     def attach(self, script: str, job: str, *, terminal: bool) -> Words:
         """Return the srun line of a step that shares the job's cores and GPUs (srun(1), --overlap)."""
@@ -170,9 +204,13 @@ class Slurm:
         """Return None: squeue says why."""
         return None
 
-    def cancel(self, job: str) -> Words:
+    def cancel(self, job: str, task: int | None = None) -> Words:
         """Return the scancel line."""
-        return ("scancel", job)
+        return ("scancel", job if task is None else f"{job}_{task}")
+
+    def site_sections(self, ask: Ask) -> list[str]:
+        """Return partitions, GPUs and the size of arrays, from sinfo and scontrol."""
+        return _site_sections(ask)
 
 
 def _dependencies(job: Job) -> tuple[tuple[str, Words], ...]:
@@ -235,18 +273,52 @@ def _status(state: str, exit_code: str, reason: str, node: str) -> Status:
     if word in RUNNING:
         return Status(phase="running", node=node)
     codes = re.fullmatch(r"(\d+):(\d+)", exit_code)
-    code = None if codes is None else 128 + int(codes[2]) if int(codes[2]) else int(codes[1])
+    code = None
+    if codes is not None:
+        # CODE:SIGNAL, as sacct(1) says of ExitCode
+        code = 128 + int(codes[2]) if int(codes[2]) else int(codes[1])
     if word == "COMPLETED":
         return Status(phase="ended", code=code, node=node)
     if word == "FAILED" and reason in STUCK:
-        killed = (
-            codes is not None and codes[2] == "9"
-        )  # by slurmstepd (JobAcctGatherParams=OverMemoryKill)
-        return Status(
-            phase="ended", reason=KILLED["OUT_OF_MEMORY"] if killed else STUCK[reason], node=node
-        )
+        # slurmstepd ends so too who used more memory than asked for (JobAcctGatherParams=OverMemoryKill)
+        killed = codes is not None and codes[2] == "9"
+        return Status(phase="ended", reason=BY_SIGNAL if killed else STUCK[reason], node=node)
     if word == "FAILED":
         return Status(phase="ended", reason="it failed", code=code or 1, node=node)
     return Status(
         phase="ended", reason=KILLED.get(word, f"its state is {word or 'empty'}"), node=node
     )
+
+
+def _site_sections(ask: Ask) -> list[str]:
+    text = ask("sinfo", "-h", "-o", "%P|%l|%G|%D")
+    rows = [line.split("|") for line in text.splitlines() if line.count("|") == 3]
+    gpus = []
+    for row in rows:
+        gpus += re.findall(r"gpu:(?:([A-Za-z][\w.-]*):)?(\d+)", row[2])
+    types = sorted({kind for kind, _ in gpus if kind})
+    most = max((int(count) for _, count in gpus), default=0)
+    lines = ["[resources]", f'gpu = "{"gres" if gpus else "none"}"', 'memory = "mem"']
+    lines += [f"gpu-types = [{', '.join(map(quote, types))}]"] if types else []
+    lines += [f"gpus-per-node = {most}"] if most else []
+    default = next((row[0].rstrip("*") for row in rows if row[0].endswith("*")), None)
+    lines += ["", "[fields]"]
+    lines += [f"# partition = {quote(default)}  # the default here"] if default else []
+    lines += ['# required = ["account", "walltime"]  # where a job without one is refused']
+    # the size is one more than the highest number (slurm.conf(5), MaxArraySize)
+    size = re.search(r"^MaxArraySize\s*=\s*(\d+)", ask("scontrol", "show", "config"), re.MULTILINE)
+    lines += ["", "[limits]", f"array = {int(size[1]) - 1}"] if size and int(size[1]) > 1 else []
+    for name, longest in sorted({(row[0].rstrip("*"), row[1]) for row in rows}):
+        lines += ["", "[[partition]]", f"name = {quote(name)}"]
+        limit = _walltime(longest)
+        lines += [f"walltime = {quote(limit)}"] if limit else []
+    return lines
+
+
+def _walltime(text: str) -> str | None:
+    """Turn "1-12:00:00" into "1d12h"; None for "infinite"."""
+    found = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d\d)", text)
+    if found is None:
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    return time_text(((days * 24 + hours) * 60 + minutes) * 60 + seconds) or None

@@ -8,26 +8,96 @@
 #SBATCH --time=01:00:00
 #SBATCH --signal=B:TERM@60
 # keras-bert on amane, written by envbuild VERSION (docs/job.md)
-# shellcheck disable=SC2317
+# shellcheck disable=SC2034,SC2317
 set -u
 
+name=keras-bert
+site=amane
+commit=3333333333333333333333333333333333333333
+image=keras-bert.sif
+stamp=''
+digest=sha256:1111111111111111111111111111111111111111111111111111111111111111
+lock=sha256:2222222222222222222222222222222222222222222222222222222222222222
+walltime=3600
+signal='' reason='' child='' ranks='' watch='' gpus='' driver=''
 cd "${SLURM_SUBMIT_DIR:-$PWD}" || exit 125
 id=${SLURM_ARRAY_JOB_ID:-${SLURM_JOB_ID:-$$}}
 task=${SLURM_ARRAY_TASK_ID:-}
 mkdir -p -- logs || exit 125
 receipt="logs/keras-bert-$id.json"
-rm -f -- "$receipt"
 started=$(date -u +%Y-%m-%dT%H:%M:%SZ)
-signal='' child='' gpus='' driver=''
 
+# How a job tells what it is, and how it ended.  The variables are the head's.
 fail() {
   printf 'envbuild: error: %s\n' "$*" >&2
   exit 125
 }
 
+# the receipt has its place on the disk from the start: a full disk is one of the things that end jobs
+reserve_receipt() {
+  # one is there if the job was put back into the queue
+  rm -f -- "$receipt"
+  printf '%4000s\n' '' >"$receipt.part"
+}
+
+finish() {
+  local code=$?
+  trap '' TERM INT USR1 USR2
+  [ -z "$watch" ] || kill "$watch" 2>/dev/null
+  case $code$signal in
+  0TERM | 0INT | 0USR2)
+    printf 'envbuild: the command ended with 0 after signal %s: it was stopped, so the job has not succeeded\n' "$signal"
+    code=143
+    ;;
+  esac
+  {
+    printf '{"schema":1,"job":"%s","task":"%s","name":"%s","site":"%s","code":%d,"signal":"%s","reason":"%s","node":"%s",' \
+      "$id" "$task" "$name" "$site" "$code" "$signal" "$reason" "$(hostname)"
+    printf '"started":"%s","ended":"%s","image":"%s","lock":"%s","commit":"%s","gpus":[%s],"driver":"%s"}\n' \
+      "$started" "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$digest" "$lock" "$commit" "$gpus" "$driver"
+  } 1<>"$receipt.part"
+  mv -f -- "$receipt.part" "$receipt"
+  printf 'envbuild: ended with code %d%s\n' "$code" "${reason:+: $reason}"
+  exit "$code"
+}
+
+# a warning comes up to two minutes before the end (sbatch(1), --signal), the end itself when it is due
+stop() {
+  signal=$1
+  printf 'envbuild: signal %s, handed on to the command\n' "$signal"
+  if [ -n "$walltime" ] && [ "$SECONDS" -ge $((walltime - (walltime < 300 ? 5 : 130))) ]; then
+    reason="it reached its time limit of $walltime s"
+  fi
+  # USR1 is what a command may ask for as a warning; the others mean that it is to end
+  [ "$signal" = USR1 ] || set -- TERM
+  if [ -n "$ranks" ]; then
+    tell_ranks "$1"
+  elif [ -n "$child" ]; then
+    kill "-$1" "$child" 2>/dev/null
+  fi
+}
+
+describe_job() {
+  local only=()
+  # where devices are not fenced off, nvidia-smi shows those of the whole node
+  [ -z "${CUDA_VISIBLE_DEVICES:-}" ] || only=(-i "$CUDA_VISIBLE_DEVICES")
+  driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null | head -n 1 | tr -cd '0-9.')
+  gpus=$(nvidia-smi ${only[@]+"${only[@]}"} --query-gpu=name --format=csv,noheader 2>/dev/null |
+    tr -cd 'A-Za-z0-9 ._\n-' | sed 's/.*/"&"/' | paste -sd, -)
+  printf 'envbuild: job %s%s on %s, %s\n' "$id" "${task:+ task $task}" "$(hostname)" "$started"
+  printf 'envbuild: %s for %s, commit %s\n' "$name" "$site" "$commit"
+  if [ -n "$image" ]; then
+    printf 'envbuild: image %s %s\n' "$image" "$digest"
+    printf 'envbuild: lock %s\n' "${lock:-none}"
+  fi
+  printf 'envbuild: GPU %s, driver %s\n' "${gpus:-none seen}" "${driver:-none seen}"
+}
+
 # in the background, because bash hears a signal while it waits, but not while a command has the foreground
 supervise() {
   local code
+  # a signal that came before the command did
+  case $signal in TERM | INT | USR2) exit 143 ;; esac
   "$@" &
   child=$!
   while :; do
@@ -39,38 +109,17 @@ supervise() {
   return "$code"
 }
 
-finish() {
-  local code=$?
-  trap '' TERM INT
-  printf '{"schema":1,"job":"%s","task":"%s","name":"%s","site":"%s","code":%d,"signal":"%s","node":"%s",' \
-    "$id" "$task" keras-bert amane "$code" "$signal" "$(hostname)" >"$receipt.part"
-  printf '"started":"%s","ended":"%s","image":"%s","lock":"%s","commit":"%s","gpus":[%s],"driver":"%s"}\n' \
-    "$started" "$(date -u +%Y-%m-%dT%H:%M:%SZ)" sha256:1111111111111111111111111111111111111111111111111111111111111111 sha256:2222222222222222222222222222222222222222222222222222222222222222 3333333333333333333333333333333333333333 "$gpus" "$driver" >>"$receipt.part"
-  mv -f -- "$receipt.part" "$receipt"
-  printf 'envbuild: ended with code %d\n' "$code"
-  exit "$code"
-}
-trap finish EXIT
+# the ranks are told by Slurm: srun answers a signal of its own with SIGKILL for all of them (srun(1))
+tell_ranks() { scancel --quiet "--signal=$1" "$SLURM_JOB_ID"; }
 
-stop() {
-  signal=$1
-  printf 'envbuild: signal %s, handed on to the command\n' "$signal"
-  [ -z "$child" ] || kill -TERM "$child" 2>/dev/null
-}
+reserve_receipt
+trap finish EXIT
 trap 'stop TERM' TERM
 trap 'stop INT' INT
 trap 'stop USR1' USR1
 trap 'stop USR2' USR2
 
-driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null | head -n 1 | tr -cd '0-9.')
-gpus=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null |
-  tr -cd 'A-Za-z0-9 ._\n-' | sed 's/.*/"&"/' | paste -sd, -)
-printf 'envbuild: job %s%s on %s, %s\n' "$id" "${task:+ task $task}" "$(hostname)" "$started"
-printf 'envbuild: %s\n' \
-  'keras-bert for amane, commit 3333333333333333333333333333333333333333' \
-  'image keras-bert.sif sha256:1111111111111111111111111111111111111111111111111111111111111111' \
-  'lock sha256:2222222222222222222222222222222222222222222222222222222222222222'
-printf 'envbuild: GPU %s, driver %s\n' "${gpus:-none seen}" "${driver:-none seen}"
+describe_job
 
 node_local() {
   local folder
@@ -82,34 +131,65 @@ node_local() {
   done
   printf '/tmp\n'
 }
-enter() {
-  local name value runtime scratch code flags=() kept=()
+# What stands before the call of the container runtime, on whatever node this runs.
+clean_environment() {
+  local variable
   # settings of the caller would change what runs; where the runtime keeps its own files is theirs to say
-  for name in "${!APPTAINER@}" "${!SINGULARITY@}"; do
-    case $name in
-    *ENV_* | *_BIND* | *_NV* | *_HOME) unset "$name" ;;
+  for variable in "${!APPTAINER@}" "${!SINGULARITY@}"; do
+    case $variable in
+    *ENV_* | *_BIND* | *_NV* | *_HOME) unset "$variable" ;;
     *_CACHEDIR | *_TMPDIR | *_CONFIGDIR) ;;
-    *) unset "$name" ;;
-    esac
-  done
-  runtime=$(command -v apptainer || command -v singularity) || fail "neither apptainer nor singularity is on PATH on this node"
-  # root that lacks a capability has to go the way of users; without fuse an image has to be unpacked
-  if [ "$EUID" -eq 0 ]; then
-    value=$(awk '/^CapEff/ { print $2 }' /proc/self/status)
-    [ $((16#$value)) -eq $(((1 << ($(cat /proc/sys/kernel/cap_last_cap) + 1)) - 1)) ] || flags+=(--userns)
-  elif [ ! -w /dev/fuse ] && "$runtime" buildcfg 2>/dev/null | grep -q '^SUID_INSTALL=0'; then
-    flags+=(--unsquash)
-  fi
-  for name in $(compgen -e); do
-    case $name in
-    CUDA_VISIBLE_DEVICES | CUDA_DEVICE_ORDER | NVIDIA_VISIBLE_DEVICES | NCCL_* | OMP_NUM_THREADS | SLURM_* | MASTER_ADDR | MASTER_PORT | RANK | LOCAL_RANK | NODE_RANK | WORLD_SIZE | OMPI_* | PMIX_* | PMI_* | PALS_* | MPI_* | I_MPI_* | UCX_*)
-      export "APPTAINERENV_$name=${!name}" "SINGULARITYENV_$name=${!name}"
-      ;;
+    *) unset "$variable" ;;
     esac
   done
   export APPTAINER_NO_EVAL=1 SINGULARITY_NO_EVAL=1
+}
+
+hand_in() { export "APPTAINERENV_$1=$2" "SINGULARITYENV_$1=$2"; }
+
+hand_in_matching() {
+  local variable pattern
+  for variable in $(compgen -e); do
+    for pattern in "$@"; do
+      # shellcheck disable=SC2053  # it is a pattern
+      [[ $variable != $pattern ]] || hand_in "$variable" "${!variable}"
+    done
+  done
+}
+
+find_runtime() {
+  local program capabilities
+  runtime=
+  for program in "$@"; do
+    [ -n "$runtime" ] || runtime=$(command -v "$program")
+  done
+  [ -n "$runtime" ] || fail "$* cannot be found on this node (PATH is $PATH)"
+  # root that lacks a capability has to go the way of users; without fuse an image has to be unpacked
+  if [ "$EUID" -eq 0 ]; then
+    capabilities=$(awk '/^CapEff/ { print $2 }' /proc/self/status)
+    [ $((16#$capabilities)) -eq $(((1 << ($(cat /proc/sys/kernel/cap_last_cap) + 1)) - 1)) ] || flags+=(--userns)
+  elif [ ! -w /dev/fuse ] && "$runtime" buildcfg 2>/dev/null | grep -q '^SUID_INSTALL=0'; then
+    flags+=(--unsquash)
+  fi
+}
+
+check_image() {
+  [ -r "$image" ] || fail "the image is not there on $(hostname): $image"
+  # an image may be made anew while its job waits; the digest in log and receipt is that of the submission
+  [ -z "$stamp" ] || [ "$(stat -L -c '%s %Y' -- "$image")" = "$stamp" ] ||
+    fail "the image has changed since the job was submitted: $image; submit it again"
+}
+enter() {
+  local variable value runtime scratch code flags=() kept=()
+  clean_environment
+  find_runtime apptainer singularity
+  hand_in_matching \
+    CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER NVIDIA_VISIBLE_DEVICES \
+    'NCCL_*' OMP_NUM_THREADS 'SLURM_*' MASTER_ADDR MASTER_PORT RANK \
+    LOCAL_RANK NODE_RANK WORLD_SIZE 'OMPI_*' 'PMIX_*' 'PMI_*' 'PALS_*' \
+    'MPI_*' 'I_MPI_*' 'UCX_*'
   scratch=$(mktemp -d "$(node_local)/envbuild.XXXXXXXX") || fail "no node-local folder can be written"
-  [ -r keras-bert.sif ] || fail "the image is not there on $(hostname): "keras-bert.sif
+  check_image
   # what is downloaded and compiled stays in folders of the user's (docs/howto-data.md)
   if (umask 077 && mkdir -p -- \
       /home/you/.cache/envbuild-caches/downloads '/home/you/it'"'"'s/compiled/0123') 2>/dev/null &&
@@ -120,10 +200,9 @@ enter() {
     for value in \
       XDG_CACHE_HOME=.cache HF_HOME=.cache/huggingface TRITON_CACHE_DIR=.compiled/triton \
       CUDA_CACHE_PATH=.compiled/cuda; do
-      name=${value%%=*} value="$scratch"/${value#*=}
-      export "APPTAINERENV_$name=$value" "SINGULARITYENV_$name=$value"
+      hand_in "${value%%=*}" "$scratch"/"${value#*=}"
     done
-    [ ! -d /data/torch ] || { kept+=(--bind /data/torch:/data/torch:rw) && export {APPTAINER,SINGULARITY}ENV_TORCH_HOME=/data/torch; }
+    [ ! -d /data/torch ] || { kept+=(--bind /data/torch:/data/torch:rw) && hand_in TORCH_HOME /data/torch; }
   else
     printf 'envbuild: downloads are not kept: their folder cannot be written on this node\n'
   fi
@@ -131,7 +210,7 @@ enter() {
     --nv --cleanenv --no-mount cwd --home "$scratch" --pwd "$PWD" \
     --bind "${TMPDIR:-/tmp}:${TMPDIR:-/tmp}:rw" \
     --bind "$PWD:$PWD:rw" ${kept[@]+"${kept[@]}"} \
-    keras-bert.sif "$@"
+    "$image" "$@"
   code=$?
   rm -rf -- "$scratch"
   return "$code"
@@ -144,17 +223,23 @@ mapfile -t hosts < <(scontrol show hostnames "${SLURM_JOB_NODELIST:-$(hostname)}
 export MASTER_ADDR=${hosts[0]}
 export MASTER_PORT=$((10000 + (id + ${task:-0}) % 20000))
 program=$(
-  printf 'set -u\nchild=\ncd %q || exit 125\n' "$PWD"
-  declare -f fail supervise node_local enter
+  printf 'set -u\nsignal= child=\ncd %q || exit 125\n' "$PWD"
+  printf 'image=%q stamp=%q\n' "$image" "$stamp"
+  declare -f \
+    fail supervise node_local clean_environment hand_in hand_in_matching find_runtime \
+    check_image enter
   cat <<'END'
 trap '[ -z "$child" ] || kill -TERM "$child"' TERM
-:
+trap '[ -z "$child" ] || kill -USR1 "$child"' USR1
 enter "$@"
 END
 )
 hostfile=${receipt%.json}.hosts
 printf '%s slots=1\n' "${hosts[@]}" >"$hostfile"
-world='import sys
+world='# run by every rank before the command: with an MPI that does not fit the host'"'"'s, each would be alone
+
+import sys
+
 try:
     from mpi4py import MPI
 except ImportError:

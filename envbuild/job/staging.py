@@ -9,42 +9,15 @@ from pathlib import Path
 
 from envbuild.errors import UsageError
 from envbuild.job.model import Job
-from envbuild.job.schedulers.protocol import fill
+from envbuild.job.schedulers.protocol import inside_text
 
 ARCHIVE = re.compile(r"\.(tar|tar\.(gz|bz2|xz|zst)|tgz)$")
-STAGE = """\
-# data goes to the disk of a node once: its first process copies, the others wait, and the last one out removes it
-stage() {
-  local began=$SECONDS tries=0
-  staged=$(node_local)/envbuild-stage-$token
-  # a process that was quick may remove the folder while this one waits for its lock
-  while [ $((tries += 1)) -lt 50 ] || fail "no file can be written in $staged"; do
-    mkdir -m 700 -- "$staged" 2>/dev/null || [ -d "$staged" ] || fail "no node-local folder can be written"
-    { exec 9>"$staged/lock"; } 2>/dev/null || continue
-    flock 9
-    [ ! "$staged/lock" -ef /dev/fd/9 ] || break
-  done
-  if [ ! -e "$staged/done" ]; then
-    if ! { @copies@; }; then
-      unstage
-      fail "the data was not brought to the disk of $(hostname), $staged: see above"
-    fi
-    : >"$staged/done"
-    printf 'envbuild: data is on %s after %d s\\n' "$(hostname)" $((SECONDS - began))
-  fi
-  flock -s 9
-}
-unstage() {
-  flock -n -x 9 && rm -rf -- "$staged"
-  exec 9>&-
-}
-"""
 NAMING = "token=$(od -An -N8 -tx8 /dev/urandom | tr -d ' ') staged=\n"
 """A name for the folder that nobody who shares the node's disk can make first."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Staged:
+class StagedData:
     """One thing to stage: as it is named, the path where the command sees it, and whether it is unpacked."""
 
     source: str
@@ -52,13 +25,13 @@ class Staged:
     packed: bool
 
 
-def staged(job: Job) -> tuple[Staged, ...]:
+def staged_data(job: Job) -> tuple[StagedData, ...]:
     """Return what a job stages; an archive becomes the folder that is called like it without the ending."""
     found = []
     for name in job.intent.stage:
         packed = ARCHIVE.search(name)
         found.append(
-            Staged(
+            StagedData(
                 source=name, target=name[: packed.start()] if packed else name, packed=bool(packed)
             )
         )
@@ -85,23 +58,26 @@ def check_stage(names: tuple[str, ...], folder: Path) -> None:
 
 def stage_functions(job: Job) -> str:
     """Return the functions that bring data to the node and remove it; "" where nothing is staged."""
-    lines = []
-    for number, item in enumerate(staged(job)):
+    steps = []
+    for number, item in enumerate(staged_data(job)):
         source, place = shlex.quote(item.source), f'"$staged/{number}"'
         if item.packed:
-            lines += [
+            steps += [
                 f"mkdir -p -- {shlex.quote(item.target)} {place}",
                 f"supervise tar -xf {source} -C {place}",
             ]
         else:
-            lines.append(f"supervise cp -rL --preserve=timestamps -- {source} {place}")
-    return fill(STAGE, copies=" &&\n      ".join(lines)) if lines else ""
+            steps.append(f"supervise cp -rL --preserve=timestamps -- {source} {place}")
+    if not steps:
+        return ""
+    copy = " &&\n    ".join(steps)
+    return f"copy_data() {{\n  {copy}\n}}\n" + inside_text("staging.sh")
 
 
 def stage_binds(job: Job) -> tuple[str, ...]:
     """Return the runtime's words that show what is staged, for an array of bash."""
     words: list[str] = []
-    for number, item in enumerate(staged(job)):
+    for number, item in enumerate(staged_data(job)):
         target = item.target if item.target.startswith("/") else f"$PWD/{item.target}"
         words += ["--bind", f'"$staged/{number}:{target}:ro"']
     return tuple(words)

@@ -1,0 +1,66 @@
+# shellcheck shell=bash disable=SC2034,SC2154,SC2317
+# How a job tells what it is, and how it ended.  The variables are the head's.
+fail() {
+  printf 'envbuild: error: %s\n' "$*" >&2
+  exit 125
+}
+
+# the receipt has its place on the disk from the start: a full disk is one of the things that end jobs
+reserve_receipt() {
+  # one is there if the job was put back into the queue
+  rm -f -- "$receipt"
+  printf '%4000s\n' '' >"$receipt.part"
+}
+
+finish() {
+  local code=$?
+  trap '' TERM INT USR1 USR2
+  [ -z "$watch" ] || kill "$watch" 2>/dev/null
+  case $code$signal in
+  0TERM | 0INT | 0USR2)
+    printf 'envbuild: the command ended with 0 after signal %s: it was stopped, so the job has not succeeded\n' "$signal"
+    code=143
+    ;;
+  esac
+  {
+    printf '{"schema":1,"job":"%s","task":"%s","name":"%s","site":"%s","code":%d,"signal":"%s","reason":"%s","node":"%s",' \
+      "$id" "$task" "$name" "$site" "$code" "$signal" "$reason" "$(hostname)"
+    printf '"started":"%s","ended":"%s","image":"%s","lock":"%s","commit":"%s","gpus":[%s],"driver":"%s"}\n' \
+      "$started" "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$digest" "$lock" "$commit" "$gpus" "$driver"
+  } 1<>"$receipt.part"
+  mv -f -- "$receipt.part" "$receipt"
+  printf 'envbuild: ended with code %d%s\n' "$code" "${reason:+: $reason}"
+  exit "$code"
+}
+
+# a warning comes up to two minutes before the end (sbatch(1), --signal), the end itself when it is due
+stop() {
+  signal=$1
+  printf 'envbuild: signal %s, handed on to the command\n' "$signal"
+  if [ -n "$walltime" ] && [ "$SECONDS" -ge $((walltime - (walltime < 300 ? 5 : 130))) ]; then
+    reason="it reached its time limit of $walltime s"
+  fi
+  # USR1 is what a command may ask for as a warning; the others mean that it is to end
+  [ "$signal" = USR1 ] || set -- TERM
+  if [ -n "$ranks" ]; then
+    tell_ranks "$1"
+  elif [ -n "$child" ]; then
+    kill "-$1" "$child" 2>/dev/null
+  fi
+}
+
+describe_job() {
+  local only=()
+  # where devices are not fenced off, nvidia-smi shows those of the whole node
+  [ -z "${CUDA_VISIBLE_DEVICES:-}" ] || only=(-i "$CUDA_VISIBLE_DEVICES")
+  driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null | head -n 1 | tr -cd '0-9.')
+  gpus=$(nvidia-smi ${only[@]+"${only[@]}"} --query-gpu=name --format=csv,noheader 2>/dev/null |
+    tr -cd 'A-Za-z0-9 ._\n-' | sed 's/.*/"&"/' | paste -sd, -)
+  printf 'envbuild: job %s%s on %s, %s\n' "$id" "${task:+ task $task}" "$(hostname)" "$started"
+  printf 'envbuild: %s for %s, commit %s\n' "$name" "$site" "$commit"
+  if [ -n "$image" ]; then
+    printf 'envbuild: image %s %s\n' "$image" "$digest"
+    printf 'envbuild: lock %s\n' "${lock:-none}"
+  fi
+  printf 'envbuild: GPU %s, driver %s\n' "${gpus:-none seen}" "${driver:-none seen}"
+}

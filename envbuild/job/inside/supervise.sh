@@ -1,0 +1,16 @@
+# shellcheck shell=bash disable=SC2034,SC2154,SC2317
+# in the background, because bash hears a signal while it waits, but not while a command has the foreground
+supervise() {
+  local code
+  # a signal that came before the command did
+  case $signal in TERM | INT | USR2) exit 143 ;; esac
+  "$@" &
+  child=$!
+  while :; do
+    wait "$child"
+    code=$?
+    kill -0 "$child" 2>/dev/null || break
+  done
+  child=
+  return "$code"
+}
