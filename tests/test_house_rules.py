@@ -55,7 +55,13 @@ FOUNDATIONS = (
     "toml",
     "tools",
 )
-INSIDE = ("check/probes/", "base/probe.py", "build/in_base/scripts/", "plan/scripts/", "job/scripts/")
+INSIDE = (
+    "check/probes/",
+    "base/probe.py",
+    "build/in_base/scripts/",
+    "plan/scripts/",
+    "job/scripts/",
+)
 """Scripts that run inside images, with nothing but the standard library: rules about our own process are not theirs."""
 STARTERS = {"system", "popen", "fork", "forkpty", "posix_spawn", "posix_spawnp", "startfile"}
 

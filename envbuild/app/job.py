@@ -14,11 +14,12 @@ from envbuild.build.image.origin import locked_by
 from envbuild.caches import Caches, plan_caches
 from envbuild.context import Context
 from envbuild.errors import UsageError
-from envbuild.job.advice import shared_sqlite
-from envbuild.job.compose import check_visible, collect, compose, git_commit, read_env_file
+from envbuild.job.warnings import shared_sqlite
+from envbuild.job.compose import check_visible, collect, compose, git_commit, name_of_file, read_env_file
 from envbuild.job.fit import why_unfit
 from envbuild.job.intent import Flags, make_intent, read_each
 from envbuild.job.model import Image, Intent, Job
+from envbuild.job.schedulers import features_of
 from envbuild.job.site import Site
 from envbuild.job.submit import check_project, new_key, write_secrets
 from envbuild.recipe.model import Job as Wanted
@@ -63,7 +64,7 @@ def plan_job(request: JobRequest, context: Context) -> tuple[Job, Site, FoundIma
         argv = ("bash",) if request.interactive else _recipe_command(found, request.image)
     name = request.name
     if name is None:
-        name = found.source.recipe.name if found.source else Path(request.image).stem
+        name = found.source.recipe.name if found.source else name_of_file(Path(request.image))
     binds = tuple(parse_bind(text, settings.cwd) for text in request.binds)
     job = compose(
         name,
@@ -142,12 +143,14 @@ def _make_intent(request: JobRequest, site: Site, found: FoundImage, context: Co
     if cuda is None:
         return intent
     image = found.path.name
-    if not site.has_gpus:
+    if features_of(site).queues and site.resources.gpu == "none":
         context.report.say(
             f"note: {image} has CUDA {cuda}, and {site.name} has no GPUs: the job gets none"
         )
         return intent
     gpus = intent.nodes or 1
+    if intent.tasks and intent.launcher in ("torchrun", "lightning"):
+        gpus = intent.tasks  # they start one process per GPU
     count = "one GPU" if gpus == 1 else f"{gpus} GPUs"
     context.report.say(
         f"the job gets {count}, as {image} has CUDA {cuda} (--gpus N, or gpus in [job])"

@@ -17,7 +17,7 @@ from envbuild.check.target import Target
 from envbuild.context import Context
 from envbuild.errors import CheckFailedError, HostError, UsageError
 from envbuild.job.compose import compose
-from envbuild.job.follow import status_of
+from envbuild.job.monitor import status_of
 from envbuild.job.intent import Flags, make_intent
 from envbuild.job.model import Intent, Record
 from envbuild.job.records import job_folder, load_records, read_receipts

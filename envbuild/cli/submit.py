@@ -15,7 +15,7 @@ from envbuild.cli.options import CommandAfterDashes
 from envbuild.cli.output import print_json
 from envbuild.context import Context
 from envbuild.errors import UsageError
-from envbuild.job.before import check_client, check_predecessors
+from envbuild.job.preflight import check_client, check_predecessors
 from envbuild.job.model import Job
 from envbuild.job.records import log_files, plain_id
 from envbuild.job.schedulers import scheduler_of
@@ -78,7 +78,7 @@ def command(
         _show_submission(job, site)
         return 0
     check_client(site, context.settings, context.runner)
-    check_predecessors(job, site, context.settings, context.runner)
+    job = check_predecessors(job, site, context.settings, context.runner)
     job, key = hand_variables(job, request, context)
     if interactive:
         _replace_by_client(job, site, context, key)
@@ -111,8 +111,6 @@ def _replace_by_client(job: Job, site: Site, context: Context, key: str) -> None
     script = write_script(job, site, settings, key)
     scheduler = scheduler_of(site)
     argv = scheduler.interactive(str(script), job, site)
-    if scheduler.title == "PBS":
-        context.report.say(f"on the node, type: bash {shlex.quote(str(script))}")
     terminal = {"TERM": settings.environment.get("TERM", "dumb")}
     hand_over(argv, {**client_environment(settings.environment), **terminal})
 

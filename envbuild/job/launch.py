@@ -6,7 +6,7 @@ import shlex
 import textwrap
 
 from envbuild.job.model import Job
-from envbuild.job.schedulers.protocol import Scheduler, inside_text, join_words
+from envbuild.job.schedulers.protocol import Scheduler, join_words, script_text
 from envbuild.job.site import Site
 from envbuild.job.staging import staged_data
 
@@ -157,7 +157,7 @@ def _world_test(job: Job, site: Site, scheduler: Scheduler) -> str:
     total = job.allocation.nodes * job.allocation.processes
     start = _starter(job, site, scheduler, job.allocation.processes, "world")
     return (
-        f"world={shlex.quote(inside_text('world.py'))}\n"
+        f"world={shlex.quote(script_text('world.py'))}\n"
         "# shellcheck disable=SC2016  # expanded by the shell in the container\n"
         f'{start} sh -c {shlex.quote(WORLD_SHELL)} sh "$world" {total} ||\n'
         '  fail "the ranks were not started, or do not find each other: see above; both MPIs must fit"\n'

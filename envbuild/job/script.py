@@ -12,9 +12,9 @@ from envbuild.job.model import Job
 from envbuild.job.records import FOLDER
 from envbuild.job.schedulers.protocol import (
     Scheduler,
-    inside_text,
     join_words,
     log_pattern,
+    script_text,
     user_options,
 )
 from envbuild.job.site import Site
@@ -33,8 +33,8 @@ def render(job: Job, site: Site, scheduler: Scheduler) -> str:
     parts = [
         _head(job, site, scheduler),
         _start(job, site, scheduler),
-        inside_text("report.sh"),
-        DIRECT if job.interactive else inside_text("supervise.sh"),
+        script_text("report.sh"),
+        DIRECT if job.interactive else script_text("supervise.sh"),
         scheduler.features.shell.tell_ranks,
         "reserve_receipt\ntrap finish EXIT\n" + ("" if job.interactive else TRAPS),
         scheduler.features.shell.gpus.replace("@name@", site.resources.gpu_name)
@@ -57,7 +57,7 @@ def _container(job: Job, site: Site, scheduler: Scheduler) -> str:
         NAMING if stage else "",
         node_local_function(site),
         stage,
-        inside_text("container.sh"),
+        script_text("container.sh"),
         enter_function(job, site, scheduler),
     )
     return "".join(parts)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from envbuild.errors import UsageError
 from envbuild.job.model import Job
-from envbuild.job.schedulers.protocol import inside_text
+from envbuild.job.schedulers.protocol import script_text
 
 ARCHIVE = re.compile(r"\.(tar|tar\.(gz|bz2|xz|zst)|tgz)$")
 NAMING = "token=$(od -An -N8 -tx8 /dev/urandom | tr -d ' ') staged=\n"
@@ -71,7 +71,7 @@ def stage_functions(job: Job) -> str:
     if not steps:
         return ""
     copy = " &&\n    ".join(steps)
-    return f"copy_data() {{\n  {copy}\n}}\n" + inside_text("staging.sh")
+    return f"copy_data() {{\n  {copy}\n}}\n" + script_text("staging.sh")
 
 
 def stage_binds(job: Job) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from envbuild.errors import HostError, ToolFailedError, ToolMissingError, UsageError
-from envbuild.job.model import Job, Record
+from envbuild.job.model import Image, Job, Record
 from envbuild.job.records import job_folder, now, remove_secrets, save_record
 from envbuild.job.schedulers import features_of, scheduler_of
 from envbuild.job.schedulers.protocol import log_pattern
@@ -114,12 +114,17 @@ def ask(
 def write_script(job: Job, site: Site, settings: Settings, key: str) -> Path:
     """Write the script into ``.envbuild/jobs`` and return its path."""
     path = job_folder(settings.cwd) / f"{key}.sh"
-    write_text(
-        path,
-        render(replace(job, key=key, umask=read_umask()), site, scheduler_of(site)),
-        mode=0o755,
-    )
+    job = replace(job, key=key, umask=read_umask(), image=_stamped(job.image, settings.cwd))
+    write_text(path, render(job, site, scheduler_of(site)), mode=0o755)
     return path
+
+
+def _stamped(image: Image | None, project: Path) -> Image | None:
+    """Return the image with its size and time of change, which the job compares before it starts."""
+    if image is None or not (project / image.path).is_file():
+        return image
+    state = (project / image.path).stat()
+    return replace(image, stamp=f"{state.st_size} {int(state.st_mtime)}")
 
 
 def write_secrets(values: Mapping[str, str], settings: Settings, key: str) -> str | None:

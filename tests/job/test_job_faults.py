@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from envbuild.errors import EnvbuildError, HostError, ToolFailedError, UsageError
-from envbuild.job.preflight import check_client, check_predecessors
-from envbuild.job.monitor import Clock, Tail, exit_code, status_of, wait
 from envbuild.job.model import Job, Record
+from envbuild.job.monitor import Clock, Tail, exit_code, status_of, wait
+from envbuild.job.preflight import check_client, check_predecessors
 from envbuild.job.records import load_records, receipt_files, save_record
 from envbuild.job.sites import load_site
 from envbuild.job.submit import submit

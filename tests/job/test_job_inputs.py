@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from envbuild.errors import UsageError
-from envbuild.job.warnings import shared_sqlite
 from envbuild.job.compose import check_visible, collect, git_commit, read_env_file
 from envbuild.job.inputs import check_inputs
 from envbuild.job.staging import check_stage, staged_data
+from envbuild.job.warnings import shared_sqlite
 from envbuild.run import Command, LocalRunner
 from envbuild.settings import Settings
 from tests.job.situations import plan

@@ -238,9 +238,9 @@ def job_name(name: str) -> str:
     return name if name[0].isalpha() else f"j{name}"
 
 
-def inside_text(name: str) -> str:
-    """Return a file of job/inside without its first comment, which speaks to shellcheck."""
-    text = resources.files("envbuild.job").joinpath("inside").joinpath(name).read_text("utf-8")
+def script_text(name: str) -> str:
+    """Return a file of job/scripts without its first comment, which speaks to shellcheck."""
+    text = resources.files("envbuild.job").joinpath("scripts").joinpath(name).read_text("utf-8")
     lines = text.splitlines(keepends=True)
     return "".join(lines[1:] if lines[0].startswith("# shellcheck") else lines)
 
