@@ -14,14 +14,21 @@ from envbuild.build.image.origin import locked_by
 from envbuild.caches import Caches, plan_caches
 from envbuild.context import Context
 from envbuild.errors import UsageError
-from envbuild.job.warnings import shared_sqlite
-from envbuild.job.compose import check_visible, collect, compose, git_commit, name_of_file, read_env_file
+from envbuild.job.compose import (
+    check_visible,
+    collect,
+    compose,
+    git_commit,
+    name_of_file,
+    read_env_file,
+)
 from envbuild.job.fit import why_unfit
 from envbuild.job.intent import Flags, make_intent, read_each
 from envbuild.job.model import Image, Intent, Job
 from envbuild.job.schedulers import features_of
 from envbuild.job.site import Site
 from envbuild.job.submit import check_project, new_key, write_secrets
+from envbuild.job.warnings import shared_sqlite
 from envbuild.recipe.model import Job as Wanted
 from envbuild.recipe.model import Run
 

@@ -17,9 +17,9 @@ from envbuild.check.target import Target
 from envbuild.context import Context
 from envbuild.errors import CheckFailedError, HostError, UsageError
 from envbuild.job.compose import compose
-from envbuild.job.monitor import status_of
 from envbuild.job.intent import Flags, make_intent
 from envbuild.job.model import Intent, Record
+from envbuild.job.monitor import status_of
 from envbuild.job.records import job_folder, load_records, read_receipts
 from envbuild.job.site import Gpu, Site
 from envbuild.job.sites import load_site

@@ -9,8 +9,8 @@ import click
 
 from envbuild.context import Context
 from envbuild.errors import INTERRUPTED
-from envbuild.job.monitor import Tail, exit_code, wait
 from envbuild.job.model import Receipt, Record
+from envbuild.job.monitor import Tail, exit_code, wait
 from envbuild.job.records import log_files, plain_id
 from envbuild.job.site import Site
 

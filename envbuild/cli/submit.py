@@ -15,8 +15,8 @@ from envbuild.cli.options import CommandAfterDashes
 from envbuild.cli.output import print_json
 from envbuild.context import Context
 from envbuild.errors import UsageError
-from envbuild.job.preflight import check_client, check_predecessors
 from envbuild.job.model import Job
+from envbuild.job.preflight import check_client, check_predecessors
 from envbuild.job.records import log_files, plain_id
 from envbuild.job.schedulers import scheduler_of
 from envbuild.job.script import render
