@@ -20,9 +20,9 @@ from pathlib import Path
 
 import tomli
 
-from envbuild.build.image.metadata import about
+from envbuild.build.image.metadata import image_note
 from envbuild.build.image.origin import NOTE
-from envbuild.formats.sif_writer import JSON, data, partition, write_sif
+from envbuild.formats.sif_writer import JSON, data_object, partition_object, write_sif
 from envbuild.lock.model import Lock
 from envbuild.lock.read import read_lock
 from envbuild.run import Command, LocalRunner, Result
@@ -110,8 +110,11 @@ def _take_shipped(place: Path, kind: str) -> None:
 
 def write_image(path: Path, lock: Lock) -> None:
     """Write a file that says that it is the image of a lock; nothing can be run in it."""
-    note = about(NAME, lock, mode="flat", packer="none", tree="sha256:" + "0" * 64)
-    objects = [data(JSON, NOTE, note), partition(lambda out: out.write(b"hsqs"), machine="x86_64")]
+    note = image_note(NAME, lock, mode="flat", packer="none", tree="sha256:" + "0" * 64)
+    objects = [
+        data_object(JSON, NOTE, note),
+        partition_object(lambda out: out.write(b"hsqs"), machine="x86_64"),
+    ]
     with path.open("wb") as out:
         write_sif(out, objects, machine="x86_64", epoch=0, identity="x")
 

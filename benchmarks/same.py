@@ -17,7 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from envbuild.build.image.compare import tell_difference
+from envbuild.build.image.compare import describe_difference
 from envbuild.run import Command, LocalRunner
 from envbuild.settings import shipped_folder
 
@@ -72,7 +72,9 @@ def compare(recipe: str, work: Path, downloads: Path) -> int:
         )
         hashes = [sha256(one), sha256(two)]
         same = hashes[0] == hashes[1]
-        print(f"{recipe} {mode}: {hashes[0] if same else tell_difference(one, two)}", flush=True)
+        print(
+            f"{recipe} {mode}: {hashes[0] if same else describe_difference(one, two)}", flush=True
+        )
         failed += not same
         one.unlink()
         two.unlink()

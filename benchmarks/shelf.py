@@ -133,10 +133,10 @@ def images(paths: list[Path]) -> None:
 
 
 def _lock(path: Path) -> str:
-    from envbuild.build.image.verify import read_carried
+    from envbuild.build.image.verify import read_embedded_info
     from envbuild.lock.digest import lock_digest
 
-    carried = read_carried(path).lock
+    carried = read_embedded_info(path).lock
     return lock_digest(carried) if carried else ""
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from envbuild.build.image.origin import locked_by
+from envbuild.build.image.origin import embedded_lock_digest
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError, StaleLockError, UsageError
 from envbuild.lock.digest import lock_digest
@@ -55,7 +55,7 @@ class FoundImage:
         if reasons:
             reason = f"the recipe was changed: {'; '.join(reasons)}"
             return OldImage(reason=reason, remedy=f"envbuild lock {name} && envbuild make {name}")
-        origin = locked_by(self.path)
+        origin = embedded_lock_digest(self.path)
         if origin is None or origin == lock_digest(self.lock):
             return None
         reason = f"it was made from another lock than {self.source.lock.name}"
@@ -137,7 +137,9 @@ def refuse_old_image(found: FoundImage, way_out: str) -> None:
 
 def cuda_of_image(found: FoundImage) -> str | None:
     """Return the CUDA of an image as its lock has it; None without CUDA, and where no lock says so."""
-    from envbuild.build.image.verify import read_carried  # late: exec reads no image's content
+    from envbuild.build.image.verify import (
+        read_embedded_info,  # late: exec reads no image's content
+    )
     from envbuild.lock.cuda import cuda_of
 
     if found.source is not None and found.source.recipe.base.cpu:
@@ -145,7 +147,7 @@ def cuda_of_image(found: FoundImage) -> str | None:
     lock = found.lock
     if found.source is None or not found.source.lock.is_file():
         try:
-            lock = read_carried(found.path).lock
+            lock = read_embedded_info(found.path).lock
         except EnvbuildError:
             return None
     return cuda_of(lock) if lock else None

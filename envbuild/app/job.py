@@ -10,7 +10,7 @@ from envbuild.app.enter import parse_bind, parse_variables
 from envbuild.app.image import FoundImage, cuda_of_image, find_image, warn_of_old_image
 from envbuild.app.site import find_site
 from envbuild.base.digests import known_digest
-from envbuild.build.image.origin import locked_by
+from envbuild.build.image.origin import embedded_lock_digest
 from envbuild.caches import Caches, plan_caches
 from envbuild.context import Context
 from envbuild.errors import UsageError
@@ -181,4 +181,6 @@ def _image_of_job(found: FoundImage, context: Context) -> Image:
             "a job needs an image file, not a sandbox", where=str(path), hint="envbuild make"
         )
     shown = path.relative_to(cwd) if path.is_relative_to(cwd) else path
-    return Image(path=str(shown), digest=known_digest(path, context.store), lock=locked_by(path))
+    return Image(
+        path=str(shown), digest=known_digest(path, context.store), lock=embedded_lock_digest(path)
+    )

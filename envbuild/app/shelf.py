@@ -10,7 +10,7 @@ from envbuild.context import Context
 from envbuild.errors import UsageError
 
 if TYPE_CHECKING:
-    from envbuild.build.model import Order
+    from envbuild.build.model import BuildSpec
     from envbuild.build.modes.assembled import Check
     from envbuild.recipe.model import Source
     from envbuild.shelf.client import ShelfClient
@@ -189,7 +189,7 @@ def get(context: Context, name: str, *, with_image: bool, force: bool) -> list[s
 
 def bring(taken: VerifiedEntry, library: ShelfClient, target: Path, context: Context) -> None:
     """Bring an entry's image into a file without a final name, verified.  Raises UsageError where there is none."""
-    from envbuild.build.image.verify import read_carried
+    from envbuild.build.image.verify import read_embedded_info
     from envbuild.errors import IntegrityError
     from envbuild.lock.digest import lock_digest
     from envbuild.shelf.pieces import fetch_image, require_flat
@@ -202,7 +202,7 @@ def bring(taken: VerifiedEntry, library: ShelfClient, target: Path, context: Con
         weight, library.read_object(weight.pieces, "list of pieces"), pieces, target, context.report
     )
     require_flat(target)
-    carried = read_carried(target)
+    carried = read_embedded_info(target)
     if carried.lock is not None and lock_digest(carried.lock) != taken.stored.entry.locked:
         raise IntegrityError("its image was made from another lock", where=taken.title)
 
@@ -234,19 +234,19 @@ def adopt(taken: VerifiedEntry, context: Context) -> None:
             save(report, context.store)
 
 
-def make_from_shelf(taken: VerifiedEntry, order: Order, context: Context, check: Check) -> bool:
+def make_from_shelf(taken: VerifiedEntry, order: BuildSpec, context: Context, check: Check) -> bool:
     """Put the published image under its name and return True; False where it lies there.  ``check`` sees it before.
 
     A verdict that a pinned signer published counts like one of this machine's own; anybody else's is made again.
     """
-    from envbuild.build.output_record import delivered, note_delivery
+    from envbuild.build.output_record import matching_output, record_output
     from envbuild.shelf.config import open_shelf
 
     weight = taken.stored.entry.image
     assert weight is not None  # noqa: S101  (has_image)
     adopt(taken, context)
     key = f"shelf {weight.sha256}"
-    if delivered(order.target, context.store, key) is not None:
+    if matching_output(order.target, context.store, key) is not None:
         check(order.target, weight.digest)
         context.report.say(f"{order.target.name} is up to date")
         return False
@@ -255,11 +255,11 @@ def make_from_shelf(taken: VerifiedEntry, order: Order, context: Context, check:
         bring(taken, library, partial, context)
         check(partial, weight.digest)
         put_in_place(partial, order.target)
-    note_delivery(order.target, context.store, key, weight.digest)
+    record_output(order.target, context.store, key, weight.digest)
     return True
 
 
-def compare_built(taken: VerifiedEntry, order: Order, context: Context) -> None:
+def compare_built(taken: VerifiedEntry, order: BuildSpec, context: Context) -> None:
     """Say whether the image that was built here is the one that was published."""
     from envbuild.base.digests import known_digest
 

@@ -9,34 +9,34 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from envbuild.build.base_parts import Ground
+from envbuild.build.base_parts import BaseParts
 from envbuild.build.from_wheel import unpack_wheel
-from envbuild.build.image.base_config import Inherited
-from envbuild.build.image.runtime_files import dot_contents, dot_files
+from envbuild.build.image.base_config import BaseConfig
+from envbuild.build.image.runtime_files import runtime_contents, runtime_files
 from envbuild.build.in_base.bytecode import (
     WheelPart,
     bytecode_key,
     compile_wheels,
     without_bytecode,
 )
-from envbuild.build.in_base.container import Container, container
+from envbuild.build.in_base.container import Container, open_container
 from envbuild.build.in_base.install_scheme import (
     Scheme,
     ask_scheme,
     bootstrap_scheme,
+    cached_scheme,
     keep_scheme,
-    kept_scheme,
     read_scheme,
 )
-from envbuild.build.in_base.overlay_run import Means, captured, post_act
+from envbuild.build.in_base.overlay_run import OverlayContext, post_script, run_captured
 from envbuild.build.in_base.sdists import BuildNeeds, build_wheels, built_name, wheel_key
-from envbuild.build.local_base import tell_old_cuda
-from envbuild.build.overlaps import overlaps
+from envbuild.build.local_base import report_old_cuda
+from envbuild.build.overlaps import find_overlaps
 from envbuild.build.whiteouts import replaced_entries
 from envbuild.errors import IntegrityError
 from envbuild.formats.block_codec import Codec
 from envbuild.lock.model import Lock, LockedFiles
-from envbuild.parts.cache import Bench, KeptPart, kept_part, part_key, provide_part
+from envbuild.parts.cache import CachedPart, PackContext, cached_part, part_key, provide_part
 from envbuild.parts.from_tar import tar_contents
 from envbuild.parts.reader import read_file
 from envbuild.plan.model import Definition
@@ -62,9 +62,9 @@ class Hall:
     runner: Runner
     runtime: Callable[[], Runtime]
     report: Reporter
-    bare: Callable[[Bench, Executor], Ground]
-    ground: Callable[[Bench, Executor], Ground]
-    build_ground: Callable[[Bench, Executor], Ground]
+    bare: Callable[[PackContext, Executor], BaseParts]
+    ground: Callable[[PackContext, Executor], BaseParts]
+    build_ground: Callable[[PackContext, Executor], BaseParts]
     build_digest: str
     post: tuple[str, ...] = ()
 
@@ -77,7 +77,7 @@ class Layer:
     """
 
     name: str
-    parts: tuple[KeptPart, ...]
+    parts: tuple[CachedPart, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,7 +85,7 @@ class Gathered:
     """All that an image is made of, lowest layer first; ``wheels`` are the parts that hold packages as unpacked."""
 
     layers: tuple[Layer, ...]
-    wheels: tuple[KeptPart, ...]
+    wheels: tuple[CachedPart, ...]
 
 
 def gather(lock: Lock, definition: tuple[Definition, str] | None, hall: Hall) -> Gathered:
@@ -99,27 +99,29 @@ def gather(lock: Lock, definition: tuple[Definition, str] | None, hall: Hall) ->
         ThreadPoolExecutor(workers, "pack") as pool,
         ThreadPoolExecutor(workers, "unpack") as feeders,
     ):
-        bench = Bench(store=hall.store, codec=hall.codec, pool=pool, report=hall.report)
+        packing = PackContext(store=hall.store, codec=hall.codec, pool=pool, report=hall.report)
         try:
-            ground, scheme, wheels = _ground_and_wheels(lock, bench, feeders, hall)
+            ground, scheme, wheels = _ground_and_wheels(lock, packing, feeders, hall)
         except BaseException:
             # without this, Ctrl-C would wait until the largest wheel has been packed
             feeders.shutdown(wait=False, cancel_futures=True)
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-        bytecode = _bytecode(wheels, lock, (ground, scheme), bench, hall)
+        bytecode = _bytecode(wheels, lock, (ground, scheme), packing, hall)
         groups = [p.group for p in lock.installed]
         grouped = {wheel.name: group for wheel, group in zip(wheels, groups, strict=True)}
         # stable: the framework's lie below the project's
-        for line in overlaps(sorted(wheels, key=lambda wheel: grouped[wheel.name] != "framework")):
+        for line in find_overlaps(
+            sorted(wheels, key=lambda wheel: grouped[wheel.name] != "framework")
+        ):
             hall.report.say(line)
         framework = _of_group(groups, "framework", wheels, bytecode)
         packages = _of_group(groups, "project", wheels, bytecode)
-        hidden = _hidden(lock, ground, scheme, bench)
-        own = tuple(_files(locked, bench) for locked in lock.files)
-        own += (runtime_part(*definition, ground.inherited, bench),) if definition else ()
+        hidden = _hidden(lock, ground, scheme, packing)
+        own = tuple(_files(locked, packing) for locked in lock.files)
+        own += (runtime_part(*definition, ground.inherited, packing),) if definition else ()
         below = (*ground.parts, *ground.system, *framework, *hidden, *packages, *own)
-        own += _post(lock, below, bench, hall)
+        own += _post(lock, below, packing, hall)
     packages = (*hidden, *packages)
     names = {
         "base": ground.parts,
@@ -133,46 +135,52 @@ def gather(lock: Lock, definition: tuple[Definition, str] | None, hall: Hall) ->
 
 
 def _of_group(
-    groups: Sequence[str], group: str, wheels: Sequence[WheelPart], bytecode: Sequence[KeptPart]
-) -> tuple[KeptPart, ...]:
+    groups: Sequence[str], group: str, wheels: Sequence[WheelPart], bytecode: Sequence[CachedPart]
+) -> tuple[CachedPart, ...]:
     chosen = [number for number, name in enumerate(groups) if name == group]
     return (*(wheels[number].kept for number in chosen), *(bytecode[number] for number in chosen))
 
 
-def _files(locked: LockedFiles, bench: Bench) -> KeptPart:
-    key = part_key("files", archive=locked.sha256, packer=bench.codec.key)
-    archive = bench.store.artifact(locked.sha256)
+def _files(locked: LockedFiles, packing: PackContext) -> CachedPart:
+    key = part_key("files", archive=locked.sha256, packer=packing.codec.key)
+    archive = packing.store.artifact(locked.sha256)
     return provide_part(
-        key, bench, lambda writer: writer.add_all(tar_contents(archive, locked.sha256))
+        key, packing, lambda writer: writer.add_all(tar_contents(archive, locked.sha256))
     )
 
 
-def runtime_part(definition: Definition, text: str, inherited: Inherited, bench: Bench) -> KeptPart:
+def runtime_part(
+    definition: Definition, text: str, inherited: BaseConfig, packing: PackContext
+) -> CachedPart:
     """Return the part of the container runtime's own files."""
-    files = dot_files(definition, text, inherited)
-    key = part_key("runtime", files=files, packer=bench.codec.key)
+    files = runtime_files(definition, text, inherited)
+    key = part_key("runtime", files=files, packer=packing.codec.key)
     return provide_part(
-        key, bench, lambda writer: writer.add_all(dot_contents(definition, text, inherited))
+        key, packing, lambda writer: writer.add_all(runtime_contents(definition, text, inherited))
     )
 
 
-def _post(lock: Lock, below: Sequence[KeptPart], bench: Bench, hall: Hall) -> tuple[KeptPart, ...]:
+def _post(
+    lock: Lock, below: Sequence[CachedPart], packing: PackContext, hall: Hall
+) -> tuple[CachedPart, ...]:
     """Return a part of what the recipe's own lines of shell change in the whole image."""
-    old_cuda = tell_old_cuda(lock, bench.report)
+    old_cuda = report_old_cuda(lock, packing.report)
     if not hall.post and not old_cuda:
         return ()
-    means = Means(runtime=hall.runtime(), runner=hall.runner, bench=bench)
-    return (captured(post_act(hall.post, old_cuda=old_cuda), below, lock.base, means, {}),)
+    means = OverlayContext(runtime=hall.runtime(), runner=hall.runner, packing=packing)
+    return (run_captured(post_script(hall.post, old_cuda=old_cuda), below, lock.base, means, {}),)
 
 
-def _hidden(lock: Lock, ground: Ground, scheme: Scheme, bench: Bench) -> tuple[KeptPart, ...]:
+def _hidden(
+    lock: Lock, ground: BaseParts, scheme: Scheme, packing: PackContext
+) -> tuple[CachedPart, ...]:
     """Return a part that hides the packages of an image which locked ones replace."""
     if not scheme.path:
         return ()  # a bootstrapped root has none
 
     def read(path: str) -> bytes | None:
         return read_file(
-            ground.tree, (*ground.parts, *ground.system), path, compressor=bench.codec.compressor
+            ground.tree, (*ground.parts, *ground.system), path, compressor=packing.codec.compressor
         )
 
     names = [p.name for p in lock.installed]
@@ -183,18 +191,18 @@ def _hidden(lock: Lock, ground: Ground, scheme: Scheme, bench: Bench) -> tuple[K
     return (
         provide_part(
             key,
-            bench,
+            packing,
             lambda writer: writer.add_all((entry, None) for entry in entries),
             layer=True,
         ),
     )
 
 
-def _scheme(lock: Lock, ground: Ground, bench: Bench, hall: Hall) -> Scheme:
+def _scheme(lock: Lock, ground: BaseParts, packing: PackContext, hall: Hall) -> Scheme:
     """Return where an image's Python installs, asked of it once per image."""
-    told = kept_scheme(lock.base, hall.store)
+    told = cached_scheme(lock.base, hall.store)
     if told is None:
-        with _inside(ground, lock, bench, hall) as inside:
+        with _inside(ground, lock, packing, hall) as inside:
             told = ask_scheme(inside)
         keep_scheme(
             told, hall.store.own(hall.store.scheme(lock.base.digest, lock.base.python_path))
@@ -203,15 +211,15 @@ def _scheme(lock: Lock, ground: Ground, bench: Bench, hall: Hall) -> Scheme:
 
 
 def _ground_and_wheels(
-    lock: Lock, bench: Bench, feeders: ThreadPoolExecutor, hall: Hall
-) -> tuple[Ground, Scheme, list[WheelPart]]:
+    lock: Lock, packing: PackContext, feeders: ThreadPoolExecutor, hall: Hall
+) -> tuple[BaseParts, Scheme, list[WheelPart]]:
     """Pack wheels while Debian packages are installed, which keeps one core busy at most; then those from sdists."""
     packages = lock.installed
-    bare = None if lock.is_bootstrap else hall.bare(bench, feeders)
-    early = bootstrap_scheme(lock) if bare is None else _scheme(lock, bare, bench, hall)
+    bare = None if lock.is_bootstrap else hall.bare(packing, feeders)
+    early = bootstrap_scheme(lock) if bare is None else _scheme(lock, bare, packing, hall)
 
     def pack(file: Path, name: str, identity: str, scheme: Scheme) -> Future[WheelPart]:
-        return feeders.submit(wheel_part, file, name, identity, scheme, bench)
+        return feeders.submit(wheel_part, file, name, identity, scheme, packing)
 
     def pack_wheels(scheme: Scheme) -> dict[str, Future[WheelPart]]:
         # the largest first, so that no core waits for it in the end
@@ -222,8 +230,8 @@ def _ground_and_wheels(
         }
 
     futures = pack_wheels(early)
-    ground = bare if bare is not None and not _has_system(lock) else hall.ground(bench, feeders)
-    scheme = early if bare is None else _scheme(lock, ground, bench, hall)
+    ground = bare if bare is not None and not _has_system(lock) else hall.ground(packing, feeders)
+    scheme = early if bare is None else _scheme(lock, ground, packing, hall)
     # a Debian package may have put a link where the base's Python installs
     if scheme.key_fields != early.key_fields:
         futures = pack_wheels(scheme)
@@ -236,20 +244,20 @@ def _ground_and_wheels(
         p for p in packages if p.is_sdist and not is_sealed(hall.store.built(wheel_key(p, needs)))
     ]
     if lacking:
-        where = hall.build_ground(bench, feeders)
+        where = hall.build_ground(packing, feeders)
         stage = hall.report.stage(f"build {counted(len(lacking), 'source package')}")
-        with stage, _inside(where, lock, bench, hall) as inside:
+        with stage, _inside(where, lock, packing, hall) as inside:
             beyond = build_wheels(lacking, needs, inside, hall.store)
         _report_unlocked(beyond, lock, hall.report)
     with hall.report.stage(
         f"pack {counted(len(packages), 'package')}", total=len(packages)
-    ) as packing:
+    ) as counter:
         for p in packages:
             if p.is_sdist:
                 key = wheel_key(p, needs)
                 futures[p.name] = pack(hall.store.built(key), built_name(p), f"built {key}", scheme)
         for future in futures.values():
-            future.add_done_callback(lambda _: packing.advance())
+            future.add_done_callback(lambda _: counter.advance())
         return ground, scheme, [futures[p.name].result() for p in packages]
 
 
@@ -265,27 +273,33 @@ def _report_unlocked(beyond: Mapping[str, Sequence[str]], lock: Lock, report: Re
             )
 
 
-def wheel_part(file: Path, name: str, identity: str, scheme: Scheme, bench: Bench) -> WheelPart:
+def wheel_part(
+    file: Path, name: str, identity: str, scheme: Scheme, packing: PackContext
+) -> WheelPart:
     """Return the part of a wheel; ``identity`` is its sha256, or "built" and a key."""
-    key = part_key("wheel", wheel=identity, scheme=scheme.key_fields, packer=bench.codec.key)
+    key = part_key("wheel", wheel=identity, scheme=scheme.key_fields, packer=packing.codec.key)
     sha256 = sealed_hash(file) if identity.startswith("built ") else identity
     kept = provide_part(
-        key, bench, lambda writer: unpack_wheel(file, name, scheme, writer, sha256=sha256)
+        key, packing, lambda writer: unpack_wheel(file, name, scheme, writer, sha256=sha256)
     )
     return WheelPart(file=file, name=name, kept=kept)
 
 
 def _bytecode(
-    wheels: Sequence[WheelPart], lock: Lock, where: tuple[Ground, Scheme], bench: Bench, hall: Hall
-) -> tuple[KeptPart, ...]:
+    wheels: Sequence[WheelPart],
+    lock: Lock,
+    where: tuple[BaseParts, Scheme],
+    packing: PackContext,
+    hall: Hall,
+) -> tuple[CachedPart, ...]:
     python, epoch = lock.base.python, lock.base.epoch
-    lacking = without_bytecode(wheels, bench, python=python, epoch=epoch)
+    lacking = without_bytecode(wheels, packing, python=python, epoch=epoch)
     if lacking:
-        lean = _inside(where[0], lock, bench, hall, lean=not lock.is_bootstrap)
+        lean = _inside(where[0], lock, packing, hall, lean=not lock.is_bootstrap)
         with hall.report.stage(f"compile {counted(len(lacking), 'package')}"), lean as inside:
-            compile_wheels(lacking, inside, bench, where[1], epoch)
+            compile_wheels(lacking, inside, packing, where[1], epoch)
     found = [
-        kept_part(bytecode_key(wheel, python=python, epoch=epoch), hall.store) for wheel in wheels
+        cached_part(bytecode_key(wheel, python=python, epoch=epoch), hall.store) for wheel in wheels
     ]
     if None in found:
         raise IntegrityError("bytecode just made is not in the store", where=str(hall.store.root))
@@ -298,13 +312,13 @@ def _has_system(lock: Lock) -> bool:
 
 @contextmanager
 def _inside(
-    ground: Ground, lock: Lock, bench: Bench, hall: Hall, *, lean: bool = False
+    ground: BaseParts, lock: Lock, packing: PackContext, hall: Hall, *, lean: bool = False
 ) -> Iterator[Container]:
-    with container(
+    with open_container(
         (*ground.parts, *ground.system),
         python=lock.base.python_path,
         machine=lock.base.machine,
-        codec=bench.codec,
+        codec=packing.codec,
         runtime=hall.runtime(),
         runner=hall.runner,
         store=hall.store,

@@ -9,14 +9,14 @@ from pathlib import Path
 
 from envbuild.base.oci.image import stored_config, stored_image
 from envbuild.base.sources import BRINGERS
-from envbuild.build.image.base_config import NOTHING, Inherited, of_config, of_tree
-from envbuild.build.in_base.overlay_run import Means, captured, debian_act
-from envbuild.build.local_base import reference_of
+from envbuild.build.image.base_config import NO_CONFIG, BaseConfig, config_of_oci, config_of_tree
+from envbuild.build.in_base.overlay_run import OverlayContext, debian_install_script, run_captured
+from envbuild.build.local_base import locked_reference
 from envbuild.context import Context
 from envbuild.errors import IntegrityError
-from envbuild.formats.file_tree import Entry, Part, Tree, merge, merges, resolve
+from envbuild.formats.file_tree import Entry, Part, Tree, merge_parts, merges, resolve_links
 from envbuild.lock.model import Lock
-from envbuild.parts.cache import Bench, KeptPart, kept_part, part_key, provide_part
+from envbuild.parts.cache import CachedPart, PackContext, cached_part, part_key, provide_part
 from envbuild.parts.from_layer import fill_layer
 from envbuild.parts.from_sif import sif_key, sif_part
 from envbuild.parts.from_tar import MOUNT_POINTS, root_contents
@@ -28,71 +28,71 @@ FOLDERS = {**MOUNT_POINTS, "etc": 0o755, "home": 0o755}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Ground:
+class BaseParts:
     """A base as parts, lowest first; ``system`` are the Debian packages put over an image; ``tree`` is all merged."""
 
-    parts: tuple[KeptPart, ...]
+    parts: tuple[CachedPart, ...]
     tree: Tree
-    inherited: Inherited = NOTHING
-    system: tuple[KeptPart, ...] = ()
+    inherited: BaseConfig = NO_CONFIG
+    system: tuple[CachedPart, ...] = ()
 
 
-def ground_of(parts: Sequence[KeptPart], inherited: Inherited = NOTHING) -> Ground:
+def base_of_parts(parts: Sequence[CachedPart], inherited: BaseConfig = NO_CONFIG) -> BaseParts:
     """Return the ground that these parts make."""
-    return Ground(
-        parts=tuple(parts), tree=merge([part.part for part in parts]), inherited=inherited
+    return BaseParts(
+        parts=tuple(parts), tree=merge_parts([part.part for part in parts]), inherited=inherited
     )
 
 
-def root_ground(digest: str, tar: Callable[[], Path], bench: Bench) -> Ground:
+def root_base(digest: str, tar: Callable[[], Path], packing: PackContext) -> BaseParts:
     """Return the ground of a bootstrapped root; ``tar`` makes it where the store has no part of it."""
-    key = part_key("root", digest=digest, packer=bench.codec.key)
-    found = kept_part(key, bench.store)
+    key = part_key("root", digest=digest, packer=packing.codec.key)
+    found = cached_part(key, packing.store)
     if found is None:
         path = tar()
-        bench.report.detail("pack the base")
-        found = provide_part(key, bench, lambda writer: writer.add_all(root_contents(path)))
-    return ground_of([found])
+        packing.report.detail("pack the base")
+        found = provide_part(key, packing, lambda writer: writer.add_all(root_contents(path)))
+    return base_of_parts([found])
 
 
-def image_ground(
-    lock: Lock, context: Context, bench: Bench, feeders: Executor, groups: Sequence[str]
-) -> Ground:
+def image_base(
+    lock: Lock, context: Context, packing: PackContext, feeders: Executor, groups: Sequence[str]
+) -> BaseParts:
     """Return the ground of an image as base: one part for each of its layers, shared with other images.
 
     Over them come the locked Debian packages of the given groups.  Whatever the store lacks is brought and packed.
     """
-    if reference_of(lock).kind in ("sif", "oras"):
-        parts: list[KeptPart] = [_of_sif(lock, context, bench)]
+    if locked_reference(lock).kind in ("sif", "oras"):
+        parts: list[CachedPart] = [_sif_root(lock, context, packing)]
     else:
-        parts = _of_layers(lock, context, bench, feeders)
+        parts = _oci_layers(lock, context, packing, feeders)
     trees = merges(_laid(parts))
-    parts.append(_mount_points(next(trees), bench))
+    parts.append(_mount_points(next(trees), packing))
     tree = next(trees)
     image = (
         stored_image(lock.base.digest, context.store)
-        if reference_of(lock).kind not in ("sif", "oras")
+        if locked_reference(lock).kind not in ("sif", "oras")
         else None
     )
     if image is None:
-        inherited = of_tree(tree, parts, compressor=bench.codec.compressor)
+        inherited = config_of_tree(tree, parts, compressor=packing.codec.compressor)
     else:
-        inherited = of_config(stored_config(image, context.store))
+        inherited = config_of_oci(stored_config(image, context.store))
     own = len(parts)
-    means = Means(runtime=context.runtime, runner=context.runner, bench=bench)
+    means = OverlayContext(runtime=context.runtime, runner=context.runner, packing=packing)
     for group in groups:
         packages = [p for p in lock.debian if p.group == group]
         if packages:
-            act = debian_act(packages, means, lock.base.epoch)
+            act = debian_install_script(packages, means, lock.base.epoch)
             sums = {p.file: p.sha256 for p in packages}
-            parts.append(captured(act, parts, lock.base, means, sums))
+            parts.append(run_captured(act, parts, lock.base, means, sums))
             tree = next(trees)
-    return Ground(
+    return BaseParts(
         parts=tuple(parts[:own]), tree=tree, inherited=inherited, system=tuple(parts[own:])
     )
 
 
-def _laid(parts: Sequence[KeptPart]) -> Iterator[list[Part]]:
+def _laid(parts: Sequence[CachedPart]) -> Iterator[list[Part]]:
     """Yield what has come to a list that grows since the last time."""
     done = 0
     while True:
@@ -101,19 +101,21 @@ def _laid(parts: Sequence[KeptPart]) -> Iterator[list[Part]]:
         yield fresh
 
 
-def _of_sif(lock: Lock, context: Context, bench: Bench) -> KeptPart:
-    found = kept_part(sif_key(lock.base.digest, bench), bench.store)
+def _sif_root(lock: Lock, context: Context, packing: PackContext) -> CachedPart:
+    found = cached_part(sif_key(lock.base.digest, packing), packing.store)
     if found is not None:
         return found
-    header = _bring(lock, context)
+    header = _fetch_base(lock, context)
     with context.report.stage(f"pack the base {lock.base.reference}"):
-        return sif_part(Path(header["From"]), lock.base.digest, bench)
+        return sif_part(Path(header["From"]), lock.base.digest, packing)
 
 
-def _of_layers(lock: Lock, context: Context, bench: Bench, feeders: Executor) -> list[KeptPart]:
+def _oci_layers(
+    lock: Lock, context: Context, packing: PackContext, feeders: Executor
+) -> list[CachedPart]:
     image = stored_image(lock.base.digest, context.store)
     if image is None or not context.store.artifact(image.manifest.config.sha256).is_file():
-        _bring(lock, context)
+        _fetch_base(lock, context)
         image = stored_image(lock.base.digest, context.store)
     if image is None:
         raise IntegrityError("the base just brought is not in the store", where=lock.base.reference)
@@ -123,17 +125,17 @@ def _of_layers(lock: Lock, context: Context, bench: Bench, feeders: Executor) ->
             f"has {len(layers)} layers, its configuration names {len(diff_ids)}",
             where=lock.base.reference,
         )
-    keys = [part_key("oci", diff=diff, packer=bench.codec.key) for diff in diff_ids]
-    found = [kept_part(key, bench.store) for key in keys]
+    keys = [part_key("oci", diff=diff, packer=packing.codec.key) for diff in diff_ids]
+    found = [cached_part(key, packing.store) for key in keys]
     if None not in found:
         return [part for part in found if part is not None]
-    _bring(lock, context)
+    _fetch_base(lock, context)
 
-    def pack(key: str, sha256: str, diff: str) -> KeptPart:
+    def pack(key: str, sha256: str, diff: str) -> CachedPart:
         path = context.store.artifact(sha256)
         return provide_part(
             key,
-            bench,
+            packing,
             lambda writer: fill_layer(writer, path, diff, where=lock.base.reference),
             layer=True,
         )
@@ -149,9 +151,9 @@ def _of_layers(lock: Lock, context: Context, bench: Bench, feeders: Executor) ->
         return [futures[key].result() for key in keys]
 
 
-def _bring(lock: Lock, context: Context) -> dict[str, str]:
+def _fetch_base(lock: Lock, context: Context) -> dict[str, str]:
     """Bring the locked base into the store and return the header of a build from there."""
-    reference = reference_of(lock)
+    reference = locked_reference(lock)
     return dict(
         BRINGERS[reference.kind](
             reference, context.settings, context.runner, context.store, context.report
@@ -159,14 +161,16 @@ def _bring(lock: Lock, context: Context) -> dict[str, str]:
     )
 
 
-def _mount_points(tree: Tree, bench: Bench) -> KeptPart:
+def _mount_points(tree: Tree, packing: PackContext) -> CachedPart:
     """Return a part of what a runtime mounts over and the base lacks."""
-    folders = {name: mode for name, mode in FOLDERS.items() if resolve(tree, name) not in tree}
-    files = [name for name in EMPTY_FILES if resolve(tree, name) not in tree]
+    folders = {
+        name: mode for name, mode in FOLDERS.items() if resolve_links(tree, name) not in tree
+    }
+    files = [name for name in EMPTY_FILES if resolve_links(tree, name) not in tree]
     key = part_key("mounts", folders=sorted(folders), files=files)
     entries = [Entry(name, "d", mode) for name, mode in folders.items()] + [
         Entry(name, "f", 0o644) for name in files
     ]
     return provide_part(
-        key, bench, lambda writer: writer.add_all((entry, None) for entry in entries), layer=True
+        key, packing, lambda writer: writer.add_all((entry, None) for entry in entries), layer=True
     )

@@ -11,7 +11,7 @@ import msgspec
 from envbuild.base.debian.apt import Bootstrap
 from envbuild.base.debian.bootstrap import make_root
 from envbuild.base.debian.distribution import DEBIAN, mirror_of, release_of
-from envbuild.build.model import Order
+from envbuild.build.model import BuildSpec
 from envbuild.context import Context
 from envbuild.errors import HostError, IntegrityError
 from envbuild.lock.model import Lock
@@ -54,7 +54,7 @@ def fetch_files(lock: Lock, context: Context) -> None:
     if not todo:
         context.report.detail(f"all {len(wanted)} files are in the store")
         return
-    found = _mirror(lock, context) if any(item.kind == "debian" for item in todo) else None
+    found = _debian_mirror(lock, context) if any(item.kind == "debian" for item in todo) else None
     fetch(
         wanted,
         settings=context.settings,
@@ -65,13 +65,13 @@ def fetch_files(lock: Lock, context: Context) -> None:
     )
 
 
-def _mirror(lock: Lock, context: Context) -> str:
+def _debian_mirror(lock: Lock, context: Context) -> str:
     bootstrapped = lock.is_bootstrap
     distribution = DEBIAN if bootstrapped else release_of(lock.base.distro)[0]
     return mirror_of(distribution, context.settings, context.runner)
 
 
-def bootstrap_of(lock: Lock, groups: Sequence[str] = ("base",)) -> Bootstrap:
+def locked_bootstrap(lock: Lock, groups: Sequence[str] = ("base",)) -> Bootstrap:
     """Return the bootstrap of a lock's Debian packages of the given groups, each installed over those before."""
     created = datetime.fromtimestamp(lock.base.epoch, timezone.utc).date().isoformat()
     found: Bootstrap | None = None
@@ -87,9 +87,9 @@ def bootstrap_of(lock: Lock, groups: Sequence[str] = ("base",)) -> Bootstrap:
     return found
 
 
-def require_base(order: Order) -> None:
+def require_base_digest(order: BuildSpec) -> None:
     """Raise IntegrityError where the base's digest is not that of the locked packages."""
-    found = bootstrap_of(order.lock).digest
+    found = locked_bootstrap(order.lock).digest
     if found != order.lock.base.digest:
         raise IntegrityError(
             f"the base's digest is {found}, the lock says {order.lock.base.digest}",
@@ -97,6 +97,6 @@ def require_base(order: Order) -> None:
         )
 
 
-def root_tar(bootstrap: Bootstrap, context: Context) -> Path:
+def provide_root_tar(bootstrap: Bootstrap, context: Context) -> Path:
     """Return the tar of a root, made once per set of Debian packages."""
     return make_root(bootstrap, context.settings, context.runner, context.store, context.report)

@@ -44,10 +44,10 @@ def unpack_wheel(
     writer.limit(size)
     with reading("this wheel cannot be unpacked", name), file.open("rb") as raw:
         require_hash(raw, sha256, name)
-        _install(raw, name, scheme, writer, size)
+        _install_wheel(raw, name, scheme, writer, size)
 
 
-def _install(raw: BinaryIO, name: str, scheme: Scheme, writer: PartWriter, size: int) -> None:
+def _install_wheel(raw: BinaryIO, name: str, scheme: Scheme, writer: PartWriter, size: int) -> None:
     from installer import install
     from installer.sources import WheelFile
 
@@ -57,7 +57,9 @@ def _install(raw: BinaryIO, name: str, scheme: Scheme, writer: PartWriter, size:
         _require_sizes(archive, size)
         source = WheelFile(archive)
         _require_schemes(archive, source.data_dir)
-        install(source, _destination(source.distribution, scheme, writer), {"INSTALLER": INSTALLER})
+        install(
+            source, _make_destination(source.distribution, scheme, writer), {"INSTALLER": INSTALLER}
+        )
 
 
 def _require_sizes(archive: zipfile.ZipFile, size: int) -> None:
@@ -92,7 +94,7 @@ def _require_schemes(archive: zipfile.ZipFile, folder: str) -> None:
             raise IntegrityError(f"{info.filename} lies in no scheme of {folder}")
 
 
-def _destination(project: str, scheme: Scheme, writer: PartWriter) -> WheelDestination:
+def _make_destination(project: str, scheme: Scheme, writer: PartWriter) -> WheelDestination:
     from installer.destinations import WheelDestination
     from installer.records import Hash, RecordEntry
     from installer.scripts import Script
@@ -118,10 +120,10 @@ def _destination(project: str, scheme: Scheme, writer: PartWriter) -> WheelDesti
         def record(
             self, scheme: Any, path: str, stream: BinaryIO, *, executable: bool
         ) -> RecordEntry:
-            full = _inside(self_scheme.folder(scheme, project), path)
+            full = _path_in_image(self_scheme.folder(scheme, project), path)
             place = writer.add(Entry(full, "f", 0o755 if executable else 0o644), stream)
             assert place is not None  # noqa: S101  (files have one)
-            return RecordEntry(path, Hash("sha256", _base64(place.sha256)), place.size)
+            return RecordEntry(path, Hash("sha256", _record_hash(place.sha256)), place.size)
 
         def finalize_installation(
             self, scheme: Any, record_file_path: str, records: Iterable[tuple[Any, RecordEntry]]
@@ -134,7 +136,9 @@ def _destination(project: str, scheme: Scheme, writer: PartWriter) -> WheelDesti
             with construct_record_file(records, prefix) as stream:
                 writer.add(
                     Entry(
-                        _inside(self_scheme.folder(scheme, project), record_file_path), "f", 0o644
+                        _path_in_image(self_scheme.folder(scheme, project), record_file_path),
+                        "f",
+                        0o644,
                     ),
                     stream,
                 )
@@ -143,13 +147,13 @@ def _destination(project: str, scheme: Scheme, writer: PartWriter) -> WheelDesti
     return Destination()
 
 
-def _base64(sha256: str) -> str:
+def _record_hash(sha256: str) -> str:
     from base64 import urlsafe_b64encode
 
     return urlsafe_b64encode(bytes.fromhex(sha256)).decode().rstrip("=")
 
 
-def _inside(folder: str, path: str) -> str:
+def _path_in_image(folder: str, path: str) -> str:
     """Join a wheel's own path to a folder.  Raises IntegrityError where it would lead out of it."""
     if path.startswith("/") or ".." in path.split("/") or "\0" in path:
         raise IntegrityError(f"{path!r} leads out of the folder that it belongs to")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import msgspec
 
-from envbuild.build.model import ImageRecord, Order
-from envbuild.build.output_record import Delivery, delivered
+from envbuild.build.model import BuildSpec, ImageRecord
+from envbuild.build.output_record import OutputRecord, matching_output
 from envbuild.formats.block_codec import Codec, installed_library
 from envbuild.limits import UNREADABLE
 from envbuild.lock.digest import image_key
@@ -35,7 +35,7 @@ def locked_codec(packer: Packer) -> Codec:
     return Codec(compressor=packer.compressor, level=packer.level, library=library)
 
 
-def key_of(order: Order) -> str:
+def key_of(order: BuildSpec) -> str:
     """Return the key of an image in the store: over its lock, mode and definition, and what packs it, if we do."""
     key = image_key(order.lock, order.mode, order.definition)
     if order.mode not in ASSEMBLED:
@@ -53,18 +53,18 @@ def read_record(key: str, store: Store) -> ImageRecord | None:
         return None
 
 
-def is_stored(order: Order, store: Store) -> bool:
+def is_stored(order: BuildSpec, store: Store) -> bool:
     """Tell whether the store has this image, or all that it is put together from."""
     if order.mode in ASSEMBLED:
         return read_record(key_of(order), store) is not None
     return stored_image(order, store).is_file()
 
 
-def stored_image(order: Order, store: Store) -> Path:
+def stored_image(order: BuildSpec, store: Store) -> Path:
     """Return where the store keeps, or will keep, an image that was built from its definition."""
     return store.image(key_of(order))
 
 
-def up_to_date(order: Order, store: Store) -> Delivery | None:
+def up_to_date(order: BuildSpec, store: Store) -> OutputRecord | None:
     """Return the note of the target where it is this very image already, else None."""
-    return delivered(order.target, store, key_of(order))
+    return matching_output(order.target, store, key_of(order))

@@ -17,9 +17,9 @@ from envbuild.settings import Settings
 from envbuild.store.layout import Store
 
 
-def bytes_to_bring(lock: Lock, store: Store) -> int:
+def base_download_size(lock: Lock, store: Store) -> int:
     """Return how much of the base is still to be downloaded."""
-    kind = reference_of(lock).kind
+    kind = locked_reference(lock).kind
     if kind not in ("docker", "oras"):
         return 0
     image = stored_image(lock.base.digest, store, sif=kind == "oras")
@@ -39,22 +39,22 @@ def with_local_base(
 
     That of a bootstrap comes back as it was.
     """
-    reference = reference_of(lock)
+    reference = locked_reference(lock)
     if reference.kind not in BRINGERS:
         return definition
-    tell_old_cuda(lock, report)
+    report_old_cuda(lock, report)
     return with_header(
         definition, BRINGERS[reference.kind](reference, settings, runner, store, report)
     )
 
 
-def reference_of(lock: Lock) -> BaseReference:
+def locked_reference(lock: Lock) -> BaseReference:
     """Return the reference to the very base that a lock names."""
     reference = parse_reference(lock.base.reference)
     return msgspec.structs.replace(reference, platform=lock.platform, digest=lock.base.digest)
 
 
-def tell_old_cuda(lock: Lock, report: Reporter) -> bool:
+def report_old_cuda(lock: Lock, report: Reporter) -> bool:
     """Say so, and return True, where the base's CUDA package source has to be switched off."""
     old = is_before_cuda_key(lock.base)
     if old:

@@ -6,16 +6,28 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from envbuild.build.fetch import bootstrap_of, fetch_files, require_base, root_tar, wanted_files
+from envbuild.build.fetch import (
+    fetch_files,
+    locked_bootstrap,
+    provide_root_tar,
+    require_base_digest,
+    wanted_files,
+)
 from envbuild.build.image_cache import ASSEMBLED, key_of, stored_image
 from envbuild.build.in_base.exchange import take_file
-from envbuild.build.local_base import bytes_to_bring, with_local_base
-from envbuild.build.model import BuildRequest, Estimate, Order
+from envbuild.build.local_base import base_download_size, with_local_base
+from envbuild.build.model import BuildSpec, DefinitionBuild, Estimate
 from envbuild.build.modes.assembled import Check, make_assembled
 from envbuild.build.modes.builders import BUILDERS
-from envbuild.build.modes.estimate import assembly, by_engine, check_space, estimate, tree
-from envbuild.build.modes.perform import new_log, perform, supplied_files
-from envbuild.build.output_record import note_delivery
+from envbuild.build.modes.estimate import (
+    assembled_estimate,
+    check_space,
+    engine_estimate,
+    estimate_build,
+    sandbox_estimate,
+)
+from envbuild.build.modes.perform import new_log, run_build, supplied_files
+from envbuild.build.output_record import record_output
 from envbuild.context import Context
 from envbuild.net.fetch import missing
 from envbuild.quota import quotas_of
@@ -24,20 +36,23 @@ from envbuild.store.sealed import commit_sealed, is_sealed
 from envbuild.store.units import human_bytes
 
 MODES = (*ASSEMBLED, *BUILDERS)
-SHAPES: dict[str, Callable[[Estimate], Estimate]] = {"sandbox": tree, "docker": by_engine}
+SHAPES: dict[str, Callable[[Estimate], Estimate]] = {
+    "sandbox": sandbox_estimate,
+    "docker": engine_estimate,
+}
 """Ways from the definition that put their bytes elsewhere than a build with fakeroot does."""
 
 
-def plan_work(order: Order, context: Context) -> Estimate:
+def plan_work(order: BuildSpec, context: Context) -> Estimate:
     """Estimate what making the image will take, given what the store has; checks the room for it.
 
     Raises SpaceError where a file system is too small, or a quota.
     """
     wanted = wanted_files(order.lock)
-    base = bytes_to_bring(order.lock, context.store)
+    base = base_download_size(order.lock, context.store)
     to_download = base + sum(item.size for item in missing(wanted, context.store))
-    left = estimate(order.lock, to_download=to_download)
-    shape = assembly if order.mode in ASSEMBLED else SHAPES.get(order.mode)
+    left = estimate_build(order.lock, to_download=to_download)
+    shape = assembled_estimate if order.mode in ASSEMBLED else SHAPES.get(order.mode)
     if shape is not None:
         left = shape(left)
     check_space(
@@ -51,7 +66,7 @@ def plan_work(order: Order, context: Context) -> Estimate:
     return left
 
 
-def make_image(order: Order, context: Context, check: Check) -> bool:
+def make_image(order: BuildSpec, context: Context, check: Check) -> bool:
     """Make the image under its final name and return whether it had to be built.
 
     ``check`` sees it before.  One process builds, others that want the same image wait for it.  Whatever ``check``
@@ -62,12 +77,12 @@ def make_image(order: Order, context: Context, check: Check) -> bool:
     return _make_from_definition(order, context, check)
 
 
-def _make_from_definition(order: Order, context: Context, check: Check) -> bool:
+def _make_from_definition(order: BuildSpec, context: Context, check: Check) -> bool:
     kept = stored_image(order, context.store)
     with context.store.lock(kept.stem, context.report):
         built = not is_sealed(kept)
         if built:
-            _build(order, context, check, kept)
+            _build_from_definition(order, context, check, kept)
         else:
             check(kept, None)
     with (
@@ -80,14 +95,14 @@ def _make_from_definition(order: Order, context: Context, check: Check) -> bool:
         partial.chmod(0o755)
         partial.replace(order.target)
         sync_folder(order.target.parent)
-    note_delivery(order.target, context.store, key_of(order), "")
+    record_output(order.target, context.store, key_of(order), "")
     return built
 
 
-def _build(order: Order, context: Context, check: Check, kept: Path) -> None:
-    with requested(order, context) as request:
+def _build_from_definition(order: BuildSpec, context: Context, check: Check, kept: Path) -> None:
+    with prepare_build(order, context) as request:
         with context.report.stage("install and pack"):
-            perform(
+            run_build(
                 request,
                 mode=order.mode,
                 runtime=context.runtime,
@@ -102,13 +117,15 @@ def _build(order: Order, context: Context, check: Check, kept: Path) -> None:
 
 
 @contextmanager
-def requested(order: Order, context: Context, target: Path | None = None) -> Iterator[BuildRequest]:
+def prepare_build(
+    order: BuildSpec, context: Context, target: Path | None = None
+) -> Iterator[DefinitionBuild]:
     """Bring all that a build from the definition needs and lend the request; without ``target`` in a working folder."""
     fetch_files(order.lock, context)
     root = None
     if order.recipe.base.bootstrap is not None:
-        require_base(order)
-        root = root_tar(bootstrap_of(order.lock), context)
+        require_base_digest(order)
+        root = provide_root_tar(locked_bootstrap(order.lock), context)
     definition = order.definition
     if order.mode != "docker":  # an engine pulls its base itself
         definition = with_local_base(
@@ -124,7 +141,7 @@ def requested(order: Order, context: Context, target: Path | None = None) -> Ite
         context.store.outside(context.settings.tmpdir) as temporary,
         supplied_files(order.lock, context.store) as files,
     ):
-        yield BuildRequest(
+        yield DefinitionBuild(
             name=order.recipe.name,
             lock=order.lock,
             plan=order.plan,
@@ -146,7 +163,7 @@ def scratch_folder(work: Path) -> Path:
     return folder
 
 
-def told(left: Estimate) -> str:
+def describe_estimate(left: Estimate) -> str:
     """Return the estimate as a sentence."""
     minutes = max(1, round(left.seconds / 60))
     download = (

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Order:
+class BuildSpec:
     """One image to make.
 
     ``definition`` is its whole text and ``plan`` what that was written from; ``mode`` is the way to build; ``codec`` packs
@@ -54,7 +54,7 @@ class ImageRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class BuildRequest:
+class DefinitionBuild:
     """One image to build from its definition.
 
     ``definition`` is the whole text and ``plan`` what it was written from; ``files`` is a folder with ``python/`` and

@@ -14,7 +14,7 @@ from envbuild.store.atomic import write_bytes
 from envbuild.store.layout import Store
 
 
-class Delivery(msgspec.Struct, frozen=True):
+class OutputRecord(msgspec.Struct, frozen=True):
     """An image under a final name: its key in the store, its digest ("" where nobody computed it), the file's state.
 
     It is trusted while the file keeps its size (bytes) and time (nanoseconds).
@@ -26,18 +26,18 @@ class Delivery(msgspec.Struct, frozen=True):
     time: int
 
 
-def note_delivery(target: Path, store: Store, key: str, digest: str) -> None:
+def record_output(target: Path, store: Store, key: str, digest: str) -> None:
     """Remember that the target is this image."""
     found = target.stat()
-    note = Delivery(key=key, digest=digest, size=found.st_size, time=found.st_mtime_ns)
-    write_bytes(_path(target, store), msgspec.json.encode(note))
+    note = OutputRecord(key=key, digest=digest, size=found.st_size, time=found.st_mtime_ns)
+    write_bytes(_record_path(target, store), msgspec.json.encode(note))
     if digest:
         note_digest(target, digest, store)
 
 
-def delivered(target: Path, store: Store, key: str) -> Delivery | None:
+def matching_output(target: Path, store: Store, key: str) -> OutputRecord | None:
     """Return the note of the target where it is this very image already."""
-    note = last_delivery(target, store)
+    note = last_output(target, store)
     try:
         found = target.stat()
     except OSError:
@@ -49,13 +49,13 @@ def delivered(target: Path, store: Store, key: str) -> Delivery | None:
     )
 
 
-def last_delivery(target: Path, store: Store) -> Delivery | None:
+def last_output(target: Path, store: Store) -> OutputRecord | None:
     """Return the note of the last image that was put under a name, whatever is there now."""
     try:
-        return msgspec.json.decode(_path(target, store).read_bytes(), type=Delivery)
+        return msgspec.json.decode(_record_path(target, store).read_bytes(), type=OutputRecord)
     except (OSError, *UNREADABLE):
         return None
 
 
-def _path(target: Path, store: Store) -> Path:
+def _record_path(target: Path, store: Store) -> Path:
     return store.delivery(hashlib.sha256(os.fsencode(target.absolute())).hexdigest())

@@ -9,7 +9,7 @@ from envbuild.build.in_base.bytecode import WheelPart
 SHOWN = 8
 
 
-def overlaps(wheels: Iterable[WheelPart]) -> Iterator[str]:
+def find_overlaps(wheels: Iterable[WheelPart]) -> Iterator[str]:
     """Yield a sentence for every two wheels that hold different files of one path, at most eight; lowest first."""
     held: dict[str, tuple[str, str]] = {}
     pairs: dict[tuple[str, str], list[str]] = {}

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from envbuild import limits
 from envbuild.build.image_cache import ASSEMBLED, is_stored, locked_codec
-from envbuild.build.model import Order
+from envbuild.build.model import BuildSpec
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError, IntegrityError, NetworkError
 from envbuild.formats.block_codec import Codec
@@ -41,7 +41,7 @@ def open_codec(lock: Lock, context: Context) -> Codec:
     if not needs_library(codec):
         return codec
     try:
-        module = _load(_library(lock, context), codec.library)
+        module = _load_module(_fetch_library(lock, context), codec.library)
     except (EnvbuildError, OSError, ImportError, zipfile.BadZipFile) as error:
         context.report.say(
             f"the lock packs with {codec.library}, which is not to be had here ({error}); {library_here()} packs the "
@@ -56,22 +56,22 @@ def needs_library(codec: Codec) -> bool:
     return codec.compressor == "zstd" and codec.library != library_here()
 
 
-def settle_codec(order: Order, context: Context) -> Order:
+def settle_codec(order: BuildSpec, context: Context) -> BuildSpec:
     """Return the order with a codec that packs here; an image that the store has is only copied."""
     if order.mode not in ASSEMBLED or is_stored(order, context.store):
         return order
     return replace(order, codec=open_codec(order.lock, context))
 
 
-def _library(lock: Lock, context: Context) -> bytes:
+def _fetch_library(lock: Lock, context: Context) -> bytes:
     """Return the bytes of the library, after bringing its wheel where the store lacks it.
 
     The store may be a group's: what is loaded is hashed here, in memory, against what this machine's index lists.
     """
-    item = _fitting(lock)
+    item = _fitting_wheel(lock)
     if not _is_known(item.sha256, context):
         _require_listed(item, context)
-        write_bytes(_known(item.sha256, context), b"")
+        write_bytes(_listed_mark(item.sha256, context), b"")
     wanted = Wanted(
         file=item.file, size=item.size, sha256=item.sha256, kind="python", project=LIBRARY
     )
@@ -107,14 +107,14 @@ def _library(lock: Lock, context: Context) -> bytes:
 
 def _is_known(sha256: str, context: Context) -> bool:
     """Tell whether this user's index has listed a wheel before; nobody else can write that down."""
-    return _known(sha256, context).is_file()
+    return _listed_mark(sha256, context).is_file()
 
 
-def _known(sha256: str, context: Context) -> Path:
+def _listed_mark(sha256: str, context: Context) -> Path:
     return context.settings.state / "packers" / sha256
 
 
-def _fitting(lock: Lock) -> PackerFile:
+def _fitting_wheel(lock: Lock) -> PackerFile:
     """Return the wheel for the Python that runs this.  Raises IntegrityError where the lock lists none."""
     from packaging.tags import sys_tags
     from packaging.utils import InvalidWheelFilename, parse_wheel_filename
@@ -137,7 +137,7 @@ def _require_listed(item: PackerFile, context: Context) -> None:
         raise NetworkError(f"the package index lists no {item.file} with the hash of the lock")
 
 
-def _load(code: bytes, library: str) -> object:
+def _load_module(code: bytes, library: str) -> object:
     """Load a library from memory: a file in a folder that others may write to could be another one by then."""
     # it stays open: the loader takes a second library under the name of the first for the same one
     handle = os.memfd_create(LIBRARY, os.MFD_CLOEXEC)

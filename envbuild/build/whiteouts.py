@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Collection, Iterator
 
 from envbuild.build.in_base.install_scheme import Scheme
-from envbuild.formats.file_tree import Entry, Tree, resolve
+from envbuild.formats.file_tree import Entry, Tree, resolve_links
 from envbuild.formats.oci_layer import WHITEOUT
 
 Read = Callable[[str], bytes | None]
@@ -28,27 +28,27 @@ def replaced_entries(
     (Debian's own) stay, as an installer leaves them.
     """
     wanted = {name.replace("-", "_").lower() for name in names}
-    places = _places(scheme)
+    places = _install_folders(scheme)
     gone: set[str] = set()
     for path in tree:
         site, _, info = path.rpartition("/")
         found = METADATA.match(info) if site in places else None
         if found and re.sub(r"[-_.]+", "_", found["name"] or found["bare"]).lower() in wanted:
-            gone |= set(_files(tree, path, read))
-    return tuple(_marks(tree, gone))
+            gone |= set(_distribution_files(tree, path, read))
+    return tuple(_whiteout_entries(tree, gone))
 
 
-def _places(scheme: Scheme) -> set[str]:
+def _install_folders(scheme: Scheme) -> set[str]:
     """Return the folders that packages go to, and those before them on the path."""
     own = {scheme.site, scheme.platform or scheme.site}
     last = max((number for number, path in enumerate(scheme.path) if path in own), default=-1)
     return own | set(scheme.path[: last + 1])
 
 
-def _files(tree: Tree, info: str, read: Read) -> Iterator[str]:
+def _distribution_files(tree: Tree, info: str, read: Read) -> Iterator[str]:
     """Yield the paths of a distribution's files, by its own list; its metadata always."""
     site = info.rpartition("/")[0]
-    yield from _below(tree, info)
+    yield from _paths_below(tree, info)
     listed = next((data for name in LISTS if (data := read(f"{info}/{name}")) is not None), None)
     if listed is not None:
         relative = info if read(f"{info}/RECORD") is None else site
@@ -68,35 +68,35 @@ def _files(tree: Tree, info: str, read: Read) -> Iterator[str]:
         ]
     for name in names:
         folder, _, base = name.rpartition("/")
-        path = f"{resolve(tree, folder)}/{base}"
+        path = f"{resolve_links(tree, folder)}/{base}"
         held = tree.get(path)
         if held is None:
             continue
         if held[0].kind != "d":
             yield path
         elif listed is None:
-            yield from _below(tree, path)
+            yield from _paths_below(tree, path)
         if base.endswith(".py"):
-            yield from _compiled(tree, path)
+            yield from _module_bytecode(tree, path)
 
 
-def _below(tree: Tree, path: str) -> Iterator[str]:
+def _paths_below(tree: Tree, path: str) -> Iterator[str]:
     if path in tree:
         yield path
         if tree[path][0].kind == "d":
             yield from (other for other in tree if other.startswith(f"{path}/"))
 
 
-def _compiled(tree: Tree, path: str) -> Iterator[str]:
+def _module_bytecode(tree: Tree, path: str) -> Iterator[str]:
     """Yield the bytecode of a module."""
     folder, _, name = path.rpartition("/")
     start = f"{folder}/__pycache__/{name.removesuffix('.py')}."
-    for end in _tags(tree, f"{folder}/__pycache__"):
+    for end in _bytecode_tags(tree, f"{folder}/__pycache__"):
         if f"{start}{end}" in tree:
             yield f"{start}{end}"
 
 
-def _tags(tree: Tree, folder: str) -> Collection[str]:
+def _bytecode_tags(tree: Tree, folder: str) -> Collection[str]:
     """Return the endings that bytecode of CPython may have."""
     if folder not in tree:
         return ()
@@ -105,7 +105,7 @@ def _tags(tree: Tree, folder: str) -> Collection[str]:
     ]
 
 
-def _marks(tree: Tree, gone: set[str]) -> Iterator[Entry]:
+def _whiteout_entries(tree: Tree, gone: set[str]) -> Iterator[Entry]:
     """Yield a mark for each path, and for folders that have lost all that was in them."""
     left: dict[str, int] = {}
     for path in tree:

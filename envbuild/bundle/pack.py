@@ -19,9 +19,9 @@ from envbuild import __version__
 from envbuild.base.oci.image import lay_out, stored_image
 from envbuild.base.reference import parse_reference
 from envbuild.base.sources import BRINGERS
-from envbuild.build.fetch import bootstrap_of, fetch_files, root_tar
+from envbuild.build.fetch import fetch_files, locked_bootstrap, provide_root_tar
 from envbuild.build.local_base import with_local_base
-from envbuild.build.model import Order
+from envbuild.build.model import BuildSpec
 from envbuild.bundle.model import TABLE, Member, MemberPath, Table, Use
 from envbuild.bundle.own import Tool
 from envbuild.bundle.readme import build_script, readme
@@ -60,7 +60,7 @@ class Content:
 
 
 def write_bundle(
-    source: Source, order: Order, context: Context, tool: Tool | None, target: Path
+    source: Source, order: BuildSpec, context: Context, tool: Tool | None, target: Path
 ) -> int:
     """Write the bundle of a recipe under its final name, whole or not at all; return its size in bytes.
 
@@ -90,7 +90,7 @@ def write_bundle(
 
 
 def _contents(
-    source: Source, order: Order, context: Context, tool: Tool | None, work: Path
+    source: Source, order: BuildSpec, context: Context, tool: Tool | None, work: Path
 ) -> Iterator[Content]:
     """Yield the files of a bundle, those for people first."""
     recipe, lock = order.recipe, order.lock
@@ -143,7 +143,7 @@ def _contents(
 
 
 def _base(
-    order: Order, context: Context, work: Path
+    order: BuildSpec, context: Context, work: Path
 ) -> tuple[tuple[tuple[str, str], ...], tuple[Content, ...]]:
     """Return the header that starts from the bundle's own copy of the base, and the files of that copy."""
     lock = order.lock
@@ -195,13 +195,13 @@ def _base(
     )
 
 
-def _packed_root(order: Order, context: Context, work: Path) -> Path:
+def _packed_root(order: BuildSpec, context: Context, work: Path) -> Path:
     """Return the bootstrapped root, packed so that every tar reads it; the same bytes each time."""
     target = work / "root.tar.gz"
     with (
         context.report.stage("pack the base"),
         telling(target),
-        root_tar(bootstrap_of(order.lock), context).open("rb") as file,
+        provide_root_tar(locked_bootstrap(order.lock), context).open("rb") as file,
         target.open("wb") as raw,
         gzip.GzipFile("", "wb", 4, raw, mtime=0) as out,
     ):
@@ -234,7 +234,7 @@ class _Checked:
 
 
 def _write(
-    target: Path, table: Table, contents: tuple[Content, ...], order: Order, context: Context
+    target: Path, table: Table, contents: tuple[Content, ...], order: BuildSpec, context: Context
 ) -> int:
     total = sum(member.size for member in table.members)
     with telling(target.parent):
@@ -270,7 +270,7 @@ def _write(
     return target.stat().st_size
 
 
-def _add(tar: tarfile.TarFile, content: Content, sha256: str | None, order: Order) -> None:
+def _add(tar: tarfile.TarFile, content: Content, sha256: str | None, order: BuildSpec) -> None:
     info = tarfile.TarInfo(f"{order.recipe.name}/{content.path}")
     info.size, info.mtime = content.size, order.lock.base.epoch
     info.mode = 0o755 if content.path.endswith(".sh") else 0o644

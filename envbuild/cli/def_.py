@@ -39,14 +39,14 @@ def command(context: Context, *, name: str | None, syntax: str, output: Path | N
 def dockerfile_text(recipe: Recipe, lock: Lock) -> str:
     """Return the Dockerfile of a recipe's lock as text.  Raises UsageError for a base that no engine knows."""
     from envbuild.plan.definition import plan_dockerfile
-    from envbuild.plan.dockerfile import render
+    from envbuild.plan.dockerfile import render_dockerfile
 
-    return render(plan_dockerfile(recipe, lock))
+    return render_dockerfile(plan_dockerfile(recipe, lock))
 
 
 def definition_text(recipe: Recipe, lock: Lock) -> str:
     """Return the definition of a recipe's lock as text."""
-    from envbuild.plan.apptainer import render
+    from envbuild.plan.apptainer import render_definition
     from envbuild.plan.definition import plan_definition
 
-    return render(plan_definition(recipe, lock))
+    return render_definition(plan_definition(recipe, lock))

@@ -52,9 +52,9 @@ def command(context: Context, *, name: str | None, form: str, output: Path | Non
 
 def _text(form: str, recipe: Recipe, lock: Lock, context: Context) -> str:
     if form == "sbom":
-        from envbuild.build.image.metadata import sbom
+        from envbuild.build.image.metadata import write_sbom
 
-        return sbom(recipe.name, lock).decode() + "\n"
+        return write_sbom(recipe.name, lock).decode() + "\n"
     if form in ("def", "dockerfile"):
         from envbuild.cli.def_ import definition_text, dockerfile_text
 

@@ -27,14 +27,14 @@ def command(context: Context, *, image: str, output: Path | None, as_json: bool)
     The files stay the same, and no layer can be lost any more. Signatures are lost: sign the image again.
     """
     from envbuild.app.image import find_image
-    from envbuild.build.image.flatten import flatten
+    from envbuild.build.image.flatten import flatten_image
     from envbuild.store.atomic import sync_folder, telling
     from envbuild.store.units import human_bytes
 
     source = find_image(image, context).path
     target = context.settings.cwd / output if output else source
     with context.store.beside(target) as partial, context.report.stage(f"flatten {source.name}"):
-        digest = flatten(source, partial)
+        digest = flatten_image(source, partial)
         with telling(target):
             partial.chmod(0o755)
             partial.replace(target)

@@ -19,8 +19,8 @@ from envbuild.lock.model import PROOF_SECONDS
 from envbuild.store.units import counted
 
 if TYPE_CHECKING:
-    from envbuild.build.model import Order
-    from envbuild.build.modes.select import Ground, Trust
+    from envbuild.build.model import BuildSpec
+    from envbuild.build.modes.select import HostCapabilities, Trust
     from envbuild.check.model import Report
     from envbuild.lock.model import Lock
     from envbuild.recipe.model import Source
@@ -232,7 +232,7 @@ def _make_here(
 
 
 def _build(
-    order: Order,
+    order: BuildSpec,
     source: Source,
     context: Context,
     check: Callable[..., None],
@@ -258,11 +258,11 @@ def _build(
         if not dry_run:
             context.report.say(f"{order.target.name} is up to date")
         return False
-    from envbuild.build.make import make_image, plan_work, told
+    from envbuild.build.make import describe_estimate, make_image, plan_work
 
     stored = is_stored(order, context.store)
     if not stored:
-        context.report.say(f"{order.recipe.name}: {told(plan_work(order, context))}")
+        context.report.say(f"{order.recipe.name}: {describe_estimate(plan_work(order, context))}")
     elif not dry_run:
         context.report.say("the store has this image already")
     if not dry_run:
@@ -330,19 +330,25 @@ def _note_proof(source: Source, lock: Lock, reports: list[Report], context: Cont
         context.report.say("all direct dependencies import: the lock says so now (proof)")
 
 
-def _ground(context: Context) -> Ground | None:
+def _ground(context: Context) -> HostCapabilities | None:
     """Return what this machine can; None without a runtime, where a finished image can be fetched but nothing runs."""
-    from envbuild.build.modes.select import read_ground
+    from envbuild.build.modes.select import read_capabilities
 
     try:
-        return read_ground(context.settings, context.runner)
+        return read_capabilities(context.settings, context.runner)
     except HostError:
         return None
 
 
 def _by_way(
-    order: Order, source: Source, context: Context, output: Path | None, *, asked: str, trust: Trust
-) -> Order:
+    order: BuildSpec,
+    source: Source,
+    context: Context,
+    output: Path | None,
+    *,
+    asked: str,
+    trust: Trust,
+) -> BuildSpec:
     """Return the order by the way that this machine can go; raises HostError for none.
 
     A way that nobody asked for is told, with the reason.  What the store has needs no way.
@@ -351,21 +357,28 @@ def _by_way(
 
     if up_to_date(order, context.store) or is_stored(order, context.store):
         return order
-    from envbuild.build.modes.select import choose_way, made_roots, read_ground, require_way
+    from envbuild.build.modes.select import (
+        cached_roots,
+        read_capabilities,
+        require_mode,
+        select_mode,
+    )
 
-    ground = read_ground(context.settings, context.runner)
-    roots = made_roots(order.lock, context.store)
+    ground = read_capabilities(context.settings, context.runner)
+    roots = cached_roots(order.lock, context.store)
     if asked != "auto":
-        require_way(order.mode, order.recipe, order.lock, ground, roots=roots, trust=trust)
+        require_mode(order.mode, order.recipe, order.lock, ground, roots=roots, trust=trust)
         return order
-    way = choose_way(order.recipe, order.lock, ground, roots=roots, trust=trust)
+    way = select_mode(order.recipe, order.lock, ground, roots=roots, trust=trust)
     context.report.say(f"{order.recipe.name}: {way}")
     return (
         order if way.mode == order.mode else _order(source, order.lock, context, output, way.mode)
     )
 
 
-def _order(source: Source, lock: Lock, context: Context, output: Path | None, mode: str) -> Order:
+def _order(
+    source: Source, lock: Lock, context: Context, output: Path | None, mode: str
+) -> BuildSpec:
     from envbuild.build.image_cache import choose_mode
 
     target = context.settings.cwd / (
@@ -383,7 +396,7 @@ def _order(source: Source, lock: Lock, context: Context, output: Path | None, mo
 def _check(
     image: Path,
     digest: str | None,
-    order: Order,
+    order: BuildSpec,
     source: Source,
     context: Context,
     *,
@@ -445,7 +458,7 @@ def _known_verdict(
     return True
 
 
-def _conclude(order: Order, reports: list[Report], seconds: float, *, as_json: bool) -> None:
+def _conclude(order: BuildSpec, reports: list[Report], seconds: float, *, as_json: bool) -> None:
     """Say what was built, what was proved, where it is and how to run it."""
     from envbuild.cli.terminal import human_seconds, short_path
     from envbuild.lock.digest import lock_digest

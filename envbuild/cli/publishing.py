@@ -168,12 +168,12 @@ def _ask_about_failed(reports: tuple[Report, ...]) -> None:
 def _is_of_lock(path: Path, source: Source, lock: Lock, context: Context) -> bool:
     """Tell whether an image says, or the store remembers, that it was made from this lock."""
     from envbuild.app.order import order_of
-    from envbuild.build.image.verify import read_carried
+    from envbuild.build.image.verify import read_embedded_info
     from envbuild.build.image_cache import up_to_date
     from envbuild.build.make import MODES
     from envbuild.lock.digest import lock_digest
 
-    carried = read_carried(path)
+    carried = read_embedded_info(path)
     if carried.lock is not None:
         return lock_digest(carried.lock) == lock_digest(lock)
     return any(up_to_date(order_of(source, lock, path, mode), context.store) for mode in MODES)

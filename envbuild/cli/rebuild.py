@@ -57,8 +57,8 @@ def command(
     from envbuild.app.lock import require_whole_lock
     from envbuild.app.order import order_of
     from envbuild.app.shelf import source_named
-    from envbuild.build.image.rebuild import compare, made_again
-    from envbuild.build.image.verify import read_carried
+    from envbuild.build.image.rebuild import compare_images, made_again
+    from envbuild.build.image.verify import read_embedded_info
     from envbuild.store.atomic import place
 
     if not verify and output is None:
@@ -72,14 +72,14 @@ def command(
         raise UsageError(
             "there is no such image", where=str(first), hint=f"envbuild make {source.recipe.name}"
         )
-    carried = read_carried(first)
+    carried = read_embedded_info(first)
     order = order_of(source, lock, first, carried.note.mode if carried.note else "fakeroot")
     with made_again(order, context) as (second, clean):
         if output is not None:
             place(second, context.settings.cwd / output, mode=0o755)
         if not verify:
             return 0
-        found = compare(first, order, second, clean)
+        found = compare_images(first, order, second, clean)
     if as_json:
         print_json(found)
     else:

@@ -13,19 +13,19 @@ from envbuild.errors import CheckFailedError, UsageError
 from envbuild.store.units import counted
 
 if TYPE_CHECKING:
-    from envbuild.build.model import Order
-    from envbuild.build.modes.sandbox import ByHand
+    from envbuild.build.model import BuildSpec
+    from envbuild.build.modes.sandbox import ManualChanges
 
 SHOWN = 20
 """Files that are told one by one."""
 
 
-def make(order: Order, context: Context, *, dry_run: bool) -> None:
+def make(order: BuildSpec, context: Context, *, dry_run: bool) -> None:
     """Build a sandbox and say how to enter it and how to come back."""
-    from envbuild.build.make import plan_work, told
+    from envbuild.build.make import describe_estimate, plan_work
     from envbuild.build.modes.sandbox import make_sandbox
 
-    context.report.say(f"{order.recipe.name}: {told(plan_work(order, context))}")
+    context.report.say(f"{order.recipe.name}: {describe_estimate(plan_work(order, context))}")
     if dry_run:
         return
     make_sandbox(order, context)
@@ -52,7 +52,12 @@ def pack(
     dry_run: bool,
 ) -> None:
     """Say what was done in a sandbox by hand, pack it, and check the image; it gets its name when that has passed."""
-    from envbuild.build.modes.sandbox import compare, look_inside, pack_sandbox, read_note
+    from envbuild.build.modes.sandbox import (
+        find_manual_changes,
+        look_inside,
+        pack_sandbox,
+        read_note,
+    )
 
     folder = context.settings.cwd / folder
     note = read_note(folder)
@@ -62,7 +67,7 @@ def pack(
             "is a folder", where=str(target), hint=f"-o {target / (note.recipe + '.sif')}"
         )
     with context.report.stage(f"compare {folder.name} with what it was"):
-        done = compare(
+        done = find_manual_changes(
             folder, note, look_inside(folder, note.python, context.runtime, context.runner)
         )
     proved: list[str] = []
@@ -124,7 +129,7 @@ def _check(image: Path, name: str, context: Context, *, require_gpu: bool) -> li
     return [finding.check for finding in found.findings if finding.outcome == "passed"]
 
 
-def report(done: ByHand) -> str:
+def report(done: ManualChanges) -> str:
     """Lay out for people what was done, and the recipe lines that would do the same."""
     from envbuild.build.modes.sandbox import recipe_lines
 
@@ -157,7 +162,7 @@ def _change(name: str, before: str | None, now: str | None) -> str:
     return f"- {name} {before}" if now is None else f"~ {name} {before} -> {now}"
 
 
-def _as_json(done: ByHand, target: Path | None) -> dict[str, object]:
+def _as_json(done: ManualChanges, target: Path | None) -> dict[str, object]:
     from envbuild.build.modes.sandbox import recipe_lines
 
     return {

@@ -13,7 +13,7 @@ from envbuild.context import Context
 
 if TYPE_CHECKING:
     from envbuild.build.image.verify import Verification
-    from envbuild.build.model import Order
+    from envbuild.build.model import BuildSpec
     from envbuild.lock.model import Lock
 
 SHOWN = 20
@@ -50,16 +50,16 @@ def command(context: Context, *, image: str, as_json: bool) -> int:
     return 1 if found.holds == "differs" else 0
 
 
-def _lock_of(path: Path, image: str, context: Context) -> tuple[Lock, Order | None]:
+def _lock_of(path: Path, image: str, context: Context) -> tuple[Lock, BuildSpec | None]:
     """Return the lock to compare with and, where its recipe is at hand, the order that makes the image."""
     from envbuild.app.order import order_of
-    from envbuild.build.image.verify import read_carried
+    from envbuild.build.image.verify import read_embedded_info
     from envbuild.errors import EnvbuildError, UsageError
     from envbuild.lock.digest import lock_digest
     from envbuild.lock.read import read_lock
     from envbuild.recipe.find import find_recipe
 
-    carried = read_carried(path)
+    carried = read_embedded_info(path)
     name = carried.note.recipe if carried.note else Path(image).stem
     try:
         source = find_recipe(name, context.settings)

@@ -65,7 +65,7 @@ def installed_library(compressor: str) -> str:
     return library_here() if compressor == "zstd" else f"zlib {zlib.ZLIB_RUNTIME_VERSION}"
 
 
-def unpack(data: bytes, compressor: str, limit: int = BLOCK * 8) -> bytes:
+def unpack_block(data: bytes, compressor: str, limit: int = BLOCK * 8) -> bytes:
     """Return a block's content, at most ``limit`` bytes.
 
     Raises IntegrityError for damaged data and for a compressor that is not known.

@@ -70,14 +70,14 @@ def copy_extents(source: Path, target: int, at: int, extents: Sequence[Extent]) 
         left = list(extents)
         while left:
             offset, size = left[0]
-            done = _share(file.fileno(), target, size, offset, at)
+            done = _share_blocks(file.fileno(), target, size, offset, at)
             at += done
             if done < size:
                 left[0] = (offset + done, size - done)
                 break
             del left[0]
         if left:
-            _stream(file.fileno(), target, at, left, source)
+            _copy_by_reading(file.fileno(), target, at, left, source)
 
 
 def write_at(target: int, data: bytes | memoryview, at: int) -> None:
@@ -90,7 +90,7 @@ def write_at(target: int, data: bytes | memoryview, at: int) -> None:
                 done += os.pwrite(target, rest, at + done)
 
 
-def _share(source: int, target: int, size: int, offset: int, at: int) -> int:
+def _share_blocks(source: int, target: int, size: int, offset: int, at: int) -> int:
     """Let the file system, or its server, copy; return how many bytes it did."""
     pages = size // PAGE * PAGE
     if pages and not (offset % PAGE or at % PAGE):
@@ -102,10 +102,14 @@ def _share(source: int, target: int, size: int, offset: int, at: int) -> int:
         else:
             return pages
     # a device of its own is no network's: there the kernel would copy page by page
-    return 0 if os.major(os.fstat(target).st_dev) else _copied(source, target, size, offset, at)
+    return (
+        0
+        if os.major(os.fstat(target).st_dev)
+        else _copy_in_kernel(source, target, size, offset, at)
+    )
 
 
-def _copied(source: int, target: int, size: int, offset: int, at: int) -> int:
+def _copy_in_kernel(source: int, target: int, size: int, offset: int, at: int) -> int:
     done = 0
     while done < size:
         try:
@@ -122,12 +126,14 @@ def _copied(source: int, target: int, size: int, offset: int, at: int) -> int:
     return done
 
 
-def _stream(source: int, target: int, at: int, extents: Sequence[Extent], path: Path) -> None:
+def _copy_by_reading(
+    source: int, target: int, at: int, extents: Sequence[Extent], path: Path
+) -> None:
     size = sum(length for _, length in extents)
     with (
         mmap.mmap(-1, BUFFER) as buffer,
         memoryview(buffer) as view,
-        _past_cache(target, at, size) as past,
+        _bypass_cache(target, at, size) as past,
     ):
         filled = 0
         for start, length in extents:
@@ -143,15 +149,15 @@ def _stream(source: int, target: int, at: int, extents: Sequence[Extent], path: 
                     )
                 filled, done = filled + count, done + count
                 if filled == BUFFER:
-                    _write(view, target, at, past)
+                    _write_all(view, target, at, past)
                     at, filled = at + BUFFER, 0
         pages = filled // PAGE * PAGE
         with view[:pages] as whole, view[pages:filled] as rest:
-            _write(whole, target, at, past)
+            _write_all(whole, target, at, past)
             write_at(target, rest, at + pages)
 
 
-def _write(view: memoryview, target: int, at: int, past: int | None) -> None:
+def _write_all(view: memoryview, target: int, at: int, past: int | None) -> None:
     """Write whole pages, past the cache where that works."""
     try:
         write_at(target if past is None else past, view, at)
@@ -162,12 +168,12 @@ def _write(view: memoryview, target: int, at: int, past: int | None) -> None:
 
 
 @contextmanager
-def _past_cache(target: int, at: int, size: int) -> Iterator[int | None]:
+def _bypass_cache(target: int, at: int, size: int) -> Iterator[int | None]:
     """Lend a second descriptor of an open file that writes past the cache; None where that cannot be, or is no use."""
     if at % PAGE or size < PAST_CACHE_FROM:
         yield None
         return
-    _reserve(target, at, size)
+    _reserve_space(target, at, size)
     try:
         past = os.open(f"/proc/self/fd/{target}", os.O_WRONLY | os.O_DIRECT)
     except OSError:
@@ -179,7 +185,7 @@ def _past_cache(target: int, at: int, size: int) -> Iterator[int | None]:
         os.close(past)
 
 
-def _reserve(target: int, at: int, size: int) -> None:
+def _reserve_space(target: int, at: int, size: int) -> None:
     """Give a range its blocks at once, which nearly halves the time of writing it; raises OSError for a full disk.
 
     ``os.posix_fallocate`` would write a byte to every block where the file system cannot.

@@ -65,7 +65,7 @@ Tree = dict[str, tuple[Entry, int]]
 """Path to entry and the number of the part that holds its bytes."""
 
 
-def merge(parts: Iterable[Part]) -> Tree:
+def merge_parts(parts: Iterable[Part]) -> Tree:
     """Lay trees over one another, later ones winning.
 
     Folders that nobody lists are added.  Raises IntegrityError where a name would lie below something that is no
@@ -90,7 +90,7 @@ def merges(groups: Iterable[Iterable[Part]]) -> Iterator[Tree]:
                 stack.add(part, number)
             else:
                 stack = None
-                _lay(tree, part, number)
+                _lay_part(tree, part, number)
             number += 1
         # folders that nobody lists may yet be listed by a later group
         whole = dict(tree)
@@ -99,7 +99,7 @@ def merges(groups: Iterable[Iterable[Part]]) -> Iterator[Tree]:
         yield whole
 
 
-def _lay(tree: Tree, part: Part, number: int) -> None:
+def _lay_part(tree: Tree, part: Part, number: int) -> None:
     for entry in part.entries:
         held = tree.get(entry.path)
         if held is not None and held[0].kind == "d" and entry.kind != "d":
@@ -125,14 +125,14 @@ class _Stack:
                 for child in list(self._children.get(self.real(folder), ())):
                     self._remove(child)
             elif entry.kind == "w":
-                self._remove(_join(self.real(folder), name.removeprefix(WHITEOUT)))
+                self._remove(_join_path(self.real(folder), name.removeprefix(WHITEOUT)))
         for entry in part.entries:
             if entry.kind not in ("o", "w"):
                 self._put(entry, number)
 
     def _put(self, entry: Entry, number: int) -> None:
         folder, _, name = entry.path.rpartition("/")
-        path = _join(self.real(folder), name) if name else ""
+        path = _join_path(self.real(folder), name) if name else ""
         _add_parents(self.tree, path)
         if entry.kind == "h":
             found = self.tree.get(self.real(entry.target))
@@ -171,11 +171,11 @@ class _Stack:
     def real(self, path: str) -> str:
         """Return a path with all links resolved inside the tree; missing parts stay."""
         if path not in self._real:
-            self._real[path] = resolve(self.tree, path)
+            self._real[path] = resolve_links(self.tree, path)
         return self._real[path]
 
 
-def resolve(tree: Tree, path: str) -> str:
+def resolve_links(tree: Tree, path: str) -> str:
     """Return a path with all links resolved inside the tree, as os.path.realpath does; missing parts stay."""
     todo, done, links = [part for part in path.split("/") if part][::-1], "", 0
     while todo:
@@ -184,7 +184,7 @@ def resolve(tree: Tree, path: str) -> str:
             done = done.rpartition("/")[0]
         if part in (".", ".."):
             continue
-        at = _join(done, part)
+        at = _join_path(done, part)
         held = tree.get(at)
         if held is None or held[0].kind != "l" or links >= MOST_LINKS:
             done = at
@@ -197,7 +197,7 @@ def resolve(tree: Tree, path: str) -> str:
     return done
 
 
-def _join(folder: str, name: str) -> str:
+def _join_path(folder: str, name: str) -> str:
     return f"{folder}/{name}" if folder else name
 
 
@@ -217,11 +217,11 @@ def tree_digest(entries: Iterable[Entry]) -> str:
     """Return ``sha256:…`` over names, kinds, modes, owners, links, devices and contents, not over times and packing."""
     digest = hashlib.sha256()
     for entry in sorted(entries, key=lambda entry: entry.path):
-        digest.update(msgspec.json.encode(identity(entry)) + b"\n")
+        digest.update(msgspec.json.encode(entry_identity(entry)) + b"\n")
     return "sha256:" + digest.hexdigest()
 
 
-def identity(entry: Entry) -> tuple[str | int | bytes, ...]:
+def entry_identity(entry: Entry) -> tuple[str | int | bytes, ...]:
     """Return what makes two entries the same, whatever packed them."""
     return (
         entry.path,
@@ -237,7 +237,7 @@ def identity(entry: Entry) -> tuple[str | int | bytes, ...]:
     )
 
 
-def differences(
+def compare_trees(
     expected: Mapping[str, Entry], found: Mapping[str, Entry]
 ) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...], tuple[str, ...]]:
     """Compare two trees: the paths that are missing, those that changed with what did, those that are extra."""
@@ -246,12 +246,12 @@ def differences(
     changed = tuple(
         (path, what)
         for path in sorted(expected.keys() & found.keys())
-        if (what := _change(expected[path], found[path]))
+        if (what := _describe_change(expected[path], found[path]))
     )
     return missing, changed, extra
 
 
-def _change(expected: Entry, found: Entry) -> str:
+def _describe_change(expected: Entry, found: Entry) -> str:
     if expected.kind != found.kind:
         return f"kind {expected.kind} is {found.kind}"
     said = []

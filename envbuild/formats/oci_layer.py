@@ -23,7 +23,7 @@ ZSTD = b"\x28\xb5\x2f\xfd"
 GZIP = b"\x1f\x8b"
 
 
-class Hashed:
+class HashedStream:
     """A stream that hashes what is read from it; it came out of a file of ``size`` bytes."""
 
     def __init__(self, stream: IO[bytes], size: int) -> None:
@@ -46,16 +46,16 @@ def require_hidden(name: str) -> None:
 
 
 @contextmanager
-def opened_layer(path: Path) -> Iterator[tuple[Hashed, tarfile.TarFile]]:
+def open_layer(path: Path) -> Iterator[tuple[HashedStream, tarfile.TarFile]]:
     """Lend a layer's tar (plain, gzip or zstd) for one pass, and the stream under it."""
     with path.open("rb") as raw:
         size = path.stat().st_size
-        stream = Hashed(unpacked(raw), size)
+        stream = HashedStream(open_decompressed(raw), size)
         with open_tar(stream, size, mode="r|") as tar:
             yield stream, tar
 
 
-def finish_layer(stream: Hashed, diff_id: str | None, what: str, where: str) -> None:
+def finish_layer(stream: HashedStream, diff_id: str | None, what: str, where: str) -> None:
     """Read to the end.  Raises IntegrityError for a layer whose content is not ``diff_id``."""
     while stream.read(CHUNK):
         pass
@@ -65,7 +65,7 @@ def finish_layer(stream: Hashed, diff_id: str | None, what: str, where: str) -> 
         )
 
 
-def unpacked(raw: IO[bytes]) -> Any:
+def open_decompressed(raw: IO[bytes]) -> Any:
     """Return a stream of the tar inside, by its first bytes: media types lie."""
     start = raw.read(4)
     raw.seek(0)

@@ -25,14 +25,14 @@ def frame_digest(path: Path) -> str:
     sif = read_sif(path)
     digest = hashlib.sha256()
     with path.open("rb") as file:
-        header, table, signed = _unsigned(file, sif)
+        header, table, signed = _unsigned_objects(file, sif)
         digest.update(header + table)
         end = max(
             (item.offset + item.size for item in sif.objects if item.data_type != SIGNATURE),
             default=0,
         )
-        for at, size in _gaps(file, sif):
-            for chunk in _read(file, at, size):
+        for at, size in _find_gaps(file, sif):
+            for chunk in _read_at(file, at, size):
                 # behind the last object there is nothing but what signing put there, aligned by zeros
                 if at < end or not signed or chunk.strip(b"\0"):
                     digest.update(b"%d\n" % at + chunk)
@@ -50,24 +50,24 @@ def strange_frame(path: Path) -> tuple[str, ...]:
             found.append(
                 f"the launch line, which ./{path.name} runs: {line.decode('ascii', 'replace')!r}"
             )
-        rows = _table(file, start)
+        rows = _read_table(file, start)
         unused = [number for number, row in enumerate(rows, 1) if not row[4] and row.strip(b"\0")]
         if unused:
             found.append(
                 f"descriptors that are not in use hold something: {', '.join(map(str, unused[:8]))}"
             )
-        for at, size in _gaps(file, sif):
-            if any(chunk.strip(b"\0") for chunk in _read(file, at, size)):
+        for at, size in _find_gaps(file, sif):
+            if any(chunk.strip(b"\0") for chunk in _read_at(file, at, size)):
                 found.append(f"bytes {at} to {at + size} belong to no object and are not empty")
     return tuple(found)
 
 
-def _unsigned(file: BinaryIO, sif: SifFile) -> tuple[bytes, bytes, bool]:
+def _unsigned_objects(file: BinaryIO, sif: SifFile) -> tuple[bytes, bytes, bool]:
     """Return header and table without signatures, and whether there are any."""
     file.seek(0)
     start = file.read(HEADER.size)
-    rows = _table(file, start)
-    kept = [row if _kind(row) != SIGNATURE else bytes(DESCRIPTOR.size) for row in rows]
+    rows = _read_table(file, start)
+    kept = [row if _object_kind(row) != SIGNATURE else bytes(DESCRIPTOR.size) for row in rows]
     signatures = sum(row != other for row, other in zip(rows, kept, strict=True))
     if signatures:
         fields = list(HEADER.unpack(start))
@@ -82,19 +82,19 @@ def _unsigned(file: BinaryIO, sif: SifFile) -> tuple[bytes, bytes, bool]:
     return start, b"".join(kept), bool(signatures)
 
 
-def _kind(row: bytes) -> int:
+def _object_kind(row: bytes) -> int:
     fields = DESCRIPTOR.unpack(row)
     return fields[0] if fields[1] else 0
 
 
-def _table(file: BinaryIO, start: bytes) -> list[bytes]:
+def _read_table(file: BinaryIO, start: bytes) -> list[bytes]:
     fields = HEADER.unpack(start)
     file.seek(fields[9])
     raw = file.read(fields[8] * DESCRIPTOR.size)
     return [raw[at : at + DESCRIPTOR.size] for at in range(0, len(raw), DESCRIPTOR.size)]
 
 
-def _gaps(file: BinaryIO, sif: SifFile) -> Iterator[tuple[int, int]]:
+def _find_gaps(file: BinaryIO, sif: SifFile) -> Iterator[tuple[int, int]]:
     """Yield place and size of the bytes that are neither header, table nor object."""
     file.seek(0)
     fields = HEADER.unpack(file.read(HEADER.size))
@@ -109,7 +109,7 @@ def _gaps(file: BinaryIO, sif: SifFile) -> Iterator[tuple[int, int]]:
         yield at, sif.size - at
 
 
-def _read(file: BinaryIO, at: int, size: int) -> Iterator[bytes]:
+def _read_at(file: BinaryIO, at: int, size: int) -> Iterator[bytes]:
     file.seek(at)
     while size and (chunk := file.read(min(CHUNK, size))):
         size -= len(chunk)

@@ -83,7 +83,7 @@ def read_sif(path: Path) -> SifFile:
         with path.open("rb") as file:
             size = file.seek(0, 2)
             file.seek(0)
-            return _read(file, path, size)
+            return _read_header(file, path, size)
     except OSError as error:
         what = (
             "there is no such file"
@@ -93,16 +93,16 @@ def read_sif(path: Path) -> SifFile:
         raise UsageError(what, where=str(path)) from error
 
 
-def _read(file: BinaryIO, path: Path, size: int) -> SifFile:
+def _read_header(file: BinaryIO, path: Path, size: int) -> SifFile:
     start = file.read(HEADER.size)
     if start[32:42] != MAGIC:
         raise UsageError(
-            _not_sif(start),
+            _not_sif_error(start),
             where=str(path),
             hint="a base is a file made by apptainer build or pull",
         )
     if len(start) < HEADER.size:
-        raise _cut_off(path, HEADER.size, size)
+        raise _cut_off_error(path, HEADER.size, size)
     _, _, version, machine, _, created, _, _, total, table, table_size, _, _ = HEADER.unpack(start)
     if version[:2] != b"01":
         raise UsageError(
@@ -115,21 +115,23 @@ def _read(file: BinaryIO, path: Path, size: int) -> SifFile:
     ):
         raise UsageError("has a damaged SIF header", where=str(path), hint="copy or pull it again")
     if table + table_size > size:
-        raise _cut_off(path, table + table_size, size)
+        raise _cut_off_error(path, table + table_size, size)
     file.seek(table)
     raw = file.read(total * DESCRIPTOR.size)
-    found = tuple(_object(fields) for fields in DESCRIPTOR.iter_unpack(raw) if fields[1])
+    found = tuple(_read_object(fields) for fields in DESCRIPTOR.iter_unpack(raw) if fields[1])
     for item in found:
         if item.offset < HEADER.size or item.size < 0:
             raise UsageError(
                 f"has a damaged SIF table (object {item.id})", where=str(path), hint="copy it again"
             )
         if item.offset + item.size > size:
-            raise _cut_off(path, item.offset + item.size, size)
-    return SifFile(path=path, machine=_machine(machine), created=created, size=size, objects=found)
+            raise _cut_off_error(path, item.offset + item.size, size)
+    return SifFile(
+        path=path, machine=_machine_name(machine), created=created, size=size, objects=found
+    )
 
 
-def _object(
+def _read_object(
     fields: tuple[int, bool, int, int, int, int, int, int, int, int, int, int, bytes, bytes],
 ) -> SifObject:
     data_type, _, number, group, _, offset, size, _, _, _, _, _, name, extra = fields
@@ -144,28 +146,28 @@ def _object(
         name=name.rstrip(b"\0").decode("utf-8", "replace"),
         file_system=file_system,
         partition=partition,
-        machine=_machine(extra[8:11]) if is_partition else "",
+        machine=_machine_name(extra[8:11]) if is_partition else "",
     )
 
 
-def _machine(code: bytes) -> str:
+def _machine_name(code: bytes) -> str:
     text = code.rstrip(b"\0").decode("ascii", "replace")
     return ARCHITECTURES.get(text, f"unknown ({text})")
 
 
-def _not_sif(start: bytes) -> str:
+def _not_sif_error(start: bytes) -> str:
     if not start:
         return "is empty"
     other = next((name for mark, name in OTHER_FORMATS.items() if start.startswith(mark)), None)
     return f"is not a SIF image but {other}" if other else "is not a SIF image"
 
 
-def _cut_off(path: Path, needed: int, size: int) -> UsageError:
+def _cut_off_error(path: Path, needed: int, size: int) -> UsageError:
     what = f"is cut off: {size} of at least {needed} bytes are there"
     return UsageError(what, where=str(path), hint="copy or pull it again")
 
 
-def objects(path: Path) -> tuple[SifObject, ...]:
+def read_objects(path: Path) -> tuple[SifObject, ...]:
     """Return the objects of a SIF in the order of its table."""
     return read_sif(path).objects
 
@@ -188,7 +190,9 @@ def image_digest(path: Path) -> str:
             while left:
                 chunk = file.read(min(CHUNK, left))
                 if not chunk:
-                    raise _cut_off(path, item.offset + item.size, item.offset + item.size - left)
+                    raise _cut_off_error(
+                        path, item.offset + item.size, item.offset + item.size - left
+                    )
                 digest.update(chunk)
                 left -= len(chunk)
     return "sha256:" + digest.hexdigest()

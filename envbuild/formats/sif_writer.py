@@ -36,18 +36,20 @@ class SifPart:
     extra: bytes = b""
 
 
-def data(data_type: int, name: str, content: bytes, *, extra: bytes = b"") -> SifPart:
+def data_object(data_type: int, name: str, content: bytes, *, extra: bytes = b"") -> SifPart:
     """Return an object of plain bytes."""
     return SifPart(
         data_type=data_type, name=name, write=lambda out: out.write(content), extra=extra
     )
 
 
-def partition(
+def partition_object(
     write: Callable[[BinaryIO], int], *, machine: str, name: str = "", overlay: bool = False
 ) -> SifPart:
     """Return a squashfs partition for a machine (``uname -m``): the root, or an overlay over it."""
-    extra = struct.pack("<ii", SQUASHFS, OVERLAY if overlay else PRIMARY) + _architecture(machine)
+    extra = struct.pack("<ii", SQUASHFS, OVERLAY if overlay else PRIMARY) + _architecture_code(
+        machine
+    )
     return SifPart(data_type=PARTITION, name=name, write=write, extra=extra)
 
 
@@ -92,7 +94,7 @@ def write_sif(
     out.seek(0)
     out.write(
         HEADER.pack(
-            LAUNCH, MAGIC, b"01", _architecture(machine), bytes(unique), epoch, epoch,
+            LAUNCH, MAGIC, b"01", _architecture_code(machine), bytes(unique), epoch, epoch,
             DESCRIPTORS - len(parts), DESCRIPTORS, TABLE, DATA - TABLE, DATA, at - DATA,
         )
     )  # fmt: skip
@@ -101,7 +103,7 @@ def write_sif(
     out.seek(at)
 
 
-def _architecture(machine: str) -> bytes:
+def _architecture_code(machine: str) -> bytes:
     for code, name in ARCHITECTURES.items():
         if name == machine:
             return code.encode() + b"\0"

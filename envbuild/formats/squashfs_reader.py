@@ -19,7 +19,7 @@ import msgspec
 
 from envbuild import limits
 from envbuild.errors import IntegrityError
-from envbuild.formats.block_codec import STORED, unpack
+from envbuild.formats.block_codec import STORED, unpack_block
 from envbuild.formats.file_tree import NO_FRAGMENT, Entry, Kind
 from envbuild.formats.squashfs_writer import (
     COMPRESSORS,
@@ -112,14 +112,14 @@ class SquashImage:
         if packed & ~STORED > self.block_size:
             raise self.damaged("a block is larger than any may be")
         data = self.read(at, packed & ~STORED)
-        return data if packed & STORED else unpack(data, self.compressor, self.block_size)
+        return data if packed & STORED else unpack_block(data, self.compressor, self.block_size)
 
     def _metadata_block(self, at: int) -> tuple[bytes, int]:
         """Return a metadata block's content, and where the next one begins."""
         (head,) = struct.unpack("<H", self.read(at, 2))
         size = head & ~UNCOMPRESSED
         data = self.read(at + 2, size)
-        return data if head & UNCOMPRESSED else unpack(
+        return data if head & UNCOMPRESSED else unpack_block(
             data, self.compressor, METADATA
         ), at + 2 + size
 
@@ -269,7 +269,7 @@ class SquashImage:
 
 
 @dataclass(frozen=True, slots=True)
-class _Hasher:
+class _ContentHasher:
     image: SquashImage
     advance: Callable[[int], None]
 
@@ -317,7 +317,7 @@ def read_tree(
 
     Raises IntegrityError for whatever is damaged.
     """
-    hasher = _Hasher(image, advance)
+    hasher = _ContentHasher(image, advance)
     tree: dict[str, Entry] = {}
     shared: dict[int, list[Entry]] = {}
     futures = []

@@ -38,7 +38,7 @@ Copy = Callable[[int, int], object]
 COPIERS = 4
 
 
-class _Table:
+class _MetadataTable:
     """Metadata blocks under construction: 8 KiB each, behind a header of two bytes."""
 
     def __init__(self) -> None:
@@ -56,11 +56,11 @@ class _Table:
 
 
 @dataclass(slots=True)
-class _Xattrs:
+class _XattrTables:
     """Extended attributes: their values, and a row for every set of them."""
 
-    values: _Table = field(default_factory=_Table)
-    rows: _Table = field(default_factory=_Table)
+    values: _MetadataTable = field(default_factory=_MetadataTable)
+    rows: _MetadataTable = field(default_factory=_MetadataTable)
     numbers: dict[tuple[tuple[str, bytes], ...], int] = field(default_factory=dict)
 
     def number(self, pairs: tuple[tuple[str, bytes], ...]) -> int:
@@ -105,17 +105,17 @@ class _Xattrs:
 
 
 @dataclass(slots=True)
-class _Tables:
+class _InodeTables:
     """Inodes and folders of one image.  ``starts`` and ``fragments`` say where each part's blob and fragments begin."""
 
     tree: Tree
     epoch: int
     starts: Sequence[int]
     fragments: Sequence[int]
-    inodes: _Table = field(default_factory=_Table)
-    folders: _Table = field(default_factory=_Table)
+    inodes: _MetadataTable = field(default_factory=_MetadataTable)
+    folders: _MetadataTable = field(default_factory=_MetadataTable)
     ids: dict[int, int] = field(default_factory=dict)
-    xattrs: _Xattrs = field(default_factory=_Xattrs)
+    xattrs: _XattrTables = field(default_factory=_XattrTables)
     numbers: dict[str, int] = field(default_factory=dict)
     places: dict[str, tuple[int, int]] = field(default_factory=dict)
 
@@ -243,7 +243,7 @@ def write_squashfs(
     starts, at = [], PAGE
     for part, _ in parts:
         starts.append(at)
-        at = _up(at + part.size)
+        at = _page_aligned(at + part.size)
     with ThreadPoolExecutor(min(COPIERS, len(os.sched_getaffinity(0))), "copy") as pool:
         # the largest first, so that no thread waits for it in the end
         order = sorted(zip(starts, parts, strict=True), key=lambda item: -item[1][0].size)
@@ -271,28 +271,28 @@ def _write_tables(
 ) -> int:
     """Write everything but the parts' bytes; ``place`` is where the file system begins and where its tables do."""
     (begin, at), (parts, starts) = place, packed
-    firsts, fragments = [], _Table()
+    firsts, fragments = [], _MetadataTable()
     for (part, _), start in zip(parts, starts, strict=True):
         firsts.append(len(fragments.data) // 16)
         for offset, size in part.fragments:
             fragments.data += struct.pack("<QII", start + offset, size, 0)
-    tables = _Tables(tree, epoch, starts, firsts)
+    tables = _InodeTables(tree, epoch, starts, firsts)
     root = tables.build()
     out.seek(begin + at)
     inode_table = at
     at += out.write(tables.inodes.packed())
     folder_table = at
     at += out.write(tables.folders.packed())
-    fragment_table = at = _lookup(out, fragments, at)
+    fragment_table = at = _write_lookup(out, fragments, at)
     at += 8 * -(-len(fragments.data) // METADATA)
-    ids = _Table()
+    ids = _MetadataTable()
     ids.data += struct.pack(f"<{len(tables.ids)}I", *tables.ids)
-    id_table = at = _lookup(out, ids, at)
+    id_table = at = _write_lookup(out, ids, at)
     at += 8 * -(-len(ids.data) // METADATA)
     xattr_table, at = tables.xattrs.write(out, at)
     flags = FLAGS | (NO_XATTRS if xattr_table == NONE64 else PLAIN_XATTRS)
     count = len(fragments.data) // 16
-    out.write(bytes(_up(at) - at))
+    out.write(bytes(_page_aligned(at) - at))
     superblock = SUPERBLOCK.pack(
         MAGIC, len(tree), epoch, BLOCK, count,
         COMPRESSORS[compressor], BLOCK.bit_length() - 1, flags, len(tables.ids), 4, 0,
@@ -300,11 +300,11 @@ def _write_tables(
     )  # fmt: skip
     out.seek(begin)
     out.write(superblock)
-    out.seek(begin + _up(at))
-    return _up(at)
+    out.seek(begin + _page_aligned(at))
+    return _page_aligned(at)
 
 
-def _lookup(out: BinaryIO, table: _Table, at: int) -> int:
+def _write_lookup(out: BinaryIO, table: _MetadataTable, at: int) -> int:
     """Write a table and then the list of its blocks' places; return where that list begins."""
     packed = table.packed()
     places = range(at, at + len(packed), METADATA + 2)
@@ -312,5 +312,5 @@ def _lookup(out: BinaryIO, table: _Table, at: int) -> int:
     return at + len(packed)
 
 
-def _up(size: int) -> int:
+def _page_aligned(size: int) -> int:
     return -(-size // PAGE) * PAGE

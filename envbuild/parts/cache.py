@@ -29,7 +29,7 @@ DIGEST = 64
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Bench:
+class PackContext:
     """What packing parts needs: the store, how blocks are packed, and the threads that do it."""
 
     store: Store
@@ -39,7 +39,7 @@ class Bench:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class KeptPart:
+class CachedPart:
     """A part with the file of its bytes."""
 
     part: Part
@@ -60,7 +60,7 @@ def part_key(kind: str, **inputs: Plain) -> str:
     return hashlib.sha256(text).hexdigest()
 
 
-def kept_part(key: str, store: Store) -> KeptPart | None:
+def cached_part(key: str, store: Store) -> CachedPart | None:
     """Return a part that the store holds whole, else None: one that is damaged is made again.
 
     Its bytes are not hashed here: they are believed while their size is right and nobody wrote to them after the index.
@@ -77,7 +77,7 @@ def kept_part(key: str, store: Store) -> KeptPart | None:
     if not whole:
         return None
     mark_used(index)
-    return KeptPart(part=part, blob=blob)
+    return CachedPart(part=part, blob=blob)
 
 
 def read_index(path: Path) -> Part:
@@ -96,32 +96,32 @@ def read_index(path: Path) -> Part:
 
 
 def provide_part(
-    key: str, bench: Bench, fill: Callable[[PartWriter], None], *, layer: bool = False
-) -> KeptPart:
+    key: str, packing: PackContext, fill: Callable[[PartWriter], None], *, layer: bool = False
+) -> CachedPart:
     """Return the part of this key; ``fill`` adds its entries where the store has none.
 
     ``layer`` says that it is one of an image.
     """
 
     def pack(out: BinaryIO) -> Part:
-        writer = PartWriter(out, codec=bench.codec, pool=bench.pool)
+        writer = PartWriter(out, codec=packing.codec, pool=packing.pool)
         fill(writer)
         return writer.finish(key, layer=layer)
 
-    return provide(key, bench, pack)
+    return provide_blob(key, packing, pack)
 
 
-def provide(key: str, bench: Bench, pack: Callable[[BinaryIO], Part]) -> KeptPart:
+def provide_blob(key: str, packing: PackContext, pack: Callable[[BinaryIO], Part]) -> CachedPart:
     """Return the part of this key; ``pack`` writes its bytes and returns its index where the store has none."""
-    found = kept_part(key, bench.store)
+    found = cached_part(key, packing.store)
     if found is not None:
         return found
-    with bench.store.lock(f"layer-{key}", bench.report):
-        found = kept_part(key, bench.store)
+    with packing.store.lock(f"layer-{key}", packing.report):
+        found = cached_part(key, packing.store)
         if found is not None:
             return found
-        index = bench.store.own_layer(key)
-        with bench.store.work("layer") as work:
+        index = packing.store.own_layer(key)
+        with packing.store.work("layer") as work:
             temporary = work / "blob"
             with telling(temporary), temporary.open("wb") as out:
                 part = pack(out)
@@ -130,7 +130,7 @@ def provide(key: str, bench: Bench, pack: Callable[[BinaryIO], Part]) -> KeptPar
         body = msgspec.msgpack.encode(part)
         # last: without its index a blob does not count
         write_bytes(index, hashlib.sha256(body).hexdigest().encode() + body, mode=0o444)
-    return KeptPart(part=part, blob=blob)
+    return CachedPart(part=part, blob=blob)
 
 
 def layer_items(store: Store) -> Iterator[Item]:

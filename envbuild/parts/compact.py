@@ -10,10 +10,12 @@ from envbuild.formats.block_codec import STORED
 from envbuild.formats.file_copy import Extent, copy_extents
 from envbuild.formats.file_tree import NO_FRAGMENT, Part, Tree
 from envbuild.formats.squashfs_writer import Copy
-from envbuild.parts.cache import KeptPart
+from envbuild.parts.cache import CachedPart
 
 
-def squeeze(tree: Tree, kept: Sequence[KeptPart]) -> tuple[Tree, list[tuple[Part, Copy]]]:
+def drop_unused_blocks(
+    tree: Tree, kept: Sequence[CachedPart]
+) -> tuple[Tree, list[tuple[Part, Copy]]]:
     """Return a tree and its parts with only those bytes of images' layers that the tree uses.
 
     Parts that are no layers of images stay as they are.
@@ -28,7 +30,7 @@ def squeeze(tree: Tree, kept: Sequence[KeptPart]) -> tuple[Tree, list[tuple[Part
                 extents.add((entry.start, sum(size & ~STORED for size in entry.blocks)))
             if entry.fragment != NO_FRAGMENT:
                 fragments.add(entry.fragment)
-    moves = {number: _Move(kept[number], *used[number]) for number in used}
+    moves = {number: _CompactPart(kept[number], *used[number]) for number in used}
     for path, (entry, number) in tree.items():
         move = moves.get(number)
         if move is not None and entry.kind == "f":
@@ -47,10 +49,10 @@ def squeeze(tree: Tree, kept: Sequence[KeptPart]) -> tuple[Tree, list[tuple[Part
     return tree, parts
 
 
-class _Move:
+class _CompactPart:
     """A part without the bytes that nobody uses: where everything comes to lie."""
 
-    def __init__(self, kept: KeptPart, extents: set[Extent], fragments: set[int]) -> None:
+    def __init__(self, kept: CachedPart, extents: set[Extent], fragments: set[int]) -> None:
         self._kept = kept
         places = {number: kept.part.fragments[number] for number in fragments}
         wanted = extents | {(at, size & ~STORED) for at, size in places.values()}

@@ -9,7 +9,7 @@ from typing import BinaryIO, cast
 
 from envbuild.errors import IntegrityError
 from envbuild.formats.file_tree import Entry
-from envbuild.formats.oci_layer import OPAQUE, WHITEOUT, finish_layer, opened_layer, require_hidden
+from envbuild.formats.oci_layer import OPAQUE, WHITEOUT, finish_layer, open_layer, require_hidden
 from envbuild.limits import reading
 from envbuild.parts.from_tar import KINDS, device_number, without_clock
 from envbuild.parts.writer import PartWriter
@@ -35,17 +35,17 @@ def fill_layer(
     """
     size, title = path.stat().st_size, f"{where}: {path.name[:12]}"
     writer.limit(size)
-    with reading("a layer is damaged", title), opened_layer(path) as (stream, tar):
+    with reading("a layer is damaged", title), open_layer(path) as (stream, tar):
         for member in members(tar, size):
-            _add(writer, tar, member, where, captured=captured)
+            _add_member(writer, tar, member, where, captured=captured)
             tar.members = []  # type: ignore[attr-defined]  # it would keep all of them
         finish_layer(stream, diff_id, "a layer", title)
 
 
-def _add(
+def _add_member(
     writer: PartWriter, tar: tarfile.TarFile, member: tarfile.TarInfo, where: str, *, captured: bool
 ) -> None:
-    path, target = _inside(member.name), _inside(member.linkname)
+    path, target = _path_in_image(member.name), _path_in_image(member.linkname)
     name = path.rpartition("/")[2]
     if name.startswith(WHITEOUT):
         require_hidden(name)
@@ -67,15 +67,15 @@ def _add(
         member.uid,
         member.gid,
         min(max(int(member.mtime), 0), MOST_IDS - 1),
-        target=_text(member.linkname) if kind == "l" else "",
+        target=_require_text(member.linkname) if kind == "l" else "",
         device=device_number(member.devmajor, member.devminor) if kind in ("c", "b") else 0,
-        xattrs=_xattrs(member),
+        xattrs=_kept_xattrs(member),
     )
     content = cast("BinaryIO", tar.extractfile(member)) if kind == "f" else None
     writer.add(entry, without_clock(entry, content) if captured else content)
 
 
-def _xattrs(member: tarfile.TarInfo) -> tuple[tuple[str, bytes], ...]:
+def _kept_xattrs(member: tarfile.TarInfo) -> tuple[tuple[str, bytes], ...]:
     pairs = (
         (key.removeprefix(XATTR), value.encode("utf-8", "surrogateescape"))
         for key, value in member.pax_headers.items()
@@ -84,12 +84,12 @@ def _xattrs(member: tarfile.TarInfo) -> tuple[tuple[str, bytes], ...]:
     return tuple(sorted(pair for pair in pairs if pair[0].startswith(KEPT_XATTRS)))
 
 
-def _inside(name: str) -> str:
+def _path_in_image(name: str) -> str:
     """Return a member's path in the image: relative to its root, which no ".." leaves."""
-    return posixpath.normpath("/" + _text(name)).lstrip("/")
+    return posixpath.normpath("/" + _require_text(name)).lstrip("/")
 
 
-def _text(name: str) -> str:
+def _require_text(name: str) -> str:
     try:
         name.encode()
     except UnicodeEncodeError as error:

@@ -12,22 +12,22 @@ from envbuild.formats.file_tree import Part
 from envbuild.formats.sif_reader import PARTITION, read_sif
 from envbuild.formats.sif_writer import OVERLAY
 from envbuild.formats.squashfs_reader import SquashImage, read_tree
-from envbuild.parts.cache import Bench, KeptPart, kept_part, part_key, provide
+from envbuild.parts.cache import CachedPart, PackContext, cached_part, part_key, provide_blob
 from envbuild.parts.reader import image_contents
 from envbuild.parts.writer import PartWriter
 
 CHUNK = 1 << 22
 
 
-def sif_key(digest: str, bench: Bench) -> str:
+def sif_key(digest: str, packing: PackContext) -> str:
     """Return the key of the part of a SIF with this image digest."""
-    return part_key("sif", digest=digest, packer=bench.codec.key)
+    return part_key("sif", digest=digest, packer=packing.codec.key)
 
 
-def sif_part(path: Path, digest: str, bench: Bench) -> KeptPart:
+def sif_part(path: Path, digest: str, packing: PackContext) -> CachedPart:
     """Return the part of a SIF's root.  Raises UsageError for a layered image, IntegrityError for a damaged one."""
-    key = sif_key(digest, bench)
-    found = kept_part(key, bench.store)
+    key = sif_key(digest, packing)
+    found = cached_part(key, packing.store)
     if found is not None:
         return found
     sif = read_sif(path)
@@ -41,17 +41,17 @@ def sif_part(path: Path, digest: str, bench: Bench) -> KeptPart:
         raise UsageError("has no root file system (no primary partition)", where=str(path))
     image = SquashImage(path, sif.primary.offset, sif.primary.size)
     try:
-        bench.report.detail(f"pack {path.name}")
-        if (image.compressor, image.block_size) == (bench.codec.compressor, BLOCK):
-            return provide(key, bench, lambda out: _copied(image, key, out, bench))
-        return provide(key, bench, lambda out: _repacked(image, key, out, bench))
+        packing.report.detail(f"pack {path.name}")
+        if (image.compressor, image.block_size) == (packing.codec.compressor, BLOCK):
+            return provide_blob(key, packing, lambda out: _copy_blocks(image, key, out, packing))
+        return provide_blob(key, packing, lambda out: _repack(image, key, out, packing))
     finally:
         image.close()
 
 
-def _copied(image: SquashImage, key: str, out: BinaryIO, bench: Bench) -> Part:
+def _copy_blocks(image: SquashImage, key: str, out: BinaryIO, packing: PackContext) -> Part:
     """Copy a file system up to its tables and describe what is in it."""
-    tree = read_tree(image, bench.pool)
+    tree = read_tree(image, packing.pool)
     digest, at = hashlib.sha256(), 0
     while at < image.data_end:
         chunk = image.read(at, min(CHUNK, image.data_end - at))
@@ -68,8 +68,8 @@ def _copied(image: SquashImage, key: str, out: BinaryIO, bench: Bench) -> Part:
     )
 
 
-def _repacked(image: SquashImage, key: str, out: BinaryIO, bench: Bench) -> Part:
-    writer = PartWriter(out, codec=bench.codec, pool=bench.pool)
+def _repack(image: SquashImage, key: str, out: BinaryIO, packing: PackContext) -> Part:
+    writer = PartWriter(out, codec=packing.codec, pool=packing.pool)
     try:
         writer.add_all(image_contents(image))
     except IntegrityError as error:

@@ -74,15 +74,20 @@ def tar_contents(path: Path, sha256: str | None) -> Iterator[Content]:
         size = path.stat().st_size
         with open_tar(file, size) as tar:
             for member in members(tar, size):
-                yield _member(tar, member, path)
+                yield _read_member(tar, member, path)
 
 
-def _member(tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> Content:
+def _read_member(tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> Content:
     source = tar.getmember(member.linkname) if member.islnk() else member
     kind = KINDS.get(source.type)
     name = member.name.removeprefix("./").strip("/")
     name = "" if name == "." else name
-    if kind is None or ".." in name.split("/") or not _plain(name) or not _plain(member.linkname):
+    if (
+        kind is None
+        or ".." in name.split("/")
+        or not _is_text(name)
+        or not _is_text(member.linkname)
+    ):
         raise IntegrityError(f"holds {member.name!r}, which no image may hold", where=str(path))
     entry = Entry(
         name,
@@ -97,7 +102,7 @@ def _member(tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> Conten
     return entry, tar.extractfile(source) if kind == "f" else None  # type: ignore[return-value]
 
 
-def _plain(text: str) -> bool:
+def _is_text(text: str) -> bool:
     """Tell whether a name is valid UTF-8 without NUL: an index is text."""
     try:
         text.encode()

@@ -7,21 +7,23 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 
 from envbuild.errors import IntegrityError
-from envbuild.formats.block_codec import BLOCK, STORED, unpack
-from envbuild.formats.file_tree import NO_FRAGMENT, Entry, Tree, resolve
+from envbuild.formats.block_codec import BLOCK, STORED, unpack_block
+from envbuild.formats.file_tree import NO_FRAGMENT, Entry, Tree, resolve_links
 from envbuild.formats.squashfs_reader import SquashImage
-from envbuild.parts.cache import KeptPart
+from envbuild.parts.cache import CachedPart
 from envbuild.parts.writer import Content
 
 BIGGEST = 64 * 1024 * 1024
 
 
-def read_file(tree: Tree, kept: Sequence[KeptPart], path: str, *, compressor: str) -> bytes | None:
+def read_file(
+    tree: Tree, kept: Sequence[CachedPart], path: str, *, compressor: str
+) -> bytes | None:
     """Return the content of a file of a merged tree, links followed; None where there is none.
 
     Raises IntegrityError for one of more than 64 MiB and for a damaged block.
     """
-    entry, number = tree.get(resolve(tree, path), (None, 0))
+    entry, number = tree.get(resolve_links(tree, path), (None, 0))
     if entry is None or entry.kind != "f":
         return None
     if entry.size > BIGGEST:
@@ -32,14 +34,14 @@ def read_file(tree: Tree, kept: Sequence[KeptPart], path: str, *, compressor: st
         def block(at: int, packed: int) -> bytes:
             blob.seek(at)
             data = blob.read(packed & ~STORED)
-            return data if packed & STORED else unpack(data, compressor, BLOCK)
+            return data if packed & STORED else unpack_block(data, compressor, BLOCK)
 
         return b"".join(
-            _blocks(entry, block, lambda number: block(*part.part.fragments[number]), BLOCK)
+            _file_blocks(entry, block, lambda number: block(*part.part.fragments[number]), BLOCK)
         )
 
 
-def _blocks(
+def _file_blocks(
     entry: Entry, block: Callable[[int, int], bytes], fragment: Callable[[int], bytes], size: int
 ) -> Iterator[bytes]:
     """Yield a file's content block by block."""
@@ -53,7 +55,7 @@ def _blocks(
         yield fragment(entry.fragment)[entry.offset : entry.offset + left]
 
 
-class _Stream:
+class _BlockStream:
     """A file's content as a stream."""
 
     def __init__(self, blocks: Iterator[bytes]) -> None:
@@ -85,7 +87,7 @@ def image_contents(image: SquashImage) -> Iterator[Content]:
         if entry.kind != "f":
             yield entry, None
             continue
-        stream = _Stream(_blocks(entry, image.content, fragment, image.block_size))
+        stream = _BlockStream(_file_blocks(entry, image.content, fragment, image.block_size))
         yield (
             Entry(
                 entry.path, "f", entry.mode, entry.uid, entry.gid, entry.mtime, xattrs=entry.xattrs

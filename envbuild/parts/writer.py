@@ -25,7 +25,7 @@ Content = tuple[Entry, BinaryIO | bytes | None]
 
 
 @dataclass(slots=True)
-class Place:
+class FilePlace:
     """Where a file's bytes come to lie; filled while its blocks are written."""
 
     size: int = 0
@@ -49,8 +49,8 @@ class PartWriter:
         self._waiting: deque[tuple[Future[tuple[bytes, int]], Callable[[int, int], None]]] = deque()
         self._fragments: list[tuple[int, int]] = []
         self._small = bytearray()
-        self._known: dict[str, Place] = {}
-        self._entries: dict[str, tuple[Entry, Place | None]] = {}
+        self._known: dict[str, FilePlace] = {}
+        self._entries: dict[str, tuple[Entry, FilePlace | None]] = {}
         self._room: Room | None = None
         self._folders = {""}
 
@@ -58,7 +58,7 @@ class PartWriter:
         """Hold what is added to what a file of so many bytes can honestly hold; folders that nobody lists count."""
         self._room = Room(limits.most_names(size), "its names take")
 
-    def add(self, entry: Entry, content: BinaryIO | bytes | None = None) -> Place | None:
+    def add(self, entry: Entry, content: BinaryIO | bytes | None = None) -> FilePlace | None:
         """Add an entry and, for a file, read its content to the end; a later entry of the same path wins."""
         require_path(entry.path)
         require_path(entry.target)
@@ -111,15 +111,15 @@ class PartWriter:
             self._write_one()
         return Part(
             key=key,
-            entries=tuple(_placed(*self._entries[path]) for path in sorted(self._entries)),
+            entries=tuple(_entry_at(*self._entries[path]) for path in sorted(self._entries)),
             fragments=tuple(self._fragments),
             size=self._written,
             sha256=self._digest.hexdigest(),
             layer=layer,
         )
 
-    def _large_file(self, block: bytes, stream: BinaryIO) -> Place:
-        digest, place = hashlib.sha256(), Place()
+    def _large_file(self, block: bytes, stream: BinaryIO) -> FilePlace:
+        digest, place = hashlib.sha256(), FilePlace()
         while block:
             digest.update(block)
             place.size += len(block)
@@ -128,13 +128,13 @@ class PartWriter:
         place.sha256 = digest.hexdigest()
         return place
 
-    def _small_file(self, content: bytes) -> Place:
+    def _small_file(self, content: bytes) -> FilePlace:
         sha256 = hashlib.sha256(content).hexdigest()
         if sha256 in self._known or not content:
-            return self._known.get(sha256) or Place(sha256=sha256)
+            return self._known.get(sha256) or FilePlace(sha256=sha256)
         if len(self._small) + len(content) > BLOCK:
             self._flush_fragment()
-        place = Place(
+        place = FilePlace(
             size=len(content), sha256=sha256, fragment=len(self._fragments), offset=len(self._small)
         )
         self._small += content
@@ -164,7 +164,7 @@ class PartWriter:
         self._written += len(data)
 
 
-def _note_block(place: Place, at: int, size: int) -> None:
+def _note_block(place: FilePlace, at: int, size: int) -> None:
     if not place.blocks:
         place.start = at
     place.blocks.append(size)
@@ -181,7 +181,7 @@ def _read_block(stream: BinaryIO) -> bytes:
     return block
 
 
-def _placed(entry: Entry, place: Place | None) -> Entry:
+def _entry_at(entry: Entry, place: FilePlace | None) -> Entry:
     if place is None:
         return entry
     return msgspec.structs.replace(

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from envbuild.errors import UsageError
 from envbuild.plan.model import Definition, Pairs
-from envbuild.plan.quoting import INDENT, STAGE, label, text_line, word
+from envbuild.plan.quoting import INDENT, STAGE, label_line, quote_word, text_line
 
 
-def render(definition: Definition) -> str:
+def render_definition(definition: Definition) -> str:
     """Return the definition file; the same record gives the same text."""
     blocks = ["".join(f"# {text_line(line)}".rstrip() + "\n" for line in definition.comment)]
     blocks.append(
         "".join(f"{key}: {_header_value(key, value)}\n" for key, value in definition.header)
     )
-    blocks.append(_script("setup", definition.setup))
-    blocks.append(_script("post", definition.post))
-    exports = tuple(f"export {name}={word(value)}" for name, value in definition.environment)
-    blocks.append(_script("environment", exports))
-    blocks.append(_script("labels", tuple(label(key, value) for key, value in definition.labels)))
-    blocks.append(_script("test", definition.test))
-    blocks.append(_script("runscript", definition.runscript))
-    blocks.append(_script("help", tuple(text_line(line) for line in definition.help)))
+    blocks.append(_render_section("setup", definition.setup))
+    blocks.append(_render_section("post", definition.post))
+    exports = tuple(f"export {name}={quote_word(value)}" for name, value in definition.environment)
+    blocks.append(_render_section("environment", exports))
+    blocks.append(
+        _render_section("labels", tuple(label_line(key, value) for key, value in definition.labels))
+    )
+    blocks.append(_render_section("test", definition.test))
+    blocks.append(_render_section("runscript", definition.runscript))
+    blocks.append(_render_section("help", tuple(text_line(line) for line in definition.help)))
     return "\n".join(block for block in blocks if block)
 
 
@@ -46,7 +48,7 @@ def _header_value(key: str, value: str) -> str:
     return value
 
 
-def _script(section: str, lines: tuple[str, ...]) -> str:
+def _render_section(section: str, lines: tuple[str, ...]) -> str:
     """Indent a section's lines, except heredocs: their bodies and ends stand at the start of the line."""
     if not lines:
         return ""

@@ -10,7 +10,7 @@ from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Lock, LockedBase
 from envbuild.plan import root, shell
 from envbuild.plan.model import Definition, Pairs
-from envbuild.plan.quoting import script_line, word, words
+from envbuild.plan.quoting import quote_word, quote_words, script_line
 from envbuild.recipe.model import Recipe
 
 ROOT_TAR = "root.tar"
@@ -26,15 +26,15 @@ def plan_definition(recipe: Recipe, lock: Lock) -> Definition:
     """
     bootstrapped = recipe.base.bootstrap is not None
     return Definition(
-        comment=_comment(recipe, lock),
+        comment=_comment_lines(recipe, lock),
         header=(("Bootstrap", "scratch"),) if bootstrapped else image_header(lock),
-        setup=_setup(lock) if bootstrapped else shell.tell_network(debian=bool(lock.debian)),
-        post=_post(recipe, lock, bootstrapped=bootstrapped),
-        environment=_environment(recipe, lock),
-        labels=_labels(recipe, lock),
-        test=_test(recipe, lock),
-        runscript=_runscript(recipe),
-        help=_help(recipe, lock),
+        setup=_setup_lines(lock) if bootstrapped else shell.pass_network(debian=bool(lock.debian)),
+        post=_post_lines(recipe, lock, bootstrapped=bootstrapped),
+        environment=_environment_of(recipe, lock),
+        labels=_label_pairs(recipe, lock),
+        test=_test_lines(recipe, lock),
+        runscript=_runscript_lines(recipe),
+        help=_help_lines(recipe, lock),
     )
 
 
@@ -43,7 +43,7 @@ def plan_dockerfile(recipe: Recipe, lock: Lock) -> Definition:
     bootstrapped = recipe.base.bootstrap is not None
     definition = plan_definition(recipe, lock)
     about = (
-        *_comment(recipe, lock)[:2],
+        *_comment_lines(recipe, lock)[:2],
         "It stands alone: with BuildKit (docker 23 or newer), buildah or podman,",
         f"    docker build --tag {recipe.name.lower()} --file Dockerfile .",
         "installs the same packages, each verified by its sha256. Where the network needs more than that:",
@@ -84,7 +84,7 @@ def image_header(lock: Lock) -> Pairs:
     )
 
 
-def _comment(recipe: Recipe, lock: Lock) -> tuple[str, ...]:
+def _comment_lines(recipe: Recipe, lock: Lock) -> tuple[str, ...]:
     tools = "apptainer, mmdebstrap and apt" if recipe.base.bootstrap else "apptainer"
     return (
         f"{recipe.name}: {recipe.recipe.summary}".rstrip(": "),
@@ -95,12 +95,12 @@ def _comment(recipe: Recipe, lock: Lock) -> tuple[str, ...]:
     )
 
 
-def _setup(lock: Lock) -> tuple[str, ...]:
+def _setup_lines(lock: Lock) -> tuple[str, ...]:
     base, others = lock.base_packages, lock.system_packages
     return root.bootstrap_root(base, others, lock.base.epoch)
 
 
-def _post(recipe: Recipe, lock: Lock, *, bootstrapped: bool) -> tuple[str, ...]:
+def _post_lines(recipe: Recipe, lock: Lock, *, bootstrapped: bool) -> tuple[str, ...]:
     packages = lock.installed
     build = lock.build_only
     system = lock.system_packages
@@ -111,7 +111,10 @@ def _post(recipe: Recipe, lock: Lock, *, bootstrapped: bool) -> tuple[str, ...]:
     ]
     lines += shell.install_debian(system)
     if packages:
-        hashed = _minor(lock) >= (3, 7)  # the first that knows bytecode checked by hash (PEP 552)
+        hashed = _minor_version(lock) >= (
+            3,
+            7,
+        )  # the first that knows bytecode checked by hash (PEP 552)
         forced = bootstrapped or lock.base.externally_managed
         lines += shell.install_python(python, break_system=forced, compiles=hashed)
         if not hashed:
@@ -122,18 +125,21 @@ def _post(recipe: Recipe, lock: Lock, *, bootstrapped: bool) -> tuple[str, ...]:
         lines += shell.switch_off_cuda_sources()
     own = [script_line(line, key="[system] post") for line in recipe.system.post]
     if own:
-        lines += ["# lines of the recipe", *shell.heredoc("$offline /bin/sh -eu", "RECIPE", own)]
+        lines += [
+            "# lines of the recipe",
+            *shell.write_heredoc("$offline /bin/sh -eu", "RECIPE", own),
+        ]
     return (*lines, *shell.clean_up())
 
 
-def _environment(recipe: Recipe, lock: Lock) -> Pairs:
+def _environment_of(recipe: Recipe, lock: Lock) -> Pairs:
     base = {"PYTHONNOUSERSITE": "1"}
     if lock.base.distro.split(" ")[0] in ("", "debian", "ubuntu"):
         base["LC_ALL"] = "C.UTF-8"  # others have it only since glibc 2.35
     return tuple(sorted({**base, **recipe.run.environment}.items()))
 
 
-def _labels(recipe: Recipe, lock: Lock) -> Pairs:
+def _label_pairs(recipe: Recipe, lock: Lock) -> Pairs:
     return (
         ("envbuild.base", f"{lock.base.reference} {lock.base.digest}"),
         ("envbuild.framework", lock.base.framework or "none"),
@@ -143,10 +149,10 @@ def _labels(recipe: Recipe, lock: Lock) -> Pairs:
     )
 
 
-def _test(recipe: Recipe, lock: Lock) -> tuple[str, ...]:
+def _test_lines(recipe: Recipe, lock: Lock) -> tuple[str, ...]:
     locked = [f"{p.name} {p.version}" for p in lock.installed]
     imports = [f"import {name}" for name in recipe.check.imports]
-    python = "python3" if recipe.base.bootstrap else word(lock.base.python_path)
+    python = "python3" if recipe.base.bootstrap else quote_word(lock.base.python_path)
     before, version_of = _version_function(lock)
     program = [
         *before,
@@ -161,16 +167,16 @@ def _test(recipe: Recipe, lock: Lock) -> tuple[str, ...]:
         *imports,
         'sys.exit("\\n".join(wrong) or 0)',
     ]
-    return ("set -eu", *shell.heredoc(f"{python} -", "PYTHON", program))
+    return ("set -eu", *shell.write_heredoc(f"{python} -", "PYTHON", program))
 
 
-def _minor(lock: Lock) -> tuple[int, ...]:
+def _minor_version(lock: Lock) -> tuple[int, ...]:
     return tuple(map(int, lock.base.python.split(".")[:2]))
 
 
 def _version_function(lock: Lock) -> tuple[tuple[str, ...], str]:
     """Return lines that import, and the function that tells a distribution's version then."""
-    if _minor(lock) >= (3, 8):
+    if _minor_version(lock) >= (3, 8):
         return ("import importlib.metadata, sys",), "importlib.metadata.version"
     return (
         "import pkg_resources, sys",
@@ -178,14 +184,14 @@ def _version_function(lock: Lock) -> tuple[tuple[str, ...], str]:
     ), "version"
 
 
-def _runscript(recipe: Recipe) -> tuple[str, ...]:
+def _runscript_lines(recipe: Recipe) -> tuple[str, ...]:
     if recipe.base.image is not None and not recipe.run.command:
         return ()  # the image's own entry point stays
-    default = words(recipe.run.command) if recipe.run.command else "python3"
+    default = quote_words(recipe.run.command) if recipe.run.command else "python3"
     return ('if [ "$#" -gt 0 ]; then', '    exec "$@"', "fi", f"exec {default}")
 
 
-def _help(recipe: Recipe, lock: Lock) -> tuple[str, ...]:
+def _help_lines(recipe: Recipe, lock: Lock) -> tuple[str, ...]:
     direct = ", ".join(lock.direct)
     return (
         recipe.recipe.summary or recipe.name,

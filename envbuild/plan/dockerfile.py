@@ -23,7 +23,9 @@ BUILDER = "debian:bookworm"
 FROM = ("docker", "docker-daemon")
 
 
-def render(definition: Definition, *, root: str | None = None, files: str | None = None) -> str:
+def render_dockerfile(
+    definition: Definition, *, root: str | None = None, files: str | None = None
+) -> str:
     """Return the Dockerfile; the same arguments give the same text.
 
     ``root`` is the tar of a bootstrapped root in the build's context (None: a stage of its own makes the root),
@@ -31,25 +33,27 @@ def render(definition: Definition, *, root: str | None = None, files: str | None
     base that no engine can start from.
     """
     staged = root is None and dict(definition.header)["Bootstrap"] == "scratch"
-    mounts = _mounts(files, staged=staged)
+    mounts = _mount_options(files, staged=staged)
     blocks = ["".join(f"# {text_line(line)}".rstrip() + "\n" for line in definition.comment)]
     if staged:
         blocks.append(
-            f"ARG BUILDER={BUILDER}\nFROM ${{BUILDER}} AS root\n{_run(definition.setup, _mounts(None))}"
+            f"ARG BUILDER={BUILDER}\nFROM ${{BUILDER}} AS root\n{_render_run(definition.setup, _mount_options(None))}"
         )
-    blocks.append(_base(definition.header, root))
+    blocks.append(_render_base(definition.header, root))
     blocks.append(
-        "".join(f"ENV {name}={_value(value)}\n" for name, value in definition.environment)
+        "".join(f"ENV {name}={_quote_value(value)}\n" for name, value in definition.environment)
     )
-    blocks.append("".join(f"LABEL {name}={_value(value)}\n" for name, value in definition.labels))
-    blocks.append(_run(definition.post, mounts))
+    blocks.append(
+        "".join(f"LABEL {name}={_quote_value(value)}\n" for name, value in definition.labels)
+    )
+    blocks.append(_render_run(definition.post, mounts))
     if definition.runscript:
         words = ["/bin/sh", "-c", "\n".join(definition.runscript), "sh"]
         blocks.append(f"ENTRYPOINT {json.dumps(words)}\n")
     return "\n".join(block for block in blocks if block)
 
 
-def _base(header: Pairs, root: str | None) -> str:
+def _render_base(header: Pairs, root: str | None) -> str:
     told = dict(header)
     kind = told["Bootstrap"]
     if kind == "scratch":
@@ -64,14 +68,14 @@ def _base(header: Pairs, root: str | None) -> str:
     return f"FROM {told['From']}\nUSER root\n"
 
 
-def _value(value: str) -> str:
+def _quote_value(value: str) -> str:
     """Quote a value so that the engine neither expands nor splits it."""
     if any(char in value for char in "\n\r\0"):
         raise UsageError(f"{value!r} has a line break, which a Dockerfile cannot carry in a value")
     return '"' + re.sub(r'([\\"$])', r"\\\1", value) + '"'
 
 
-def _mounts(files: str | None, *, staged: bool = False) -> str:
+def _mount_options(files: str | None, *, staged: bool = False) -> str:
     """Return what a step sees beside the image: the verified files, or how to reach the network they come from."""
     if files is not None:
         return f"--mount=type=bind,source={files},target={SUPPLIED} "
@@ -81,7 +85,7 @@ def _mounts(files: str | None, *, staged: bool = False) -> str:
     )
 
 
-def _run(lines: tuple[str, ...], mounts: str) -> str:
+def _render_run(lines: tuple[str, ...], mounts: str) -> str:
     if not lines:
         return ""
     # a shell's printf takes every line as one word, and sh reads them as they were

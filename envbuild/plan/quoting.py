@@ -17,7 +17,7 @@ INDENT = "    "
 STAGE = re.compile(r"bootstrap\s*:", re.IGNORECASE)
 
 
-def word(value: str) -> str:
+def quote_word(value: str) -> str:
     """Quote one shell word so that any shell reads back exactly the value.
 
     Raises UsageError for a value with a line break or NUL, which no definition can carry unharmed.
@@ -30,14 +30,14 @@ def word(value: str) -> str:
     return quoted.replace("{{", "{''{") if quoted.startswith("'") else quoted
 
 
-def literal(value: str) -> str:
+def quote_literal(value: str) -> str:
     """Quote one word for a script that stands in a file of its own: line breaks may be in it."""
     return shlex.quote(value)
 
 
-def words(values: Iterable[str]) -> str:
+def quote_words(values: Iterable[str]) -> str:
     """Quote several words and join them with blanks."""
-    return " ".join(word(value) for value in values)
+    return " ".join(quote_word(value) for value in values)
 
 
 def script_line(line: str, *, key: str) -> str:
@@ -65,7 +65,7 @@ def script_line(line: str, *, key: str) -> str:
     return line
 
 
-def label(key: str, value: str) -> str:
+def label_line(key: str, value: str) -> str:
     """Return one line of %labels.  Raises UsageError for what the section cannot carry."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", key):
         raise UsageError(f"label {key!r}: a name has letters, digits, dot, underscore and hyphen")

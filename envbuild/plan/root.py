@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from envbuild.base.debian.mmdebstrap import mmdebstrap_arguments
 from envbuild.base.model import DebianPackage
-from envbuild.plan.quoting import word
-from envbuild.plan.shell import BUILD, heredoc, network_for_post
+from envbuild.plan.quoting import quote_word
+from envbuild.plan.shell import BUILD, network_for_post, write_heredoc
 
 SECRETS = "/run/secrets"
 """Where an engine shows the secrets of a build, to the steps that ask for them."""
@@ -100,20 +100,20 @@ def _fill_root(
         '        printf "Filename: ./%s\\nSize: %s\\nSHA256: %s\\n\\n" \\',
         """            "${file##*/}" "$(stat -c %s "$file")" "$sum\"""",
         '    done >"$work/base/Packages"',
-        f'    {_mmdebstrap(base)} >"$work/log" 2>&1 ||',
+        f'    {_mmdebstrap_call(base)} >"$work/log" 2>&1 ||',
         '        { cat "$work/log" >&2; exit 1; }',
         """    tar -C "$root" --exclude='./dev/*' --numeric-owner -xf "$work/root.tar\"""",
     )
 
 
-def _mmdebstrap(base: tuple[DebianPackage, ...]) -> str:
+def _mmdebstrap_call(base: tuple[DebianPackage, ...]) -> str:
     """Return the call that envbuild's own bootstrap makes, with the folder $work of the script."""
     arguments = mmdebstrap_arguments(
         base, repository="$work/base", target="$work/root.tar", mode="root"
     )
     # none of the arguments that name $work holds anything but plain letters beside it
     return " ".join(
-        f'"{argument}"' if "$work" in argument else word(argument) for argument in arguments
+        f'"{argument}"' if "$work" in argument else quote_word(argument) for argument in arguments
     )
 
 
@@ -130,7 +130,7 @@ def _download_debian(
         "    # this machine's own mirror: its first apt source that ends in /debian; DEBIAN_MIRROR names another",
         """    sources=$(apt-get update --print-uris | sed -n "s,^'\\([^' ]*\\)/dists/.*,\\1,p")""",
         """    mirror=${DEBIAN_MIRROR:-$(printf '%s\\n' "$sources" | grep -m1 '/debian/*$')}""",
-        *heredoc('    cat >"$work/packages"', "PACKAGES", listing),
+        *write_heredoc('    cat >"$work/packages"', "PACKAGES", listing),
         "    while read -r folder sum path; do",
         """        printf '%s\\n' "${mirror%/}/$path" "$work/$folder/${path##*/}" "SHA256:$sum\"""",
         """    done <"$work/packages" | xargs -n 300 /usr/lib/apt/apt-helper download-file >"$work/log" 2>&1 ||""",

@@ -8,7 +8,7 @@ from pathlib import Path
 from envbuild.base.model import DebianPackage
 from envbuild.errors import UsageError
 from envbuild.lock.model import LockedFiles, PythonPackage
-from envbuild.plan.quoting import text_line, word, words
+from envbuild.plan.quoting import quote_word, quote_words, text_line
 
 BUILD = "/.envbuild"
 """Folder inside the root that holds what only the build needs; removed at its end."""
@@ -23,7 +23,7 @@ def program_lines(name: str) -> list[str]:
     return (SCRIPTS / f"{name}.py").read_text("utf-8").splitlines()
 
 
-def heredoc(command: str, end: str, lines: Iterable[str]) -> tuple[str, ...]:
+def write_heredoc(command: str, end: str, lines: Iterable[str]) -> tuple[str, ...]:
     """Return a command with its literal input; raises UsageError for a line that would end it early."""
     body = tuple(lines)
     if end in body:
@@ -33,7 +33,7 @@ def heredoc(command: str, end: str, lines: Iterable[str]) -> tuple[str, ...]:
     return (f"{command} <<'{end}'", *body, end)
 
 
-def tell_network(*, debian: bool = False) -> tuple[str, ...]:
+def pass_network(*, debian: bool = False) -> tuple[str, ...]:
     """Return the %setup lines of an image as base: only what a build without envbuild needs to download.
 
     ``debian`` says that it needs Debian packages too.
@@ -87,27 +87,29 @@ def supply_files(
         if named
         else ""
     )
-    versions = [f"{p.version_variable}={word(p.version)}" for p in packages if p.version_variable]
+    versions = [
+        f"{p.version_variable}={quote_word(p.version)}" for p in packages if p.version_variable
+    ]
     return (
         *((f"export {' '.join(versions)}",) if versions else ()),
         f"mkdir -p {BUILD}",
         "# locked packages, and what building the source packages among them needs",
-        *heredoc(f"cat >{BUILD}/packages.txt", "LOCKED", requirement_lines(packages)),
-        *heredoc(f"cat >{BUILD}/build.txt", "LOCKED", requirement_lines(build)),
+        *write_heredoc(f"cat >{BUILD}/packages.txt", "LOCKED", requirement_lines(packages)),
+        *write_heredoc(f"cat >{BUILD}/build.txt", "LOCKED", requirement_lines(build)),
         f"if [ -d {SUPPLIED} ]; then",
         "    # built by envbuild: every file was downloaded and verified before; nothing below has a network",
         f"    files={SUPPLIED}",
         "    offline=",
         "    if unshare --net true 2>/dev/null; then offline='unshare --net'; fi",
         "else",
-        *((f"    echo {word(alone)} >&2", "    exit 1") if alone else ()),
+        *((f"    echo {quote_word(alone)} >&2", "    exit 1") if alone else ()),
         f"    files={BUILD}/files",
         "    offline=",
         f"    mkdir -p {BUILD}/files/python",
         f"    if [ -s {BUILD}/network ]; then set -a; . {BUILD}/network; set +a; fi",
         f"    if [ -s {BUILD}/certificates.crt ]; then export SSL_CERT_FILE={BUILD}/certificates.crt; fi",
-        *heredoc(f"    cat >{BUILD}/fetch.py", "PYTHON", program_lines("fetch_packages")),
-        f"    {word(python)} {BUILD}/fetch.py {BUILD}/files/python {BUILD}/packages.txt {BUILD}/build.txt",
+        *write_heredoc(f"    cat >{BUILD}/fetch.py", "PYTHON", program_lines("fetch_packages")),
+        f"    {quote_word(python)} {BUILD}/fetch.py {BUILD}/files/python {BUILD}/packages.txt {BUILD}/build.txt",
         *_fetch_debian(debian, python),
         "fi",
     )
@@ -118,11 +120,13 @@ def _fetch_debian(packages: tuple[DebianPackage, ...], python: str) -> tuple[str
         return ()
     return (
         f"    mkdir -p {BUILD}/files/debian",
-        *heredoc(
+        *write_heredoc(
             f"    cat >{BUILD}/debian.txt", "LOCKED", [f"{p.sha256} {p.path}" for p in packages]
         ),
-        *heredoc(f"    cat >{BUILD}/fetch_debian.py", "PYTHON", program_lines("fetch_debian")),
-        f"    {word(python)} {BUILD}/fetch_debian.py {BUILD}/files/debian {BUILD}/debian.txt",
+        *write_heredoc(
+            f"    cat >{BUILD}/fetch_debian.py", "PYTHON", program_lines("fetch_debian")
+        ),
+        f"    {quote_word(python)} {BUILD}/fetch_debian.py {BUILD}/files/debian {BUILD}/debian.txt",
     )
 
 
@@ -138,7 +142,7 @@ def lay_files(files: tuple[LockedFiles, ...]) -> tuple[str, ...]:
     ]
     return (
         "# files of the recipe",
-        *heredoc('(cd "$files/files" && sha256sum --check --quiet)', "FILES", sums),
+        *write_heredoc('(cd "$files/files" && sha256sum --check --quiet)', "FILES", sums),
         *lines,
     )
 
@@ -150,7 +154,7 @@ def install_debian(packages: tuple[DebianPackage, ...]) -> tuple[str, ...]:
     sums = [f"{package.sha256}  {package.file}" for package in packages]
     return (
         "# locked Debian packages",
-        *heredoc('(cd "$files/debian" && sha256sum --check --quiet)', "DEBIAN", sums),
+        *write_heredoc('(cd "$files/debian" && sha256sum --check --quiet)', "DEBIAN", sums),
         "export DEBIAN_FRONTEND=noninteractive",
         "apt-get -qq -o Dir::Etc::SourceList=/dev/null -o Dir::Etc::SourceParts=/dev/null \\",
         "    -o APT::Sandbox::User=root -o Dpkg::Use-Pty=0 --no-install-recommends \\",
@@ -172,11 +176,11 @@ def install_python(python: str, *, break_system: bool, compiles: bool = True) ->
         f"installer=$(sed -n 's/^uv==.*  # //p' {BUILD}/build.txt)",
         f"""(cd "$files/python" && sed -n 's/^uv==.*sha256:\\([0-9a-f]*\\)  # /\\1  /p' {BUILD}/build.txt |""",
         "    sha256sum --check --quiet)",
-        f'{word(python)} -m zipfile -e "$files/python/$installer" {BUILD}/installer',
+        f'{quote_word(python)} -m zipfile -e "$files/python/$installer" {BUILD}/installer',
         f"chmod 755 {BUILD}/installer/uv-*.data/scripts/uv",
         f"export UV_CACHE_DIR={BUILD}/cache UV_LINK_MODE=hardlink UV_NO_CONFIG=1 UV_OFFLINE=1 LC_ALL=C.UTF-8",
         *(("export PYC_INVALIDATION_MODE=UNCHECKED_HASH",) if compiles else ()),
-        f"$offline {BUILD}/installer/uv-*.data/scripts/uv pip install --quiet --python {word(python)}{forced} \\",
+        f"$offline {BUILD}/installer/uv-*.data/scripts/uv pip install --quiet --python {quote_word(python)}{forced} \\",
         f"    --no-deps --require-hashes --no-index{bytecode} \\",
         f'    --find-links "$files/python" --build-constraints {BUILD}/build.txt --requirement {BUILD}/packages.txt',
     )
@@ -199,7 +203,7 @@ def compile_by_time(python: str, epoch: int) -> tuple[str, ...]:
         "                os.utime(path, (epoch, epoch))",
         "    compileall.compile_dir(folder, quiet=2, workers=0)",
     )
-    return heredoc(f"{word(python)} -s -", "PYTHON", program)
+    return write_heredoc(f"{quote_word(python)} -s -", "PYTHON", program)
 
 
 def remove_debian(packages: Iterable[DebianPackage]) -> tuple[str, ...]:
@@ -207,7 +211,7 @@ def remove_debian(packages: Iterable[DebianPackage]) -> tuple[str, ...]:
     names = [package.name for package in packages]
     if not names:
         return ()
-    return ("# needed for building only", f"dpkg --purge {words(names)} >/dev/null")
+    return ("# needed for building only", f"dpkg --purge {quote_words(names)} >/dev/null")
 
 
 def switch_off_cuda_sources() -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from envbuild.base.digests import known_digest, known_sha256
-from envbuild.build.image.verify import read_carried, root_partitions
+from envbuild.build.image.verify import read_embedded_info, root_partitions
 from envbuild.errors import EnvbuildError, IntegrityError, SpaceError, UsageError
 from envbuild.formats.sif_reader import image_digest, read_sif
 from envbuild.formats.squashfs_reader import SquashImage
@@ -52,7 +52,7 @@ def describe_image(image: Path, locked: str, store: Store) -> ImageDescriptor:
     shared: layered, or of another lock.
     """
     require_flat(image)
-    carried = read_carried(image)
+    carried = read_embedded_info(image)
     if carried.lock is not None and lock_digest(carried.lock) != locked:
         hint = "make it again, or publish without it"
         raise UsageError(

@@ -18,7 +18,7 @@ from envbuild.base.reference import parse_reference
 from envbuild.errors import EnvbuildError, IntegrityError, UsageError
 from envbuild.lock.model import Lock
 from envbuild.lock.staleness import staleness
-from envbuild.plan.apptainer import render
+from envbuild.plan.apptainer import render_definition
 from envbuild.plan.definition import plan_definition
 from envbuild.recipe.model import Recipe
 from envbuild.shelf.sanitize import HIDING
@@ -144,7 +144,7 @@ def refuse_lock(recipe: Recipe, lock: Lock, where: str) -> None:
             what = f"{'.'.join(keys)}: {value!r} has a character that hides what a terminal shows"
             raise UsageError(what, where=where)
     try:
-        render(plan_definition(recipe, lock))
+        render_definition(plan_definition(recipe, lock))
     except EnvbuildError as error:
         raise UsageError(
             f"no definition can carry it: {error}", where=where, hint=error.hint

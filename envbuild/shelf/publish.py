@@ -15,7 +15,7 @@ from envbuild.errors import UsageError
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Lock
 from envbuild.lock.write import write_lock
-from envbuild.plan.apptainer import render
+from envbuild.plan.apptainer import render_definition
 from envbuild.plan.definition import plan_definition
 from envbuild.recipe.model import Recipe, Source
 from envbuild.shelf.backend import BIGGEST_TEXT
@@ -76,7 +76,7 @@ def draft_entry(
         recipe=keep(_recipe_text(source), "recipe"),
         lock=keep(write_lock(lock).encode(), "lock"),
         locked=lock_digest(lock),
-        definition=keep(render(plan_definition(recipe, lock)).encode(), "definition"),
+        definition=keep(render_definition(plan_definition(recipe, lock)).encode(), "definition"),
         script=keep(_read_script(source), "check script") if recipe.check.script else None,
         image=image,
         verdicts=tuple(summarize_report(digest, report) for digest, report in kept),

@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 import msgspec
 from isal import isal_zlib
 
-from envbuild.build.fetch import bootstrap_of, fetch_files, root_tar
+from envbuild.build.fetch import fetch_files, locked_bootstrap, provide_root_tar
 from envbuild.context import Context
 from envbuild.formats.fast_zip import open_zip
 from envbuild.lock.model import Lock, PythonPackage
@@ -73,8 +73,8 @@ def tensorflow_image(folder: Path) -> Image:
     wheels = framework_wheels()
     for wanted in (lock, msgspec.structs.replace(lock, python=wheels, debian=())):
         fetch_files(wanted, context)
-    bootstrap = bootstrap_of(lock)
-    root = root_tar(bootstrap, context)
+    bootstrap = locked_bootstrap(lock)
+    root = provide_root_tar(bootstrap, context)
     files = [context.store.artifact(wheel.sha256) for wheel in wheels]
     key = digest_of("".join(path.name for path in files).encode())
     with ThreadPoolExecutor(2) as pool:

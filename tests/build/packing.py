@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from envbuild.formats.block_codec import Codec
-from envbuild.formats.file_tree import Entry, Part, merge
+from envbuild.formats.file_tree import Entry, Part, merge_parts
 from envbuild.formats.squashfs_reader import SquashImage, read_tree
 from envbuild.formats.squashfs_writer import write_squashfs
-from envbuild.parts.cache import KeptPart
+from envbuild.parts.cache import CachedPart
 from envbuild.parts.writer import Content, PartWriter
 
 ZSTD = Codec(compressor="zstd", level=3, library="here")
@@ -32,9 +32,9 @@ def pack_part(
 
 
 def write_file_system(path: Path, parts: list[tuple[Part, Path]], *, codec: Codec = ZSTD) -> None:
-    tree = merge([part for part, _ in parts])
+    tree = merge_parts([part for part, _ in parts])
     with path.open("wb") as out:
-        kept = [KeptPart(part=part, blob=blob) for part, blob in parts]
+        kept = [CachedPart(part=part, blob=blob) for part, blob in parts]
         write_squashfs(
             out,
             tree,

@@ -12,7 +12,7 @@ import pytest
 
 from envbuild.build.in_base.install_scheme import Scheme
 from envbuild.parts.cache import part_key
-from tests.build.test_build_wheel import make_wheel
+from tests.build.test_build_from_wheel import make_wheel
 
 MADE = """
 import hashlib, json, sys
@@ -43,23 +43,23 @@ root, folder, wheel = map(Path, sys.argv[3:])
 recipe, _ = read_recipe(root / "recipes/torch-mnist.toml")
 lock = read_lock(root / "lockfiles/torch-mnist.lock")
 planned = definition.plan_definition(recipe, lock)
-text = apptainer.render(planned)
+text = apptainer.render_definition(planned)
 places = scheme.bootstrap_scheme(lock)
 made = {}
 with ThreadPoolExecutor(1) as pool:
     codec = known.locked_codec(lock.packer)
-    bench = parts.Bench(store=Store(folder / "store"), codec=codec, pool=pool, report=Silent())
-    of_base = inherited.Inherited(runscript="#!/bin/sh\\n", labels=(("a", "b"),))
-    own = assemble.runtime_part(planned, text, of_base, bench)
+    packing = parts.PackContext(store=Store(folder / "store"), codec=codec, pool=pool, report=Silent())
+    of_base = inherited.BaseConfig(runscript="#!/bin/sh\\n", labels=(("a", "b"),))
+    own = assemble.runtime_part(planned, text, of_base, packing)
     sha256 = hashlib.sha256(wheel.read_bytes()).hexdigest()
-    packages = assemble.wheel_part(wheel, wheel.name, sha256, places, bench).kept
+    packages = assemble.wheel_part(wheel, wheel.name, sha256, places, packing).kept
     layers = [
         assemble.Layer(name="packages", parts=(packages,)),
         assemble.Layer(name="project", parts=(own,)),
     ]
     for mode in ("flat", "layered"):
         path = folder / mode
-        order = model.Order(
+        order = model.BuildSpec(
             recipe=recipe, lock=lock, plan=planned, definition=text, mode=mode, codec=codec, target=path
         )
         key = known.key_of(order)

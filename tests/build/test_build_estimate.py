@@ -13,13 +13,13 @@ import pytest
 from envbuild.build import make
 from envbuild.build.image_cache import locked_codec
 from envbuild.build.make import MODES, plan_work
-from envbuild.build.model import Estimate, Order
+from envbuild.build.model import BuildSpec, Estimate
 from envbuild.build.modes.estimate import check_space
 from envbuild.build.modes.sandbox import SandboxNote, pack_sandbox
 from envbuild.context import Context
 from envbuild.errors import SpaceError
 from envbuild.lock.read import read_lock
-from envbuild.plan.apptainer import render
+from envbuild.plan.apptainer import render_definition
 from envbuild.plan.definition import plan_definition
 from envbuild.progress import Silent
 from envbuild.quota import Quota
@@ -98,18 +98,18 @@ class os_stat:  # noqa: N801
         self.st_mode, self.st_dev = st_mode, st_dev
 
 
-def order(tmp_path: Path, mode: str, *, image: bool) -> Order:
+def order(tmp_path: Path, mode: str, *, image: bool) -> BuildSpec:
     base = msgspec.structs.replace(
         RECIPE.base, bootstrap=None, framework=None, image=IMAGE.base.reference
     )
     recipe = msgspec.structs.replace(RECIPE, base=base) if image else RECIPE
     lock = IMAGE if image else LOCK
     plan = plan_definition(recipe, lock)
-    return Order(
+    return BuildSpec(
         recipe=recipe,
         lock=lock,
         plan=plan,
-        definition=render(plan),
+        definition=render_definition(plan),
         mode=mode,
         codec=locked_codec(lock.packer),
         target=tmp_path / "out/x.sif",

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.build.image.compare import tell_difference
+from envbuild.build.image.compare import describe_difference
 from envbuild.formats.sif_reader import read_sif
 from tests.build.images import TOP, apptainer, copy_of, sha256, signed_and_verified
 from tests.project import Project, shared_store, small_project
@@ -65,12 +65,12 @@ def test_another_user_elsewhere_at_another_time_gets_the_same_bytes(
         assert made.returncode == 0, made.stderr
         assert ("compile" in made.stderr) == (mode == "flat"), "the layers were made anew, once"
         one, two = same.folder / "small.sif", other.folder / "small.sif"
-        assert sha256(one) == sha256(two), f"{mode}: {tell_difference(one, two)}"
+        assert sha256(one) == sha256(two), f"{mode}: {describe_difference(one, two)}"
 
 
 def test_a_comparison_that_fails_names_member_and_layer(layered: Project, tmp_path: Path) -> None:
     whole, image = layered.folder / "small.sif", tmp_path / "changed.sif"
-    assert tell_difference(whole, whole) == ""
+    assert describe_difference(whole, whole) == ""
     shutil.copyfile(whole, image)
     packages = next(item for item in read_sif(image).objects if item.name == "packages")
     with image.open("r+b") as file:
@@ -78,7 +78,7 @@ def test_a_comparison_that_fails_names_member_and_layer(layered: Project, tmp_pa
         at = file.read(packages.size).rindex(b"docopt.py")
         file.seek(packages.offset + at)
         file.write(b"docopt.pz")
-    told = tell_difference(whole, image)
+    told = describe_difference(whole, image)
     assert told.startswith("layer packages: /usr/local/lib/")
     assert "docopt.py is only in the first" in told
 

@@ -8,7 +8,14 @@ import msgspec
 import pytest
 
 from envbuild.base.model import AptPackage, BaseFacts, Dist
-from envbuild.build.modes.sandbox import NOTE, ByHand, SandboxNote, compare, read_note, recipe_lines
+from envbuild.build.modes.sandbox import (
+    NOTE,
+    ManualChanges,
+    SandboxNote,
+    find_manual_changes,
+    read_note,
+    recipe_lines,
+)
 from envbuild.cli.sandbox import report
 from envbuild.errors import UsageError
 from envbuild.lock.model import Packer
@@ -72,8 +79,8 @@ def test_everything_done_by_hand_is_told_once(tmp_path: Path) -> None:
         },
         {"libc6": "2.36-9", "libgl1": "1.6.0-1", "libglvnd0": "1.6.0-1"},
     )
-    done = compare(tmp_path, note(), now)
-    assert done == ByHand(
+    done = find_manual_changes(tmp_path, note(), now)
+    assert done == ManualChanges(
         dists=(("gone", "1.0", None), ("numpy", None, "2.1.0"), ("opencv-python", None, "4.10.0.84"), ("six", "1.15.0", "1.16.0")),
         apt=(("libgl1", None, "1.6.0-1"), ("libglvnd0", None, "1.6.0-1")),
         files=("/opt/mine",),
@@ -97,17 +104,17 @@ def test_nothing_done_is_told_as_such(tmp_path: Path) -> None:
     write(tmp_path, "/opt/x", "1")
     state = (tmp_path / "opt/x").stat()
     known = note(dists={}, apt={}, files={"/opt/x": (state.st_size, state.st_mtime_ns)})
-    done = compare(tmp_path, known, facts({}, {}))
+    done = find_manual_changes(tmp_path, known, facts({}, {}))
     assert report(done) == "nothing was changed by hand"
     assert recipe_lines(done) == ()
     write(tmp_path, "/opt/x", "longer")
-    assert compare(tmp_path, known, facts({}, {})).files == ("/opt/x",)
+    assert find_manual_changes(tmp_path, known, facts({}, {})).files == ("/opt/x",)
     (tmp_path / "opt/x").unlink()
-    assert compare(tmp_path, known, facts({}, {})).files == ("/opt/x",)
+    assert find_manual_changes(tmp_path, known, facts({}, {})).files == ("/opt/x",)
 
 
 def test_a_file_name_cannot_steer_the_terminal() -> None:
-    done = ByHand(dists=(), apt=(), files=("/opt/\x1b[31mred",), direct=(), asked_for=())
+    done = ManualChanges(dists=(), apt=(), files=("/opt/\x1b[31mred",), direct=(), asked_for=())
     assert "\x1b" not in report(done)
 
 

@@ -14,7 +14,14 @@ from hypothesis import strategies as st
 
 from envbuild.errors import IntegrityError
 from envbuild.formats.block_codec import BLOCK, Codec
-from envbuild.formats.file_tree import Entry, Part, differences, identity, merge, tree_digest
+from envbuild.formats.file_tree import (
+    Entry,
+    Part,
+    compare_trees,
+    entry_identity,
+    merge_parts,
+    tree_digest,
+)
 from envbuild.formats.squashfs_writer import SUPERBLOCK
 from envbuild.parts.from_tar import device_number
 from envbuild.parts.writer import Content
@@ -77,8 +84,8 @@ def made(
 def test_what_was_packed_is_read_again(tmp_path: Path, codec: Codec) -> None:
     part, image = made(tmp_path, VARIED, codec)
     found = read_file_system(image)
-    expected = {path: entry for path, (entry, _) in merge([part]).items()}
-    assert differences(expected, found) == ((), (), ())
+    expected = {path: entry for path, (entry, _) in merge_parts([part]).items()}
+    assert compare_trees(expected, found) == ((), (), ())
     assert tree_digest(found.values()) == tree_digest(expected.values())
     assert found["etc/noise"].sha256 == hashlib.sha256(NOISE).hexdigest()
     assert (found["etc/small"].mtime, found["etc/same"].mtime) == (99, EPOCH)
@@ -95,7 +102,7 @@ def test_many_names_in_one_folder_and_many_folders(tmp_path: Path) -> None:
     found = read_file_system(image)
     assert len([path for path in found if path.startswith("many/")]) == 6000
     assert found["many/05999-" + "n" * 30].sha256 == hashlib.sha256(b"5999").hexdigest()
-    assert differences({p: e for p, (e, _) in merge([part]).items()}, found) == ((), (), ())
+    assert compare_trees({p: e for p, (e, _) in merge_parts([part]).items()}, found) == ((), (), ())
 
 
 @needs("unsquashfs")
@@ -126,7 +133,7 @@ def test_any_number_of_workers_gives_the_same_bytes(tmp_path: Path) -> None:
 def test_parts_lie_over_one_another(tmp_path: Path) -> None:
     lower = pack_part([(file("a"), b"old"), (file("kept"), NOISE)], tmp_path / "1")
     upper = pack_part([(file("a"), b"new"), (file("d/b"), b"y" * 2 * BLOCK)], tmp_path / "2")
-    assert set(merge([lower, upper])) == {"", "a", "d", "d/b", "kept"}
+    assert set(merge_parts([lower, upper])) == {"", "a", "d", "d/b", "kept"}
     write_file_system(tmp_path / "image", [(lower, tmp_path / "1"), (upper, tmp_path / "2")])
     found = read_file_system(tmp_path / "image")
     assert found["a"].sha256 == hashlib.sha256(b"new").hexdigest()
@@ -138,10 +145,10 @@ def test_nothing_is_written_through_a_link(tmp_path: Path) -> None:
     lower = pack_part([(Entry("bin", "l", 0o777, target="usr/bin"), None)], tmp_path / "1")
     upper = pack_part([(file("bin/evil"), b"")], tmp_path / "2")
     with pytest.raises(IntegrityError, match="/bin is no folder, but a package has files below it"):
-        merge([lower, upper])
+        merge_parts([lower, upper])
     folder = pack_part([(Entry("etc", "d", 0o755), None)], tmp_path / "3")
     with pytest.raises(IntegrityError, match="/etc is a folder in one package and none in another"):
-        merge([folder, pack_part([(file("etc"), b"")], tmp_path / "4")])
+        merge_parts([folder, pack_part([(file("etc"), b"")], tmp_path / "4")])
 
 
 def test_the_tree_digest_is_over_everything_but_time_and_packing() -> None:
@@ -183,7 +190,9 @@ def test_any_tree_survives(tmp_path: Path, wanted: dict[str, bytes | int], mode:
     assert {p: e.sha256 for p, e in found.items() if e.kind == "f"} == {
         path: hashlib.sha256(content).hexdigest() for path, content in usable.items()
     }
-    assert {identity(e) for e in found.values()} == {identity(e) for e, _ in merge([part]).values()}
+    assert {entry_identity(e) for e in found.values()} == {
+        entry_identity(e) for e, _ in merge_parts([part]).values()
+    }
 
 
 @given(st.integers(0, 2**32), st.integers(1, 12))
@@ -212,11 +221,11 @@ def test_damage_is_told_and_never_a_crash(tmp_path: Path, seed: int, count: int)
 def test_a_flipped_bit_in_a_file_is_found(tmp_path: Path) -> None:
     part, image = made(tmp_path, VARIED)
     data = bytearray(image.read_bytes())
-    noise = merge([part])["etc/noise"][0]
+    noise = merge_parts([part])["etc/noise"][0]
     data[4096 + noise.start + 1000] ^= 1
     image.write_bytes(data)
-    _, changed, _ = differences(
-        {p: e for p, (e, _) in merge([part]).items()}, read_file_system(image)
+    _, changed, _ = compare_trees(
+        {p: e for p, (e, _) in merge_parts([part]).items()}, read_file_system(image)
     )
     assert [path for path, _ in changed] == ["etc/noise"]
 

@@ -13,7 +13,7 @@ import pytest
 from packaging.utils import parse_wheel_filename
 
 from envbuild.app.order import order_of
-from envbuild.build.image.rebuild import compare, made_again
+from envbuild.build.image.rebuild import compare_images, made_again
 from envbuild.bundle.own import PYTHONS, needed, write_wheel
 from envbuild.context import open_context
 from envbuild.lock.read import read_lock
@@ -191,8 +191,8 @@ def test_made_again_it_is_the_same_and_a_difference_is_named(made: Project, tmp_
     source = find_recipe("small", settings)
     order = order_of(source, read_lock(source.lock), made.folder / "small.sif", "flat")
     with made_again(order, context) as (second, clean):
-        same = compare(made.folder / "small.sif", order, second, clean)
-        differs = compare(other.folder / "small.sif", order, second, clean)
+        same = compare_images(made.folder / "small.sif", order, second, clean)
+        differs = compare_images(other.folder / "small.sif", order, second, clean)
     assert same.same == "bytes"
     assert differs.same == "nothing"
     assert {layer for layer, _, _ in differs.differs} == {"project"}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.build.image.origin import DEFINITION, locked_by
+from envbuild.build.image.origin import DEFINITION, embedded_lock_digest
 from envbuild.cli import run_cli
 from envbuild.lock.cuda import cuda_of
 from envbuild.lock.digest import lock_digest
@@ -201,13 +201,15 @@ def test_a_job_tells_the_lock_of_its_image_and_not_that_of_the_recipe(
 
 
 def test_an_image_that_says_nothing_is_of_no_lock(tmp_path: Path) -> None:
-    assert locked_by(write_sif(tmp_path / "a.sif", [partition()])) is None
+    assert embedded_lock_digest(write_sif(tmp_path / "a.sif", [partition()])) is None
     assert (
-        locked_by(write_sif(tmp_path / "b.sif", [(DEFINITION, b"\xff%labels", b""), partition()]))
+        embedded_lock_digest(
+            write_sif(tmp_path / "b.sif", [(DEFINITION, b"\xff%labels", b""), partition()])
+        )
         is None
     )
     (tmp_path / "c.sif").write_text("no image")
-    assert locked_by(tmp_path / "c.sif") is None
+    assert embedded_lock_digest(tmp_path / "c.sif") is None
 
 
 CUDA = {

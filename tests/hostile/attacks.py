@@ -22,7 +22,7 @@ from envbuild.build.from_wheel import unpack_wheel
 from envbuild.build.in_base.install_scheme import Scheme
 from envbuild.bundle.model import TABLE
 from envbuild.bundle.unpack import unpack as unpack_bundle
-from envbuild.formats.block_codec import Codec, unpack
+from envbuild.formats.block_codec import Codec, unpack_block
 from envbuild.formats.oci import read_config, read_document
 from envbuild.formats.squashfs_reader import SquashImage, read_tree
 from envbuild.lock.read import parse_lock
@@ -288,7 +288,7 @@ ATTACKS |= {
     "sif_huge_listing": lambda folder: read_system(folder, squash.huge_listing(3 << 30)),
     "sif_folder_that_holds_itself": lambda folder: read_system(folder, squash.circle()),
     "sif_two_files_of_one_name": lambda folder: read_system(folder, squash.twice()),
-    "sif_block_that_says_it_is_huge": lambda _: unpack(
+    "sif_block_that_says_it_is_huge": lambda _: unpack_block(
         b"\x28\xb5\x2f\xfd\xe0" + struct.pack("<Q", 1 << 40) + bytes(40), "zstd", 131072
     ),
 }

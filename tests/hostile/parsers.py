@@ -24,7 +24,7 @@ import zstandard
 
 from envbuild.base.oci.layers import Tree
 from envbuild.build.from_wheel import unpack_wheel
-from envbuild.build.image.verify import read_carried
+from envbuild.build.image.verify import read_embedded_info
 from envbuild.bundle.unpack import unpack
 from envbuild.formats.block_codec import Codec
 from envbuild.formats.fast_zip import open_zip
@@ -47,7 +47,7 @@ from envbuild.store.layout import Store
 from envbuild.toml import parse_toml
 from tests.base.ociimages import image_of, index_of, tar_of
 from tests.build.packing import file, pack_part, write_file_system
-from tests.build.test_build_wheel import FILES, SCHEME, make_wheel
+from tests.build.test_build_from_wheel import FILES, SCHEME, make_wheel
 from tests.bundle.test_bundle_unpack import sound as sound_bundle
 from tests.hostile.attacks import pax
 from tests.hostile.index_parsers import INDEX_PARSERS, Parser, mend_tar
@@ -101,7 +101,7 @@ def read_whole_sif(path: Path) -> None:
     image_digest(path)
     frame_digest(path)
     strange_frame(path)
-    read_carried(path)
+    read_embedded_info(path)
 
 
 def tars(_: Path) -> list[bytes]:

@@ -16,8 +16,8 @@ from envbuild.build.in_base.bytecode import WheelPart, compile_wheels
 from envbuild.build.in_base.container import Container
 from envbuild.build.in_base.exchange import (
     Exchange,
-    exchange,
     give_file,
+    open_exchange,
     result_bytes,
     result_file,
     result_names,
@@ -26,7 +26,7 @@ from envbuild.build.in_base.exchange import (
 from envbuild.build.in_base.install_scheme import Scheme
 from envbuild.build.in_base.sdists import BuildNeeds, build_wheels, wheel_key
 from envbuild.errors import EnvbuildError, IntegrityError
-from envbuild.parts.cache import Bench, KeptPart
+from envbuild.parts.cache import CachedPart, PackContext
 from envbuild.progress import Silent
 from envbuild.run import Command, LocalRunner, Result
 from envbuild.runtime import Runtime
@@ -101,7 +101,7 @@ def test_a_given_file_is_a_copy_that_is_hashed(tmp_path: Path) -> None:
     kept.write_bytes(b"x" * 5_000_000)
     sha256 = hashlib.sha256(kept.read_bytes()).hexdigest()
     kept.chmod(0o444)
-    with exchange(tmp_path) as between:
+    with open_exchange(tmp_path) as between:
         give_file(kept, between.given / "a/kept", sha256)
         assert (between.given / "a/kept").stat().st_ino != kept.stat().st_ino
         assert kept.stat().st_nlink == 1
@@ -113,7 +113,7 @@ def test_a_given_file_is_a_copy_that_is_hashed(tmp_path: Path) -> None:
 
 
 def test_inputs_are_bound_read_only_and_apart_from_outputs(tmp_path: Path) -> None:
-    with exchange(tmp_path) as between:
+    with open_exchange(tmp_path) as between:
         assert between.binds((tmp_path / "tools", "tools")) == (
             (between.out, "/mnt", True),
             (between.given, "/mnt/in", False),
@@ -249,7 +249,7 @@ def test_a_base_gives_bytecode_and_nothing_else(
     )
     blob = tmp_path / "blob"
     part = pack_part([(file("usr/lib/python3/site-packages/m.py"), b"")], blob)
-    packed = WheelPart(file=wheel, name=wheel.name, kept=KeptPart(part=part, blob=blob))
+    packed = WheelPart(file=wheel, name=wheel.name, kept=CachedPart(part=part, blob=blob))
     store = Store(tmp_path / "store")
 
     def attacking(between: Exchange) -> None:
@@ -258,8 +258,8 @@ def test_a_base_gives_bytecode_and_nothing_else(
 
     inside = attacked(attacking, tmp_path)
     with ThreadPoolExecutor(2) as pool:
-        bench = Bench(store=store, codec=ZSTD, pool=pool, report=Silent())
+        packing = PackContext(store=store, codec=ZSTD, pool=pool, report=Silent())
         with pytest.raises(EnvbuildError) as told:
-            compile_wheels([(packed, "key")], inside, bench, scheme, 0)
+            compile_wheels([(packed, "key")], inside, packing, scheme, 0)
     assert isinstance(told.value, IntegrityError)
     assert not store.layer("key").exists()

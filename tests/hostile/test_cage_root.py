@@ -12,12 +12,12 @@ import msgspec
 import pytest
 
 from envbuild.build.modes.select import (
-    Ground,
+    HostCapabilities,
     Trust,
-    choose_way,
     exposure,
+    require_mode,
     require_trust,
-    require_way,
+    select_mode,
 )
 from envbuild.cage import IDS, Cage, closed_folders, find_cage
 from envbuild.errors import HostError
@@ -34,15 +34,15 @@ LOCK = read_lock(ROOT / "lockfiles/torch-mnist.lock")
 FIRST = msgspec.structs.replace(LOCK.python[0], file="package-1.tar.gz")
 SOURCE = msgspec.structs.replace(LOCK, python=(FIRST, *LOCK.python[1:]))
 USER, BARE, CAGED = (
-    Ground(missing={}),
-    Ground(root=True, missing={}),
-    Ground(root=True, caged=True, missing={}),
+    HostCapabilities(missing={}),
+    HostCapabilities(root=True, missing={}),
+    HostCapabilities(root=True, caged=True, missing={}),
 )
 OWN, SHELF, BUNDLE = Trust(), Trust(origin="a shelf"), Trust(origin="a bundle")
 MODES = ("flat", "layered", "fakeroot", "sandbox", "docker")
 
 
-def refused(ground: Ground, trust: Trust, lock: object = LOCK) -> tuple[str, ...]:
+def refused(ground: HostCapabilities, trust: Trust, lock: object = LOCK) -> tuple[str, ...]:
     return tuple(mode for mode in MODES if exposure(mode, lock, ground, trust))  # type: ignore[arg-type]
 
 
@@ -64,7 +64,7 @@ def test_who_may_build_what_in_which_mode() -> None:
 
 def test_a_refusal_says_what_to_do() -> None:
     with pytest.raises(HostError) as told:
-        choose_way(RECIPE, SOURCE, BARE, roots=())
+        select_mode(RECIPE, SOURCE, BARE, roots=())
     assert (
         "\n  flat: the build of its source packages would run with root's own rights"
         in told.value.what
@@ -75,7 +75,7 @@ def test_a_refusal_says_what_to_do() -> None:
     ):
         require_trust(RECIPE, LOCK, BARE, SHELF)
     with pytest.raises(HostError, match="could reach your home folder in this mode"):
-        require_way("fakeroot", RECIPE, LOCK, USER, roots=(), trust=BUNDLE)
+        require_mode("fakeroot", RECIPE, LOCK, USER, roots=(), trust=BUNDLE)
 
 
 def test_an_ordinary_user_needs_no_cage() -> None:

@@ -28,7 +28,7 @@ from envbuild.store.gc import collect, remove
 from envbuild.store.layout import Store
 from envbuild.store.sealed import commit_sealed, is_sealed, read_sealed, seal_path, write_sealed
 from tests.base.ociimages import image_of, tar_of
-from tests.build.test_build_wheel import SCHEME, make_wheel
+from tests.build.test_build_from_wheel import SCHEME, make_wheel
 
 SHIPPED = Path(__file__).parents[2] / "lockfiles" / "torch-mnist.lock"
 DIGEST = "sha256:" + "0" * 64

@@ -14,7 +14,7 @@ from envbuild.base.debian.distribution import DEBIAN
 from envbuild.base.facts import day, is_day
 from envbuild.base.oci.image import _created
 from envbuild.build.in_base.bytecode import WheelPart
-from envbuild.build.overlaps import overlaps
+from envbuild.build.overlaps import find_overlaps
 from envbuild.cli import run_cli
 from envbuild.errors import SpaceError, ToolFailedError, UsageError
 from envbuild.formats.file_tree import Entry, Part
@@ -23,7 +23,7 @@ from envbuild.lock.model import LockedBase
 from envbuild.lock.read import parse_lock, read_lock
 from envbuild.lock.staleness import staleness
 from envbuild.lock.write import write_lock
-from envbuild.parts.cache import KeptPart
+from envbuild.parts.cache import CachedPart
 from envbuild.recipe.read import read_recipe
 
 ROOT = Path(__file__).parents[2]
@@ -35,22 +35,24 @@ def wheel(name: str, **files: str) -> WheelPart:
         Entry(f"site/{path}.py", "f", 0o644, sha256=sha256) for path, sha256 in files.items()
     )
     part = Part(key="k", entries=entries, fragments=(), size=0, sha256="")
-    return WheelPart(file=Path(name), name=name, kept=KeptPart(part=part, blob=Path(name)))
+    return WheelPart(file=Path(name), name=name, kept=CachedPart(part=part, blob=Path(name)))
 
 
 class TestOverlaps:
     def test_other_bytes_under_one_path_are_told_with_the_winner(self) -> None:
-        told = list(overlaps([wheel("six.whl", six="a", x="c"), wheel("evil.whl", six="b", x="d")]))
+        told = list(
+            find_overlaps([wheel("six.whl", six="a", x="c"), wheel("evil.whl", six="b", x="d")])
+        )
         assert told == [
             "six.whl and evil.whl both hold /site/six.py and 1 more, with other content: that of evil.whl is in the image"
         ]
 
     def test_the_same_bytes_are_nothing_to_tell(self) -> None:
-        assert list(overlaps([wheel("one.whl", x="a"), wheel("two.whl", x="a", y="b")])) == []
+        assert list(find_overlaps([wheel("one.whl", x="a"), wheel("two.whl", x="a", y="b")])) == []
 
     def test_no_more_than_a_few_lines(self) -> None:
         wheels = [wheel(f"{number}.whl", x=str(number)) for number in range(30)]
-        assert len(list(overlaps(wheels))) == 9
+        assert len(list(find_overlaps(wheels))) == 9
 
 
 class TestFullDisk:

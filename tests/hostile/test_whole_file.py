@@ -13,12 +13,12 @@ import pytest
 from envbuild.build.image.metadata import ImageNote
 from envbuild.build.image.verify import recorded_digest
 from envbuild.build.model import ImageRecord
-from envbuild.build.output_record import note_delivery
+from envbuild.build.output_record import record_output
 from envbuild.check.perform import as_built
 from envbuild.errors import IntegrityError, UsageError
 from envbuild.formats.sif_frame import LAUNCH, frame_digest, strange_frame
 from envbuild.formats.sif_reader import DESCRIPTOR, HEADER, SIGNATURE, image_digest
-from envbuild.formats.sif_writer import DATA, JSON, TABLE, data, partition, write_sif
+from envbuild.formats.sif_writer import DATA, JSON, TABLE, data_object, partition_object, write_sif
 from envbuild.store.atomic import write_bytes
 from envbuild.store.layout import Store
 
@@ -30,8 +30,8 @@ NOTE = ImageNote(
 
 def made(path: Path, note: ImageNote = NOTE) -> Path:
     parts = [
-        data(JSON, "envbuild.json", msgspec.json.encode(note)),
-        partition(lambda out: out.write(b"hsqs" + bytes(5000)), machine="x86_64"),
+        data_object(JSON, "envbuild.json", msgspec.json.encode(note)),
+        partition_object(lambda out: out.write(b"hsqs" + bytes(5000)), machine="x86_64"),
     ]
     out = io.BytesIO()
     write_sif(out, parts, machine="x86_64", epoch=EPOCH, identity="k")
@@ -143,13 +143,13 @@ class TestAsBuilt:
             kept = store.own(store.image("sha256:key"))
             kept.parent.mkdir(parents=True)
             kept.write_bytes(path.read_bytes())
-            note_delivery(path, store, "sha256:key", "")
+            record_output(path, store, "sha256:key", "")
             return path, store
         record = ImageRecord(
             digest=image_digest(path), tree=NOTE.tree, size=1, packer="p", layers=(), lock=NOTE.lock
         )
         write_bytes(store.own_record("sha256:key"), msgspec.json.encode(record))
-        note_delivery(path, store, "sha256:key", record.digest)
+        record_output(path, store, "sha256:key", record.digest)
         return path, store
 
     def test_the_file_of_make_passes(self, kind: str, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
 from envbuild.build.fetch import wanted_files
-from envbuild.build.image.metadata import sbom
+from envbuild.build.image.metadata import write_sbom
 from envbuild.cli import run_cli
 from envbuild.lock.export import pylock_text, requirements_text
 from envbuild.lock.model import Lock, PythonPackage
@@ -178,7 +178,7 @@ def test_addresses_carry_no_password(lock: Lock, index: SyntheticIndex, tmp_path
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_validator_accepts_the_bill_of_materials(name: str) -> None:
-    text = sbom(name, shipped(name)).decode()
+    text = write_sbom(name, shipped(name)).decode()
     assert JsonStrictValidator(SchemaVersion.V1_5).validate_str(text) is None
     lock = shipped(name)
     count = len(lock.installed) + sum(p.group != "build" for p in lock.debian)

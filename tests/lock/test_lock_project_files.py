@@ -20,7 +20,7 @@ from envbuild.lock.model import Lock
 from envbuild.lock.read import parse_lock
 from envbuild.lock.staleness import staleness
 from envbuild.lock.write import write_lock
-from envbuild.plan.apptainer import render
+from envbuild.plan.apptainer import render_definition
 from envbuild.plan.definition import plan_definition
 from envbuild.progress import Silent
 from envbuild.recipe.model import Source
@@ -147,7 +147,7 @@ def test_the_definition_lays_them_before_the_recipes_own_lines(
 ) -> None:
     asked = source(project, f"{BOTH}\n[system]\npost = ['ls /opt']")
     lock = locked(asked, context)
-    text = render(plan_definition(asked.recipe, lock))
+    text = render_definition(plan_definition(asked.recipe, lock))
     assert text.index(f'{lock.files[0].sha256}.tar"  # /opt/lab/data') < text.index("ls /opt")
     assert "files of the project are on no index; build with envbuild make" in text
 

@@ -16,7 +16,7 @@ from envbuild.base.debian.apt import mirror
 from envbuild.errors import UsageError
 from envbuild.lock.read import read_lock
 from envbuild.net.index import index_url
-from envbuild.plan.dockerfile import render
+from envbuild.plan.dockerfile import render_dockerfile
 from envbuild.plan.model import Definition
 from envbuild.run import Command, LocalRunner
 from envbuild.settings import load_settings
@@ -36,11 +36,11 @@ SMALL = Definition(
 
 
 def test_the_whole_text(golden: Callable[[str, str], None]) -> None:
-    golden("plan/small.Dockerfile", render(SMALL, files="files"))
+    golden("plan/small.Dockerfile", render_dockerfile(SMALL, files="files"))
 
 
 def test_a_bootstrap_starts_from_its_tar() -> None:
-    text = render(
+    text = render_dockerfile(
         replace(SMALL, header=(("Bootstrap", "scratch"),)), root="app.root.tar", files="files"
     )
     assert "FROM scratch\nADD app.root.tar /\n" in text
@@ -51,7 +51,7 @@ def test_a_bootstrap_without_a_tar_makes_its_root_in_a_stage(
     golden: Callable[[str, str], None],
 ) -> None:
     told = replace(SMALL, header=(("Bootstrap", "scratch"),), setup=("set -eu", "mkdir /target"))
-    golden("plan/staged.Dockerfile", render(told))
+    golden("plan/staged.Dockerfile", render_dockerfile(told))
 
 
 def script_of(text: str) -> str:
@@ -67,7 +67,7 @@ def script_of(text: str) -> str:
 
 
 def test_a_shell_gets_the_lines_as_they_were() -> None:
-    assert script_of(render(SMALL)) == "\n".join(SMALL.post) + "\n"
+    assert script_of(render_dockerfile(SMALL)) == "\n".join(SMALL.post) + "\n"
 
 
 LINES = st.lists(st.text("ab'\"\\$#`%!{} \té", max_size=8), min_size=1, max_size=4)
@@ -76,7 +76,7 @@ LINES = st.lists(st.text("ab'\"\\$#`%!{} \té", max_size=8), min_size=1, max_siz
 @settings(max_examples=60, deadline=None)
 @given(LINES)
 def test_any_lines_come_back(lines: list[str]) -> None:
-    text = render(replace(SMALL, post=tuple(lines)))
+    text = render_dockerfile(replace(SMALL, post=tuple(lines)))
     assert script_of(text) == "".join(f"{line}\n" for line in lines)
     # no line of it may look like a comment, which the engine would take away
     assert not any(line.lstrip().startswith("#") for line in text.split("RUN ", 1)[1].splitlines())
@@ -85,16 +85,16 @@ def test_any_lines_come_back(lines: list[str]) -> None:
 @pytest.mark.parametrize("kind", ["localimage", "oci", "oci-archive", "oras"])
 def test_a_base_that_no_engine_knows_is_refused(kind: str) -> None:
     with pytest.raises(UsageError, match=f"a Dockerfile cannot start from {kind}: x"):
-        render(replace(SMALL, header=(("Bootstrap", kind), ("From", "x"))))
+        render_dockerfile(replace(SMALL, header=(("Bootstrap", kind), ("From", "x"))))
 
 
 def test_what_a_dockerfile_cannot_carry_is_refused() -> None:
     with pytest.raises(UsageError, match="has a line break"):
-        render(replace(SMALL, environment=(("A", "b\nc"),)))
+        render_dockerfile(replace(SMALL, environment=(("A", "b\nc"),)))
     with pytest.raises(UsageError, match="a Dockerfile carries 120000"):
-        render(replace(SMALL, post=("x" * 130_000,)))
+        render_dockerfile(replace(SMALL, post=("x" * 130_000,)))
     with pytest.raises(UsageError, match="cannot stand in a Dockerfile"):
-        render(replace(SMALL, header=(("Bootstrap", "docker"), ("From", "x\nRUN y"))))
+        render_dockerfile(replace(SMALL, header=(("Bootstrap", "docker"), ("From", "x\nRUN y"))))
 
 
 RECIPE = SMALL_RECIPE.replace("[check]", '[system]\npackages = ["hello-traditional"]\n\n[check]')

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envbuild.errors import UsageError
-from envbuild.plan.quoting import label, script_line, text_line, word, words
+from envbuild.plan.quoting import label_line, quote_word, quote_words, script_line, text_line
 
 LINE_BREAKS = "\n\r\0"
 one_line = st.text(st.characters(codec="utf-8", exclude_characters=LINE_BREAKS), max_size=40)
@@ -15,12 +15,12 @@ one_line = st.text(st.characters(codec="utf-8", exclude_characters=LINE_BREAKS),
 
 @given(one_line)
 def test_a_word_never_holds_a_template(value: str) -> None:
-    assert "{{" not in word(value)
+    assert "{{" not in quote_word(value)
 
 
 @given(st.lists(one_line, min_size=1, max_size=8))
 def test_the_shell_reads_back_exactly_what_was_quoted(values: list[str]) -> None:
-    script = f"printf '%s\\0' {words(values)}"
+    script = f"printf '%s\\0' {quote_words(values)}"
     out = subprocess.run(["/bin/sh", "-c", script], capture_output=True, check=True).stdout
     assert out.decode("utf-8", "surrogateescape").split("\0")[:-1] == values
 
@@ -30,7 +30,7 @@ def test_a_line_break_in_a_value_is_refused(value: str) -> None:
     with pytest.raises(
         UsageError, match="has a line break, which a definition cannot carry in a value"
     ):
-        word(value)
+        quote_word(value)
 
 
 @given(one_line)
@@ -68,7 +68,7 @@ def test_ordinary_lines_pass_unchanged(line: str) -> None:
 
 
 def test_labels() -> None:
-    assert label("envbuild.recipe", "日本語 ラベル") == "envbuild.recipe 日本語 ラベル"
+    assert label_line("envbuild.recipe", "日本語 ラベル") == "envbuild.recipe 日本語 ラベル"
     for key, value in (("a b", "x"), ("", "x"), ("%post", "x"), ("a", "x\ny"), ("a", "{{ x }}")):
         with pytest.raises(UsageError):
-            label(key, value)
+            label_line(key, value)

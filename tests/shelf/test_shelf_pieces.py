@@ -12,7 +12,7 @@ from typing import BinaryIO
 import msgspec
 import pytest
 
-from envbuild.build.image.metadata import about, locked_text
+from envbuild.build.image.metadata import embedded_lock, image_note
 from envbuild.build.image.origin import NOTE
 from envbuild.build.image_cache import locked_codec
 from envbuild.check.model import Report
@@ -20,14 +20,14 @@ from envbuild.check.plan import asked_digest
 from envbuild.check.report import save
 from envbuild.cli.publishing import Wish, publish
 from envbuild.errors import CheckFailedError, IntegrityError, SpaceError, UsageError
-from envbuild.formats.file_tree import merge
+from envbuild.formats.file_tree import merge_parts
 from envbuild.formats.sif_reader import image_digest
-from envbuild.formats.sif_writer import GENERIC, JSON, data, partition, write_sif
+from envbuild.formats.sif_writer import GENERIC, JSON, data_object, partition_object, write_sif
 from envbuild.formats.squashfs_writer import write_squashfs
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Lock
 from envbuild.lock.read import read_lock
-from envbuild.parts.cache import KeptPart
+from envbuild.parts.cache import CachedPart
 from envbuild.progress import Silent
 from envbuild.shelf.backend import object_path
 from envbuild.shelf.folder import FolderBackend
@@ -48,36 +48,41 @@ from tests.support import needs
 MIB = 1 << 20
 
 
-def part(folder: Path, name: str, mib: int) -> KeptPart:
+def part(folder: Path, name: str, mib: int) -> CachedPart:
     """A packed tree of files of 1 MiB that do not compress."""
     folder.mkdir(exist_ok=True)
     source = random.Random(name)  # noqa: S311  (the same bytes each time)
     contents = [(file(f"{name}/{number}.so"), source.randbytes(MIB)) for number in range(mib)]
     blob = folder / f"{name}.blob"
-    return KeptPart(part=pack_part(contents, blob, key=name), blob=blob)
+    return CachedPart(part=pack_part(contents, blob, key=name), blob=blob)
 
 
 def write(
-    path: Path, parts: Sequence[KeptPart], lock: Lock, *, mode: str = "flat", overlay: bool = False
+    path: Path,
+    parts: Sequence[CachedPart],
+    lock: Lock,
+    *,
+    mode: str = "flat",
+    overlay: bool = False,
 ) -> Path:
     """A SIF as envbuild writes it: what it says about itself, and its root."""
-    tree = merge([kept.part for kept in parts])
+    tree = merge_parts([kept.part for kept in parts])
 
     def root(out: BinaryIO) -> int:
         return write_squashfs(
             out, tree, [(kept.part, kept.copy) for kept in parts], epoch=EPOCH, compressor="zstd"
         )
 
-    note = about(
+    note = image_note(
         lock.name, lock, mode=mode, packer=locked_codec(lock.packer).name, tree=f"sha256:{'7' * 64}"
     )
     objects = [
-        data(GENERIC, f"{lock.name}.lock", locked_text(lock).encode()),
-        data(JSON, NOTE, note),
+        data_object(GENERIC, f"{lock.name}.lock", embedded_lock(lock).encode()),
+        data_object(JSON, NOTE, note),
     ]
-    objects.append(partition(root, machine="x86_64"))
+    objects.append(partition_object(root, machine="x86_64"))
     if overlay:
-        objects.append(partition(root, machine="x86_64", name="top", overlay=True))
+        objects.append(partition_object(root, machine="x86_64", name="top", overlay=True))
     with path.open("wb") as out:
         write_sif(out, objects, machine="x86_64", epoch=EPOCH, identity=path.name)
     return path

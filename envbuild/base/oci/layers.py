@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from envbuild import limits
-from envbuild.formats.oci_layer import OPAQUE, WHITEOUT, finish_layer, opened_layer, require_hidden
+from envbuild.formats.oci_layer import OPAQUE, WHITEOUT, finish_layer, open_layer, require_hidden
 from envbuild.limits import Room, reading
 from envbuild.tarread import members
 
@@ -47,7 +47,7 @@ class Tree:
         """
         size = path.stat().st_size
         self._room = Room(limits.most_names(size), "its names take")
-        with reading(f"layer {number + 1} is damaged", where), opened_layer(path) as (stream, tar):
+        with reading(f"layer {number + 1} is damaged", where), open_layer(path) as (stream, tar):
             for entry in members(tar, size):
                 self._add(tar, entry, number)
                 tar.members = []  # type: ignore[attr-defined]  # it would keep all of them

@@ -7,19 +7,19 @@ from collections.abc import Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 
-from envbuild.formats.file_tree import Entry, differences
+from envbuild.formats.file_tree import Entry, compare_trees
 from envbuild.formats.sif_reader import PARTITION, SIGNATURE, SifObject, read_sif
 from envbuild.formats.squashfs_reader import SquashImage, read_tree
 
 SHOWN = 12
 
 
-def tell_difference(one: Path, two: Path) -> str:
+def describe_difference(one: Path, two: Path) -> str:
     """Return where two images differ, as a few words for people; "" where all their objects are the same.
 
     Raises IntegrityError for an image that is damaged.
     """
-    first, second = (_objects(path) for path in (one, two))
+    first, second = (_unsigned_objects(path) for path in (one, two))
     names = [[item.name or "flat" for item in items] for items in (first, second)]
     if names[0] != names[1]:
         return (
@@ -28,25 +28,27 @@ def tell_difference(one: Path, two: Path) -> str:
     with ThreadPoolExecutor(len(os.sched_getaffinity(0)), "hash") as pool:
         for a, b in zip(first, second, strict=True):
             if a.data_type == PARTITION:
-                told = _partitions((one, a), (two, b), pool)
+                told = _compare_partitions((one, a), (two, b), pool)
             else:
-                told = "" if _same((one, a), (two, b)) else "its text differs"
+                told = "" if _same_bytes((one, a), (two, b)) else "its text differs"
             if told:
-                return f"{_title(a)}: {told}"
+                return f"{_object_title(a)}: {told}"
     return ""
 
 
-def _objects(path: Path) -> list[SifObject]:
+def _unsigned_objects(path: Path) -> list[SifObject]:
     return [item for item in read_sif(path).objects if item.data_type != SIGNATURE]
 
 
-def _title(item: SifObject) -> str:
+def _object_title(item: SifObject) -> str:
     if item.data_type != PARTITION:
         return f"object {item.name}"
     return f"layer {item.name}" if item.name else "the file system"
 
 
-def _partitions(one: tuple[Path, SifObject], two: tuple[Path, SifObject], pool: Executor) -> str:
+def _compare_partitions(
+    one: tuple[Path, SifObject], two: tuple[Path, SifObject], pool: Executor
+) -> str:
     trees: list[dict[str, Entry]] = []
     for path, item in (one, two):
         image = SquashImage(path, item.offset, item.size)
@@ -54,18 +56,18 @@ def _partitions(one: tuple[Path, SifObject], two: tuple[Path, SifObject], pool: 
             trees.append(read_tree(image, pool))
         finally:
             image.close()
-    missing, changed, extra = differences(trees[0], trees[1])
+    missing, changed, extra = compare_trees(trees[0], trees[1])
     rows = [f"/{path} is only in the first" for path in missing]
     rows += [f"/{path} is only in the second" for path in extra]
     rows += [f"/{path}: {what}" for path, what in changed]
-    rows = rows or _packing(trees[0], trees[1])
-    if not rows and not _same(one, two):
+    rows = rows or _compare_packing(trees[0], trees[1])
+    if not rows and not _same_bytes(one, two):
         rows = ["the files are the same, its tables are not"]
     more = f" and {len(rows) - SHOWN} more" if len(rows) > SHOWN else ""
     return "; ".join(rows[:SHOWN]) + more
 
 
-def _packing(one: Mapping[str, Entry], two: Mapping[str, Entry]) -> list[str]:
+def _compare_packing(one: Mapping[str, Entry], two: Mapping[str, Entry]) -> list[str]:
     """Return what differs between two trees of the same files: times, and how they are packed."""
     rows = [
         f"/{path}: time {one[path].mtime} is {two[path].mtime}"
@@ -75,7 +77,7 @@ def _packing(one: Mapping[str, Entry], two: Mapping[str, Entry]) -> list[str]:
     return rows or [f"/{path}: packed otherwise" for path in one if one[path] != two[path]]
 
 
-def _same(one: tuple[Path, SifObject], two: tuple[Path, SifObject]) -> bool:
+def _same_bytes(one: tuple[Path, SifObject], two: tuple[Path, SifObject]) -> bool:
     if one[1].size != two[1].size:
         return False
     with one[0].open("rb") as first, two[0].open("rb") as second:

@@ -15,19 +15,19 @@ import msgspec
 from envbuild.build.image.metadata import ImageNote
 from envbuild.build.image.origin import NOTE
 from envbuild.build.image.runtime_files import LAYERED_HELP
-from envbuild.build.image.verify import layer_of, read_carried, root_partitions
+from envbuild.build.image.verify import layer_of, read_embedded_info, root_partitions
 from envbuild.build.image.write import METADATA
 from envbuild.errors import IntegrityError, UsageError
 from envbuild.formats.file_copy import copy_into
-from envbuild.formats.file_tree import merge, tree_digest
+from envbuild.formats.file_tree import merge_parts, tree_digest
 from envbuild.formats.sif_reader import PARTITION, SIGNATURE, SifFile, SifObject, read_sif
 from envbuild.formats.sif_writer import (
     CYCLONEDX_JSON,
     OVERLAY,
     SBOM,
     SifPart,
-    data,
-    partition,
+    data_object,
+    partition_object,
     write_sif,
 )
 from envbuild.formats.squashfs_reader import SquashImage, read_tree
@@ -35,13 +35,13 @@ from envbuild.formats.squashfs_writer import Copy, write_squashfs
 from envbuild.store.atomic import telling
 
 
-def flatten(source: Path, target: Path) -> str:
+def flatten_image(source: Path, target: Path) -> str:
     """Write a layered image as one partition and return its tree digest, which is that of the layered one.
 
     Packed bytes are copied as they are.  Raises UsageError for an image that is not layered, IntegrityError for one
     that has lost a layer, is damaged, or holds something else than its note says.
     """
-    carried = read_carried(source)
+    carried = read_embedded_info(source)
     if carried.note is None or carried.note.mode != "layered":
         raise UsageError(
             "is no layered image of envbuild", where=str(source), hint="it can be used as it is"
@@ -55,8 +55,8 @@ def flatten(source: Path, target: Path) -> str:
             image = SquashImage(source, item.offset, item.size)
             stack.callback(image.close)
             part = layer_of(image, read_tree(image, pool), overlay=item.partition == OVERLAY)
-            layers.append((part, _copy(source, item)))
-    tree = merge([part for part, _ in layers])
+            layers.append((part, _partition_copy(source, item)))
+    tree = merge_parts([part for part, _ in layers])
     digest = tree_digest(entry for entry, _ in tree.values())
     if digest != note.tree:
         raise IntegrityError(
@@ -69,7 +69,7 @@ def flatten(source: Path, target: Path) -> str:
     def write(out: BinaryIO) -> int:
         return write_squashfs(out, tree, layers, epoch=epoch, compressor=lock.packer.compressor)
 
-    objects = (*_data_objects(read_sif(source), note), partition(write, machine=machine))
+    objects = (*_data_objects(read_sif(source), note), partition_object(write, machine=machine))
     with telling(target), target.open("wb") as out:
         write_sif(out, objects, machine=machine, epoch=epoch, identity=f"flat {digest} {note.lock}")
         out.flush()
@@ -77,7 +77,7 @@ def flatten(source: Path, target: Path) -> str:
     return digest
 
 
-def _copy(source: Path, item: SifObject) -> Copy:
+def _partition_copy(source: Path, item: SifObject) -> Copy:
     def copy(target: int, at: int) -> None:
         image = SquashImage(source, item.offset, item.size)
         try:
@@ -105,7 +105,7 @@ def _data_objects(sif: SifFile, note: ImageNote) -> tuple[SifPart, ...]:
             content = file.read(item.size)
             content = changes[item.name](content) if item.name in changes else content
             extra = CYCLONEDX_JSON if item.data_type == SBOM else b""
-            kept.append(data(item.data_type, item.name, content, extra=extra))
+            kept.append(data_object(item.data_type, item.name, content, extra=extra))
     return tuple(kept)
 
 

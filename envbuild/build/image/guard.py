@@ -31,14 +31,14 @@ unset envbuild_layer
 """
 
 
-def guarded(keys: Sequence[str]) -> tuple[Part, Copy]:
+def guard_part(keys: Sequence[str]) -> tuple[Part, Copy]:
     """Return the part that refuses to start without the layers of these keys."""
-    return _plain({SCRIPT: (TEXT.format(keys=" ".join(keys)).encode(), 0o755)})
+    return _plain_part({SCRIPT: (TEXT.format(keys=" ".join(keys)).encode(), 0o755)})
 
 
-def mark(key: str) -> tuple[Part, Copy]:
+def mark_part(key: str) -> tuple[Part, Copy]:
     """Return the part by which a layer tells that it is there."""
-    return _plain({f"{MARKS}/layer/{key}": (b"\n", 0o644)})
+    return _plain_part({f"{MARKS}/layer/{key}": (b"\n", 0o644)})
 
 
 def is_guard(path: str) -> bool:
@@ -46,7 +46,7 @@ def is_guard(path: str) -> bool:
     return path in (MARKS, SCRIPT) or path.startswith(f"{MARKS}/")
 
 
-def _plain(files: dict[str, tuple[bytes, int]]) -> tuple[Part, Copy]:
+def _plain_part(files: dict[str, tuple[bytes, int]]) -> tuple[Part, Copy]:
     """Return a part of a few small files in one block, stored as it is."""
     entries, content = [], b""
     for path, (text, mode) in files.items():

@@ -29,7 +29,7 @@ class ImageNote(msgspec.Struct, frozen=True, kw_only=True):
     formats: dict[str, int] = {}
 
 
-def about(recipe: str, lock: Lock, *, mode: str, packer: str, tree: str) -> bytes:
+def image_note(recipe: str, lock: Lock, *, mode: str, packer: str, tree: str) -> bytes:
     """Return the object that says what made an image."""
     note = ImageNote(
         recipe=recipe, mode=mode, lock=lock_digest(lock), packer=packer, tree=tree, formats=FORMATS
@@ -37,16 +37,16 @@ def about(recipe: str, lock: Lock, *, mode: str, packer: str, tree: str) -> byte
     return msgspec.json.encode(note, order="sorted")
 
 
-def locked_text(lock: Lock) -> str:
+def embedded_lock(lock: Lock) -> str:
     """Return the lock as an image carries it: whether it was proved comes later and would change the bytes."""
     return write_lock(msgspec.structs.replace(lock, proof="not run"))
 
 
-def sbom(recipe: str, lock: Lock) -> bytes:
+def write_sbom(recipe: str, lock: Lock) -> bytes:
     """Return a CycloneDX 1.5 bill of materials (JSON) without serial number and time: the same lock, the same bytes."""
     distro = lock.base.distro.split(" ")[0] or "debian"
-    components = [_debian(p, distro) for p in lock.installed_debian]
-    components += [_python(p) for p in lock.installed]
+    components = [_debian_component(p, distro) for p in lock.installed_debian]
+    components += [_python_component(p) for p in lock.installed]
     document = {
         "bomFormat": "CycloneDX",
         "specVersion": "1.5",
@@ -59,19 +59,17 @@ def sbom(recipe: str, lock: Lock) -> bytes:
     return json.dumps(document, sort_keys=True, indent=1).encode()
 
 
-def _debian(package: DebianPackage, distro: str) -> dict[str, Any]:
-    reference = (
-        f"pkg:deb/{distro}/{package.name}@{_escaped(package.version)}?arch={package.architecture}"
-    )
-    return _component(package.name, package.version, reference, package.sha256)
+def _debian_component(package: DebianPackage, distro: str) -> dict[str, Any]:
+    reference = f"pkg:deb/{distro}/{package.name}@{_escape_version(package.version)}?arch={package.architecture}"
+    return _make_component(package.name, package.version, reference, package.sha256)
 
 
-def _python(package: PythonPackage) -> dict[str, Any]:
-    reference = f"pkg:pypi/{canonicalize_name(package.name)}@{_escaped(package.version)}"
-    return _component(package.name, package.version, reference, package.sha256)
+def _python_component(package: PythonPackage) -> dict[str, Any]:
+    reference = f"pkg:pypi/{canonicalize_name(package.name)}@{_escape_version(package.version)}"
+    return _make_component(package.name, package.version, reference, package.sha256)
 
 
-def _component(name: str, version: str, reference: str, sha256: str) -> dict[str, Any]:
+def _make_component(name: str, version: str, reference: str, sha256: str) -> dict[str, Any]:
     return {
         "type": "library",
         "name": name,
@@ -82,5 +80,5 @@ def _component(name: str, version: str, reference: str, sha256: str) -> dict[str
     }
 
 
-def _escaped(version: str) -> str:
+def _escape_version(version: str) -> str:
     return version.replace("%", "%25").replace("+", "%2B").replace(":", "%3A")

@@ -18,7 +18,7 @@ MOST = 8 * 1024 * 1024
 """Bytes of an object that are read."""
 
 
-def locked_by(image: Path) -> str | None:
+def embedded_lock_digest(image: Path) -> str | None:
     """Return the digest of the lock that an image says it was made from; None where it says nothing, or is none."""
     try:
         objects = read_sif(image).objects
@@ -29,7 +29,7 @@ def locked_by(image: Path) -> str | None:
             if item.name != NOTE and item.data_type != DEFINITION:
                 continue
             file.seek(item.offset)
-            found = _read(
+            found = _read_digest(
                 file.read(min(item.size, MOST)).decode("utf-8", "replace"), note=item.name == NOTE
             )
             if found is not None:
@@ -37,7 +37,7 @@ def locked_by(image: Path) -> str | None:
     return None
 
 
-def _read(text: str, *, note: bool) -> str | None:
+def _read_digest(text: str, *, note: bool) -> str | None:
     if not note:
         label = LABEL.search(text)
         return label[1] if label else None

@@ -18,13 +18,13 @@ from envbuild.build.fetch import fetch_files
 from envbuild.build.image.verify import image_tree
 from envbuild.build.image_cache import key_of, read_record
 from envbuild.build.make import make_image
-from envbuild.build.model import Order
+from envbuild.build.model import BuildSpec
 from envbuild.context import Context
-from envbuild.formats.file_tree import differences, tree_digest
+from envbuild.formats.file_tree import compare_trees, tree_digest
 from envbuild.formats.sif_reader import image_digest
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Lock
-from envbuild.parts.cache import kept_part
+from envbuild.parts.cache import cached_part
 from envbuild.store.atomic import telling
 from envbuild.store.layout import Store
 
@@ -49,7 +49,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @contextmanager
-def made_again(order: Order, context: Context) -> Iterator[tuple[Path, Context]]:
+def made_again(order: BuildSpec, context: Context) -> Iterator[tuple[Path, Context]]:
     """Lend the image of an order, made with a store that holds nothing but the locked files, and that workshop.
 
     Roots, wheels of sdists, layers and bytecode are all made anew.  Missing files are downloaded into the real store
@@ -99,7 +99,7 @@ def base_files(lock: Lock, store: Store) -> set[str]:
     return {sha256 for sha256 in found if store.artifact(sha256).is_file()}
 
 
-def compare(first: Path, order: Order, second: Path, clean: Context) -> Comparison:
+def compare_images(first: Path, order: BuildSpec, second: Path, clean: Context) -> Comparison:
     """Compare an image with the one that was made again; ``clean`` is the workshop it was made in.
 
     Raises UsageError for a file without a root file system.
@@ -109,21 +109,21 @@ def compare(first: Path, order: Order, second: Path, clean: Context) -> Comparis
         tree = _tree_of_record(order, clean.store) or tree_digest(
             image_tree(second, clean).values()
         )
-        return _comparison(order, "bytes", (before, after), (tree, tree))
+        return _make_comparison(order, "bytes", (before, after), (tree, tree))
     old, new = image_tree(first, clean), image_tree(second, clean)
     trees = tree_digest(old.values()), tree_digest(new.values())
     if trees[0] == trees[1]:
-        return _comparison(order, "tree", (before, after), trees)
-    missing, changed, extra = differences(new, old)
-    layers = _layers(order, clean.store)
+        return _make_comparison(order, "tree", (before, after), trees)
+    missing, changed, extra = compare_trees(new, old)
+    layers = _layer_names(order, clean.store)
     rows = [(path, "is not in the first image") for path in missing]
     rows += [*changed, *((path, "is only in the first image") for path in extra)]
     differs = tuple((layers.get(path, ONLY_BEFORE), path, what) for path, what in sorted(rows))
-    return _comparison(order, "nothing", (before, after), trees, differs)
+    return _make_comparison(order, "nothing", (before, after), trees, differs)
 
 
-def _comparison(
-    order: Order,
+def _make_comparison(
+    order: BuildSpec,
     same: Literal["bytes", "tree", "nothing"],
     digests: tuple[str, str],
     trees: tuple[str, str],
@@ -140,17 +140,17 @@ def _comparison(
     )
 
 
-def _tree_of_record(order: Order, store: Store) -> str | None:
+def _tree_of_record(order: BuildSpec, store: Store) -> str | None:
     record = read_record(key_of(order), store)
     return record.tree if record else None
 
 
-def _layers(order: Order, store: Store) -> Mapping[str, str]:
+def _layer_names(order: BuildSpec, store: Store) -> Mapping[str, str]:
     """Return the layer of each path of an image that was put together here; of others nothing is known."""
     record = read_record(key_of(order), store)
     found: dict[str, str] = {}
     for name, keys in record.layers if record else ():
-        parts = (kept_part(key, store) for key in keys)
+        parts = (cached_part(key, store) for key in keys)
         found.update(
             {entry.path: name for part in parts if part is not None for entry in part.part.entries}
         )

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 
-from envbuild.build.image.base_config import HOME, NOTHING, Inherited, labels_of
+from envbuild.build.image.base_config import HOME, NO_CONFIG, BaseConfig, parse_labels
 from envbuild.formats.file_tree import Entry
 from envbuild.parts.writer import Content
 from envbuild.plan.model import Definition
-from envbuild.plan.quoting import word
+from envbuild.plan.quoting import quote_word
 
 LINKS = {
     "environment": ".singularity.d/env/90-environment.sh",
@@ -44,8 +44,8 @@ in (--env, APPTAINERENV_*); without it they never arrive.
 """
 
 
-def dot_contents(
-    definition: Definition, text: str, inherited: Inherited = NOTHING
+def runtime_contents(
+    definition: Definition, text: str, inherited: BaseConfig = NO_CONFIG
 ) -> Iterator[Content]:
     """Yield the runtime's own files; ``text`` is the whole definition, kept beside them."""
     yield Entry(HOME, "d", 0o755), None
@@ -53,39 +53,43 @@ def dot_contents(
     yield Entry(f"{HOME}/libs", "d", 0o755), None
     for path, target in LINKS.items():
         yield Entry(path, "l", 0o777, target=target), None
-    for name, content in dot_files(definition, text, inherited).items():
+    for name, content in runtime_files(definition, text, inherited).items():
         executable = not name.endswith((".json", ".help", "Singularity"))
         yield Entry(f"{HOME}/{name}", "f", 0o755 if executable else 0o644), content.encode()
 
 
-def dot_files(definition: Definition, text: str, inherited: Inherited = NOTHING) -> dict[str, str]:
+def runtime_files(
+    definition: Definition, text: str, inherited: BaseConfig = NO_CONFIG
+) -> dict[str, str]:
     """Return the files below /.singularity.d by name; the base's environment comes first, the definition's wins."""
     before = dict(inherited.environment)
     own = before.pop("90-environment.sh", "#!/bin/sh\n")
-    exports = "".join(f"export {name}={word(value)}\n" for name, value in definition.environment)
+    exports = "".join(
+        f"export {name}={quote_word(value)}\n" for name, value in definition.environment
+    )
     files = {
         "Singularity": text,
         **{f"env/{name}": script for name, script in before.items()},
         "env/90-environment.sh": own.rstrip("\n") + f"\n{exports}",
         "env/99-base.sh": f"#!/bin/sh\n{LIBRARIES}",
-        "labels.json": json.dumps(labels(definition, inherited), indent="\t", sort_keys=True)
+        "labels.json": json.dumps(image_labels(definition, inherited), indent="\t", sort_keys=True)
         + "\n",
-        "runscript": script(definition.runscript)
+        "runscript": shell_script(definition.runscript)
         if definition.runscript
-        else inherited.runscript or script(()),
+        else inherited.runscript or shell_script(()),
         "runscript.help": "\n".join(definition.help) + "\n",
         "startscript": "#!/bin/sh\n",
-        "test": script(definition.test),
+        "test": shell_script(definition.test),
     }
     return {**files, **{f"actions/{name}": ACTION + line for name, line in ACTIONS.items()}}
 
 
-def script(lines: tuple[str, ...]) -> str:
+def shell_script(lines: tuple[str, ...]) -> str:
     """Return lines as a shell script."""
     return "\n".join(("#!/bin/sh", *lines)) + "\n"
 
 
-def labels(definition: Definition, inherited: Inherited = NOTHING) -> dict[str, str]:
+def image_labels(definition: Definition, inherited: BaseConfig = NO_CONFIG) -> dict[str, str]:
     """Return the labels; none of ours tells a time or a host."""
     return {
         **dict(inherited.labels),
@@ -103,12 +107,12 @@ def inspect_metadata(
 
     ``held`` are the files below /.singularity.d that the image has, as far as a base may have brought them.
     """
-    files = {**dot_files(definition, text), **held}
+    files = {**runtime_files(definition, text), **held}
     attributes = {
         "environment": {
             f"/{HOME}/{name}": files[name] for name in sorted({ENVIRONMENT, *held} & {*OF_BASE})
         },
-        "labels": {**labels_of(files["labels.json"]), "envbuild.mode": mode},
+        "labels": {**parse_labels(files["labels.json"]), "envbuild.mode": mode},
         "runscript": files["runscript"],
         "startscript": files["startscript"],
         "test": files["test"],

@@ -13,19 +13,19 @@ import msgspec
 
 from envbuild.base.digests import known_digest
 from envbuild.build.assemble import Gathered
-from envbuild.build.image.compare import tell_difference
+from envbuild.build.image.compare import describe_difference
 from envbuild.build.image.guard import is_guard
 from envbuild.build.image.metadata import ImageNote
 from envbuild.build.image.origin import NOTE
 from envbuild.build.image.write import write_image
 from envbuild.build.image_cache import key_of, read_record
-from envbuild.build.model import Order
+from envbuild.build.model import BuildSpec
 from envbuild.build.modes.assembled import gather_for
-from envbuild.build.output_record import last_delivery
+from envbuild.build.output_record import last_output
 from envbuild.build.pinned_compressor import open_codec
 from envbuild.context import Context
 from envbuild.errors import IntegrityError, UsageError
-from envbuild.formats.file_tree import Entry, Part, differences, merge, tree_digest
+from envbuild.formats.file_tree import Entry, Part, compare_trees, merge_parts, tree_digest
 from envbuild.formats.oci_layer import WHITEOUT
 from envbuild.formats.sif_frame import frame_digest, strange_frame
 from envbuild.formats.sif_reader import (
@@ -75,20 +75,22 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Carried:
+class EmbeddedInfo:
     """What an image carries about itself: the note of its making, where envbuild put it together, and its lock."""
 
     note: ImageNote | None
     lock: Lock | None
 
 
-def read_carried(path: Path) -> Carried:
+def read_embedded_info(path: Path) -> EmbeddedInfo:
     """Read the objects that envbuild put into a SIF.  Raises UsageError for what is no SIF."""
     sif = read_sif(path)
-    note = next((_text(sif, item) for item in sif.objects if item.name == NOTE), None)
-    lock = next((_text(sif, item) for item in sif.objects if item.name.endswith(".lock")), None)
+    note = next((_read_text(sif, item) for item in sif.objects if item.name == NOTE), None)
+    lock = next(
+        (_read_text(sif, item) for item in sif.objects if item.name.endswith(".lock")), None
+    )
     try:
-        return Carried(
+        return EmbeddedInfo(
             note=msgspec.json.decode(note, type=ImageNote) if note else None,
             lock=parse_lock(lock, f"the lock inside {path.name}") if lock else None,
         )
@@ -96,7 +98,7 @@ def read_carried(path: Path) -> Carried:
         raise IntegrityError(f"its object {NOTE} is damaged: {error}", where=str(path)) from error
 
 
-def _text(sif: SifFile, item: SifObject) -> str:
+def _read_text(sif: SifFile, item: SifObject) -> str:
     if item.size > MOST_TEXT:
         raise IntegrityError(
             f"its object {item.name} is {human_bytes(item.size)}", where=str(sif.path)
@@ -112,7 +114,7 @@ def recorded_digest(image: Path, store: Store) -> str | None:
     Which image it is, the note inside says, by its lock and its tree.  One that was built from its definition carries
     no note: there the table of objects says it.
     """
-    delivery = last_delivery(image, store)
+    delivery = last_output(image, store)
     if delivery is None:
         return None
     record = read_record(delivery.key, store)
@@ -120,7 +122,7 @@ def recorded_digest(image: Path, store: Store) -> str | None:
         kept = store.image(delivery.key)
         is_same = kept.is_file() and _own_objects(kept) == _own_objects(image)
         return known_digest(kept, store) if is_same else None
-    note = read_carried(image).note
+    note = read_embedded_info(image).note
     is_same = note is not None and (note.tree == record.tree or note.lock == record.lock)
     return record.digest if is_same else None
 
@@ -131,13 +133,13 @@ def _own_objects(image: Path) -> list[tuple[int, str, int]]:
     return [(item.data_type, item.name, item.size) for item in found]
 
 
-def verify_image(path: Path, lock: Lock, order: Order | None, context: Context) -> Verification:
+def verify_image(path: Path, lock: Lock, order: BuildSpec | None, context: Context) -> Verification:
     """Compare an image with what a lock gives; ``order`` is the recipe's, where it is at hand.
 
     Whatever the store lacks of the lock is fetched and packed first.  Raises UsageError for an image that cannot be
     compared, IntegrityError for one that is damaged.
     """
-    carried = read_carried(path)
+    carried = read_embedded_info(path)
     codec = open_codec(lock, context)
     order = replace(order, codec=codec) if order else None
     gathered = gather_for(
@@ -150,7 +152,7 @@ def verify_image(path: Path, lock: Lock, order: Order | None, context: Context) 
     found = image_tree(path, context)
     digest = tree_digest(found.values())
     parts = [part.part for layer in gathered.layers for part in layer.parts]
-    expected = {name: entry for name, (entry, _) in merge(parts).items()}
+    expected = {name: entry for name, (entry, _) in merge_parts(parts).items()}
     if carried.note is None:
         expected, compared = (
             _of_wheels(gathered),
@@ -163,7 +165,7 @@ def verify_image(path: Path, lock: Lock, order: Order | None, context: Context) 
         seen, expected = _without_runtime(found), _without_runtime(expected)
     else:
         compared, seen = "all files", found
-    missing, changed, extra = differences(expected, seen)
+    missing, changed, extra = compare_trees(expected, seen)
     outside = strange_frame(path)
     same = not (missing or changed or extra or outside)
     why = _why_other_bytes(path, carried.note, order, gathered, context) if same else ""
@@ -196,7 +198,7 @@ def image_tree(path: Path, context: Context) -> dict[str, Entry]:
                 )
             finally:
                 image.close()
-    return {name: entry for name, (entry, _) in merge(layers).items()}
+    return {name: entry for name, (entry, _) in merge_parts(layers).items()}
 
 
 def layer_of(image: SquashImage, tree: Mapping[str, Entry], *, overlay: bool) -> Part:
@@ -247,7 +249,11 @@ def _without_runtime(tree: Mapping[str, Entry]) -> dict[str, Entry]:
 
 
 def _why_other_bytes(
-    path: Path, note: ImageNote | None, order: Order | None, gathered: Gathered, context: Context
+    path: Path,
+    note: ImageNote | None,
+    order: BuildSpec | None,
+    gathered: Gathered,
+    context: Context,
 ) -> str:
     """Return why the bytes are not those that lock and packer give, or cannot be compared; "" where they are."""
     if note is None:
@@ -270,4 +276,7 @@ def _why_other_bytes(
         write_image(made, order, gathered.layers, key_of(order))
         if (image_digest(made), frame_digest(made)) == found:
             return ""
-        return tell_difference(made, path) or "its objects are the same, its header or table is not"
+        return (
+            describe_difference(made, path)
+            or "its objects are the same, its header or table is not"
+        )

@@ -9,11 +9,11 @@ from typing import BinaryIO
 
 from envbuild.build.assemble import Layer
 from envbuild.build.image.base_config import HOME
-from envbuild.build.image.guard import guarded, mark
-from envbuild.build.image.metadata import about, locked_text, sbom
+from envbuild.build.image.guard import guard_part, mark_part
+from envbuild.build.image.metadata import embedded_lock, image_note, write_sbom
 from envbuild.build.image.origin import NOTE
 from envbuild.build.image.runtime_files import OF_BASE, inspect_metadata
-from envbuild.build.model import Order
+from envbuild.build.model import BuildSpec
 from envbuild.formats.file_tree import Entry, Part, Tree, merges, tree_digest
 from envbuild.formats.sif_writer import (
     CYCLONEDX_JSON,
@@ -22,13 +22,13 @@ from envbuild.formats.sif_writer import (
     JSON,
     SBOM,
     SifPart,
-    data,
-    partition,
+    data_object,
+    partition_object,
     write_sif,
 )
 from envbuild.formats.squashfs_writer import Copy, write_squashfs
-from envbuild.parts.cache import KeptPart
-from envbuild.parts.compact import squeeze
+from envbuild.parts.cache import CachedPart
+from envbuild.parts.compact import drop_unused_blocks
 from envbuild.parts.reader import read_file
 from envbuild.store.atomic import telling
 
@@ -36,7 +36,7 @@ METADATA = "inspect-metadata.json"
 """The name under which Apptainer looks for what ``inspect`` prints."""
 
 
-def write_image(path: Path, order: Order, layers: Sequence[Layer], key: str) -> str:
+def write_image(path: Path, order: BuildSpec, layers: Sequence[Layer], key: str) -> str:
     """Write the SIF and return its tree digest, which is over all layers together, without what guards them.
 
     The same order and layers give the same bytes.  They are not on the disk for sure before the file is synced.
@@ -47,11 +47,13 @@ def write_image(path: Path, order: Order, layers: Sequence[Layer], key: str) -> 
     trees = list(merges([part.part for part in group] for group in groups))
     tree = trees[-1]
     digest = tree_digest(entry for entry, _ in tree.values())
-    held = _dot_files(tree, kept, lock.packer.compressor)
-    written = _layer_trees(layers, trees) if order.mode == "layered" else [squeeze(tree, kept)]
+    held = _read_runtime_files(tree, kept, lock.packer.compressor)
+    written = (
+        _layer_trees(layers, trees) if order.mode == "layered" else [drop_unused_blocks(tree, kept)]
+    )
     partitions = [
-        partition(
-            _writer(tree, parts, lock.base.epoch, lock.packer.compressor),
+        partition_object(
+            _squashfs_writer(tree, parts, lock.base.epoch, lock.packer.compressor),
             machine=lock.base.machine,
             name="" if order.mode == "flat" else layers[number].name,
             overlay=number > 0,
@@ -64,7 +66,7 @@ def write_image(path: Path, order: Order, layers: Sequence[Layer], key: str) -> 
     return digest
 
 
-def _writer(
+def _squashfs_writer(
     tree: Tree, parts: Sequence[tuple[Part, Copy]], epoch: int, compressor: str
 ) -> Callable[[BinaryIO], int]:
     def write(out: BinaryIO) -> int:
@@ -73,7 +75,7 @@ def _writer(
     return write
 
 
-def _dot_files(tree: Tree, kept: Sequence[KeptPart], compressor: str) -> dict[str, str]:
+def _read_runtime_files(tree: Tree, kept: Sequence[CachedPart], compressor: str) -> dict[str, str]:
     """Return those files of the runtime that a base may have brought, by name."""
     found = {}
     for name in (*OF_BASE, "labels.json", "runscript"):
@@ -105,7 +107,7 @@ def _layer_trees(layers: Sequence[Layer], trees: Sequence[Tree]) -> list[Written
             folder = upto.get(path.rpartition("/")[0])
             if folder is not None and folder[0].kind == "d":
                 own[path] = (Entry(path, "c", 0), 0)
-        extra, content = guarded(keys[1:]) if number == 0 else mark(keys[number])
+        extra, content = guard_part(keys[1:]) if number == 0 else mark_part(keys[number])
         for entry in extra.entries:
             own[entry.path] = (entry, len(layer.parts))
         for path in list(own):
@@ -113,7 +115,7 @@ def _layer_trees(layers: Sequence[Layer], trees: Sequence[Tree]) -> list[Written
         for path, (entry, _) in own.items():
             if entry.kind == "d" and path in whole:
                 own[path] = (whole[path][0], 0)
-        tree, parts = squeeze(own, layer.parts)
+        tree, parts = drop_unused_blocks(own, layer.parts)
         written.append((tree, [*parts, (extra, content)]))
         below, first = upto, first + len(layer.parts)
     return written
@@ -133,14 +135,16 @@ def layer_key(layer: Layer) -> str:
     return hashlib.sha256("\n".join([layer.name, *trees]).encode()).hexdigest()
 
 
-def _data_objects(order: Order, tree: str, held: dict[str, str]) -> tuple[SifPart, ...]:
+def _data_objects(order: BuildSpec, tree: str, held: dict[str, str]) -> tuple[SifPart, ...]:
     """Return what the image carries about itself: definition, metadata, lock, bill of materials, its digests."""
     lock, name = order.lock, order.recipe.name
-    note = about(name, lock, mode=order.mode, packer=order.codec.name, tree=tree)
+    note = image_note(name, lock, mode=order.mode, packer=order.codec.name, tree=tree)
     return (
-        data(DEFINITION, f"{name}.def", order.definition.encode()),
-        data(JSON, METADATA, inspect_metadata(order.plan, order.definition, order.mode, held)),
-        data(GENERIC, f"{name}.lock", locked_text(lock).encode()),
-        data(SBOM, "sbom.cdx.json", sbom(name, lock), extra=CYCLONEDX_JSON),
-        data(JSON, NOTE, note),
+        data_object(DEFINITION, f"{name}.def", order.definition.encode()),
+        data_object(
+            JSON, METADATA, inspect_metadata(order.plan, order.definition, order.mode, held)
+        ),
+        data_object(GENERIC, f"{name}.lock", embedded_lock(lock).encode()),
+        data_object(SBOM, "sbom.cdx.json", write_sbom(name, lock), extra=CYCLONEDX_JSON),
+        data_object(JSON, NOTE, note),
     )

@@ -19,14 +19,14 @@ from envbuild.build.in_base.exchange import (
     GIVEN,
     INSIDE,
     Exchange,
-    exchange,
+    open_exchange,
     result_file,
     result_names,
 )
 from envbuild.build.in_base.install_scheme import Scheme
 from envbuild.errors import IntegrityError
 from envbuild.formats.file_tree import Entry
-from envbuild.parts.cache import Bench, KeptPart, kept_part, part_key, provide_part
+from envbuild.parts.cache import CachedPart, PackContext, cached_part, part_key, provide_part
 from envbuild.parts.writer import PartWriter
 from envbuild.store.atomic import telling
 
@@ -42,7 +42,7 @@ class WheelPart:
 
     file: Path
     name: str
-    kept: KeptPart
+    kept: CachedPart
 
 
 def bytecode_key(wheel: WheelPart, *, python: str, epoch: int) -> str:
@@ -58,7 +58,7 @@ def bytecode_key(wheel: WheelPart, *, python: str, epoch: int) -> str:
     )
 
 
-def sources(wheel: WheelPart, scheme: Scheme) -> list[tuple[str, str]]:
+def module_sources(wheel: WheelPart, scheme: Scheme) -> list[tuple[str, str]]:
     """Return the modules of a wheel: their names in the archive and their absolute paths in the image."""
     there = {entry.path for entry in wheel.kept.part.entries}
     found = []
@@ -75,7 +75,7 @@ def sources(wheel: WheelPart, scheme: Scheme) -> list[tuple[str, str]]:
 def compile_wheels(
     wheels: Sequence[tuple[WheelPart, str]],
     inside: Container,
-    bench: Bench,
+    packing: PackContext,
     scheme: Scheme,
     epoch: int,
 ) -> None:
@@ -83,10 +83,10 @@ def compile_wheels(
 
     Raises IntegrityError for results that are no bytecode of these wheels.
     """
-    with exchange(inside.folder) as between:
+    with open_exchange(inside.folder) as between:
         jobs = []
         for wheel, key in wheels:
-            members = sources(wheel, scheme)
+            members = module_sources(wheel, scheme)
             _give_sources(wheel, between, key, members)
             jobs.append(
                 {"wheel": f"{GIVEN}/{key}.zip", "out": f"{INSIDE}/{key}", "members": members}
@@ -96,9 +96,10 @@ def compile_wheels(
         inside.run("compile.py", f"{GIVEN}/compile.json", between=between, env=ENVIRONMENT)
         for wheel, key in wheels:
             folders = {
-                f"{path.rpartition('/')[0]}/__pycache__" for _, path in sources(wheel, scheme)
+                f"{path.rpartition('/')[0]}/__pycache__"
+                for _, path in module_sources(wheel, scheme)
             }
-            _keep(key, bench, between, folders)
+            _keep_bytecode(key, packing, between, folders)
 
 
 def _give_sources(
@@ -112,12 +113,12 @@ def _give_sources(
         path.chmod(0o644)
 
 
-def _keep(key: str, bench: Bench, between: Exchange, folders: set[str]) -> None:
-    provide_part(key, bench, lambda writer: _fill(writer, between.out, key, folders))
+def _keep_bytecode(key: str, packing: PackContext, between: Exchange, folders: set[str]) -> None:
+    provide_part(key, packing, lambda writer: _add_bytecode(writer, between.out, key, folders))
 
 
-def _fill(writer: PartWriter, folder: Path, key: str, folders: set[str]) -> None:
-    for path, data in _compiled(folder, key):
+def _add_bytecode(writer: PartWriter, folder: Path, key: str, folders: set[str]) -> None:
+    for path, data in _read_results(folder, key):
         if path.rpartition("/")[0] not in folders or not path.endswith(".pyc"):
             raise IntegrityError(
                 "the base's Python left what is no bytecode of these packages", where=path
@@ -125,11 +126,11 @@ def _fill(writer: PartWriter, folder: Path, key: str, folders: set[str]) -> None
         writer.add(Entry(path.lstrip("/"), "f", 0o644), data)
 
 
-def _compiled(folder: Path, key: str) -> Iterator[tuple[str, bytes]]:
+def _read_results(folder: Path, key: str) -> Iterator[tuple[str, bytes]]:
     for name in result_names(folder, key):
         with (
             result_file(folder, f"{key}/{name}") as file,
-            _reading(name),
+            _zip_errors(name),
             zipfile.ZipFile(file) as archive,
         ):
             for entry in archive.infolist():
@@ -141,7 +142,7 @@ def _compiled(folder: Path, key: str) -> Iterator[tuple[str, bytes]]:
 
 
 @contextmanager
-def _reading(name: str) -> Iterator[None]:
+def _zip_errors(name: str) -> Iterator[None]:
     try:
         yield
     except (zipfile.BadZipFile, EOFError, zlib.error, NotImplementedError, RuntimeError) as error:
@@ -151,8 +152,8 @@ def _reading(name: str) -> Iterator[None]:
 
 
 def without_bytecode(
-    wheels: Sequence[WheelPart], bench: Bench, *, python: str, epoch: int
+    wheels: Sequence[WheelPart], packing: PackContext, *, python: str, epoch: int
 ) -> list[tuple[WheelPart, str]]:
     """Return the wheels whose bytecode the store lacks, with its keys."""
     keyed = ((wheel, bytecode_key(wheel, python=python, epoch=epoch)) for wheel in wheels)
-    return [(wheel, key) for wheel, key in keyed if kept_part(key, bench.store) is None]
+    return [(wheel, key) for wheel, key in keyed if cached_part(key, packing.store) is None]

@@ -13,11 +13,11 @@ from envbuild.build.in_base.exchange import GIVEN, Exchange
 from envbuild.errors import ToolFailedError
 from envbuild.failures import explain_failure
 from envbuild.formats.block_codec import Codec
-from envbuild.formats.file_tree import merge
-from envbuild.formats.sif_writer import partition, write_sif
+from envbuild.formats.file_tree import merge_parts
+from envbuild.formats.sif_writer import partition_object, write_sif
 from envbuild.formats.squashfs_writer import write_squashfs
-from envbuild.parts.cache import KeptPart
-from envbuild.parts.compact import squeeze
+from envbuild.parts.cache import CachedPart
+from envbuild.parts.compact import drop_unused_blocks
 from envbuild.run import Result, Runner
 from envbuild.runtime import Runtime
 from envbuild.store.atomic import telling
@@ -75,8 +75,8 @@ class Container:
 
 
 @contextmanager
-def container(
-    root: Sequence[KeptPart],
+def open_container(
+    root: Sequence[CachedPart],
     *,
     python: str,
     machine: str,
@@ -98,15 +98,15 @@ def container(
 
 
 def write_root(
-    path: Path, root: Sequence[KeptPart], *, machine: str, codec: Codec, lean: bool = False
+    path: Path, root: Sequence[CachedPart], *, machine: str, codec: Codec, lean: bool = False
 ) -> None:
     """Write a plain image of a root, for a run on this machine."""
-    tree = merge([part.part for part in root])
+    tree = merge_parts([part.part for part in root])
     if lean:
         tree = {name: held for name, held in tree.items() if not LARGE.search(name)}
-    tree, parts = squeeze(tree, root)
+    tree, parts = drop_unused_blocks(tree, root)
     with telling(path), path.open("wb") as out:
-        object_ = partition(
+        object_ = partition_object(
             lambda file: write_squashfs(file, tree, parts, epoch=0, compressor=codec.compressor),
             machine=machine,
         )

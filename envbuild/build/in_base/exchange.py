@@ -61,7 +61,7 @@ class Exchange:
 
 
 @contextmanager
-def exchange(work: Path) -> Iterator[Exchange]:
+def open_exchange(work: Path) -> Iterator[Exchange]:
     """Lend the folders of one run, new ones, below a working folder that no run sees."""
     top = work / f"run-{os.urandom(6).hex()}"
     made = Exchange(given=top / "given", out=top / "out")
@@ -128,14 +128,14 @@ def result_file(folder: Path, name: str, *, limit: int = FILE_LIMIT) -> Iterator
     Raises IntegrityError for a link, a folder, a FIFO or a device anywhere on the way, and for a file that is too
     large.  It may be changed by no run any more, but is never renamed or kept: copy it.
     """
-    handle = _opened(folder, name)
+    handle = _open_below(folder, name)
     found = os.fstat(handle)
     why = "" if stat.S_ISREG(found.st_mode) else "is no regular file"
     if not why and found.st_size > limit:
         why = f"is larger than {limit} bytes"
     if why:
         os.close(handle)
-        raise _refused(name, why)
+        raise _refusal(name, why)
     os.set_blocking(handle, True)
     with os.fdopen(handle, "rb") as file:
         yield file
@@ -146,22 +146,22 @@ def result_bytes(folder: Path, name: str, *, limit: int = TEXT_LIMIT) -> bytes:
     with result_file(folder, name, limit=limit) as file:
         data = file.read(limit + 1)
     if len(data) > limit:
-        raise _refused(name, f"is larger than {limit} bytes")
+        raise _refusal(name, f"is larger than {limit} bytes")
     return data
 
 
 def result_names(folder: Path, name: str = ".") -> list[str]:
     """Return the names in a folder that a run left, sorted.  Raises IntegrityError for what is no folder."""
-    handle = _opened(folder, name)
+    handle = _open_below(folder, name)
     try:
         if not stat.S_ISDIR(os.fstat(handle).st_mode):
-            raise _refused(name, "is no folder")
+            raise _refusal(name, "is no folder")
         with os.scandir(handle) as entries:
             found = [entry.name for entry, _ in zip(entries, range(NAMES_LIMIT + 1), strict=False)]
     finally:
         os.close(handle)
     if len(found) > NAMES_LIMIT:
-        raise _refused(name, f"holds more than {NAMES_LIMIT} files")
+        raise _refusal(name, f"holds more than {NAMES_LIMIT} files")
     return sorted(found)
 
 
@@ -179,11 +179,11 @@ def take_file(folder: Path, name: str, target: Path, *, limit: int = FILE_LIMIT)
     target.chmod(0o644)
 
 
-def _opened(folder: Path, name: str) -> int:
+def _open_below(folder: Path, name: str) -> int:
     """Return a descriptor of what lies at a relative name, no part of which is a link."""
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if ".." in parts:
-        raise _refused(name, "leaves its folder")
+        raise _refusal(name, "leaves its folder")
     handle = os.open(folder, PLAIN | os.O_DIRECTORY)
     try:
         for number, part in enumerate(parts, 1):
@@ -193,10 +193,10 @@ def _opened(folder: Path, name: str) -> int:
             handle = inner
     except OSError as error:
         os.close(handle)
-        raise _refused(name, f"cannot be opened: {error.strerror}") from error
+        raise _refusal(name, f"cannot be opened: {error.strerror}") from error
     return handle
 
 
-def _refused(name: str, why: str) -> IntegrityError:
+def _refusal(name: str, why: str) -> IntegrityError:
     hint = "a package or image that does this is broken, or means harm"
     return IntegrityError(f"what the build left {why}", where=name, hint=hint)

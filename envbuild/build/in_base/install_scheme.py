@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 
 from envbuild.build.in_base.container import Container
-from envbuild.build.in_base.exchange import INSIDE, exchange, result_bytes
+from envbuild.build.in_base.exchange import INSIDE, open_exchange, result_bytes
 from envbuild.errors import HostError
-from envbuild.formats.file_tree import Tree, resolve
+from envbuild.formats.file_tree import Tree, resolve_links
 from envbuild.limits import UNREADABLE
 from envbuild.lock.model import Lock, LockedBase
 from envbuild.store.layout import Store
@@ -60,7 +60,7 @@ class Scheme:
         return self.prefix
 
 
-class _Told(msgspec.Struct, frozen=True):
+class _SchemeAnswer(msgspec.Struct, frozen=True):
     """What the script in the image wrote."""
 
     purelib: str
@@ -73,7 +73,7 @@ class _Told(msgspec.Struct, frozen=True):
 
 def bootstrap_scheme(lock: Lock) -> Scheme:
     """Return where packages go in a bootstrapped Debian: what its Python calls "posix_local"."""
-    version = _minor(lock.base)
+    version = _minor_version(lock.base)
     return Scheme(
         site=f"usr/local/lib/python{version}/dist-packages",
         prefix="usr/local",
@@ -84,7 +84,7 @@ def bootstrap_scheme(lock: Lock) -> Scheme:
 
 def ask_scheme(inside: Container) -> bytes:
     """Let the Python of a container tell where it installs packages."""
-    with exchange(inside.folder) as between:
+    with open_exchange(inside.folder) as between:
         inside.run("scheme.py", f"{INSIDE}/scheme.json", between=between, env={"LC_ALL": "C.UTF-8"})
         return result_bytes(between.out, "scheme.json")
 
@@ -94,7 +94,7 @@ def keep_scheme(told: bytes, path: Path) -> None:
     write_sealed(path, told)
 
 
-def kept_scheme(base: LockedBase, store: Store) -> bytes | None:
+def cached_scheme(base: LockedBase, store: Store) -> bytes | None:
     """Return what the Python of a base told before."""
     return read_sealed(store.scheme(base.digest, base.python_path))
 
@@ -102,23 +102,23 @@ def kept_scheme(base: LockedBase, store: Store) -> bytes | None:
 def read_scheme(told: bytes, base: LockedBase, tree: Tree) -> Scheme:
     """Return the scheme of a base, with all links of its tree resolved.  Raises HostError for nonsense."""
     try:
-        data = msgspec.json.decode(told, type=_Told)
+        data = msgspec.json.decode(told, type=_SchemeAnswer)
     except UNREADABLE as error:
         raise HostError(
             f"its Python does not tell where it keeps packages: {error}", where=base.reference
         ) from error
-    site, platform = resolve(tree, data.purelib), resolve(tree, data.platlib)
+    site, platform = resolve_links(tree, data.purelib), resolve_links(tree, data.platlib)
     return Scheme(
         site=site,
-        prefix=resolve(tree, data.data),
-        version=_minor(base),
+        prefix=resolve_links(tree, data.data),
+        version=_minor_version(base),
         python=base.python_path.lstrip("/"),
         platform="" if platform == site else platform,
-        scripts=resolve(tree, data.scripts),
-        include=resolve(tree, data.include),
-        path=tuple(dict.fromkeys(resolve(tree, path) for path in data.path)),
+        scripts=resolve_links(tree, data.scripts),
+        include=resolve_links(tree, data.include),
+        path=tuple(dict.fromkeys(resolve_links(tree, path) for path in data.path)),
     )
 
 
-def _minor(base: LockedBase) -> str:
+def _minor_version(base: LockedBase) -> str:
     return ".".join(base.python.split(".")[:2])

@@ -19,16 +19,16 @@ from envbuild.build.in_base.exchange import (
     GIVEN,
     INSIDE,
     Exchange,
-    exchange,
     give_file,
     make_open,
+    open_exchange,
     take_file,
 )
 from envbuild.errors import ToolFailedError
 from envbuild.failures import explain_failure
 from envbuild.formats.block_codec import Codec
 from envbuild.lock.model import LockedBase
-from envbuild.parts.cache import Bench, KeptPart, kept_part, part_key, provide_part
+from envbuild.parts.cache import CachedPart, PackContext, cached_part, part_key, provide_part
 from envbuild.parts.from_layer import fill_layer
 from envbuild.plan import shell
 from envbuild.run import Command, Result, Runner
@@ -49,16 +49,16 @@ NO_OVERLAY = (
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Means:
+class OverlayContext:
     """What a captured run needs of the machine."""
 
     runtime: Runtime
     runner: Runner
-    bench: Bench
+    packing: PackContext
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Act:
+class OverlayScript:
     """What is run: a shell script, files that it sees below /mnt/in/files (name, place, sha256), its variables."""
 
     name: str
@@ -68,11 +68,13 @@ class Act:
     hint: str = ""
 
 
-def debian_act(packages: Iterable[DebianPackage], means: Means, epoch: int) -> Act:
+def debian_install_script(
+    packages: Iterable[DebianPackage], means: OverlayContext, epoch: int
+) -> OverlayScript:
     """Return the installation of locked Debian packages; their maintainer scripts run, services do not start."""
     chosen = tuple(packages)
-    store = means.bench.store
-    return Act(
+    store = means.packing.store
+    return OverlayScript(
         name=f"install {len(chosen)} Debian packages",
         script=(
             "set -eu",
@@ -98,13 +100,13 @@ def debian_act(packages: Iterable[DebianPackage], means: Means, epoch: int) -> A
     )
 
 
-def post_act(lines: Sequence[str], *, old_cuda: bool = False) -> Act:
+def post_script(lines: Sequence[str], *, old_cuda: bool = False) -> OverlayScript:
     """Return the lines of [system] post, as the definition runs them: last, and without a network where that can be.
 
     ``old_cuda`` tells that the base is older than the key of its CUDA package source, which is switched off before.
     """
-    own = shell.heredoc("$offline /bin/sh -eu", "RECIPE", lines) if lines else ()
-    return Act(
+    own = shell.write_heredoc("$offline /bin/sh -eu", "RECIPE", lines) if lines else ()
+    return OverlayScript(
         name="run [system] post" if lines else "switch off the old CUDA package source",
         script=(
             "set -eu",
@@ -118,9 +120,13 @@ def post_act(lines: Sequence[str], *, old_cuda: bool = False) -> Act:
     )
 
 
-def captured(
-    act: Act, below: Sequence[KeptPart], base: LockedBase, means: Means, inputs: Mapping[str, str]
-) -> KeptPart:
+def run_captured(
+    act: OverlayScript,
+    below: Sequence[CachedPart],
+    base: LockedBase,
+    means: OverlayContext,
+    inputs: Mapping[str, str],
+) -> CachedPart:
     """Return the part of what an act changes in the root that these parts make.
 
     ``inputs`` name whatever else decides it.  Raises ToolFailedError with the script's last lines, HostError where
@@ -137,19 +143,19 @@ def captured(
         inputs=dict(inputs),
         capture=text,
         epoch=base.epoch,
-        packer=means.bench.codec.key,
+        packer=means.packing.codec.key,
     )
-    found = kept_part(key, means.bench.store)
+    found = cached_part(key, means.packing.store)
     if found is not None:
         return found
-    store = means.bench.store
-    with means.bench.report.stage(act.name), store.work("capture") as work:
+    store = means.packing.store
+    with means.packing.report.stage(act.name), store.work("capture") as work:
         overlay = work / "overlay"
         make_open(overlay)
-        _run(act, below, base, means, overlay)
+        _run_script(act, below, base, means, overlay)
         return provide_part(
             key,
-            means.bench,
+            means.packing,
             lambda writer: fill_layer(
                 writer, work / "layer.tar", None, where=act.name, captured=True
             ),
@@ -157,58 +163,68 @@ def captured(
         )
 
 
-def _run(
-    act: Act, below: Sequence[KeptPart], base: LockedBase, means: Means, overlay: Path
+def _run_script(
+    act: OverlayScript,
+    below: Sequence[CachedPart],
+    base: LockedBase,
+    means: OverlayContext,
+    overlay: Path,
 ) -> None:
     """Run an act over a root and leave what it changed as ``layer.tar`` beside the overlay."""
     image, done = overlay.with_name("root.sif"), False
-    codec: Codec = means.bench.codec
+    codec: Codec = means.packing.codec
     write_root(image, below, machine=base.machine, codec=codec)
     order = {"epoch": base.epoch, "started": time.time_ns() - SLACK}
     try:
-        with exchange(overlay.parent) as between:
+        with open_exchange(overlay.parent) as between:
             for name, kept, sha256 in act.files:
                 give_file(kept, between.given / "files" / name, sha256)
             between.write("act.sh", ("\n".join(act.script) + "\n").encode())
             argv = ("/bin/sh", f"{GIVEN}/act.sh")
             result = means.runner(
-                _command(means, image, argv, between, act, overlay=overlay), check=False
+                _run_command(means, image, argv, between, act, overlay=overlay), check=False
             )
         if result.code != 0:
-            raise _failure(act, result)
-        _gather(means, base, order, overlay, act)
+            raise _run_failure(act, result)
+        _collect_changes(means, base, order, overlay, act)
         done = True
     finally:
         if not done:
-            _gather(means, base, {**order, "only-remove": 1}, overlay, act)
+            _collect_changes(means, base, {**order, "only-remove": 1}, overlay, act)
 
 
-def _gather(
-    means: Means, base: LockedBase, order: Mapping[str, int], overlay: Path, act: Act
+def _collect_changes(
+    means: OverlayContext,
+    base: LockedBase,
+    order: Mapping[str, int],
+    overlay: Path,
+    act: OverlayScript,
 ) -> None:
     """Read the overlay in a namespace like the one that wrote it, and remove it there: by scripts laid anew."""
     removes = "only-remove" in order
     image = overlay.with_name("root.sif")
     text = resources.files("envbuild.build.in_base.scripts").joinpath("capture.py").read_bytes()
-    with exchange(overlay.parent) as between:
+    with open_exchange(overlay.parent) as between:
         between.write("capture.py", text)
         between.write("order.json", json.dumps(order).encode())
         names = (f"{INSIDE}/overlay/upper", f"{INSIDE}/layer.tar", f"{GIVEN}/order.json")
         argv = (base.python_path, "-s", "-B", f"{GIVEN}/capture.py", *names)
-        result = means.runner(_command(means, image, argv, between, act, read=overlay), check=False)
+        result = means.runner(
+            _run_command(means, image, argv, between, act, read=overlay), check=False
+        )
         if removes:
             return
         if result.code != 0:
-            raise _failure(act, result)
+            raise _run_failure(act, result)
         take_file(between.out, "layer.tar", overlay.with_name("layer.tar"))
 
 
-def _command(
-    means: Means,
+def _run_command(
+    means: OverlayContext,
     image: Path,
     argv: tuple[str, ...],
     between: Exchange,
-    act: Act,
+    act: OverlayScript,
     *,
     overlay: Path | None = None,
     read: Path | None = None,
@@ -230,7 +246,7 @@ def _command(
     )
 
 
-def _failure(act: Act, result: Result) -> ToolFailedError:
+def _run_failure(act: OverlayScript, result: Result) -> ToolFailedError:
     told = explain_failure(result)
     refused = REFUSED.search(result.stderr)
     return ToolFailedError(

@@ -17,9 +17,9 @@ from envbuild.build.in_base.container import Container
 from envbuild.build.in_base.exchange import (
     GIVEN,
     INSIDE,
-    exchange,
     give_file,
     make_open,
+    open_exchange,
     open_tree,
     result_names,
     take_file,
@@ -77,21 +77,21 @@ def build_wheels(
     make_open(tools / "lib")
     for tool in needs.packages:
         if _is_tool(tool) and not tool.is_sdist:
-            _lay_tool(tool.file, store.artifact(tool.sha256), tool.sha256, tools, inside)
-    for tool in _in_order([p for p in needs.packages if _is_tool(p) and p.is_sdist], store):
+            _install_tool(tool.file, store.artifact(tool.sha256), tool.sha256, tools, inside)
+    for tool in _build_order([p for p in needs.packages if _is_tool(p) and p.is_sdist], store):
         kept = store.built(wheel_key(tool, needs))
         if not is_sealed(kept):
-            _build(tool, needs, inside, store)
+            _build_sdist(tool, needs, inside, store)
         kept = store.built(wheel_key(tool, needs))
-        _lay_tool(built_name(tool), kept, sealed_hash(kept), tools, inside)
-    return {package.name: _build(package, needs, inside, store) for package in packages}
+        _install_tool(built_name(tool), kept, sealed_hash(kept), tools, inside)
+    return {package.name: _build_sdist(package, needs, inside, store) for package in packages}
 
 
 def _is_tool(package: PythonPackage) -> bool:
     return package.name != INSTALLER
 
 
-def _in_order(tools: Sequence[PythonPackage], store: Store) -> list[PythonPackage]:
+def _build_order(tools: Sequence[PythonPackage], store: Store) -> list[PythonPackage]:
     """Return source archives so that each comes after those that its pyproject.toml asks for."""
     named = {re.sub(r"[-_.]+", "-", tool.name).lower(): tool for tool in tools}
     wanted = {}
@@ -116,17 +116,17 @@ def _in_order(tools: Sequence[PythonPackage], store: Store) -> list[PythonPackag
         ) from error
 
 
-def _build(
+def _build_sdist(
     package: PythonPackage, needs: BuildNeeds, inside: Container, store: Store
 ) -> tuple[str, ...]:
-    with exchange(inside.folder) as between:
+    with open_exchange(inside.folder) as between:
         archive = between.given / "archives" / package.file
         give_file(store.artifact(package.sha256), archive, package.sha256)
         job = {
             "name": package.file,
             "archive": f"{GIVEN}/archives/{package.file}",
             "out": f"{INSIDE}/out",
-            **_backend(archive, package.file),
+            **_read_backend(archive, package.file),
             "environment": {package.version_variable: package.version}
             if package.version_variable
             else {},
@@ -138,7 +138,7 @@ def _build(
                 "build_wheel.py",
                 f"{GIVEN}/build.json",
                 between=between,
-                env=_environment(needs),
+                env=_build_environment(needs),
                 more=tools,
             )
         except ToolFailedError as error:
@@ -151,10 +151,10 @@ def _build(
                 hint=error.hint
                 or "compilers and headers that it needs belong into [system] build-packages",
             ) from error
-        return _keep(package, wheel_key(package, needs), between.out, store)
+        return _keep_wheel(package, wheel_key(package, needs), between.out, store)
 
 
-def _environment(needs: BuildNeeds) -> dict[str, str]:
+def _build_environment(needs: BuildNeeds) -> dict[str, str]:
     return {
         "PYTHONPATH": f"{INSIDE}/tools/lib",
         "PATH": f"{INSIDE}/tools/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -166,7 +166,9 @@ def _environment(needs: BuildNeeds) -> dict[str, str]:
     }
 
 
-def _lay_tool(name: str, kept: Path, sha256: str | None, tools: Path, inside: Container) -> None:
+def _install_tool(
+    name: str, kept: Path, sha256: str | None, tools: Path, inside: Container
+) -> None:
     """Install a wheel (its file name and where it is) that building needs into a folder that no run may write to."""
     from installer import install
     from installer.destinations import SchemeDictionaryDestination
@@ -191,7 +193,7 @@ def _lay_tool(name: str, kept: Path, sha256: str | None, tools: Path, inside: Co
     file.unlink()
 
 
-def _backend(archive: Path, name: str) -> dict[str, object]:
+def _read_backend(archive: Path, name: str) -> dict[str, object]:
     """Read which backend a source archive names in its pyproject.toml."""
     from envbuild.resolve.sources.pep517 import backend_of  # slow, and only source packages need it
 
@@ -221,7 +223,7 @@ def _read_top(archive: Path, name: str, file: str) -> str | None:
     return None
 
 
-def _keep(package: PythonPackage, key: str, out: Path, store: Store) -> tuple[str, ...]:
+def _keep_wheel(package: PythonPackage, key: str, out: Path, store: Store) -> tuple[str, ...]:
     """Keep a built wheel; return the names that it requires and its archive does not say."""
     from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
     from packaging.version import Version

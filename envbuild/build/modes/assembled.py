@@ -11,12 +11,17 @@ import msgspec
 
 from envbuild import __version__
 from envbuild.build.assemble import Gathered, Hall, Layer, gather
-from envbuild.build.base_parts import Ground, image_ground, root_ground
-from envbuild.build.fetch import bootstrap_of, fetch_files, require_base, root_tar
+from envbuild.build.base_parts import BaseParts, image_base, root_base
+from envbuild.build.fetch import (
+    fetch_files,
+    locked_bootstrap,
+    provide_root_tar,
+    require_base_digest,
+)
 from envbuild.build.image.write import write_image
 from envbuild.build.image_cache import key_of, read_record
-from envbuild.build.model import ImageRecord, Order
-from envbuild.build.output_record import note_delivery
+from envbuild.build.model import BuildSpec, ImageRecord
+from envbuild.build.output_record import record_output
 from envbuild.build.pinned_compressor import settle_codec
 from envbuild.context import Context
 from envbuild.formats.block_codec import Codec
@@ -24,7 +29,7 @@ from envbuild.formats.sif_frame import frame_digest
 from envbuild.formats.sif_reader import image_digest
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Lock
-from envbuild.parts.cache import Bench, kept_part
+from envbuild.parts.cache import PackContext, cached_part
 from envbuild.plan.model import Definition
 from envbuild.store.atomic import sync_folder, synced, telling, write_bytes
 from envbuild.store.layout import Store
@@ -33,7 +38,7 @@ Check = Callable[[Path, str | None], None]
 """Is shown the image before it has a final name, with its digest where that is known; raises to refuse it."""
 
 
-def make_assembled(order: Order, context: Context, check: Check) -> bool:
+def make_assembled(order: BuildSpec, context: Context, check: Check) -> bool:
     """Make the image under its final name; return whether it had to be built.
 
     One process packs and checks, others that want the same image wait for it.  Whatever ``check`` raises leaves no
@@ -46,7 +51,7 @@ def make_assembled(order: Order, context: Context, check: Check) -> bool:
         layers = _kept_layers(record, context.store)
         if record is None or layers is None:
             if order.lock.is_bootstrap:
-                require_base(order)
+                require_base_digest(order)
             layers = gather_for(
                 order.lock,
                 order.codec,
@@ -64,7 +69,7 @@ def _kept_layers(record: ImageRecord | None, store: Store) -> tuple[Layer, ...] 
     """Return the layers of an image that was made before, None where the store has lost a part of it."""
     layers = []
     for name, keys in record.layers if record else ():
-        found = [part for key in keys if (part := kept_part(key, store)) is not None]
+        found = [part for key in keys if (part := cached_part(key, store)) is not None]
         if len(found) != len(keys):
             return None
         layers.append(Layer(name=name, parts=tuple(found)))
@@ -89,11 +94,13 @@ def gather_for(
 def _hall(lock: Lock, codec: Codec, context: Context, post: tuple[str, ...]) -> Hall:
     """Return what gathering needs for this lock's kind of base."""
 
-    def ground_from(*groups: str) -> Callable[[Bench, Executor], Ground]:
+    def ground_from(*groups: str) -> Callable[[PackContext, Executor], BaseParts]:
         if not lock.is_bootstrap:
-            return lambda bench, feeders: image_ground(lock, context, bench, feeders, groups)
-        root = bootstrap_of(lock, ("base", *groups))
-        return lambda bench, _: root_ground(root.digest, lambda: root_tar(root, context), bench)
+            return lambda packing, feeders: image_base(lock, context, packing, feeders, groups)
+        root = locked_bootstrap(lock, ("base", *groups))
+        return lambda packing, _: root_base(
+            root.digest, lambda: provide_root_tar(root, context), packing
+        )
 
     return Hall(
         store=context.store,
@@ -112,14 +119,14 @@ def _hall(lock: Lock, codec: Codec, context: Context, post: tuple[str, ...]) -> 
 def _build_digest(lock: Lock) -> str:
     """Return what names the root that source packages are built in."""
     if lock.is_bootstrap:
-        return bootstrap_of(lock, ("base", "system", "build")).digest
+        return locked_bootstrap(lock, ("base", "system", "build")).digest
     sums = sorted(p.sha256 for p in lock.debian)
     text = "\n".join([lock.base.digest, *sums])
     return "sha256:" + hashlib.sha256(text.encode()).hexdigest() if sums else lock.base.digest
 
 
 def _write_checked(
-    order: Order,
+    order: BuildSpec,
     layers: tuple[Layer, ...],
     context: Context,
     check: Check,
@@ -130,7 +137,7 @@ def _write_checked(
         with context.report.stage(f"write {order.target.name}"):
             tree = write_image(partial, order, layers, key)
             with synced(partial):  # the disk and one core have something to do at the same time
-                record = record or _record(partial, order, layers, tree)
+                record = record or _image_record(partial, order, layers, tree)
         with telling(partial):
             partial.chmod(0o755)
         check(partial, record.digest)
@@ -138,10 +145,12 @@ def _write_checked(
         with telling(order.target):
             partial.replace(order.target)
             sync_folder(order.target.parent)
-    note_delivery(order.target, context.store, key, record.digest)
+    record_output(order.target, context.store, key, record.digest)
 
 
-def _record(path: Path, order: Order, layers: tuple[Layer, ...], tree: str) -> ImageRecord:
+def _image_record(
+    path: Path, order: BuildSpec, layers: tuple[Layer, ...], tree: str
+) -> ImageRecord:
     return ImageRecord(
         digest=image_digest(path),
         frame=frame_digest(path),

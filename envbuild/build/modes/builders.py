@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from envbuild.build.model import BuildRequest
+from envbuild.build.model import DefinitionBuild
 from envbuild.build.modes.docker import Docker
 from envbuild.build.modes.fakeroot import Fakeroot
 from envbuild.run import Command
@@ -19,11 +19,11 @@ class Builder(Protocol):
         """The name that ``--mode`` takes."""
         ...  # pragma: no cover
 
-    def prepare(self, request: BuildRequest) -> None:
+    def prepare(self, request: DefinitionBuild) -> None:
         """Write what the commands read: beside ``request.target``, or beside ``request.files``."""
         ...  # pragma: no cover
 
-    def commands(self, request: BuildRequest, runtime: Runtime) -> tuple[Command, ...]:
+    def commands(self, request: DefinitionBuild, runtime: Runtime) -> tuple[Command, ...]:
         """Return the commands that make ``request.target``, one after the other."""
         ...  # pragma: no cover
 

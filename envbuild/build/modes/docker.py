@@ -7,13 +7,13 @@ import re
 import shutil
 from pathlib import Path
 
-from envbuild.build.model import BuildRequest
+from envbuild.build.model import DefinitionBuild
 from envbuild.build.modes.fakeroot import packer_arguments
 from envbuild.errors import HostError
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Lock
 from envbuild.plan.definition import ROOT_TAR
-from envbuild.plan.dockerfile import render
+from envbuild.plan.dockerfile import render_dockerfile
 from envbuild.run import Command
 from envbuild.runtime import Runtime
 from envbuild.store.atomic import telling, write_text
@@ -27,26 +27,27 @@ class Docker:
 
     mode = "docker"
 
-    def prepare(self, request: BuildRequest) -> None:
+    def prepare(self, request: DefinitionBuild) -> None:
         """Write the Dockerfile beside the supplied files: their folder is the build's context."""
         context = request.files.parent
         write_text(
-            context / "Dockerfile", render(request.plan, root=ROOT_TAR, files=request.files.name)
+            context / "Dockerfile",
+            render_dockerfile(request.plan, root=ROOT_TAR, files=request.files.name),
         )
         if request.root is not None:
             with telling(context):
-                _link(request.root, context / ROOT_TAR)
+                _link_files(request.root, context / ROOT_TAR)
         saved = request.target.with_suffix(".tar")
         write_text(
             request.target.with_suffix(".def"), f"Bootstrap: docker-archive\nFrom: {saved}\n"
         )
 
-    def commands(self, request: BuildRequest, runtime: Runtime) -> tuple[Command, ...]:
+    def commands(self, request: DefinitionBuild, runtime: Runtime) -> tuple[Command, ...]:
         """Return the commands: the engine builds and saves, the runtime packs.
 
         Raises HostError where there is no engine.
         """
-        engine = _engine(runtime)
+        engine = _find_engine(runtime)
         tag = image_tag(request.name, request.lock)
         env = {**runtime.environment, "DOCKER_BUILDKIT": "1", "BUILDKIT_PROGRESS": "plain"}
         context = str(request.files.parent)
@@ -84,7 +85,7 @@ def image_tag(name: str, lock: Lock) -> str:
     return f"envbuild/{plain}:{lock_digest(lock).removeprefix('sha256:')[:12]}"
 
 
-def _engine(runtime: Runtime) -> str:
+def _find_engine(runtime: Runtime) -> str:
     for name in ENGINES:
         found = shutil.which(name, path=runtime.environment.get("PATH"))
         if found:
@@ -95,7 +96,7 @@ def _engine(runtime: Runtime) -> str:
     )
 
 
-def _link(source: Path, target: Path) -> None:
+def _link_files(source: Path, target: Path) -> None:
     try:
         os.link(source, target)
     except OSError:

@@ -30,7 +30,7 @@ Need = tuple[Path, int, str]
 """A folder, the bytes that it is to hold, and the name of the setting that moves it."""
 
 
-def estimate(lock: Lock, *, to_download: int) -> Estimate:
+def estimate_build(lock: Lock, *, to_download: int) -> Estimate:
     """Return what building this lock will take when ``to_download`` bytes are not in the store yet."""
     files = sum(p.size for p in lock.python) + sum(p.size for p in lock.debian) + lock.base.size
     root = ROOT if lock.is_bootstrap else 0
@@ -43,17 +43,17 @@ def estimate(lock: Lock, *, to_download: int) -> Estimate:
     )
 
 
-def assembly(left: Estimate) -> Estimate:
+def assembled_estimate(left: Estimate) -> Estimate:
     """Return an estimate for an image that is put together from the store: nothing of it is unpacked."""
     return replace(left, temporary=2 * ROOT, seconds=left.seconds - FIXED_SECONDS / 2)
 
 
-def tree(left: Estimate) -> Estimate:
+def sandbox_estimate(left: Estimate) -> Estimate:
     """Return an estimate for a writable tree: it is unpacked where it will lie, and nothing is packed."""
     return replace(left, image=left.temporary, temporary=0)
 
 
-def by_engine(left: Estimate) -> Estimate:
+def engine_estimate(left: Estimate) -> Estimate:
     """Return an estimate for an image that an engine builds: it is saved as a tar in the store, then packed."""
     return replace(left, store=left.store + left.temporary)
 
@@ -77,7 +77,7 @@ def check_space(
         systems.setdefault(existing.stat().st_dev, []).append((existing, size, setting))
     for members in systems.values():
         free = shutil.disk_usage(members[0][0]).free
-        _require(members, free, f"{human_bytes(free)} are free")
+        _require_room(members, free, f"{human_bytes(free)} are free")
     for members in systems.values():
         counted: dict[str, tuple[Quota, list[Need]]] = {}
         for need in (member for member in members if member[1]):
@@ -87,10 +87,10 @@ def check_space(
             limit = quota.hard or quota.limit
             if limit is not None and quota.room is not None:
                 told = f"{human_bytes(quota.room)} are left of {quota.owner} quota of {human_bytes(limit)}"
-                _require(counting, quota.room, told)
+                _require_room(counting, quota.room, told)
 
 
-def _require(members: Sequence[Need], free: int, told: str) -> None:
+def _require_room(members: Sequence[Need], free: int, told: str) -> None:
     total = sum(size for _, size, _ in members)
     if free >= total:
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from envbuild.build.model import BuildRequest
+from envbuild.build.model import DefinitionBuild
 from envbuild.lock.model import Packer
 from envbuild.plan.shell import SUPPLIED
 from envbuild.run import Command
@@ -25,11 +25,11 @@ class Fakeroot:
         self.mode = mode
         self._sandbox = sandbox
 
-    def prepare(self, request: BuildRequest) -> None:
+    def prepare(self, request: DefinitionBuild) -> None:
         """Write the definition."""
         write_text(request.target.with_suffix(".def"), request.definition)
 
-    def commands(self, request: BuildRequest, runtime: Runtime) -> tuple[Command, ...]:
+    def commands(self, request: DefinitionBuild, runtime: Runtime) -> tuple[Command, ...]:
         """Return the build command: the files are bound in, and %setup is told of the root that is there already.
 
         Apptainer mounts the host's /tmp and /var/tmp while %post runs; folders of the build's own take their place.

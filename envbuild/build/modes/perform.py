@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from envbuild.build.in_base.exchange import give_file, make_open
-from envbuild.build.model import BuildRequest
+from envbuild.build.model import DefinitionBuild
 from envbuild.build.modes.builders import BUILDERS
 from envbuild.errors import IntegrityError, SpaceError, ToolFailedError, UsageError
 from envbuild.failures import explain_failure
@@ -53,8 +53,8 @@ def supplied_files(lock: Lock, store: Store) -> Iterator[Path]:
         yield top
 
 
-def perform(
-    request: BuildRequest, *, mode: str, runtime: Runtime, runner: Runner, report: Reporter
+def run_build(
+    request: DefinitionBuild, *, mode: str, runtime: Runtime, runner: Runner, report: Reporter
 ) -> None:
     """Build ``request.target``.
 
@@ -70,9 +70,9 @@ def perform(
         report.detail(str(command))
         result = runner(_told(command, report), check=False)
         if result.code != 0:
-            raise _failure(result, request)
+            raise _build_failure(result, request)
     if not request.target.exists():
-        raise _failure(result, request)
+        raise _build_failure(result, request)
 
 
 def new_log(name: str, store: Store) -> Path:
@@ -91,7 +91,7 @@ def _told(command: Command, report: Reporter) -> Command:
     )
 
 
-def _failure(result: Result, request: BuildRequest) -> ToolFailedError | SpaceError:
+def _build_failure(result: Result, request: DefinitionBuild) -> ToolFailedError | SpaceError:
     told = explain_failure(result)
     more = f"the whole log: {request.log}"
     hint = f"{told.hint}\n{more}" if told.hint else more

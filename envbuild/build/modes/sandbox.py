@@ -13,11 +13,11 @@ import msgspec
 
 from envbuild.base.facts import probe_text, read_probe
 from envbuild.base.model import BaseFacts
-from envbuild.build.make import requested
-from envbuild.build.model import Order
+from envbuild.build.make import prepare_build
+from envbuild.build.model import BuildSpec
 from envbuild.build.modes.estimate import check_space, packed_size
 from envbuild.build.modes.fakeroot import packer_arguments
-from envbuild.build.modes.perform import perform
+from envbuild.build.modes.perform import run_build
 from envbuild.build.modes.sandbox_network import OURS, write_network
 from envbuild.context import Context
 from envbuild.errors import UsageError
@@ -59,7 +59,7 @@ class SandboxNote(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ByHand:
+class ManualChanges:
     """What was done in a sandbox: ``dists`` and ``apt`` are (name, before or None, now or None), ``files`` are paths.
 
     ``direct`` and ``asked_for`` are the names among them that nothing else brought along.
@@ -72,7 +72,7 @@ class ByHand:
     asked_for: tuple[str, ...]
 
 
-def make_sandbox(order: Order, context: Context) -> None:
+def make_sandbox(order: BuildSpec, context: Context) -> None:
     """Build the tree ``order.target``.  Raises UsageError where something is there already."""
     folder = order.target
     if folder.exists() or folder.is_symlink():
@@ -80,8 +80,8 @@ def make_sandbox(order: Order, context: Context) -> None:
         raise UsageError("is there already", where=str(folder), hint=hint)
     partial = folder.with_name(f".{folder.name[:64]}.{os.getpid()}.partial")
     try:
-        with requested(order, context, partial) as request, context.report.stage("install"):
-            perform(
+        with prepare_build(order, context, partial) as request, context.report.stage("install"):
+            run_build(
                 request,
                 mode="sandbox",
                 runtime=context.runtime,
@@ -96,7 +96,7 @@ def make_sandbox(order: Order, context: Context) -> None:
             packer=order.lock.packer,
             dists={dist.name: dist.version for dist in facts.dists},
             apt={package.name: package.version for package in facts.apt},
-            files=dict(_files(partial)),
+            files=dict(_read_files(partial)),
         )
         write_bytes(partial / NOTE, msgspec.json.encode(note))
         write_network(partial, order, context)
@@ -132,11 +132,11 @@ def look_inside(folder: Path, python: str, runtime: Runtime, runner: Runner) -> 
     return read_probe(result.stdout, image=str(folder))
 
 
-def compare(folder: Path, note: SandboxNote, facts: BaseFacts) -> ByHand:
+def find_manual_changes(folder: Path, note: SandboxNote, facts: BaseFacts) -> ManualChanges:
     """Tell what differs between a sandbox and what it was when it was built."""
-    dists = _changes(note.dists, {dist.name: dist.version for dist in facts.dists})
-    apt = _changes(note.apt, {package.name: package.version for package in facts.apt})
-    now = dict(_files(folder))
+    dists = _changed_files(note.dists, {dist.name: dist.version for dist in facts.dists})
+    apt = _changed_files(note.apt, {package.name: package.version for package in facts.apt})
+    now = dict(_read_files(folder))
     sites = tuple(f"{site}/" for site in facts.site)
     known = _debian_files(folder, [name for name, _, version in apt if version])
     # scripts of new distributions; Debian's Python puts them into /usr/local
@@ -149,17 +149,20 @@ def compare(folder: Path, note: SandboxNote, facts: BaseFacts) -> ByHand:
         and path not in known
     )
     required = {
-        _required(line) for dist in facts.dists for line in dist.requires if "extra ==" not in line
+        _required_names(line)
+        for dist in facts.dists
+        for line in dist.requires
+        if "extra ==" not in line
     }
     direct = tuple(name for name, _, version in dists if version and _plain(name) not in required)
-    automatic = _automatic(folder)
+    automatic = _automatic_packages(folder)
     asked = tuple(
         name for name, before, version in apt if version and not before and name not in automatic
     )
-    return ByHand(dists=dists, apt=apt, files=files, direct=direct, asked_for=asked)
+    return ManualChanges(dists=dists, apt=apt, files=files, direct=direct, asked_for=asked)
 
 
-def recipe_lines(done: ByHand) -> tuple[str, ...]:
+def recipe_lines(done: ManualChanges) -> tuple[str, ...]:
     """Return the lines that would do in a recipe what was done by hand."""
     versions = {name: version for name, _, version in done.dists}
     lines: list[str] = []
@@ -232,7 +235,7 @@ def _without_ours(folder: Path) -> Iterator[None]:
         aside.rmdir()
 
 
-def _files(folder: Path) -> Iterator[tuple[str, tuple[int, int]]]:
+def _read_files(folder: Path) -> Iterator[tuple[str, tuple[int, int]]]:
     """Tell every file and link of a tree that does not change by itself; what may not be read is passed over."""
     for top, folders, names in os.walk(folder):
         inside = "/" + os.path.relpath(top, folder).lstrip(".").lstrip("/")
@@ -245,7 +248,7 @@ def _files(folder: Path) -> Iterator[tuple[str, tuple[int, int]]]:
                 yield path, (found.st_size, found.st_mtime_ns)
 
 
-def _changes(
+def _changed_files(
     before: Mapping[str, str], now: Mapping[str, str]
 ) -> tuple[tuple[str, str | None, str | None], ...]:
     names = sorted({*before, *now})
@@ -262,7 +265,7 @@ def _debian_files(folder: Path, names: list[str]) -> set[str]:
     return found
 
 
-def _automatic(folder: Path) -> set[str]:
+def _automatic_packages(folder: Path) -> set[str]:
     """Return the Debian packages that came along with others, as apt keeps account of them."""
     path = folder / "var/lib/apt/extended_states"
     text = path.read_text("utf-8", "replace") if path.is_file() else ""
@@ -271,7 +274,7 @@ def _automatic(folder: Path) -> set[str]:
     )
 
 
-def _required(line: str) -> str:
+def _required_names(line: str) -> str:
     return _plain(re.split(r"[\s\[(;<>=!~@]", line, maxsplit=1)[0])
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from envbuild.base.debian.apt import apt_network
 from envbuild.base.debian.distribution import mirror_of, release_of
-from envbuild.build.local_base import reference_of
-from envbuild.build.model import Order
+from envbuild.build.local_base import locked_reference
+from envbuild.build.model import BuildSpec
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError
 from envbuild.net.index import index_url
@@ -28,7 +28,7 @@ OURS = (FOLDER, ENVIRONMENT)
 SYSTEMS_BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
 
 
-def write_network(tree: Path, order: Order, context: Context) -> None:
+def write_network(tree: Path, order: BuildSpec, context: Context) -> None:
     """Let apt-get and pip in a tree reach what this machine reaches; says what could not be found out."""
     folder = tree / FOLDER
     with telling(folder):
@@ -60,16 +60,16 @@ def _write_pip(folder: Path, context: Context) -> str:
         context.report.say(f"pip in the sandbox is told no package index: {error}")
     text = io.StringIO()
     config.write(text)
-    return _written(folder / "pip.conf", text.getvalue())
+    return _write_file(folder / "pip.conf", text.getvalue())
 
 
-def _write_apt(folder: Path, order: Order, context: Context) -> str:
+def _write_apt(folder: Path, order: BuildSpec, context: Context) -> str:
     try:
-        source = _source(order, context)
+        source = _apt_source(order, context)
     except EnvbuildError as error:
         context.report.say(f"apt-get in the sandbox is told no mirror: {error}")
         return ""
-    _written(folder / "sources.list", source)
+    _write_file(folder / "sources.list", source)
     lines = [
         *apt_network(context.settings, context.runner),
         f'Acquire::https::CAInfo "/{FOLDER}/certificates.crt";',
@@ -78,12 +78,12 @@ def _write_apt(folder: Path, order: Order, context: Context) -> str:
         'APT::Install-Recommends "false";',
         'APT::Sandbox::User "root";',  # apt's own user does not exist where the tree's owner has no subordinate ids
     ]
-    return _written(folder / "apt.conf", "".join(f"{line}\n" for line in lines))
+    return _write_file(folder / "apt.conf", "".join(f"{line}\n" for line in lines))
 
 
-def _source(order: Order, context: Context) -> str:
+def _apt_source(order: BuildSpec, context: Context) -> str:
     base = order.lock.base
-    reference = reference_of(order.lock)
+    reference = locked_reference(order.lock)
     distribution, suite = release_of(base.distro)
     if reference.kind == "debian":
         suite = reference.name
@@ -101,7 +101,7 @@ def _write_certificates(folder: Path, context: Context) -> str:
     return f"/{FOLDER}/certificates.crt"
 
 
-def _written(path: Path, text: str) -> str:
+def _write_file(path: Path, text: str) -> str:
     """Write a file that only its owner reads, and return its path inside the tree."""
     write_text(path, text, mode=0o600)
     return f"/{FOLDER}/{path.name}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from envbuild.build.fetch import bootstrap_of
+from envbuild.build.fetch import locked_bootstrap
 from envbuild.build.image_cache import ASSEMBLED
 from envbuild.build.modes.builders import BUILDERS
 from envbuild.errors import HostError
@@ -53,7 +53,7 @@ OWN = Trust()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Ground:
+class HostCapabilities:
     """What the ways to build find on this machine.
 
     ``containers`` is None where they start, else why not; ``ids`` tells that the user has a range of ids for a root
@@ -75,7 +75,7 @@ class Ground:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Way:
+class ModeChoice:
     """The way that was chosen, and why those before it were not: (mode, obstacle)."""
 
     mode: str
@@ -87,7 +87,9 @@ class Way:
         return told + "".join(f"; not {mode}, for {why}" for mode, why in self.passed_over)
 
 
-def read_ground(settings: Settings, runner: Runner, host: Host | None = None) -> Ground:
+def read_capabilities(
+    settings: Settings, runner: Runner, host: Host | None = None
+) -> HostCapabilities:
     """Look at this machine; starts a user namespace that ends at once.  Raises HostError without a runtime."""
     facts = host or read_host()
     whole_root = facts.uid == 0 and not facts.crippled_root
@@ -105,7 +107,7 @@ def read_ground(settings: Settings, runner: Runner, host: Host | None = None) ->
         name: _why_missing(name, settings, runner)
         for name in ("mmdebstrap", "mksquashfs", "fuse-overlayfs")
     }
-    return Ground(
+    return HostCapabilities(
         containers=containers,
         layers=layers,
         ids=all(found is not None and found[1] >= IDS for found in (facts.subuid, facts.subgid)),
@@ -125,9 +127,14 @@ def _why_missing(tool: str, settings: Settings, runner: Runner) -> str | None:
     return None
 
 
-def choose_way(
-    recipe: Recipe, lock: Lock, ground: Ground, *, roots: Collection[str], trust: Trust = OWN
-) -> Way:
+def select_mode(
+    recipe: Recipe,
+    lock: Lock,
+    ground: HostCapabilities,
+    *,
+    roots: Collection[str],
+    trust: Trust = OWN,
+) -> ModeChoice:
     """Return the first way that recipe and machine allow.
 
     ``roots`` are the modes whose Debian root the store has already.  Raises HostError with every obstacle, and what
@@ -135,49 +142,50 @@ def choose_way(
     """
     passed: list[tuple[str, str]] = []
     for mode in AUTO:
-        why = obstacle(mode, recipe, lock, ground, root_is_made=mode in roots, trust=trust)
+        why = mode_blocker(mode, recipe, lock, ground, root_is_made=mode in roots, trust=trust)
         if why is None:
-            return Way(mode=mode, passed_over=tuple(passed))
+            return ModeChoice(mode=mode, passed_over=tuple(passed))
         passed.append((mode, why))
     reasons = "".join(f"\n  {mode}: {why}" for mode, why in passed)
     raise HostError(
-        f"{recipe.name} cannot be built on this machine:{reasons}", hint=_advice(ground, passed)
+        f"{recipe.name} cannot be built on this machine:{reasons}",
+        hint=_give_advice(ground, passed),
     )
 
 
-def require_way(
+def require_mode(
     mode: str,
     recipe: Recipe,
     lock: Lock,
-    ground: Ground,
+    ground: HostCapabilities,
     *,
     roots: Collection[str],
     trust: Trust = OWN,
 ) -> None:
     """Raise HostError where the mode that somebody asked for does not work on this machine."""
-    why = obstacle(mode, recipe, lock, ground, root_is_made=mode in roots, trust=trust)
+    why = mode_blocker(mode, recipe, lock, ground, root_is_made=mode in roots, trust=trust)
     if why is not None:
         what = f"{recipe.name} cannot be built with --mode {mode} on this machine: {why}"
         raise HostError(
             what,
-            hint=f"leave --mode out for a way that works here, or:\n{_advice(ground, [(mode, why)])}",
+            hint=f"leave --mode out for a way that works here, or:\n{_give_advice(ground, [(mode, why)])}",
         )
 
 
-def require_trust(recipe: Recipe, lock: Lock, ground: Ground, trust: Trust) -> None:
+def require_trust(recipe: Recipe, lock: Lock, ground: HostCapabilities, trust: Trust) -> None:
     """Raise HostError where not even the check of a finished image keeps foreign code from this machine."""
     why = exposure("flat", lock, ground, trust)
     if why is not None:
         raise HostError(f"{recipe.name} cannot be used on this machine: {why}", hint=ROOT_ADVICE)
 
 
-def made_roots(lock: Lock, store: Store) -> frozenset[str]:
+def cached_roots(lock: Lock, store: Store) -> frozenset[str]:
     """Return the modes whose Debian root the store has: ``flat`` has the recipe's own packages in it."""
     groups = dict.fromkeys(BUILDERS, ("base",)) | dict.fromkeys(ASSEMBLED, ("base", "system"))
     return frozenset(
         mode
         for mode, names in groups.items()
-        if store.base(bootstrap_of(lock, names).digest).exists()
+        if store.base(locked_bootstrap(lock, names).digest).exists()
     )
 
 
@@ -187,16 +195,22 @@ def runs_inside(recipe: Recipe, lock: Lock) -> bool:
     return bool(recipe.system.post) or over_image
 
 
-def obstacle(
-    mode: str, recipe: Recipe, lock: Lock, ground: Ground, *, root_is_made: bool, trust: Trust = OWN
+def mode_blocker(
+    mode: str,
+    recipe: Recipe,
+    lock: Lock,
+    ground: HostCapabilities,
+    *,
+    root_is_made: bool,
+    trust: Trust = OWN,
 ) -> str | None:
     """Return what stands in the way of a mode, None where nothing does."""
     return exposure(mode, lock, ground, trust) or next(
-        _obstacles(mode, recipe, lock, ground, root_is_made=root_is_made), None
+        _mode_blockers(mode, recipe, lock, ground, root_is_made=root_is_made), None
     )
 
 
-def exposure(mode: str, lock: Lock, ground: Ground, trust: Trust) -> str | None:
+def exposure(mode: str, lock: Lock, ground: HostCapabilities, trust: Trust) -> str | None:
     """Return what foreign code could reach in a mode, where nobody allowed that (docs/security.md)."""
     source = any(package.is_sdist and package.source is None for package in lock.python)
     brought = (
@@ -218,8 +232,8 @@ def exposure(mode: str, lock: Lock, ground: Ground, trust: Trust) -> str | None:
     return None
 
 
-def _obstacles(
-    mode: str, recipe: Recipe, lock: Lock, ground: Ground, *, root_is_made: bool
+def _mode_blockers(
+    mode: str, recipe: Recipe, lock: Lock, ground: HostCapabilities, *, root_is_made: bool
 ) -> Iterator[str]:
     if ground.containers is not None:
         yield ground.containers
@@ -232,14 +246,14 @@ def _obstacles(
         if mode in ("fakeroot", "sandbox") and not may:
             yield f"{NO_IDS} to unpack a Debian root with"
     if mode in ASSEMBLED and runs_inside(recipe, lock):
-        yield from _obstacles_inside(ground)
+        yield from _blockers_inside(ground)
     if mode == "layered" and ground.layers is not None:
         yield f"{ground.layers}, and an image of layers cannot be run without"
     if mode in ("fakeroot", "docker") and "mksquashfs" in ground.missing:
         yield ground.missing["mksquashfs"]
 
 
-def _obstacles_inside(ground: Ground) -> Iterator[str]:
+def _blockers_inside(ground: HostCapabilities) -> Iterator[str]:
     if not (ground.root or ground.ids):
         yield f"{NO_IDS} to run Debian packages' scripts and [system] post with"
     if not ground.fuse:
@@ -248,7 +262,7 @@ def _obstacles_inside(ground: Ground) -> Iterator[str]:
         yield ground.missing["fuse-overlayfs"]
 
 
-def _advice(ground: Ground, passed: list[tuple[str, str]]) -> str:
+def _give_advice(ground: HostCapabilities, passed: list[tuple[str, str]]) -> str:
     if any("root's own rights" in why for _, why in passed):
         return ROOT_ADVICE
     if ground.containers is None and any("subuid" in why for _, why in passed):

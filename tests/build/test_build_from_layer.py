@@ -15,18 +15,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from envbuild.build.image.base_config import of_config
-from envbuild.build.image.runtime_files import dot_files
+from envbuild.build.image.base_config import config_of_oci
+from envbuild.build.image.runtime_files import runtime_files
 from envbuild.build.in_base.install_scheme import Scheme
 from envbuild.build.whiteouts import replaced_entries
 from envbuild.errors import IntegrityError, UsageError
 from envbuild.formats.block_codec import BLOCK, Codec
-from envbuild.formats.file_tree import Entry, Part, Tree, differences, merge
+from envbuild.formats.file_tree import Entry, Part, Tree, compare_trees, merge_parts
 from envbuild.formats.oci import Config, read_config
-from envbuild.formats.sif_writer import partition, write_sif
+from envbuild.formats.sif_writer import partition_object, write_sif
 from envbuild.formats.squashfs_writer import write_squashfs
-from envbuild.parts.cache import Bench, KeptPart, provide_part
-from envbuild.parts.compact import squeeze
+from envbuild.parts.cache import CachedPart, PackContext, provide_part
+from envbuild.parts.compact import drop_unused_blocks
 from envbuild.parts.from_layer import fill_layer
 from envbuild.parts.from_sif import sif_part
 from envbuild.parts.reader import read_file
@@ -70,12 +70,12 @@ def layer(*members: Member) -> bytes:
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Iterable[Bench]:
+def packing(tmp_path: Path) -> Iterable[PackContext]:
     with ThreadPoolExecutor(2) as pool:
-        yield Bench(store=Store(tmp_path / "store"), codec=ZSTD, pool=pool, report=Silent())
+        yield PackContext(store=Store(tmp_path / "store"), codec=ZSTD, pool=pool, report=Silent())
 
 
-def packed(bench: Bench, tmp_path: Path, *tars: bytes) -> list[KeptPart]:
+def packed(packing: PackContext, tmp_path: Path, *tars: bytes) -> list[CachedPart]:
     parts = []
     for tar in tars:
         digest = hashlib.sha256(tar).hexdigest()
@@ -85,18 +85,18 @@ def packed(bench: Bench, tmp_path: Path, *tars: bytes) -> list[KeptPart]:
         def fill(writer: PartWriter, path: Path = path, digest: str = digest) -> None:
             fill_layer(writer, path, f"sha256:{digest}", where="x")
 
-        parts.append(provide_part(digest, bench, fill, layer=True))
+        parts.append(provide_part(digest, packing, fill, layer=True))
     return parts
 
 
-def merged(parts: list[KeptPart]) -> Tree:
-    return merge([part.part for part in parts])
+def merged(parts: list[CachedPart]) -> Tree:
+    return merge_parts([part.part for part in parts])
 
 
 def written(
-    tmp_path: Path, parts: list[KeptPart], name: str = "image.squashfs"
+    tmp_path: Path, parts: list[CachedPart], name: str = "image.squashfs"
 ) -> dict[str, Entry]:
-    tree, copies = squeeze(merged(parts), parts)
+    tree, copies = drop_unused_blocks(merged(parts), parts)
     with (tmp_path / name).open("wb") as out:
         write_squashfs(out, tree, copies, epoch=EPOCH, compressor="zstd")
     return read_file_system(tmp_path / name)
@@ -110,9 +110,11 @@ def sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def test_whiteouts_opaque_folders_and_what_replaces_what(bench: Bench, tmp_path: Path) -> None:
+def test_whiteouts_opaque_folders_and_what_replaces_what(
+    packing: PackContext, tmp_path: Path
+) -> None:
     parts = packed(
-        bench,
+        packing,
         tmp_path,
         layer(
             file("a/old"),
@@ -136,9 +138,11 @@ def test_whiteouts_opaque_folders_and_what_replaces_what(bench: Bench, tmp_path:
     assert merged(parts)["a/old"][0].sha256 == sha256(b"back")
 
 
-def test_a_whiteout_hides_lower_names_only_wherever_it_stands(bench: Bench, tmp_path: Path) -> None:
+def test_a_whiteout_hides_lower_names_only_wherever_it_stands(
+    packing: PackContext, tmp_path: Path
+) -> None:
     parts = packed(
-        bench,
+        packing,
         tmp_path,
         layer(file("f", b"1"), file("g", b"1")),
         layer(file("f", b"2"), file(".wh.f"), file(".wh.g")),
@@ -147,9 +151,11 @@ def test_a_whiteout_hides_lower_names_only_wherever_it_stands(bench: Bench, tmp_
     assert merged(parts)["f"][0].sha256 == sha256(b"2")
 
 
-def test_names_go_through_links_of_lower_layers_and_never_out(bench: Bench, tmp_path: Path) -> None:
+def test_names_go_through_links_of_lower_layers_and_never_out(
+    packing: PackContext, tmp_path: Path
+) -> None:
     parts = packed(
-        bench,
+        packing,
         tmp_path,
         layer(
             folder("usr/lib"),
@@ -176,9 +182,11 @@ def test_names_go_through_links_of_lower_layers_and_never_out(bench: Bench, tmp_
     ]
 
 
-def test_hard_links_share_their_bytes_in_and_across_layers(bench: Bench, tmp_path: Path) -> None:
+def test_hard_links_share_their_bytes_in_and_across_layers(
+    packing: PackContext, tmp_path: Path
+) -> None:
     parts = packed(
-        bench,
+        packing,
         tmp_path,
         layer(file("pkgs/lib.so", NOISE, mode=0o755), hardlink("env/lib.so", "pkgs/lib.so")),
         layer(hardlink("later", "env/lib.so"), file("pkgs/.wh.lib.so")),
@@ -188,17 +196,19 @@ def test_hard_links_share_their_bytes_in_and_across_layers(bench: Bench, tmp_pat
     assert found["later"].mode == 0o755
     assert (tmp_path / "image.squashfs").stat().st_size < len(NOISE)
     with pytest.raises(IntegrityError, match="another name of /gone"):
-        merged(packed(bench, tmp_path, layer(hardlink("x", "gone"))))
+        merged(packed(packing, tmp_path, layer(hardlink("x", "gone"))))
 
 
-def test_owners_set_uid_times_and_capabilities_are_kept(bench: Bench, tmp_path: Path) -> None:
+def test_owners_set_uid_times_and_capabilities_are_kept(
+    packing: PackContext, tmp_path: Path
+) -> None:
     capability = bytes.fromhex("0100000200200000000000000000000000000000")
     told = {
         "SCHILY.xattr.security.capability": capability.decode("latin-1"),
         "SCHILY.xattr.security.selinux": "x",
     }
     [part] = packed(
-        bench,
+        packing,
         tmp_path,
         layer(
             file("bin/su", b"s", mode=0o4755, mtime=77),
@@ -214,13 +224,13 @@ def test_owners_set_uid_times_and_capabilities_are_kept(bench: Bench, tmp_path: 
         100,
         0o2770,
     )
-    assert differences({p: e for p, (e, _) in merged([part]).items()}, found) == ((), (), ())
+    assert compare_trees({p: e for p, (e, _) in merged([part]).items()}, found) == ((), (), ())
 
 
-def test_what_is_hidden_takes_no_room(bench: Bench, tmp_path: Path) -> None:
+def test_what_is_hidden_takes_no_room(packing: PackContext, tmp_path: Path) -> None:
     secret = os.urandom(5 * BLOCK + 9)
     parts = packed(
-        bench,
+        packing,
         tmp_path,
         layer(file("small", b"s"), file("big", secret), file("between", NOISE), file("end", b"e")),
         layer(file(".wh.big"), file("small", b"S")),
@@ -282,7 +292,7 @@ STEP = st.tuples(
 )
 @given(st.lists(st.lists(STEP, max_size=5), min_size=1, max_size=4))
 def test_layers_give_what_unpacking_them_gives(
-    bench: Bench, tmp_path: Path, stories: list[list[tuple[str, str]]]
+    packing: PackContext, tmp_path: Path, stories: list[list[tuple[str, str]]]
 ) -> None:
     model, tars = Model(), []
     for number, story in enumerate(stories):
@@ -297,7 +307,7 @@ def test_layers_give_what_unpacking_them_gives(
                 members.append(folder(path) if kind == "d" else file(path, b"%d" % number))
         tars.append(layer(*members))
     found = {
-        path: entry for path, (entry, _) in merged(packed(bench, tmp_path, *tars)).items() if path
+        path: entry for path, (entry, _) in merged(packed(packing, tmp_path, *tars)).items() if path
     }
     expected = {
         path: "d" if kind == "d" else sha256(kind[1:].encode()) for path, kind in model.held.items()
@@ -320,7 +330,7 @@ def _apart(path: str) -> tuple[str, str]:
     ids=["cut-off", "no-gzip", "other-content"],
 )
 def test_a_layer_that_is_not_what_was_locked(
-    bench: Bench, tmp_path: Path, spoil: Callable[[bytes], bytes], says: str
+    packing: PackContext, tmp_path: Path, spoil: Callable[[bytes], bytes], says: str
 ) -> None:
     tar = layer(file("a", NOISE), file("b", NOISE))
     path = tmp_path / "layer"
@@ -328,14 +338,17 @@ def test_a_layer_that_is_not_what_was_locked(
     digest = f"sha256:{hashlib.sha256(tar).hexdigest()}"
     with pytest.raises(IntegrityError, match=says):
         provide_part(
-            "0" * 64, bench, lambda writer: fill_layer(writer, path, digest, where="x"), layer=True
+            "0" * 64,
+            packing,
+            lambda writer: fill_layer(writer, path, digest, where="x"),
+            layer=True,
         )
 
 
-def test_a_name_that_no_image_of_ours_can_hold(bench: Bench, tmp_path: Path) -> None:
+def test_a_name_that_no_image_of_ours_can_hold(packing: PackContext, tmp_path: Path) -> None:
     name = b"caf\xe9".decode("utf-8", "surrogateescape")
     with pytest.raises(IntegrityError, match="not UTF-8"):
-        packed(bench, tmp_path, layer(file(name)).replace(b"caf\xc3\xa9", b"caf\xe9"))
+        packed(packing, tmp_path, layer(file(name)).replace(b"caf\xc3\xa9", b"caf\xe9"))
 
 
 # ---- replaced packages
@@ -359,11 +372,11 @@ Foo_Bar-1.0.dist-info/RECORD,,
 
 
 def test_a_replaced_package_takes_its_files_and_emptied_folders_along(
-    bench: Bench, tmp_path: Path
+    packing: PackContext, tmp_path: Path
 ) -> None:
     site = "opt/lib/site-packages"
     parts = packed(
-        bench,
+        packing,
         tmp_path,
         layer(
             file("etc/passwd"),
@@ -398,7 +411,7 @@ def test_a_replaced_package_takes_its_files_and_emptied_folders_along(
 
     entries = replaced_entries(tree, ["foo-bar", "old"], SCHEME, read)
     hidden = Part(key="", entries=entries, fragments=(), size=0, sha256="", layer=True)
-    left = merge([*(part.part for part in parts), hidden])
+    left = merge_parts([*(part.part for part in parts), hidden])
     assert names(path for path, (entry, _) in left.items() if entry.kind != "d") == [
         "opt/bin/python3",
         f"{site}/Other-1.0.dist-info/RECORD",
@@ -430,17 +443,17 @@ def config(**command: object) -> Config:
 def test_the_entry_point_runs_as_the_image_says(
     tmp_path: Path, command: dict[str, object], arguments: list[str], says: str
 ) -> None:
-    script = of_config(config(**command)).runscript or ""
+    script = config_of_oci(config(**command)).runscript or ""
     result = LocalRunner()(Command(argv=("sh", "-c", script, "run", *arguments), timeout=10))
     assert result.stdout == says
 
 
 def test_the_images_variables_come_first_and_the_recipes_win() -> None:
-    inherited = of_config(
+    inherited = config_of_oci(
         config(Env=["PATH=/opt/bin:/bin", "GREETING=it's `a` $test", "A=base", "bad-name=1"])
     )
     plan = Definition(comment=(), header=(), environment=(("A", "recipe"),), help=())
-    files = dot_files(plan, "text", inherited)
+    files = runtime_files(plan, "text", inherited)
     script = (
         files["env/10-docker2singularity.sh"]
         + files["env/90-environment.sh"]
@@ -460,8 +473,12 @@ def test_the_images_variables_come_first_and_the_recipes_win() -> None:
     [ZSTD, Codec(compressor="gzip", level=6, library="here")],
     ids=["copied", "packed-anew"],
 )
-def test_the_root_of_a_sif_becomes_a_part(bench: Bench, tmp_path: Path, codec: Codec) -> None:
-    other = Bench(store=Store(tmp_path / "other"), codec=codec, pool=bench.pool, report=Silent())
+def test_the_root_of_a_sif_becomes_a_part(
+    packing: PackContext, tmp_path: Path, codec: Codec
+) -> None:
+    other = PackContext(
+        store=Store(tmp_path / "other"), codec=codec, pool=packing.pool, report=Silent()
+    )
     parts = packed(
         other,
         tmp_path,
@@ -475,14 +492,14 @@ def test_the_root_of_a_sif_becomes_a_part(bench: Bench, tmp_path: Path, codec: C
             out, tree, [(p.part, p.copy) for p in parts], epoch=EPOCH, compressor=codec.compressor
         )
 
-    root = partition(write, machine="x86_64")  # type: ignore[arg-type]
+    root = partition_object(write, machine="x86_64")  # type: ignore[arg-type]
     with path.open("wb") as out:
         write_sif(out, [root], machine="x86_64", epoch=0, identity="x")
-    part = sif_part(path, "sha256:" + "1" * 64, bench)
+    part = sif_part(path, "sha256:" + "1" * 64, packing)
     found = written(tmp_path, [part])
-    assert differences({p: e for p, (e, _) in tree.items()}, found) == ((), (), ())
-    overlay = partition(write, machine="x86_64", overlay=True)  # type: ignore[arg-type]
+    assert compare_trees({p: e for p, (e, _) in tree.items()}, found) == ((), (), ())
+    overlay = partition_object(write, machine="x86_64", overlay=True)  # type: ignore[arg-type]
     with path.open("wb") as out:
         write_sif(out, [root, overlay], machine="x86_64", epoch=0, identity="x")
     with pytest.raises(UsageError, match="made of layers"):
-        sif_part(path, "sha256:" + "2" * 64, bench)
+        sif_part(path, "sha256:" + "2" * 64, packing)

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from envbuild.build.from_wheel import unpack_wheel
-from envbuild.build.in_base.bytecode import WheelPart, sources
+from envbuild.build.in_base.bytecode import WheelPart, module_sources
 from envbuild.build.in_base.install_scheme import Scheme
 from envbuild.errors import IntegrityError
 from envbuild.formats.file_tree import Part
-from envbuild.parts.cache import KeptPart
+from envbuild.parts.cache import CachedPart
 from envbuild.parts.writer import PartWriter
 from tests.build.packing import ZSTD, read_file_system, write_file_system
 
@@ -123,8 +123,8 @@ def test_the_record_lists_what_was_written_with_its_hash(tmp_path: Path) -> None
 def test_modules_are_found_with_the_paths_that_they_get(tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path / "w", FILES)
     part, _ = unpacked(tmp_path, wheel)
-    found = sources(
-        WheelPart(file=wheel, name="w", kept=KeptPart(part=part, blob=tmp_path / "blob")), SCHEME
+    found = module_sources(
+        WheelPart(file=wheel, name="w", kept=CachedPart(part=part, blob=tmp_path / "blob")), SCHEME
     )
     assert sorted(found) == [
         ("demo-1.0.data/purelib/more.py", f"/{SITE}/more.py"),

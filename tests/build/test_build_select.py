@@ -13,12 +13,12 @@ import pytest
 
 from envbuild.build.modes.select import (
     AUTO,
-    Ground,
-    Way,
-    choose_way,
-    obstacle,
-    read_ground,
-    require_way,
+    HostCapabilities,
+    ModeChoice,
+    mode_blocker,
+    read_capabilities,
+    require_mode,
+    select_mode,
 )
 from envbuild.errors import HostError
 from envbuild.formats.sif_reader import image_digest
@@ -41,11 +41,11 @@ LOCK = read_lock(ROOT / "lockfiles/torch-mnist.lock")
 POST = msgspec.structs.replace(
     SHIPPED, system=msgspec.structs.replace(SHIPPED.system, post=("true",))
 )
-ALL = Ground(missing={})
+ALL = HostCapabilities(missing={})
 
 
-def told(recipe: Recipe, ground: Ground, roots: tuple[str, ...] = ()) -> str:
-    return str(choose_way(recipe, LOCK, ground, roots=roots))
+def told(recipe: Recipe, ground: HostCapabilities, roots: tuple[str, ...] = ()) -> str:
+    return str(select_mode(recipe, LOCK, ground, roots=roots))
 
 
 def test_an_ordinary_machine_puts_images_together() -> None:
@@ -105,10 +105,10 @@ def test_what_a_machine_lacks_counts(
 ) -> None:
     ground = dataclasses.replace(ALL, **change)  # type: ignore[arg-type]
     if mode is not None:
-        assert choose_way(recipe, LOCK, ground, roots=roots).mode == mode
+        assert select_mode(recipe, LOCK, ground, roots=roots).mode == mode
         return
     with pytest.raises(HostError) as caught:
-        choose_way(recipe, LOCK, ground, roots=roots)
+        select_mode(recipe, LOCK, ground, roots=roots)
     assert caught.value.code == 7
     for name in AUTO:
         assert f"\n  {name}: " in caught.value.what
@@ -145,10 +145,10 @@ def test_a_mode_that_was_asked_for_is_refused_before_it_fails(
 ) -> None:
     ground = dataclasses.replace(ALL, **change)  # type: ignore[arg-type]
     if why is None:
-        require_way(mode, SHIPPED, LOCK, ground, roots=())
+        require_mode(mode, SHIPPED, LOCK, ground, roots=())
         return
     with pytest.raises(HostError) as caught:
-        require_way(mode, SHIPPED, LOCK, ground, roots=())
+        require_mode(mode, SHIPPED, LOCK, ground, roots=())
     assert caught.value.what.startswith(
         f"torch-mnist cannot be built with --mode {mode} on this machine: {why}"
     )
@@ -160,7 +160,10 @@ def test_an_image_as_base_needs_no_ids() -> None:
         SHIPPED, base=msgspec.structs.replace(SHIPPED.base, bootstrap=None, image="a.sif")
     )
     assert (
-        obstacle("fakeroot", image, LOCK, Ground(ids=False, missing={}), root_is_made=False) is None
+        mode_blocker(
+            "fakeroot", image, LOCK, HostCapabilities(ids=False, missing={}), root_is_made=False
+        )
+        is None
     )
 
 
@@ -171,9 +174,9 @@ def test_more_never_makes_a_way_worse() -> None:
     def rank(
         ids: bool, root: bool, missing: frozenset[str], roots: tuple[str, ...], recipe: Recipe
     ) -> int:
-        ground = Ground(ids=ids, root=root, missing=dict.fromkeys(missing, "is missing"))
+        ground = HostCapabilities(ids=ids, root=root, missing=dict.fromkeys(missing, "is missing"))
         try:
-            return AUTO.index(choose_way(recipe, LOCK, ground, roots=roots).mode)
+            return AUTO.index(select_mode(recipe, LOCK, ground, roots=roots).mode)
         except HostError:
             return len(AUTO)
 
@@ -223,14 +226,14 @@ def test_who_can_start_containers(
         "-version": (0, "mksquashfs version 4.5.1", ""),
     }
     settings = load_settings({"PATH": str(tmp_path), "HOME": str(tmp_path)}, tmp_path)
-    ground = read_ground(settings, ScriptedRunner(answers), host)
+    ground = read_capabilities(settings, ScriptedRunner(answers), host)
     assert (ground.containers is None) == starts
     assert not ground.ids
     assert list(ground.missing) == ["mmdebstrap", "fuse-overlayfs"]
 
 
 def test_a_way_is_told_in_one_line() -> None:
-    way = Way(mode="sandbox", passed_over=(("flat", "a"), ("fakeroot", "b")))
+    way = ModeChoice(mode="sandbox", passed_over=(("flat", "a"), ("fakeroot", "b")))
     assert (
         str(way)
         == "mode sandbox: a writable tree, for nothing here packs an image; not flat, for a; not fakeroot, for b"
