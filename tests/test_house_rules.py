@@ -2,7 +2,7 @@
 
 A stage imports only those before it: recipe, base, resolve, project, lock, plan, build, bundle, check, shelf, job,
 app.
-Foundations (context, errors, failures, limits, cage, run, progress, settings, toml, tarread, runtime, host, quota, tools,
+Foundations (context, errors, failures, limits, names, cage, run, progress, settings, toml, tarread, runtime, host, quota, tools,
 data, formats, store, net) are for everybody and know no stage; cli knows all.
 """
 
@@ -43,6 +43,7 @@ FOUNDATIONS = (
     "formats",
     "host",
     "limits",
+    "names",
     "net",
     "parts",
     "progress",

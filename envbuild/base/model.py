@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from envbuild.formats.fields import Sha256, Size
+from envbuild.names import BaseKind
 
 SCHEMA = 1
 Header = tuple[tuple[str, str], ...]
@@ -21,7 +22,7 @@ PoolPath = Annotated[
 class BaseReference(msgspec.Struct, frozen=True, kw_only=True):
     """A base as a person names it, taken apart.
 
-    ``kind`` "debian" is a bootstrap ("debian:bookworm": ``name`` is the suite); "sif" is a local image file (``name``
+    ``kind`` is a row of BASE_KINDS: "debian" is a bootstrap ("debian:bookworm": ``name`` is the suite); "sif" is a local image file (``name``
     is its path as written); "docker" an image, "oras" a SIF in a registry; "oci", "oci-archive" and "docker-archive"
     an image in a folder or file; "docker-daemon" one that an engine holds (``name`` is what follows the colon, without
     slashes of a ``//``).
@@ -29,9 +30,7 @@ class BaseReference(msgspec.Struct, frozen=True, kw_only=True):
     the locked one (``sha256:…``), None while the name alone counts.
     """
 
-    kind: Literal[
-        "debian", "sif", "docker", "oci", "oci-archive", "docker-archive", "docker-daemon", "oras"
-    ]
+    kind: BaseKind
     name: str
     text: str
     platform: str = "linux/amd64"

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import Literal
 
 from envbuild.base.model import BaseReference
 from envbuild.errors import UsageError
 from envbuild.formats.image_name import parse_image_name
+from envbuild.names import BASE_KINDS
 from envbuild.toml import closest
 
 SUITES = ("bullseye", "bookworm", "trixie")
 """Debian releases that bootstrap into a base with Python 3.9, 3.11 and 3.13."""
 MOVING = {"stable", "oldstable", "oldoldstable", "testing", "unstable", "sid"}
-IN_REGISTRY: dict[str, Literal["docker", "oras"]] = {"docker": "docker", "oras": "oras"}
-IN_FILES: dict[str, Literal["oci", "oci-archive", "docker-archive", "docker-daemon"]] = {
-    "oci": "oci",
-    "oci-archive": "oci-archive",
-    "docker-archive": "docker-archive",
-    "docker-daemon": "docker-daemon",
-}
 LATER = ("library", "shub", "http", "https")
 FORMS = (
     'an image of a registry such as "docker://tensorflow/tensorflow:2.15.0-gpu", a bootstrap such as '
@@ -36,16 +29,17 @@ def parse_reference(text: str) -> BaseReference:
     if not written or not written.isprintable():
         raise UsageError("names no base", where=repr(text), hint=f"write {FORMS}")
     if written.endswith(".sif") and "://" not in written:
-        return BaseReference(kind="sif", name=written, text=written)
+        return BaseReference(kind=BASE_KINDS["sif"], name=written, text=written)
     scheme, colon, rest = written.partition(":")
     if scheme == "debian" and colon:
-        return BaseReference(kind="debian", name=_suite(rest, written), text=written)
-    if scheme in IN_REGISTRY and rest.startswith("//"):
+        return BaseReference(kind=BASE_KINDS["debian"], name=_suite(rest, written), text=written)
+    kind = BASE_KINDS.get(scheme)
+    if kind is not None and kind.in_registry and rest.startswith("//"):
         parse_image_name(rest[2:])
-        return BaseReference(kind=IN_REGISTRY[scheme], name=rest[2:], text=written)
-    if scheme in IN_FILES and rest and not rest.startswith("//"):
-        return BaseReference(kind=IN_FILES[scheme], name=rest, text=written)
-    if scheme in IN_REGISTRY:
+        return BaseReference(kind=kind, name=rest[2:], text=written)
+    if kind is not None and kind.in_file and rest and not rest.startswith("//"):
+        return BaseReference(kind=kind, name=rest, text=written)
+    if kind is not None and kind.in_registry:
         raise UsageError(
             "is not a base that envbuild knows", where=written, hint=f"write {scheme}://{rest}"
         )

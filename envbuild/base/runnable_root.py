@@ -8,11 +8,11 @@ import msgspec
 
 from envbuild.base.model import BaseFacts
 from envbuild.base.reference import parse_reference
-from envbuild.base.sources import BRINGERS
+from envbuild.base.sources import fetch_base
+from envbuild.context import Context
 from envbuild.errors import HostError
-from envbuild.progress import Reporter
+from envbuild.names import ARCHITECTURES, BY_MACHINE
 from envbuild.run import Command, Runner
-from envbuild.settings import Settings
 from envbuild.store.atomic import telling
 from envbuild.store.layout import Store
 from envbuild.store.sealed import is_sealed
@@ -22,26 +22,21 @@ MOUNTED = ("dev", "proc", "sys", "tmp", "mnt")
 """What a runtime mounts over has to be there; a root's tar has no /dev."""
 
 
-def runnable(
-    facts: BaseFacts,
-    folder: Path,
-    *,
-    settings: Settings,
-    runner: Runner,
-    store: Store,
-    report: Reporter,
-) -> Path:
+def runnable_root(facts: BaseFacts, folder: Path, context: Context) -> Path:
     """Return what the container runtime can start of a base: an image file, a layout (``oci:…``) or a folder.
 
     A bootstrap's root is unpacked into ``folder``, which has to be empty.  Raises UsageError for facts whose image is
     no base, HostError for a bootstrap that the store has not got, and what bringing an image raises.
     """
     reference = parse_reference(facts.image)
-    if reference.kind == "debian":
-        return _unpacked(facts, folder, runner, store)
-    platform = "linux/arm64" if facts.machine == "aarch64" else "linux/amd64"
-    locked = msgspec.structs.replace(reference, platform=platform, digest=facts.digest)
-    header = dict(BRINGERS[reference.kind](locked, settings, runner, store, report))
+    if reference.kind.is_bootstrap:
+        return _unpacked(facts, folder, context.runner, context.store)
+    locked = msgspec.structs.replace(
+        reference,
+        platform=BY_MACHINE.get(facts.machine, ARCHITECTURES[0]).platform,
+        digest=facts.digest,
+    )
+    header = dict(fetch_base(locked, context))
     return Path(f"oci:{header['From']}" if header["Bootstrap"] == "oci" else header["From"])
 
 

@@ -10,51 +10,43 @@ import msgspec
 
 from envbuild.base.facts import day, keep_facts, kept_facts, probe_text, read_probe
 from envbuild.base.model import BaseFacts, BaseReference, Header
+from envbuild.context import Context
 from envbuild.errors import EnvbuildError, IntegrityError, UsageError
 from envbuild.failures import explain_failure
 from envbuild.formats.sif_reader import SifFile, image_digest, read_sif, require_base
-from envbuild.progress import Reporter
 from envbuild.run import Result, Runner
 from envbuild.runtime import Runtime, find_runtime
-from envbuild.settings import Settings
-from envbuild.store.layout import Store
 
 INTERPRETERS = ("python3", "python")
 PROBE_SECONDS = 600.0
 """Reading the facts of a 10 GB image over a network file system takes minutes; a plain one takes a second."""
 
 
-def describe_sif(
-    reference: BaseReference, settings: Settings, runner: Runner, store: Store, report: Reporter
-) -> BaseFacts:
+def describe_sif(reference: BaseReference, context: Context) -> BaseFacts:
     """Return the facts of a ``.sif``, kept by its image digest.
 
     Raises UsageError for a file that cannot be a base, HostError where the container runtime does not work.
     """
-    path = settings.cwd / Path(reference.name).expanduser()
+    path = context.settings.cwd / Path(reference.name).expanduser()
     sif = read_sif(path)
     require_base(sif, platform.machine())
     digest = image_digest(path)
-    kept = kept_facts(digest, store)
+    kept = kept_facts(digest, context.store)
     if kept is not None:
         return msgspec.structs.replace(kept, image=reference.text)
-    with report.stage(f"read what {path.name} holds"):
-        output = _run_probe(path, find_runtime(settings, runner), runner, reference.text)
+    with context.report.stage(f"read what {path.name} holds"):
+        output = _run_probe(
+            path, find_runtime(context.settings, context.runner), context.runner, reference.text
+        )
     facts = read_probe(output, image=reference.text, digest=digest, size=sif.size)
     facts = msgspec.structs.replace(facts, created=_created(facts, sif))
-    keep_facts(facts, digest, store)
+    keep_facts(facts, digest, context.store)
     return facts
 
 
-def bring_sif(
-    reference: BaseReference,
-    settings: Settings,
-    runner: Runner,  # noqa: ARG001  (every kind of base is brought by the same call)
-    store: Store,  # noqa: ARG001
-    report: Reporter,  # noqa: ARG001
-) -> Header:
+def fetch_sif(reference: BaseReference, context: Context) -> Header:
     """Return the header that starts from the locked file.  Raises IntegrityError for another one under its name."""
-    path = settings.cwd / Path(reference.name).expanduser()
+    path = context.settings.cwd / Path(reference.name).expanduser()
     found = image_digest(path)
     if found != reference.digest:
         raise IntegrityError(

@@ -1,56 +1,61 @@
-"""Facts of any base: the one place that knows which source reads which kind of reference."""
+"""Facts of any base: the one place that knows which functions read which kind of base."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from envbuild.base.debian.apt import resolve_bootstrap
 from envbuild.base.debian.bootstrap import bootstrap_facts
 from envbuild.base.model import BaseFacts, BaseReference, Header
-from envbuild.base.oci.archive import bring_archive, describe_archive
-from envbuild.base.oci.docker import bring_docker, bring_oras, describe_docker, describe_oras
-from envbuild.base.sif import bring_sif, describe_sif
-from envbuild.progress import Reporter
-from envbuild.run import Runner
-from envbuild.settings import Settings
-from envbuild.store.layout import Store
-
-Source = Callable[[BaseReference, Settings, Runner, Store, Reporter], BaseFacts]
-Bringer = Callable[[BaseReference, Settings, Runner, Store, Reporter], Header]
+from envbuild.base.oci.archive import describe_archive, fetch_archive
+from envbuild.base.oci.docker import describe_docker, describe_oras, fetch_docker, fetch_oras
+from envbuild.base.sif import describe_sif, fetch_sif
+from envbuild.context import Context
 
 
-def describe_debian(
-    reference: BaseReference, settings: Settings, runner: Runner, store: Store, report: Reporter
-) -> BaseFacts:
+def _describe_debian(reference: BaseReference, context: Context) -> BaseFacts:
     """Return the facts of a bootstrap as it would be locked now."""
-    bootstrap = resolve_bootstrap(reference.name, settings, runner, store, report)
-    return bootstrap_facts(bootstrap, settings, runner, store, report)
+    return bootstrap_facts(resolve_bootstrap(reference.name, context), context)
 
 
-SOURCES: dict[str, Source] = {
-    "debian": describe_debian,
-    "sif": describe_sif,
-    "docker": describe_docker,
-    "oras": describe_oras,
-    "oci": describe_archive,
-    "oci-archive": describe_archive,
-    "docker-archive": describe_archive,
-    "docker-daemon": describe_archive,
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BaseSource:
+    """How one kind of base is read.
+
+    ``describe`` returns its facts, read once per digest.  ``fetch`` makes sure that the locked image is here and
+    returns the header of a definition that starts from it; None for a bootstrap, which is made from packages.
+    """
+
+    describe: Callable[[BaseReference, Context], BaseFacts]
+    fetch: Callable[[BaseReference, Context], Header] | None = None
+
+
+_ARCHIVE = BaseSource(describe=describe_archive, fetch=fetch_archive)
+SOURCES: dict[str, BaseSource] = {
+    "debian": BaseSource(describe=_describe_debian),
+    "sif": BaseSource(describe=describe_sif, fetch=fetch_sif),
+    "docker": BaseSource(describe=describe_docker, fetch=fetch_docker),
+    "oras": BaseSource(describe=describe_oras, fetch=fetch_oras),
+    "oci": _ARCHIVE,
+    "oci-archive": _ARCHIVE,
+    "docker-archive": _ARCHIVE,
+    "docker-daemon": _ARCHIVE,
 }
-BRINGERS: dict[str, Bringer] = {
-    "sif": bring_sif,
-    "docker": bring_docker,
-    "oras": bring_oras,
-    "oci": bring_archive,
-    "oci-archive": bring_archive,
-    "docker-archive": bring_archive,
-    "docker-daemon": bring_archive,
-}
-"""Where the base is an image: what makes sure that the locked one is here, and tells how a build starts from it."""
+"""By the names of BASE_KINDS."""
 
 
-def describe(
-    reference: BaseReference, settings: Settings, runner: Runner, store: Store, report: Reporter
-) -> BaseFacts:
+def describe_base(reference: BaseReference, context: Context) -> BaseFacts:
     """Return the facts of a base, read out of it once per digest."""
-    return SOURCES[reference.kind](reference, settings, runner, store, report)
+    return SOURCES[reference.kind.name].describe(reference, context)
+
+
+def fetch_base(reference: BaseReference, context: Context) -> Header:
+    """Make sure that the locked image is here, and return the header of a definition that starts from it.
+
+    ``reference`` has the locked digest, and is none of a bootstrap.
+    """
+    fetch = SOURCES[reference.kind.name].fetch
+    if fetch is None:
+        raise ValueError(f"{reference.text} is made from packages, not fetched")
+    return fetch(reference, context)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild.base.oci.image import stored_config, stored_image
-from envbuild.base.sources import BRINGERS
+from envbuild.base.sources import fetch_base
 from envbuild.build.image.base_config import NO_CONFIG, BaseConfig, config_of_oci, config_of_tree
 from envbuild.build.in_base.overlay_run import OverlayContext, debian_install_script, run_captured
 from envbuild.build.local_base import locked_reference
@@ -62,7 +62,7 @@ def image_base(
 
     Over them come the locked Debian packages of the given groups.  Whatever the store lacks is brought and packed.
     """
-    if locked_reference(lock).kind in ("sif", "oras"):
+    if locked_reference(lock).kind.is_sif:
         parts: list[CachedPart] = [_sif_root(lock, context, packing)]
     else:
         parts = _oci_layers(lock, context, packing, feeders)
@@ -71,7 +71,7 @@ def image_base(
     tree = next(trees)
     image = (
         stored_image(lock.base.digest, context.store)
-        if locked_reference(lock).kind not in ("sif", "oras")
+        if not locked_reference(lock).kind.is_sif
         else None
     )
     if image is None:
@@ -153,12 +153,7 @@ def _oci_layers(
 
 def _fetch_base(lock: Lock, context: Context) -> dict[str, str]:
     """Bring the locked base into the store and return the header of a build from there."""
-    reference = locked_reference(lock)
-    return dict(
-        BRINGERS[reference.kind](
-            reference, context.settings, context.runner, context.store, context.report
-        )
-    )
+    return dict(fetch_base(locked_reference(lock), context))
 
 
 def _mount_points(tree: Tree, packing: PackContext) -> CachedPart:

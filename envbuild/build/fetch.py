@@ -57,10 +57,7 @@ def fetch_files(lock: Lock, context: Context) -> None:
     found = _debian_mirror(lock, context) if any(item.kind == "debian" for item in todo) else None
     fetch(
         wanted,
-        settings=context.settings,
-        store=context.store,
-        runner=context.runner,
-        report=context.report,
+        context,
         debian_mirror=found,
     )
 
@@ -99,4 +96,4 @@ def require_base_digest(order: BuildSpec) -> None:
 
 def provide_root_tar(bootstrap: Bootstrap, context: Context) -> Path:
     """Return the tar of a root, made once per set of Debian packages."""
-    return make_root(bootstrap, context.settings, context.runner, context.store, context.report)
+    return make_root(bootstrap, context)

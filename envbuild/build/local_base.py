@@ -7,45 +7,34 @@ import msgspec
 from envbuild.base.model import BaseReference
 from envbuild.base.oci.image import missing_bytes, stored_image
 from envbuild.base.reference import parse_reference
-from envbuild.base.sources import BRINGERS
+from envbuild.base.sources import fetch_base
+from envbuild.context import Context
 from envbuild.lock.model import Lock
 from envbuild.plan.apptainer import with_header
 from envbuild.plan.definition import is_before_cuda_key
 from envbuild.progress import Reporter
-from envbuild.run import Runner
-from envbuild.settings import Settings
 from envbuild.store.layout import Store
 
 
 def base_download_size(lock: Lock, store: Store) -> int:
     """Return how much of the base is still to be downloaded."""
     kind = locked_reference(lock).kind
-    if kind not in ("docker", "oras"):
+    if not kind.in_registry:
         return 0
-    image = stored_image(lock.base.digest, store, sif=kind == "oras")
+    image = stored_image(lock.base.digest, store, sif=kind.is_sif)
     return lock.base.size if image is None else missing_bytes(image, store)
 
 
-def with_local_base(
-    definition: str,
-    lock: Lock,
-    *,
-    settings: Settings,
-    runner: Runner,
-    store: Store,
-    report: Reporter,
-) -> str:
+def with_local_base(definition: str, lock: Lock, context: Context) -> str:
     """Bring the locked base into the store and return the definition that starts from there.
 
     That of a bootstrap comes back as it was.
     """
     reference = locked_reference(lock)
-    if reference.kind not in BRINGERS:
+    if reference.kind.is_bootstrap:
         return definition
-    report_old_cuda(lock, report)
-    return with_header(
-        definition, BRINGERS[reference.kind](reference, settings, runner, store, report)
-    )
+    report_old_cuda(lock, context.report)
+    return with_header(definition, fetch_base(reference, context))
 
 
 def locked_reference(lock: Lock) -> BaseReference:

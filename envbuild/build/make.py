@@ -128,14 +128,7 @@ def prepare_build(
         root = provide_root_tar(locked_bootstrap(order.lock), context)
     definition = order.definition
     if order.mode != "docker":  # an engine pulls its base itself
-        definition = with_local_base(
-            order.definition,
-            order.lock,
-            settings=context.settings,
-            runner=context.runner,
-            store=context.store,
-            report=context.report,
-        )
+        definition = with_local_base(order.definition, order.lock, context)
     with (
         context.store.work("build") as work,
         context.store.outside(context.settings.tmpdir) as temporary,

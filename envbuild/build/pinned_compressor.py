@@ -76,13 +76,7 @@ def _fetch_library(lock: Lock, context: Context) -> bytes:
         file=item.file, size=item.size, sha256=item.sha256, kind="python", project=LIBRARY
     )
     with context.report.stage(f"bring {item.name} {item.version}, which packs"):
-        fetch(
-            [wanted],
-            settings=context.settings,
-            store=context.store,
-            runner=context.runner,
-            report=context.report,
-        )
+        fetch([wanted], context)
     if item.size > limits.LIBRARY:
         raise IntegrityError(f"{item.file} is of {item.size} bytes, which no such wheel is")
     with context.store.artifact(item.sha256).open("rb") as file:

@@ -20,6 +20,7 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from packaging.version import Version
 
 from envbuild import __version__
+from envbuild.context import Context
 from envbuild.errors import HostError, NetworkError, UsageError
 from envbuild.net.fetch import Wanted, fetch, sizes
 from envbuild.net.index import Link, index_url, make_client, read_links
@@ -61,7 +62,7 @@ def own_wheels(
     (GoneError) where it lacks one for this Python.
     """
     wanted, pythons = _wanted(settings, runner, report)
-    fetch(wanted, settings=settings, store=store, runner=runner, report=report)
+    fetch(wanted, Context(settings=settings, runner=runner, store=store, report=report))
     paths = [write_wheel(folder)]
     for item in wanted:
         path = folder / item.file

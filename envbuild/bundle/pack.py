@@ -18,7 +18,6 @@ import msgspec
 from envbuild import __version__
 from envbuild.base.oci.image import lay_out, stored_image
 from envbuild.base.reference import parse_reference
-from envbuild.base.sources import BRINGERS
 from envbuild.build.fetch import fetch_files, locked_bootstrap, provide_root_tar
 from envbuild.build.local_base import with_local_base
 from envbuild.build.model import BuildSpec
@@ -71,10 +70,7 @@ def write_bundle(
     with_local_base(
         order.definition,
         order.lock,
-        settings=context.settings,
-        runner=context.runner,
-        store=context.store,
-        report=context.report,
+        context,
     )
     with context.store.work("bundle") as work:
         contents = tuple(_contents(source, order, context, tool, work))
@@ -150,7 +146,7 @@ def _base(
     if order.recipe.base.bootstrap is not None:
         return (), (Content(path=ROOT, use="plain", source=_packed_root(order, context, work)),)
     reference = parse_reference(lock.base.reference)
-    if reference.kind == "sif":
+    if reference.kind.name == "sif":
         path = reference.name.removeprefix("./")
         try:
             msgspec.convert(path, MemberPath)
@@ -165,10 +161,10 @@ def _base(
             )
         content = Content(path=path, use="project", source=context.settings.cwd / path)
         return (("Bootstrap", "localimage"), ("From", path)), (content,)
-    image = stored_image(lock.base.digest, context.store, sif=reference.kind == "oras")
-    if reference.kind not in BRINGERS or image is None:
+    image = stored_image(lock.base.digest, context.store, sif=reference.kind.is_sif)
+    if image is None:
         raise IntegrityError("the base's manifest is not in the store", where=lock.base.reference)
-    if reference.kind == "oras":
+    if reference.kind.is_sif:
         blobs = [image.manifest.config, *image.manifest.layers]
         files = {
             f"{OCI}/blobs/sha256/{blob.sha256}": context.store.artifact(blob.sha256)

@@ -37,11 +37,9 @@ def inspect_command(context: Context, *, reference: str, as_json: bool) -> None:
     """
     from envbuild.base.facts import encode_facts
     from envbuild.base.reference import parse_reference
-    from envbuild.base.sources import describe
+    from envbuild.base.sources import describe_base
 
-    facts = describe(
-        parse_reference(reference), context.settings, context.runner, context.store, context.report
-    )
+    facts = describe_base(parse_reference(reference), context)
     click.echo(encode_facts(facts).decode() if as_json else table(facts), nl=False)
 
 

@@ -50,12 +50,10 @@ def _side(text: str, context: Context) -> DiffInput:
         return input_of_image(load_facts(path))
     if path.suffix == ".sif" or ":" in text:
         from envbuild.base.reference import parse_reference
-        from envbuild.base.sources import describe
+        from envbuild.base.sources import describe_base
 
         reference = parse_reference(text)
-        return input_of_image(
-            describe(reference, context.settings, context.runner, context.store, context.report)
-        )
+        return input_of_image(describe_base(reference, context))
     from envbuild.app.lock import require_lock
     from envbuild.app.shelf import source_named
 

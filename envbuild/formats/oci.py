@@ -26,7 +26,6 @@ SIF_LAYER = "application/vnd.sylabs.sif.layer.v1.sif"
 BIGGEST = 4 * 1024 * 1024
 """Bytes of a manifest that every registry accepts (OCI distribution specification 1.1); larger ones are refused."""
 MOST_LAYERS = 1000
-MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
 class Blob(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

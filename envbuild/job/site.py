@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from envbuild.errors import UsageError
+from envbuild.names import Machine
 
 OneLine = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]*\Z", max_length=300)]
 Word = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+:@/-]*\Z", max_length=100)]
@@ -162,7 +163,7 @@ class HostFacts(_Section, frozen=True):
 
     driver: OneLine = ""
     glibc: OneLine = ""
-    architecture: Literal["x86_64", "aarch64"] = "x86_64"
+    architecture: Machine = "x86_64"
 
 
 class GridEngine(_Section, frozen=True):

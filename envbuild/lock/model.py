@@ -10,6 +10,7 @@ from msgspec import Meta
 
 from envbuild.base.model import DebianPackage
 from envbuild.formats.fields import Sha256, Size
+from envbuild.names import Machine, Platform
 
 SCHEMA = 1
 PROOF_SECONDS = 1800.0
@@ -48,7 +49,7 @@ class LockedBase(_Entry, frozen=True):
     digest: Digest
     facts: Digest
     python: Version
-    machine: Literal["x86_64", "aarch64"]
+    machine: Machine
     glibc: Version
     created: Annotated[str, Meta(pattern=r"^\d{4}-\d{2}-\d{2}\Z")]
     epoch: Annotated[int, Meta(ge=0, lt=2**33)]
@@ -173,7 +174,7 @@ class Lock(_Entry, frozen=True):
 
     schema: int
     name: str
-    platform: Literal["linux/amd64", "linux/arm64"]
+    platform: Platform
     recipe_digest: Digest
     proof: Literal["imported", "not run"]
     direct: tuple[str, ...]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
 
+from envbuild.context import Context
 from envbuild.errors import IntegrityError, NetworkError, SpaceError, UsageError
 from envbuild.net.download import Job, download
 from envbuild.net.index import config_file, index_url, read_links
@@ -80,43 +81,35 @@ def missing(wanted: Iterable[Wanted], store: Store) -> tuple[Wanted, ...]:
     )
 
 
-def fetch(
-    wanted: Iterable[Wanted],
-    *,
-    settings: Settings,
-    store: Store,
-    runner: Runner,
-    report: Reporter,
-    debian_mirror: str | None = None,
-) -> None:
+def fetch(wanted: Iterable[Wanted], context: Context, *, debian_mirror: str | None = None) -> None:
     """Download what the store lacks, ``settings.downloads`` files at a time.
 
     Whatever ends it, what has arrived stays and is continued by the next call.  Raises SpaceError before the start
     when the files will not fit; NetworkError, GoneError (exit 5) when a file cannot be had; IntegrityError when
     something else arrives than was recorded.
     """
-    todo = sorted(missing(wanted, store), key=lambda item: -item.size)
+    todo = sorted(missing(wanted, context.store), key=lambda item: -item.size)
     if not todo:
         return
-    _check_space(todo, store)
+    _check_space(todo, context.store)
     indexes = {
-        name: index_url(settings, runner, name)
+        name: index_url(context.settings, context.runner, name)
         for name in {i.index for i in todo if i.kind == "python"}
     }
-    mirror = _mirror(todo, settings, debian_mirror)
+    mirror = _mirror(todo, context.settings, debian_mirror)
     with (
-        make_client(settings) as client,
-        report.transfer("download", files=len(todo), size=total_size(todo)) as transfer,
+        make_client(context.settings) as client,
+        context.report.transfer("download", files=len(todo), size=total_size(todo)) as transfer,
     ):
         session = _Session(
             indexes=indexes,
             mirror=mirror,
-            store=store,
+            store=context.store,
             client=client,
             transfer=transfer,
-            report=report,
+            report=context.report,
         )
-        each(todo, session.bring, workers=settings.downloads)
+        each(todo, session.bring, workers=context.settings.downloads)
 
 
 def locate(wanted: Iterable[Wanted], *, settings: Settings, runner: Runner) -> dict[str, str]:

@@ -64,7 +64,7 @@ def plan_dockerfile(recipe: Recipe, lock: Lock) -> Definition:
 def is_before_cuda_key(base: LockedBase) -> bool:
     """Tell whether a base is an image with CUDA from before NVIDIA changed the key of its package lists."""
     return (
-        parse_reference(base.reference).kind != "debian"
+        not parse_reference(base.reference).kind.is_bootstrap
         and base.cuda is not None
         and base.created < CUDA_KEY
     )
@@ -73,15 +73,10 @@ def is_before_cuda_key(base: LockedBase) -> bool:
 def image_header(lock: Lock) -> Pairs:
     """Return the header that starts from the locked image, wherever it is built."""
     reference = parse_reference(lock.base.reference)
-    if reference.kind in ("docker", "oras"):
-        return (
-            ("Bootstrap", reference.kind),
-            ("From", parse_image_name(reference.name).at(lock.base.digest)),
-        )
-    return (
-        ("Bootstrap", "localimage" if reference.kind == "sif" else reference.kind),
-        ("From", reference.name),
-    )
+    kind, source = reference.kind, reference.name
+    if kind.in_registry:
+        source = parse_image_name(source).at(lock.base.digest)
+    return (("Bootstrap", kind.agent), ("From", source))
 
 
 def _comment_lines(recipe: Recipe, lock: Lock) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ import re
 import shlex
 
 from envbuild.errors import UsageError
+from envbuild.names import BASE_KINDS
 from envbuild.plan.model import Definition, Pairs
 from envbuild.plan.quoting import text_line
 from envbuild.plan.root import STAGED, SUPPLIED_DEBIAN, TARGET
@@ -20,7 +21,8 @@ LONGEST = 120_000
 """Bytes of one RUN: Linux takes 131072 in one argument (MAX_ARG_STRLEN), and a shell gets it as one."""
 BUILDER = "debian:bookworm"
 """The image on which a root is made; nothing of it comes into the root."""
-FROM = ("docker", "docker-daemon")
+FROM = frozenset(kind.agent for kind in BASE_KINDS.values() if kind.dockerfile)
+"""What a definition can start from and a Dockerfile too."""
 
 
 def render_dockerfile(

@@ -6,6 +6,7 @@ import difflib
 from pathlib import Path
 
 from envbuild.errors import UsageError
+from envbuild.names import BY_PLATFORM
 from envbuild.recipe.model import Source
 from envbuild.recipe.read import read_recipe
 from envbuild.settings import Settings
@@ -47,8 +48,7 @@ def find_recipe(name: str | None, settings: Settings) -> Source:
 
 def lock_path(path: Path, platform: str, settings: Settings) -> Path:
     """Return where a recipe's lock is read from, or will be written: ./lockfiles first, else beside ``recipes``."""
-    suffix = ".lock" if platform == "linux/amd64" else ".aarch64.lock"
-    here = settings.cwd / LOCKS / f"{path.stem}{suffix}"
+    here = settings.cwd / LOCKS / f"{path.stem}{BY_PLATFORM[platform].lock_suffix}"
     beside = path.resolve().parent.parent / LOCKS / here.name
     if here.exists() or path.resolve().parent.name != RECIPES:
         return here

@@ -8,6 +8,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from envbuild.names import Platform
+
 Name = Annotated[
     str,
     Meta(
@@ -47,7 +49,7 @@ class Base(_Section, frozen=True):
     image: OneLine | None = None
     bootstrap: OneLine | None = None
     framework: OneLine | None = None
-    platform: Literal["linux/amd64", "linux/arm64"] = "linux/amd64"
+    platform: Platform = "linux/amd64"
     cpu: bool = False
 
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from envbuild.base.model import BaseFacts
 from envbuild.errors import UsageError
+from envbuild.names import BY_MACHINE
 
 if TYPE_CHECKING:
     from packaging.tags import Tag
 
 PYTHON = re.compile(r"(\d{1,2})\.(\d{1,3})(?:\.\d{1,3}(?:(?:a|b|rc)\d{1,2})?)?", re.ASCII)
-MACHINES = ("x86_64", "aarch64")
 GLIBC_MINORS = (17, 28, *range(31, 41))
 """The glibc 2.x that ``uv --python-platform`` knows as manylinux_2_x (uv 0.13.8; 2_27 is refused)."""
 LEGACY_TAGS = {"manylinux2014": 17, "manylinux2010": 12, "manylinux1": 5}
@@ -45,9 +45,9 @@ def glibc_minor(facts: BaseFacts) -> int:
 
 def uv_platform(facts: BaseFacts) -> str:
     """Return the value of ``uv --python-platform`` nearest below the base, such as ``x86_64-manylinux_2_36``."""
-    if facts.machine not in MACHINES:
+    if facts.machine not in BY_MACHINE:
         raise UsageError(
-            f"machine {facts.machine!r} is not one of {', '.join(MACHINES)}", where=facts.image
+            f"machine {facts.machine!r} is not one of {', '.join(BY_MACHINE)}", where=facts.image
         )
     minor = glibc_minor(facts)
     known = [value for value in GLIBC_MINORS if value <= minor]

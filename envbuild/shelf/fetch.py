@@ -12,6 +12,7 @@ from envbuild.limits import UNREADABLE
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Lock
 from envbuild.lock.read import parse_lock
+from envbuild.names import BY_PLATFORM
 from envbuild.recipe.find import LOCKS, RECIPES
 from envbuild.recipe.model import Recipe, Source
 from envbuild.recipe.read import read_recipe
@@ -97,7 +98,7 @@ def fetch_entry(library: ShelfClient, name: str, digest: str | None = None) -> V
 def project_files(taken: VerifiedEntry) -> dict[str, bytes]:
     """Return what an entry gives a project folder, by path: recipe, lock and check script."""
     name = taken.recipe.name
-    suffix = ".lock" if taken.recipe.base.platform == "linux/amd64" else ".aarch64.lock"
+    suffix = BY_PLATFORM[taken.recipe.base.platform].lock_suffix
     files = {
         f"{RECIPES}/{name}.toml": taken.recipe_text.encode(),
         f"{LOCKS}/{name}{suffix}": taken.lock_text.encode(),

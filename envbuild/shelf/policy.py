@@ -26,8 +26,6 @@ from envbuild.toml import line_of, parse_toml
 
 FREE_TEXT = (("recipe", "summary"), ("system", "post"), ("run",))
 """Keys whose text is for people, or runs inside the image and nowhere else."""
-FROM_REGISTRY = ("docker", "oras", "debian")
-"""Kinds of bases that are the same for everybody; the others are files or engines of one machine."""
 SHELL = re.compile(r"[`$;&|<>\\\"'\n\r\t\0(){}*?!]")
 MARKER = re.compile(r";.*$")
 """The environment marker of a requirement (PEP 508), which has quotes and brackets of its own."""
@@ -84,7 +82,7 @@ def _why_refused(value: str) -> str | None:
 
 
 def _refuse_base(value: str, where: str, text: str) -> None:
-    if parse_reference(value).kind not in FROM_REGISTRY:
+    if not parse_reference(value).kind.is_portable:
         what = f"{value!r} is an image of one machine; a shared recipe starts from a registry or a bootstrap"
         raise _policy_error(where, text, ("base", "image"), what)
     refused = _why_refused(value)

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from envbuild.base.model import BaseFacts
-from envbuild.base.oci.archive import bring_archive, describe_archive
+from envbuild.base.oci.archive import describe_archive, fetch_archive
 from envbuild.base.reference import parse_reference
+from envbuild.context import open_context
 from envbuild.errors import EnvbuildError, HostError, IntegrityError, UsageError
 from envbuild.progress import Silent
 from envbuild.run import LocalRunner
 from envbuild.settings import Settings
-from envbuild.store.layout import Store
 from tests.base.ociimages import Image, dist, image_of, tar_of, write_layout
 from tests.base.test_base_static import a_python
 
@@ -29,7 +29,8 @@ IMAGE = image_of(
 
 def describe(text: str, settings: Settings) -> BaseFacts:
     return describe_archive(
-        parse_reference(text), settings, LocalRunner(), Store(settings.store), Silent()
+        parse_reference(text),
+        open_context(settings, LocalRunner(), Silent()),
     )
 
 
@@ -82,8 +83,9 @@ def test_a_build_starts_from_the_stores_copy_even_when_the_file_is_gone(
     describe(reference.text, user_settings)
     path.unlink()
     locked = structs.replace(reference, digest=IMAGE.digest)
-    header = bring_archive(
-        locked, user_settings, LocalRunner(), Store(user_settings.store), Silent()
+    header = fetch_archive(
+        locked,
+        open_context(user_settings, LocalRunner(), Silent()),
     )
     assert header[0] == ("Bootstrap", "oci")
     layout = Path(header[1][1])
@@ -94,7 +96,10 @@ def test_a_build_starts_from_the_stores_copy_even_when_the_file_is_gone(
     (tmp_path / "again").mkdir()
     archive(IMAGE, tmp_path / "again").rename(path)
     with pytest.raises(IntegrityError, match="holds another image than was locked"):
-        bring_archive(other, user_settings, LocalRunner(), Store(user_settings.store), Silent())
+        fetch_archive(
+            other,
+            open_context(user_settings, LocalRunner(), Silent()),
+        )
 
 
 def flip(path: Path) -> None:

@@ -24,6 +24,7 @@ from envbuild.base.debian.mmdebstrap import mmdebstrap_arguments
 from envbuild.base.debian.offline_facts import machine_of, read_packages
 from envbuild.base.facts import kept_facts
 from envbuild.base.model import BaseFacts, DebianPackage
+from envbuild.context import Context
 from envbuild.errors import EnvbuildError, HostError, IntegrityError, SpaceError, ToolFailedError
 from envbuild.host import read_host
 from envbuild.progress import Silent
@@ -141,7 +142,9 @@ def make(settings: Settings, runner: FakeMmdebstrap, *, kept: bool = True) -> tu
     store = Store(settings.store)
     if kept:
         keep(store, b"a deb")
-    return make_root(BOOTSTRAP, settings, runner, store, Silent()), store
+    return make_root(
+        BOOTSTRAP, Context(settings=settings, runner=runner, store=store, report=Silent())
+    ), store
 
 
 def test_the_root_and_its_facts_are_kept_once(here: Settings) -> None:
@@ -153,8 +156,16 @@ def test_the_root_and_its_facts_are_kept_once(here: Settings) -> None:
     assert facts is not None
     assert (facts.image, facts.created, facts.size) == ("debian:bookworm", "2026-07-11", 3)
     count = len(runner.calls)
-    assert make_root(BOOTSTRAP, here, runner, store, Silent()) == root
-    assert bootstrap_facts(BOOTSTRAP, here, runner, store, Silent()) == facts
+    assert (
+        make_root(BOOTSTRAP, Context(settings=here, runner=runner, store=store, report=Silent()))
+        == root
+    )
+    assert (
+        bootstrap_facts(
+            BOOTSTRAP, Context(settings=here, runner=runner, store=store, report=Silent())
+        )
+        == facts
+    )
     assert len(runner.calls) == count
 
 
@@ -301,7 +312,12 @@ def test_a_root_for_another_machine_is_read_and_not_run(
     monkeypatch.setattr("envbuild.base.debian.bootstrap.fetch_packages", lambda *_: None)
     monkeypatch.setattr("envbuild.base.debian.bootstrap.read_packages", lambda *_: facts)
     runner = FakeMmdebstrap()
-    assert bootstrap_facts(foreign, here, runner, store, Silent()) == facts
+    assert (
+        bootstrap_facts(
+            foreign, Context(settings=here, runner=runner, store=store, report=Silent())
+        )
+        == facts
+    )
     assert not store.base(foreign.digest).exists()
 
 
@@ -312,9 +328,15 @@ def test_two_roots_have_the_same_bytes_and_no_trace_of_this_machine(
     user_settings: Settings, tmp_path: Path
 ) -> None:
     store, runner = Store(user_settings.store), LocalRunner()
-    bootstrap = resolve_bootstrap("bookworm", user_settings, runner, store, Silent())
-    fetch_packages(bootstrap, user_settings, runner, store, Silent())
-    first = make_root(bootstrap, user_settings, runner, store, Silent())
+    bootstrap = resolve_bootstrap(
+        "bookworm", Context(settings=user_settings, runner=runner, store=store, report=Silent())
+    )
+    fetch_packages(
+        bootstrap, Context(settings=user_settings, runner=runner, store=store, report=Silent())
+    )
+    first = make_root(
+        bootstrap, Context(settings=user_settings, runner=runner, store=store, report=Silent())
+    )
     digest = hashlib.sha256(first.read_bytes()).hexdigest()
     facts = store.facts(bootstrap.digest).read_bytes()
     first.unlink()
@@ -334,7 +356,9 @@ def test_two_roots_have_the_same_bytes_and_no_trace_of_this_machine(
     )
     before = os.umask(0o077)
     try:
-        second = make_root(bootstrap, odd, runner, store, Silent())
+        second = make_root(
+            bootstrap, Context(settings=odd, runner=runner, store=store, report=Silent())
+        )
     finally:
         os.umask(before)
     assert hashlib.sha256(second.read_bytes()).hexdigest() == digest

@@ -22,6 +22,7 @@ from envbuild.base.debian.apt import (
 )
 from envbuild.base.debian.index import PackageIndex, field
 from envbuild.base.model import AptPackage, DebianPackage
+from envbuild.context import Context, open_context
 from envbuild.errors import HostError, IntegrityError, NetworkError, NoSolutionError, UsageError
 from envbuild.progress import Silent
 from envbuild.run import Command, LocalRunner, Result, Runner, failure
@@ -66,7 +67,10 @@ def at(served: Mirror, user_settings: Settings, monkeypatch: pytest.MonkeyPatch)
 
 
 def lists(settings: Settings) -> AptLists:
-    return read_lists("bookworm", settings, LocalRunner(), Store(settings.store), Silent())
+    return read_lists(
+        "bookworm",
+        open_context(settings, LocalRunner(), Silent()),
+    )
 
 
 def system(
@@ -75,10 +79,8 @@ def system(
     found = resolve_debian(
         lists(settings),
         packages,
+        open_context(settings, LocalRunner(), Silent()),
         group="system",
-        settings=settings,
-        runner=LocalRunner(),
-        store=Store(settings.store),
         installed=installed,
     )
     assert {package.group for package in found} <= {"system"}
@@ -89,7 +91,10 @@ class TestLive:
     pytestmark = live
 
     def test_a_bootstrap_is_what_is_needed_and_no_more(self, at: Settings, served: Mirror) -> None:
-        found = resolve_bootstrap("bookworm", at, LocalRunner(), Store(at.store), Silent())
+        found = resolve_bootstrap(
+            "bookworm",
+            open_context(at, LocalRunner(), Silent()),
+        )
         assert [p.name for p in found.packages] == [
             "apt", "ca-certificates", "libc6", "python-is-python3", "python3", "python3-pip", "tar", "tzdata",
         ]  # fmt: skip
@@ -98,10 +103,19 @@ class TestLive:
         libc = found.packages[2]
         assert (libc.version, libc.architecture, libc.group) == ("2.36-9", "amd64", "base")
         assert (served.folder / libc.path).stat().st_size == libc.size
-        assert resolve_bootstrap("bookworm", at, LocalRunner(), Store(at.store), Silent()) == found
+        assert (
+            resolve_bootstrap(
+                "bookworm",
+                open_context(at, LocalRunner(), Silent()),
+            )
+            == found
+        )
 
     def test_system_packages_come_on_top_of_what_is_there(self, at: Settings) -> None:
-        base = resolve_bootstrap("bookworm", at, LocalRunner(), Store(at.store), Silent())
+        base = resolve_bootstrap(
+            "bookworm",
+            open_context(at, LocalRunner(), Silent()),
+        )
         assert system(at, "graphviz", installed=base.packages) == ["graphviz", "libgd"]
         assert system(at, "dot-program", installed=base.packages) == ["graphviz", "libgd"]
         assert system(at, "tar", installed=base.packages) == []
@@ -113,7 +127,10 @@ class TestLive:
 
         def choose(runner: Runner, *names: str) -> tuple[DebianPackage, ...]:
             return resolve_debian(
-                read, names, group="system", settings=at, runner=runner, store=store
+                read,
+                names,
+                Context(settings=at, runner=runner, store=store, report=Silent()),
+                group="system",
             )
 
         def nothing(command: Command, *, check: bool = True) -> Result:
@@ -125,7 +142,10 @@ class TestLive:
             choose(nothing, "libgd")
         newer = dataclasses.replace(read, digest="0" * 64)
         assert resolve_debian(
-            newer, ["libgd"], group="system", settings=at, runner=LocalRunner(), store=store
+            newer,
+            ["libgd"],
+            Context(settings=at, runner=LocalRunner(), store=store, report=Silent()),
+            group="system",
         )
         with pytest.raises(AssertionError, match="apt-get"):  # what an older release gave is gone
             choose(nothing, "graphviz")
@@ -174,7 +194,10 @@ class TestLive:
 
     @pytest.mark.parametrize("name", ["wants-newer", "opponent"])
     def test_what_cannot_be_installed_names_the_chain(self, at: Settings, name: str) -> None:
-        base = resolve_bootstrap("bookworm", at, LocalRunner(), Store(at.store), Silent())
+        base = resolve_bootstrap(
+            "bookworm",
+            open_context(at, LocalRunner(), Silent()),
+        )
         with pytest.raises(NoSolutionError) as caught:
             system(at, name, installed=base.packages)
         assert caught.value.where == f"bookworm: {name}"
@@ -182,7 +205,10 @@ class TestLive:
 
     def test_a_missing_release_is_a_network_error(self, at: Settings) -> None:
         with pytest.raises(NetworkError) as caught:
-            read_lists("trixie", at, LocalRunner(), Store(at.store), Silent())
+            read_lists(
+                "trixie",
+                open_context(at, LocalRunner(), Silent()),
+            )
         assert "the mirror has no release trixie" in caught.value.what
 
     def test_a_mirror_that_does_not_answer_is_a_network_error(self, at: Settings) -> None:
@@ -353,7 +379,10 @@ def test_passwords_stand_in_no_file_that_others_read(
         user_settings, debian_mirror="http://us%40er:mirrorsecret@mirror.invalid/debian"
     )
     with pytest.raises(NetworkError):
-        read_lists("bookworm", asked, runner, Store(asked.store), Silent())
+        read_lists(
+            "bookworm",
+            open_context(asked, runner, Silent()),
+        )
     assert proxy in calls[0]
     assert calls[1] == "machine http://mirror.invalid/debian login us@er password mirrorsecret\n"
     kept = [path for path in asked.store.rglob("*") if path.is_file()]

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from envbuild.base.reference import parse_reference
-from envbuild.base.sources import describe
+from envbuild.base.sources import describe_base
+from envbuild.context import Context
 from envbuild.errors import NetworkError
 from envbuild.progress import Silent
 from envbuild.recipe.read import read_recipe
@@ -204,7 +205,10 @@ def test_credentials_from_dockers_file_open_a_private_registry(
     reference = parse_reference(f"docker://{host}/lab/secret:1.0")
     store = Store(settings.store)
     with pytest.raises(NetworkError, match=r"the registry refuses access \(HTTP 401\)"):
-        describe(reference, settings, LocalRunner(), store, Silent())
+        describe_base(
+            reference,
+            Context(settings=settings, runner=LocalRunner(), store=store, report=Silent()),
+        )
     command = Command(
         argv=(
             "apptainer",
@@ -224,7 +228,13 @@ def test_credentials_from_dockers_file_open_a_private_registry(
         timeout=60,
     )
     LocalRunner()(command)
-    assert describe(reference, settings, LocalRunner(), store, Silent()).digest == digest
+    assert (
+        describe_base(
+            reference,
+            Context(settings=settings, runner=LocalRunner(), store=store, report=Silent()),
+        ).digest
+        == digest
+    )
 
 
 @needs("dockerd")

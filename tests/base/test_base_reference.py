@@ -8,13 +8,15 @@ from hypothesis import strategies as st
 
 from envbuild.base.model import BaseReference
 from envbuild.base.reference import SUITES, parse_reference
+from envbuild.base.sources import SOURCES
 from envbuild.errors import UsageError
+from envbuild.names import BASE_KINDS
 
 
 @pytest.mark.parametrize("suite", SUITES)
 def test_a_bootstrap_is_taken_apart(suite: str) -> None:
     assert parse_reference(f" debian:{suite} ") == BaseReference(
-        kind="debian", name=suite, text=f"debian:{suite}"
+        kind=BASE_KINDS["debian"], name=suite, text=f"debian:{suite}"
     )
 
 
@@ -22,7 +24,7 @@ def test_a_bootstrap_is_taken_apart(suite: str) -> None:
     "path", ["base.sif", "../images/my base.sif", "/a/b:c.sif", "~/x.sif", "docker.sif"]
 )
 def test_a_path_of_an_image_is_kept_as_written(path: str) -> None:
-    assert parse_reference(path) == BaseReference(kind="sif", name=path, text=path)
+    assert parse_reference(path) == BaseReference(kind=BASE_KINDS["sif"], name=path, text=path)
 
 
 @pytest.mark.parametrize(
@@ -83,3 +85,9 @@ def test_any_text_is_a_reference_or_a_usage_error(text: str) -> None:
     except UsageError:
         return
     assert parse_reference(found.text) == found
+
+
+def test_every_kind_of_base_has_functions_that_read_it() -> None:
+    assert set(SOURCES) == set(BASE_KINDS)
+    made = {name for name, source in SOURCES.items() if source.fetch is None}
+    assert made == {kind.name for kind in BASE_KINDS.values() if kind.is_bootstrap}

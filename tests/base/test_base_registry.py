@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from envbuild.base.oci import registry
+from envbuild.context import open_context
 from envbuild.errors import EnvbuildError, IntegrityError, NetworkError, UsageError
 from envbuild.formats import oci
 from envbuild.formats.image_name import ImageName, parse_image_name
@@ -41,14 +42,9 @@ def settings(user_settings: Settings, fake: FakeRegistry) -> Settings:
 
 def pull(text: str, settings: Settings, platform: str = "linux/amd64") -> oci.Image:
     name = parse_image_name(text)
-    tools = {
-        "settings": settings,
-        "runner": LocalRunner(),
-        "store": Store(settings.store),
-        "report": Silent(),
-    }
-    image = registry.resolve(name, platform, **tools)  # type: ignore[arg-type]
-    registry.bring_layers(name, image, **tools)  # type: ignore[arg-type]
+    context = open_context(settings, LocalRunner(), Silent())
+    image = registry.resolve_image(name, platform, context)
+    registry.download_layers(name, image, context)
     return image
 
 

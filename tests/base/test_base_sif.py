@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from envbuild.base.reference import parse_reference
-from envbuild.base.sources import describe
+from envbuild.base.sources import describe_base
+from envbuild.context import Context, open_context
 from envbuild.errors import HostError, SpaceError, ToolFailedError, UsageError
 from envbuild.progress import Silent
 from envbuild.run import Command, LocalRunner
@@ -36,7 +37,10 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
 
 def inspect(settings: Settings, runner: ScriptedRunner) -> tuple[object, Store]:
     store = Store(settings.cwd / "store")
-    return describe(parse_reference("base.sif"), settings, runner, store, Silent()), store
+    return describe_base(
+        parse_reference("base.sif"),
+        Context(settings=settings, runner=runner, store=store, report=Silent()),
+    ), store
 
 
 def test_the_probe_is_fed_to_a_sealed_container_once(here: Settings) -> None:
@@ -49,7 +53,10 @@ def test_the_probe_is_fed_to_a_sealed_container_once(here: Settings) -> None:
     assert (command.stdin or "").startswith('"""Read the facts of an image')
     assert facts.created == "2020-09-13"  # type: ignore[attr-defined]  # the file's own time, as it is the earlier
     assert facts.image == "base.sif"  # type: ignore[attr-defined]
-    again = describe(parse_reference("./base.sif"), here, ScriptedRunner({}), store, Silent())
+    again = describe_base(
+        parse_reference("./base.sif"),
+        Context(settings=here, runner=ScriptedRunner({}), store=store, report=Silent()),
+    )
     assert (again.image, again.digest) == ("./base.sif", facts.digest)  # type: ignore[attr-defined]
 
 
@@ -145,12 +152,9 @@ def real_image(folder: Path, *, python: bool) -> Path:
 @needs("apptainer", "/usr/bin/python3.11")
 def test_a_real_image_is_read(tmp_path: Path, user_settings: Settings) -> None:
     image = real_image(tmp_path, python=True)
-    facts = describe(
+    facts = describe_base(
         parse_reference(str(image)),
-        user_settings,
-        LocalRunner(),
-        Store(user_settings.store),
-        Silent(),
+        open_context(user_settings, LocalRunner(), Silent()),
     )
     assert facts.python_path == "/usr/bin/python3"
     assert facts.abi == "cp311"
@@ -169,11 +173,8 @@ def test_a_real_image_without_python_or_shell_is_refused(
 ) -> None:
     image = real_image(tmp_path, python=False)
     with pytest.raises(UsageError) as caught:
-        describe(
+        describe_base(
             parse_reference(str(image)),
-            user_settings,
-            LocalRunner(),
-            Store(user_settings.store),
-            Silent(),
+            open_context(user_settings, LocalRunner(), Silent()),
         )
     assert str(caught.value) == f"{image}: the image has no Python on its PATH"

@@ -16,7 +16,7 @@ from envbuild.build.make import MODES, plan_work
 from envbuild.build.model import BuildSpec, Estimate
 from envbuild.build.modes.estimate import check_space
 from envbuild.build.modes.sandbox import SandboxNote, pack_sandbox
-from envbuild.context import Context
+from envbuild.context import Context, open_context
 from envbuild.errors import SpaceError
 from envbuild.lock.read import read_lock
 from envbuild.plan.apptainer import render_definition
@@ -26,7 +26,6 @@ from envbuild.quota import Quota
 from envbuild.recipe.read import read_recipe
 from envbuild.run import LocalRunner
 from envbuild.settings import load_settings
-from envbuild.store.layout import Store
 
 ROOT = Path(__file__).parents[2]
 RECIPE = read_recipe(ROOT / "recipes/torch-mnist.toml")[0]
@@ -51,12 +50,7 @@ def context(tmp_path: Path) -> Context:
         "ENVBUILD_STORE": str(tmp_path / "store"),
     }
     settings = load_settings(environment, tmp_path)
-    return Context(
-        settings=settings,
-        runner=LocalRunner(),
-        store=Store(settings.store),
-        report=Silent(),
-    )
+    return open_context(settings, LocalRunner(), Silent())
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from envbuild.base.oci.archive import read_archive
 from envbuild.base.oci.layers import Tree
 from envbuild.base.oci.static import keep, read_static
 from envbuild.base.reference import parse_reference
+from envbuild.context import open_context
 from envbuild.progress import Silent
 from envbuild.resolve.conflict.explain import translate_failure
 from envbuild.resolve.pylock import read_pylock
@@ -22,11 +23,11 @@ from envbuild.resolve.sources.metadata import headers, wheel_headers
 from envbuild.resolve.sources.sdists import read_sdist
 from envbuild.resolve.uv.query import read_origins
 from envbuild.settings import load_settings
-from envbuild.store.layout import Store
 from tests.base.ociimages import dist, tar_of
 from tests.base.test_base_archive import IMAGE, archive, saved
 from tests.base.test_base_facts import output
 from tests.base.test_base_static import a_python
+from tests.support import ScriptedRunner
 
 
 def unchanged(data: bytes) -> bytes:
@@ -166,7 +167,10 @@ def read_image_file(path: Path) -> None:
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         settings = replace(load_settings({"HOME": folder}), store=Path(folder) / "store")
         reference = parse_reference(f"{kind}:{path}")
-        read_archive(reference, settings, Store(settings.store), Silent())
+        read_archive(
+            reference,
+            open_context(settings, ScriptedRunner({}), Silent()),
+        )
 
 
 def image_files(folder: Path) -> list[bytes]:

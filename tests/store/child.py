@@ -6,6 +6,7 @@ import signal
 import sys
 from pathlib import Path
 
+from envbuild.context import Context
 from envbuild.errors import INTERRUPTED, EnvbuildError
 from envbuild.net.fetch import Wanted, fetch
 from envbuild.progress import Silent
@@ -24,10 +25,9 @@ def main() -> int:
     try:
         fetch(
             [item],
-            settings=settings,
-            store=Store(Path(folder)),
-            runner=LocalRunner(),
-            report=Silent(),
+            Context(
+                settings=settings, runner=LocalRunner(), store=Store(Path(folder)), report=Silent()
+            ),
         )
     except EnvbuildError as error:
         print(error)

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from envbuild.context import Context
 from envbuild.errors import (
     EnvbuildError,
     HostError,
@@ -70,14 +71,16 @@ Fetch = Callable[..., Counter]
 
 @pytest.fixture
 def get(settings: Settings, store: Store, server: Server) -> Fetch:
-    def run(*wanted: Wanted, **changes: object) -> Counter:
+    def run(*wanted: Wanted, **changes: Any) -> Counter:
         report = Counter()
         fetch(
             wanted,
-            settings=dataclasses.replace(settings, **changes),  # type: ignore[arg-type]
-            store=store,
-            runner=ScriptedRunner({}),
-            report=report,
+            Context(
+                settings=dataclasses.replace(settings, **changes),
+                runner=ScriptedRunner({}),
+                store=store,
+                report=report,
+            ),
             debian_mirror=f"{server.url}/debian/",
         )
         return report
@@ -121,7 +124,9 @@ def test_files_arrive_whole_read_only_and_counted(server: Server, store: Store, 
 
 
 def test_nothing_wanted_needs_no_index(store: Store, user_settings: Settings) -> None:
-    fetch([], settings=user_settings, store=store, runner=ScriptedRunner({}), report=Silent())
+    fetch(
+        [], Context(settings=user_settings, runner=ScriptedRunner({}), store=store, report=Silent())
+    )
     assert not store.root.exists()
 
 
@@ -361,10 +366,7 @@ def test_debian_packages_need_a_mirror(server: Server, settings: Settings, store
         with pytest.raises(UsageError, match=text):
             fetch(
                 [item],
-                settings=settings,
-                store=store,
-                runner=ScriptedRunner({}),
-                report=Silent(),
+                Context(settings=settings, runner=ScriptedRunner({}), store=store, report=Silent()),
                 debian_mirror=mirror,
             )
 
@@ -541,10 +543,7 @@ def test_an_index_and_a_mirror_in_folders(settings: Settings, store: Store, tmp_
     def get() -> None:
         fetch(
             wanted,
-            settings=local,
-            store=store,
-            runner=ScriptedRunner({}),
-            report=Silent(),
+            Context(settings=local, runner=ScriptedRunner({}), store=store, report=Silent()),
             debian_mirror=mirror,
         )
 

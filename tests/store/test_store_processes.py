@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from envbuild.context import Context
 from envbuild.errors import HostError, SpaceError
 from envbuild.net.fetch import Wanted, fetch
 from envbuild.net.partial import partial_path
@@ -109,7 +110,9 @@ def test_an_interrupt_ends_a_fetch_at_once_and_it_can_be_continued(
     assert _end(child, seconds=3) == (130, "", "")
     arrived = _arrived(store, item)
     server.pages[f"/files/{WHEEL}"] = Page(body=BODY)
-    fetch([item], settings=settings, store=store, runner=ScriptedRunner({}), report=Silent())
+    fetch(
+        [item], Context(settings=settings, runner=ScriptedRunner({}), store=store, report=Silent())
+    )
     assert server.ranges_asked(WHEEL)[-1] == (f"bytes={arrived}-" if arrived else None)
     assert _is_right(store, item)
 
@@ -137,7 +140,10 @@ def test_a_disk_that_fills_up_while_a_file_arrives(
     item = server.offer(WHEEL, BODY, before=lambda: hog.write_bytes(b"x" * 800_000))
 
     def get() -> None:
-        fetch([item], settings=settings, store=store, runner=ScriptedRunner({}), report=Silent())
+        fetch(
+            [item],
+            Context(settings=settings, runner=ScriptedRunner({}), store=store, report=Silent()),
+        )
 
     with pytest.raises(SpaceError) as caught:
         get()
@@ -166,10 +172,12 @@ def test_a_file_that_will_not_fit_is_told_first(
     ):
         fetch(
             [item],
-            settings=settings,
-            store=Store(small_disk),
-            runner=ScriptedRunner({}),
-            report=Silent(),
+            Context(
+                settings=settings,
+                runner=ScriptedRunner({}),
+                store=Store(small_disk),
+                report=Silent(),
+            ),
         )
     assert server.asked == []
 
@@ -180,10 +188,12 @@ def test_a_read_only_store(server: Server, settings: Settings, small_disk: Path)
     with pytest.raises(HostError) as caught:
         fetch(
             [item],
-            settings=settings,
-            store=Store(small_disk),
-            runner=ScriptedRunner({}),
-            report=Silent(),
+            Context(
+                settings=settings,
+                runner=ScriptedRunner({}),
+                store=Store(small_disk),
+                report=Silent(),
+            ),
         )
     assert (
         str(caught.value) == f"{small_disk}/v1/artifacts: cannot be written: Read-only file system"

@@ -21,6 +21,7 @@ from envbuild.base.debian.apt_secret import PASSWORD, with_passwords
 from envbuild.base.debian.distribution import DEBIAN, Distribution, mirror_of
 from envbuild.base.debian.index import PackageIndex
 from envbuild.base.model import DebianPackage
+from envbuild.context import Context
 from envbuild.errors import (
     EnvbuildError,
     HostError,
@@ -30,15 +31,13 @@ from envbuild.errors import (
     ToolFailedError,
 )
 from envbuild.limits import UNREADABLE
-from envbuild.progress import Reporter
+from envbuild.names import BY_MACHINE
 from envbuild.run import Command, Runner
 from envbuild.settings import Settings
 from envbuild.store.atomic import telling, write_bytes, write_text
-from envbuild.store.layout import Store
 from envbuild.tools import find_tool, install_hint
 
 KEYRING = DEBIAN.keyring
-ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 BASE_PACKAGES = ("apt", "ca-certificates", "python-is-python3", "python3", "python3-pip", "tzdata")
 """What a base holds beside the packages of priority "required" and the essential ones."""
 UPDATE_SECONDS = 600.0
@@ -92,14 +91,7 @@ def mirror(settings: Settings, runner: Runner) -> str:
 
 
 def read_lists(
-    suite: str,
-    settings: Settings,
-    runner: Runner,
-    store: Store,
-    report: Reporter,
-    *,
-    machine: str = "x86_64",
-    distribution: Distribution = DEBIAN,
+    suite: str, context: Context, *, machine: str = "x86_64", distribution: Distribution = DEBIAN
 ) -> AptLists:
     """Refresh the store's private apt lists of a suite (as it was released) and read them.
 
@@ -107,17 +99,26 @@ def read_lists(
     """
     from envbuild.net.web import without_user  # slow
 
-    architecture = ARCHITECTURES[machine]
-    folder = store.folder("apt") / f"{suite}-{architecture}"
-    url = mirror_of(distribution, settings, runner)
-    find_tool("apt-get", settings, runner)
-    with store.lock(f"apt-{suite}-{architecture}", report), store.work("apt-update") as own:
+    architecture = BY_MACHINE[machine].debian
+    folder = context.store.folder("apt") / f"{suite}-{architecture}"
+    url = mirror_of(distribution, context.settings, context.runner)
+    find_tool("apt-get", context.settings, context.runner)
+    with (
+        context.store.lock(f"apt-{suite}-{architecture}", context.report),
+        context.store.work("apt-update") as own,
+    ):
         source = _source(distribution, without_user(url), suite)
-        config = _write_config(folder, source, settings, runner, architecture=architecture)
-        private = with_passwords(config, url, own, apt_network(settings, runner))
+        config = _write_config(
+            folder, source, context.settings, context.runner, architecture=architecture
+        )
+        private = with_passwords(config, url, own, apt_network(context.settings, context.runner))
         argv = ("apt-get", "update", "-o", "APT::Update::Error-Mode=any")
         try:
-            runner(Command(argv=argv, env=_environment(settings, private), timeout=UPDATE_SECONDS))
+            context.runner(
+                Command(
+                    argv=argv, env=_environment(context.settings, private), timeout=UPDATE_SECONDS
+                )
+            )
         except ToolFailedError as error:
             raise _update_error(error, suite, url, distribution) from error
         lists = folder / "state/lists"
@@ -140,11 +141,9 @@ def read_lists(
 def resolve_debian(
     lists: AptLists,
     packages: Iterable[str],
+    context: Context,
     *,
     group: Literal["base", "system", "build"],
-    settings: Settings,
-    runner: Runner,
-    store: Store,
     installed: Collection[Installed] = (),
 ) -> tuple[DebianPackage, ...]:
     """Return the packages that apt would install beside ``installed``, without recommended ones, sorted by name.
@@ -161,7 +160,7 @@ def resolve_debian(
         lists.index.require(name, lists.release)
     if not wanted:
         return ()  # nothing to keep either
-    with store.work("apt") as work:
+    with context.store.work("apt") as work:
         status = work / "status"
         write_text(status, "".join(lists.index.status_entry(package) for package in installed))
         argv = (
@@ -174,8 +173,8 @@ def resolve_debian(
             *wanted,
         )
         try:
-            result = runner(
-                Command(argv=argv, env=_environment(settings, lists.config), timeout=300)
+            result = context.runner(
+                Command(argv=argv, env=_environment(context.settings, lists.config), timeout=300)
             )
         except ToolFailedError as error:
             raise _install_error(error, wanted, lists.suite) from error
@@ -249,28 +248,14 @@ def bootstrap_digest(suite: str, created: str, packages: Iterable[DebianPackage]
     return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
 
-def resolve_bootstrap(
-    suite: str,
-    settings: Settings,
-    runner: Runner,
-    store: Store,
-    report: Reporter,
-    *,
-    machine: str = "x86_64",
-) -> Bootstrap:
+def resolve_bootstrap(suite: str, context: Context, *, machine: str = "x86_64") -> Bootstrap:
     """Decide which packages a base of this suite is made of, as of now."""
-    return choose_bootstrap(
-        read_lists(suite, settings, runner, store, report, machine=machine), settings, runner, store
-    )
+    return choose_bootstrap(read_lists(suite, context, machine=machine), context)
 
 
-def choose_bootstrap(
-    lists: AptLists, settings: Settings, runner: Runner, store: Store
-) -> Bootstrap:
+def choose_bootstrap(lists: AptLists, context: Context) -> Bootstrap:
     """Decide which packages a base is made of, from lists that were just read."""
-    packages = resolve_debian(
-        lists, BASE_PACKAGES, group="base", settings=settings, runner=runner, store=store
-    )
+    packages = resolve_debian(lists, BASE_PACKAGES, context, group="base")
     return Bootstrap(suite=lists.suite, created=lists.date, packages=packages)
 
 

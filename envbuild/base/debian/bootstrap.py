@@ -15,10 +15,10 @@ from envbuild.base.debian.offline_facts import machine_of, read_packages
 from envbuild.base.debian.root_failure import explain_failure
 from envbuild.base.facts import keep_facts, kept_facts, probe_text, read_probe
 from envbuild.base.model import BaseFacts, DebianPackage
+from envbuild.context import Context
 from envbuild.errors import HostError, IntegrityError, ToolFailedError
 from envbuild.host import read_host
 from envbuild.net.fetch import Wanted, fetch
-from envbuild.progress import Reporter
 from envbuild.run import Command, Runner
 from envbuild.settings import Settings
 from envbuild.store.atomic import telling
@@ -30,35 +30,36 @@ ROOT_SECONDS = 1800.0
 PROBE, FACTS = "/tmp/envbuild-probe.py", "/tmp/envbuild-facts"  # noqa: S108  (in the new root, cleaned by mmdebstrap)
 
 
-def bootstrap_facts(
-    bootstrap: Bootstrap, settings: Settings, runner: Runner, store: Store, report: Reporter
-) -> BaseFacts:
+def bootstrap_facts(bootstrap: Bootstrap, context: Context) -> BaseFacts:
     """Return the facts of a bootstrapped base: kept ones, else those of a root made for it.
 
     A root for another machine cannot run here: its facts are read from the unpacked packages.
     """
-    facts = kept_facts(bootstrap.digest, store)
+    facts = kept_facts(bootstrap.digest, context.store)
     if facts is None:
-        fetch_packages(bootstrap, settings, runner, store, report)
+        fetch_packages(bootstrap, context)
         machine = machine_of(bootstrap)
         if machine not in (None, read_host().architecture):
-            with report.stage(f"read Debian {bootstrap.suite} for {machine} from its packages"):
+            with context.report.stage(
+                f"read Debian {bootstrap.suite} for {machine} from its packages"
+            ):
                 keep_facts(
-                    read_packages(bootstrap, machine or "", runner, store), bootstrap.digest, store
+                    read_packages(bootstrap, machine or "", context.runner, context.store),
+                    bootstrap.digest,
+                    context.store,
                 )
-            return bootstrap_facts(bootstrap, settings, runner, store, report)
-        make_root(bootstrap, settings, runner, store, report)
-        facts = kept_facts(bootstrap.digest, store)
+            return bootstrap_facts(bootstrap, context)
+        make_root(bootstrap, context)
+        facts = kept_facts(bootstrap.digest, context.store)
     if facts is None:
         raise HostError(
-            "the facts just written cannot be read", where=str(store.facts(bootstrap.digest))
+            "the facts just written cannot be read",
+            where=str(context.store.facts(bootstrap.digest)),
         )
     return facts
 
 
-def fetch_packages(
-    bootstrap: Bootstrap, settings: Settings, runner: Runner, store: Store, report: Reporter
-) -> None:
+def fetch_packages(bootstrap: Bootstrap, context: Context) -> None:
     """Download a bootstrap's packages into the store."""
     wanted = [
         Wanted(
@@ -66,35 +67,26 @@ def fetch_packages(
         )
         for p in bootstrap.packages
     ]
-    fetch(
-        wanted,
-        settings=settings,
-        store=store,
-        runner=runner,
-        report=report,
-        debian_mirror=mirror(settings, runner),
-    )
+    fetch(wanted, context, debian_mirror=mirror(context.settings, context.runner))
 
 
-def make_root(
-    bootstrap: Bootstrap, settings: Settings, runner: Runner, store: Store, report: Reporter
-) -> Path:
+def make_root(bootstrap: Bootstrap, context: Context) -> Path:
     """Return the tar of the base's root, made where the store lacks it; its facts are kept beside.
 
     The packages have to be in the store.  The same bootstrap gives the same bytes.  Raises HostError for a missing
     mmdebstrap or user namespaces, SpaceError for a full disk, IntegrityError when other packages came out.
     """
     digest = bootstrap.digest
-    final = store.base(digest)
+    final = context.store.base(digest)
     if bootstrap.over is not None and not is_sealed(final):
-        make_root(bootstrap.over, settings, runner, store, report)
-    with store.lock(f"base-{digest}", report):
-        if is_sealed(final) and kept_facts(digest, store) is not None:
+        make_root(bootstrap.over, context)
+    with context.store.lock(f"base-{digest}", context.report):
+        if is_sealed(final) and kept_facts(digest, context.store) is not None:
             return final
-        final = store.own(final)
-        find_tool("mmdebstrap", settings, runner)
-        with store.work("base") as work, report.stage(_stage(bootstrap)):
-            output = _run(bootstrap, work / "root.tar", settings, runner, store)
+        final = context.store.own(final)
+        find_tool("mmdebstrap", context.settings, context.runner)
+        with context.store.work("base") as work, context.report.stage(_stage(bootstrap)):
+            output = _run(bootstrap, work / "root.tar", context)
             facts = read_probe(
                 output,
                 image=f"debian:{bootstrap.suite}",
@@ -103,7 +95,7 @@ def make_root(
                 size=(work / "root.tar").stat().st_size,
             )
             _require_same(bootstrap, facts)
-            keep_facts(facts, digest, store)
+            keep_facts(facts, digest, context.store)
             commit_sealed(work / "root.tar", final)
     return final
 
@@ -114,22 +106,20 @@ def _stage(bootstrap: Bootstrap) -> str:
     return f"add {len(bootstrap.added)} Debian packages"
 
 
-def _run(
-    bootstrap: Bootstrap, target: Path, settings: Settings, runner: Runner, store: Store
-) -> str:
+def _run(bootstrap: Bootstrap, target: Path, context: Context) -> str:
     """Make the root and return what the probe printed in it."""
     host = read_host()
     # maintainer scripts are foreign code: root's own namespace leaves them the machine
     mode = "root" if host.uid == 0 and host.subuid is None else "unshare"
-    with store.outside(settings.tmpdir) as folder:
+    with context.store.outside(context.settings.tmpdir) as folder:
         with telling(folder):
             folder.chmod(0o755)  # root of a user namespace is another user to the outside
         repository = folder / "packages"
-        write_repository(bootstrap.added, store, repository, runner)
+        write_repository(bootstrap.added, context.store, repository, context.runner)
         over = folder / "over.tar" if bootstrap.over is not None else None
         if bootstrap.over is not None and over is not None:
             with telling(over):
-                _link(store.base(bootstrap.over.digest), over)
+                _link(context.store.base(bootstrap.over.digest), over)
         probe, facts = folder / "probe.py", target.with_name("facts")
         probe.write_text(probe_text(), encoding="utf-8")
         hooks = (
@@ -147,14 +137,14 @@ def _run(
         )
         command = Command(
             argv=argv,
-            env=_environment(bootstrap, settings),
+            env=_environment(bootstrap, context.settings),
             cwd=target.parent,
             timeout=ROOT_SECONDS,
         )
         try:
-            runner(command)
+            context.runner(command)
         except ToolFailedError as error:
-            raise explain_failure(error, settings, store) from error
+            raise explain_failure(error, context.settings, context.store) from error
         return facts.read_text("utf-8", "replace")
 
 

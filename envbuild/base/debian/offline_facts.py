@@ -10,20 +10,21 @@ from envbuild.base.facts import read_probe
 from envbuild.base.model import BaseFacts
 from envbuild.base.oci.layers import Tree
 from envbuild.base.oci.static import keep, read_static
+from envbuild.names import BY_DEBIAN
 from envbuild.run import Command, Runner
 from envbuild.store.atomic import telling
 from envbuild.store.layout import Store
 
-MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 STATUS = "Package: {name}\nStatus: install ok installed\nVersion: {version}\nArchitecture: {architecture}\n"
 SECONDS = 300.0
 
 
 def machine_of(bootstrap: Bootstrap) -> str | None:
     """Return the machine that a bootstrap's packages are for, as uname tells it; None where all are for any."""
-    return next(
-        (MACHINES[p.architecture] for p in bootstrap.packages if p.architecture in MACHINES), None
-    )
+    for package in bootstrap.packages:
+        if package.architecture in BY_DEBIAN:
+            return BY_DEBIAN[package.architecture].machine
+    return None
 
 
 def read_packages(bootstrap: Bootstrap, machine: str, runner: Runner, store: Store) -> BaseFacts:

@@ -11,7 +11,8 @@ from typing import IO, Any
 import msgspec
 
 from envbuild.base.model import BaseFacts, BaseReference, Header
-from envbuild.base.oci.image import PLATFORM, image_facts, lay_out, stored_config, stored_image
+from envbuild.base.oci.image import image_facts, lay_out, stored_config, stored_image
+from envbuild.context import Context
 from envbuild.errors import IntegrityError, UsageError
 from envbuild.formats.oci import (
     BIGGEST,
@@ -28,9 +29,6 @@ from envbuild.formats.oci import (
 )
 from envbuild.limits import UNREADABLE, reading
 from envbuild.net.partial import is_whole
-from envbuild.progress import Reporter
-from envbuild.run import Runner
-from envbuild.settings import Settings
 from envbuild.store.atomic import commit, telling, write_bytes
 from envbuild.store.layout import Store
 from envbuild.tarread import members, open_tar
@@ -43,73 +41,59 @@ Opener = Callable[[str], "IO[bytes]"]
 """Opens a member by its path inside the archive; KeyError where it is not there."""
 
 
-def describe_archive(
-    reference: BaseReference,
-    settings: Settings,
-    runner: Runner,  # noqa: ARG001  (every kind of base is described by the same call)
-    store: Store,
-    report: Reporter,
-) -> BaseFacts:
+def describe_archive(reference: BaseReference, context: Context) -> BaseFacts:
     """Return the facts of an image in a file or folder; its blobs are in the store afterwards.
 
     Raises UsageError for what is no such archive, IntegrityError for one that is damaged.
     """
-    image = read_archive(reference, settings, store, report)
-    return image_facts(reference, image, lambda: None, store, report)
+    image = read_archive(reference, context)
+    return image_facts(reference, image, lambda: None, context)
 
 
-def bring_archive(
-    reference: BaseReference,
-    settings: Settings,
-    runner: Runner,  # noqa: ARG001  (every kind of base is brought by the same call)
-    store: Store,
-    report: Reporter,
-) -> Header:
+def fetch_archive(reference: BaseReference, context: Context) -> Header:
     """Return the header that starts from the locked image, read again from its file where the store lost it.
 
     Raises IntegrityError where the file holds another image by now.
     """
-    image = stored_image(reference.digest or "", store)
+    image = stored_image(reference.digest or "", context.store)
     if image is None:
-        image = read_archive(reference, settings, store, report)
+        image = read_archive(reference, context)
     if image.digest != reference.digest:
         raise IntegrityError(
             f"holds another image than was locked: {image.digest}, the lock says {reference.digest}",
             where=reference.text,
             hint="take this one: envbuild lock NAME",
         )
-    return (("Bootstrap", "oci"), ("From", str(lay_out(image, store))))
+    return (("Bootstrap", "oci"), ("From", str(lay_out(image, context.store))))
 
 
-def read_archive(
-    reference: BaseReference, settings: Settings, store: Store, report: Reporter
-) -> Image:
+def read_archive(reference: BaseReference, context: Context) -> Image:
     """Bring an archive's image into the store."""
     with (
-        report.stage(f"read {reference.text}"),
-        opened_archive(reference, settings, store) as opener,
+        context.report.stage(f"read {reference.text}"),
+        opened_archive(reference, context) as opener,
     ):
-        if reference.kind in ("oci", "oci-archive"):
-            return _read_layout(opener, reference, store)
-        return _read_saved(opener, reference, store)
+        if reference.kind.name in ("oci", "oci-archive"):
+            return _read_layout(opener, reference, context.store)
+        return _read_saved(opener, reference, context.store)
 
 
 @contextmanager
-def opened_archive(reference: BaseReference, settings: Settings, store: Store) -> Iterator[Opener]:
+def opened_archive(reference: BaseReference, context: Context) -> Iterator[Opener]:
     """Lend what opens the members of an archive, whatever it lies in."""
-    if reference.kind == "docker-daemon":
+    if reference.kind.name == "docker-daemon":
         from envbuild.base.oci.daemon import saved
 
-        with store.work("docker") as work:
+        with context.store.work("docker") as work:
             target = work / "image.tar"
-            saved(reference, target, settings)
+            saved(reference, target, context.settings)
             with _opened_tar(target, reference) as opener:
                 yield opener
         return
-    path = settings.cwd / Path(_path(reference)).expanduser()
+    path = context.settings.cwd / Path(_path(reference)).expanduser()
     if not path.exists():
         raise UsageError("there is no such file", where=str(path))
-    if reference.kind != "oci":
+    if reference.kind.name != "oci":
         with _opened_tar(path, reference) as opener:
             yield opener
         return
@@ -224,9 +208,7 @@ def _read_saved(opener: Opener, reference: BaseReference, store: Store) -> Image
 
 
 def _keep(image: Image, reference: BaseReference, store: Store) -> Image:
-    require_platform(
-        stored_config(image, store), reference.platform or PLATFORM, where=reference.text
-    )
+    require_platform(stored_config(image, store), reference.platform, where=reference.text)
     write_bytes(store.artifact(image.digest.removeprefix("sha256:")), image.raw, mode=0o444)
     return image
 

@@ -8,80 +8,64 @@ from envbuild.base.facts import keep_facts, kept_facts
 from envbuild.base.model import BaseFacts, BaseReference, Header
 from envbuild.base.oci.image import image_facts, lay_out, stored_image
 from envbuild.base.sif import describe_sif
+from envbuild.context import Context
 from envbuild.formats.image_name import parse_image_name
-from envbuild.progress import Reporter
-from envbuild.run import Runner
-from envbuild.settings import Settings
-from envbuild.store.layout import Store
+from envbuild.names import BASE_KINDS
 
 
-def describe_docker(
-    reference: BaseReference, settings: Settings, runner: Runner, store: Store, report: Reporter
-) -> BaseFacts:
+def describe_docker(reference: BaseReference, context: Context) -> BaseFacts:
     """Return the facts of a registry's image; only the first look at a digest downloads its layers."""
-    from envbuild.base.oci.registry import bring_layers, resolve
+    from envbuild.base.oci.registry import download_layers, resolve_image
 
     name = parse_image_name(reference.name)
-    with report.stage(f"ask the registry for {name.short}"):
-        image = resolve(
-            name, reference.platform, settings=settings, runner=runner, store=store, report=report
-        )
+    with context.report.stage(f"ask the registry for {name.short}"):
+        image = resolve_image(name, reference.platform, context)
 
     def bring() -> None:
-        bring_layers(name, image, settings=settings, runner=runner, store=store, report=report)
+        download_layers(name, image, context)
 
-    return image_facts(reference, image, bring, store, report)
+    return image_facts(reference, image, bring, context)
 
 
-def bring_docker(
-    reference: BaseReference, settings: Settings, runner: Runner, store: Store, report: Reporter
-) -> Header:
+def fetch_docker(reference: BaseReference, context: Context) -> Header:
     """Bring the image with the locked digest into the store, whatever its tag means now; nothing where it is there.
 
     Returns the header that starts from the store's copy.
     """
-    from envbuild.base.oci.registry import bring_layers, resolve
+    from envbuild.base.oci.registry import download_layers, resolve_image
 
     name = parse_image_name(reference.name).with_digest(reference.digest or "")
-    image = stored_image(reference.digest or "", store)
+    image = stored_image(reference.digest or "", context.store)
     if image is None:
-        image = resolve(
-            name, reference.platform, settings=settings, runner=runner, store=store, report=report
-        )
-    bring_layers(name, image, settings=settings, runner=runner, store=store, report=report)
-    return (("Bootstrap", "oci"), ("From", str(lay_out(image, store))))
+        image = resolve_image(name, reference.platform, context)
+    download_layers(name, image, context)
+    return (("Bootstrap", "oci"), ("From", str(lay_out(image, context.store))))
 
 
-def describe_oras(
-    reference: BaseReference, settings: Settings, runner: Runner, store: Store, report: Reporter
-) -> BaseFacts:
+def describe_oras(reference: BaseReference, context: Context) -> BaseFacts:
     """Return the facts of a SIF in a registry, kept by its manifest's digest."""
-    from envbuild.base.oci.registry import bring_sif, resolve_sif
+    from envbuild.base.oci.registry import download_sif, resolve_sif
 
     name = parse_image_name(reference.name)
-    with report.stage(f"ask the registry for {name.short}"):
-        image = resolve_sif(name, settings=settings, runner=runner, store=store, report=report)
-    kept = kept_facts(image.digest, store)
+    with context.report.stage(f"ask the registry for {name.short}"):
+        image = resolve_sif(name, context)
+    kept = kept_facts(image.digest, context.store)
     if kept is not None:
         return structs.replace(kept, image=reference.text)
-    path = bring_sif(name, image, settings=settings, runner=runner, store=store, report=report)
-    local = BaseReference(kind="sif", name=str(path), text=reference.text)
-    facts = structs.replace(
-        describe_sif(local, settings, runner, store, report), digest=image.digest
-    )
-    keep_facts(facts, image.digest, store)
+    path = download_sif(name, image, context)
+    local = BaseReference(kind=BASE_KINDS["sif"], name=str(path), text=reference.text)
+    facts = structs.replace(describe_sif(local, context), digest=image.digest)
+    keep_facts(facts, image.digest, context.store)
     return facts
 
 
-def bring_oras(
-    reference: BaseReference, settings: Settings, runner: Runner, store: Store, report: Reporter
-) -> Header:
+def fetch_oras(reference: BaseReference, context: Context) -> Header:
     """Bring the SIF with the locked digest into the store; returns the header that starts from there."""
-    from envbuild.base.oci.registry import bring_sif, resolve_sif
+    from envbuild.base.oci.registry import download_sif, resolve_sif
 
     name = parse_image_name(reference.name).with_digest(reference.digest or "")
-    image = stored_image(reference.digest or "", store, sif=True)
+    image = stored_image(reference.digest or "", context.store, sif=True)
     if image is None:
-        image = resolve_sif(name, settings=settings, runner=runner, store=store, report=report)
-    path = bring_sif(name, image, settings=settings, runner=runner, store=store, report=report)
+        image = resolve_sif(name, context)
+    path = download_sif(name, image, context)
     return (("Bootstrap", "localimage"), ("From", str(path)))

@@ -13,9 +13,9 @@ from envbuild.base.facts import is_day, keep_facts, kept_facts, read_probe
 from envbuild.base.model import BaseFacts, BaseReference
 from envbuild.base.oci.layers import Tree
 from envbuild.base.oci.static import keep, read_static
+from envbuild.context import Context
 from envbuild.errors import IntegrityError
 from envbuild.formats.oci import (
-    MACHINES,
     MANIFESTS,
     Config,
     Image,
@@ -23,45 +23,41 @@ from envbuild.formats.oci import (
     read_config,
     read_image,
 )
+from envbuild.names import BY_DEBIAN
 from envbuild.net.partial import is_whole
-from envbuild.progress import Reporter
 from envbuild.store.atomic import make_folder, telling, write_text
 from envbuild.store.layout import Store, remove_tree
 
-PLATFORM = "linux/amd64"
 OLDEST = "2000-01-01"
 """Days before it in a configuration are what reproducible builds write, and tell nothing."""
 
 
 def image_facts(
-    reference: BaseReference,
-    image: Image,
-    bring: Callable[[], None],
-    store: Store,
-    report: Reporter,
+    reference: BaseReference, image: Image, bring: Callable[[], None], context: Context
 ) -> BaseFacts:
     """Return the facts of an image whose manifest and configuration are in the store, kept by its digest.
 
     ``bring`` fetches the layers and is called only where the facts are not known yet.
     """
-    kept = kept_facts(image.digest, store)
+    kept = kept_facts(image.digest, context.store)
     if kept is not None:
         return msgspec.structs.replace(kept, image=reference.text)
     bring()
-    config = stored_config(image, store)
-    with report.stage(f"read what {reference.text} holds"):
-        tree = read_tree(image, config, store, reference.text)
+    config = stored_config(image, context.store)
+    architecture = BY_DEBIAN.get(config.architecture)
+    with context.report.stage(f"read what {reference.text} holds"):
+        tree = read_tree(image, config, context.store, reference.text)
         output = read_static(
             tree,
             config.environment,
-            machine=MACHINES.get(config.architecture, "unknown"),
+            machine=architecture.machine if architecture else "unknown",
             where=reference.text,
         )
     created = _created(config)
     facts = read_probe(
         output, image=reference.text, digest=image.digest, created=created, size=image.size
     )
-    keep_facts(facts, image.digest, store)
+    keep_facts(facts, image.digest, context.store)
     return facts
 
 

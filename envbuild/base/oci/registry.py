@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from envbuild import limits
 from envbuild.base.oci.credentials import find_credentials
+from envbuild.context import Context
 from envbuild.errors import IntegrityError, NetworkError
 from envbuild.formats.image_name import HUB, ImageName
 from envbuild.formats.oci import (
@@ -46,7 +47,6 @@ from envbuild.net.web import (
     read_bounded,
     redact,
 )
-from envbuild.progress import Reporter
 from envbuild.run import Runner
 from envbuild.settings import Registry as Reached
 from envbuild.settings import Settings
@@ -81,76 +81,50 @@ class Place:
         return f"{self.url}/v2/{self.repository}/{kind}/{reference}"
 
 
-def resolve(
-    name: ImageName,
-    platform: str,
-    *,
-    settings: Settings,
-    runner: Runner,
-    store: Store,
-    report: Reporter,
-) -> Image:
+def resolve_image(name: ImageName, platform: str, context: Context) -> Image:
     """Return the image that a name stands for now; manifest and configuration are in the store afterwards.
 
     Mirrors are asked first.  Raises GoneError for an unknown image or tag (with the nearest tags), NetworkError for
     denied access, limits and silence, IntegrityError for bytes that are not what their digest says, UsageError for
     another platform.
     """
-    return _first(
-        name, settings, runner, report, lambda place: _resolve(name, platform, place, store)
-    )
+    return _first(name, lambda place: _resolve(name, platform, place, context.store), context)
 
 
-def resolve_sif(
-    name: ImageName, *, settings: Settings, runner: Runner, store: Store, report: Reporter
-) -> Image:
+def resolve_sif(name: ImageName, context: Context) -> Image:
     """Return the SIF that a name stands for now; its manifest is in the store afterwards.  Raises as resolve does."""
 
     def ask(place: Place) -> Image:
         data, kind = _manifest(place, name, name.reference)
         image = read_image(data, kind, where=name.short, sif=True)
-        write_bytes(store.artifact(image.digest.removeprefix("sha256:")), data, mode=0o444)
+        write_bytes(context.store.artifact(image.digest.removeprefix("sha256:")), data, mode=0o444)
         return image
 
-    return _first(name, settings, runner, report, ask)
+    return _first(name, ask, context)
 
 
-def bring_sif(
-    name: ImageName,
-    image: Image,
-    *,
-    settings: Settings,
-    runner: Runner,
-    store: Store,
-    report: Reporter,
-) -> Path:
+def download_sif(name: ImageName, image: Image, context: Context) -> Path:
     """Download a SIF into the store where it lacks it, and return its path there."""
-    bring_layers(name, image, settings=settings, runner=runner, store=store, report=report)
+    download_layers(name, image, context)
     sha256 = image.manifest.layers[0].sha256
-    with store.artifact(sha256).open("rb") as file:
+    with context.store.artifact(sha256).open("rb") as file:
         require_hash(file, sha256, name.short)
-    return store.artifact(sha256)
+    return context.store.artifact(sha256)
 
 
-def bring_layers(
-    name: ImageName,
-    image: Image,
-    *,
-    settings: Settings,
-    runner: Runner,
-    store: Store,
-    report: Reporter,
-) -> None:
+def download_layers(name: ImageName, image: Image, context: Context) -> None:
     """Download the layers that the store lacks, ``settings.downloads`` at a time; what has arrived is continued."""
     wanted = {layer.digest: layer for layer in (image.manifest.config, *image.manifest.layers)}
     todo = [
-        blob for blob in wanted.values() if not is_whole(store.artifact(blob.sha256), blob.size)
+        blob
+        for blob in wanted.values()
+        if not is_whole(context.store.artifact(blob.sha256), blob.size)
     ]
     if not todo:
         return
 
     def bring(place: Place) -> None:
-        with report.transfer(
+        with context.report.transfer(
             f"pull {name.short}", files=len(todo), size=sum(b.size for b in todo)
         ) as transfer:
 
@@ -160,27 +134,23 @@ def bring_layers(
                     name=f"{name.short} {blob.digest[7:19]}",
                     size=blob.size,
                     sha256=blob.sha256,
-                    final=store.artifact(blob.sha256),
+                    final=context.store.artifact(blob.sha256),
                 )
-                download(job, client=place.client, transfer=transfer, report=report, stop=stop)
+                download(
+                    job, client=place.client, transfer=transfer, report=context.report, stop=stop
+                )
                 transfer.finish_file(job.name)
 
-            each(sorted(todo, key=lambda blob: -blob.size), one, workers=settings.downloads)
+            each(sorted(todo, key=lambda blob: -blob.size), one, workers=context.settings.downloads)
 
-    _first(name, settings, runner, report, bring)
+    _first(name, bring, context)
 
 
-def _first(
-    name: ImageName,
-    settings: Settings,
-    runner: Runner,
-    report: Reporter,
-    action: Callable[[Place], T],
-) -> T:
+def _first(name: ImageName, action: Callable[[Place], T], context: Context) -> T:
     """Do something at the first place that answers: the mirrors in order, then the registry itself."""
-    places = list(_urls(name, settings))
+    places = list(_urls(name, context.settings))
     for number, (url, repository) in enumerate(places, 1):
-        with _place(url, repository, settings, runner) as place:
+        with _place(url, repository, context.settings, context.runner) as place:
             try:
                 return action(place)
             except IntegrityError:
@@ -189,7 +159,7 @@ def _first(
                 told = _tell(error, place, name)
                 if number == len(places):
                     raise told from error
-                report.say(f"mirror {redact(url)} is passed over: {told}")
+                context.report.say(f"mirror {redact(url)} is passed over: {told}")
     raise NetworkError("no registry is configured", where=name.registry)
 
 

@@ -85,9 +85,9 @@ def give_files(lock: Lock, store: Store, other: Store) -> None:
 def base_files(lock: Lock, store: Store) -> set[str]:
     """Return the sha256 of what the store holds of a base from a registry: manifest, configuration, layers."""
     kind = parse_reference(lock.base.reference).kind
-    if kind not in ("docker", "oras"):
+    if not kind.in_registry:
         return set()
-    image = stored_image(lock.base.digest, store, sif=kind == "oras")
+    image = stored_image(lock.base.digest, store, sif=kind.is_sif)
     if image is None:
         return set()
     blobs = {

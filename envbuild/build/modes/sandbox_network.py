@@ -85,7 +85,7 @@ def _apt_source(order: BuildSpec, context: Context) -> str:
     base = order.lock.base
     reference = locked_reference(order.lock)
     distribution, suite = release_of(base.distro)
-    if reference.kind == "debian":
+    if reference.kind.is_bootstrap:
         suite = reference.name
     return f"deb {mirror_of(distribution, context.settings, context.runner)} {suite} {distribution.components}\n"
 

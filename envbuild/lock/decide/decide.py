@@ -30,6 +30,7 @@ from envbuild.lock.model import (
 )
 from envbuild.lock.packer import find_packers, packer_here
 from envbuild.lock.staleness import refuse_changed_files
+from envbuild.names import BY_MACHINE, BY_PLATFORM
 from envbuild.recipe.model import Recipe, Source
 from envbuild.resolve.backends import RESOLVERS
 from envbuild.resolve.model import Found, Request, Resolution, Resolver
@@ -41,12 +42,6 @@ from envbuild.tools import installed_version
 if TYPE_CHECKING:
     from envbuild.base.debian.apt import Bootstrap
 
-MACHINES = {"linux/amd64": "x86_64", "linux/arm64": "aarch64"}
-PLATFORMS: dict[str, Literal["linux/amd64", "linux/arm64"]] = {
-    "x86_64": "linux/amd64",
-    "aarch64": "linux/arm64",
-}
-"""Facts that are given by the user may be of another platform than the recipe's, and win."""
 INSTALLER_PYTHON = "3.12.0"
 
 
@@ -222,17 +217,15 @@ def _describe(
     from envbuild.base.debian.bootstrap import bootstrap_facts
 
     reference = parse_reference(recipe.base.bootstrap or "")
-    if reference.kind != "debian":
+    if not reference.kind.is_bootstrap:
         raise UsageError(
             f'[base] bootstrap "{reference.text}" is no distribution',
             hint='write "debian:bookworm"',
         )
-    machine = MACHINES[recipe.base.platform]
+    machine = BY_PLATFORM[recipe.base.platform].machine
     with context.report.stage(f"choose the Debian packages ({reference.text})"):
         bootstrap, debian = _debian(recipe, reference.name, machine, options, context)
-    facts = bootstrap_facts(
-        bootstrap, context.settings, context.runner, context.store, context.report
-    )
+    facts = bootstrap_facts(bootstrap, context)
     base = BaseDescription(
         facts=facts, digest=bootstrap.digest, epoch=bootstrap.epoch, debian=debian
     )
@@ -286,14 +279,12 @@ def _framed(
 
 
 def _described_image(recipe: Recipe, options: LockOptions, context: Context) -> BaseDescription:
-    from envbuild.base.sources import describe
+    from envbuild.base.sources import describe_base
 
     reference = structs.replace(
         parse_reference(recipe.base.image or ""), platform=recipe.base.platform
     )
-    base = _described_facts(
-        describe(reference, context.settings, context.runner, context.store, context.report)
-    )
+    base = _described_facts(describe_base(reference, context))
     return replace(base, debian=_system(recipe, base.facts, options, context))
 
 
@@ -336,9 +327,12 @@ def _debian(
         packages = old.base_packages
         created = datetime.fromtimestamp(old.base.epoch, timezone.utc).date().isoformat()
         return Bootstrap(suite=suite, created=created, packages=packages), old.debian
-    settings, runner, store = context.settings, context.runner, context.store
-    lists = read_lists(suite, settings, runner, store, context.report, machine=machine)
-    bootstrap = choose_bootstrap(lists, settings, runner, store)
+    lists = read_lists(
+        suite,
+        context,
+        machine=machine,
+    )
+    bootstrap = choose_bootstrap(lists, context)
     here: tuple[DebianPackage, ...] = bootstrap.packages
     for group, names in (
         ("system", recipe.system.packages),
@@ -347,10 +341,8 @@ def _debian(
         here += resolve_debian(
             lists,
             names,
+            context,
             group="system" if group == "system" else "build",
-            settings=settings,
-            runner=runner,
-            store=store,
             installed=here,
         )
     return bootstrap, here
@@ -404,7 +396,8 @@ def _assemble(
     return Lock(
         schema=SCHEMA,
         name=recipe.name,
-        platform=PLATFORMS[base.facts.machine],
+        # facts that the user gives may be of another platform than the recipe, and win
+        platform=BY_MACHINE[base.facts.machine].platform,
         recipe_digest=recipe_digest(recipe),
         proof="not run",
         direct=recipe.python.dependencies,
@@ -448,7 +441,7 @@ def _locked_base(recipe: Recipe, base: BaseDescription) -> LockedBase:
         digest=base.digest,
         facts=facts_digest(facts),
         python=facts.python,
-        machine="aarch64" if facts.machine == "aarch64" else "x86_64",
+        machine=BY_MACHINE[facts.machine].machine,
         glibc=facts.glibc,
         created=facts.created or "1980-01-01",
         epoch=base.epoch,

@@ -31,26 +31,21 @@ def choose_system(
         return ()
     if old is not None and old.system == names and old.base.digest == facts.digest:
         return old.debian
-    settings, runner, store, report = (
-        context.settings,
-        context.runner,
-        context.store,
-        context.report,
-    )
     distribution, suite = release_of(facts.distro or "")
-    with report.stage(f"choose the {distribution.title} packages ({suite})"):
+    with context.report.stage(f"choose the {distribution.title} packages ({suite})"):
         lists = read_lists(
-            suite, settings, runner, store, report, machine=facts.machine, distribution=distribution
+            suite,
+            context,
+            machine=facts.machine,
+            distribution=distribution,
         )
         chosen: tuple[DebianPackage, ...] = ()
         for group in GROUPS:
             chosen += resolve_debian(
                 lists,
                 wanted[group],
+                context,
                 group=group,
-                settings=settings,
-                runner=runner,
-                store=store,
                 installed=(*facts.apt, *chosen),
             )
     return chosen

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from envbuild.base.model import BaseFacts
-from envbuild.base.runnable_root import runnable
+from envbuild.base.runnable_root import runnable_root
 from envbuild.context import Context
 from envbuild.errors import HostError, UsageError
 from envbuild.failures import explain_failure
@@ -163,8 +163,10 @@ def _base(facts: BaseFacts, folder: Path, context: Context) -> Path:
     settings, runner, report = context.settings, context.runner, context.report
     with report.stage(f"no Python {minor} here: pip-tools runs in {facts.image}"):
         try:
-            image = runnable(
-                facts, root, settings=settings, runner=runner, store=context.store, report=report
+            image = runnable_root(
+                facts,
+                root,
+                Context(settings=settings, runner=runner, store=context.store, report=report),
             )
         except (HostError, UsageError) as error:
             raise HostError(f"{why}: {error}", hint=hint) from error

@@ -1,0 +1,76 @@
+"""Names that mean the same thing, a row each: architectures, and the kinds of bases.
+
+A new one is a row here; a kind of base also gets a module that reads it, and a row in base/sources.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Machine = Literal["x86_64", "aarch64"]
+Platform = Literal["linux/amd64", "linux/arm64"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Architecture:
+    """What one processor architecture is called.
+
+    ``machine`` is uname's word (and that of wheels), ``platform`` an image index's, ``debian`` that of Debian
+    packages; ``lock_suffix`` ends the names of lock files.
+    """
+
+    machine: Machine
+    platform: Platform
+    debian: str
+    lock_suffix: str
+
+
+ARCHITECTURES = (
+    Architecture(machine="x86_64", platform="linux/amd64", debian="amd64", lock_suffix=".lock"),
+    Architecture(
+        machine="aarch64", platform="linux/arm64", debian="arm64", lock_suffix=".aarch64.lock"
+    ),
+)
+BY_MACHINE: dict[str, Architecture] = {row.machine: row for row in ARCHITECTURES}
+BY_PLATFORM: dict[str, Architecture] = {row.platform: row for row in ARCHITECTURES}
+BY_DEBIAN: dict[str, Architecture] = {row.debian: row for row in ARCHITECTURES}
+"""An image index says "amd64" and "arm64" as Debian does."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BaseKind:
+    """One kind of base.
+
+    ``agent`` is the word behind "Bootstrap:" in a definition that starts from it.  ``in_registry`` kinds are written
+    NAME://IMAGE, ``in_file`` ones NAME:PATH.  ``is_sif`` holds one file system, the others layers.  ``dockerfile``
+    tells that a Dockerfile can start from it.
+    """
+
+    name: str
+    agent: str
+    in_registry: bool = False
+    in_file: bool = False
+    is_sif: bool = False
+    is_bootstrap: bool = False
+    dockerfile: bool = False
+
+    @property
+    def is_portable(self) -> bool:
+        """Whether it is the same on every machine; other kinds are files or engines of one machine."""
+        return self.in_registry or self.is_bootstrap
+
+
+BASE_KINDS: dict[str, BaseKind] = {
+    row.name: row
+    for row in (
+        BaseKind(name="debian", agent="scratch", is_bootstrap=True),
+        BaseKind(name="sif", agent="localimage", is_sif=True),
+        BaseKind(name="docker", agent="docker", in_registry=True, dockerfile=True),
+        BaseKind(name="oras", agent="oras", in_registry=True, is_sif=True),
+        BaseKind(name="oci", agent="oci", in_file=True),
+        BaseKind(name="oci-archive", agent="oci-archive", in_file=True),
+        BaseKind(name="docker-archive", agent="docker-archive", in_file=True),
+        BaseKind(name="docker-daemon", agent="docker-daemon", in_file=True, dockerfile=True),
+    )
+}
