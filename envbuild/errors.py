@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from envbuild.run import Result
+
 OK = 0
 INTERRUPTED = 130
 OWN_FAILURE = 125
@@ -62,6 +67,10 @@ class NetworkError(EnvbuildError):
     code = 5
 
 
+class RateLimitError(NetworkError):
+    """A server answers no more for a while (HTTP 429)."""
+
+
 class IntegrityError(EnvbuildError):
     """A hash, digest or signature does not match."""
 
@@ -100,6 +109,27 @@ class ToolFailedError(HostError):
         self.exit_code = exit_code
         self.stdout = stdout
         self.stderr = stderr
+
+    @classmethod
+    def of(
+        cls,
+        result: Result | ToolFailedError,
+        what: str,
+        *,
+        where: str | None = None,
+        hint: str | None = None,
+    ) -> ToolFailedError:
+        """Return the error for a command that failed, in words of one's own."""
+        code = result.exit_code if isinstance(result, ToolFailedError) else result.code
+        return cls(
+            what,
+            argv=result.argv,
+            exit_code=code,
+            stdout=result.stdout,
+            stderr=result.stderr,
+            where=where,
+            hint=hint,
+        )
 
 
 class SpaceError(EnvbuildError):

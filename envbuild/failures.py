@@ -118,12 +118,9 @@ def explain_failure(result: Result) -> EnvbuildError:
             continue
         what = known.what.format(**found.groupdict())
         if issubclass(known.error, HostError):
-            return ToolFailedError(
+            return ToolFailedError.of(
+                result,
                 what,
-                argv=result.argv,
-                exit_code=result.code,
-                stdout=result.stdout,
-                stderr=result.stderr,
                 hint=known.hint,
             )
         return known.error(what, hint=known.hint)

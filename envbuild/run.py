@@ -279,12 +279,9 @@ def failure(result: Result, *, timeout: float | None = None) -> ToolFailedError:
     else:
         what = f"{name} failed with exit code {result.code}"
     lines = result.last_lines()
-    return ToolFailedError(
+    return ToolFailedError.of(
+        result,
         f"{what}\n{lines}" if lines else what,
-        argv=result.argv,
-        exit_code=result.code,
-        stdout=result.stdout,
-        stderr=result.stderr,
     )
 
 

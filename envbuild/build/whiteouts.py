@@ -7,6 +7,8 @@ import posixpath
 import re
 from collections.abc import Callable, Collection, Iterator
 
+from packaging.utils import canonicalize_name
+
 from envbuild.build.in_base.install_scheme import Scheme
 from envbuild.formats.file_tree import Entry, Tree, resolve_links
 from envbuild.formats.oci_layer import WHITEOUT
@@ -27,13 +29,13 @@ def replaced_entries(
     Only what would shadow the new package or lie under it is hidden: copies in folders that Python looks into later
     (Debian's own) stay, as an installer leaves them.
     """
-    wanted = {name.replace("-", "_").lower() for name in names}
+    wanted = {canonicalize_name(name) for name in names}
     places = _install_folders(scheme)
     gone: set[str] = set()
     for path in tree:
         site, _, info = path.rpartition("/")
         found = METADATA.match(info) if site in places else None
-        if found and re.sub(r"[-_.]+", "_", found["name"] or found["bare"]).lower() in wanted:
+        if found and canonicalize_name(found["name"] or found["bare"]) in wanted:
             gone |= set(_distribution_files(tree, path, read))
     return tuple(_whiteout_entries(tree, gone))
 

@@ -86,7 +86,8 @@ def _pylock(lock: Lock, context: Context) -> str:
 
 def _requirements(lock: Lock, context: Context) -> str:
     from envbuild.lock.export import requirements_text
-    from envbuild.net.index import index_url, without_user
+    from envbuild.net.index import index_url
+    from envbuild.net.redact import without_user
 
     names = sorted({package.index for package in lock.installed if package.index})
     return requirements_text(

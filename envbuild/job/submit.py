@@ -246,14 +246,11 @@ def refusal(site: Site, result: Result) -> ToolFailedError:
             if re.search(row.pattern, f"{result.stderr}\n{result.stdout}"):
                 what, hint = f"{row.what}; {program} said:\n{said}", row.hint
                 break
-    return ToolFailedError(
+    return ToolFailedError.of(
+        result,
         what,
         where=f"site {site.name}",
         hint=hint,
-        argv=result.argv,
-        exit_code=result.code,
-        stdout=result.stdout,
-        stderr=result.stderr,
     )
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from envbuild import limits
 from envbuild.errors import IntegrityError, NetworkError
 from envbuild.net.partial import CHUNK, Partial, held
+from envbuild.net.redact import redact
 from envbuild.net.web import (
     SERVER_HINT,
     GoneError,
@@ -23,7 +24,6 @@ from envbuild.net.web import (
     local_path,
     opened,
     patiently,
-    redact,
 )
 from envbuild.progress import Reporter, Transfer
 from envbuild.store.units import human_bytes

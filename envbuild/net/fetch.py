@@ -17,15 +17,8 @@ from envbuild.net.download import Job, download
 from envbuild.net.index import config_file, index_url, read_links
 from envbuild.net.parallel import each
 from envbuild.net.partial import is_whole, partial_path
-from envbuild.net.web import (
-    GoneError,
-    local_path,
-    make_client,
-    opened,
-    patiently,
-    redact,
-    without_user,
-)
+from envbuild.net.redact import redact, without_user
+from envbuild.net.web import GoneError, local_path, make_client, opened, patiently
 from envbuild.progress import Reporter, Transfer
 from envbuild.run import Runner
 from envbuild.settings import Settings

@@ -17,6 +17,7 @@ from packaging.utils import canonicalize_name
 
 from envbuild import limits
 from envbuild.errors import NetworkError, UsageError
+from envbuild.net.redact import redact
 from envbuild.net.simple import (
     ACCEPT,
     HTML_TYPES,
@@ -26,15 +27,7 @@ from envbuild.net.simple import (
     links_of_html,
     links_of_json,
 )
-from envbuild.net.web import (
-    GoneError,
-    local_path,
-    make_client,
-    opened,
-    patiently,
-    redact,
-    without_user,
-)
+from envbuild.net.web import GoneError, local_path, make_client, opened, patiently
 from envbuild.run import Command, Runner
 from envbuild.settings import Settings
 from envbuild.store.atomic import write_text
@@ -50,8 +43,6 @@ __all__ = [
     "index_url",
     "make_client",
     "read_links",
-    "redact",
-    "without_user",
 ]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -13,7 +12,8 @@ from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from envbuild import __version__, limits
-from envbuild.errors import IntegrityError, NetworkError, UsageError
+from envbuild.errors import IntegrityError, NetworkError, RateLimitError, UsageError
+from envbuild.net.redact import redact
 from envbuild.settings import Settings
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ SERVER_HINT = (
 class PassingError(Exception):
     """A failure that may pass: ``reason`` for people, ``wait`` the seconds a server asked for, ``hint`` what to do.
 
-    ``progressed`` tells that bytes arrived, so that patience starts anew.
+    ``progressed`` tells that bytes arrived, so that patience starts anew; ``kind`` is the error once patience ends.
     """
 
     def __init__(
@@ -59,8 +59,10 @@ class PassingError(Exception):
         wait: float | None = None,
         progressed: bool = False,
         hint: str = NETWORK_HINT,
+        kind: type[NetworkError] = NetworkError,
     ) -> None:
         super().__init__(reason)
+        self.kind = kind
         self.hint = hint
         self.reason = reason
         self.wait = wait
@@ -73,17 +75,6 @@ class StoppedError(Exception):
 
 class GoneError(NetworkError):
     """The server answers, and says that it has no such thing (404, 410)."""
-
-
-def redact(url: str) -> str:
-    """Return a URL fit for messages: without user, password, query and fragment."""
-    shown = re.split(r"[?#]", re.sub(r"//[^/?#]*@", "//***@", url), maxsplit=1)[0]
-    return "".join(char if char.isprintable() else "?" for char in shown)
-
-
-def without_user(url: str) -> str:
-    """Return a URL without user and password, fit to be written into a file that others read."""
-    return re.sub(r"^([a-z+]+:)//[^/?#]*@", r"\1//", url, flags=re.IGNORECASE)
 
 
 def local_path(url: str) -> Path | None:
@@ -259,7 +250,8 @@ def _refuse(response: httpx.Response, url: str) -> None:
     if status in (408, 425, 429) or (status >= 500 and status != 501):
         wait = _retry_after(response.headers.get("Retry-After", ""))
         hint = SERVER_HINT if status >= 500 else NETWORK_HINT
-        raise PassingError(f"answers with HTTP {status}", wait=wait, hint=hint)
+        kind = RateLimitError if status == 429 else NetworkError
+        raise PassingError(f"answers with HTTP {status}", wait=wait, hint=hint, kind=kind)
     raise NetworkError(f"answers with HTTP {status}, which is of no use here", where=where)
 
 
@@ -304,10 +296,10 @@ def patiently(action: Callable[[], T], *, url: str, stop: threading.Event | None
             failures = 1 if error.progressed else failures + 1
             if (error.wait or 0) > LONGEST_WAIT:
                 reason = f"{error.reason} and asks to wait {error.wait:.0f} s"
-                raise NetworkError(reason, where=redact(url), hint="try again later") from error
+                raise error.kind(reason, where=redact(url), hint="try again later") from error
             if failures >= TRIES:
                 what = f"{error.reason} ({failures} attempts)"
-                raise NetworkError(what, where=redact(url), hint=error.hint) from error
+                raise error.kind(what, where=redact(url), hint=error.hint) from error
             pause = error.wait if error.wait is not None else FIRST_PAUSE * 2 ** (failures - 1)
         if halt.wait(pause):
             raise StoppedError

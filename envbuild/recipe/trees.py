@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from envbuild.errors import UsageError
+from envbuild.net.redact import mask_users
 
 FOLDER = re.compile(r"(?:-e\s+|--editable[= ]\s*)?(\.(?:/[^\[\]]*)?)(?:\[([^\]]*)\])?")
 GIT = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[([^\]]*)\])?\s*@\s*git\+(\S+)")
@@ -120,7 +121,7 @@ def _check_address(url: str, line: str) -> None:
         host, password = parts.hostname or "", parts.password
     except ValueError as error:
         raise UsageError("is no address", where=repr(line), hint=FORM) from error
-    where = repr(re.sub(r"//[^/@]*@", "//***@", line))
+    where = repr(mask_users(line))
     if password is not None or (parts.username and parts.scheme != "ssh"):
         hint = "git's own credential helper, or ssh, knows how to log in"
         raise UsageError("a password or user has no place in a recipe", where=where, hint=hint)

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from envbuild.errors import IntegrityError, ToolFailedError
-from envbuild.net.web import redact
+from envbuild.net.redact import redact
 from envbuild.resolve.stubs import is_stub
 from envbuild.toml import parse_toml, quote
 

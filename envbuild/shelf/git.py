@@ -15,6 +15,7 @@ from envbuild.errors import (
     IntegrityError,
     NetworkError,
     ToolFailedError,
+    ToolMissingError,
     UsageError,
 )
 from envbuild.run import Command, Result, Runner
@@ -275,11 +276,9 @@ class GitBackend:
         command = Command(argv=argv, env=env, stdin=stdin, timeout=SECONDS, on_line=on_line)
         try:
             return self._runner(command, check=check)
-        except HostError as error:
-            if "was not found" in error.what:
-                hint = "on Debian or Ubuntu, as root: apt-get install git\non a login node: module load git"
-                raise HostError("a git shelf needs git", hint=hint) from error
-            raise
+        except ToolMissingError as error:
+            hint = "on Debian or Ubuntu, as root: apt-get install git\non a login node: module load git"
+            raise HostError("a git shelf needs git", hint=hint) from error
 
 
 GIT_VARIABLES = (

@@ -12,7 +12,8 @@ from envbuild import limits
 from envbuild.errors import NetworkError, UsageError
 from envbuild.net import index as index_module
 from envbuild.net import web
-from envbuild.net.index import config_file, index_url, make_client, read_links, redact
+from envbuild.net.index import config_file, index_url, make_client, read_links
+from envbuild.net.redact import redact
 from envbuild.net.simple import JSON_TYPE
 from envbuild.net.web import GoneError, StoppedError
 from envbuild.settings import Settings

@@ -11,7 +11,8 @@ from envbuild.base.oci.registry import addresses
 from envbuild.errors import NetworkError
 from envbuild.formats.image_name import HUB
 from envbuild.net.index import config_file, index_url
-from envbuild.net.web import CERTIFICATE_HINT, make_client, redact
+from envbuild.net.redact import redact
+from envbuild.net.web import CERTIFICATE_HINT, make_client
 from envbuild.resolve.conflict.explain import translate_failure
 from envbuild.resolve.uv.query import uv_environment
 from envbuild.resolve.uv.session import uv_program

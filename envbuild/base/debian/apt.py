@@ -17,7 +17,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from envbuild.base.debian.apt_secret import PASSWORD, with_passwords
+from envbuild.base.debian.apt_secret import with_passwords
 from envbuild.base.debian.distribution import DEBIAN, Distribution, mirror_of
 from envbuild.base.debian.index import PackageIndex
 from envbuild.base.model import DebianPackage
@@ -32,6 +32,7 @@ from envbuild.errors import (
 )
 from envbuild.limits import UNREADABLE
 from envbuild.names import BY_MACHINE
+from envbuild.net.redact import USER, without_user
 from envbuild.run import Command, Runner
 from envbuild.settings import Settings
 from envbuild.store.atomic import telling, write_bytes, write_text
@@ -97,8 +98,6 @@ def read_lists(
 
     Raises NetworkError when the mirror does not answer or lacks the suite, HostError without apt or Debian's keys.
     """
-    from envbuild.net.web import without_user  # slow
-
     architecture = BY_MACHINE[machine].debian
     folder = context.store.folder("apt") / f"{suite}-{architecture}"
     url = mirror_of(distribution, context.settings, context.runner)
@@ -281,7 +280,7 @@ def _write_config(
         [f'Acquire::https::CAInfo "{settings.certificates}";'] if settings.certificates else []
     )
     lines = [
-        *(line for line in apt_network(settings, runner) if not PASSWORD.search(line)),
+        *(line for line in apt_network(settings, runner) if not USER.search(line)),
         *certificates,
         f'Dir::State "{folder}/state";',
         f'Dir::State::status "{folder}/status";',
@@ -335,7 +334,7 @@ def _release_date(path: Path) -> str:
 def _update_error(
     error: ToolFailedError, suite: str, url: str, distribution: Distribution
 ) -> EnvbuildError:
-    from envbuild.net.web import redact
+    from envbuild.net.redact import redact
 
     text = error.stderr + error.stdout
     if FULL.search(text):

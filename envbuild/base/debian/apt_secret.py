@@ -8,10 +8,8 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from envbuild.errors import UsageError
+from envbuild.net.redact import USER, redact, without_user
 from envbuild.store.atomic import write_text
-
-PASSWORD = re.compile(r"//[^/?#\s]*@")
-"""User and password in a URL."""
 
 
 def with_passwords(config: Path, url: str, own: Path, network: Iterable[str]) -> Path:
@@ -20,8 +18,6 @@ def with_passwords(config: Path, url: str, own: Path, network: Iterable[str]) ->
     ``network`` are lines that may hold those of proxies; that of the mirror ``url`` comes from it (apt_auth.conf(5)).
     Raises UsageError for blanks in user or password, which that file cannot hold.
     """
-    from envbuild.net.web import redact, without_user  # slow
-
     parts, login = urlsplit(url), ""
     if parts.username is not None:
         user, password = unquote(parts.username), unquote(parts.password or "")
@@ -32,7 +28,7 @@ def with_passwords(config: Path, url: str, own: Path, network: Iterable[str]) ->
         place = without_user(url).rstrip("/")
         login = f"machine {place} login {user} password {password}\n"
     write_text(own / "auth.conf", login, mode=0o600)
-    secret = (line for line in network if PASSWORD.search(line))
+    secret = (line for line in network if USER.search(line))
     lines = (config.read_text("utf-8"), *secret, f'Dir::Etc::netrc "{own}/auth.conf";')
     write_text(own / "apt.conf", "\n".join(lines) + "\n", mode=0o600)
     return own / "apt.conf"

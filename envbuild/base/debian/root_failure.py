@@ -43,12 +43,9 @@ def explain_failure(error: ToolFailedError, settings: Settings, store: Store) ->
     else:
         what, hint = "mmdebstrap could not make the Debian base", ""
     lines = _dpkg_lines(text) if packages else _error_lines(error)
-    return ToolFailedError(
+    return ToolFailedError.of(
+        error,
         "\n".join([what, *lines]),
-        argv=error.argv,
-        exit_code=error.exit_code,
-        stdout=error.stdout,
-        stderr=error.stderr,
         hint="\n".join(filter(None, (hint, f"the whole log: {log}"))),
     )
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 from envbuild import limits
 from envbuild.base.oci.credentials import find_credentials
 from envbuild.context import Context
-from envbuild.errors import IntegrityError, NetworkError
+from envbuild.errors import IntegrityError, NetworkError, RateLimitError
 from envbuild.formats.image_name import HUB, ImageName
 from envbuild.formats.oci import (
     BIGGEST,
@@ -37,6 +37,7 @@ from envbuild.limits import UNREADABLE
 from envbuild.net.download import Job, download
 from envbuild.net.parallel import each
 from envbuild.net.partial import is_whole
+from envbuild.net.redact import redact
 from envbuild.net.web import (
     GoneError,
     PassingError,
@@ -45,7 +46,6 @@ from envbuild.net.web import (
     opened,
     patiently,
     read_bounded,
-    redact,
 )
 from envbuild.run import Runner
 from envbuild.settings import Registry as Reached
@@ -344,7 +344,7 @@ def _tell(error: NetworkError, place: Place, name: ImageName) -> NetworkError:
             "docker.io and to registries that your settings file names)"
         )
         return NetworkError(what, where=name.short, hint=hint)
-    if "HTTP 429" in error.what:
+    if isinstance(error, RateLimitError):
         hint = (
             f"registries limit how much anybody pulls: log in (docker login {name.registry}), wait, or name a mirror:\n"
             f'[registries."{name.registry}"] mirrors = ["https://…"] in the settings file'

@@ -63,12 +63,9 @@ class Container:
         result = self.runner(command, check=False)
         if result.code != 0:
             told = explain_failure(result)
-            raise ToolFailedError(
+            raise ToolFailedError.of(
+                result,
                 told.what,
-                argv=result.argv,
-                exit_code=result.code,
-                stdout=result.stdout,
-                stderr=result.stderr,
                 hint=told.hint,
             )
         return result

@@ -249,11 +249,8 @@ def _run_command(
 def _run_failure(act: OverlayScript, result: Result) -> ToolFailedError:
     told = explain_failure(result)
     refused = REFUSED.search(result.stderr)
-    return ToolFailedError(
+    return ToolFailedError.of(
+        result,
         f"{act.name}: {told.what}",
-        argv=result.argv,
-        exit_code=result.code,
-        stdout=result.stdout,
-        stderr=result.stderr,
         hint=NO_OVERLAY if refused else told.hint or act.hint,
     )

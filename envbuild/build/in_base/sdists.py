@@ -12,6 +12,8 @@ from graphlib import CycleError, TopologicalSorter
 from importlib import resources
 from pathlib import Path
 
+from packaging.utils import canonicalize_name
+
 from envbuild import limits
 from envbuild.build.in_base.container import Container
 from envbuild.build.in_base.exchange import (
@@ -93,7 +95,7 @@ def _is_tool(package: PythonPackage) -> bool:
 
 def _build_order(tools: Sequence[PythonPackage], store: Store) -> list[PythonPackage]:
     """Return source archives so that each comes after those that its pyproject.toml asks for."""
-    named = {re.sub(r"[-_.]+", "-", tool.name).lower(): tool for tool in tools}
+    named = {canonicalize_name(tool.name): tool for tool in tools}
     wanted = {}
     for name, tool in sorted(named.items()):
         text = _read_top(store.artifact(tool.sha256), tool.file, "pyproject.toml")
@@ -102,10 +104,7 @@ def _build_order(tools: Sequence[PythonPackage], store: Store) -> list[PythonPac
         )
         requires = system.get("requires", []) if isinstance(system, dict) else []
         lines = [str(line) for line in requires] if isinstance(requires, list) else []
-        found = {
-            re.sub(r"[-_.]+", "-", re.split(r"[^A-Za-z0-9._-]", line.strip())[0]).lower()
-            for line in lines
-        }
+        found = {canonicalize_name(re.split(r"[^A-Za-z0-9._-]", line.strip())[0]) for line in lines}
         wanted[name] = sorted(found & named.keys() - {name})
     try:
         return [named[name] for name in TopologicalSorter(wanted).static_order()]
@@ -142,12 +141,9 @@ def _build_sdist(
                 more=tools,
             )
         except ToolFailedError as error:
-            raise ToolFailedError(
+            raise ToolFailedError.of(
+                error,
                 f"{package.file} could not be built: {error.what}",
-                argv=error.argv,
-                exit_code=error.exit_code,
-                stdout=error.stdout,
-                stderr=error.stderr,
                 hint=error.hint
                 or "compilers and headers that it needs belong into [system] build-packages",
             ) from error

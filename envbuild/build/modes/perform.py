@@ -97,12 +97,9 @@ def _build_failure(result: Result, request: DefinitionBuild) -> ToolFailedError 
     hint = f"{told.hint}\n{more}" if told.hint else more
     if isinstance(told, SpaceError):
         return SpaceError(told.what, where=str(request.tmpdir), hint=hint)
-    return ToolFailedError(
+    return ToolFailedError.of(
+        result,
         f"the build of {request.name} failed: {told.what}",
-        argv=result.argv,
-        exit_code=result.code,
-        stdout=result.stdout,
-        stderr=result.stderr,
         hint=hint,
     )
 

@@ -15,7 +15,8 @@ from envbuild.errors import (
     SpaceError,
     ToolFailedError,
 )
-from envbuild.net.web import CERTIFICATE_HINT, UNTRUSTED, redact
+from envbuild.net.redact import redact
+from envbuild.net.web import CERTIFICATE_HINT, UNTRUSTED
 from envbuild.resolve.couplings import Coupling
 from envbuild.resolve.requirements import Direct
 from envbuild.resolve.stubs import Stub, Stubs, is_stub

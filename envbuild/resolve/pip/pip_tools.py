@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from envbuild.errors import HostError, ToolFailedError
-from envbuild.net.web import redact
+from envbuild.net.redact import redact
 from envbuild.resolve.conflict.explain import ConflictError
 from envbuild.resolve.model import Request
 from envbuild.resolve.pip.index_proxy import IndexProxy

@@ -21,7 +21,8 @@ from envbuild.net.download import Job, download
 from envbuild.net.fetch import sizes
 from envbuild.net.parallel import each
 from envbuild.net.partial import is_whole
-from envbuild.net.web import local_path, make_client, opened, patiently, read_bounded, redact
+from envbuild.net.redact import redact
+from envbuild.net.web import local_path, make_client, opened, patiently, read_bounded
 from envbuild.progress import Silent
 from envbuild.resolve.pylock import Candidate
 from envbuild.resolve.sources.metadata import TAIL, Remote, member_names, wheel_headers, wheel_text

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from envbuild.context import Context
 from envbuild.errors import HostError, NetworkError, UsageError
-from envbuild.net.web import without_user
+from envbuild.net.redact import mask_users, without_user
 from envbuild.recipe.trees import COMMIT, submodule_address
 from envbuild.run import Command, Result
 from envbuild.store.atomic import telling
@@ -171,7 +170,7 @@ def _environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _unreachable(url: str, result: Result) -> NetworkError:
-    said = re.sub(r"//[^/@\s]*@", "//***@", result.last_lines(2))
+    said = mask_users(result.last_lines(2))
     return NetworkError(
         f"the repository cannot be read: {said}",
         where=url,

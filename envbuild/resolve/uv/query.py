@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild.base.model import BaseFacts
+from envbuild.net.redact import without_user
 from envbuild.resolve.platform import uv_platform
 from envbuild.resolve.pylock import write_seed
 from envbuild.resolve.stubs import EXTRA
@@ -184,4 +185,4 @@ def read_origins(text: str, indexes: Mapping[str, str]) -> dict[str, str]:
 
 def redacted(url: str) -> str:
     """Return a URL without credentials and without a slash at its end, to compare what uv prints with what we wrote."""
-    return re.sub(r"//[^/@]*@", "//", url).rstrip("/")
+    return without_user(url).rstrip("/")

@@ -10,7 +10,8 @@ from typing import NoReturn
 from envbuild import limits
 from envbuild.errors import EnvbuildError, NetworkError
 from envbuild.net.parallel import each
-from envbuild.net.web import PassingError, make_client, opened, redact
+from envbuild.net.redact import redact
+from envbuild.net.web import PassingError, make_client, opened
 from envbuild.settings import Settings
 
 MOST_PROBED = 40

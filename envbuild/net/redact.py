@@ -1,0 +1,24 @@
+"""Keep user and password of an address out of messages and files."""
+
+from __future__ import annotations
+
+import re
+
+USER = re.compile(r"//[^/?#\s]*@")
+"""User and password of a URL, as they stand in any text (RFC 3986, 3.2.1)."""
+
+
+def mask_users(text: str) -> str:
+    """Return a text with user and password of every URL in it masked."""
+    return USER.sub("//***@", text)
+
+
+def redact(url: str) -> str:
+    """Return a URL fit for messages: without user, password, query and fragment."""
+    shown = re.split(r"[?#]", mask_users(url), maxsplit=1)[0]
+    return "".join(char if char.isprintable() else "?" for char in shown)
+
+
+def without_user(url: str) -> str:
+    """Return a URL without user and password, fit to be written into a file that others read."""
+    return re.sub(r"^([a-z+]+:)//[^/?#]*@", r"\1//", url, flags=re.IGNORECASE)
