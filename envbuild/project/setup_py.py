@@ -13,7 +13,7 @@ from envbuild.project.declared import gathered
 from envbuild.project.model import FileFindings
 from envbuild.project.requirements import read_requirements
 from envbuild.project.tree import is_inside, read_text, shown
-from envbuild.resolve.setup_py.handed import Handed, Text, lines_of
+from envbuild.resolve.setup_py.handed import Handed, lines_of
 from envbuild.resolve.setup_py.read import read_setup
 
 LIST = re.compile(r"['\"]/?([\w./-]*require[\w.-]*\.(?:txt|in))['\"]")
@@ -123,7 +123,7 @@ def _is_python(text: str) -> bool:
 
 def _text(handed: Handed, keyword: str) -> str | None:
     value = handed.keywords.get(keyword)
-    return value.text.strip() if isinstance(value, Text) and value.text.strip() else None
+    return (value.strip() or None) if isinstance(value, str) else None
 
 
 def _project(handed: Handed) -> str | None:

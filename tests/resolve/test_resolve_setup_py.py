@@ -157,8 +157,8 @@ def test_a_marker_holds_where_the_condition_does(
         "python_full_version": f"{python[0]}.{python[1]}.0",
     }
     expected = eval(f"python {sign} bound", {"python": python, "bound": bound})  # noqa: S307  (our own text)
-    assert Marker(condition.text()).evaluate(environment) is expected
-    assert Marker(condition.negated().text()).evaluate(environment) is not expected
+    assert Marker(condition.text).evaluate(environment) is expected
+    assert Marker(condition.negated().text).evaluate(environment) is not expected
 
 
 @given(VERSIONS, SIGNS, st.tuples(st.integers(2, 3), st.integers(0, 15), st.integers(0, 30)))
@@ -176,7 +176,7 @@ def test_a_whole_version_against_a_pair(
     if sign in ("==", "!="):
         return  # nobody means that a version is never equal to its minor release
     assert condition is not None
-    assert Marker(condition.text()).evaluate(environment) is expected
+    assert Marker(condition.text).evaluate(environment) is expected
 
 
 def test_reading_leaves_no_trace() -> None:

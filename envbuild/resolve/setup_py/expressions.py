@@ -3,32 +3,19 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
-from functools import singledispatchmethod
+from collections.abc import Iterable, Mapping, Sequence
 
-from envbuild.resolve.setup_py.conditions import TRUE, Condition, condition_of
-from envbuild.resolve.setup_py.handed import Lines, Table, Text, Value, lines_of
+from envbuild.resolve.setup_py.conditions import Condition, condition_of
+from envbuild.resolve.setup_py.handed import Line, Value, lines_of
 
-DEEPEST = 12
-"""Calls within calls that are followed."""
 MOST_STEPS = 20_000
 """Expressions looked at in one file: real ones have some hundred."""
-METHODS = ("strip", "rstrip", "lstrip", "lower")
-KEPT_AS_IS = (
-    "abspath",
-    "realpath",
-    "normpath",
-    "str",
-    "list",
-    "tuple",
-    "set",
-    "sorted",
-    "Path",
-    "parse_requirements",
-)
+SAME = {
+    "abspath", "realpath", "normpath", "str", "list", "tuple", "set", "sorted", "Path", "parse_requirements",
+}  # fmt: skip
 """Calls whose result is their argument, as far as requirements go."""
+STRIPPING = ("strip", "rstrip", "lstrip", "lower")
 OF_LINES = ("splitlines", "readlines", "split")
-MAPPED = 2
 CLEANING = {"strip", "rstrip", "lstrip", "startswith", "endswith", "len", "split", "str", "replace"}
 """What a comprehension may call that only cleans the lines of a requirements file."""
 
@@ -42,18 +29,21 @@ class Expressions:
 
     def __init__(self, files: Mapping[str, str]) -> None:
         self.files = files
-        self.names: dict[str, Value | Condition | None] = {"__file__": Text("setup.py")}
+        self.names: dict[str, Value | Condition | None] = {"__file__": "setup.py"}
         self.functions: dict[str, ast.FunctionDef] = {}
         self.steps = 0
 
-    def inside(self, function: ast.FunctionDef, call: ast.Call) -> Value:
+    def call_function(self, function: ast.FunctionDef, call: ast.Call) -> Value:
         """Return what a function of the file returns.  Raises Unknown."""
         raise NotImplementedError
 
-    def condition_named(self, name: str) -> Condition | None:
-        """Return the condition that a name stands for."""
-        found = self.names.get(name)
-        return found if isinstance(found, Condition) else None
+    def condition(self, node: ast.expr) -> Condition | None:
+        """Return what an expression asks of interpreter and platform; None for anything else."""
+        return condition_of(node, self._condition_named)
+
+    def _condition_named(self, name: str) -> Condition | None:
+        known = self.names.get(name)
+        return known if isinstance(known, Condition) else None
 
     def known(self, node: ast.expr) -> Value | None:
         """Return the value of an expression, None where only running the file would tell."""
@@ -62,234 +52,179 @@ class Expressions:
         except Unknown:
             return None
 
-    def _value(self, node: ast.expr) -> Value:
+    def _value(  # noqa: C901, PLR0911, PLR0912  (a row for each kind of expression)
+        self, node: ast.expr
+    ) -> Value:
         self.steps += 1
         if self.steps > MOST_STEPS:
             raise Unknown
-        return self._read(node)
-
-    @singledispatchmethod
-    def _read(self, node: ast.expr) -> Value:
-        raise Unknown(type(node).__name__)
-
-    @_read.register(ast.Constant)
-    def _constant(self, node: ast.Constant) -> Value:
-        if isinstance(node.value, str):
-            return Text(node.value)
+        match node:
+            case ast.Constant(value=str(text)):
+                return text
+            case ast.Name(id=name):
+                return _required(self.names.get(name))
+            case ast.List(elts=items) | ast.Tuple(elts=items) | ast.Set(elts=items):
+                return tuple(line for item in items for line in self._lines(item))
+            case ast.Dict():
+                return self._table(node)
+            case ast.BinOp(left=left, op=operator, right=right):
+                return _combined(self._value(left), operator, self._value(right))
+            case ast.JoinedStr(values=parts):
+                return "".join(map(self._text, parts))
+            case ast.FormattedValue(value=inner):
+                return self._text(inner)
+            case ast.IfExp():
+                return self._either(node)
+            case ast.Subscript(value=table, slice=key):
+                return self._item(table, key)
+            case ast.Attribute(value=path, attr="parent"):
+                return self._text(path).rpartition("/")[0]
+            case (
+                ast.ListComp(elt=element, generators=[only])
+                | ast.GeneratorExp(elt=element, generators=[only])
+            ):
+                return self._cleaned([element, *only.ifs], only.iter)
+            case ast.Call():
+                return self._result(node)
         raise Unknown
-
-    @_read.register(ast.Name)
-    def _named(self, node: ast.Name) -> Value:
-        found = self.names.get(node.id)
-        if found is None or isinstance(found, Condition):
-            raise Unknown
-        return found
-
-    @_read.register(ast.List)
-    @_read.register(ast.Tuple)
-    @_read.register(ast.Set)
-    def _listed(self, node: ast.List | ast.Tuple | ast.Set) -> Value:
-        items: list[tuple[str, Condition]] = []
-        for element in node.elts:
-            value = self._value(element.value if isinstance(element, ast.Starred) else element)
-            if isinstance(value, Text):
-                items.append((value.text, TRUE))
-            elif isinstance(value, Lines) and isinstance(element, ast.Starred):
-                items += value.items
-            else:
-                raise Unknown
-        return Lines(tuple(items))
-
-    @_read.register(ast.Dict)
-    def _dictionary(self, node: ast.Dict) -> Value:
-        items: dict[str, Value | None] = {}
-        for key, value in zip(node.keys, node.values, strict=True):
-            if key is None:
-                inner = self._value(value)
-                if not isinstance(inner, Table):
-                    raise Unknown
-                items |= inner.items
-                continue
-            name = self._value(key)
-            if not isinstance(name, Text):
-                raise Unknown
-            items[name.text] = self.known(value)
-        return Table(items)
-
-    @_read.register(ast.BinOp)
-    def _operation(self, node: ast.BinOp) -> Value:
-        left, right = self._value(node.left), self._value(node.right)
-        if isinstance(left, Lines) and isinstance(right, Lines) and isinstance(node.op, ast.Add):
-            return Lines(left.items + right.items)
-        if isinstance(left, Text) and isinstance(right, Text):
-            return Text(_combined(left.text, node.op, right.text))
-        raise Unknown
-
-    @_read.register(ast.JoinedStr)
-    def _formatted(self, node: ast.JoinedStr) -> Value:
-        parts = [
-            self._value(p.value if isinstance(p, ast.FormattedValue) else p) for p in node.values
-        ]
-        if all(isinstance(part, Text) for part in parts):
-            return Text("".join(part.text for part in parts if isinstance(part, Text)))
-        raise Unknown
-
-    @_read.register(ast.IfExp)
-    def _either(self, node: ast.IfExp) -> Value:
-        test = condition_of(node.test, self.condition_named)
-        one, other = self._value(node.body), self._value(node.orelse)
-        if test is None or not isinstance(one, Lines) or not isinstance(other, Lines):
-            raise Unknown
-        kept = tuple((text, where.both(test)) for text, where in one.items)
-        return Lines(
-            kept + tuple((text, where.both(test.negated())) for text, where in other.items)
-        )
-
-    @_read.register(ast.Subscript)
-    def _item(self, node: ast.Subscript) -> Value:
-        table, key = self._value(node.value), self._value(node.slice)
-        found = (
-            table.items.get(key.text)
-            if isinstance(table, Table) and isinstance(key, Text)
-            else None
-        )
-        if found is None:
-            raise Unknown
-        return found
-
-    @_read.register(ast.Attribute)
-    def _attribute(self, node: ast.Attribute) -> Value:
-        value = self._value(node.value)
-        if node.attr == "parent" and isinstance(value, Text):
-            return Text(value.text.rpartition("/")[0])
-        raise Unknown
-
-    @_read.register(ast.ListComp)
-    @_read.register(ast.GeneratorExp)
-    def _comprehended(self, node: ast.ListComp | ast.GeneratorExp) -> Value:
-        """Take a comprehension for what it is in a setup.py: the cleaning of a requirements file's lines."""
-        (only, *more) = node.generators
-        used = {
-            name_of(inner.func)
-            for part in (node.elt, *only.ifs)
-            for inner in ast.walk(part)
-            if isinstance(inner, ast.Call)
-        }
-        if more or not used <= CLEANING:
-            raise Unknown
-        return self._cleaned(only.iter)
-
-    def _cleaned(self, node: ast.expr) -> Lines:
-        """Return the requirements among the lines of a list or a file."""
-        value = self._value(node)
-        if isinstance(value, Text):
-            value = Lines(tuple((line, TRUE) for line in lines_of(value.text)))
-        if not isinstance(value, Lines):
-            raise Unknown
-        return Lines(
-            tuple(
-                (text.strip(), where)
-                for text, where in value.items
-                if text.strip()[:1] not in ("", "#")
-            )
-        )
-
-    @_read.register(ast.Call)
-    def _result(self, node: ast.Call) -> Value:
-        name = name_of(node.func) or ""
-        if isinstance(node.func, ast.Name) and name in self.functions:
-            return self.inside(self.functions[name], node)
-        if name in KEPT_AS_IS:
-            return self._value(node.args[0] if node.args else node.func)
-        if name == "map" and len(node.args) == MAPPED and _calls(node.args[0]) <= CLEANING:
-            return self._cleaned(node.args[1])
-        if name == "dict" and not node.args:
-            return Table({word.arg: self.known(word.value) for word in node.keywords if word.arg})
-        if isinstance(node.func, ast.Attribute) and name in OF_LINES:
-            return Lines(
-                tuple(
-                    (line, TRUE) for line in lines_of("\n".join(self._split(node.func.value, node)))
-                )
-            )
-        return Text(self._called(node, name))
-
-    def _called(self, node: ast.Call, name: str) -> str:
-        """Return the string that a call gives: a path, what a file holds, a string without white space around it."""
-        owner = node.func.value if isinstance(node.func, ast.Attribute) else None
-        first = node.args[0] if node.args else None
-        if name == "join" and owner is not None and name_of(owner) == "path":
-            found = _joined([text for argument in node.args for text in self._parts(argument)])
-        elif name == "dirname" and first is not None:
-            found = self._text(first).rpartition("/")[0]
-        elif name == "open" and first is not None:
-            found = self._file(self._text(first))
-        elif name in ("read_text", "open") and owner is not None:
-            found = self._file(self._text(owner))
-        elif name == "read" and owner is not None:
-            found = self._text(owner)
-        elif name in METHODS and owner is not None and first is None:
-            found = str(getattr(self._text(owner), name)())
-        else:
-            raise Unknown
-        return found
-
-    def _split(self, owner: ast.expr, call: ast.Call) -> list[str]:
-        text = self._text(owner)
-        by = self._text(call.args[0]) if call.args and name_of(call.func) == "split" else None
-        return (
-            text.split(by)
-            if by or (name_of(call.func) == "split" and not call.args)
-            else text.splitlines()
-        )
-
-    def _parts(self, node: ast.expr) -> list[str]:
-        """Return the parts of a path that an argument is, or, with a star before it, holds."""
-        if not isinstance(node, ast.Starred):
-            return [self._text(node)]
-        value = self._value(node.value)
-        if not isinstance(value, Lines):
-            raise Unknown
-        return [text for text, _ in value.items]
 
     def _text(self, node: ast.expr) -> str:
         value = self._value(node)
-        if not isinstance(value, Text):
+        if not isinstance(value, str):
             raise Unknown
-        return value.text
+        return value
+
+    def _lines(self, node: ast.expr) -> tuple[Line, ...]:
+        """Return what an element puts into its list: itself, or, with a star before it, its own."""
+        if not isinstance(node, ast.Starred):
+            return (Line(self._text(node)),)
+        value = self._value(node.value)
+        if not isinstance(value, tuple):
+            raise Unknown
+        return value
+
+    def _table(self, node: ast.Dict) -> Mapping[str, Value | None]:
+        items: dict[str, Value | None] = {}
+        for key, value in zip(node.keys, node.values, strict=True):
+            if key is not None:
+                items[self._text(key)] = self.known(value)
+                continue
+            inner = self._value(value)  # {**other}
+            if not isinstance(inner, Mapping):
+                raise Unknown
+            items |= inner
+        return items
+
+    def _either(self, node: ast.IfExp) -> tuple[Line, ...]:
+        test = self.condition(node.test)
+        one, other = self._value(node.body), self._value(node.orelse)
+        if test is None or not isinstance(one, tuple) or not isinstance(other, tuple):
+            raise Unknown
+        there = [line.under(test) for line in one]
+        return (*there, *(line.under(test.negated()) for line in other))
+
+    def _item(self, table: ast.expr, key: ast.expr) -> Value:
+        value = self._value(table)
+        if not isinstance(value, Mapping):
+            raise Unknown
+        return _required(value.get(self._text(key)))
+
+    def _cleaned(self, parts: Sequence[ast.expr], lines: ast.expr) -> tuple[Line, ...]:
+        """Return the requirements among lines, where these parts of an expression only clean them."""
+        if not _calls(parts) <= CLEANING:
+            raise Unknown
+        value = self._value(lines)
+        if isinstance(value, str):
+            return tuple(map(Line, lines_of(value)))
+        if not isinstance(value, tuple):
+            raise Unknown
+        stripped = [Line(line.text.strip(), line.when) for line in value]
+        return tuple(line for line in stripped if line.text[:1] not in ("", "#"))
+
+    def _result(self, call: ast.Call) -> Value:
+        """Return what a call gives."""
+        name = name_of(call.func) or ""
+        match call:
+            case ast.Call(func=ast.Name()) if name in self.functions:
+                return self.call_function(self.functions[name], call)
+            case ast.Call(args=[first, *_]) if name in SAME:
+                return self._value(first)
+            case ast.Call(args=[function, lines]) if name == "map":
+                return self._cleaned([function], lines)
+            case ast.Call(args=[]) if name == "dict":
+                return {word.arg: self.known(word.value) for word in call.keywords if word.arg}
+            case ast.Call(func=ast.Attribute(value=owner)) if name in OF_LINES:
+                return self._split(self._text(owner), name, call.args)
+        return self._called_text(call, name)
+
+    def _called_text(self, call: ast.Call, name: str) -> str:
+        """Return the string that a call gives: a path, what a file holds, a string without white space around it."""
+        match call:
+            case ast.Call(func=ast.Attribute(value=owner), args=parts) if name == "join":
+                if name_of(owner) == "path":
+                    return _joined(line.text for part in parts for line in self._lines(part))
+            case ast.Call(args=[path, *_]) if name == "dirname":
+                return self._text(path).rpartition("/")[0]
+            case ast.Call(func=ast.Name() | ast.Attribute(), args=[path, *_]) if name == "open":
+                return self._file(self._text(path))
+            case ast.Call(func=ast.Attribute(value=owner)) if name in ("read_text", "open"):
+                return self._file(self._text(owner))
+            case ast.Call(func=ast.Attribute(value=owner)) if name == "read":
+                return self._text(owner)
+            case ast.Call(func=ast.Attribute(value=owner), args=[]) if name in STRIPPING:
+                return str(getattr(self._text(owner), name)())
+        raise Unknown
+
+    def _split(self, text: str, name: str, arguments: Sequence[ast.expr]) -> tuple[Line, ...]:
+        by = self._text(arguments[0]) if name == "split" and arguments else None
+        parts = text.split(by) if name == "split" and by != "" else text.splitlines()
+        return tuple(map(Line, lines_of("\n".join(parts))))
 
     def _file(self, path: str) -> str:
-        found = self.files.get(path.removeprefix("./").lstrip("/"))
-        if found is None:
+        """Return the text of a file of the archive; an absolute path is one below its top folder."""
+        text = self.files.get(path.removeprefix("./").lstrip("/"))
+        if text is None:
             raise Unknown
-        return found
+        return text
 
 
 def name_of(node: ast.expr) -> str | None:
     """Return the last part of a dotted name."""
-    return (
-        node.attr
-        if isinstance(node, ast.Attribute)
-        else node.id
-        if isinstance(node, ast.Name)
-        else None
-    )
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else None
 
 
-def _calls(*nodes: ast.AST) -> set[str | None]:
+def lines_in(value: Value | Condition | None) -> tuple[Line, ...] | None:
+    """Return a value that is a list, None for any other."""
+    return value if isinstance(value, tuple) and not isinstance(value, Condition) else None
+
+
+def _required(value: Value | Condition | None) -> Value:
+    if value is None or isinstance(value, Condition):
+        raise Unknown
+    return value
+
+
+def _calls(nodes: Iterable[ast.AST]) -> set[str | None]:
     """Return the names of what is called in expressions."""
-    inner = (part for node in nodes for part in ast.walk(node))
+    inner = [part for node in nodes for part in ast.walk(node)]
     return {name_of(part.func) for part in inner if isinstance(part, ast.Call)}
 
 
-def _combined(left: str, operator: ast.operator, right: str) -> str:
+def _combined(left: Value, operator: ast.operator, right: Value) -> Value:
+    if isinstance(left, tuple) and isinstance(right, tuple) and isinstance(operator, ast.Add):
+        return left + right
+    if not isinstance(left, str) or not isinstance(right, str):
+        raise Unknown
     if isinstance(operator, ast.Add):
         return left + right
     if isinstance(operator, ast.Div):
-        return _joined([left, right])
+        return _joined((left, right))
     if isinstance(operator, ast.Mod) and left.count("%") == left.count("%s") == 1:
         return left.replace("%s", right)
     raise Unknown
 
 
-def _joined(parts: Sequence[str]) -> str:
+def _joined(parts: Iterable[str]) -> str:
     return "/".join(part.strip("/") for part in parts if part.strip("/"))

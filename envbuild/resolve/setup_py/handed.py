@@ -4,32 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
 
-from envbuild.resolve.setup_py.conditions import TRUE, Condition
+from envbuild.resolve.setup_py.conditions import ALWAYS, Condition
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
-    """A string; as a path, it is relative to the archive's top folder."""
+class Line(NamedTuple):
+    """A string of a list, and the condition under which it is in the list."""
 
     text: str
+    when: Condition = ALWAYS
+
+    def under(self, condition: Condition) -> Line:
+        """Return the line under one more condition."""
+        return Line(self.text, self.when.both(condition))
 
 
-@dataclass(frozen=True, slots=True)
-class Lines:
-    """A list of strings, each with the condition under which it is in the list."""
-
-    items: tuple[tuple[str, Condition], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A dictionary with strings for keys; a value that is not known is None."""
-
-    items: Mapping[str, Value | None] = field(default_factory=dict)
-
-
-Value = Text | Lines | Table
+Value: TypeAlias = "str | tuple[Line, ...] | Mapping[str, Value | None]"
+"""A string (as a path, relative to the archive's top folder), a list, or a table; None is what is not known."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,33 +36,32 @@ class Handed:
 
     def lines(self, name: str) -> tuple[str, ...] | None:
         """Return a keyword's list as PEP 508 strings, None where it is not known."""
-        return _requirements(self.keywords.get(name, Lines()))
+        return _requirements(self.keywords.get(name, ()))
 
     def extras(self) -> tuple[str, ...] | None:
         """Return what extras_require says as PEP 508 strings, None where not all of it is known."""
-        value = self.keywords.get("extras_require", Table())
-        if not isinstance(value, Table):
+        table = self.keywords.get("extras_require", {})
+        if not isinstance(table, Mapping):
             return None
         found: list[str] = []
-        for key, wanted in value.items.items():
+        for key, wanted in table.items():
             lines = _requirements(wanted)
             if lines is None:
                 return None
+            # setuptools writes "extra:marker" as a key, and ":marker" for what no extra brings
             name, _, marker = key.partition(":")
-            conditions = [
-                *([f"({marker})"] if marker else []),
-                *([f'extra == "{name}"'] if name else []),
-            ]
+            conditions = [f"({marker})"] if marker else []
+            conditions += [f'extra == "{name}"'] if name else []
             found += [_with_marker(line, " and ".join(conditions)) for line in lines]
         return tuple(found)
 
 
 def _requirements(value: Value | None) -> tuple[str, ...] | None:
-    if isinstance(value, Text):
-        value = Lines(tuple((line, TRUE) for line in lines_of(value.text)))
-    if not isinstance(value, Lines):
+    if isinstance(value, str):
+        return tuple(lines_of(value))
+    if not isinstance(value, tuple):
         return None
-    return tuple(_with_marker(text, condition.text()) for text, condition in value.items)
+    return tuple(_with_marker(line.text, line.when.text) for line in value)
 
 
 def _with_marker(line: str, marker: str) -> str:
@@ -78,11 +69,8 @@ def _with_marker(line: str, marker: str) -> str:
     if not marker:
         return line
     wanted, _, own = line.partition(";")
-    return (
-        f"{wanted.strip()} ; ({own.strip()}) and {marker}"
-        if own.strip()
-        else f"{wanted.strip()} ; {marker}"
-    )
+    both = f"({own.strip()}) and {marker}" if own.strip() else marker
+    return f"{wanted.strip()} ; {both}"
 
 
 def lines_of(text: str) -> list[str]:

@@ -10,13 +10,14 @@ from __future__ import annotations
 import ast
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from functools import singledispatchmethod
 
-from envbuild.resolve.setup_py.conditions import TRUE, Condition, condition_of
-from envbuild.resolve.setup_py.expressions import DEEPEST, Expressions, Unknown, name_of
-from envbuild.resolve.setup_py.handed import Handed, Lines, Table, Text, Value
+from envbuild.resolve.setup_py.conditions import ALWAYS, Condition
+from envbuild.resolve.setup_py.expressions import Expressions, Unknown, lines_in, name_of
+from envbuild.resolve.setup_py.handed import Handed, Value
 
-TOLD = ("name", "version", "install_requires", "extras_require", "setup_requires")
+DEEPEST = 12
+"""Calls within calls that are followed."""
+READ = ("name", "version", "install_requires", "extras_require", "setup_requires")
 CHANGING = ("append", "extend", "insert", "update", "remove", "pop")
 """Methods that change what they are called on."""
 
@@ -38,7 +39,7 @@ def read_setup(text: str, files: Mapping[str, str]) -> Handed | None:
         return None
     walk = _Walk(files)
     try:
-        walk.run(tree.body, TRUE)
+        walk.run(tree.body, ALWAYS)
     except Ended:
         return Handed(ends=True)
     except (RecursionError, Unknown):
@@ -54,145 +55,120 @@ class _Walk(Expressions):
         self.handed: Handed | None = None
         self.depth = 0
 
-    def run(self, body: Sequence[ast.stmt], condition: Condition) -> None:
+    def run(self, body: Sequence[ast.stmt], when: Condition) -> None:
         """Go through statements that hold under a condition."""
         for statement in body:
-            self._statement(statement, condition)
+            self._follow(statement, when)
 
-    @singledispatchmethod
-    def _statement(self, node: ast.stmt, condition: Condition) -> None:
+    def _follow(  # noqa: C901, PLR0912  (a row for each kind of statement)
+        self, statement: ast.stmt, when: Condition
+    ) -> None:
         """Follow one statement; of most kinds nothing is to be told."""
+        match statement:
+            case ast.FunctionDef(name=name) if when == ALWAYS:
+                self.functions[name] = statement
+            case ast.Assign(targets=targets, value=value):
+                for target in targets:
+                    self._assign(target, value, when)
+            case ast.AnnAssign(target=target, value=ast.expr() as value):
+                self._assign(target, value, when)
+            case ast.AugAssign(target=target, op=ast.Add(), value=value):
+                self._extend(target, value, when)
+            case ast.AugAssign() | ast.For() | ast.While():
+                self._forget([statement])
+            case ast.Expr(value=ast.Call() as call):
+                self._do(call, when)
+            case ast.Try(body=body, handlers=handlers, orelse=orelse, finalbody=finalbody):
+                self.run(body, when)
+                self._forget([*handlers, *orelse, *finalbody])
+            case ast.With(items=items, body=body):
+                for item in items:
+                    if item.optional_vars is not None:
+                        self._assign(item.optional_vars, item.context_expr, when)
+                self.run(body, when)
+            case ast.Raise():
+                self._end(when)
+            case ast.If():
+                self._branch(statement, when)
 
-    @_statement.register(ast.FunctionDef)
-    def _define(self, node: ast.FunctionDef, condition: Condition) -> None:
-        if condition == TRUE:
-            self.functions[node.name] = node
+    def _end(self, when: Condition) -> None:
+        """Break off where the file itself would, and in every case."""
+        if when == ALWAYS and self.handed is None and not self.depth:
+            raise Ended
 
-    @_statement.register(ast.Assign)
-    def _assigned(self, node: ast.Assign, condition: Condition) -> None:
-        for target in node.targets:
-            self._assign(target, node.value, condition)
-
-    @_statement.register(ast.AnnAssign)
-    def _annotated(self, node: ast.AnnAssign, condition: Condition) -> None:
-        if node.value is not None:
-            self._assign(node.target, node.value, condition)
-
-    @_statement.register(ast.AugAssign)
-    def _augmented(self, node: ast.AugAssign, condition: Condition) -> None:
-        if isinstance(node.op, ast.Add):
-            self._extend(node.target, node.value, condition)
-        else:
-            self._forget([node])
-
-    @_statement.register(ast.Expr)
-    def _expression(self, node: ast.Expr, condition: Condition) -> None:
-        if isinstance(node.value, ast.Call):
-            self._do(node.value, condition)
-
-    @_statement.register(ast.Try)
-    def _tried(self, node: ast.Try, condition: Condition) -> None:
-        self.run(node.body, condition)
-        self._forget([*node.handlers, *node.orelse, *node.finalbody])
-
-    @_statement.register(ast.With)
-    def _opened(self, node: ast.With, condition: Condition) -> None:
-        for item in node.items:
-            if item.optional_vars is not None:
-                self._assign(item.optional_vars, item.context_expr, condition)
-        self.run(node.body, condition)
-
-    @_statement.register(ast.Raise)
-    def _raised(self, node: ast.Raise, condition: Condition) -> None:
-        if condition == TRUE and self.handed is None and not self.depth:
-            raise Ended(ast.unparse(node))
-
-    @_statement.register(ast.For)
-    @_statement.register(ast.While)
-    def _repeated(self, node: ast.stmt, _: Condition) -> None:
-        self._forget([node])
-
-    @_statement.register(ast.If)
-    def _branch(self, node: ast.If, condition: Condition) -> None:
-        test = condition_of(node.test, self.condition_named)
-        if test is None:
-            self._forget([*node.body, *node.orelse])
-            with_setup = [part for part in (node.body, node.orelse) if _calls_setup(part)]
-            for part in with_setup:
-                self.run(part, condition)
+    def _branch(self, node: ast.If, when: Condition) -> None:
+        test = self.condition(node.test)
+        if test is not None:
+            self.run(node.body, when.both(test))
+            self.run(node.orelse, when.both(test.negated()))
             return
-        self.run(node.body, condition.both(test))
-        self.run(node.orelse, condition.both(test.negated()))
+        self._forget([*node.body, *node.orelse])
+        for part in (node.body, node.orelse):
+            if _calls_setup(part):
+                self.run(part, when)
 
     def _forget(self, nodes: Iterable[ast.AST]) -> None:
         """Hold for unknown whatever these statements may change."""
         for node in nodes:
             for inner in ast.walk(node):
-                for name in _changed(inner):
+                name = _changed(inner)
+                if name is not None:
                     self.names[name] = None
 
-    def _assign(self, target: ast.expr, value: ast.expr, condition: Condition) -> None:
-        if isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):
-            self._set_item(target.value.id, target.slice, value, condition)
-            return
-        if not isinstance(target, ast.Name):
-            self._forget([target])
-            return
-        known = self.known(value) or condition_of(value, self.condition_named)
-        before = self.names.get(target.id)
-        if condition == TRUE:
-            self.names[target.id] = known
-        elif isinstance(known, Lines) and (before is None or isinstance(before, Lines)):
-            old = before.items if before else ()
-            kept = tuple((text, where.both(condition.negated())) for text, where in old)
-            new = tuple((text, where.both(condition)) for text, where in known.items)
-            self.names[target.id] = Lines(kept + new)
-        else:
-            self.names[target.id] = None
+    def _assign(self, target: ast.expr, value: ast.expr, when: Condition) -> None:
+        match target:
+            case ast.Subscript(value=ast.Name(id=name), slice=key):
+                self._set_item(name, key, value, when)
+            case ast.Name(id=name):
+                self.names[name] = self._assigned(self.names.get(name), value, when)
+            case _:
+                self._forget([target])
 
-    def _set_item(self, name: str, key: ast.expr, value: ast.expr, condition: Condition) -> None:
-        table = self.names.get(name)
-        where = self.known(key)
-        if not isinstance(table, Table) or not isinstance(where, Text) or condition != TRUE:
+    def _assigned(
+        self, before: Value | Condition | None, node: ast.expr, when: Condition
+    ) -> Value | Condition | None:
+        """Return what a name stands for after an assignment that holds under a condition."""
+        value = self.known(node)
+        if when == ALWAYS:
+            return self.condition(node) if value is None else value
+        old, new = () if before is None else lines_in(before), lines_in(value)
+        if old is None or new is None:
+            return None
+        kept = [line.under(when.negated()) for line in old]
+        return (*kept, *(line.under(when) for line in new))
+
+    def _set_item(self, name: str, key: ast.expr, value: ast.expr, when: Condition) -> None:
+        table, where = self.names.get(name), self.known(key)
+        if isinstance(table, Mapping) and isinstance(where, str) and when == ALWAYS:
+            self.names[name] = {**table, where: self.known(value)}
+        else:
             self.names[name] = None
-            return
-        self.names[name] = Table({**table.items, where.text: self.known(value)})
 
-    def _extend(self, target: ast.expr, value: ast.expr, condition: Condition) -> None:
+    def _extend(self, target: ast.expr, value: ast.expr, when: Condition) -> None:
         if not isinstance(target, ast.Name):
             self._forget([target])
             return
-        before, more = self.names.get(target.id), self.known(value)
-        if isinstance(before, Lines) and isinstance(more, Lines):
-            new = tuple((text, where.both(condition)) for text, where in more.items)
-            self.names[target.id] = Lines(before.items + new)
-        else:
-            self.names[target.id] = None
+        before, more = lines_in(self.names.get(target.id)), lines_in(self.known(value))
+        self.names[target.id] = None
+        if before is not None and more is not None:
+            self.names[target.id] = (*before, *(line.under(when) for line in more))
 
-    def _do(self, call: ast.Call, condition: Condition) -> None:
+    def _do(self, call: ast.Call, when: Condition) -> None:
         """Follow a call that stands by itself: setup(), a change of a list, an exit."""
         name = name_of(call.func)
         owner = call.func.value if isinstance(call.func, ast.Attribute) else None
         if name == "setup" and (owner is None or name_of(owner) in ("setuptools", "core")):
             self.handed = Handed(keywords=self._keywords(call))
-        elif (
-            name in ("exit", "_exit")
-            and condition == TRUE
-            and self.handed is None
-            and not self.depth
-        ):
-            raise Ended
-        elif name in ("append", "extend", "insert") and isinstance(owner, ast.Name) and call.args:
-            more = (
-                call.args[-1]
-                if name == "extend"
-                else ast.List(elts=[call.args[-1]], ctx=ast.Load())
-            )
-            self._extend(ast.Name(id=owner.id, ctx=ast.Store()), more, condition)
+        elif name in ("exit", "_exit"):
+            self._end(when)
+        elif name in ("append", "insert") and isinstance(owner, ast.Name) and call.args:
+            self._extend(owner, ast.List(elts=[call.args[-1]]), when)
+        elif name == "extend" and isinstance(owner, ast.Name) and call.args:
+            self._extend(owner, call.args[-1], when)
         elif name == "update" and isinstance(owner, ast.Name):
             self.names[owner.id] = None
         elif name in self.functions and owner is None:
-            self._go_inside(self.functions[name], call, condition)
+            self._go_inside(self.functions[name], call, when)
 
     def _bind(self, parameters: ast.arguments, call: ast.Call) -> None:
         """Give the parameters of a function what it is called with, or their defaults."""
@@ -205,18 +181,17 @@ class _Walk(Expressions):
             if word.arg in names:
                 self.names[word.arg] = self.known(word.value)
         if parameters.vararg is not None:
-            rest = ast.List(elts=call.args[len(names) :], ctx=ast.Load())
-            self.names[parameters.vararg.arg] = self.known(rest)
+            self.names[parameters.vararg.arg] = self.known(ast.List(elts=call.args[len(names) :]))
 
-    def inside(self, function: ast.FunctionDef, call: ast.Call) -> Value:
+    def call_function(self, function: ast.FunctionDef, call: ast.Call) -> Value:
         """Go through a function of the file, and return what it returns.  Raises Unknown."""
-        found = self._go_inside(function, call, TRUE)
-        if found is None:
+        value = self._go_inside(function, call, ALWAYS)
+        if value is None:
             raise Unknown
-        return found
+        return value
 
     def _go_inside(
-        self, function: ast.FunctionDef, call: ast.Call, condition: Condition
+        self, function: ast.FunctionDef, call: ast.Call, when: Condition
     ) -> Value | None:
         if self.depth >= DEEPEST:
             raise Unknown
@@ -224,28 +199,46 @@ class _Walk(Expressions):
         self._bind(function.args, call)
         self.depth += 1
         try:
-            body = function.body
-            ends = next((n for n, s in enumerate(body) if isinstance(s, ast.Return)), len(body))
-            self.run(body[:ends], condition)
-            final = body[ends] if ends < len(body) else None
-            inner = body[-1].body[-1] if body and isinstance(body[-1], ast.With) else None
-            last = final or inner
-            returned = last.value if isinstance(last, ast.Return) else None
+            self.run(_before_return(function.body), when)
+            returned = _returned(function.body)
             return self.known(returned) if returned is not None else None
         finally:
             self.depth -= 1
+            # a function's names end with it; what it changed of the file's own is not followed
             changed = {name for name in kept if self.names.get(name) != kept[name]}
-            globals_ = {n for s in ast.walk(function) if isinstance(s, ast.Global) for n in s.names}
-            self.names = {**kept, **dict.fromkeys(changed & globals_)}
+            self.names = {**kept, **dict.fromkeys(changed & _globals(function))}
 
     def _keywords(self, call: ast.Call) -> dict[str, Value | None]:
         """Return what is handed over by name; keywords from a dictionary that is not known leave the others open."""
-        found = {word.arg: self.known(word.value) for word in call.keywords if word.arg is not None}
+        spread: dict[str, Value | None] = {}
+        named: dict[str, Value | None] = {}
         for word in call.keywords:
-            table = self.known(word.value) if word.arg is None else Table()
-            given = table.items if isinstance(table, Table) else dict.fromkeys(TOLD)
-            found = {**given, **found}
-        return found
+            value = self.known(word.value)
+            if word.arg is not None:
+                named[word.arg] = value
+            else:
+                spread |= value if isinstance(value, Mapping) else dict.fromkeys(READ)
+        return spread | named
+
+
+def _before_return(body: Sequence[ast.stmt]) -> Sequence[ast.stmt]:
+    for place, statement in enumerate(body):
+        if isinstance(statement, ast.Return):
+            return body[:place]
+    return body
+
+
+def _returned(body: Sequence[ast.stmt]) -> ast.expr | None:
+    """Return the expression that a function returns: by its first return, or at the end of its last ``with``."""
+    for statement in body:
+        if isinstance(statement, ast.Return):
+            return statement.value
+    last = body[-1].body[-1] if body and isinstance(body[-1], ast.With) else None
+    return last.value if isinstance(last, ast.Return) else None
+
+
+def _globals(function: ast.FunctionDef) -> set[str]:
+    return {name for n in ast.walk(function) if isinstance(n, ast.Global) for name in n.names}
 
 
 def _calls_setup(body: Sequence[ast.stmt]) -> bool:
@@ -253,11 +246,14 @@ def _calls_setup(body: Sequence[ast.stmt]) -> bool:
     return any(isinstance(node, ast.Call) and name_of(node.func) == "setup" for node in inner)
 
 
-def _changed(node: ast.AST) -> Iterable[str]:
-    """Yield the names that a node may change."""
-    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-        yield node.id
-    elif isinstance(node, ast.Subscript | ast.Attribute) and isinstance(node.value, ast.Name):
-        method = node.attr if isinstance(node, ast.Attribute) else ""
-        if isinstance(node.ctx, ast.Store) or method in CHANGING:
-            yield node.value.id
+def _changed(node: ast.AST) -> str | None:
+    """Return the name that a node may change."""
+    match node:
+        case (
+            ast.Name(id=name, ctx=ast.Store())
+            | ast.Subscript(value=ast.Name(id=name), ctx=ast.Store())
+        ):
+            return name
+        case ast.Attribute(value=ast.Name(id=name), attr=method, ctx=context):
+            return name if isinstance(context, ast.Store) or method in CHANGING else None
+    return None

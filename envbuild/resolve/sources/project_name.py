@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from envbuild.resolve.setup_py.handed import Text
 from envbuild.resolve.setup_py.read import read_setup
 from envbuild.toml import parse_toml
 
@@ -109,7 +108,7 @@ def _handed(folder: Path) -> dict[str, str]:
     text = _text(folder, "setup.py")
     handed = read_setup(text, _Texts(folder)) if text is not None else None
     keywords = handed.keywords if handed is not None else {}
-    return {name: value.text.strip() for name, value in keywords.items() if isinstance(value, Text)}
+    return {name: value.strip() for name, value in keywords.items() if isinstance(value, str)}
 
 
 class _Texts(dict[str, str]):
