@@ -13,11 +13,13 @@ package is run.  What was read is kept in the store, so that a second run is qui
 from __future__ import annotations
 
 import argparse
+import datetime as dt
 import functools
+import re
 import sys
 import tarfile
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -89,6 +91,9 @@ FIRST = {
     "scipy": "1.7",
 }
 """Releases of targets before these are not compared with: no Python of a base that is in use has wheels of them."""
+TENSORFLOWS_KERAS = re.compile(r"tensorflow\.(?:compat\.v2\.)?keras\.(.+)")
+WITH_KERAS_3 = Version("2.16")
+"""From this TensorFlow on, tf.keras is Keras 3."""
 C10 = ("torch/lib/libc10.so", "torch/lib/libc10_cuda.so")
 CUDNNS = ("8", "9")
 SIMPLE: Mapping[str, Callable[[str, str], bool]] = {
@@ -124,7 +129,7 @@ def main() -> None:
     parser.add_argument(
         "--releases",
         type=int,
-        default=16,
+        default=24,
         help="how many minor versions of each, from the newest back",
     )
     parser.add_argument("--against", action="append", help="only these targets")
@@ -279,19 +284,36 @@ class Finder:
         version = Version(other)
         if need.kind == "symbol":
             return need.what in self.exported(version) or not self.is_torchs(need.what)
+        what = need.what
+        inner = TENSORFLOWS_KERAS.match(what)
+        if inner is not None and target == "tensorflow" and version >= WITH_KERAS_3:
+            # tf.keras is loaded late: its names stand in the Keras of that time
+            target, version = "keras", self.keras_of(version)
+            what = f"keras._tf_keras.keras.{inner[1]}"
         known = self.known_modules(target, version)
         if need.kind == "module":
-            return need.what in known
-        parts = need.what.split(".")
+            return what in known or _is_tensorflows(what, known)
+        parts = what.split(".")
         module = next(
             (".".join(parts[:n]) for n in range(len(parts), 0, -1) if ".".join(parts[:n]) in known),
             None,
         )
-        if module is None or module == need.what:
+        if module in (None, what, "keras"):
             return True
         return self.binds(target, version, module, parts[module.count(".") + 1])
 
     @functools.cache  # noqa: B019  a finder lives as long as the process
+    def keras_of(self, tensorflow: Version) -> Version:
+        """Return the Keras that was newest half a year after a release of TensorFlow."""
+        day = dt.date.fromisoformat(self.published.uploaded("tensorflow", tensorflow))
+        last = (day + dt.timedelta(days=180)).isoformat()
+        releases = [one for one in self.published.releases("keras") if one >= Version("3.3")]
+        return max(
+            (one for one in releases if self.published.uploaded("keras", one) <= last),
+            default=releases[0],
+        )
+
+    @functools.cache  # noqa: B019  the same
     def known_modules(self, target: str, version: Version) -> frozenset[str]:
         """Return the dotted names of a release's modules and folders."""
         names = self.published.learn(target, version, "names", lambda opened: opened.names())
@@ -332,6 +354,14 @@ class Finder:
         return any(
             symbol in self.exported(Version(other)) for other in self.others("torch", exact=False)
         )
+
+
+def _is_tensorflows(module: str, known: Collection[str]) -> bool:
+    """Whether a module is one that TensorFlow puts together when it is imported: no file has its name."""
+    top, _, rest = module.partition(".")
+    return top == "tensorflow" and (
+        f"tensorflow._api.v2.{rest}" in known or rest.startswith("keras")
+    )
 
 
 def read_needs(opened: Opened, modules: list[str]) -> list[tuple[str, str, str]]:

@@ -9,6 +9,7 @@ import shutil
 import sys
 import tarfile
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -218,6 +219,51 @@ def test_rows_are_in_the_form_of_the_table(finder: ModuleType, needs: ModuleType
         ("torch>=2.2", "engine<0"),
     ]
     assert "_ZN3c10 in engine/x.so" in rule.source
+
+
+class Wheels:
+    """An index of wheels: name and version to day and files."""
+
+    def __init__(self, wheels: dict[tuple[str, str], tuple[str, dict[str, bytes]]]) -> None:
+        self.wheels = wheels
+
+    def releases(self, name: str) -> list[Version]:
+        return sorted(Version(version) for one, version in self.wheels if one == name)
+
+    def uploaded(self, name: str, version: Version) -> str:
+        return self.wheels[name, str(version)][0]
+
+    def learn(
+        self, name: str, version: Version, _: str, answer: Callable[[Opened], object]
+    ) -> object:
+        return answer(archive("x-1-py3-none-any.whl", self.wheels[name, str(version)][1]))
+
+
+def test_names_of_tf_keras_are_looked_for_in_the_keras_of_that_time(
+    finder: ModuleType, needs: ModuleType
+) -> None:
+    layers = "keras/_tf_keras/keras/layers/__init__.py"
+    tensorflow = {"tensorflow/__init__.py": b"globals()", "tensorflow/_api/v2/compat/v2/__init__.py": b""}
+    index = Wheels(
+        {
+            ("tensorflow", "2.15.0"): ("2023-11-14", tensorflow),
+            ("tensorflow", "2.16.1"): ("2024-03-08", tensorflow),
+            ("keras", "3.3.0"): ("2024-04-20", {layers: b"Dense = RNN = 1"}),
+            ("keras", "3.9.0"): ("2025-03-05", {layers: b"Dense = Gone = 1"}),
+        }
+    )
+    found = finder.Finder(index, 8, None)
+
+    def meets(kind: str, what: str, version: str) -> bool:
+        return bool(found.meets("tensorflow", version, needs.Need(kind, what)))
+
+    assert meets("attribute", "tensorflow.keras.layers.RNN", "2.16.1")
+    assert meets("attribute", "tensorflow.compat.v2.keras.layers.RNN", "2.16.1")
+    assert not meets("attribute", "tensorflow.keras.layers.Gone", "2.16.1")
+    assert meets("attribute", "tensorflow.keras.layers.Gone", "2.15.0")  # no file says it
+    assert meets("module", "tensorflow.compat.v2", "2.15.0")
+    assert meets("module", "tensorflow.keras.layers", "2.15.0")
+    assert not meets("module", "tensorflow.contrib", "2.15.0")
 
 
 def test_packages_are_named_once(finder: ModuleType) -> None:
