@@ -243,7 +243,10 @@ def test_names_of_tf_keras_are_looked_for_in_the_keras_of_that_time(
     finder: ModuleType, needs: ModuleType
 ) -> None:
     layers = "keras/_tf_keras/keras/layers/__init__.py"
-    tensorflow = {"tensorflow/__init__.py": b"globals()", "tensorflow/_api/v2/compat/v2/__init__.py": b""}
+    tensorflow = {
+        "tensorflow/__init__.py": b"globals()",
+        "tensorflow/_api/v2/compat/v2/__init__.py": b"",
+    }
     index = Wheels(
         {
             ("tensorflow", "2.15.0"): ("2023-11-14", tensorflow),
