@@ -30,14 +30,14 @@ from packaging.requirements import Requirement as Pep508
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from envbuild.base.catalogue import entries
+from envbuild.base.catalogue import catalogue_entries
 from envbuild.base.suggest import framework_name
 from envbuild.cli.context import make_context
 from envbuild.cli.init import asker
 from envbuild.project.draft import draft
 from envbuild.project.gather import gather
 from envbuild.project.model import RecipeDraft
-from envbuild.recipe.model import Base
+from envbuild.recipe.model import BaseSection
 from envbuild.recipe.write import write_recipe
 from envbuild.toml import quote, write_value
 
@@ -55,10 +55,10 @@ def names(made: RecipeDraft) -> set[str]:
     return {"opencv" if name.startswith("opencv-") else name for name in found}
 
 
-def held(base: Base) -> tuple[str | None, str, str]:
+def held(base: BaseSection) -> tuple[str | None, str, str]:
     """Return the framework that a base holds, its version and its Python; empty where nobody knows."""
     named = framework_name(base.framework) if base.framework else None
-    for entry in entries():
+    for entry in catalogue_entries():
         if base.image is None and entry.reference == base.bootstrap and named == entry.framework:
             asked = Pep508(base.framework or "x").specifier
             version = f"{entry.version}.0"
@@ -70,7 +70,7 @@ def held(base: Base) -> tuple[str | None, str, str]:
     return named, "", ""
 
 
-def fits(row: dict[str, Any], base: Base) -> bool:
+def fits(row: dict[str, Any], base: BaseSection) -> bool:
     """Whether a base is one that the row expects."""
     if base.image is not None and base.image == row.get("image"):
         return True

@@ -32,7 +32,7 @@ from packaging.version import Version
 
 from envbuild.base.facts import load_facts
 from envbuild.base.model import BaseFacts
-from envbuild.net.fetch import sizes
+from envbuild.net.fetch import ask_sizes
 from envbuild.net.index import index_url
 from envbuild.net.web import make_client
 from envbuild.resolve.couplings import protected_names
@@ -300,7 +300,7 @@ class Case:
         files = {p["name"]: (p.get("wheels") or [p["sdist"]])[0] for p in data["packages"]}
         urls = {name: file["url"] for name, file in files.items() if GPU.fullmatch(name)}
         with make_client(SETTINGS) as client:
-            known = sizes(list(urls.values()), client)
+            known = ask_sizes(list(urls.values()), client)
         new = {
             p["name"]: (p["version"], known.get(urls.get(p["name"], ""), 0))
             for p in data["packages"]

@@ -165,7 +165,7 @@ def test_what_is_a_framework_is_protected_held_by_bases_and_known_to_checks(
 ) -> None:
     assert lookup.is_framework(dist)
     assert protected_names(base(f"{dist}==1.0")) == {dist}
-    assert gpu.framework([Dist(name=dist, version="1.0")]) == f"{dist} 1.0"
+    assert gpu.framework_of_dists([Dist(name=dist, version="1.0")]) == f"{dist} 1.0"
     known = lookup.framework_of(dist)
     assert known is not None
     assert known.name == framework

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from envbuild.app.image import find_image
 from envbuild.base.digests import fresh_digest, known_digest
-from envbuild.base.facts import kept_facts
+from envbuild.base.facts import cached_facts
 from envbuild.build.image.verify import recorded_digest
 from envbuild.check.model import Level, Report
 from envbuild.check.perform import check_image
@@ -102,7 +102,7 @@ def check_script(source: Source | None) -> Path | None:
 
 def _base_records(lock: Lock | None, store: Store) -> Mapping[str, str]:
     """Return the sha256 of the RECORD of each distribution that the base holds and the lock leaves as it is."""
-    facts = kept_facts(lock.base.digest, store) if lock is not None else None
+    facts = cached_facts(lock.base.digest, store) if lock is not None else None
     if lock is None or facts is None:
         return {}
     replaced = {package.name for package in lock.python}

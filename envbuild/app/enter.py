@@ -12,7 +12,7 @@ from envbuild.caches import make_folders, make_scratch, plan_caches
 from envbuild.context import Context
 from envbuild.errors import UsageError
 from envbuild.host import read_driver
-from envbuild.recipe.model import Run
+from envbuild.recipe.model import RunSection
 from envbuild.run import Command
 from envbuild.runtime import HOME, Bind
 
@@ -91,7 +91,7 @@ def _kept_folders(
     found: FoundImage, taken: Mapping[str, str], context: Context, *, make: bool
 ) -> tuple[tuple[Bind, ...], dict[str, str]]:
     """Return what to bind and to set so that downloads and compiled code outlive the container."""
-    run = found.source.recipe.run if found.source else Run()
+    run = found.source.recipe.run if found.source else RunSection()
     used = {*taken, *run.environment}
     caches = plan_caches(found.path, context.settings, wanted=run.caches, taken=used)
     try:

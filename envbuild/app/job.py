@@ -29,8 +29,7 @@ from envbuild.job.schedulers import features_of
 from envbuild.job.site import Site
 from envbuild.job.submit import check_project, new_key, write_secrets
 from envbuild.job.warnings import shared_sqlite
-from envbuild.recipe.model import Job as Wanted
-from envbuild.recipe.model import Run
+from envbuild.recipe.model import JobSection, RunSection
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -142,7 +141,7 @@ def _make_intent(request: JobRequest, site: Site, found: FoundImage, context: Co
     partition = (request.site or "").partition(":")[2]
     if partition and flags.partition is None:
         flags = replace(flags, partition=partition)
-    wanted = found.source.recipe.job if found.source else Wanted()
+    wanted = found.source.recipe.job if found.source else JobSection()
     intent = make_intent(wanted, flags)
     if flags.gpus is not None or wanted.gpus is not None:
         return intent
@@ -167,7 +166,7 @@ def _make_intent(request: JobRequest, site: Site, found: FoundImage, context: Co
 
 def _plan_caches(job: Job, found: FoundImage, request: JobRequest, context: Context) -> Caches:
     """Return what outlives the job of its HOME; variables that anybody sets are left alone."""
-    run = found.source.recipe.run if found.source else Run()
+    run = found.source.recipe.run if found.source else RunSection()
     named = {text.partition("=")[0] for text in request.variables}
     taken = {*named, *run.environment, *job.intent.environment}
     return plan_caches(found.path, context.settings, wanted=run.caches, taken=taken)

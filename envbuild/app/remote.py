@@ -26,7 +26,7 @@ from envbuild.job.sites import load_site
 from envbuild.job.submit import new_key, submit
 from envbuild.limits import UNREADABLE
 from envbuild.recipe.find import find_recipe
-from envbuild.recipe.model import Job as Wanted
+from envbuild.recipe.model import JobSection as Wanted
 
 CHECK_TIME = {"quick": "30m", "full": "1h", "soak": "4h"}
 """Walltime that a check asks for."""

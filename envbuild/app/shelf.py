@@ -209,9 +209,9 @@ def bring(taken: VerifiedEntry, library: ShelfClient, target: Path, context: Con
 
 def put_in_place(partial: Path, target: Path) -> None:
     """Give a finished image its name."""
-    from envbuild.store.atomic import sync_folder, telling
+    from envbuild.store.atomic import os_errors_as, sync_folder
 
-    with telling(target):
+    with os_errors_as(target):
         partial.chmod(0o755)
         partial.replace(target)
         sync_folder(target.parent)

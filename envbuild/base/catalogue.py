@@ -18,7 +18,7 @@ from envbuild.data.tables import (
 )
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class CatalogueEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One base to choose: an image, or a bootstrap with a framework made from wheels.
 
     ``reference`` is what a recipe writes as image or bootstrap, ``requirement`` what a bootstrap's recipe writes as
@@ -49,25 +49,27 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @functools.cache
-def entries() -> tuple[Entry, ...]:
+def catalogue_entries() -> tuple[CatalogueEntry, ...]:
     """Return every base of the catalogue: bootstraps with each release line that fits their Python, then images."""
     catalogue = load_catalogue()
     made = (
-        _bootstrap(suite, wheels, catalogue)
+        _bootstrap_entry(suite, wheels, catalogue)
         for suite in catalogue.suite
         for wheels in catalogue.wheels
     )
     return (
         *(entry for entry in made if entry is not None),
-        *(_image(image, catalogue) for image in catalogue.image),
+        *(_image_entry(image, catalogue) for image in catalogue.image),
     )
 
 
-def _bootstrap(suite: CatalogueSuite, wheels: WheelLine, catalogue: Catalogue) -> Entry | None:
+def _bootstrap_entry(
+    suite: CatalogueSuite, wheels: WheelLine, catalogue: Catalogue
+) -> CatalogueEntry | None:
     if suite.python not in wheels.pythons:
         return None
     build = build_of(wheels.framework, wheels.line)
-    return Entry(
+    return CatalogueEntry(
         reference=suite.bootstrap,
         requirement=wheels.requirement,
         framework=wheels.framework,
@@ -85,10 +87,10 @@ def _bootstrap(suite: CatalogueSuite, wheels: WheelLine, catalogue: Catalogue) -
     )
 
 
-def _image(image: CatalogueImage, catalogue: Catalogue) -> Entry:
+def _image_entry(image: CatalogueImage, catalogue: Catalogue) -> CatalogueEntry:
     # only TensorFlow's own images hold the index's wheels; other makers build for their own list of GPUs
     own = image.image.startswith("docker://tensorflow/") and image.version is not None
-    return Entry(
+    return CatalogueEntry(
         reference=image.image,
         framework=image.framework,
         version=image.version,

@@ -17,7 +17,7 @@ from envbuild.store.atomic import write_bytes
 from envbuild.store.layout import Store
 
 
-class Note(msgspec.Struct, frozen=True):
+class DigestNote(msgspec.Struct, frozen=True):
     """The image digest of a file, with its size in bytes, times in nanoseconds, and number on its disk.
 
     ``changed`` is the time that no program can set back (st_ctime), which a renaming or signing moves too.
@@ -30,45 +30,45 @@ class Note(msgspec.Struct, frozen=True):
     changed: int = 0
 
 
-def _state(found: os.stat_result) -> tuple[int, int, int, int]:
+def _file_state(found: os.stat_result) -> tuple[int, int, int, int]:
     return found.st_size, found.st_mtime_ns, found.st_ino, found.st_ctime_ns
 
 
 def known_digest(image: Path, store: Store) -> str:
     """Return an image's digest (``sha256:…``); it is read as a whole only where it has changed since the last time."""
-    return _known(image, store, "", siffile.image_digest)
+    return _known_or_fresh(image, store, "", siffile.image_digest)
 
 
 def known_sha256(file: Path, store: Store) -> str:
     """Return the sha256 (``sha256:…``) of a file's bytes, read only where it has changed since the last time."""
-    return _known(file, store, "sha256", _sha256)
+    return _known_or_fresh(file, store, "sha256", _hash_file)
 
 
-def _known(file: Path, store: Store, kind: str, compute: Callable[[Path], str]) -> str:
+def _known_or_fresh(file: Path, store: Store, kind: str, compute: Callable[[Path], str]) -> str:
     found = file.stat()
     with contextlib.suppress(OSError, *UNREADABLE):
-        note = msgspec.json.decode(_path(file, store, kind).read_bytes(), type=Note)
-        if (note.size, note.time, note.inode, note.changed) == _state(found):
+        note = msgspec.json.decode(_note_path(file, store, kind).read_bytes(), type=DigestNote)
+        if (note.size, note.time, note.inode, note.changed) == _file_state(found):
             return note.digest
-    return _fresh(file, store, kind, compute)
+    return _compute(file, store, kind, compute)
 
 
 def fresh_digest(image: Path, store: Store) -> str:
     """Return an image's digest, read as a whole: a disk may change a file without its time."""
-    return _fresh(image, store, "", siffile.image_digest)
+    return _compute(image, store, "", siffile.image_digest)
 
 
-def _fresh(file: Path, store: Store, kind: str, compute: Callable[[Path], str]) -> str:
+def _compute(file: Path, store: Store, kind: str, compute: Callable[[Path], str]) -> str:
     found = file.stat()
     digest = compute(file)
     with contextlib.suppress(
         OSError, EnvbuildError
     ):  # a store that cannot be written costs time, nothing else
-        _note(_path(file, store, kind), digest, found)
+        _write_note(_note_path(file, store, kind), digest, found)
     return digest
 
 
-def _sha256(file: Path) -> str:
+def _hash_file(file: Path) -> str:
     digest = hashlib.sha256()
     with file.open("rb") as stream:
         while chunk := stream.read(siffile.CHUNK):
@@ -78,18 +78,18 @@ def _sha256(file: Path) -> str:
 
 def note_digest(image: Path, digest: str, store: Store) -> None:
     """Remember the digest (``sha256:…``) of an image by whoever wrote the file and knows it."""
-    _note(_path(image, store, ""), digest, image.stat())
+    _write_note(_note_path(image, store, ""), digest, image.stat())
 
 
-def _note(path: Path, digest: str, found: os.stat_result) -> None:
-    size, time, inode, changed = _state(found)
+def _write_note(path: Path, digest: str, found: os.stat_result) -> None:
+    size, time, inode, changed = _file_state(found)
     write_bytes(
         path,
         msgspec.json.encode(
-            Note(digest=digest, size=size, time=time, inode=inode, changed=changed)
+            DigestNote(digest=digest, size=size, time=time, inode=inode, changed=changed)
         ),
     )
 
 
-def _path(file: Path, store: Store, kind: str) -> Path:
+def _note_path(file: Path, store: Store, kind: str) -> Path:
     return store.digest(hashlib.sha256(os.fsencode(file.resolve()) + kind.encode()).hexdigest())

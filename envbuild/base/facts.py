@@ -87,10 +87,10 @@ def read_probe(
             where=image,
             hint="GPU frameworks are published for glibc only: take a Debian, Ubuntu or Rocky image, not Alpine",
         )
-    return _facts(probed, probed.glibc, image=image, digest=digest, created=created, size=size)
+    return _facts_of(probed, probed.glibc, image=image, digest=digest, created=created, size=size)
 
 
-def _facts(
+def _facts_of(
     probed: _Probed,
     glibc: str,
     *,
@@ -99,7 +99,7 @@ def _facts(
     created: str | None,
     size: int | None,
 ) -> BaseFacts:
-    dists = tuple(_dist(dist) for dist in probed.dists)
+    dists = tuple(_dist_of(dist) for dist in probed.dists)
     apt = tuple(
         AptPackage(name=name, version=version, architecture=arch)
         for name, version, arch in probed.apt
@@ -113,7 +113,7 @@ def _facts(
         glibc=glibc,
         dists=dists,
         digest=digest,
-        created=created or day(probed.created),
+        created=created or iso_day(probed.created),
         size=size,
         distro=" ".join(filter(None, (probed.release.get("ID"), probed.release.get("VERSION_ID"))))
         or None,
@@ -122,19 +122,19 @@ def _facts(
         prefix=probed.prefix,
         site=probed.site,
         externally_managed=probed.externally_managed,
-        cuda=gpu.cuda(dists, real, texts, environment),
-        cudnn=gpu.cudnn(dists, real, texts, environment, apt),
-        nccl=gpu.nccl(dists, real, environment, apt),
-        framework=gpu.framework(dists),
+        cuda=gpu.cuda_version(dists, real, texts, environment),
+        cudnn=gpu.cudnn_version(dists, real, texts, environment, apt),
+        nccl=gpu.nccl_version(dists, real, environment, apt),
+        framework=gpu.framework_of_dists(dists),
         built_for=gpu.built_for(texts),
         apt=apt,
         constraints=probed.constraints,
         environment=environment,
-        stubs=gpu.stubs(probed.libraries),
+        stubs=gpu.stub_paths(probed.libraries),
     )
 
 
-def _dist(probed: _ProbedDist) -> Dist:
+def _dist_of(probed: _ProbedDist) -> Dist:
     notes = list(probed.notes)
     version = probed.version or UNKNOWN_VERSION
     if not probed.version:
@@ -164,7 +164,7 @@ def _is_version(text: str) -> bool:
     return True
 
 
-def day(seconds: int | None) -> str | None:
+def iso_day(seconds: int | None) -> str | None:
     """Return the ISO date (UTC) of seconds since 1970; None for None and for what is no time."""
     try:
         told = datetime.fromtimestamp(seconds or 0, tz=timezone.utc).date().isoformat()
@@ -186,7 +186,7 @@ def keep_facts(facts: BaseFacts, digest: str, store: Store) -> None:
     write_sealed(store.own(store.facts(digest)), encode_facts(facts))
 
 
-def kept_facts(digest: str, store: Store) -> BaseFacts | None:
+def cached_facts(digest: str, store: Store) -> BaseFacts | None:
     """Return the facts kept under a digest; None where there are none, or only ones of another version of the probe."""
     data = read_sealed(store.facts(digest))
     try:
@@ -211,7 +211,7 @@ def load_facts(path: Path) -> BaseFacts:
             raise UsageError(
                 f"larger than {BIGGEST // 2**20} MiB, which no facts file is", where=str(path)
             )
-        facts = msgspec.convert(_json(path), BaseFacts, strict=True)
+        facts = msgspec.convert(_read_json(path), BaseFacts, strict=True)
     except OSError as error:
         raise UsageError(f"cannot be read: {error.strerror}", where=str(path)) from error
     except msgspec.ValidationError as error:
@@ -230,7 +230,7 @@ def load_facts(path: Path) -> BaseFacts:
     return facts
 
 
-def _json(path: Path) -> Any:
+def _read_json(path: Path) -> Any:
     try:
         return msgspec.json.decode(path.read_bytes())
     except UNREADABLE as error:

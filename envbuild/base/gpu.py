@@ -11,7 +11,7 @@ from envbuild.base.model import AptPackage, Dist
 from envbuild.data.lookup import framework_held
 
 
-def framework(dists: Sequence[Dist]) -> str | None:
+def framework_of_dists(dists: Sequence[Dist]) -> str | None:
     """Return "name version" of the framework that the image is about, or None."""
     from packaging.utils import canonicalize_name
 
@@ -37,7 +37,7 @@ def built_for(texts: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def cuda(
+def cuda_version(
     dists: Iterable[Dist],
     libraries: Iterable[str],
     texts: Mapping[str, str],
@@ -49,16 +49,16 @@ def cuda(
     of the loader's path (real paths), the image's environment, and at last what the framework was built for.
     """
     candidates = (
-        _wheel(dists, "nvidia-cuda-runtime"),
+        _wheel_version(dists, "nvidia-cuda-runtime"),
         _version_file(texts),
-        _library(libraries, "libcudart", parts=3),
+        _library_version(libraries, "libcudart", parts=3),
         environment.get("CUDA_VERSION"),
         built_for(texts).get("cuda"),
     )
-    return next((short for short in map(_short, candidates) if short), None)
+    return next((short for short in map(_major_minor, candidates) if short), None)
 
 
-def cudnn(
+def cudnn_version(
     dists: Iterable[Dist],
     libraries: Iterable[str],
     texts: Mapping[str, str],
@@ -71,19 +71,19 @@ def cudnn(
     )
     named = [environment.get(key, "") for key in ("NV_CUDNN_VERSION", "CUDNN_VERSION")]
     return (
-        _wheel(dists, "nvidia-cudnn")
-        or _package(apt, r"libcudnn\d+(-cuda-\d+)?")
-        or _library(libraries, "libcudnn", parts=3)
+        _wheel_version(dists, "nvidia-cudnn")
+        or _package_version(apt, r"libcudnn\d+(-cuda-\d+)?")
+        or _library_version(libraries, "libcudnn", parts=3)
         or (
             ".".join(header[part] for part in ("MAJOR", "MINOR", "PATCHLEVEL"))
             if len(header) == 3
             else None
         )
-        or next((version for version in map(_leading, named) if version), None)
+        or next((version for version in map(_leading_version, named) if version), None)
     )
 
 
-def nccl(
+def nccl_version(
     dists: Iterable[Dist],
     libraries: Iterable[str],
     environment: Mapping[str, str],
@@ -91,34 +91,34 @@ def nccl(
 ) -> str | None:
     """Return the NCCL version, or None."""
     return (
-        _wheel(dists, "nvidia-nccl")
-        or _package(apt, r"libnccl2")
-        or _library(libraries, "libnccl", parts=3)
-        or _leading(environment.get("NCCL_VERSION", ""))
+        _wheel_version(dists, "nvidia-nccl")
+        or _package_version(apt, r"libnccl2")
+        or _library_version(libraries, "libnccl", parts=3)
+        or _leading_version(environment.get("NCCL_VERSION", ""))
     )
 
 
-def stubs(libraries: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+def stub_paths(libraries: Iterable[tuple[str, str]]) -> tuple[str, ...]:
     """Return the paths under which a stub of libcuda can be loaded; it answers every call with error 34."""
     return tuple(
         path
         for path, real in libraries
-        if PurePosixPath(path).name.startswith("libcuda.") and _stub(real)
+        if PurePosixPath(path).name.startswith("libcuda.") and _is_stub(real)
     )
 
 
-def _stub(real: str) -> bool:
+def _is_stub(real: str) -> bool:
     return "stubs" in PurePosixPath(real).parts
 
 
-def _wheel(dists: Iterable[Dist], name: str) -> str | None:
+def _wheel_version(dists: Iterable[Dist], name: str) -> str | None:
     """Return the version of nvidia's wheel, whose name ends with -cu11, -cu12 or (from CUDA 13 on) nothing."""
     versions = [
         dist.version
         for dist in dists
         if re.fullmatch(rf"{name}(-cu\d+)?", dist.name.replace("_", "-"))
     ]
-    return max(versions, key=_numbers, default=None)
+    return max(versions, key=_version_numbers, default=None)
 
 
 def _version_file(texts: Mapping[str, str]) -> str | None:
@@ -129,7 +129,7 @@ def _version_file(texts: Mapping[str, str]) -> str | None:
         return match[1] if match else None
 
 
-def _library(paths: Iterable[str], name: str, *, parts: int) -> str | None:
+def _library_version(paths: Iterable[str], name: str, *, parts: int) -> str | None:
     """Return the version at the end of the first library's file name that is precise enough."""
     for path in paths:
         match = re.fullmatch(
@@ -140,20 +140,22 @@ def _library(paths: Iterable[str], name: str, *, parts: int) -> str | None:
     return None
 
 
-def _package(apt: Iterable[AptPackage], pattern: str) -> str | None:
-    versions = [_leading(package.version) for package in apt if re.fullmatch(pattern, package.name)]
+def _package_version(apt: Iterable[AptPackage], pattern: str) -> str | None:
+    versions = [
+        _leading_version(package.version) for package in apt if re.fullmatch(pattern, package.name)
+    ]
     return next((version for version in versions if version), None)
 
 
-def _leading(text: str) -> str | None:
+def _leading_version(text: str) -> str | None:
     match = re.match(r"\d+(?:\.\d+)+", text)
     return match[0] if match else None
 
 
-def _short(text: str | None) -> str | None:
+def _major_minor(text: str | None) -> str | None:
     match = re.match(r"\d+\.\d+", text or "")
     return match[0] if match else None
 
 
-def _numbers(version: str) -> tuple[int, ...]:
+def _version_numbers(version: str) -> tuple[int, ...]:
     return tuple(map(int, re.findall(r"\d+", version)))

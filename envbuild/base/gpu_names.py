@@ -20,7 +20,7 @@ def capability_of(text: str) -> int:
         return int(plain[1] or plain[2] + plain[3])
     wanted = MAKERS.sub("", text.lower()).strip()
     best = max(
-        (pair for pair in _cards() if _is_card(wanted, pair[0])),
+        (pair for pair in _card_capabilities() if _is_card(wanted, pair[0])),
         key=lambda pair: len(pair[0]),
         default=None,
     )
@@ -34,7 +34,7 @@ def capability_of(text: str) -> int:
     return best[1]
 
 
-def _cards() -> list[tuple[str, int]]:
+def _card_capabilities() -> list[tuple[str, int]]:
     return [
         (name.strip().lower(), row.capability)
         for row in load_cuda().gpu

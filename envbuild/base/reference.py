@@ -32,7 +32,9 @@ def parse_reference(text: str) -> BaseReference:
         return BaseReference(kind=BASE_KINDS["sif"], name=written, text=written)
     scheme, colon, rest = written.partition(":")
     if scheme == "debian" and colon:
-        return BaseReference(kind=BASE_KINDS["debian"], name=_suite(rest, written), text=written)
+        return BaseReference(
+            kind=BASE_KINDS["debian"], name=_require_suite(rest, written), text=written
+        )
     kind = BASE_KINDS.get(scheme)
     if kind is not None and kind.in_registry and rest.startswith("//"):
         parse_image_name(rest[2:])
@@ -44,7 +46,9 @@ def parse_reference(text: str) -> BaseReference:
             "is not a base that envbuild knows", where=written, hint=f"write {scheme}://{rest}"
         )
     if colon and scheme in LATER:
-        raise _unsupported(written, f"{scheme}:{'//' if rest.startswith('//') else ''}", written)
+        raise _unsupported_error(
+            written, f"{scheme}:{'//' if rest.startswith('//') else ''}", written
+        )
     if re.fullmatch(
         r"[a-z0-9.-]+(:\d+)?(/[a-z0-9._-]+)*(:[\w.-]+|@sha256:[0-9a-f]+)?", written
     ) and ("/" in written or colon):
@@ -54,7 +58,7 @@ def parse_reference(text: str) -> BaseReference:
     raise UsageError("is not a base that envbuild knows", where=written, hint=f"write {FORMS}")
 
 
-def _suite(name: str, written: str) -> str:
+def _require_suite(name: str, written: str) -> str:
     if name in SUITES:
         return name
     if name in MOVING:
@@ -70,7 +74,7 @@ def _suite(name: str, written: str) -> str:
     )
 
 
-def _unsupported(written: str, origin: str, source: str) -> UsageError:
+def _unsupported_error(written: str, origin: str, source: str) -> UsageError:
     return UsageError(
         f"bases from {origin} are not supported by this version",
         where=written,

@@ -13,7 +13,7 @@ from envbuild.context import Context
 from envbuild.errors import HostError
 from envbuild.names import ARCHITECTURES, BY_MACHINE
 from envbuild.run import Command, Runner
-from envbuild.store.atomic import telling
+from envbuild.store.atomic import os_errors_as
 from envbuild.store.layout import Store
 from envbuild.store.sealed import is_sealed
 
@@ -30,7 +30,7 @@ def runnable_root(facts: BaseFacts, folder: Path, context: Context) -> Path:
     """
     reference = parse_reference(facts.image)
     if reference.kind.is_bootstrap:
-        return _unpacked(facts, folder, context.runner, context.store)
+        return _unpack_root(facts, folder, context.runner, context.store)
     locked = msgspec.structs.replace(
         reference,
         platform=BY_MACHINE.get(facts.machine, ARCHITECTURES[0]).platform,
@@ -40,7 +40,7 @@ def runnable_root(facts: BaseFacts, folder: Path, context: Context) -> Path:
     return Path(f"oci:{header['From']}" if header["Bootstrap"] == "oci" else header["From"])
 
 
-def _unpacked(facts: BaseFacts, folder: Path, runner: Runner, store: Store) -> Path:
+def _unpack_root(facts: BaseFacts, folder: Path, runner: Runner, store: Store) -> Path:
     kept = store.base(facts.digest or "none")
     if not is_sealed(kept):
         raise HostError(
@@ -50,7 +50,7 @@ def _unpacked(facts: BaseFacts, folder: Path, runner: Runner, store: Store) -> P
         )
     argv = ("tar", "-xf", str(kept), "-C", str(folder), "--no-same-owner", "--exclude=./dev/*")
     runner(Command(argv=argv, timeout=UNPACK_SECONDS))
-    with telling(folder):
+    with os_errors_as(folder):
         for name in MOUNTED:
             (folder / name).mkdir(exist_ok=True)
     return folder

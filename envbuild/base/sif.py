@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from envbuild.base.facts import day, keep_facts, kept_facts, probe_text, read_probe
+from envbuild.base.facts import cached_facts, iso_day, keep_facts, probe_text, read_probe
 from envbuild.base.model import BaseFacts, BaseReference, Header
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError, IntegrityError, UsageError
@@ -31,7 +31,7 @@ def describe_sif(reference: BaseReference, context: Context) -> BaseFacts:
     sif = read_sif(path)
     require_base(sif, platform.machine())
     digest = image_digest(path)
-    kept = kept_facts(digest, context.store)
+    kept = cached_facts(digest, context.store)
     if kept is not None:
         return msgspec.structs.replace(kept, image=reference.text)
     with context.report.stage(f"read what {path.name} holds"):
@@ -39,7 +39,7 @@ def describe_sif(reference: BaseReference, context: Context) -> BaseFacts:
             path, find_runtime(context.settings, context.runner), context.runner, reference.text
         )
     facts = read_probe(output, image=reference.text, digest=digest, size=sif.size)
-    facts = msgspec.structs.replace(facts, created=_created(facts, sif))
+    facts = msgspec.structs.replace(facts, created=_creation_day(facts, sif))
     keep_facts(facts, digest, context.store)
     return facts
 
@@ -85,7 +85,7 @@ def _probe_error(result: Result, image: str) -> EnvbuildError:
     return explain_failure(result)
 
 
-def _created(facts: BaseFacts, sif: SifFile) -> str | None:
+def _creation_day(facts: BaseFacts, sif: SifFile) -> str | None:
     """Return the day the image's content is from: file times, but never later than the file's own creation."""
-    packed = day(sif.created) if sif.created > 0 else None
+    packed = iso_day(sif.created) if sif.created > 0 else None
     return min(filter(None, (facts.created, packed)), default=None)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from packaging.utils import canonicalize_name
 
-from envbuild.base.catalogue import Entry, entries
+from envbuild.base.catalogue import CatalogueEntry, catalogue_entries
 from envbuild.base.gpu_names import capability_of
 from envbuild.data.lookup import compiles_for, framework_called, numbers, released, runs_on
 from envbuild.data.tables import load_cuda, load_frameworks
@@ -31,7 +31,7 @@ USUAL_CUDA = 12
 """Without a driver to go by, the newest CUDA is not proposed: its oldest driver is newer than many clusters have."""
 
 
-class Wish(msgspec.Struct, frozen=True, kw_only=True):
+class BaseQuery(msgspec.Struct, frozen=True, kw_only=True):
     """What a base must do; None: anything.
 
     ``framework`` is a name with bounds ("torch>=2.1,<2.5"); ``python`` a version or bounds ("3.9", ">=3.8,<3.11");
@@ -52,32 +52,32 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     until: dt.date | None = None
 
 
-class Choice(msgspec.Struct, frozen=True, kw_only=True):
+class BaseMatch(msgspec.Struct, frozen=True, kw_only=True):
     """A base that fits: ``framework`` is what a bootstrap's recipe writes, ``driver`` the oldest one that will do."""
 
-    entry: Entry
+    entry: CatalogueEntry
     framework: str | None
     driver: str | None
     reasons: tuple[str, ...]
     cautions: tuple[str, ...]
 
 
-class Refusals(msgspec.Struct, frozen=True, kw_only=True):
+class RejectionCounts(msgspec.Struct, frozen=True, kw_only=True):
     """How many bases were left out for which reason, the commonest first."""
 
     counts: tuple[tuple[str, int], ...]
 
 
-def suggest(wish: Wish) -> tuple[tuple[Choice, ...], Refusals]:
+def suggest_bases(wish: BaseQuery) -> tuple[tuple[BaseMatch, ...], RejectionCounts]:
     """Return the bases that fit, best first, and why the others do not.
 
     Best is: no known defect, the version that was asked for, made on this machine, the newest framework.
     Raises UsageError for a framework, GPU or version that is none.
     """
-    asked = _Asked(wish)
-    fitting: list[tuple[tuple[object, ...], Choice]] = []
+    asked = _Matcher(wish)
+    fitting: list[tuple[tuple[object, ...], BaseMatch]] = []
     refused: Counter[str] = Counter()
-    for entry in entries():
+    for entry in catalogue_entries():
         why = asked.refuses(entry)
         if why is not None:
             refused[why] += 1
@@ -85,10 +85,12 @@ def suggest(wish: Wish) -> tuple[tuple[Choice, ...], Refusals]:
         choice = asked.choice(entry)
         fitting.append((asked.rank(choice), choice))
     fitting.sort(key=lambda pair: pair[0])
-    return tuple(choice for _, choice in fitting), Refusals(counts=tuple(refused.most_common()))
+    return tuple(choice for _, choice in fitting), RejectionCounts(
+        counts=tuple(refused.most_common())
+    )
 
 
-def oldest_driver(entry: Entry, capability: int | None = None) -> str | None:
+def oldest_driver(entry: CatalogueEntry, capability: int | None = None) -> str | None:
     """Return the oldest driver that a base runs on: its maker's word, else what its CUDA demands.
 
     On a GPU for which it has portable code only, that is the driver of its own toolkit: only that can compile it.
@@ -99,7 +101,11 @@ def oldest_driver(entry: Entry, capability: int | None = None) -> str | None:
         return None
     table = load_cuda()
     major = entry.cuda.split(".")[0]
-    portable = capability is not None and entry.build is not None and not _sass(entry, capability)
+    portable = (
+        capability is not None
+        and entry.build is not None
+        and not _has_machine_code(entry, capability)
+    )
     if major in table.families and not portable:
         return table.families[major]
     return table.drivers.get(".".join(entry.cuda.split(".")[:2]))
@@ -111,13 +117,13 @@ def framework_name(text: str) -> str | None:
     return framework_called(canonicalize_name(match[1])) if match else None
 
 
-class _Asked:
+class _Matcher:
     """A wish, read once."""
 
-    def __init__(self, wish: Wish) -> None:
+    def __init__(self, wish: BaseQuery) -> None:
         self.wish = wish
-        self.name, self.bounds = _framework(wish.framework)
-        self.python = _bounds(wish.python, "--python")
+        self.name, self.bounds = _framework_bounds(wish.framework)
+        self.python = _parse_bounds(wish.python, "--python")
         self.capability = capability_of(wish.gpu) if wish.gpu else None
         for option, value in (
             ("--driver", wish.driver),
@@ -127,7 +133,7 @@ class _Asked:
             if value is not None and not re.fullmatch(r"\d+(\.\d+)*", value):
                 raise UsageError(f"{option} {value}: write a version such as 12.1")
 
-    def refuses(self, entry: Entry) -> str | None:
+    def refuses(self, entry: CatalogueEntry) -> str | None:
         """Return why a base does not fit, None where it does."""
         if entry.python is None or numbers(entry.python) < OLDEST_PYTHON:
             return "has no Python 3.6 or newer"
@@ -143,7 +149,7 @@ class _Asked:
             or self._refused_by_glibc(entry)
         )
 
-    def _refused_by_age(self, entry: Entry) -> str | None:
+    def _refused_by_age(self, entry: CatalogueEntry) -> str | None:
         series = ".".join(map(str, numbers(entry.python or "")[:2]))
         if self.wish.pythons and series not in self.wish.pythons:
             return f"its Python is none of {', '.join(self.wish.pythons)}"
@@ -154,13 +160,13 @@ class _Asked:
             else None
         )
 
-    def _refused_by_glibc(self, entry: Entry) -> str | None:
+    def _refused_by_glibc(self, entry: CatalogueEntry) -> str | None:
         wanted = self.wish.glibc
         if wanted and entry.glibc and numbers(entry.glibc) < numbers(wanted):
             return f"its glibc is older than {wanted}"
         return None
 
-    def _refused_by_cuda(self, entry: Entry) -> str | None:
+    def _refused_by_cuda(self, entry: CatalogueEntry) -> str | None:
         wish = self.wish
         if wish.cuda and (
             not entry.cuda or numbers(entry.cuda)[: len(numbers(wish.cuda))] != numbers(wish.cuda)
@@ -173,10 +179,10 @@ class _Asked:
             return f"has no code for {wish.gpu}"
         return None
 
-    def _near(self, entry: Entry) -> bool:
+    def _near(self, entry: CatalogueEntry) -> bool:
         return self._exact(entry) or (not entry.is_bootstrap and self._same_line(entry))
 
-    def _exact(self, entry: Entry) -> bool:
+    def _exact(self, entry: CatalogueEntry) -> bool:
         if self.bounds is None:
             return True
         version = entry.version or "0"
@@ -188,7 +194,7 @@ class _Asked:
         )
         return any(self.bounds.contains(release, prereleases=True) for release in releases)
 
-    def _same_line(self, entry: Entry) -> bool:
+    def _same_line(self, entry: CatalogueEntry) -> bool:
         exact = self._exact_version()
         return exact is not None and numbers(entry.version or "0")[:2] == numbers(exact)[:2]
 
@@ -196,7 +202,7 @@ class _Asked:
         pins = [one.version for one in self.bounds or () if one.operator in ("==", "===")]
         return pins[0] if pins and "*" not in pins[0] else None
 
-    def choice(self, entry: Entry) -> Choice:
+    def choice(self, entry: CatalogueEntry) -> BaseMatch:
         """Say why a base that fits does, and what to beware of."""
         driver = oldest_driver(entry, self.capability)
         cautions = [f"known defect: {entry.defect}"] if entry.defect else []
@@ -213,7 +219,7 @@ class _Asked:
             cautions.append(
                 f"{entry.status}, not opened: look with envbuild base inspect {entry.reference}"
             )
-        return Choice(
+        return BaseMatch(
             entry=entry,
             framework=self._requirement(entry),
             driver=driver,
@@ -221,23 +227,27 @@ class _Asked:
             cautions=tuple(cautions),
         )
 
-    def _older_than_the_node(self, entry: Entry) -> bool:
+    def _older_than_the_node(self, entry: CatalogueEntry) -> bool:
         node = self.wish.node_glibc
         return bool(node and entry.glibc) and numbers(entry.glibc or "") < numbers(node or "")
 
-    def _requirement(self, entry: Entry) -> str | None:
+    def _requirement(self, entry: CatalogueEntry) -> str | None:
         """Return a bootstrap's framework, at the very release where one was asked for."""
         exact = self._exact_version()
         if entry.requirement and exact and "+" not in exact and len(numbers(exact)) > 2:
             return f"{entry.requirement.partition('==')[0]}=={exact}"
         return entry.requirement
 
-    def _reasons(self, entry: Entry, driver: str | None) -> list[str]:
+    def _reasons(self, entry: CatalogueEntry, driver: str | None) -> list[str]:
         reasons = [f"{entry.holds}, Python {entry.python}"]
         if entry.cuda:
             reasons.append(f"CUDA {entry.cuda}" + (f", driver {driver} or newer" if driver else ""))
         if self.capability is not None:
-            code = "machine code" if entry.build and _sass(entry, self.capability) else "code"
+            code = (
+                "machine code"
+                if entry.build and _has_machine_code(entry, self.capability)
+                else "code"
+            )
             reasons.append(
                 f"{code} for {self.wish.gpu} (compute capability {self.capability / 10})"
             )
@@ -245,7 +255,7 @@ class _Asked:
             reasons.append("made on this machine from Debian packages and wheels")
         return reasons
 
-    def rank(self, choice: Choice) -> tuple[object, ...]:
+    def rank(self, choice: BaseMatch) -> tuple[object, ...]:
         """Return what sorts the best first."""
         entry = choice.entry
         suite = SUITES.index(entry.reference) if entry.reference in SUITES else len(SUITES)
@@ -266,7 +276,7 @@ class _Asked:
         )
 
 
-def has_code_for(entry: Entry, capability: int) -> bool:
+def has_code_for(entry: CatalogueEntry, capability: int) -> bool:
     """Whether a base has code that runs on a GPU: machine code of its family, or portable code for an older one.
 
     Where only the CUDA of a base is known, its toolkit must compile for that GPU.
@@ -280,12 +290,12 @@ def has_code_for(entry: Entry, capability: int) -> bool:
     return row is None or compiles_for(entry.cuda, row)
 
 
-def _sass(entry: Entry, capability: int) -> bool:
+def _has_machine_code(entry: CatalogueEntry, capability: int) -> bool:
     """Whether there is machine code for a GPU."""
     return entry.build is not None and runs_on(capability, entry.build.sass, ()) == "sass"
 
 
-def _framework(text: str | None) -> tuple[str | None, SpecifierSet | None]:
+def _framework_bounds(text: str | None) -> tuple[str | None, SpecifierSet | None]:
     from packaging.requirements import InvalidRequirement, Requirement
 
     if text is None:
@@ -304,10 +314,10 @@ def _framework(text: str | None) -> tuple[str | None, SpecifierSet | None]:
         raise UsageError(
             f"the catalogue knows no framework {requirement.name!r}", hint=f"known: {known}"
         )
-    return name, _widened(requirement.specifier) if requirement.specifier else None
+    return name, _widen_patch(requirement.specifier) if requirement.specifier else None
 
 
-def _widened(bounds: SpecifierSet) -> SpecifierSet:
+def _widen_patch(bounds: SpecifierSet) -> SpecifierSet:
     """Read "==2.5" as any release of that line: nobody means 2.5.0 alone by it."""
     from packaging.specifiers import SpecifierSet
 
@@ -321,7 +331,7 @@ def _widened(bounds: SpecifierSet) -> SpecifierSet:
     )
 
 
-def _bounds(text: str | None, option: str) -> SpecifierSet | None:
+def _parse_bounds(text: str | None, option: str) -> SpecifierSet | None:
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
     if text is None:

@@ -45,7 +45,7 @@ from envbuild.run import Runner
 from envbuild.runtime import Runtime
 from envbuild.store.layout import Store
 from envbuild.store.sealed import is_sealed, sealed_hash
-from envbuild.store.units import counted
+from envbuild.store.units import count_noun
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -245,12 +245,12 @@ def _ground_and_wheels(
     ]
     if lacking:
         where = hall.build_ground(packing, feeders)
-        stage = hall.report.stage(f"build {counted(len(lacking), 'source package')}")
+        stage = hall.report.stage(f"build {count_noun(len(lacking), 'source package')}")
         with stage, _inside(where, lock, packing, hall) as inside:
             beyond = build_wheels(lacking, needs, inside, hall.store)
         _report_unlocked(beyond, lock, hall.report)
     with hall.report.stage(
-        f"pack {counted(len(packages), 'package')}", total=len(packages)
+        f"pack {count_noun(len(packages), 'package')}", total=len(packages)
     ) as counter:
         for p in packages:
             if p.is_sdist:
@@ -296,7 +296,7 @@ def _bytecode(
     lacking = without_bytecode(wheels, packing, python=python, epoch=epoch)
     if lacking:
         lean = _inside(where[0], lock, packing, hall, lean=not lock.is_bootstrap)
-        with hall.report.stage(f"compile {counted(len(lacking), 'package')}"), lean as inside:
+        with hall.report.stage(f"compile {count_noun(len(lacking), 'package')}"), lean as inside:
             compile_wheels(lacking, inside, packing, where[1], epoch)
     found = [
         cached_part(bytecode_key(wheel, python=python, epoch=epoch), hall.store) for wheel in wheels

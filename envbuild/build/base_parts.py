@@ -20,7 +20,7 @@ from envbuild.parts.cache import CachedPart, PackContext, cached_part, part_key,
 from envbuild.parts.from_layer import fill_layer
 from envbuild.parts.from_sif import sif_key, sif_part
 from envbuild.parts.from_tar import MOUNT_POINTS, root_contents
-from envbuild.store.units import counted
+from envbuild.store.units import count_noun
 
 EMPTY_FILES = ("etc/hosts", "etc/resolv.conf")
 """Files that a runtime binds over."""
@@ -141,7 +141,7 @@ def _oci_layers(
         )
 
     lacking = sum(part is None for part in found)
-    with context.report.stage(f"pack {counted(lacking, 'layer')} of {lock.base.reference}"):
+    with context.report.stage(f"pack {count_noun(lacking, 'layer')} of {lock.base.reference}"):
         # the largest first, so that no core waits for it in the end; a layer may be there twice
         rows = {key: (layer, diff) for key, layer, diff in zip(keys, layers, diff_ids, strict=True)}
         order = sorted(rows, key=lambda key: -rows[key][0].size)

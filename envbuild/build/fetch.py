@@ -15,20 +15,20 @@ from envbuild.build.model import BuildSpec
 from envbuild.context import Context
 from envbuild.errors import HostError, IntegrityError
 from envbuild.lock.model import Lock
-from envbuild.net.fetch import Wanted, fetch, missing
-from envbuild.net.partial import is_whole
+from envbuild.net.fetch import Artifact, fetch_artifacts, missing_artifacts
+from envbuild.net.partial import is_complete
 
 
-def wanted_files(lock: Lock) -> tuple[Wanted, ...]:
+def wanted_files(lock: Lock) -> tuple[Artifact, ...]:
     """Return every file of a lock as something to fetch; source trees are packed, not fetched."""
     debian = (
-        Wanted(
+        Artifact(
             file=p.file, size=p.size, sha256=p.sha256, kind="debian", project=p.name, path=p.path
         )
         for p in lock.debian
     )
     python = (
-        Wanted(
+        Artifact(
             file=p.file, size=p.size, sha256=p.sha256, kind="python", project=p.name, index=p.index
         )
         for p in lock.python
@@ -44,18 +44,18 @@ def fetch_files(lock: Lock, context: Context) -> None:
     """
     own = [(p.source, p.sha256, p.size) for p in lock.python if p.source is not None]
     for name, sha256, size in (*own, *((f.source, f.sha256, f.size) for f in lock.files)):
-        if not is_whole(context.store.artifact(sha256), size):
+        if not is_complete(context.store.artifact(sha256), size):
             hint = f"run in its project: envbuild make {lock.name}"
             raise HostError(
                 f"the store lacks the project's own {name}", where=sha256[:12], hint=hint
             )
     wanted = wanted_files(lock)
-    todo = missing(wanted, context.store)
+    todo = missing_artifacts(wanted, context.store)
     if not todo:
         context.report.detail(f"all {len(wanted)} files are in the store")
         return
     found = _debian_mirror(lock, context) if any(item.kind == "debian" for item in todo) else None
-    fetch(
+    fetch_artifacts(
         wanted,
         context,
         debian_mirror=found,

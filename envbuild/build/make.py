@@ -29,9 +29,9 @@ from envbuild.build.modes.estimate import (
 from envbuild.build.modes.perform import new_log, run_build, supplied_files
 from envbuild.build.output_record import record_output
 from envbuild.context import Context
-from envbuild.net.fetch import missing
+from envbuild.net.fetch import missing_artifacts
 from envbuild.quota import quotas_of
-from envbuild.store.atomic import clone, sync_folder, telling
+from envbuild.store.atomic import clone_file, os_errors_as, sync_folder
 from envbuild.store.sealed import commit_sealed, is_sealed
 from envbuild.store.units import human_bytes
 
@@ -50,7 +50,7 @@ def plan_work(order: BuildSpec, context: Context) -> Estimate:
     """
     wanted = wanted_files(order.lock)
     base = base_download_size(order.lock, context.store)
-    to_download = base + sum(item.size for item in missing(wanted, context.store))
+    to_download = base + sum(item.size for item in missing_artifacts(wanted, context.store))
     left = estimate_build(order.lock, to_download=to_download)
     shape = assembled_estimate if order.mode in ASSEMBLED else SHAPES.get(order.mode)
     if shape is not None:
@@ -88,10 +88,10 @@ def _make_from_definition(order: BuildSpec, context: Context, check: Check) -> b
     with (
         context.report.stage(f"write {order.target.name}"),
         context.store.beside(order.target) as partial,
-        telling(order.target),
+        os_errors_as(order.target),
     ):
         with partial.open("xb") as out:
-            clone(kept, out)
+            clone_file(kept, out)
         partial.chmod(0o755)
         partial.replace(order.target)
         sync_folder(order.target.parent)

@@ -24,7 +24,7 @@ from envbuild.formats.block_codec import Codec
 from envbuild.formats.block_library import LIBRARY, library_here
 from envbuild.limits import reading
 from envbuild.lock.model import Lock, PackerFile
-from envbuild.net.fetch import Wanted, fetch
+from envbuild.net.fetch import Artifact, fetch_artifacts
 from envbuild.net.index import index_url, make_client, read_links
 from envbuild.store.atomic import write_bytes
 
@@ -72,11 +72,11 @@ def _fetch_library(lock: Lock, context: Context) -> bytes:
     if not _is_known(item.sha256, context):
         _require_listed(item, context)
         write_bytes(_listed_mark(item.sha256, context), b"")
-    wanted = Wanted(
+    wanted = Artifact(
         file=item.file, size=item.size, sha256=item.sha256, kind="python", project=LIBRARY
     )
     with context.report.stage(f"bring {item.name} {item.version}, which packs"):
-        fetch([wanted], context)
+        fetch_artifacts([wanted], context)
     if item.size > limits.LIBRARY:
         raise IntegrityError(f"{item.file} is of {item.size} bytes, which no such wheel is")
     with context.store.artifact(item.sha256).open("rb") as file:

@@ -22,14 +22,14 @@ from packaging.version import Version
 from envbuild import __version__
 from envbuild.context import Context
 from envbuild.errors import HostError, NetworkError, UsageError
-from envbuild.net.fetch import Wanted, fetch, sizes
+from envbuild.net.fetch import Artifact, ask_sizes, fetch_artifacts
 from envbuild.net.index import Link, index_url, make_client, read_links
 from envbuild.progress import Reporter
 from envbuild.resolve.uv.query import uv_environment
 from envbuild.resolve.uv.session import uv_program
 from envbuild.run import Command, Runner
 from envbuild.settings import Settings, shipped_folder
-from envbuild.store.atomic import telling
+from envbuild.store.atomic import os_errors_as
 from envbuild.store.layout import Store
 
 if TYPE_CHECKING:
@@ -62,11 +62,11 @@ def own_wheels(
     (GoneError) where it lacks one for this Python.
     """
     wanted, pythons = _wanted(settings, runner, report)
-    fetch(wanted, Context(settings=settings, runner=runner, store=store, report=report))
+    fetch_artifacts(wanted, Context(settings=settings, runner=runner, store=store, report=report))
     paths = [write_wheel(folder)]
     for item in wanted:
         path = folder / item.file
-        with telling(path):
+        with os_errors_as(path):
             path.symlink_to(store.artifact(item.sha256))
         paths.append(path)
     return Tool(wheels=tuple(sorted(paths)), pythons=pythons)
@@ -103,11 +103,11 @@ def _holds(requirement: Requirement, extras: frozenset[str]) -> bool:
 
 def _wanted(
     settings: Settings, runner: Runner, report: Reporter
-) -> tuple[tuple[Wanted, ...], tuple[str, ...]]:
+) -> tuple[tuple[Artifact, ...], tuple[str, ...]]:
     here = _this_python()
     index = index_url(settings, runner)
     resolved = _resolved(index, settings, runner)
-    found: dict[str, Wanted] = {}
+    found: dict[str, Artifact] = {}
     pythons = []
     with make_client(settings) as client:
         pages = {
@@ -131,7 +131,7 @@ def _wanted(
                 if link.sha256 is None:
                     raise NetworkError(f"the index tells no hash of {link.file}", where=name)
                 size = _size(link, client)
-                found[link.file] = Wanted(
+                found[link.file] = Artifact(
                     file=link.file, size=size, sha256=link.sha256, kind="python", project=name
                 )
     return tuple(found.values()), tuple(pythons)
@@ -147,7 +147,7 @@ def _resolved(
         place = Path(name)
         here, installed = _this_python(), needed()
         pins = "".join(f"{name}=={version}\n" for name, version in installed.items())
-        with telling(place):
+        with os_errors_as(place):
             (place / "needed.in").write_text("\n".join(own), "utf-8")
             held = pins.replace("\n", f" ; python_version == '{here}'\n")
             (place / "installed.txt").write_text(held, "utf-8")
@@ -185,7 +185,7 @@ def _holds_for(marker: Marker | None, python: str) -> bool:
 
 
 def _size(link: Link, client: httpx.Client) -> int:
-    return link.size if link.size is not None else sizes([link.url], client)[link.url]
+    return link.size if link.size is not None else ask_sizes([link.url], client)[link.url]
 
 
 def _best(links: tuple[Link, ...], name: str, version: str, python: str) -> Link:
@@ -237,7 +237,7 @@ def write_wheel(folder: Path) -> Path:
     rows = [f"{name},sha256={_hash(data)},{len(data)}\n" for name, data in sorted(files.items())]
     files[f"{about}/RECORD"] = "".join([*rows, f"{about}/RECORD,,\n"]).encode()
     path = folder / f"{NAME}-{__version__}-py3-none-any.whl"
-    with telling(path), zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+    with os_errors_as(path), zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in sorted(files.items()):
             info = zipfile.ZipInfo(name, EARLIEST)
             info.external_attr = 0o644 << 16

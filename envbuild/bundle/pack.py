@@ -30,7 +30,7 @@ from envbuild.lock.digest import lock_digest
 from envbuild.lock.write import write_lock
 from envbuild.plan.apptainer import with_header
 from envbuild.recipe.model import Source
-from envbuild.store.atomic import sync_folder, telling
+from envbuild.store.atomic import os_errors_as, sync_folder
 from envbuild.store.units import human_bytes
 
 ROOT = "base/root.tar.gz"
@@ -103,7 +103,7 @@ def _contents(
             raise UsageError(
                 "[check] script lies outside the recipe's folder", where=recipe.check.script
             )
-        with telling(script):
+        with os_errors_as(script):
             yield Content(
                 path=f"recipes/{recipe.check.script}", use="project", source=script.read_bytes()
             )
@@ -196,7 +196,7 @@ def _packed_root(order: BuildSpec, context: Context, work: Path) -> Path:
     target = work / "root.tar.gz"
     with (
         context.report.stage("pack the base"),
-        telling(target),
+        os_errors_as(target),
         provide_root_tar(locked_bootstrap(order.lock), context).open("rb") as file,
         target.open("wb") as raw,
         gzip.GzipFile("", "wb", 4, raw, mtime=0) as out,
@@ -233,7 +233,7 @@ def _write(
     target: Path, table: Table, contents: tuple[Content, ...], order: BuildSpec, context: Context
 ) -> int:
     total = sum(member.size for member in table.members)
-    with telling(target.parent):
+    with os_errors_as(target.parent):
         free = shutil.disk_usage(target.parent).free
     if total * 1.01 + CHUNK > free:
         raise SpaceError(
@@ -248,7 +248,7 @@ def _write(
     expected = {member.path: member.sha256 for member in table.members}
     with (
         context.store.beside(target) as partial,
-        telling(target),
+        os_errors_as(target),
         partial.open("wb") as out,
         context.report.transfer(
             f"write {target.name}", files=len(contents), size=total

@@ -16,9 +16,9 @@ from envbuild import limits
 from envbuild.bundle.model import BIGGEST_TABLE, TABLE, Member, Table
 from envbuild.errors import EnvbuildError, IntegrityError, SpaceError, UsageError
 from envbuild.limits import UNREADABLE, reading
-from envbuild.net.partial import is_whole
+from envbuild.net.partial import is_complete
 from envbuild.progress import Transfer
-from envbuild.store.atomic import commit, telling
+from envbuild.store.atomic import commit_file, os_errors_as
 from envbuild.store.layout import Store
 from envbuild.store.units import human_bytes
 from envbuild.tarread import members, open_tar
@@ -114,7 +114,7 @@ def unpack(path: Path, store: Store, folder: Path, progress: Transfer | None = N
 def _take(file: IO[bytes] | None, member: Member, store: Store, folder: Path) -> None:
     """Give a member's bytes their place.  Raises IntegrityError where they are others than the table says."""
     final = store.artifact(member.sha256) if member.use == "store" else folder / member.path
-    if member.use == "plain" or (member.use == "store" and is_whole(final, member.size)):
+    if member.use == "plain" or (member.use == "store" and is_complete(final, member.size)):
         return
     with store.work("unpack") as work:
         temporary = work / "file"
@@ -123,16 +123,16 @@ def _take(file: IO[bytes] | None, member: Member, store: Store, folder: Path) ->
                 f"was changed: its sha256 is not {member.sha256}", where=member.path
             )
         if member.use == "store":
-            commit(temporary, final)
+            commit_file(temporary, final)
         else:
-            with telling(final):
+            with os_errors_as(final):
                 final.parent.mkdir(parents=True, exist_ok=True)
                 shutil.move(temporary, final)
 
 
 def _copy(file: IO[bytes], target: Path) -> str:
     digest = hashlib.sha256()
-    with telling(target), target.open("wb") as out:
+    with os_errors_as(target), target.open("wb") as out:
         while chunk := file.read(CHUNK):
             digest.update(chunk)
             out.write(chunk)
@@ -151,7 +151,7 @@ def _check_space(table: Table, store: Store) -> None:
         if m.use == "store" and not store.artifact(m.sha256).is_file()
     }
     folder = store.folder("artifacts")
-    with telling(folder):
+    with os_errors_as(folder):
         free = shutil.disk_usage(folder).free
     if sum(lacking.values()) + CHUNK > free:
         needed = human_bytes(sum(lacking.values()))

@@ -313,10 +313,10 @@ def _tell(error: click.ClickException | EnvbuildError | OSError, arguments: Sequ
     from pathlib import Path
 
     from envbuild.cli.terminal import show_error
-    from envbuild.store.atomic import os_error
+    from envbuild.store.atomic import error_of_os
 
     if isinstance(error, OSError):
-        told: EnvbuildError = os_error(error, Path(str(error.filename or ".")))
+        told: EnvbuildError = error_of_os(error, Path(str(error.filename or ".")))
     elif isinstance(error, click.ClickException):
         path = (
             error.ctx.command_path

@@ -11,9 +11,9 @@ from envbuild.cli.output import json_option, print_json, print_table
 from envbuild.context import Context
 
 if TYPE_CHECKING:
-    from envbuild.base.catalogue import Entry
+    from envbuild.base.catalogue import CatalogueEntry
     from envbuild.base.model import BaseFacts
-    from envbuild.base.suggest import Choice, Refusals, Wish
+    from envbuild.base.suggest import BaseMatch, BaseQuery, RejectionCounts
 
 
 @click.group("base")
@@ -91,13 +91,15 @@ def suggest_command(
 
     Without --gpu or --driver, the site file's values count.
     """
-    from envbuild.base.suggest import Wish, suggest
+    from envbuild.base.suggest import BaseQuery, suggest_bases
     from envbuild.errors import NoSolutionError
 
-    wish = Wish(framework=framework, python=python, cuda=cuda, gpu=gpu, driver=driver, glibc=glibc)
+    wish = BaseQuery(
+        framework=framework, python=python, cuda=cuda, gpu=gpu, driver=driver, glibc=glibc
+    )
     if site is not None:
         wish = _at_site(wish, site, context)
-    choices, refusals = suggest(wish)
+    choices, refusals = suggest_bases(wish)
     if as_json:
         click.echo(_as_json(choices))
     elif not choices:
@@ -113,7 +115,7 @@ def suggest_command(
         )
 
 
-def _at_site(wish: Wish, site: str, context: Context) -> Wish:
+def _at_site(wish: BaseQuery, site: str, context: Context) -> BaseQuery:
     """Fill a wish with what a cluster's site file tells about its nodes; options that were given count more."""
     import msgspec
 
@@ -138,7 +140,7 @@ def _at_site(wish: Wish, site: str, context: Context) -> Wish:
 @json_option
 def list_command(*, framework: str | None, as_json: bool) -> None:
     """List the bases of the catalogue."""
-    from envbuild.base.catalogue import entries
+    from envbuild.base.catalogue import catalogue_entries
     from envbuild.base.suggest import framework_name
     from envbuild.errors import UsageError
 
@@ -147,7 +149,7 @@ def list_command(*, framework: str | None, as_json: bool) -> None:
         raise UsageError(
             f"the catalogue knows no framework {framework!r}", hint="known: tensorflow, torch, jax"
         )
-    found = [entry for entry in entries() if wanted in (None, entry.framework)]
+    found = [entry for entry in catalogue_entries() if wanted in (None, entry.framework)]
     if as_json:
         print_json(found)
         return
@@ -159,7 +161,7 @@ SHOWN = 5
 ENTRY_COLUMNS = ("base", "framework", "Python", "CUDA", "driver", "status", "beware")
 
 
-def _entry_row(entry: Entry) -> tuple[str, ...]:
+def _entry_row(entry: CatalogueEntry) -> tuple[str, ...]:
     from envbuild.base.suggest import oldest_driver
 
     driver = oldest_driver(entry)
@@ -168,7 +170,7 @@ def _entry_row(entry: Entry) -> tuple[str, ...]:
     return tuple(cell or "-" for cell in cells)
 
 
-def suggestions(choices: tuple[Choice, ...], count: int, refusals: Refusals) -> str:
+def suggestions(choices: tuple[BaseMatch, ...], count: int, refusals: RejectionCounts) -> str:
     """Lay suggestions out for people: what to write into the recipe, why, what to beware of."""
     lines = []
     for number, choice in enumerate(choices, 1):
@@ -185,7 +187,7 @@ def suggestions(choices: tuple[Choice, ...], count: int, refusals: Refusals) -> 
     return "\n".join(lines) + "\n"
 
 
-def _as_json(choices: tuple[Choice, ...]) -> str:
+def _as_json(choices: tuple[BaseMatch, ...]) -> str:
     import msgspec
 
     return msgspec.json.format(msgspec.json.encode(choices), indent=1).decode()

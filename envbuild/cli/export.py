@@ -10,7 +10,7 @@ import click
 from envbuild.cli.complete import complete_recipe
 from envbuild.context import Context
 from envbuild.errors import UsageError
-from envbuild.store.units import counted
+from envbuild.store.units import count_noun
 
 if TYPE_CHECKING:
     from envbuild.lock.model import Lock
@@ -75,12 +75,12 @@ def _text(form: str, recipe: Recipe, lock: Lock, context: Context) -> str:
 def _pylock(lock: Lock, context: Context) -> str:
     from envbuild.build.fetch import wanted_files
     from envbuild.lock.export import pylock_text
-    from envbuild.net.fetch import locate
+    from envbuild.net.fetch import locate_files
 
     kept = {package.sha256 for package in lock.installed}
     wanted = [item for item in wanted_files(lock) if item.sha256 in kept]
-    with context.report.stage(f"look up where {counted(len(wanted), 'file is', 'files are')}"):
-        located = locate(wanted, settings=context.settings, runner=context.runner)
+    with context.report.stage(f"look up where {count_noun(len(wanted), 'file is', 'files are')}"):
+        located = locate_files(wanted, settings=context.settings, runner=context.runner)
     return pylock_text(lock, located)
 
 

@@ -28,14 +28,14 @@ def command(context: Context, *, image: str, output: Path | None, as_json: bool)
     """
     from envbuild.app.image import find_image
     from envbuild.build.image.flatten import flatten_image
-    from envbuild.store.atomic import sync_folder, telling
+    from envbuild.store.atomic import os_errors_as, sync_folder
     from envbuild.store.units import human_bytes
 
     source = find_image(image, context).path
     target = context.settings.cwd / output if output else source
     with context.store.beside(target) as partial, context.report.stage(f"flatten {source.name}"):
         digest = flatten_image(source, partial)
-        with telling(target):
+        with os_errors_as(target):
             partial.chmod(0o755)
             partial.replace(target)
             sync_folder(target.parent)

@@ -12,8 +12,8 @@ from envbuild.cli.complete import complete_site
 from envbuild.cli.terminal import short_path
 from envbuild.context import Context
 from envbuild.errors import UsageError
-from envbuild.recipe.model import Job
-from envbuild.store.units import counted
+from envbuild.recipe.model import JobSection
+from envbuild.store.units import count_noun
 
 if TYPE_CHECKING:
     from envbuild.project.model import PackageIndex, Proposal, RecipeDraft
@@ -153,7 +153,7 @@ def _ask_for_cpu(made: RecipeDraft) -> RecipeDraft:
     ):
         return made
     recipe = structs.replace(
-        made.recipe, base=structs.replace(made.recipe.base, cpu=True), job=Job()
+        made.recipe, base=structs.replace(made.recipe.base, cpu=True), job=JobSection()
     )
     return replace(made, recipe=recipe)
 
@@ -190,7 +190,7 @@ def _tell(made: RecipeDraft, target: Path) -> None:
         recipe.base.image
         or f"{recipe.base.bootstrap}{f' with {recipe.base.framework}' if recipe.base.framework else ''}"
     )
-    direct = counted(len(recipe.python.dependencies), "direct dependency", "direct dependencies")
+    direct = count_noun(len(recipe.python.dependencies), "direct dependency", "direct dependencies")
     click.echo(short_path(f"{target}: {direct} on {base}"), err=True)
     for line in (*made.head[2:], *(line for lines in made.below.values() for line in lines)):
         click.echo(f"  {printable(line)}", err=True)

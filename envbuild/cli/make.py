@@ -16,7 +16,7 @@ from envbuild.cli.output import print_json
 from envbuild.context import Context
 from envbuild.errors import CheckFailedError, HostError, UsageError
 from envbuild.lock.model import PROOF_SECONDS
-from envbuild.store.units import counted
+from envbuild.store.units import count_noun
 
 if TYPE_CHECKING:
     from envbuild.build.model import BuildSpec
@@ -501,6 +501,6 @@ def _proved(reports: list[Report]) -> list[str]:
     for finding in report.findings:
         if finding.outcome == "skipped":
             skipped.setdefault(finding.reason, []).append(finding.check)
-    lines = [f"proved   {counted(len(passed), 'check')} passed: {', '.join(passed)}"]
+    lines = [f"proved   {count_noun(len(passed), 'check')} passed: {', '.join(passed)}"]
     lines += [f"skipped  {', '.join(names)}: {reason}" for reason, names in skipped.items()]
     return lines

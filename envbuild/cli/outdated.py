@@ -10,7 +10,7 @@ from envbuild.cli.complete import complete_recipe
 from envbuild.cli.context import host_builds
 from envbuild.cli.output import json_option, print_json, print_table
 from envbuild.context import Context
-from envbuild.store.units import counted
+from envbuild.store.units import count_noun
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,7 +58,7 @@ def _newest(lock: Lock, context: Context) -> Mapping[str, str]:
     packages = lock.installed
     named = dict.fromkeys(p.index for p in packages if p.index)
     with context.report.stage(
-        f"ask for the newest releases of {counted(len(packages), 'package')}"
+        f"ask for the newest releases of {count_noun(len(packages), 'package')}"
     ):
         return newest_releases(
             [p.name for p in packages],

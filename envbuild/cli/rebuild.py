@@ -59,7 +59,7 @@ def command(
     from envbuild.app.shelf import source_named
     from envbuild.build.image.rebuild import compare_images, made_again
     from envbuild.build.image.verify import read_embedded_info
-    from envbuild.store.atomic import place
+    from envbuild.store.atomic import copy_out
 
     if not verify and output is None:
         raise UsageError(
@@ -76,7 +76,7 @@ def command(
     order = order_of(source, lock, first, carried.note.mode if carried.note else "fakeroot")
     with made_again(order, context) as (second, clean):
         if output is not None:
-            place(second, context.settings.cwd / output, mode=0o755)
+            copy_out(second, context.settings.cwd / output, mode=0o755)
         if not verify:
             return 0
         found = compare_images(first, order, second, clean)

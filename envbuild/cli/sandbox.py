@@ -10,7 +10,7 @@ import click
 
 from envbuild.context import Context
 from envbuild.errors import CheckFailedError, UsageError
-from envbuild.store.units import counted
+from envbuild.store.units import count_noun
 
 if TYPE_CHECKING:
     from envbuild.build.model import BuildSpec
@@ -85,7 +85,7 @@ def pack(
         if not dry_run:
             click.echo(f"\n{target.name}: packed as it is; no lock describes what was done by hand")
             told = (
-                f"{counted(len(proved), 'check')} passed: {', '.join(proved)}"
+                f"{count_noun(len(proved), 'check')} passed: {', '.join(proved)}"
                 if proved
                 else "nothing: it was left out"
             )

@@ -13,7 +13,7 @@ from envbuild.cli.complete import complete_recipe, complete_shelf
 from envbuild.cli.output import json_option, print_json, print_table
 from envbuild.context import Context
 from envbuild.errors import UsageError
-from envbuild.store.units import counted
+from envbuild.store.units import count_noun
 
 if TYPE_CHECKING:
     from envbuild.shelf.fetch import VerifiedEntry
@@ -297,7 +297,7 @@ def site_command(context: Context, *, folder: Path, shelf: str | None, as_json: 
     if as_json:
         print_json({"index": str(index), "pages": count})
         return
-    click.echo(f"{index}: {counted(count, 'page')}")
+    click.echo(f"{index}: {count_noun(count, 'page')}")
 
 
 def _card(taken: VerifiedEntry, history: list[tuple[str, str, str]]) -> None:

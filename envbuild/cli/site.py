@@ -123,7 +123,7 @@ def probe_command(
     from envbuild.job.records import log_files
     from envbuild.job.sites import load_site, site_files
     from envbuild.job.submit import new_key, submit
-    from envbuild.recipe.model import Job as Wanted
+    from envbuild.recipe.model import JobSection as Wanted
     from envbuild.store.atomic import write_text
 
     settings = context.settings

@@ -72,11 +72,11 @@ def gc_command(context: Context, *, days: float | None, dry_run: bool, as_json: 
 
     Everything in the store can be downloaded or made again, as long as indexes and mirrors still have the files.
     """
-    from envbuild.store.gc import collect, remove
-    from envbuild.store.units import counted, human_bytes
+    from envbuild.store.gc import collect_garbage, remove_files
+    from envbuild.store.units import count_noun, human_bytes
 
-    found = list(collect(context.store, keep_days=days))
-    gone = [removal for removal in found if dry_run or remove(removal)]
+    found = list(collect_garbage(context.store, keep_days=days))
+    gone = [removal for removal in found if dry_run or remove_files(removal)]
     if as_json:
         print_json(
             [{"path": str(item.path), "bytes": item.size, "reason": item.reason} for item in gone]
@@ -85,7 +85,7 @@ def gc_command(context: Context, *, days: float | None, dry_run: bool, as_json: 
     for item in gone:
         context.report.detail(f"{item.path}: {item.reason}")
     verb = "would be removed" if dry_run else "removed"
-    removed = counted(len(gone), "file or folder", "files and folders")
+    removed = count_noun(len(gone), "file or folder", "files and folders")
     click.echo(f"{removed} {verb}, {human_bytes(sum(item.size for item in gone))}")
     if len(gone) < len(found):
         click.echo(
@@ -99,10 +99,14 @@ def gc_command(context: Context, *, days: float | None, dry_run: bool, as_json: 
 def verify_command(context: Context, *, as_json: bool) -> int:
     """Hash every file of the store again, and remove damaged ones; they are downloaded or made again when needed."""
     from envbuild.parts.cache import layer_items
-    from envbuild.store.units import counted, human_bytes
-    from envbuild.store.verify import artifacts, is_sound, sealed_items
+    from envbuild.store.units import count_noun, human_bytes
+    from envbuild.store.verify import is_sound, verify_artifacts, verify_sealed
 
-    items = [*artifacts(context.store), *sealed_items(context.store), *layer_items(context.store)]
+    items = [
+        *verify_artifacts(context.store),
+        *verify_sealed(context.store),
+        *layer_items(context.store),
+    ]
     size = sum(item.size for item in items)
     with context.report.transfer("hash the store again", files=len(items), size=size) as transfer:
         damaged = [item for item in items if not is_sound(item, transfer.advance)]
@@ -115,6 +119,6 @@ def verify_command(context: Context, *, as_json: bool) -> int:
         for item in damaged:
             click.echo(f"damaged, removed: {item.path}")
         click.echo(
-            f"{counted(len(items), 'file')}, {human_bytes(size)}: {len(damaged) or 'none'} damaged"
+            f"{count_noun(len(items), 'file')}, {human_bytes(size)}: {len(damaged) or 'none'} damaged"
         )
     return 6 if damaged else 0

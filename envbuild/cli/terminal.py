@@ -15,7 +15,7 @@ import click
 
 from envbuild.errors import CheckFailedError, EnvbuildError
 from envbuild.progress import Stage, Transfer
-from envbuild.store.units import counted, human_bytes
+from envbuild.store.units import count_noun, human_bytes
 
 EVERY = 5.0
 """Seconds between two plain progress lines of one download."""
@@ -109,7 +109,7 @@ class Lines:
     def transfer(self, title: str, *, files: int, size: int) -> Iterator[Transfer]:
         """Print a line every few seconds with files, bytes and rate."""
         meter = _Meter(self, title, files, size)
-        self.say(f"{title}: {counted(files, 'file')}, {human_bytes(size)}")
+        self.say(f"{title}: {count_noun(files, 'file')}, {human_bytes(size)}")
         yield meter
         took = max(time.monotonic() - meter.started, 1e-6)
         rate = human_bytes(round(meter.done / took))
@@ -179,8 +179,13 @@ class Pretty(Lines):
         )
 
         started = time.monotonic()
-        counted = (MofNCompleteColumn(),) if total else ()
-        columns = (SpinnerColumn(), TextColumn("{task.description}"), *counted, TimeElapsedColumn())
+        count_noun = (MofNCompleteColumn(),) if total else ()
+        columns = (
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            *count_noun,
+            TimeElapsedColumn(),
+        )
         with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
             task = progress.add_task(title, total=total)
 
@@ -227,4 +232,4 @@ class Pretty(Lines):
             yield Bar()
         took = max(time.monotonic() - started, 1e-6)
         rate = f"{human_bytes(size)} in {human_seconds(took)} ({human_bytes(round(size / took))}/s)"
-        self.say(f"{click.style('✓', fg='green')} {title}: {counted(files, 'file')}, {rate}")
+        self.say(f"{click.style('✓', fg='green')} {title}: {count_noun(files, 'file')}, {rate}")

@@ -41,7 +41,7 @@ class Blob(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return self.digest.removeprefix("sha256:")
 
 
-class Platform(msgspec.Struct, frozen=True, kw_only=True):
+class ManifestPlatform(msgspec.Struct, frozen=True, kw_only=True):
     """What a manifest of an index is for."""
 
     architecture: str = ""
@@ -53,7 +53,7 @@ class Platform(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Entry(Blob, frozen=True, kw_only=True, rename="camel"):
-    platform: Platform | None = None
+    platform: ManifestPlatform | None = None
     annotations: dict[str, str] | None = None
 
 
@@ -82,7 +82,7 @@ class _RootFs(msgspec.Struct, frozen=True, kw_only=True):
     diff_ids: tuple[Digest, ...] = ()
 
 
-class Config(msgspec.Struct, frozen=True, kw_only=True):
+class OciConfig(msgspec.Struct, frozen=True, kw_only=True):
     """An image's configuration: ``diff_ids`` are the digests of the unpacked layers."""
 
     architecture: str
@@ -109,7 +109,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         return (*(told.entrypoint or ()), *(told.cmd or ()))
 
 
-class Image(msgspec.Struct, frozen=True, kw_only=True):
+class OciImage(msgspec.Struct, frozen=True, kw_only=True):
     """An image of one platform: the digest and the bytes of its manifest, and what they say."""
 
     digest: str
@@ -137,7 +137,7 @@ def read_document(
 
     Raises UsageError for an image in a format of before 2017, IntegrityError for anything that is no such document.
     """
-    body = _json(data, where)
+    body = _read_object(data, where)
     told = body.get("mediaType") or media_type.partition(";")[0].strip()
     if body.get("schemaVersion") == 1 or "docker.distribution.manifest.v1" in str(told):
         hint = "pull and push it once with a newer Docker: that converts it"
@@ -152,32 +152,32 @@ def read_document(
     return document
 
 
-def read_image(data: bytes, media_type: str, *, where: str, sif: bool = False) -> Image:
+def read_image(data: bytes, media_type: str, *, where: str, sif: bool = False) -> OciImage:
     """Read the bytes of one platform's manifest, or of a SIF's."""
     document = read_document(data, media_type, where=where, sif=sif)
     if isinstance(document, Index):
         raise IntegrityError("is a list of images where one image was expected", where=where)
-    told = _json(data, where).get("mediaType") or media_type or MANIFESTS[0]
-    return Image(digest=digest_of(data), raw=data, media_type=str(told), manifest=document)
+    told = _read_object(data, where).get("mediaType") or media_type or MANIFESTS[0]
+    return OciImage(digest=digest_of(data), raw=data, media_type=str(told), manifest=document)
 
 
-def read_config(data: bytes, *, where: str) -> Config:
+def read_config(data: bytes, *, where: str) -> OciConfig:
     """Read an image's configuration.  Raises IntegrityError for what is none."""
     try:
-        return msgspec.convert(_json(data, where), Config)
+        return msgspec.convert(_read_object(data, where), OciConfig)
     except msgspec.ValidationError as error:
         raise IntegrityError(
             f"is not the configuration of an image: {error}", where=where
         ) from error
 
 
-def choose(index: Index, platform: str, *, where: str) -> Blob:
+def choose_manifest(index: Index, platform: str, *, where: str) -> Blob:
     """Return the manifest for "linux/amd64" or "linux/arm64".
 
     Raises UsageError naming the platforms that there are.
     """
     for entry in index.manifests:
-        told = entry.platform or Platform()
+        told = entry.platform or ManifestPlatform()
         if f"{told.os}/{told.architecture}" == platform:
             return entry
     images = [
@@ -195,7 +195,7 @@ def choose(index: Index, platform: str, *, where: str) -> Blob:
     )
 
 
-def require_platform(config: Config, platform: str, *, where: str) -> None:
+def require_platform(config: OciConfig, platform: str, *, where: str) -> None:
     """Raise UsageError unless an image is for this platform."""
     found = f"{config.os}/{config.architecture}"
     if found != platform:
@@ -228,7 +228,7 @@ def _require_sif(manifest: Manifest, where: str) -> None:
         )
 
 
-def _json(data: bytes, where: str) -> dict[str, Any]:
+def _read_object(data: bytes, where: str) -> dict[str, Any]:
     try:
         body = msgspec.json.decode(data)
     except RecursionError as error:

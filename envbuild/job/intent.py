@@ -12,7 +12,7 @@ from envbuild.errors import UsageError
 from envbuild.job.model import Array, Intent
 from envbuild.job.schedulers.protocol import check_quotes
 from envbuild.job.units import parse_memory, parse_walltime
-from envbuild.recipe.model import Job as Wanted
+from envbuild.recipe.model import JobSection as Wanted
 from envbuild.recipe.model import Launcher
 from envbuild.toml import closest
 

@@ -14,7 +14,7 @@ import msgspec
 from envbuild.errors import UsageError
 from envbuild.job.model import SCHEMA, Receipt, Record
 from envbuild.limits import UNREADABLE
-from envbuild.store.atomic import telling, write_text
+from envbuild.store.atomic import os_errors_as, write_text
 
 T = TypeVar("T")
 FOLDER = Path(".envbuild/jobs")
@@ -23,7 +23,7 @@ FOLDER = Path(".envbuild/jobs")
 def job_folder(project: Path) -> Path:
     """Return (and make) the folder of scripts and records; git does not see it."""
     folder = project / FOLDER
-    with telling(folder):
+    with os_errors_as(folder):
         folder.mkdir(parents=True, exist_ok=True)
     ignore = folder.parent / ".gitignore"
     if not ignore.exists():

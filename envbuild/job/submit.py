@@ -18,7 +18,7 @@ from envbuild.job.script import receipt_pattern, render
 from envbuild.job.site import Site
 from envbuild.run import Command, Result, Runner
 from envbuild.settings import Settings
-from envbuild.store.atomic import sync_folder, telling, write_text
+from envbuild.store.atomic import os_errors_as, sync_folder, write_text
 
 PATIENCE = 120.0
 """Seconds that a client of the scheduler gets; a busy controller answers slowly, a dead one never."""
@@ -148,7 +148,7 @@ def new_key(name: str) -> str:
 def make_log_folder(job: Job, settings: Settings) -> Path:
     """Make the folder of the logs, which Grid Engine and older Slurm do not; raises HostError where that fails."""
     folder = (settings.cwd / log_pattern(job)).parent
-    with telling(folder):
+    with os_errors_as(folder):
         folder.mkdir(parents=True, exist_ok=True)
         probe = folder / f".envbuild-{secrets.token_hex(4)}"
         probe.touch()

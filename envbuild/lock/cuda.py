@@ -13,7 +13,7 @@ def cuda_of(lock: Lock) -> str | None:
     """Return the CUDA version in an image of this lock ("12.4", or "12"); None where it has none."""
     packages = lock.installed
     dists = [Dist(name=package.name, version=package.version) for package in packages]
-    found = gpu.cuda(dists, (), {}, {}) or lock.base.cuda
+    found = gpu.cuda_version(dists, (), {}, {}) or lock.base.cuda
     if found:
         return found
     return next((own for dist in dists if (own := _own_cuda(dist, lock.base.machine))), None)

@@ -51,7 +51,8 @@ def input_of_lock(label: str, lock: Lock) -> DiffInput:
     }
     framework = lock.base.framework
     cuda = (
-        gpu.cuda([Dist(name=n, version=v) for n, v in python.items()], (), {}, {}) or lock.base.cuda
+        gpu.cuda_version([Dist(name=n, version=v) for n, v in python.items()], (), {}, {})
+        or lock.base.cuda
     )
     return DiffInput(
         label=label,

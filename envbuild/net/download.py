@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from envbuild import limits
 from envbuild.errors import IntegrityError, NetworkError
-from envbuild.net.partial import CHUNK, Partial, held
+from envbuild.net.partial import CHUNK, Partial, locked_partial
 from envbuild.net.redact import redact
 from envbuild.net.web import (
     SERVER_HINT,
@@ -22,8 +22,8 @@ from envbuild.net.web import (
     PassingError,
     StoppedError,
     local_path,
-    opened,
-    patiently,
+    open_response,
+    with_retries,
 )
 from envbuild.progress import Reporter, Transfer
 from envbuild.store.units import human_bytes
@@ -43,7 +43,7 @@ Until = tuple[threading.Event, float]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Job:
+class Download:
     """One file to bring: its address, its name for messages, what it must be, and where it goes."""
 
     url: str
@@ -53,8 +53,13 @@ class Job:
     final: Path
 
 
-def download(
-    job: Job, *, client: httpx.Client, transfer: Transfer, report: Reporter, stop: threading.Event
+def download_file(
+    download: Download,
+    *,
+    client: httpx.Client,
+    transfer: Transfer,
+    report: Reporter,
+    stop: threading.Event,
 ) -> None:
     """Bring one file to its final place, continuing what an earlier run left.
 
@@ -63,58 +68,68 @@ def download(
     """
 
     def waiting() -> None:
-        report.detail(f"waiting for another process that downloads {job.name}")
+        report.detail(f"waiting for another process that downloads {download.name}")
 
-    with held(job.final, job.size, stop=stop, waiting=waiting) as partial:
+    with locked_partial(download.final, download.size, stop=stop, waiting=waiting) as partial:
         if partial is None:
-            transfer.advance(job.size)
+            transfer.advance(download.size)
             return
-        partial.adopt(job.size)
+        partial.adopt(download.size)
         transfer.advance(partial.have)
         try:
-            _complete(job, partial, client, transfer, stop)
+            _receive_whole(download, partial, client, transfer, stop)
         except BaseException as error:
             if isinstance(error, IntegrityError) or not partial.have:
                 partial.remove()
             raise
-        partial.finish(job.final)
+        partial.finish(download.final)
 
 
-def _complete(
-    job: Job, partial: Partial, client: httpx.Client, transfer: Transfer, stop: threading.Event
+def _receive_whole(
+    download: Download,
+    partial: Partial,
+    client: httpx.Client,
+    transfer: Transfer,
+    stop: threading.Event,
 ) -> None:
     """Receive what is missing and check the hash of the whole."""
-    _fill(job, partial, client, transfer, stop)
-    if partial.sha256() != job.sha256 and partial.continued:
+    _fill_partial(download, partial, client, transfer, stop)
+    if partial.sha256() != download.sha256 and partial.continued:
         # what lay there may be another's, or holes after a power cut: only a fresh copy accuses the server
-        _restart(partial, transfer, job)
-        _fill(job, partial, client, transfer, stop)
-    if partial.sha256() != job.sha256:
-        raise _wrong(job, f"expected sha256 {job.sha256}, got {partial.sha256()}")
+        _restart_partial(partial, transfer, download)
+        _fill_partial(download, partial, client, transfer, stop)
+    if partial.sha256() != download.sha256:
+        raise _integrity_error(
+            download, f"expected sha256 {download.sha256}, got {partial.sha256()}"
+        )
 
 
-def _fill(
-    job: Job, partial: Partial, client: httpx.Client, transfer: Transfer, stop: threading.Event
+def _fill_partial(
+    download: Download,
+    partial: Partial,
+    client: httpx.Client,
+    transfer: Transfer,
+    stop: threading.Event,
 ) -> None:
     """Receive until all bytes are there, over as many connections as it takes."""
-    if partial.have < job.size:
-        deadline = time.monotonic() + limits.FILE_SECONDS + job.size / limits.SLOWEST_FILE
-        patiently(
-            lambda: _receive(job, partial, client, transfer, (stop, deadline)),
-            url=job.url,
+    if partial.have < download.size:
+        deadline = time.monotonic() + limits.FILE_SECONDS + download.size / limits.SLOWEST_FILE
+        with_retries(
+            lambda: _receive_body(download, partial, client, transfer, (stop, deadline)),
+            url=download.url,
             stop=stop,
         )
 
 
-def _receive(
-    job: Job, partial: Partial, client: httpx.Client, transfer: Transfer, until: Until
+def _receive_body(
+    download: Download, partial: Partial, client: httpx.Client, transfer: Transfer, until: Until
 ) -> None:
     """Receive what one connection brings; raises PassingError unless it brings everything that was missing."""
     begun = partial.have
     try:
-        _append_all(job, partial, client, transfer, until)
+        _append_all(download, partial, client, transfer, until)
     except _CannotContinue as error:
-        _restart(partial, transfer, job)
+        _restart_partial(partial, transfer, download)
         raise PassingError(str(error)) from error
     except PassingError as error:
         partial.continued = partial.have > 0
@@ -125,18 +140,20 @@ def _receive(
 
 
 def _append_all(
-    job: Job, partial: Partial, client: httpx.Client, transfer: Transfer, until: Until
+    download: Download, partial: Partial, client: httpx.Client, transfer: Transfer, until: Until
 ) -> None:
-    with _chunks(job, partial.have, client) as (start, chunks):
+    with _watch_chunks(download, partial.have, client) as (start, chunks):
         if start != partial.have:
-            _restart(partial, transfer, job)
-        for chunk in _watched(chunks, until, job):
-            if partial.have + len(chunk) > job.size:
-                raise _wrong(job, f"expected {job.size} bytes, the server sends more")
+            _restart_partial(partial, transfer, download)
+        for chunk in _watch_stall(chunks, until, download):
+            if partial.have + len(chunk) > download.size:
+                raise _integrity_error(
+                    download, f"expected {download.size} bytes, the server sends more"
+                )
             partial.append(chunk)
             transfer.advance(len(chunk))
-    if partial.have < job.size:
-        raise PassingError(f"ended after {partial.have} of {job.size} bytes")
+    if partial.have < download.size:
+        raise PassingError(f"ended after {partial.have} of {download.size} bytes")
 
 
 class _CannotContinue(Exception):  # noqa: N818  (no failure: the download starts again)
@@ -144,54 +161,61 @@ class _CannotContinue(Exception):  # noqa: N818  (no failure: the download start
 
 
 @contextlib.contextmanager
-def _chunks(job: Job, have: int, client: httpx.Client) -> Iterator[tuple[int, Iterator[bytes]]]:
+def _watch_chunks(
+    download: Download, have: int, client: httpx.Client
+) -> Iterator[tuple[int, Iterator[bytes]]]:
     """Lend (offset, bytes from there on); the offset is ``have``, or 0 where the server ignores ranges."""
-    path = local_path(job.url)
+    path = local_path(download.url)
     if path is not None:
-        with _local(path, job, have) as chunks:
+        with _read_local(path, download, have) as chunks:
             yield have, chunks
         return
     headers = {"Accept-Encoding": "identity"}
     if have:
         headers["Range"] = f"bytes={have}-"
-    with opened(
-        client, job.url, headers=headers, accept=(200, 206, 416) if have else (200,)
+    with open_response(
+        client, download.url, headers=headers, accept=(200, 206, 416) if have else (200,)
     ) as response:
-        start = _offset(job, response, have)
+        start = _range_start(download, response, have)
         yield start, response.iter_raw()
 
 
-def _offset(job: Job, response: httpx.Response, have: int) -> int:
+def _range_start(download: Download, response: httpx.Response, have: int) -> int:
     """Check the announced size and range, and return the offset of the first byte that will come."""
     length = response.headers.get("Content-Length", "")
     if response.status_code == 200:
-        if length.isdecimal() and int(length) != job.size:
+        if length.isdecimal() and int(length) != download.size:
             kind = response.headers.get("Content-Type", "")
             page = (
                 "; a proxy's or login page may have come in its place"
                 if kind.startswith("text/html")
                 else ""
             )
-            raise _wrong(
-                job, f"expected {job.size} bytes, the server announces {int(length)}{page}"
+            raise _integrity_error(
+                download,
+                f"expected {download.size} bytes, the server announces {int(length)}{page}",
             )
         return 0
     found = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", response.headers.get("Content-Range", ""))
     if response.status_code == 416 or not found or int(found[1]) != have:
         raise _CannotContinue("does not continue where the last connection ended")
-    if found[2] not in ("*", str(job.size)):
-        raise _wrong(job, f"expected {job.size} bytes, the server announces {found[2]}")
+    if found[2] not in ("*", str(download.size)):
+        raise _integrity_error(
+            download, f"expected {download.size} bytes, the server announces {found[2]}"
+        )
     return have
 
 
 @contextlib.contextmanager
-def _local(path: Path, job: Job, start: int) -> Iterator[Iterator[bytes]]:
+def _read_local(path: Path, download: Download, start: int) -> Iterator[Iterator[bytes]]:
     try:
         found = path.stat()
         if not stat.S_ISREG(found.st_mode):
             raise NetworkError("is not a regular file", where=str(path))
-        if found.st_size != job.size:
-            raise _wrong(job, f"expected {job.size} bytes, it has {found.st_size}")
+        if found.st_size != download.size:
+            raise _integrity_error(
+                download, f"expected {download.size} bytes, it has {found.st_size}"
+            )
         with path.open("rb") as file:
             file.seek(start)
             yield iter(lambda: file.read(CHUNK), b"")
@@ -201,7 +225,7 @@ def _local(path: Path, job: Job, start: int) -> Iterator[Iterator[bytes]]:
         raise NetworkError(f"cannot be read: {error.strerror}", where=str(path)) from error
 
 
-def _watched(chunks: Iterator[bytes], until: Until, job: Job) -> Iterator[bytes]:
+def _watch_stall(chunks: Iterator[bytes], until: Until, download: Download) -> Iterator[bytes]:
     """Pass chunks on; raises StoppedError, PassingError when they trickle, NetworkError at the deadline."""
     stop, deadline = until
     since, brought = time.monotonic(), 0
@@ -212,10 +236,10 @@ def _watched(chunks: Iterator[bytes], until: Until, job: Job) -> Iterator[bytes]
         yield chunk
         now = time.monotonic()
         if now > deadline:
-            what = f"{job.name} ({human_bytes(job.size)}) comes too slowly: it is not whole after all the time it may take"
+            what = f"{download.name} ({human_bytes(download.size)}) comes too slowly: it is not whole after all the time it may take"
             raise NetworkError(
                 what,
-                where=redact(job.url),
+                where=redact(download.url),
                 hint="what has arrived is kept; name a nearer mirror or index",
             )
         if now - since > STALL_SECONDS:
@@ -224,18 +248,18 @@ def _watched(chunks: Iterator[bytes], until: Until, job: Job) -> Iterator[bytes]
             since, brought = now, 0
 
 
-def _restart(partial: Partial, transfer: Transfer, job: Job) -> None:
+def _restart_partial(partial: Partial, transfer: Transfer, download: Download) -> None:
     """Start from the first byte.  Raises NetworkError where that leads nowhere."""
     if partial.restarts >= limits.RESTARTS:
         what = f"breaks off and does not continue where it broke off ({partial.restarts} times)"
-        raise NetworkError(what, where=redact(job.url), hint=SERVER_HINT)
+        raise NetworkError(what, where=redact(download.url), hint=SERVER_HINT)
     transfer.advance(-partial.have)
     partial.restart()
 
 
-def _wrong(job: Job, what: str) -> IntegrityError:
+def _integrity_error(download: Download, what: str) -> IntegrityError:
     return IntegrityError(
-        f"{job.name} is not the file that was locked: {what}",
-        where=redact(job.url),
+        f"{download.name} is not the file that was locked: {what}",
+        where=redact(download.url),
         hint="nothing of it was kept; a damaged or hostile mirror or proxy does this, so find out before you go on",
     )

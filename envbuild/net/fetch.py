@@ -13,23 +13,30 @@ from urllib.parse import quote
 
 from envbuild.context import Context
 from envbuild.errors import IntegrityError, NetworkError, SpaceError, UsageError
-from envbuild.net.download import Job, download
+from envbuild.net.download import Download, download_file
 from envbuild.net.index import config_file, index_url, read_links
-from envbuild.net.parallel import each
-from envbuild.net.partial import is_whole, partial_path
+from envbuild.net.parallel import for_each_parallel
+from envbuild.net.partial import is_complete, partial_path
 from envbuild.net.redact import redact, without_user
-from envbuild.net.web import GoneError, local_path, make_client, opened, patiently
+from envbuild.net.web import GoneError, local_path, make_client, open_response, with_retries
 from envbuild.progress import Reporter, Transfer
 from envbuild.run import Runner
 from envbuild.settings import Settings
-from envbuild.store.atomic import telling
+from envbuild.store.atomic import os_errors_as
 from envbuild.store.layout import Store
 from envbuild.store.units import human_bytes
 
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["Wanted", "fetch", "locate", "missing", "sizes", "total_size"]
+__all__ = [
+    "Artifact",
+    "ask_sizes",
+    "fetch_artifacts",
+    "locate_files",
+    "missing_artifacts",
+    "total_size",
+]
 
 RESERVE = 64 * 1024 * 1024
 """Bytes that a download leaves free, so that the file system is not filled to its last block."""
@@ -38,7 +45,7 @@ LOOKUPS = 8
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Wanted:
+class Artifact:
     """One artifact: file name, size in bytes, sha256 in hex, and the package it belongs to.
 
     ``path`` is the pool path of a Debian package; ``index`` the name of a wheel's extra index, None for the default.
@@ -62,26 +69,30 @@ class Wanted:
             )
 
 
-def total_size(wanted: Iterable[Wanted]) -> int:
+def total_size(wanted: Iterable[Artifact]) -> int:
     """Return the bytes of all different artifacts."""
-    return sum(item.size for item in _different(wanted))
+    return sum(item.size for item in _distinct(wanted))
 
 
-def missing(wanted: Iterable[Wanted], store: Store) -> tuple[Wanted, ...]:
+def missing_artifacts(wanted: Iterable[Artifact], store: Store) -> tuple[Artifact, ...]:
     """Return what the store does not have yet, each content once; a stored file is trusted by its size."""
     return tuple(
-        item for item in _different(wanted) if not is_whole(store.artifact(item.sha256), item.size)
+        item
+        for item in _distinct(wanted)
+        if not is_complete(store.artifact(item.sha256), item.size)
     )
 
 
-def fetch(wanted: Iterable[Wanted], context: Context, *, debian_mirror: str | None = None) -> None:
+def fetch_artifacts(
+    wanted: Iterable[Artifact], context: Context, *, debian_mirror: str | None = None
+) -> None:
     """Download what the store lacks, ``settings.downloads`` files at a time.
 
     Whatever ends it, what has arrived stays and is continued by the next call.  Raises SpaceError before the start
     when the files will not fit; NetworkError, GoneError (exit 5) when a file cannot be had; IntegrityError when
     something else arrives than was recorded.
     """
-    todo = sorted(missing(wanted, context.store), key=lambda item: -item.size)
+    todo = sorted(missing_artifacts(wanted, context.store), key=lambda item: -item.size)
     if not todo:
         return
     _check_space(todo, context.store)
@@ -89,7 +100,7 @@ def fetch(wanted: Iterable[Wanted], context: Context, *, debian_mirror: str | No
         name: index_url(context.settings, context.runner, name)
         for name in {i.index for i in todo if i.kind == "python"}
     }
-    mirror = _mirror(todo, context.settings, debian_mirror)
+    mirror = _debian_mirror(todo, context.settings, debian_mirror)
     with (
         make_client(context.settings) as client,
         context.report.transfer("download", files=len(todo), size=total_size(todo)) as transfer,
@@ -102,29 +113,31 @@ def fetch(wanted: Iterable[Wanted], context: Context, *, debian_mirror: str | No
             transfer=transfer,
             report=context.report,
         )
-        each(todo, session.bring, workers=context.settings.downloads)
+        for_each_parallel(todo, session.bring, workers=context.settings.downloads)
 
 
-def locate(wanted: Iterable[Wanted], *, settings: Settings, runner: Runner) -> dict[str, str]:
+def locate_files(
+    wanted: Iterable[Artifact], *, settings: Settings, runner: Runner
+) -> dict[str, str]:
     """Return where this machine's indexes have Python files, by sha256: an address without credentials.
 
     Raises GoneError for a file that its index does not list any more, NetworkError where one does not answer,
     IntegrityError where it offers the file with other content.
     """
-    todo = [item for item in _different(wanted) if item.kind == "python"]
+    todo = [item for item in _distinct(wanted) if item.kind == "python"]
     indexes = {name: index_url(settings, runner, name) for name in {item.index for item in todo}}
     found: dict[str, str] = {}
     with make_client(settings) as client:
 
-        def one(item: Wanted, stop: threading.Event) -> None:
+        def one(item: Artifact, stop: threading.Event) -> None:
             url = _python_url(item, indexes, client, stop)
             found[item.sha256] = without_user(url).partition("#")[0]
 
-        each(todo, one, workers=LOOKUPS)
+        for_each_parallel(todo, one, workers=LOOKUPS)
     return found
 
 
-def sizes(urls: Iterable[str], client: httpx.Client) -> dict[str, int]:
+def ask_sizes(urls: Iterable[str], client: httpx.Client) -> dict[str, int]:
     """Return the size in bytes of what each URL leads to, asked for without downloading.
 
     Raises NetworkError when a server does not answer or does not tell.
@@ -132,9 +145,9 @@ def sizes(urls: Iterable[str], client: httpx.Client) -> dict[str, int]:
     found: dict[str, int] = {}
 
     def one(url: str, stop: threading.Event) -> None:
-        found[url] = _size(url, client, stop)
+        found[url] = _linked_size(url, client, stop)
 
-    each(dict.fromkeys(urls), one, workers=LOOKUPS)
+    for_each_parallel(dict.fromkeys(urls), one, workers=LOOKUPS)
     return found
 
 
@@ -149,21 +162,23 @@ class _Session:
     transfer: Transfer
     report: Reporter
 
-    def bring(self, item: Wanted, stop: threading.Event) -> None:
+    def bring(self, item: Artifact, stop: threading.Event) -> None:
         """Find and download one artifact."""
         url = self.url(item, stop)
         self.report.detail(f"download {item.file} from {redact(url)}")
         final = self.store.artifact(item.sha256)
-        job = Job(url=url, name=item.file, size=item.size, sha256=item.sha256, final=final)
+        job = Download(url=url, name=item.file, size=item.size, sha256=item.sha256, final=final)
         try:
-            download(job, client=self.client, transfer=self.transfer, report=self.report, stop=stop)
+            download_file(
+                job, client=self.client, transfer=self.transfer, report=self.report, stop=stop
+            )
         except GoneError as error:
             raise GoneError(
                 f"{item.file} is gone", where=redact(url), hint=_gone_hint(item)
             ) from error
         self.transfer.finish_file(item.file)
 
-    def url(self, item: Wanted, stop: threading.Event) -> str:
+    def url(self, item: Artifact, stop: threading.Event) -> str:
         """Find an artifact's address.  Raises GoneError when its index no longer lists it."""
         if item.kind == "debian":
             return f"{self.mirror.rstrip('/')}/{quote(item.path or '', safe='/~+')}"
@@ -171,7 +186,7 @@ class _Session:
 
 
 def _python_url(
-    item: Wanted, indexes: Mapping[str | None, str], client: httpx.Client, stop: threading.Event
+    item: Artifact, indexes: Mapping[str | None, str], client: httpx.Client, stop: threading.Event
 ) -> str:
     index = indexes[item.index]
     links = read_links(index, item.project, client, stop=stop)
@@ -190,13 +205,13 @@ def _python_url(
     raise GoneError(f"{item.file} is not on the index", where=redact(index), hint=_gone_hint(item))
 
 
-def _gone_hint(item: Wanted) -> str:
+def _gone_hint(item: Artifact) -> str:
     if item.kind == "debian":
         return "mirrors drop superseded versions; take today's with: envbuild lock NAME --upgrade-system"
     return f"choose another version with: envbuild lock NAME --upgrade {item.project}"
 
 
-def _different(wanted: Iterable[Wanted]) -> list[Wanted]:
+def _distinct(wanted: Iterable[Artifact]) -> list[Artifact]:
     return list({item.sha256: item for item in wanted}.values())
 
 
@@ -208,7 +223,7 @@ def _is_pool_path(path: str) -> bool:
     )
 
 
-def _mirror(todo: Iterable[Wanted], settings: Settings, mirror: str | None) -> str:
+def _debian_mirror(todo: Iterable[Artifact], settings: Settings, mirror: str | None) -> str:
     if not any(item.kind == "debian" for item in todo):
         return ""
     if not mirror:
@@ -221,11 +236,11 @@ def _mirror(todo: Iterable[Wanted], settings: Settings, mirror: str | None) -> s
     return mirror
 
 
-def _check_space(todo: Iterable[Wanted], store: Store) -> None:
+def _check_space(todo: Iterable[Artifact], store: Store) -> None:
     folder = store.folder("artifacts")
     arrived = sum(_size_of(partial_path(store.artifact(item.sha256))) for item in todo)
     needed = total_size(todo) - arrived
-    with telling(folder):
+    with os_errors_as(folder):
         free = shutil.disk_usage(folder).free
     if needed + RESERVE > free:
         raise SpaceError(
@@ -242,27 +257,27 @@ def _size_of(path: Path) -> int:
         return 0
 
 
-def _size(url: str, client: httpx.Client, stop: threading.Event) -> int:
+def _linked_size(url: str, client: httpx.Client, stop: threading.Event) -> int:
     path = local_path(url)
     if path is not None:
         try:
             return path.stat().st_size
         except OSError as error:
             raise GoneError(f"cannot be read: {error.strerror}", where=str(path)) from error
-    return patiently(lambda: _size_by_request(url, client), url=url, stop=stop)
+    return with_retries(lambda: _size_by_request(url, client), url=url, stop=stop)
 
 
 def _size_by_request(url: str, client: httpx.Client) -> int:
     """Ask with HEAD; where that is not answered usefully, with a request for the first byte."""
     plain = {"Accept-Encoding": "identity"}
     try:
-        with opened(client, url, method="HEAD", headers=plain) as response:
+        with open_response(client, url, method="HEAD", headers=plain) as response:
             length = response.headers.get("Content-Length", "")
     except NetworkError:
         length = ""  # some stores of files refuse HEAD, with any status
     if length.isdecimal():
         return int(length)
-    with opened(
+    with open_response(
         client, url, headers={**plain, "Range": "bytes=0-0"}, accept=(200, 206)
     ) as response:
         if response.status_code == 206:

@@ -27,7 +27,7 @@ from envbuild.net.simple import (
     links_of_html,
     links_of_json,
 )
-from envbuild.net.web import GoneError, local_path, make_client, opened, patiently
+from envbuild.net.web import GoneError, local_path, make_client, open_response, with_retries
 from envbuild.run import Command, Runner
 from envbuild.settings import Settings
 from envbuild.store.atomic import write_text
@@ -55,12 +55,12 @@ def index_url(settings: Settings, runner: Runner, name: str | None = None) -> st
     Raises UsageError for an unknown name, an address that is no URL, or a configuration file that does not parse.
     """
     if name is not None and name != "default":
-        return _named(settings, name)
-    for origin, value in _defaults(settings):
+        return _named_index(settings, name)
+    for origin, value in _default_indexes(settings):
         if value:
-            return _checked(value, origin)
+            return _require_url(value, origin)
     program = _uv_program(settings)
-    return _checked(_of_uv(settings, runner, program), "uv's default index")
+    return _require_url(_index_of_uv(settings, runner, program), "uv's default index")
 
 
 def config_file(settings: Settings) -> Path:
@@ -84,7 +84,7 @@ def read_links(
     try:
         if folder is not None:
             return _read_local(folder, page)
-        return patiently(lambda: _read_page(page, client), url=page, stop=stop)
+        return with_retries(lambda: _read_page(page, client), url=page, stop=stop)
     except GoneError as error:
         raise GoneError(f"the index has no project {project!r}", where=redact(page)) from error
     except PageError as error:
@@ -94,7 +94,7 @@ def read_links(
 
 def _read_page(page: str, client: httpx.Client) -> tuple[Link, ...]:
     deadline = time.monotonic() + limits.ANSWER_SECONDS
-    with opened(client, page, headers={"Accept": ACCEPT}) as response:
+    with open_response(client, page, headers={"Accept": ACCEPT}) as response:
         content_type = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
         if content_type != JSON_TYPE and content_type not in HTML_TYPES:
             raise PageError(f"is {content_type[:60] or 'of no stated type'}, not an index page")
@@ -130,12 +130,12 @@ def index_variable(name: str) -> str:
     return "ENVBUILD_INDEX_" + re.sub("[^A-Z0-9]", "_", name.upper())
 
 
-def _named(settings: Settings, name: str) -> str:
+def _named_index(settings: Settings, name: str) -> str:
     variable = index_variable(name)
     if settings.environment.get(variable):
-        return _checked(settings.environment[variable], variable)
+        return _require_url(settings.environment[variable], variable)
     if name in settings.indexes:
-        return _checked(settings.indexes[name], f"[indexes] {name}")
+        return _require_url(settings.indexes[name], f"[indexes] {name}")
     known = [key for key in settings.indexes if key != "default"]
     raise UsageError(
         f"no index is called {name!r} on this machine{closest(name, known)}",
@@ -144,7 +144,7 @@ def _named(settings: Settings, name: str) -> str:
     )
 
 
-def _checked(value: str, origin: str) -> str:
+def _require_url(value: str, origin: str) -> str:
     """Return the URL without white space and without uv's ``name=`` before it."""
     url = re.sub(r"^[\w.-]+=(?=[a-z]+:)", "", value.strip())
     if not re.fullmatch(
@@ -158,7 +158,7 @@ def _checked(value: str, origin: str) -> str:
     return url
 
 
-def _defaults(settings: Settings) -> Iterator[tuple[str, str | None]]:
+def _default_indexes(settings: Settings) -> Iterator[tuple[str, str | None]]:
     """Yield (where it was looked for, what is there) in order of precedence."""
     env = settings.environment
     yield settings.origin.get("index", "[indexes] default"), settings.indexes.get("default")
@@ -258,7 +258,7 @@ def _uv_program(settings: Settings) -> str:
         return shutil.which("uv", path=settings.environment.get("PATH")) or "uv"
 
 
-def _of_uv(settings: Settings, runner: Runner, program: str) -> str:
+def _index_of_uv(settings: Settings, runner: Runner, program: str) -> str:
     """Return uv's own default index, which is kept as long as the program stays the same file."""
     try:
         stat = Path(program).stat()

@@ -16,7 +16,9 @@ PATIENCE = 0.5
 """Seconds to wait for threads after an error; one that still sits in a read is left to end with the process."""
 
 
-def each(items: Iterable[T], action: Callable[[T, threading.Event], None], *, workers: int) -> None:
+def for_each_parallel(
+    items: Iterable[T], action: Callable[[T, threading.Event], None], *, workers: int
+) -> None:
     """Call ``action(item, stop)`` for every item on ``workers`` threads; raise the first error of any.
 
     An action looks at ``stop`` after whatever blocks, and raises StoppedError when it is set.  The threads are daemons,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from envbuild.net.web import StoppedError
-from envbuild.store.atomic import commit, make_folder, telling
+from envbuild.store.atomic import commit_file, make_folder, os_errors_as
 
 CHUNK = 1024 * 1024
 LOCK_PAUSE = 0.2
@@ -37,7 +37,7 @@ class Partial:
 
     def adopt(self, limit: int) -> None:
         """Hash what an earlier process left; more than ``limit`` bytes cannot be ours and are dropped."""
-        with telling(self.path):
+        with os_errors_as(self.path):
             if os.fstat(self.handle).st_size > limit:
                 self.restart()
             while chunk := os.read(self.handle, CHUNK):
@@ -47,7 +47,7 @@ class Partial:
 
     def append(self, chunk: bytes) -> None:
         """Write the next bytes.  Raises SpaceError or HostError."""
-        with telling(self.path):
+        with os_errors_as(self.path):
             view = memoryview(chunk)
             while view:
                 written = os.write(self.handle, view)
@@ -57,7 +57,7 @@ class Partial:
 
     def restart(self) -> None:
         """Forget everything that has arrived."""
-        with telling(self.path):
+        with os_errors_as(self.path):
             os.ftruncate(self.handle, 0)
             os.lseek(self.handle, 0, os.SEEK_SET)
         self.have = 0
@@ -71,7 +71,7 @@ class Partial:
 
     def finish(self, final: Path) -> None:
         """Give the file its final name, read-only."""
-        commit(self.path, final)
+        commit_file(self.path, final)
 
     def remove(self) -> None:
         """Remove the file."""
@@ -83,7 +83,7 @@ def partial_path(final: Path) -> Path:
     return final.with_name(f"{final.name}.{os.getuid()}.partial")
 
 
-def is_whole(final: Path, size: int) -> bool:
+def is_complete(final: Path, size: int) -> bool:
     """Tell whether the store has a file of this size; a link or anything else planted there does not count."""
     try:
         found = final.lstat()
@@ -93,7 +93,7 @@ def is_whole(final: Path, size: int) -> bool:
 
 
 @contextlib.contextmanager
-def held(
+def locked_partial(
     final: Path, size: int, *, stop: threading.Event, waiting: Callable[[], None]
 ) -> Iterator[Partial | None]:
     """Lend the locked partial file of ``final``, or None once another process has made it whole.
@@ -103,8 +103,8 @@ def held(
     """
     path = partial_path(final)
     told = False
-    while not is_whole(final, size):
-        with telling(path):
+    while not is_complete(final, size):
+        with os_errors_as(path):
             make_folder(path.parent)
             handle = _open_regular(path)
             try:

@@ -50,8 +50,8 @@ def links_of_json(data: bytes, page: str) -> tuple[Link, ...]:
     except UNREADABLE as error:
         raise PageError(f"is not an index page: {error}") from error
     _check_version(content.meta.version)
-    return _usable(
-        _link(
+    return _usable_links(
+        _make_link(
             page,
             file.url,
             name=file.filename,
@@ -78,8 +78,8 @@ def links_of_html(text: str, page: str) -> tuple[Link, ...]:
         base = urljoin(page, parser.base) if parser.base else page
     except ValueError as error:
         raise PageError(f"has an unusable base address: {error}") from error
-    return _usable(
-        _link(
+    return _usable_links(
+        _make_link(
             base,
             anchor["href"],
             sha256=_fragment_hash(anchor["href"]),
@@ -135,7 +135,7 @@ def _check_version(version: str) -> None:
         raise PageError(f"is of version {version[:20]!r}; this envbuild reads version 1")
 
 
-def _usable(links: Iterable[Link | None]) -> tuple[Link, ...]:
+def _usable_links(links: Iterable[Link | None]) -> tuple[Link, ...]:
     return tuple(link for link in links if link is not None)
 
 
@@ -144,7 +144,7 @@ def _fragment_hash(href: str) -> str | None:
     return found[1] if found else None
 
 
-def _link(
+def _make_link(
     page: str,
     href: str,
     *,

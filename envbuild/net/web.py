@@ -94,8 +94,8 @@ def make_client(settings: Settings) -> httpx.Client:
     import httpx
 
     return httpx.Client(
-        verify=_trust(settings.certificates),
-        auth=_credentials(settings),
+        verify=_trusted_certificates(settings.certificates),
+        auth=_credentials_hook(settings),
         follow_redirects=True,
         max_redirects=10,
         headers={"User-Agent": f"envbuild/{__version__}"},
@@ -107,7 +107,7 @@ def make_client(settings: Settings) -> httpx.Client:
 
 
 @functools.cache  # reading the system's certificates takes 20 ms, and a lock makes ten clients
-def _trust(bundle: Path | None) -> ssl.SSLContext:
+def _trusted_certificates(bundle: Path | None) -> ssl.SSLContext:
     import ssl
 
     import certifi
@@ -129,7 +129,7 @@ def _trust(bundle: Path | None) -> ssl.SSLContext:
         ) from error
 
 
-def _credentials(settings: Settings) -> Callable[[httpx.Request], httpx.Request]:
+def _credentials_hook(settings: Settings) -> Callable[[httpx.Request], httpx.Request]:
     """Return the function that adds a password to a request: the URL's, one known for the same origin, netrc's.
 
     Known are those of the configured indexes and of URLs seen before: links on an index's pages have none.
@@ -139,7 +139,7 @@ def _credentials(settings: Settings) -> Callable[[httpx.Request], httpx.Request]
     import httpx
 
     known: dict[tuple[str, str, int | None], str] = {}
-    secrets = _netrc(settings)
+    secrets = _read_netrc(settings)
     for address in settings.indexes.values():
         with contextlib.suppress(httpx.InvalidURL):
             index = httpx.URL(address)
@@ -179,7 +179,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _netrc(settings: Settings) -> dict[str, tuple[str, str]]:
+def _read_netrc(settings: Settings) -> dict[str, tuple[str, str]]:
     import netrc
 
     path = Path(settings.environment.get("NETRC") or settings.home / ".netrc")
@@ -191,7 +191,7 @@ def _netrc(settings: Settings) -> dict[str, tuple[str, str]]:
 
 
 @contextlib.contextmanager
-def opened(
+def open_response(
     client: httpx.Client,
     url: str,
     *,
@@ -209,14 +209,14 @@ def opened(
     try:
         with client.stream(method, url, headers=dict(headers or {})) as response:
             if response.status_code not in accept:
-                _refuse(response, url)
+                _raise_for_status(response, url)
             yield response
     except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
         raise NetworkError("is no usable http or https address", where=redact(url)) from error
     except httpx.TooManyRedirects as error:
         raise NetworkError("redirects in a circle", where=redact(url)) from error
     except (httpx.TransportError, httpx.DecodingError) as error:
-        _explain(error, url)
+        _raise_plainly(error, url)
 
 
 def read_bounded(
@@ -240,7 +240,7 @@ def read_bounded(
     return bytes(body)
 
 
-def _refuse(response: httpx.Response, url: str) -> None:
+def _raise_for_status(response: httpx.Response, url: str) -> None:
     status, where = response.status_code, redact(url)
     if status in (404, 410):
         raise GoneError(f"is not there (HTTP {status})", where=where)
@@ -267,7 +267,7 @@ def _retry_after(text: str) -> float | None:
         return None
 
 
-def _explain(error: Exception, url: str) -> None:
+def _raise_plainly(error: Exception, url: str) -> None:
     """Raise the error that tells a transport failure; what cannot pass is told at once."""
     import httpx
 
@@ -281,7 +281,7 @@ def _explain(error: Exception, url: str) -> None:
     raise PassingError(f"broke off: {text}") from error
 
 
-def patiently(action: Callable[[], T], *, url: str, stop: threading.Event | None = None) -> T:
+def with_retries(action: Callable[[], T], *, url: str, stop: threading.Event | None = None) -> T:
     """Repeat an action while it raises PassingError, with growing pauses.
 
     Raises NetworkError after TRIES attempts without progress, or when the server asks for more than LONGEST_WAIT

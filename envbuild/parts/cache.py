@@ -19,10 +19,10 @@ from envbuild.limits import UNREADABLE
 from envbuild.parts.counters import FORMATS
 from envbuild.parts.writer import PartWriter
 from envbuild.progress import Reporter
-from envbuild.store.atomic import commit, telling, write_bytes
+from envbuild.store.atomic import commit_file, os_errors_as, write_bytes
 from envbuild.store.gc import mark_used
 from envbuild.store.layout import LAYOUT, Store
-from envbuild.store.verify import Item
+from envbuild.store.verify import StoredItem
 
 DIGEST = 64
 """An index begins with the sha256 of the rest, in hex."""
@@ -123,22 +123,22 @@ def provide_blob(key: str, packing: PackContext, pack: Callable[[BinaryIO], Part
         index = packing.store.own_layer(key)
         with packing.store.work("layer") as work:
             temporary = work / "blob"
-            with telling(temporary), temporary.open("wb") as out:
+            with os_errors_as(temporary), temporary.open("wb") as out:
                 part = pack(out)
             blob = index.with_suffix(".blob")
-            commit(temporary, blob)
+            commit_file(temporary, blob)
         body = msgspec.msgpack.encode(part)
         # last: without its index a blob does not count
         write_bytes(index, hashlib.sha256(body).hexdigest().encode() + body, mode=0o444)
     return CachedPart(part=part, blob=blob)
 
 
-def layer_items(store: Store) -> Iterator[Item]:
+def layer_items(store: Store) -> Iterator[StoredItem]:
     """Yield the bytes of every layer, with the hash that its index names; one without a sound index never fits."""
     for index in sorted((store.root / LAYOUT / "layers").glob("*.index")):
         blob = index.with_suffix(".blob")
         try:
             part = read_index(index)
-            yield Item(path=blob, size=part.size, sha256=part.sha256, parts=(index, blob))
+            yield StoredItem(path=blob, size=part.size, sha256=part.sha256, parts=(index, blob))
         except (OSError, IntegrityError):
-            yield Item(path=blob, size=-1, sha256="", parts=(index, blob))
+            yield StoredItem(path=blob, size=-1, sha256="", parts=(index, blob))

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from envbuild.base.catalogue import entries
+from envbuild.base.catalogue import catalogue_entries
 from envbuild.errors import UsageError
 from envbuild.project.conda import read_conda
 from envbuild.project.cuda import cuda_of
@@ -237,7 +237,7 @@ def _local_image(start: str, path: Path) -> tuple[str | None, str]:
         return start, f"starts from the file {start}"
     pulled = {
         entry.reference.rpartition("/")[2].replace(":", "_") + ".sif": entry.reference
-        for entry in entries()
+        for entry in catalogue_entries()
     }
     image = pulled.get(Path(start).name)
     if image is None:

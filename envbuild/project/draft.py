@@ -27,7 +27,15 @@ from envbuild.project.propose import (
     takes_debian_packages,
 )
 from envbuild.project.tree import is_aside
-from envbuild.recipe.model import About, Base, Job, Python, Recipe, Run, System
+from envbuild.recipe.model import (
+    AboutSection,
+    BaseSection,
+    JobSection,
+    PythonSection,
+    Recipe,
+    RunSection,
+    SystemSection,
+)
 
 COMPILERS = ("gcc", "g++", "python3-dev")
 """Debian packages with what torch.compile and Triton build code with when a program runs."""
@@ -85,16 +93,16 @@ def draft(
     _tell_compiled(builder)
     builder.requirements.sort(key=lambda requirement: requirement.name)
     recipe = Recipe(
-        recipe=About(name=gathered.name, summary=""),
+        recipe=AboutSection(name=gathered.name, summary=""),
         base=base.base,
-        python=Python(
+        python=PythonSection(
             dependencies=tuple(
                 dict.fromkeys(requirement.text for requirement in builder.requirements)
             )
         ),
         system=system,
         run=_run(builder),
-        job=Job(gpus=1) if cleaned.frameworks and not base.base.cpu else Job(),
+        job=JobSection(gpus=1) if cleaned.frameworks and not base.base.cpu else JobSection(),
     )
     return RecipeDraft(
         recipe=recipe,
@@ -151,7 +159,7 @@ def _without_base(
     names = tuple(sorted({*recipe.python.dependencies, *frameworks}))
     recipe = msgspec.structs.replace(
         recipe,
-        base=Base(bootstrap="debian:bookworm"),
+        base=BaseSection(bootstrap="debian:bookworm"),
         python=msgspec.structs.replace(recipe.python, dependencies=names),
     )
     if not frameworks:
@@ -322,7 +330,7 @@ def _weight(requirement: Requirement, imports: Sequence[ImportedModule]) -> tupl
     )
 
 
-def _extra_frameworks(builder: DraftBuilder, cleaned: Cleaned, base: Base) -> None:
+def _extra_frameworks(builder: DraftBuilder, cleaned: Cleaned, base: BaseSection) -> None:
     """Keep further frameworks as packages; the base's own has to go."""
     first = _framework_of(base) or (
         framework_name(cleaned.frameworks[0].name) if cleaned.frameworks else None
@@ -338,13 +346,13 @@ def _extra_frameworks(builder: DraftBuilder, cleaned: Cleaned, base: Base) -> No
             )
 
 
-def _framework_of(base: Base) -> str | None:
+def _framework_of(base: BaseSection) -> str | None:
     """Return the framework that an image's name promises: .../pytorch:1.5, nvcr.io/nvidia/tensorflow."""
     words = re.split(r"[^a-z0-9]+", (base.image or "").lower())
     return next((name for word in words if (name := framework_name(word))), None)
 
 
-def _system(builder: DraftBuilder, cleaned: Cleaned, base: Base) -> System:
+def _system(builder: DraftBuilder, cleaned: Cleaned, base: BaseSection) -> SystemSection:
     all_findings = builder.gathered.all_findings
     said = tuple(
         dict.fromkeys(
@@ -379,7 +387,7 @@ def _system(builder: DraftBuilder, cleaned: Cleaned, base: Base) -> System:
                 "system",
                 f"Debian packages that are wanted, if the image has not got them: {' '.join(every)}",
             )
-        return System(post=post)
+        return SystemSection(post=post)
     for name, why in added.items():
         builder.beside["system", "packages", name] = f"for {why}"
     builders = {name: why for name, why in wanted.items() if name not in build}
@@ -394,7 +402,7 @@ def _system(builder: DraftBuilder, cleaned: Cleaned, base: Base) -> System:
                 reason=f"for {reason}",
             )
         )
-    return System(packages=(*said, *added), build_packages=(*build, *builders), post=post)
+    return SystemSection(packages=(*said, *added), build_packages=(*build, *builders), post=post)
 
 
 def _tell_refused(builder: DraftBuilder) -> None:
@@ -413,7 +421,7 @@ def _tell_refused(builder: DraftBuilder) -> None:
         )
 
 
-def _run(builder: DraftBuilder) -> Run:
+def _run(builder: DraftBuilder) -> RunSection:
     """Return the command and variables of a definition; a script that it copied is the one in the project's folder."""
     all_findings, root = builder.gathered.all_findings, builder.gathered.tree.root
     command = next((findings.command for findings in all_findings if findings.command), ())
@@ -434,7 +442,7 @@ def _run(builder: DraftBuilder) -> Run:
             )
         elif name not in FOLDER_VARIABLES:
             environment[name] = value
-    return Run(command=command, environment=environment)
+    return RunSection(command=command, environment=environment)
 
 
 def _head(builder: DraftBuilder) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from envbuild.context import Context
 from envbuild.data.package_tables import load_names
 from envbuild.errors import EnvbuildError
 from envbuild.net.index import index_url, read_links
-from envbuild.net.parallel import each
+from envbuild.net.parallel import for_each_parallel
 from envbuild.net.web import make_client
 from envbuild.project.model import Requirement
 from envbuild.resolve.pylock import Candidate
@@ -122,5 +122,5 @@ def _files(requirements: tuple[Requirement, ...], context: Context) -> dict[str,
                     file=chosen.file, url=chosen.url, sha256=chosen.sha256 or "", size=chosen.size
                 )
 
-        each(list(requirements), one, workers=context.settings.downloads + 4)
+        for_each_parallel(list(requirements), one, workers=context.settings.downloads + 4)
     return found

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError
 from envbuild.net.index import Link, index_url, make_client, read_links
-from envbuild.net.parallel import each
+from envbuild.net.parallel import for_each_parallel
 from envbuild.project.model import Release, Requirement
 from envbuild.resolve.pylock import Candidate
 from envbuild.resolve.sources.artifacts import wheel_members
@@ -66,7 +66,7 @@ def look_up(
             except EnvbuildError:
                 return  # what the index does not tell stays unknown
 
-        each(
+        for_each_parallel(
             {requirement.name: requirement for requirement in requirements}.values(),
             one,
             workers=context.settings.downloads + 4,

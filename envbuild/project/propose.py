@@ -9,15 +9,15 @@ from dataclasses import dataclass
 
 from msgspec import structs
 
-from envbuild.base.catalogue import Entry, entries
-from envbuild.base.suggest import Choice, Wish, framework_name, suggest
+from envbuild.base.catalogue import CatalogueEntry, catalogue_entries
+from envbuild.base.suggest import BaseMatch, BaseQuery, framework_name, suggest_bases
 from envbuild.data.lookup import numbers, released
 from envbuild.data.package_tables import load_names
 from envbuild.errors import UsageError
 from envbuild.project.clean import bounds_of
 from envbuild.project.model import Requirement
 from envbuild.project.names import debian_name
-from envbuild.recipe.model import Base
+from envbuild.recipe.model import BaseSection
 
 BARE = {"3.9": "debian:bullseye", "3.11": "debian:bookworm", "3.13": "debian:trixie"}
 """Bootstraps by their Python, for projects without a framework."""
@@ -47,7 +47,7 @@ class BaseNeeds:
 class ProposedBase:
     """A base, why, what to beware of, whether it holds the very release that was asked for, and its Python series."""
 
-    base: Base
+    base: BaseSection
     reason: str
     notes: tuple[str, ...] = ()
     exact: bool = True
@@ -64,9 +64,13 @@ def propose_base(wanted: BaseNeeds) -> ProposedBase:
     if wanted.image and not NO_PYTHON.match(wanted.image):
         other = _other_release(wanted.image, wanted.framework)
         if other is None:
-            entry = next((entry for entry in entries() if entry.reference == wanted.image), None)
+            entry = next(
+                (entry for entry in catalogue_entries() if entry.reference == wanted.image), None
+            )
             reason = "the project's own definition starts from it"
-            return ProposedBase(base=Base(image=wanted.image), reason=reason, python=_series(entry))
+            return ProposedBase(
+                base=BaseSection(image=wanted.image), reason=reason, python=_series(entry)
+            )
         notes.append(f"base: the definition starts from {wanted.image}, {other}")
     if wanted.framework is None:
         return _bare(wanted)
@@ -84,7 +88,7 @@ def propose_base(wanted: BaseNeeds) -> ProposedBase:
 def is_held(framework: Requirement) -> bool:
     """Whether a base holds the release line that is pinned; true for a framework without a pin."""
     text = f"{framework_name(framework.name)}{bounds_of(framework)}"
-    return _line(text) == text or _first(Wish(framework=_line(text))) is not None
+    return _line(text) == text or _first(BaseQuery(framework=_line(text))) is not None
 
 
 def _other_release(image: str, framework: Requirement | None) -> str | None:
@@ -112,7 +116,7 @@ def _other_release(image: str, framework: Requirement | None) -> str | None:
 
 def _held_by(image: str) -> tuple[str | None, str | None]:
     """Return the framework of an image and its release, by the catalogue or by the maker's own tag."""
-    entry = next((entry for entry in entries() if entry.reference == image), None)
+    entry = next((entry for entry in catalogue_entries() if entry.reference == image), None)
     if entry is not None and entry.version is not None:
         return entry.framework, entry.version
     tag = re.match(
@@ -128,7 +132,7 @@ def _same_line(version: str, bounds: str) -> bool:
     return bool(pinned) and numbers(version)[:2] == numbers(pinned[1])  # type: ignore[index]
 
 
-def _wishes(wanted: BaseNeeds, framework: Requirement) -> Iterator[Wish]:
+def _wishes(wanted: BaseNeeds, framework: Requirement) -> Iterator[BaseQuery]:
     """Yield wishes from all that is asked for to the framework's name alone."""
     text = f"{framework_name(framework.name)}{bounds_of(framework)}"
     major = wanted.cuda.split(".")[0] if wanted.cuda else None
@@ -142,15 +146,15 @@ def _wishes(wanted: BaseNeeds, framework: Requirement) -> Iterator[Wish]:
         for until in days:
             for python, series in pythons:
                 for cuda in cudas:
-                    yield Wish(
+                    yield BaseQuery(
                         framework=name, python=python, pythons=series, cuda=cuda, until=until
                     )
 
 
-def _first(wish: Wish, framework: Requirement | None = None) -> Choice | None:
+def _first(wish: BaseQuery, framework: Requirement | None = None) -> BaseMatch | None:
     """Return the best base for a wish; of those for a framework's bare name, the one nearest to the pinned release."""
     try:
-        choices, _ = suggest(wish)
+        choices, _ = suggest_bases(wish)
     except UsageError:
         return None
     sound = [choice for choice in choices if not choice.entry.defect]
@@ -179,7 +183,7 @@ def _line(text: str) -> str:
     return re.sub(r"={2,3}\s*(\d+\.\d+)[\w.+]*.*$", r"==\1.*", text)
 
 
-def _series(entry: Entry | None) -> str | None:
+def _series(entry: CatalogueEntry | None) -> str | None:
     """Return the Python series of an entry ("3.9"), None where it is not certain."""
     match = (
         re.fullmatch(r"(\d+\.\d+)(\.\d+)?(rc\d+)?", entry.python or "")
@@ -190,13 +194,13 @@ def _series(entry: Entry | None) -> str | None:
 
 
 def _proposed(
-    choice: Choice, wanted: BaseNeeds, framework: Requirement, before: list[str]
+    choice: BaseMatch, wanted: BaseNeeds, framework: Requirement, before: list[str]
 ) -> ProposedBase:
     entry = choice.entry
     if entry.is_bootstrap:
-        base = Base(bootstrap=entry.reference, framework=choice.framework)
+        base = BaseSection(bootstrap=entry.reference, framework=choice.framework)
     else:
-        base = Base(image=entry.reference)
+        base = BaseSection(image=entry.reference)
     held = entry.version or ""
     asked = re.search(r"==\s*([\d.]+)$", bounds_of(framework))
     exact = (
@@ -213,7 +217,7 @@ def _proposed(
 
 
 def _left_out(
-    entry: Entry, wanted: BaseNeeds, framework: Requirement, *, exact: bool
+    entry: CatalogueEntry, wanted: BaseNeeds, framework: Requirement, *, exact: bool
 ) -> Iterator[str]:
     """Say which wishes a base does not fulfil, and what decided where a wish was not the user's own word."""
     series = _series(entry)
@@ -253,7 +257,7 @@ def _bare(wanted: BaseNeeds) -> ProposedBase:
         else (f"base: no bootstrap has Python {wanted.python}; Python {version} was taken",)
     )
     return ProposedBase(
-        base=Base(bootstrap=BARE[version]),
+        base=BaseSection(bootstrap=BARE[version]),
         reason=f"no GPU framework is asked for; Python {version}",
         notes=notes,
         python=version,
@@ -292,7 +296,7 @@ def takes_debian_packages(image: str) -> bool:
     """Whether the catalogue knows what an image's system is, and its Debian packages can be locked."""
     from envbuild.base.debian.distribution import release_of
 
-    distro = next((entry.distro for entry in entries() if entry.reference == image), None)
+    distro = next((entry.distro for entry in catalogue_entries() if entry.reference == image), None)
     try:
         release_of(re.sub(r"^(debian|ubuntu)(?=\d)", r"\1 ", distro or ""))
     except UsageError:

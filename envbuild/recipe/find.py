@@ -15,7 +15,7 @@ LOCKS = "lockfiles"
 RECIPES = "recipes"
 
 
-def folders(settings: Settings) -> tuple[Path, ...]:
+def recipe_folders(settings: Settings) -> tuple[Path, ...]:
     """Return the folders searched for recipes, in order, without those that do not exist."""
     candidates = (settings.cwd / RECIPES, *settings.recipe_folders, settings.shipped / RECIPES)
     seen: dict[Path, None] = {}
@@ -28,7 +28,7 @@ def folders(settings: Settings) -> tuple[Path, ...]:
 def recipe_files(settings: Settings) -> dict[str, Path]:
     """Return every recipe by name; an earlier folder hides a later one."""
     found: dict[str, Path] = {}
-    for folder in folders(settings):
+    for folder in recipe_folders(settings):
         for path in sorted(folder.glob("*.toml")):
             found.setdefault(path.stem, path)
     return found
@@ -39,7 +39,7 @@ def find_recipe(name: str | None, settings: Settings) -> Source:
 
     Raises UsageError: none found (the nearest names are told), several where no name was given, or a broken file.
     """
-    path = _only_recipe(settings) if name is None else _named(name, settings)
+    path = _only_recipe(settings) if name is None else _find_named(name, settings)
     recipe, text = read_recipe(path)
     shipped = path.resolve().is_relative_to((settings.shipped / RECIPES).resolve())
     lock = lock_path(path, recipe.base.platform, settings)
@@ -68,24 +68,26 @@ def _only_recipe(settings: Settings) -> Path:
     raise UsageError("there is no recipe in ./recipes", hint=hint)
 
 
-def _named(name: str, settings: Settings) -> Path:
+def _find_named(name: str, settings: Settings) -> Path:
     if name.endswith(".toml") or "/" in name:
         path = settings.cwd / name
         if path.is_file():
             return path
         raise UsageError(
-            "there is no such recipe file", where=name, hint=_suggestion(Path(name).stem, settings)
+            "there is no such recipe file",
+            where=name,
+            hint=_suggest_name(Path(name).stem, settings),
         )
     known = recipe_files(settings)
     if name in known:
         return known[name]
-    raise UsageError(f'there is no recipe called "{name}"', hint=_suggestion(name, settings))
+    raise UsageError(f'there is no recipe called "{name}"', hint=_suggest_name(name, settings))
 
 
-def _suggestion(name: str, settings: Settings) -> str:
+def _suggest_name(name: str, settings: Settings) -> str:
     known = sorted(recipe_files(settings))
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
     if near:
         return f"did you mean {' or '.join(near)}?"
-    searched = ", ".join(str(folder) for folder in folders(settings)) or "./recipes"
+    searched = ", ".join(str(folder) for folder in recipe_folders(settings)) or "./recipes"
     return f"known: {', '.join(known) or 'none'} (searched {searched})"

@@ -31,14 +31,14 @@ class _Section(
     """Every section: frozen, known keys only, names in kebab case."""
 
 
-class About(_Section, frozen=True):
+class AboutSection(_Section, frozen=True):
     """[recipe]: what it is called and what it is for."""
 
     name: Name
     summary: OneLine = ""
 
 
-class Base(_Section, frozen=True):
+class BaseSection(_Section, frozen=True):
     """[base]: an image that exists, or a Linux made from packages plus a framework made from wheels.
 
     Exactly one of ``image`` (a reference or the path of a ``.sif``) and ``bootstrap`` ("debian:bookworm") is given;
@@ -63,7 +63,7 @@ Distribution = Annotated[
 ]
 
 
-class Python(_Section, frozen=True):
+class PythonSection(_Section, frozen=True):
     """[python]: the direct requirements (PEP 508), named extra indexes, and the date to resolve at.
 
     ``version`` is the Python that the base must have ("3.12").  ``from_source`` are names of packages that are built
@@ -89,7 +89,7 @@ DebianName = Annotated[
 ]
 
 
-class System(_Section, frozen=True):
+class SystemSection(_Section, frozen=True):
     """[system]: Debian packages to keep, packages only for building, and shell lines run last in the build."""
 
     packages: tuple[DebianName, ...] = ()
@@ -97,7 +97,7 @@ class System(_Section, frozen=True):
     post: tuple[str, ...] = ()
 
 
-class Check(_Section, frozen=True):
+class CheckSection(_Section, frozen=True):
     """[check]: modules to import, a script (path beside the recipe) to run, the framework the check must find.
 
     ``network`` lets imports and script reach the network, which they otherwise cannot.
@@ -119,7 +119,7 @@ HomeFolder = Annotated[
 ]
 
 
-class Run(_Section, frozen=True):
+class RunSection(_Section, frozen=True):
     """[run]: what ``envbuild run`` starts when no command is given, and variables set in the image.
 
     ``caches``: whether downloads and compiled code are kept for the user, or further folders of HOME to keep.
@@ -135,7 +135,7 @@ VariableName = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\Z")]
 Count = Annotated[int, Meta(ge=1, le=100_000)]
 
 
-class Job(_Section, frozen=True):
+class JobSection(_Section, frozen=True):
     """[job]: what a job of this project needs on a cluster; flags of ``submit`` and ``job`` win (docs/job.md).
 
     ``gpus`` and ``tasks`` are in all (``gpus`` None: one for each node where the image has CUDA), ``cpus`` per task,
@@ -167,14 +167,14 @@ class Recipe(_Section, frozen=True):
     ``files`` maps files and folders below the project's folder to absolute paths in the image.
     """
 
-    recipe: About
-    base: Base
-    python: Python = Python()
-    system: System = System()
+    recipe: AboutSection
+    base: BaseSection
+    python: PythonSection = PythonSection()
+    system: SystemSection = SystemSection()
     files: dict[OneLine, OneLine] = {}
-    check: Check = Check()
-    run: Run = Run()
-    job: Job = Job()
+    check: CheckSection = CheckSection()
+    run: RunSection = RunSection()
+    job: JobSection = JobSection()
 
     @property
     def name(self) -> str:

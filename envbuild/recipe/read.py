@@ -28,7 +28,7 @@ def read_recipe(path: Path) -> tuple[Recipe, str]:
     return recipe, text
 
 
-def _place(path: Path, text: str, *keys: str) -> str:
+def _place_of(path: Path, text: str, *keys: str) -> str:
     return f"{path}, line {line_of(text, keys)}"
 
 
@@ -36,14 +36,14 @@ def _check_name(recipe: Recipe, path: Path, text: str) -> None:
     if recipe.name != path.stem:
         raise UsageError(
             f'[recipe] name is "{recipe.name}", but the file is called {path.name}',
-            where=_place(path, text, "recipe", "name"),
+            where=_place_of(path, text, "recipe", "name"),
             hint=f'write name = "{path.stem}", or rename the file to {recipe.name}.toml',
         )
 
 
 def _check_base(recipe: Recipe, path: Path, text: str) -> None:
     base = recipe.base
-    where = _place(path, text, "base")
+    where = _place_of(path, text, "base")
     if (base.image is None) == (base.bootstrap is None):
         found = "both" if base.image else "neither"
         raise UsageError(
@@ -52,11 +52,11 @@ def _check_base(recipe: Recipe, path: Path, text: str) -> None:
     if base.image is not None and base.framework is not None:
         raise UsageError(
             "[base] framework goes with bootstrap; an image brings its own framework",
-            where=_place(path, text, "base", "framework"),
+            where=_place_of(path, text, "base", "framework"),
             hint="leave it out; to demand a framework of the image write it into [check] framework",
         )
     if base.framework is not None:
-        _requirement(base.framework, _place(path, text, "base", "framework"))
+        _read_requirement(base.framework, _place_of(path, text, "base", "framework"))
 
 
 def _check_requirements(recipe: Recipe, path: Path, text: str) -> None:
@@ -67,7 +67,7 @@ def _check_requirements(recipe: Recipe, path: Path, text: str) -> None:
         except UsageError as error:
             raise UsageError(str(error), where=where, hint=error.hint) from error
         if tree is None:
-            _requirement(line, where)
+            _read_requirement(line, where)
 
 
 KEPT_OUT = (
@@ -87,7 +87,7 @@ KEPT_OUT = (
 def _check_files(recipe: Recipe, path: Path, text: str) -> None:
     targets: dict[str, str] = {}
     for source, target in recipe.files.items():
-        where = _place(path, text, "files", source)
+        where = _place_of(path, text, "files", source)
         if not source or Path(source).is_absolute() or ".." in Path(source).parts:
             hint = "the left side is a file or folder of the project, the right side its place in the image"
             raise UsageError(
@@ -111,7 +111,7 @@ def _check_check(recipe: Recipe, path: Path, text: str) -> None:
     script = recipe.check.script
     if script is None:
         return
-    where = _place(path, text, "check", "script")
+    where = _place_of(path, text, "check", "script")
     if Path(script).is_absolute() or ".." in Path(script).parts:
         raise UsageError(
             f"[check] script {script!r} leaves the recipe's folder",
@@ -127,7 +127,7 @@ def _check_check(recipe: Recipe, path: Path, text: str) -> None:
         raise UsageError(f"[check] script {script!r} does not exist beside the recipe", where=where)
 
 
-def _requirement(line: str, where: str) -> Requirement:
+def _read_requirement(line: str, where: str) -> Requirement:
     try:
         return Requirement(line)
     except InvalidRequirement as error:

@@ -57,22 +57,22 @@ def read_tree_line(line: str) -> TreeLine | None:
                 f"{line!r} leaves the project's folder",
                 hint="lock what lies in it, or name a repository",
             )
-        return TreeLine(written=line, folder=folder, extras=_extras(found[2]))
+        return TreeLine(written=line, folder=folder, extras=_read_extras(found[2]))
     if "git+" not in text:
         return None
     found = GIT.fullmatch(text)
     if not found:
         raise UsageError(f"{line!r} names no package or no repository", hint=FORM)
     address, _, fragment = found[3].partition("#")
-    url, revision = _revision(address)
+    url, revision = _read_revision(address)
     _check_address(url, line)
     if revision and (not REVISION.fullmatch(revision) or ".." in revision):
         raise UsageError(f"{revision!r} is no commit, tag or branch", where=repr(line), hint=FORM)
-    subfolder = _subfolder(fragment, line)
+    subfolder = _read_subfolder(fragment, line)
     return TreeLine(
         written=line,
         name=found[1],
-        extras=_extras(found[2]),
+        extras=_read_extras(found[2]),
         url=url,
         revision=revision,
         subfolder=subfolder,
@@ -103,11 +103,11 @@ def submodule_address(parent: str, address: str) -> str:
     return url
 
 
-def _extras(text: str | None) -> tuple[str, ...]:
+def _read_extras(text: str | None) -> tuple[str, ...]:
     return tuple(sorted(part.strip() for part in (text or "").split(",") if part.strip()))
 
 
-def _revision(address: str) -> tuple[str, str]:
+def _read_revision(address: str) -> tuple[str, str]:
     """Split at the @ behind the path; one before it belongs to a user."""
     head, slash, path = address.partition("://")[2].partition("/")
     scheme = address.partition("://")[0]
@@ -139,7 +139,7 @@ def _check_address(url: str, line: str) -> None:
         raise UsageError("is no address of a repository", where=where, hint=FORM)
 
 
-def _subfolder(fragment: str, line: str) -> str:
+def _read_subfolder(fragment: str, line: str) -> str:
     for part in filter(None, fragment.split("&")):
         key, _, value = part.partition("=")
         if key == "egg":

@@ -29,15 +29,15 @@ def write_recipe(
     ``below`` comment lines at the end of a section, which is then written even if it is empty.
     """
     comments, after = beside or {}, below or {}
-    out = [_comment(line) for line in head]
+    out = [_comment_line(line) for line in head]
     for field in msgspec.structs.fields(recipe):
         section = getattr(recipe, field.name)
         lines = [
             line
-            for key, value in _changed(section)
-            for line in _entry(field.encode_name, key, value, comments)
+            for key, value in _changed_text(section)
+            for line in _key_line(field.encode_name, key, value, comments)
         ]
-        lines += [_comment(line) for line in after.get(field.encode_name, ())]
+        lines += [_comment_line(line) for line in after.get(field.encode_name, ())]
         if lines:
             out += (
                 ["", f"[{field.encode_name}]", *lines]
@@ -47,10 +47,10 @@ def write_recipe(
     return "\n".join(out) + "\n"
 
 
-def _changed(section: msgspec.Struct | Mapping[str, Any]) -> list[tuple[str, Any]]:
+def _changed_text(section: msgspec.Struct | Mapping[str, Any]) -> list[tuple[str, Any]]:
     """Return the keys of a section that differ from their default, in the order of the record; all of a free table."""
     if isinstance(section, Mapping):
-        return [(_key(name), value) for name, value in section.items()]
+        return [(_quoted_key(name), value) for name, value in section.items()]
     found = []
     for field in msgspec.structs.fields(section):
         value = getattr(section, field.name)
@@ -62,42 +62,42 @@ def _changed(section: msgspec.Struct | Mapping[str, Any]) -> list[tuple[str, Any
     return found
 
 
-def _entry(section: str, key: str, value: Any, comments: Beside) -> list[str]:
+def _key_line(section: str, key: str, value: Any, comments: Beside) -> list[str]:
     said = comments.get((section, key, ""))
     if isinstance(value, dict):
-        inside = ", ".join(f"{_key(name)} = {_plain(item)}" for name, item in value.items())
-        return [_with(f"{key} = {{ {inside} }}", said)]
+        inside = ", ".join(
+            f"{_quoted_key(name)} = {_plain_value(item)}" for name, item in value.items()
+        )
+        return [_with_comment(f"{key} = {{ {inside} }}", said)]
     if not isinstance(value, tuple):
-        return [_with(f"{key} = {_plain(value)}", said)]
+        return [_with_comment(f"{key} = {_plain_value(value)}", said)]
     items = [(quote(str(item)), comments.get((section, key, str(item)))) for item in value]
     line = f"{key} = [{', '.join(text for text, _ in items)}]"
     if len(line) <= WIDTH and not any(comment for _, comment in items):
-        return [_with(line, said)]
+        return [_with_comment(line, said)]
     return [
-        _with(f"{key} = [", said),
-        *(_with(f"  {text},", comment) for text, comment in items),
+        _with_comment(f"{key} = [", said),
+        *(_with_comment(f"  {text},", comment) for text, comment in items),
         "]",
     ]
 
 
-def _plain(value: Any) -> str:
+def _plain_value(value: Any) -> str:
     built = msgspec.to_builtins(value)
     if isinstance(built, dict):
-        return (
-            f"{{ {', '.join(f'{_key(name)} = {_plain(item)}' for name, item in built.items())} }}"
-        )
+        return f"{{ {', '.join(f'{_quoted_key(name)} = {_plain_value(item)}' for name, item in built.items())} }}"
     return write_value(built)
 
 
-def _key(name: str) -> str:
+def _quoted_key(name: str) -> str:
     return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else quote(name)
 
 
-def _with(line: str, comment: str | None) -> str:
-    return f"{line}  {_comment(comment)}" if comment else line
+def _with_comment(line: str, comment: str | None) -> str:
+    return f"{line}  {_comment_line(comment)}" if comment else line
 
 
-def _comment(text: str) -> str:
+def _comment_line(text: str) -> str:
     """Return a comment of one line, whatever a stranger's file had in it."""
     shown = "".join(char if char.isprintable() else " " for char in text)
     return f"# {shown}".rstrip()

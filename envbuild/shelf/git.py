@@ -29,7 +29,7 @@ from envbuild.shelf.backend import (
     slot_path,
 )
 from envbuild.shelf.model import SLOT
-from envbuild.store.atomic import telling
+from envbuild.store.atomic import os_errors_as
 
 BRANCH = "refs/heads/main"
 OnLine = Callable[[str], None] | None
@@ -152,7 +152,7 @@ class GitBackend:
     def _make_mirror(self) -> None:
         if (self._mirror / "HEAD").is_file():
             return
-        with telling(self._mirror):
+        with os_errors_as(self._mirror):
             self._mirror.parent.mkdir(parents=True, exist_ok=True)
             fresh = self._mirror.with_suffix(f".{os.getpid()}.new")
             self._run(("git", "init", "--quiet", "--bare", str(fresh)), check=True)

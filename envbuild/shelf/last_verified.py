@@ -12,7 +12,7 @@ from envbuild.errors import IntegrityError
 from envbuild.limits import UNREADABLE
 from envbuild.lock.model import Digest
 from envbuild.settings import Settings
-from envbuild.store.atomic import telling, write_bytes
+from envbuild.store.atomic import os_errors_as, write_bytes
 
 
 class VerifiedHead(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -42,7 +42,7 @@ class LastVerified:
         """Remember a verified entry; an older one than is known changes nothing."""
         from filelock import FileLock
 
-        with telling(self.path):
+        with os_errors_as(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with FileLock(self.path.with_suffix(".lock")):
                 heads = dict(self.read_heads())

@@ -25,7 +25,7 @@ from envbuild.lock.model import Digest
 from envbuild.progress import Reporter
 from envbuild.shelf.backend import PieceStore
 from envbuild.shelf.model import Bytes, ImageDescriptor
-from envbuild.store.atomic import telling
+from envbuild.store.atomic import os_errors_as
 from envbuild.store.layout import Store
 from envbuild.store.units import human_bytes
 
@@ -121,7 +121,7 @@ def fetch_image(
     title = f"take {target.name.lstrip('.').split('.')[0]} from the shelf"
     with (
         report.transfer(title, files=len(plan), size=weight.size) as transfer,
-        telling(target),
+        os_errors_as(target),
         target.open("wb") as out,
     ):
         for digest, size in plan:

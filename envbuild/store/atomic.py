@@ -20,15 +20,15 @@ FICLONE = 0x40049409
 
 
 @contextlib.contextmanager
-def telling(path: Path) -> Iterator[None]:
+def os_errors_as(path: Path) -> Iterator[None]:
     """Turn the operating system's errors about a path into ours: full disk, quota, permission, read-only."""
     try:
         yield
     except OSError as error:
-        raise os_error(error, path) from error
+        raise error_of_os(error, path) from error
 
 
-def os_error(error: OSError, path: Path) -> HostError | SpaceError:
+def error_of_os(error: OSError, path: Path) -> HostError | SpaceError:
     """Return the error to raise for an OSError met while writing to a path."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         full = (
@@ -58,12 +58,12 @@ def sync_folder(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def synced(path: Path) -> Iterator[None]:
+def sync_meanwhile(path: Path) -> Iterator[None]:
     """Bring a file to the disk while something else is done.  Raises SpaceError or HostError."""
     from concurrent.futures import ThreadPoolExecutor
 
     def sync() -> None:
-        with telling(path), path.open("rb") as file:
+        with os_errors_as(path), path.open("rb") as file:
             os.fsync(file.fileno())
 
     with ThreadPoolExecutor(1, "sync") as pool:
@@ -126,7 +126,7 @@ def write_text(path: Path, text: str, *, mode: int = 0o644) -> None:
 
 def write_bytes(path: Path, data: bytes, *, mode: int = 0o644) -> None:
     """Write a file whole or not at all.  Raises SpaceError or HostError."""
-    with telling(path):
+    with os_errors_as(path):
         make_folder(path.parent)
         handle, name = tempfile.mkstemp(
             prefix=f".{path.name[:64]}.", suffix=".partial", dir=path.parent
@@ -144,9 +144,9 @@ def write_bytes(path: Path, data: bytes, *, mode: int = 0o644) -> None:
         sync_folder(path.parent)
 
 
-def commit(temporary: Path, final: Path, *, mode: int = 0o444) -> None:
+def commit_file(temporary: Path, final: Path, *, mode: int = 0o444) -> None:
     """Give a finished file on the same file system its final name, durably."""
-    with telling(final):
+    with os_errors_as(final):
         make_folder(final.parent)
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
@@ -155,7 +155,7 @@ def commit(temporary: Path, final: Path, *, mode: int = 0o444) -> None:
         sync_folder(final.parent)
 
 
-def clone(source: Path, out: IO[bytes]) -> None:
+def clone_file(source: Path, out: IO[bytes]) -> None:
     """Fill an open file with another one's content, durably: shared blocks where the file system can, else a copy."""
     with source.open("rb") as file:
         try:
@@ -166,19 +166,19 @@ def clone(source: Path, out: IO[bytes]) -> None:
     os.fsync(out.fileno())
 
 
-def place(source: Path, target: Path, *, mode: int = 0o644) -> None:
+def copy_out(source: Path, target: Path, *, mode: int = 0o644) -> None:
     """Copy a store file to where the user wants it: a reflink where the file system can, else a copy.
 
     Never a hard link: signing an image in place would change the store's file.
     """
-    with telling(target):
+    with os_errors_as(target):
         make_folder(target.parent)
         handle, name = tempfile.mkstemp(
             prefix=f".{target.name[:64]}.", suffix=".partial", dir=target.parent
         )
         try:
             with os.fdopen(handle, "wb") as out:
-                clone(source, out)
+                clone_file(source, out)
             Path(name).chmod(mode)
             Path(name).replace(target)
         except BaseException:

@@ -31,7 +31,7 @@ class Removal:
     reason: str
 
 
-def collect(
+def collect_garbage(
     store: Store, *, keep_days: float | None = None, now: float | None = None
 ) -> Iterator[Removal]:
     """Yield what can go; nothing is removed here.
@@ -39,28 +39,28 @@ def collect(
     Without ``keep_days`` only leftovers; with it also every file that was neither made nor used for so many days.
     """
     moment = time.time() if now is None else now
-    yield from leftovers(store)
-    yield from _partials(store, moment)
-    yield from _orphans(store, moment)
+    yield from find_leftovers(store)
+    yield from _dead_partials(store, moment)
+    yield from _orphaned_files(store, moment)
     if keep_days is not None:
-        yield from _unused(store, moment - keep_days * DAY, keep_days)
+        yield from _unused_files(store, moment - keep_days * DAY, keep_days)
 
 
-def leftovers(store: Store) -> Iterator[Removal]:
+def find_leftovers(store: Store) -> Iterator[Removal]:
     """Yield working folders, notes and half-written images of processes that ended without clearing them."""
     folder = store.root / LAYOUT / "tmp"
-    names = {path.name for path in _children(folder)}
+    names = {path.name for path in _list_folder(folder)}
     for name in sorted(names):
         path = folder / name
         if name.endswith(HELD):
             if _is_dead(path):
-                yield from _remembered(path)
+                yield from _mark_remembered(path)
                 yield Removal(path=path, size=0, reason="its process has ended")
         elif f"{name}{HELD}" not in names or _is_dead(folder / f"{name}{HELD}"):
             yield Removal(path=path, size=tree_size(path), reason="its process has ended")
 
 
-def _remembered(note: Path) -> Iterator[Removal]:
+def _mark_remembered(note: Path) -> Iterator[Removal]:
     with contextlib.suppress(OSError, ValueError):
         path = Path(os.fsdecode(note.read_bytes()))
         # a note is only believed where it names what we would have written
@@ -88,36 +88,39 @@ def _is_dead(note: Path) -> bool:
     return True
 
 
-def _partials(store: Store, now: float) -> Iterator[Removal]:
-    for path in _files(store.root / LAYOUT):
-        if path.name.endswith(".partial") and _age(path, now) > PARTIAL_DAYS * DAY:
+def _dead_partials(store: Store, now: float) -> Iterator[Removal]:
+    for path in _files_below(store.root / LAYOUT):
+        if path.name.endswith(".partial") and _age_of(path, now) > PARTIAL_DAYS * DAY:
             yield Removal(
-                path=path, size=_size(path), reason="a download or write that nobody continued"
+                path=path, size=_size_of(path), reason="a download or write that nobody continued"
             )
 
 
-def _orphans(store: Store, now: float) -> Iterator[Removal]:
-    for path in _children(store.root / LAYOUT / "layers"):
+def _orphaned_files(store: Store, now: float) -> Iterator[Removal]:
+    for path in _list_folder(store.root / LAYOUT / "layers"):
         if (
             path.suffix == ".blob"
             and not path.with_suffix(".index").exists()
-            and _age(path, now) > DAY
+            and _age_of(path, now) > DAY
         ):
-            yield Removal(path=path, size=_size(path), reason="a layer without its index")
+            yield Removal(path=path, size=_size_of(path), reason="a layer without its index")
 
 
-def _unused(store: Store, before: float, days: float) -> Iterator[Removal]:
+def _unused_files(store: Store, before: float, days: float) -> Iterator[Removal]:
     for name in AGEING:
         # what makes a file count goes first, so that a killed gc leaves none that counts and is not whole
         for path in sorted(
-            _files(store.root / LAYOUT / name), key=lambda path: path.suffix == ".blob"
+            _files_below(store.root / LAYOUT / name), key=lambda path: path.suffix == ".blob"
         ):
             main = path.with_suffix({".blob": ".index", SEAL: ""}.get(path.suffix, path.suffix))
-            if not path.name.endswith(".partial") and max(_used(main), _used(path)) < before:
-                yield Removal(path=path, size=_size(path), reason=f"not used for {days:g} days")
+            if (
+                not path.name.endswith(".partial")
+                and max(_last_used(main), _last_used(path)) < before
+            ):
+                yield Removal(path=path, size=_size_of(path), reason=f"not used for {days:g} days")
 
 
-def remove(removal: Removal) -> bool:
+def remove_files(removal: Removal) -> bool:
     """Remove one thing; return whether it is gone.
 
     A folder with something mounted in it stays: a child that outlived its killed parent may still have this machine's
@@ -158,31 +161,31 @@ def mark_used(path: Path) -> None:
 def tree_size(path: Path) -> int:
     """Return the bytes of all files below a folder, or of one file; what vanishes meanwhile does not count."""
     if not path.is_dir() or path.is_symlink():
-        return _size(path)
-    return sum(_size(file) for file in _files(path))
+        return _size_of(path)
+    return sum(_size_of(file) for file in _files_below(path))
 
 
-def _files(folder: Path) -> Iterator[Path]:
+def _files_below(folder: Path) -> Iterator[Path]:
     for top, _, names in os.walk(folder):
         for name in sorted(names):
             yield Path(top) / name
 
 
-def _children(folder: Path) -> list[Path]:
+def _list_folder(folder: Path) -> list[Path]:
     try:
         return sorted(folder.iterdir())
     except OSError:
         return []
 
 
-def _size(path: Path) -> int:
+def _size_of(path: Path) -> int:
     try:
         return path.lstat().st_size
     except OSError:
         return 0
 
 
-def _used(path: Path) -> float:
+def _last_used(path: Path) -> float:
     try:
         found = path.lstat()
     except OSError:
@@ -190,7 +193,7 @@ def _used(path: Path) -> float:
     return max(found.st_mtime, found.st_atime)
 
 
-def _age(path: Path, now: float) -> float:
+def _age_of(path: Path, now: float) -> float:
     try:
         return now - path.lstat().st_mtime
     except OSError:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild.progress import Reporter
-from envbuild.store.atomic import is_shared, make_empty, make_folder, telling
+from envbuild.store.atomic import is_shared, make_empty, make_folder, os_errors_as
 
 LAYOUT = "v1"
 REFUSED_SECONDS, REFUSED_PAUSE = 5.0, 0.1
@@ -47,27 +47,29 @@ class Store:
 
     def base(self, digest: str) -> Path:
         """Return where the tar of a bootstrapped root is kept."""
-        return self._find(f"bases/{plain(digest)}.tar")
+        return self._find(f"bases/{file_name_of(digest)}.tar")
 
     def facts(self, digest: str) -> Path:
         """Return where the facts read out of the image with this digest are kept."""
-        return self._find(f"facts/{plain(digest)}.json")
+        return self._find(f"facts/{file_name_of(digest)}.json")
 
     def scheme(self, digest: str, python: str) -> Path:
         """Return where it is kept where a Python of the image with this digest installs packages."""
-        return self._find(f"facts/{plain(digest)}{plain(python).replace('/', '-')}.scheme")
+        return self._find(
+            f"facts/{file_name_of(digest)}{file_name_of(python).replace('/', '-')}.scheme"
+        )
 
     def image(self, key: str) -> Path:
         """Return where a built image is kept; the key is over lock digest, mode and pack settings."""
-        return self._find(f"images/{plain(key)}.sif")
+        return self._find(f"images/{file_name_of(key)}.sif")
 
     def record(self, key: str) -> Path:
         """Return where the record of an image that is put together from layers is kept."""
-        return self._find(f"images/{plain(key)}.json")
+        return self._find(f"images/{file_name_of(key)}.json")
 
     def own_record(self, key: str) -> Path:
         """Return where this store itself keeps the record of an image."""
-        return self.root / LAYOUT / "images" / f"{plain(key)}.json"
+        return self.root / LAYOUT / "images" / f"{file_name_of(key)}.json"
 
     def delivery(self, key: str) -> Path:
         """Return where it is noted which image was put under a name."""
@@ -107,20 +109,20 @@ class Store:
 
     def verdicts(self, digest: str) -> Path:
         """Return the folder of an image's check reports, which may not be there."""
-        return self.root / LAYOUT / "verdicts" / plain(digest)
+        return self.root / LAYOUT / "verdicts" / file_name_of(digest)
 
     def folder(self, name: str) -> Path:
         """Return (and make) a named working folder of the store, such as "logs"."""
         path = self.root / LAYOUT / name
-        with telling(path):
+        with os_errors_as(path):
             make_folder(path)
         return path
 
     @contextlib.contextmanager
     def work(self, purpose: str) -> Iterator[Path]:
         """Lend a temporary folder on the store's own file system; it is removed afterwards, whatever happens."""
-        with claimed(self.folder("tmp"), purpose) as path:
-            with telling(path):
+        with claim_folder(self.folder("tmp"), purpose) as path:
+            with os_errors_as(path):
                 path.mkdir(mode=0o700)
             try:
                 yield path
@@ -134,7 +136,7 @@ class Store:
         The store remembers the name meanwhile, so that ``store gc`` finds what a killed process left.
         """
         path = target.with_name(f".{target.name[:64]}.{os.getpid()}{LEFT}")
-        with claimed(self.folder("tmp"), "beside", remember=path):
+        with claim_folder(self.folder("tmp"), "beside", remember=path):
             try:
                 yield path
             finally:
@@ -144,8 +146,8 @@ class Store:
     def outside(self, parent: Path) -> Iterator[Path]:
         """Lend a temporary folder of our own in another folder, such as TMPDIR; the store remembers it likewise."""
         path = parent / f"{OUTSIDE}{os.getpid()}-{os.urandom(6).hex()}"
-        with claimed(self.folder("tmp"), "outside", remember=path):
-            with telling(path):
+        with claim_folder(self.folder("tmp"), "outside", remember=path):
+            with os_errors_as(path):
                 path.mkdir(mode=0o700)
             try:
                 yield path
@@ -161,19 +163,19 @@ class Store:
         from filelock import FileLock, Timeout
 
         folder = self.folder("locks")
-        path = folder / f"{plain(key)}.lock"
-        holder = folder / f"{plain(key)}.holder"
+        path = folder / f"{file_name_of(key)}.lock"
+        holder = folder / f"{file_name_of(key)}.holder"
         mode = 0o664 if is_shared(folder) else 0o644
         lock = FileLock(path, mode=mode)
-        with telling(path):
+        with os_errors_as(path):
             make_empty(path, mode)
             try:
-                _patiently(lambda: lock.acquire(timeout=0))
+                _lock_patiently(lambda: lock.acquire(timeout=0))
             except Timeout:
-                report.say(f"waiting for {_holder(holder)}, which makes the same thing")
+                report.say(f"waiting for {_lock_holder(holder)}, which makes the same thing")
                 lock.acquire()
         try:
-            with telling(holder):
+            with os_errors_as(holder):
                 holder.unlink(missing_ok=True)  # a killed process of another user may have left one
                 holder.write_text(f"process {os.getpid()} on {os.uname().nodename}\n", "utf-8")
             yield
@@ -182,7 +184,7 @@ class Store:
             lock.release()
 
 
-def _patiently(acquire: Callable[[], object]) -> None:
+def _lock_patiently(acquire: Callable[[], object]) -> None:
     """Open a lock's file; one refused may be another user's whose mode is not yet what it will be."""
     until = time.monotonic() + REFUSED_SECONDS
     while True:
@@ -196,7 +198,7 @@ def _patiently(acquire: Callable[[], object]) -> None:
             return
 
 
-def _holder(path: Path) -> str:
+def _lock_holder(path: Path) -> str:
     try:
         return path.read_text("utf-8", "replace")[:200].strip() or "another process"
     except OSError:
@@ -204,19 +206,19 @@ def _holder(path: Path) -> str:
 
 
 @contextlib.contextmanager
-def claimed(parent: Path, purpose: str, *, remember: Path | None = None) -> Iterator[Path]:
+def claim_folder(parent: Path, purpose: str, *, remember: Path | None = None) -> Iterator[Path]:
     """Lend an unused name in a folder; a locked file beside it, NAME.held, tells that its process lives.
 
     ``remember`` is a path elsewhere that is to vanish with the claim.
     """
     path = parent / f"{purpose}-{os.getpid()}-{os.urandom(6).hex()}"
     note = path.with_name(f"{path.name}{HELD}")
-    with telling(note):
+    with os_errors_as(note):
         handle = os.open(note, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
         fcntl.flock(handle, fcntl.LOCK_EX)
     try:
         if remember is not None:
-            with telling(note):
+            with os_errors_as(note):
                 os.write(handle, os.fsencode(remember.absolute()))
         yield path
     finally:
@@ -224,7 +226,7 @@ def claimed(parent: Path, purpose: str, *, remember: Path | None = None) -> Iter
         os.close(handle)
 
 
-def plain(digest: str) -> str:
+def file_name_of(digest: str) -> str:
     """Turn ``sha256:abc…`` into a file name."""
     return digest.replace(":", "-")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from envbuild.errors import IntegrityError
-from envbuild.store.atomic import commit, write_bytes
+from envbuild.store.atomic import commit_file, write_bytes
 
 SEAL = ".sha256"
 SEALED = ("bases/*.tar", "built/*.whl", "facts/*.json", "facts/*.scheme", "images/*.sif")
@@ -28,9 +28,9 @@ def seal_path(path: Path) -> Path:
 def commit_sealed(temporary: Path, final: Path) -> None:
     """Give a finished file its final name, and write its hash beside it.  Raises SpaceError or HostError."""
     with temporary.open("rb") as file:
-        sha256 = hash_file(file)
+        sha256 = hash_stream(file)
     seal_path(final).unlink(missing_ok=True)  # it would belong to another file for a moment
-    commit(temporary, final)
+    commit_file(temporary, final)
     write_bytes(seal_path(final), sha256.encode(), mode=0o444)
 
 
@@ -55,7 +55,7 @@ def is_sealed(path: Path) -> bool:
     expected = sealed_hash(path)
     try:
         with path.open("rb") as file:
-            return expected is not None and hash_file(file) == expected
+            return expected is not None and hash_stream(file) == expected
     except OSError:
         return False
 
@@ -69,7 +69,7 @@ def read_sealed(path: Path) -> bytes | None:
     return data if hashlib.sha256(data).hexdigest() == sealed_hash(path) else None
 
 
-def hash_file(file: BinaryIO) -> str:
+def hash_stream(file: BinaryIO) -> str:
     """Return the sha256 (hex) of an open file, which is at its start again afterwards."""
     digest = hashlib.sha256()
     file.seek(0)
@@ -81,7 +81,7 @@ def hash_file(file: BinaryIO) -> str:
 
 def require_hash(file: BinaryIO, sha256: str | None, name: str) -> None:
     """Raise IntegrityError unless an open file of the store holds what it should; None is no hash at all."""
-    if hash_file(file) != sha256:
+    if hash_stream(file) != sha256:
         what = f"{name} was changed in the store"
         raise IntegrityError(
             what, hint="envbuild store verify finds and removes what is damaged; then start again"

@@ -15,7 +15,7 @@ CHUNK = 1 << 22
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Item:
+class StoredItem:
     """One file to hash: ``sha256`` is what it must give, ``parts`` what goes with it when it is damaged."""
 
     path: Path
@@ -24,20 +24,20 @@ class Item:
     parts: tuple[Path, ...]
 
 
-def artifacts(store: Store) -> Iterator[Item]:
+def verify_artifacts(store: Store) -> Iterator[StoredItem]:
     """Yield every artifact: its name is its hash."""
     for path in sorted((store.root / LAYOUT / "artifacts").glob("*/*")):
         if re.fullmatch(r"[0-9a-f]{64}", path.name):
-            yield Item(path=path, size=path.stat().st_size, sha256=path.name, parts=(path,))
+            yield StoredItem(path=path, size=path.stat().st_size, sha256=path.name, parts=(path,))
 
 
-def sealed_items(store: Store) -> Iterator[Item]:
+def verify_sealed(store: Store) -> Iterator[StoredItem]:
     """Yield every file whose hash is written down beside it; one without a seal never fits."""
     for pattern in SEALED:
         for path in sorted((store.root / LAYOUT).glob(pattern)):
             if not path.name.startswith("."):
                 seal = seal_path(path)
-                yield Item(
+                yield StoredItem(
                     path=path,
                     size=path.stat().st_size,
                     sha256=sealed_hash(path) or "",
@@ -45,7 +45,7 @@ def sealed_items(store: Store) -> Iterator[Item]:
                 )
 
 
-def is_sound(item: Item, advance: Callable[[int], None]) -> bool:
+def is_sound(item: StoredItem, advance: Callable[[int], None]) -> bool:
     """Tell whether a file has the size and hash that it must have; ``advance`` is told the bytes read."""
     digest, size = hashlib.sha256(), 0
     try:

@@ -22,7 +22,7 @@ from envbuild.base.debian.bootstrap import (
 )
 from envbuild.base.debian.mmdebstrap import mmdebstrap_arguments
 from envbuild.base.debian.offline_facts import machine_of, read_packages
-from envbuild.base.facts import kept_facts
+from envbuild.base.facts import cached_facts
 from envbuild.base.model import BaseFacts, DebianPackage
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError, HostError, IntegrityError, SpaceError, ToolFailedError
@@ -152,7 +152,7 @@ def test_the_root_and_its_facts_are_kept_once(here: Settings) -> None:
     root, store = make(here, runner)
     assert root == store.base(BOOTSTRAP.digest)
     assert root.read_bytes() == b"tar"
-    facts = kept_facts(BOOTSTRAP.digest, store)
+    facts = cached_facts(BOOTSTRAP.digest, store)
     assert facts is not None
     assert (facts.image, facts.created, facts.size) == ("debian:bookworm", "2026-07-11", 3)
     count = len(runner.calls)
@@ -381,7 +381,7 @@ def test_two_roots_have_the_same_bytes_and_no_trace_of_this_machine(
             member.isfile() for name, member in members.items() if name.startswith("./var/log/apt/")
         )
         assert any(name.endswith("pip/__pycache__/__init__.cpython-311.pyc") for name in members)
-    made = kept_facts(bootstrap.digest, store)
+    made = cached_facts(bootstrap.digest, store)
     assert made is not None
     unrun = read_packages(bootstrap, "x86_64", runner, store)
     assert structs.replace(unrun, size=made.size) == made  # as they are read for another machine

@@ -15,12 +15,12 @@ from envbuild.base.debian.apt import (
     AptLists,
     Bootstrap,
     bootstrap_digest,
-    mirror,
+    debian_mirror,
     read_lists,
     resolve_bootstrap,
     resolve_debian,
 )
-from envbuild.base.debian.index import PackageIndex, field
+from envbuild.base.debian.index import PackageIndex, field_of
 from envbuild.base.model import AptPackage, DebianPackage
 from envbuild.context import Context, open_context
 from envbuild.errors import HostError, IntegrityError, NetworkError, NoSolutionError, UsageError
@@ -263,9 +263,9 @@ PRINTED = """\
 def test_the_mirror_is_the_machines_own(user_settings: Settings) -> None:
     asked = dataclasses.replace(user_settings, debian_mirror=None)
     runner = ScriptedRunner({"--version": APT, "--print-uris": (0, PRINTED, "")})
-    assert mirror(asked, runner) == "http://mirror.invalid/debian"
+    assert debian_mirror(asked, runner) == "http://mirror.invalid/debian"
     with pytest.raises(HostError, match="apt on this machine uses no Debian mirror"):
-        mirror(
+        debian_mirror(
             asked,
             ScriptedRunner(
                 {"--version": APT, "--print-uris": (0, PRINTED.split("\n", maxsplit=1)[0], "")}
@@ -275,7 +275,7 @@ def test_the_mirror_is_the_machines_own(user_settings: Settings) -> None:
 
 def test_a_configured_mirror_wins(user_settings: Settings) -> None:
     told = dataclasses.replace(user_settings, debian_mirror="https://mirror.invalid/debian/")
-    assert mirror(told, ScriptedRunner({})) == "https://mirror.invalid/debian"
+    assert debian_mirror(told, ScriptedRunner({})) == "https://mirror.invalid/debian"
 
 
 @pytest.mark.parametrize(
@@ -286,7 +286,7 @@ def test_a_configured_mirror_has_to_be_a_url(user_settings: Settings, url: str) 
         user_settings, debian_mirror=url, origin={"debian_mirror": "ENVBUILD_DEBIAN_MIRROR"}
     )
     with pytest.raises(UsageError) as caught:
-        mirror(told, ScriptedRunner({}))
+        debian_mirror(told, ScriptedRunner({}))
     assert (
         str(caught.value) == f"ENVBUILD_DEBIAN_MIRROR: is not the URL of a Debian mirror: {url!r}"
     )
@@ -297,7 +297,7 @@ def test_a_machine_without_apt_says_how_to_get_it(user_settings: Settings) -> No
         user_settings, debian_mirror=None, environment={"PATH": "/nonexistent"}
     )
     with pytest.raises(HostError) as caught:
-        mirror(bare, ScriptedRunner({}))
+        debian_mirror(bare, ScriptedRunner({}))
     assert str(caught.value) == "apt-get was not found on PATH"
 
 
@@ -311,8 +311,8 @@ def test_an_index_reads_its_stanzas() -> None:
     assert set(index.stanzas) == {"libc6", "b"}
     assert index.required == {"libc6", "b"}
     assert index.virtual == {"c", "d"}
-    assert field(STANZA, "Version") == "2.36-9"
-    assert field(STANZA, "Ersion") is None
+    assert field_of(STANZA, "Version") == "2.36-9"
+    assert field_of(STANZA, "Ersion") is None
 
 
 def package(name: str, version: str = "1.0") -> DebianPackage:

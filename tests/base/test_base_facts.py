@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envbuild.base.facts import encode_facts, keep_facts, kept_facts, load_facts, read_probe
+from envbuild.base.facts import cached_facts, encode_facts, keep_facts, load_facts, read_probe
 from envbuild.base.model import AptPackage, BaseFacts, Dist, facts_digest
 from envbuild.errors import HostError, UsageError
 from envbuild.store.layout import Store
@@ -138,15 +138,15 @@ def test_an_image_without_glibc_is_refused() -> None:
 def test_kept_facts_come_back_and_others_do_not(tmp_path: Path) -> None:
     store, digest = Store(tmp_path), "sha256:" + "a" * 64
     facts = read_probe(output(), image="x")
-    assert kept_facts(digest, store) is None
+    assert cached_facts(digest, store) is None
     keep_facts(facts, digest, store)
-    assert kept_facts(digest, store) == facts
+    assert cached_facts(digest, store) == facts
     assert store.facts(digest).stat().st_mode & 0o777 == 0o444
     store.facts(digest).chmod(0o644)
     store.facts(digest).write_text(json.dumps({**SHORT, "schema": 99}))
-    assert kept_facts(digest, store) is None
+    assert cached_facts(digest, store) is None
     store.facts(digest).write_text("{")
-    assert kept_facts(digest, store) is None
+    assert cached_facts(digest, store) is None
 
 
 DISTS = st.builds(

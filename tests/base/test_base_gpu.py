@@ -70,7 +70,7 @@ def test_the_cuda_version(
     environment: dict[str, str],
     expected: str | None,
 ) -> None:
-    assert gpu.cuda(dists, libraries, texts, environment) == expected
+    assert gpu.cuda_version(dists, libraries, texts, environment) == expected
 
 
 HEADER = "#define CUDNN_MAJOR 8\n#define CUDNN_MINOR 9\n#define CUDNN_PATCHLEVEL 7\n"
@@ -108,14 +108,16 @@ def test_the_cudnn_version(found: dict[str, Any], expected: str | None) -> None:
         "environment": {},
         "apt": [],
     }
-    assert gpu.cudnn(**{**nothing, **found}) == expected
+    assert gpu.cudnn_version(**{**nothing, **found}) == expected
 
 
 def test_the_nccl_version() -> None:
-    assert gpu.nccl([Dist(name="nvidia-nccl-cu12", version="2.16.5")], [], {}, []) == "2.16.5"
-    assert gpu.nccl([], [], {}, [package("libnccl2", "2.19.3-1+cuda12.3")]) == "2.19.3"
-    assert gpu.nccl([], [], {"NCCL_VERSION": "2.19.3-1"}, []) == "2.19.3"
-    assert gpu.nccl([], [], {}, []) is None
+    assert (
+        gpu.nccl_version([Dist(name="nvidia-nccl-cu12", version="2.16.5")], [], {}, []) == "2.16.5"
+    )
+    assert gpu.nccl_version([], [], {}, [package("libnccl2", "2.19.3-1+cuda12.3")]) == "2.19.3"
+    assert gpu.nccl_version([], [], {"NCCL_VERSION": "2.19.3-1"}, []) == "2.19.3"
+    assert gpu.nccl_version([], [], {}, []) is None
 
 
 @pytest.mark.parametrize(
@@ -129,7 +131,7 @@ def test_the_nccl_version() -> None:
     ],
 )
 def test_the_framework(names: list[str], expected: str | None) -> None:
-    assert gpu.framework([Dist(name=name, version="1.0") for name in names]) == expected
+    assert gpu.framework_of_dists([Dist(name=name, version="1.0") for name in names]) == expected
 
 
 def test_only_a_stub_is_called_one() -> None:
@@ -139,4 +141,4 @@ def test_only_a_stub_is_called_one() -> None:
         ("/x/libcuda.so.1", stub),
         (stub, stub),
     ]
-    assert gpu.stubs(found) == ("/x/libcuda.so.1", stub)
+    assert gpu.stub_paths(found) == ("/x/libcuda.so.1", stub)

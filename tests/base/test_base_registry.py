@@ -40,7 +40,7 @@ def settings(user_settings: Settings, fake: FakeRegistry) -> Settings:
     return replace(user_settings, registries={fake.host: Registry(plain_http=True)})
 
 
-def pull(text: str, settings: Settings, platform: str = "linux/amd64") -> oci.Image:
+def pull(text: str, settings: Settings, platform: str = "linux/amd64") -> oci.OciImage:
     name = parse_image_name(text)
     context = open_context(settings, LocalRunner(), Silent())
     image = registry.resolve_image(name, platform, context)

@@ -10,7 +10,7 @@ import pytest
 from envbuild.base.facts import probe_text, read_probe
 from envbuild.base.model import BaseFacts
 from envbuild.base.oci.layers import Tree
-from envbuild.base.oci.static import keep, read_static
+from envbuild.base.oci.static import keep_file, read_static
 from envbuild.errors import UsageError
 from envbuild.run import Command, LocalRunner
 from tests.base.interpreters import parameters
@@ -20,7 +20,7 @@ Files = dict[str, "bytes | str | Link | None"]
 
 
 def static(folder: Path, *tars: bytes, **environment: str) -> BaseFacts:
-    tree = Tree(keep(environment))
+    tree = Tree(keep_file(environment))
     for number, tar in enumerate(tars):
         path = folder / f"layer{number}"
         path.write_bytes(gzip.compress(tar, 1))

@@ -9,10 +9,17 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from envbuild.base.catalogue import entries
+from envbuild.base.catalogue import catalogue_entries
 from envbuild.base.gpu_names import capability_of
 from envbuild.base.reference import parse_reference
-from envbuild.base.suggest import Choice, Wish, framework_name, has_code_for, oldest_driver, suggest
+from envbuild.base.suggest import (
+    BaseMatch,
+    BaseQuery,
+    framework_name,
+    has_code_for,
+    oldest_driver,
+    suggest_bases,
+)
 from envbuild.cli.base import command as base_command
 from envbuild.cli.base import suggestions
 from envbuild.cli.context import make_context
@@ -21,24 +28,24 @@ from envbuild.data.tables import load_catalogue
 from envbuild.errors import NoSolutionError, UsageError
 
 
-def best(**wish: Any) -> Choice:
-    choices, _ = suggest(Wish(**wish))
+def best(**wish: Any) -> BaseMatch:
+    choices, _ = suggest_bases(BaseQuery(**wish))
     return choices[0]
 
 
 def test_every_base_of_the_catalogue_can_be_written_into_a_recipe() -> None:
-    for entry in entries():
+    for entry in catalogue_entries():
         assert parse_reference(entry.reference).kind.is_portable
         assert entry.source
         if entry.is_bootstrap:
             assert entry.requirement, entry
-    assert len({entry.reference for entry in entries() if not entry.is_bootstrap}) == len(
+    assert len({entry.reference for entry in catalogue_entries() if not entry.is_bootstrap}) == len(
         load_catalogue().image
     )
 
 
 def test_every_distribution_has_a_glibc() -> None:
-    for entry in entries():
+    for entry in catalogue_entries():
         assert entry.glibc, f"{entry.reference}: {entry.distro}"
 
 
@@ -50,7 +57,7 @@ def test_the_university_case() -> None:
 
 
 def test_a_driver_of_the_time_of_cuda_11_gets_a_framework_built_for_11() -> None:
-    choices, _ = suggest(Wish(framework="torch", gpu="A100", driver="450.80.02"))
+    choices, _ = suggest_bases(BaseQuery(framework="torch", gpu="A100", driver="450.80.02"))
     assert choices[0].entry.reference == "debian:bookworm"
     assert choices[0].framework == "torch==2.0.*"
     for choice in choices:
@@ -69,7 +76,7 @@ def test_a_release_that_was_asked_for_is_written_exactly() -> None:
 
 
 def test_a_known_defect_comes_last_and_is_told() -> None:
-    choices, _ = suggest(Wish(framework="tensorflow==2.18.0"))
+    choices, _ = suggest_bases(BaseQuery(framework="tensorflow==2.18.0"))
     broken = [choice for choice in choices if choice.entry.defect]
     assert broken
     assert choices[-len(broken) :] == tuple(broken)
@@ -77,7 +84,7 @@ def test_a_known_defect_comes_last_and_is_told() -> None:
 
 
 def test_the_release_with_code_for_one_gpu_only() -> None:
-    row = next(entry for entry in entries() if "1.12.3-gpu-py3" in entry.reference)
+    row = next(entry for entry in catalogue_entries() if "1.12.3-gpu-py3" in entry.reference)
     assert row.defect
     assert has_code_for(row, 37)
     assert row.build
@@ -89,7 +96,7 @@ def test_portable_code_needs_the_driver_of_its_own_toolkit() -> None:
     """TensorFlow 2.4 to 2.10 have machine code up to 8.0; on an H100 only the driver of 11.2 or newer compiles it."""
     row = next(
         entry
-        for entry in entries()
+        for entry in catalogue_entries()
         if entry.reference == "docker://tensorflow/tensorflow:2.10.0-gpu"
     )
     assert oldest_driver(row, 80) == "450.80.02"
@@ -103,15 +110,15 @@ def test_an_old_python_leads_to_an_image() -> None:
 
 
 def test_glibc_and_cuda_are_filters() -> None:
-    choices, refusals = suggest(Wish(framework="torch", glibc="2.36", cuda="12.4"))
+    choices, refusals = suggest_bases(BaseQuery(framework="torch", glibc="2.36", cuda="12.4"))
     assert {choice.entry.glibc for choice in choices} <= {"2.36", "2.39", "2.41"}
     assert {(choice.entry.cuda or "")[:4] for choice in choices} == {"12.4"}
     assert "its glibc is older than 2.36" in dict(refusals.counts)
 
 
 def test_everything_is_either_proposed_or_counted() -> None:
-    choices, refusals = suggest(Wish(framework="tensorflow", gpu="T4"))
-    assert len(choices) + sum(count for _, count in refusals.counts) == len(entries())
+    choices, refusals = suggest_bases(BaseQuery(framework="tensorflow", gpu="T4"))
+    assert len(choices) + sum(count for _, count in refusals.counts) == len(catalogue_entries())
 
 
 @pytest.mark.parametrize(
@@ -154,12 +161,12 @@ def test_frameworks_by_the_names_people_use() -> None:
 )
 def test_wrong_wishes(wish: dict[str, Any], told: str) -> None:
     with pytest.raises(UsageError) as caught:
-        suggest(Wish(**wish))
+        suggest_bases(BaseQuery(**wish))
     assert caught.value.what == told
 
 
 def test_the_table_for_people(golden: Callable[[str, str], None]) -> None:
-    choices, refusals = suggest(Wish(framework="tensorflow==2.1.0"))
+    choices, refusals = suggest_bases(BaseQuery(framework="tensorflow==2.1.0"))
     golden("init/suggest.txt", suggestions(choices, len(choices), refusals))
 
 
@@ -181,7 +188,7 @@ def test_list_shows_what_a_framework_has(monkeypatch: pytest.MonkeyPatch, tmp_pa
     run = CliRunner().invoke(base_command, ["list", "--framework", "jax"], obj=_context())
     lines = run.output.splitlines()
     assert lines[0].split() == ["base", "framework", "Python", "CUDA", "driver", "status", "beware"]
-    assert len(lines) == 1 + sum(entry.framework == "jax" for entry in entries())
+    assert len(lines) == 1 + sum(entry.framework == "jax" for entry in catalogue_entries())
 
 
 def test_index_wheels_for_cuda_10_come_after_an_image_for_cuda_11() -> None:

@@ -22,7 +22,7 @@ from envbuild.build.whiteouts import replaced_entries
 from envbuild.errors import IntegrityError, UsageError
 from envbuild.formats.block_codec import BLOCK, Codec
 from envbuild.formats.file_tree import Entry, Part, Tree, compare_trees, merge_parts
-from envbuild.formats.oci import Config, read_config
+from envbuild.formats.oci import OciConfig, read_config
 from envbuild.formats.sif_writer import partition_object, write_sif
 from envbuild.formats.squashfs_writer import write_squashfs
 from envbuild.parts.cache import CachedPart, PackContext, provide_part
@@ -425,7 +425,7 @@ def test_a_replaced_package_takes_its_files_and_emptied_folders_along(
 # ---- what an image asks for
 
 
-def config(**command: object) -> Config:
+def config(**command: object) -> OciConfig:
     import json
 
     return read_config(json.dumps({"architecture": "amd64", "config": command}).encode(), where="x")

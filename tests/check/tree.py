@@ -14,7 +14,7 @@ from envbuild.check.model import Report
 from envbuild.check.perform import check_image
 from envbuild.lock.model import Lock, LockedBase, Packer, PythonPackage
 from envbuild.progress import Silent
-from envbuild.recipe.model import About, Base, Check, Python, Recipe
+from envbuild.recipe.model import AboutSection, BaseSection, CheckSection, PythonSection, Recipe
 from envbuild.run import Command, LocalRunner
 from tests.check.elf import shared_object
 
@@ -135,10 +135,10 @@ def make_recipe(
     *dependencies: str, framework: str | None = None, imports: Sequence[str] = ()
 ) -> Recipe:
     return Recipe(
-        recipe=About(name="test"),
-        base=Base(bootstrap="debian:bookworm", framework=framework),
-        python=Python(dependencies=dependencies),
-        check=Check(imports=tuple(imports)),
+        recipe=AboutSection(name="test"),
+        base=BaseSection(bootstrap="debian:bookworm", framework=framework),
+        python=PythonSection(dependencies=dependencies),
+        check=CheckSection(imports=tuple(imports)),
     )
 
 

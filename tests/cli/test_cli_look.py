@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from envbuild.cli import ALIASES, GROUPS, VERBS, _recipe_named, main_group, run_cli
 from envbuild.cli.output import GAP, NARROWEST, cell_width, table_lines
 from envbuild.cli.terminal import Lines, short_path
-from envbuild.store.units import counted
+from envbuild.store.units import count_noun
 
 CELLS = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z", "M")), max_size=40)
 
@@ -149,7 +149,7 @@ def test_a_long_stage_says_how_far_it_is(
 
 @pytest.mark.parametrize(("count", "text"), [(0, "0 files"), (1, "1 file"), (2, "2 files")])
 def test_one_of_a_kind_is_no_plural(count: int, text: str) -> None:
-    assert counted(count, "file") == text
+    assert count_noun(count, "file") == text
 
 
 def test_paths_below_the_folder_are_written_as_typed(

@@ -13,7 +13,7 @@ from pathlib import Path
 from envbuild.base.facts import read_probe
 from envbuild.base.oci.archive import read_archive
 from envbuild.base.oci.layers import Tree
-from envbuild.base.oci.static import keep, read_static
+from envbuild.base.oci.static import keep_file, read_static
 from envbuild.base.reference import parse_reference
 from envbuild.context import open_context
 from envbuild.progress import Silent
@@ -157,7 +157,7 @@ LAYER_FILES = {
 
 def read_files_of_image(path: Path) -> None:
     """Read the facts of an image from its layer's files, as the lock of a registry's base does."""
-    tree = Tree(keep({}))
+    tree = Tree(keep_file({}))
     tree.add_layer(path, None, number=0, where="image")
     read_probe(read_static(tree, {}, machine="x86_64", where="image"), image="image")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.store.gc import leftovers, remove
+from envbuild.store.gc import find_leftovers, remove_files
 from envbuild.store.layout import HELD, OUTSIDE, Store
 
 KILLED = """
@@ -31,16 +31,16 @@ def test_a_killed_builds_folder_in_tmpdir_is_cleared(
     subprocess.run([sys.executable, "-c", KILLED, str(store.root), str(temporary)], check=False)
     (left,) = temporary.iterdir()
     assert left.name.startswith(OUTSIDE)
-    found = list(leftovers(store))
+    found = list(find_leftovers(store))
     assert [(one.path, one.size) for one in found if one.size] == [(left, 100)]
-    assert all(map(remove, found))
+    assert all(map(remove_files, found))
     assert list(temporary.iterdir()) == []
 
 
 def test_a_folder_that_is_in_use_is_left(tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
     with store.outside(tmp_path) as folder:
-        assert list(leftovers(store)) == []
+        assert list(find_leftovers(store)) == []
         assert folder.stat().st_mode & 0o777 == 0o700
     assert not folder.exists()
 
@@ -54,4 +54,4 @@ def test_a_note_that_names_something_else_is_not_believed(name: str, tmp_path: P
     else:
         mine.mkdir()
     (store.folder("tmp") / f"outside-1{HELD}").write_text(str(mine))
-    assert [one.path.suffix for one in leftovers(store)] == [HELD]
+    assert [one.path.suffix for one in find_leftovers(store)] == [HELD]

@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 import pytest
 
-from envbuild.base.facts import keep_facts, kept_facts
+from envbuild.base.facts import cached_facts, keep_facts
 from envbuild.base.model import BaseFacts
 from envbuild.base.oci.image import stored_config, stored_image
 from envbuild.build.from_wheel import unpack_wheel
@@ -24,7 +24,7 @@ from envbuild.lock.write import write_lock
 from envbuild.parts.from_tar import tar_contents
 from envbuild.parts.writer import PartWriter
 from envbuild.store.atomic import write_bytes
-from envbuild.store.gc import collect, remove
+from envbuild.store.gc import collect_garbage, remove_files
 from envbuild.store.layout import Store
 from envbuild.store.sealed import commit_sealed, is_sealed, read_sealed, seal_path, write_sealed
 from tests.base.ociimages import image_of, tar_of
@@ -67,10 +67,10 @@ class TestSealed:
         store = Store(tmp_path / "s")
         facts = BaseFacts(image="x", python="3.11.2", machine="x86_64", glibc="2.36")
         keep_facts(facts, DIGEST, store)
-        assert kept_facts(DIGEST, store) == facts
+        assert cached_facts(DIGEST, store) == facts
         told = store.facts(DIGEST).read_bytes().replace(b"3.11.2", b"3.11.3")
         write_bytes(store.facts(DIGEST), told)
-        assert kept_facts(DIGEST, store) is None
+        assert cached_facts(DIGEST, store) is None
 
     def test_a_damaged_one_in_a_store_below_is_made_again_in_ours(self, tmp_path: Path) -> None:
         lab, mine = Store(tmp_path / "lab"), Store(tmp_path / "mine", below=(tmp_path / "lab",))
@@ -162,8 +162,8 @@ def test_gc_killed_at_any_step_leaves_nothing_that_counts_and_is_not_whole(
     sealed_root(store, tmp_path)
     for name in ("a.blob", "a.index"):
         write_bytes(store.root / "v1/layers" / name, b"x")
-    for removal in collect(store, keep_days=-1):
-        remove(removal)
+    for removal in collect_garbage(store, keep_days=-1):
+        remove_files(removal)
         whole = [
             path
             for path in (store.root / "v1/layers").glob("*.index")

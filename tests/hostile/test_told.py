@@ -11,14 +11,14 @@ import pytest
 
 from envbuild.base.debian.apt import _install_error, _update_error
 from envbuild.base.debian.distribution import DEBIAN
-from envbuild.base.facts import day, is_day
-from envbuild.base.oci.image import _created
+from envbuild.base.facts import is_day, iso_day
+from envbuild.base.oci.image import _creation_day
 from envbuild.build.in_base.bytecode import WheelPart
 from envbuild.build.overlaps import find_overlaps
 from envbuild.cli import run_cli
 from envbuild.errors import SpaceError, ToolFailedError, UsageError
 from envbuild.formats.file_tree import Entry, Part
-from envbuild.formats.oci import Config
+from envbuild.formats.oci import OciConfig
 from envbuild.lock.model import LockedBase
 from envbuild.lock.read import parse_lock, read_lock
 from envbuild.lock.staleness import staleness
@@ -101,12 +101,12 @@ class TestDates:
         "told", ["9999-12-31T00:00:00Z", "2024-99-99", "2024-02-30", "0000-00-00", ""]
     )
     def test_of_an_image_that_cannot_be(self, told: str) -> None:
-        assert _created(Config(architecture="amd64", created=told)) is None
+        assert _creation_day(OciConfig(architecture="amd64", created=told)) is None
 
     def test_of_files(self) -> None:
-        assert day(1 << 60) is None
-        assert day(253402300799) is None
-        assert day(1_700_000_000) == "2023-11-14"
+        assert iso_day(1 << 60) is None
+        assert iso_day(253402300799) is None
+        assert iso_day(1_700_000_000) == "2023-11-14"
         assert not is_day("2024-01-01\n")
 
 

@@ -13,7 +13,7 @@ from envbuild.job.schedulers import scheduler_of
 from envbuild.job.script import render
 from envbuild.job.site import Site
 from envbuild.job.sites import load_site
-from envbuild.recipe.model import Job as Wanted
+from envbuild.recipe.model import JobSection
 from envbuild.settings import Settings
 
 IMAGE = Image(path="keras-bert.sif", digest="sha256:" + "1" * 64, lock="sha256:" + "2" * 64)
@@ -80,7 +80,7 @@ def intent_for(site: Site, flags: Flags) -> Intent:
         given = replace(given, account=None)
     if site.site.scheduler in ("gridengine", "pbs"):
         given = replace(given, options=("-m n",) if flags.options else ())
-    return make_intent(Wanted(), given)
+    return make_intent(JobSection(), given)
 
 
 def plan(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from envbuild.errors import UsageError
 from envbuild.job.intent import Flags, make_intent, parse_array, read_each
 from envbuild.job.units import clock, parse_memory, parse_walltime, time_text
-from envbuild.recipe.model import Job as Wanted
+from envbuild.recipe.model import JobSection as Wanted
 
 
 @given(st.integers(1, 9999 * 3600))

@@ -7,7 +7,7 @@ from pathlib import Path
 from envbuild.base.model import AptPackage, BaseFacts
 from envbuild.lock.decide.base_description import BaseDescription
 from envbuild.lock.decide.compiling import with_compiling
-from envbuild.recipe.model import About, Base, Recipe, System
+from envbuild.recipe.model import AboutSection, BaseSection, Recipe, SystemSection
 from envbuild.resolve.model import Found, FoundFile, Resolution
 from envbuild.store.layout import Store
 from tests.resolve.conftest import sdist_bytes
@@ -39,9 +39,9 @@ def compile_with(
         facts=facts, digest="", epoch=0, framework=Resolution(packages=torch), under=facts
     )
     recipe = Recipe(
-        recipe=About(name="x"),
-        base=Base(bootstrap="debian:bookworm"),
-        system=System(build_packages=tuple(filter(None, (build,)))),
+        recipe=AboutSection(name="x"),
+        base=BaseSection(bootstrap="debian:bookworm"),
+        system=SystemSection(build_packages=tuple(filter(None, (build,)))),
     )
     return with_compiling(resolution, recipe, base, resolution.packages, store)
 

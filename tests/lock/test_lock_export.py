@@ -21,7 +21,7 @@ from envbuild.cli import run_cli
 from envbuild.lock.export import pylock_text, requirements_text
 from envbuild.lock.model import Lock, PythonPackage
 from envbuild.lock.read import read_lock
-from envbuild.net.fetch import locate
+from envbuild.net.fetch import locate_files
 from envbuild.net.web import GoneError
 from envbuild.run import LocalRunner
 from envbuild.settings import load_settings
@@ -73,7 +73,7 @@ def lock(index: SyntheticIndex) -> Lock:
 def located(lock: Lock, index: SyntheticIndex, tmp_path: Path) -> dict[str, str]:
     settings = load_settings({"ENVBUILD_INDEX": index.url, "HOME": str(tmp_path)}, tmp_path)
     wanted = [item for item in wanted_files(lock) if item.kind == "python"]
-    return locate(wanted, settings=settings, runner=LocalRunner())
+    return locate_files(wanted, settings=settings, runner=LocalRunner())
 
 
 @pytest.mark.parametrize("name", SHIPPED)

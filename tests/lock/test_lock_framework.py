@@ -18,7 +18,7 @@ from envbuild.lock.decide.framework import require_framework
 from envbuild.lock.model import Lock
 from envbuild.lock.staleness import staleness
 from envbuild.progress import Silent
-from envbuild.recipe.model import About, Base, Check, Recipe, Source
+from envbuild.recipe.model import AboutSection, BaseSection, CheckSection, Recipe, Source
 from envbuild.recipe.read import read_recipe
 from envbuild.run import LocalRunner
 from envbuild.settings import load_settings
@@ -211,9 +211,9 @@ def test_a_base_without_the_framework_that_the_check_names(
     wanted: str, held: dict[str, str], fits: bool
 ) -> None:
     recipe = Recipe(
-        recipe=About(name="x"),
-        base=Base(image="docker://lab.invalid/x:1"),
-        check=Check(framework=wanted),
+        recipe=AboutSection(name="x"),
+        base=BaseSection(image="docker://lab.invalid/x:1"),
+        check=CheckSection(framework=wanted),
     )
     dists = tuple(Dist(name=name, version=number) for name, number in held.items())
     facts = msgspec.structs.replace(FACTS, dists=dists)

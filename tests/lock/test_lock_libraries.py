@@ -9,7 +9,7 @@ from envbuild.base.model import BaseFacts, Dist
 from envbuild.data.tables import load_cuda_sources
 from envbuild.errors import NoSolutionError, UsageError
 from envbuild.lock.decide.libraries import refuse_removal, require_cuda
-from envbuild.recipe.model import About, Base, Python, Recipe, System
+from envbuild.recipe.model import AboutSection, BaseSection, PythonSection, Recipe, SystemSection
 from envbuild.resolve.graph import DIRECT
 from envbuild.resolve.model import Found, FoundFile
 
@@ -27,8 +27,10 @@ def found(name: str, version: str, *requires: str, via: tuple[str, ...] = (DIREC
 
 
 def recipe(framework: str | None = None, *, cpu: bool = False) -> Recipe:
-    base = Base(bootstrap="debian:bookworm", framework=framework, cpu=cpu)
-    return Recipe(recipe=About(name="x"), base=base, python=Python(dependencies=("x",)))
+    base = BaseSection(bootstrap="debian:bookworm", framework=framework, cpu=cpu)
+    return Recipe(
+        recipe=AboutSection(name="x"), base=base, python=PythonSection(dependencies=("x",))
+    )
 
 
 def wheels(*libraries: str) -> tuple[Found, ...]:
@@ -151,10 +153,12 @@ def test_every_row_is_about_something() -> None:
     ],
 )
 def test_a_line_that_removes_the_framework_is_refused(line: str) -> None:
-    harmful = structs.replace(recipe("torch==2.5.*"), system=System(post=("true", line)))
+    harmful = structs.replace(recipe("torch==2.5.*"), system=SystemSection(post=("true", line)))
     with pytest.raises(UsageError) as told:
         refuse_removal(harmful)
     assert told.value.where == f"{harmful.name}: [system] post, line 2: {line}"
     refuse_removal(
-        structs.replace(harmful, system=System(post=("pip uninstall -y wheel", "rm -rf /opt/old")))
+        structs.replace(
+            harmful, system=SystemSection(post=("pip uninstall -y wheel", "rm -rf /opt/old"))
+        )
     )

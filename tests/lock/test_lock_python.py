@@ -6,11 +6,15 @@ import pytest
 
 from envbuild.errors import NoSolutionError
 from envbuild.lock.decide.python import require_python
-from envbuild.recipe.model import About, Base, Python, Recipe
+from envbuild.recipe.model import AboutSection, BaseSection, PythonSection, Recipe
 
 
 def recipe(version: str | None, **base: str) -> Recipe:
-    return Recipe(recipe=About(name="x"), base=Base(**base), python=Python(version=version))  # type: ignore[arg-type]
+    return Recipe(
+        recipe=AboutSection(name="x"),
+        base=BaseSection(**base),  # type: ignore[arg-type]
+        python=PythonSection(version=version),
+    )
 
 
 def test_another_python_than_the_releases_names_the_release_that_has_it() -> None:

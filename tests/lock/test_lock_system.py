@@ -14,7 +14,7 @@ from envbuild.context import open_context
 from envbuild.errors import NoSolutionError, UsageError
 from envbuild.lock.decide.system import choose_system
 from envbuild.progress import Silent
-from envbuild.recipe.model import About, Base, Recipe, System
+from envbuild.recipe.model import AboutSection, BaseSection, Recipe, SystemSection
 from envbuild.run import LocalRunner
 from envbuild.settings import Settings
 from tests.base.debian_mirror import Mirror
@@ -45,12 +45,14 @@ INSTALLED = (
 
 
 def chosen(
-    settings: Settings, system: System, distro: str = "ubuntu 20.04"
+    settings: Settings, system: SystemSection, distro: str = "ubuntu 20.04"
 ) -> list[tuple[str, str, str]]:
     facts = BaseFacts(
         image="x", python="3.8.10", machine="x86_64", glibc="2.31", distro=distro, apt=INSTALLED
     )
-    recipe = Recipe(recipe=About(name="x"), base=Base(image="docker://x"), system=system)
+    recipe = Recipe(
+        recipe=AboutSection(name="x"), base=BaseSection(image="docker://x"), system=system
+    )
     found = choose_system(
         recipe,
         facts,
@@ -68,25 +70,25 @@ def test_ubuntus_release_has_main_and_universe(
     own = dataclasses.replace(UBUNTU, keyring=served.keyring)
     monkeypatch.setitem(distribution.DISTRIBUTIONS, "ubuntu", own)
     settings = dataclasses.replace(user_settings, ubuntu_mirror=served.url)
-    asked = System(packages=("graphviz", "libc6"), build_packages=("cmake",))
+    asked = SystemSection(packages=("graphviz", "libc6"), build_packages=("cmake",))
     assert chosen(settings, asked) == [
         ("graphviz", "system", "universe"),
         ("libgd", "system", "universe"),
         ("cmake", "build", "main"),
     ]
     with pytest.raises(NoSolutionError, match=r"libssl-dev : Depends: libssl1\.1"):
-        chosen(settings, System(packages=("libssl-dev",)))
+        chosen(settings, SystemSection(packages=("libssl-dev",)))
     with pytest.raises(UsageError, match="focal has no package 'grafviz'"):
-        chosen(settings, System(packages=("grafviz",)))
+        chosen(settings, SystemSection(packages=("grafviz",)))
 
 
 @pytest.mark.parametrize("distro", ["", "rocky 9", "debian 7", "ubuntu 23.10"])
 def test_a_base_of_another_kind_is_refused_with_what_to_do(
     user_settings: Settings, distro: str
 ) -> None:
-    assert chosen(user_settings, System(), distro) == []
+    assert chosen(user_settings, SystemSection(), distro) == []
     with pytest.raises(UsageError, match="cannot be locked") as caught:
-        chosen(user_settings, System(packages=("graphviz",)), distro)
+        chosen(user_settings, SystemSection(packages=("graphviz",)), distro)
     assert "[system] post" in str(caught.value.hint)
 
 
@@ -98,4 +100,4 @@ def test_every_release_has_a_name() -> None:
 def test_a_mirror_that_is_no_url_is_named(user_settings: Settings) -> None:
     settings = dataclasses.replace(user_settings, ubuntu_mirror="no url")
     with pytest.raises(UsageError, match="is not the URL of a Ubuntu mirror"):
-        chosen(settings, System(packages=("graphviz",)))
+        chosen(settings, SystemSection(packages=("graphviz",)))

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envbuild.base.debian.apt import mirror
+from envbuild.base.debian.apt import debian_mirror
 from envbuild.errors import UsageError
 from envbuild.lock.read import read_lock
 from envbuild.net.index import index_url
@@ -111,7 +111,10 @@ def test_an_engine_builds_what_export_writes_of_a_bootstrap(engine: str, tmp_pat
         done = project.run(*verb)
         assert done.code == 0, done.stderr
     user, runner = load_settings(project.env, tmp_path), LocalRunner()
-    lines = [f"DEBIAN_MIRROR={mirror(user, runner)}", f"PIP_INDEX_URL={index_url(user, runner)}"]
+    lines = [
+        f"DEBIAN_MIRROR={debian_mirror(user, runner)}",
+        f"PIP_INDEX_URL={index_url(user, runner)}",
+    ]
     network = project.write("network", "".join(f"{line}\n" for line in lines))
     certificates = user.certificates or Path("/etc/ssl/certs/ca-certificates.crt")
     lock = read_lock(project.folder / "lockfiles/small.lock")

@@ -25,7 +25,7 @@ from packaging.version import Version
 
 from envbuild.context import open_context
 from envbuild.net.index import Link, index_url, read_links
-from envbuild.net.web import GoneError, opened, patiently
+from envbuild.net.web import GoneError, open_response, with_retries
 from envbuild.progress import Silent
 from envbuild.resolve.pylock import Candidate
 from envbuild.resolve.sources.artifacts import RANGE, describe_files, stored_file
@@ -121,7 +121,7 @@ class Published:
         link = wheels[max(wheels)]
 
         def read() -> list[str]:
-            tail = patiently(lambda: _tail(link, self.client)[0], url=link.url)
+            tail = with_retries(lambda: _tail(link, self.client)[0], url=link.url)
             return sorted(_named_in(tail))
 
         return set(cast("list[str]", self._kept(link, "top folders", read)))
@@ -165,10 +165,10 @@ class Published:
                 _candidate(link), self.client, Store(self.settings.store), threading.Event()
             )
             return path.open("rb")
-        tail, size = patiently(lambda: _tail(link, self.client), url=link.url)
+        tail, size = with_retries(lambda: _tail(link, self.client), url=link.url)
 
         def part(first: int, last: int) -> bytes:
-            return patiently(
+            return with_retries(
                 lambda: _part(link, f"bytes={first}-{last}", self.client)[0], url=link.url
             )
 
@@ -257,7 +257,7 @@ def _tail(link: Link, client: httpx.Client) -> tuple[bytes, int]:
 
 def _part(link: Link, wanted: str, client: httpx.Client) -> tuple[bytes, int]:
     headers = {"Accept-Encoding": "identity", "Range": wanted}
-    with opened(client, link.url, headers=headers, accept=(200, 206)) as response:
+    with open_response(client, link.url, headers=headers, accept=(200, 206)) as response:
         data = response.read()
         found = RANGE.fullmatch(response.headers.get("Content-Range", ""))
         return data, int(found[3]) if found else len(data)

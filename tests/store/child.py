@@ -8,7 +8,7 @@ from pathlib import Path
 
 from envbuild.context import Context
 from envbuild.errors import INTERRUPTED, EnvbuildError
-from envbuild.net.fetch import Wanted, fetch
+from envbuild.net.fetch import Artifact, fetch_artifacts
 from envbuild.progress import Silent
 from envbuild.run import LocalRunner
 from envbuild.settings import load_settings
@@ -21,9 +21,9 @@ def main() -> int:
     )  # test workers side by side ignore it, and we inherit that
     index, folder, file, size, sha256 = sys.argv[1:]
     settings = load_settings({"ENVBUILD_INDEX": index, "HOME": folder}, Path(folder))
-    item = Wanted(file=file, size=int(size), sha256=sha256, kind="python", project="demo")
+    item = Artifact(file=file, size=int(size), sha256=sha256, kind="python", project="demo")
     try:
-        fetch(
+        fetch_artifacts(
             [item],
             Context(
                 settings=settings, runner=LocalRunner(), store=Store(Path(folder)), report=Silent()

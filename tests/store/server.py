@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from envbuild.net.fetch import Wanted
+from envbuild.net.fetch import Artifact
 
 
 @dataclass
@@ -70,7 +70,7 @@ class Server(ThreadingHTTPServer):
         project: str = "demo",
         hashed: bool = True,
         **faults: object,
-    ) -> Wanted:
+    ) -> Artifact:
         """Serve a wheel and list it on its project's page."""
         digest = hashlib.sha256(body).hexdigest()
         self.pages[f"/files/{file}"] = Page(body=body, **faults)  # type: ignore[arg-type]
@@ -80,14 +80,14 @@ class Server(ThreadingHTTPServer):
         page.body += (
             f'<a href="/files/{file}{"#sha256=" + digest if hashed else ""}">{file}</a>\n'.encode()
         )
-        return Wanted(file=file, size=len(body), sha256=digest, kind="python", project=project)
+        return Artifact(file=file, size=len(body), sha256=digest, kind="python", project=project)
 
-    def offer_deb(self, path: str, body: bytes, **faults: object) -> Wanted:
+    def offer_deb(self, path: str, body: bytes, **faults: object) -> Artifact:
         """Serve a Debian package below /debian."""
         self.pages[f"/debian/{path}"] = Page(body=body, **faults)  # type: ignore[arg-type]
         file = path.rsplit("/", 1)[1]
         digest = hashlib.sha256(body).hexdigest()
-        return Wanted(
+        return Artifact(
             file=file, size=len(body), sha256=digest, kind="debian", project="demo", path=path
         )
 

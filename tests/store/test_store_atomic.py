@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from envbuild.errors import EnvbuildError, HostError, SpaceError
-from envbuild.store.atomic import commit, os_error, place, write_bytes, write_text
+from envbuild.store.atomic import commit_file, copy_out, error_of_os, write_bytes, write_text
 
 
 def _mode(path: Path) -> int:
@@ -38,7 +38,7 @@ def test_an_interrupted_write_leaves_the_old_file_and_nothing_else(
     with pytest.raises(KeyboardInterrupt):
         write_text(path, "new")
     with pytest.raises(KeyboardInterrupt):
-        place(path, tmp_path / "copy")
+        copy_out(path, tmp_path / "copy")
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
 
@@ -46,7 +46,7 @@ def test_an_interrupted_write_leaves_the_old_file_and_nothing_else(
 def test_a_committed_file_is_read_only(tmp_path: Path) -> None:
     temporary = tmp_path / "x.partial"
     temporary.write_text("x")
-    commit(temporary, tmp_path / "new" / "x")
+    commit_file(temporary, tmp_path / "new" / "x")
     assert _mode(tmp_path / "new" / "x") == 0o444
     assert not temporary.exists()
 
@@ -56,7 +56,7 @@ def test_a_placed_file_shares_nothing_with_its_source(tmp_path: Path) -> None:
     source.write_bytes(b"image" * 1000)
     source.chmod(0o444)
     target.symlink_to(source)
-    place(source, target, mode=0o755)
+    copy_out(source, target, mode=0o755)
     assert not target.is_symlink()
     assert _mode(target) == 0o755
     assert target.stat().st_ino != source.stat().st_ino
@@ -75,7 +75,7 @@ def test_a_placed_file_shares_nothing_with_its_source(tmp_path: Path) -> None:
     ],
 )
 def test_what_the_system_refuses_is_told(number: int, kind: type[EnvbuildError], text: str) -> None:
-    error = os_error(OSError(number, os.strerror(number)), Path("/x"))
+    error = error_of_os(OSError(number, os.strerror(number)), Path("/x"))
     assert type(error) is kind
     assert str(error) == text
 

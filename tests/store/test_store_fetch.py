@@ -24,7 +24,7 @@ from envbuild.errors import (
     SpaceError,
     UsageError,
 )
-from envbuild.net.fetch import Wanted, fetch, missing, sizes, total_size
+from envbuild.net.fetch import Artifact, ask_sizes, fetch_artifacts, missing_artifacts, total_size
 from envbuild.net.index import make_client
 from envbuild.net.partial import partial_path
 from envbuild.net.web import GoneError
@@ -71,9 +71,9 @@ Fetch = Callable[..., Counter]
 
 @pytest.fixture
 def get(settings: Settings, store: Store, server: Server) -> Fetch:
-    def run(*wanted: Wanted, **changes: Any) -> Counter:
+    def run(*wanted: Artifact, **changes: Any) -> Counter:
         report = Counter()
-        fetch(
+        fetch_artifacts(
             wanted,
             Context(
                 settings=dataclasses.replace(settings, **changes),
@@ -88,7 +88,7 @@ def get(settings: Settings, store: Store, server: Server) -> Fetch:
     return run
 
 
-def _leave(store: Store, item: Wanted, data: bytes) -> Path:
+def _leave(store: Store, item: Artifact, data: bytes) -> Path:
     """Leave what an interrupted run would leave."""
     path = partial_path(store.artifact(item.sha256))
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -96,7 +96,7 @@ def _leave(store: Store, item: Wanted, data: bytes) -> Path:
     return path
 
 
-def _only_whole_files(store: Store, *wanted: Wanted) -> None:
+def _only_whole_files(store: Store, *wanted: Artifact) -> None:
     found = {
         path.name for path in (store.root / "v1" / "artifacts").rglob("*") if not path.is_dir()
     }
@@ -124,7 +124,7 @@ def test_files_arrive_whole_read_only_and_counted(server: Server, store: Store, 
 
 
 def test_nothing_wanted_needs_no_index(store: Store, user_settings: Settings) -> None:
-    fetch(
+    fetch_artifacts(
         [], Context(settings=user_settings, runner=ScriptedRunner({}), store=store, report=Silent())
     )
     assert not store.root.exists()
@@ -133,7 +133,7 @@ def test_nothing_wanted_needs_no_index(store: Store, user_settings: Settings) ->
 def test_missing_trusts_size_and_names_each_content_once(server: Server, store: Store) -> None:
     first, second = server.offer("a-1.zip", b"first"), server.offer("b-1.zip", b"second")
     twin = dataclasses.replace(first, file="copy.zip")
-    assert {item.sha256 for item in missing([first, twin, second], store)} == {
+    assert {item.sha256 for item in missing_artifacts([first, twin, second], store)} == {
         first.sha256,
         second.sha256,
     }
@@ -141,9 +141,9 @@ def test_missing_trusts_size_and_names_each_content_once(server: Server, store: 
     path = store.artifact(first.sha256)
     path.parent.mkdir(parents=True)
     path.write_bytes(b"12345")
-    assert missing([first, second], store) == (second,)
+    assert missing_artifacts([first, second], store) == (second,)
     path.write_bytes(b"1234")
-    assert missing([first, second], store) == (first, second)
+    assert missing_artifacts([first, second], store) == (first, second)
 
 
 @pytest.mark.parametrize("left", [1, 1000, len(BODY) - 1])
@@ -207,7 +207,7 @@ def test_redirects_are_followed(server: Server, store: Store, get: Fetch) -> Non
     _only_whole_files(store, item)
 
 
-def _failure(get: Fetch, item: Wanted, kind: type[EnvbuildError]) -> EnvbuildError:
+def _failure(get: Fetch, item: Artifact, kind: type[EnvbuildError]) -> EnvbuildError:
     with pytest.raises(kind) as caught:
         get(item)
     assert type(caught.value) is kind
@@ -364,7 +364,7 @@ def test_debian_packages_need_a_mirror(server: Server, settings: Settings, store
         ("mirror", "'mirror' is no address of a Debian mirror"),
     ):
         with pytest.raises(UsageError, match=text):
-            fetch(
+            fetch_artifacts(
                 [item],
                 Context(settings=settings, runner=ScriptedRunner({}), store=store, report=Silent()),
                 debian_mirror=mirror,
@@ -512,9 +512,9 @@ def test_hostile_hashes_and_paths_are_refused(field: str, value: str | None) -> 
         "project": "x",
         "path": "pool/x.deb",
     }
-    Wanted(**good)  # type: ignore[arg-type]
+    Artifact(**good)  # type: ignore[arg-type]
     with pytest.raises(IntegrityError, match=r"x\.deb: .* is not a"):
-        Wanted(**{**good, field: value})  # type: ignore[arg-type]
+        Artifact(**{**good, field: value})  # type: ignore[arg-type]
 
 
 def test_an_index_and_a_mirror_in_folders(settings: Settings, store: Store, tmp_path: Path) -> None:
@@ -526,7 +526,7 @@ def test_an_index_and_a_mirror_in_folders(settings: Settings, store: Store, tmp_
     page.parent.mkdir()
     page.write_text(f'<a href="../{WHEEL}">x</a>')
     wanted = [
-        Wanted(
+        Artifact(
             file=path.name,
             size=path.stat().st_size,
             sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
@@ -541,7 +541,7 @@ def test_an_index_and_a_mirror_in_folders(settings: Settings, store: Store, tmp_
     mirror = (tmp_path / "mirror").as_uri()
 
     def get() -> None:
-        fetch(
+        fetch_artifacts(
             wanted,
             Context(settings=local, runner=ScriptedRunner({}), store=store, report=Silent()),
             debian_mirror=mirror,
@@ -573,7 +573,7 @@ def test_sizes_are_asked_with_head_or_with_one_byte(
     (tmp_path / "d").write_bytes(b"12")
     urls = [f"{server.url}/{name}" for name in "abca"] + [(tmp_path / "d").as_uri()]
     with make_client(settings) as client:
-        assert sizes(urls, client) == dict(zip(dict.fromkeys(urls), (5, 7, 3, 2), strict=True))
+        assert ask_sizes(urls, client) == dict(zip(dict.fromkeys(urls), (5, 7, 3, 2), strict=True))
     assert sorted((a.method, a.path) for a in server.asked) == [
         ("GET", "/b"),
         ("GET", "/c"),
@@ -597,10 +597,10 @@ def test_a_size_that_cannot_be_had(
     server.pages["/a"] = page
     with make_client(settings) as client:
         with pytest.raises(NetworkError) as caught:
-            sizes([f"{server.url}/a"], client)
+            ask_sizes([f"{server.url}/a"], client)
         assert str(caught.value) == f"{server.url}/a: {text}"
         with pytest.raises(GoneError, match="cannot be read: No such file"):
-            sizes([(tmp_path / "absent").as_uri()], client)
+            ask_sizes([(tmp_path / "absent").as_uri()], client)
 
 
 @dataclasses.dataclass

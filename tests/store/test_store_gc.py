@@ -14,14 +14,14 @@ from envbuild.progress import Silent
 from envbuild.store.gc import (
     DAY,
     Removal,
-    collect,
-    leftovers,
+    collect_garbage,
+    find_leftovers,
     mounted_below,
-    remove,
+    remove_files,
     tree_size,
 )
 from envbuild.store.layout import LAYOUT, LEFT, Store
-from envbuild.store.verify import artifacts, is_sound
+from envbuild.store.verify import is_sound, verify_artifacts
 
 HOLDER = """
 import sys, time
@@ -58,7 +58,7 @@ def test_what_a_live_process_works_on_stays_and_what_a_killed_one_left_goes(
     target.parent.mkdir()
     child = holder(store, target)
     try:
-        assert list(leftovers(store)) == []
+        assert list(find_leftovers(store)) == []
         partial = next(target.parent.iterdir())
         assert partial.name.endswith(LEFT)
     finally:
@@ -66,10 +66,10 @@ def test_what_a_live_process_works_on_stays_and_what_a_killed_one_left_goes(
         child.wait()
     assert child.stdout is not None
     child.stdout.close()
-    found = list(leftovers(store))
+    found = list(find_leftovers(store))
     assert {removal.reason for removal in found} == {"its process has ended"}
     assert partial in [removal.path for removal in found]
-    assert all(remove(removal) for removal in found)
+    assert all(remove_files(removal) for removal in found)
     assert list((store.root / LAYOUT / "tmp").iterdir()) == []
     assert list(target.parent.iterdir()) == []
 
@@ -79,8 +79,8 @@ def test_a_note_that_names_something_else_is_not_believed(tmp_path: Path, store:
     precious.write_text("data")
     for number, text in enumerate((str(precious), "relative.partial.sif", "\0", str(tmp_path))):
         (store.folder("tmp") / f"beside-1-{number}.held").write_text(text)
-    for removal in list(leftovers(store)):
-        remove(removal)
+    for removal in list(find_leftovers(store)):
+        remove_files(removal)
     assert precious.read_text() == "data"
     assert list((store.root / LAYOUT / "tmp").iterdir()) == []
 
@@ -91,30 +91,30 @@ def test_only_old_things_go_and_only_when_asked(store: Store) -> None:
     young = aged(top / "artifacts/ab/abd", 2)
     blob, index = aged(top / "layers/k.blob", 40), aged(top / "layers/k.index", 1)
     facts = aged(top / "facts/f.json", 400)
-    assert list(collect(store)) == []
-    assert [(r.path, r.reason) for r in collect(store, keep_days=30)] == [
+    assert list(collect_garbage(store)) == []
+    assert [(r.path, r.reason) for r in collect_garbage(store, keep_days=30)] == [
         (old, "not used for 30 days")
     ]
     assert all(path.exists() for path in (young, blob, index, facts))
     os.utime(index, (0, 0))
-    assert {r.path for r in collect(store, keep_days=30)} == {old, blob, index}
+    assert {r.path for r in collect_garbage(store, keep_days=30)} == {old, blob, index}
 
 
 def test_interrupted_downloads_wait_a_week(store: Store) -> None:
     new = aged(store.root / LAYOUT / "artifacts/ab/abc.0.partial", 6)
     old = aged(store.root / LAYOUT / "artifacts/ab/abd.0.partial", 8)
-    assert [removal.path for removal in collect(store)] == [old]
+    assert [removal.path for removal in collect_garbage(store)] == [old]
     assert new.exists()
 
 
 def test_a_layer_without_its_index_goes_after_a_day(store: Store) -> None:
     aged(store.root / LAYOUT / "layers/new.blob", 0.5)
     lost = aged(store.root / LAYOUT / "layers/lost.blob", 1.5)
-    assert [removal.path for removal in collect(store)] == [lost]
+    assert [removal.path for removal in collect_garbage(store)] == [lost]
 
 
 def test_an_empty_or_missing_store_has_nothing_to_collect(tmp_path: Path) -> None:
-    assert list(collect(Store(tmp_path / "nowhere"), keep_days=0)) == []
+    assert list(collect_garbage(Store(tmp_path / "nowhere"), keep_days=0)) == []
     assert tree_size(tmp_path / "nowhere") == 0
 
 
@@ -127,7 +127,10 @@ def test_hashing_again_finds_a_flipped_bit(store: Store) -> None:
         path = store.artifact(sha256)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data + bytes([1 if not flipped else 0]) if flipped else data + b"\0")
-    assert sorted(is_sound(item, lambda _: None) for item in artifacts(store)) == [False, True]
+    assert sorted(is_sound(item, lambda _: None) for item in verify_artifacts(store)) == [
+        False,
+        True,
+    ]
 
 
 def test_the_lock_tells_who_holds_it(store: Store) -> None:
@@ -149,11 +152,11 @@ def test_a_folder_with_something_mounted_in_it_stays(tmp_path: Path) -> None:
         pytest.skip("this user may not mount")
     try:
         assert mounted_below(left)
-        assert not remove(Removal(path=left, size=0, reason="test"))
+        assert not remove_files(Removal(path=left, size=0, reason="test"))
         assert (outside / "precious").read_text() == "data"
     finally:
         subprocess.run(["umount", str(left / "in")], check=True)
-    assert remove(Removal(path=left, size=0, reason="test"))
+    assert remove_files(Removal(path=left, size=0, reason="test"))
     assert not left.exists()
     assert (outside / "precious").exists()
 

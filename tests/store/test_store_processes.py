@@ -16,7 +16,7 @@ import pytest
 
 from envbuild.context import Context
 from envbuild.errors import HostError, SpaceError
-from envbuild.net.fetch import Wanted, fetch
+from envbuild.net.fetch import Artifact, fetch_artifacts
 from envbuild.net.partial import partial_path
 from envbuild.progress import Silent
 from envbuild.settings import Settings
@@ -29,7 +29,7 @@ BODY = os.urandom(400_000)
 WHEEL = "demo-1.0-py3-none-any.whl"
 
 
-def _child(server: Server, folder: Path, item: Wanted) -> subprocess.Popen[str]:
+def _child(server: Server, folder: Path, item: Artifact) -> subprocess.Popen[str]:
     argv = [
         sys.executable,
         "-m",
@@ -56,12 +56,12 @@ def _end(child: subprocess.Popen[str], *, seconds: float = 20) -> tuple[int, str
     return child.returncode, out, err
 
 
-def _arrived(store: Store, item: Wanted) -> int:
+def _arrived(store: Store, item: Artifact) -> int:
     path = partial_path(store.artifact(item.sha256))
     return path.stat().st_size if path.exists() else 0
 
 
-def _is_right(store: Store, item: Wanted) -> bool:
+def _is_right(store: Store, item: Artifact) -> bool:
     path = store.artifact(item.sha256)
     left = [other for other in path.parent.iterdir() if other != path]
     return not left and hashlib.sha256(path.read_bytes()).hexdigest() == item.sha256
@@ -110,7 +110,7 @@ def test_an_interrupt_ends_a_fetch_at_once_and_it_can_be_continued(
     assert _end(child, seconds=3) == (130, "", "")
     arrived = _arrived(store, item)
     server.pages[f"/files/{WHEEL}"] = Page(body=BODY)
-    fetch(
+    fetch_artifacts(
         [item], Context(settings=settings, runner=ScriptedRunner({}), store=store, report=Silent())
     )
     assert server.ranges_asked(WHEEL)[-1] == (f"bytes={arrived}-" if arrived else None)
@@ -140,7 +140,7 @@ def test_a_disk_that_fills_up_while_a_file_arrives(
     item = server.offer(WHEEL, BODY, before=lambda: hog.write_bytes(b"x" * 800_000))
 
     def get() -> None:
-        fetch(
+        fetch_artifacts(
             [item],
             Context(settings=settings, runner=ScriptedRunner({}), store=store, report=Silent()),
         )
@@ -170,7 +170,7 @@ def test_a_file_that_will_not_fit_is_told_first(
     with pytest.raises(
         SpaceError, match=r"disk/v1/artifacts: 3\.0 MB are to be downloaded, 1\.0 MB are free$"
     ):
-        fetch(
+        fetch_artifacts(
             [item],
             Context(
                 settings=settings,
@@ -186,7 +186,7 @@ def test_a_read_only_store(server: Server, settings: Settings, small_disk: Path)
     item = server.offer(WHEEL, BODY)
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
     with pytest.raises(HostError) as caught:
-        fetch(
+        fetch_artifacts(
             [item],
             Context(
                 settings=settings,

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Callable, Iterable
 
 from envbuild.app.doctor.finding import Finding
-from envbuild.base.debian.apt import mirror
-from envbuild.base.oci.registry import addresses
+from envbuild.base.debian.apt import debian_mirror
+from envbuild.base.oci.registry import front_pages
 from envbuild.errors import NetworkError
 from envbuild.formats.image_name import HUB
 from envbuild.net.index import config_file, index_url
@@ -40,7 +40,10 @@ def probes(settings: Settings, runner: Runner) -> list[tuple[str, Callable[[], I
             lambda: [reach_index("package index", index_url(settings, runner), settings, runner)],
         ),
         *((f"index {name}", index(name)) for name in extra),
-        ("Debian mirror", lambda: [reach("Debian mirror", mirror(settings, runner), settings)]),
+        (
+            "Debian mirror",
+            lambda: [reach("Debian mirror", debian_mirror(settings, runner), settings)],
+        ),
         ("registries", lambda: registries(settings)),
     ]
 
@@ -81,7 +84,7 @@ def registries(settings: Settings) -> Iterable[Finding]:
 
     None is needed for a base that is made from Debian packages, so none that is silent breaks ``make``.
     """
-    for registry, url in addresses(settings):
+    for registry, url in front_pages(settings):
         shown, answer = redact(url), _ask(url, settings)
         if isinstance(answer, int) and answer < 500 and answer not in (403, 407):
             yield Finding(name="registry", verdict="fine", value=f"{registry}: {shown}")

@@ -35,7 +35,7 @@ from envbuild.names import BY_MACHINE
 from envbuild.net.redact import USER, without_user
 from envbuild.run import Command, Runner
 from envbuild.settings import Settings
-from envbuild.store.atomic import telling, write_bytes, write_text
+from envbuild.store.atomic import os_errors_as, write_bytes, write_text
 from envbuild.tools import find_tool, install_hint
 
 KEYRING = DEBIAN.keyring
@@ -48,7 +48,7 @@ INSTALL_LINE = re.compile(r"^Inst (\S+) (?:\[\S+\] )?\((\S+) [^\[\n]*\[(\S+)\]\)
 """Name, version and architecture of ``Inst libc6 [2.36-9] (2.36-9+deb12u14 Debian:12.15/oldstable [amd64]) []``."""
 
 
-class Installed(Protocol):
+class InstalledPackage(Protocol):
     """A Debian package that is there already: of a lock, or of an image's facts."""
 
     @property
@@ -86,7 +86,7 @@ class AptLists:
         return PackageIndex.read(*self.files)
 
 
-def mirror(settings: Settings, runner: Runner) -> str:
+def debian_mirror(settings: Settings, runner: Runner) -> str:
     """Return the URL of a Debian mirror, as mirror_of does."""
     return mirror_of(DEBIAN, settings, runner)
 
@@ -106,7 +106,7 @@ def read_lists(
         context.store.lock(f"apt-{suite}-{architecture}", context.report),
         context.store.work("apt-update") as own,
     ):
-        source = _source(distribution, without_user(url), suite)
+        source = _source_line(distribution, without_user(url), suite)
         config = _write_config(
             folder, source, context.settings, context.runner, architecture=architecture
         )
@@ -115,16 +115,18 @@ def read_lists(
         try:
             context.runner(
                 Command(
-                    argv=argv, env=_environment(context.settings, private), timeout=UPDATE_SECONDS
+                    argv=argv,
+                    env=_apt_environment(context.settings, private),
+                    timeout=UPDATE_SECONDS,
                 )
             )
         except ToolFailedError as error:
             raise _update_error(error, suite, url, distribution) from error
         lists = folder / "state/lists"
-        newest = _only(lists, "*_Packages", suite)
+        newest = _newest_list(lists, "*_Packages", suite)
         same = newest.name.partition(f"_dists_{suite}_")[0]
         files = sorted(lists.glob(f"{glob.escape(same)}_dists_{suite}_*_Packages"))
-        signed = _only(lists, "*Release", suite)
+        signed = _newest_list(lists, "*Release", suite)
     release = f"{distribution.title} {suite}"
     return AptLists(
         suite=suite,
@@ -143,7 +145,7 @@ def resolve_debian(
     context: Context,
     *,
     group: Literal["base", "system", "build"],
-    installed: Collection[Installed] = (),
+    installed: Collection[InstalledPackage] = (),
 ) -> tuple[DebianPackage, ...]:
     """Return the packages that apt would install beside ``installed``, without recommended ones, sorted by name.
 
@@ -173,7 +175,9 @@ def resolve_debian(
         )
         try:
             result = context.runner(
-                Command(argv=argv, env=_environment(context.settings, lists.config), timeout=300)
+                Command(
+                    argv=argv, env=_apt_environment(context.settings, lists.config), timeout=300
+                )
             )
         except ToolFailedError as error:
             raise _install_error(error, wanted, lists.suite) from error
@@ -188,7 +192,7 @@ def resolve_debian(
 
 
 def _choice_file(
-    lists: AptLists, asked: Sequence[str], group: str, installed: Collection[Installed]
+    lists: AptLists, asked: Sequence[str], group: str, installed: Collection[InstalledPackage]
 ) -> Path:
     """Return where apt's choice is kept; its name begins with the release that it was made from."""
     there = sorted(f"{one.name}={one.version}:{one.architecture}" for one in installed)
@@ -258,12 +262,12 @@ def choose_bootstrap(lists: AptLists, context: Context) -> Bootstrap:
     return Bootstrap(suite=lists.suite, created=lists.date, packages=packages)
 
 
-def _environment(settings: Settings, config: Path | None = None) -> dict[str, str]:
+def _apt_environment(settings: Settings, config: Path | None = None) -> dict[str, str]:
     env = {key: value for key, value in settings.environment.items() if key != "APT_CONFIG"}
     return {**env, "LC_ALL": "C", **({"APT_CONFIG": str(config)} if config else {})}
 
 
-def _source(distribution: Distribution, url: str, suite: str) -> str:
+def _source_line(distribution: Distribution, url: str, suite: str) -> str:
     keyring = KEYRING if distribution is DEBIAN else distribution.keyring
     signed = f"[signed-by={keyring}] " if keyring.exists() else ""
     return f"deb {signed}{url} {suite} {distribution.components}\n"
@@ -274,7 +278,7 @@ def _write_config(
 ) -> Path:
     """Write an apt configuration that keeps nothing of the host's but how to reach the network (Acquire::…)."""
     for name in ("state/lists/partial", "cache/archives/partial"):
-        with telling(folder):
+        with os_errors_as(folder):
             (folder / name).mkdir(parents=True, exist_ok=True)
     certificates = (
         [f'Acquire::https::CAInfo "{settings.certificates}";'] if settings.certificates else []
@@ -307,7 +311,7 @@ def _write_config(
 def apt_network(settings: Settings, runner: Runner) -> list[str]:
     """Return the lines of this machine's apt configuration that say how to reach the network."""
     dump = runner(
-        Command(argv=("apt-config", "dump"), env=_environment(settings), timeout=60)
+        Command(argv=("apt-config", "dump"), env=_apt_environment(settings), timeout=60)
     ).stdout
     return re.findall(
         r'^Acquire::(?:http|https|ftp|Retries|Check-Valid-Until|Check-Date|ForceIPv4|ForceIPv6)\b.* "[^"\n]+";$',
@@ -316,7 +320,7 @@ def apt_network(settings: Settings, runner: Runner) -> list[str]:
     )
 
 
-def _only(lists: Path, pattern: str, suite: str) -> Path:
+def _newest_list(lists: Path, pattern: str, suite: str) -> Path:
     found = [path for path in lists.glob(pattern) if f"_dists_{suite}_" in path.name]
     # several mirrors in turn leave several lists; apt removes those of earlier ones at the next update
     if not found:

@@ -9,19 +9,19 @@ from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import quote
 
-from envbuild.base.debian.apt import Bootstrap, mirror
+from envbuild.base.debian.apt import Bootstrap, debian_mirror
 from envbuild.base.debian.mmdebstrap import mmdebstrap_arguments
 from envbuild.base.debian.offline_facts import machine_of, read_packages
 from envbuild.base.debian.root_failure import explain_failure
-from envbuild.base.facts import keep_facts, kept_facts, probe_text, read_probe
+from envbuild.base.facts import cached_facts, keep_facts, probe_text, read_probe
 from envbuild.base.model import BaseFacts, DebianPackage
 from envbuild.context import Context
 from envbuild.errors import HostError, IntegrityError, ToolFailedError
 from envbuild.host import read_host
-from envbuild.net.fetch import Wanted, fetch
+from envbuild.net.fetch import Artifact, fetch_artifacts
 from envbuild.run import Command, Runner
 from envbuild.settings import Settings
-from envbuild.store.atomic import telling
+from envbuild.store.atomic import os_errors_as
 from envbuild.store.layout import Store
 from envbuild.store.sealed import commit_sealed, is_sealed
 from envbuild.tools import find_tool
@@ -35,7 +35,7 @@ def bootstrap_facts(bootstrap: Bootstrap, context: Context) -> BaseFacts:
 
     A root for another machine cannot run here: its facts are read from the unpacked packages.
     """
-    facts = kept_facts(bootstrap.digest, context.store)
+    facts = cached_facts(bootstrap.digest, context.store)
     if facts is None:
         fetch_packages(bootstrap, context)
         machine = machine_of(bootstrap)
@@ -50,7 +50,7 @@ def bootstrap_facts(bootstrap: Bootstrap, context: Context) -> BaseFacts:
                 )
             return bootstrap_facts(bootstrap, context)
         make_root(bootstrap, context)
-        facts = kept_facts(bootstrap.digest, context.store)
+        facts = cached_facts(bootstrap.digest, context.store)
     if facts is None:
         raise HostError(
             "the facts just written cannot be read",
@@ -62,12 +62,12 @@ def bootstrap_facts(bootstrap: Bootstrap, context: Context) -> BaseFacts:
 def fetch_packages(bootstrap: Bootstrap, context: Context) -> None:
     """Download a bootstrap's packages into the store."""
     wanted = [
-        Wanted(
+        Artifact(
             file=p.file, size=p.size, sha256=p.sha256, kind="debian", project=p.name, path=p.path
         )
         for p in bootstrap.packages
     ]
-    fetch(wanted, context, debian_mirror=mirror(context.settings, context.runner))
+    fetch_artifacts(wanted, context, debian_mirror=debian_mirror(context.settings, context.runner))
 
 
 def make_root(bootstrap: Bootstrap, context: Context) -> Path:
@@ -81,12 +81,12 @@ def make_root(bootstrap: Bootstrap, context: Context) -> Path:
     if bootstrap.over is not None and not is_sealed(final):
         make_root(bootstrap.over, context)
     with context.store.lock(f"base-{digest}", context.report):
-        if is_sealed(final) and kept_facts(digest, context.store) is not None:
+        if is_sealed(final) and cached_facts(digest, context.store) is not None:
             return final
         final = context.store.own(final)
         find_tool("mmdebstrap", context.settings, context.runner)
-        with context.store.work("base") as work, context.report.stage(_stage(bootstrap)):
-            output = _run(bootstrap, work / "root.tar", context)
+        with context.store.work("base") as work, context.report.stage(_stage_title(bootstrap)):
+            output = _run_mmdebstrap(bootstrap, work / "root.tar", context)
             facts = read_probe(
                 output,
                 image=f"debian:{bootstrap.suite}",
@@ -100,26 +100,26 @@ def make_root(bootstrap: Bootstrap, context: Context) -> Path:
     return final
 
 
-def _stage(bootstrap: Bootstrap) -> str:
+def _stage_title(bootstrap: Bootstrap) -> str:
     if bootstrap.over is None:
         return f"make Debian {bootstrap.suite} from packages"
     return f"add {len(bootstrap.added)} Debian packages"
 
 
-def _run(bootstrap: Bootstrap, target: Path, context: Context) -> str:
+def _run_mmdebstrap(bootstrap: Bootstrap, target: Path, context: Context) -> str:
     """Make the root and return what the probe printed in it."""
     host = read_host()
     # maintainer scripts are foreign code: root's own namespace leaves them the machine
     mode = "root" if host.uid == 0 and host.subuid is None else "unshare"
     with context.store.outside(context.settings.tmpdir) as folder:
-        with telling(folder):
+        with os_errors_as(folder):
             folder.chmod(0o755)  # root of a user namespace is another user to the outside
         repository = folder / "packages"
         write_repository(bootstrap.added, context.store, repository, context.runner)
         over = folder / "over.tar" if bootstrap.over is not None else None
         if bootstrap.over is not None and over is not None:
-            with telling(over):
-                _link(context.store.base(bootstrap.over.digest), over)
+            with os_errors_as(over):
+                _link_or_copy(context.store.base(bootstrap.over.digest), over)
         probe, facts = folder / "probe.py", target.with_name("facts")
         probe.write_text(probe_text(), encoding="utf-8")
         hooks = (
@@ -137,7 +137,7 @@ def _run(bootstrap: Bootstrap, target: Path, context: Context) -> str:
         )
         command = Command(
             argv=argv,
-            env=_environment(bootstrap, context.settings),
+            env=_clean_environment(bootstrap, context.settings),
             cwd=target.parent,
             timeout=ROOT_SECONDS,
         )
@@ -148,7 +148,7 @@ def _run(bootstrap: Bootstrap, target: Path, context: Context) -> str:
         return facts.read_text("utf-8", "replace")
 
 
-def _environment(bootstrap: Bootstrap, settings: Settings) -> dict[str, str]:
+def _clean_environment(bootstrap: Bootstrap, settings: Settings) -> dict[str, str]:
     """Return an environment that holds nothing of the caller's that could change a byte."""
     path = settings.environment.get("PATH", "")
     return {
@@ -171,26 +171,26 @@ def write_repository(
     Raises IntegrityError for a package that the store does not hold whole.
     """
     stanzas = []
-    with telling(folder):
+    with os_errors_as(folder):
         folder.mkdir()
         folder.chmod(0o755)  # whatever the umask
         for package in packages:
             source = store.artifact(package.sha256)
             if not source.exists() or source.stat().st_size != package.size:
                 raise IntegrityError(f"{package.file} is not whole in the store", where=str(source))
-            _link(source, folder / package.file)
+            _link_or_copy(source, folder / package.file)
     for package in packages:
         argv = ("dpkg-deb", "--field", str(folder / package.file))
         control = runner(Command(argv=argv, timeout=60)).stdout.strip()
         stanzas.append(
             f"{control}\nFilename: ./{package.file}\nSize: {package.size}\nSHA256: {package.sha256}\n"
         )
-    with telling(folder):
+    with os_errors_as(folder):
         (folder / "Packages").write_text("\n".join(stanzas), encoding="utf-8")
         (folder / "Packages").chmod(0o644)
 
 
-def _link(source: Path, target: Path) -> None:
+def _link_or_copy(source: Path, target: Path) -> None:
     try:
         os.link(source, target)
     except OSError:

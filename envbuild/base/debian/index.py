@@ -15,7 +15,7 @@ from envbuild.errors import HostError, IntegrityError, UsageError
 from envbuild.toml import closest
 
 if TYPE_CHECKING:
-    from envbuild.base.debian.apt import Installed
+    from envbuild.base.debian.apt import InstalledPackage
 
 NAME = re.compile(r"[a-z0-9][a-z0-9+.-]+")
 OWN_FIELDS = re.compile(
@@ -46,7 +46,7 @@ class PackageIndex:
         """Split the text of a Packages file."""
         found: dict[str, tuple[str, ...]] = {}
         for stanza in text.split("\n\n"):
-            name = field(stanza, "Package")
+            name = field_of(stanza, "Package")
             if name:
                 found[name] = (*found.get(name, ()), stanza.strip("\n"))
         return cls(found)
@@ -61,7 +61,7 @@ class PackageIndex:
     def virtual(self) -> set[str]:
         """The names that packages provide."""
         lines = (
-            field(stanza, "Provides") for stanzas in self.stanzas.values() for stanza in stanzas
+            field_of(stanza, "Provides") for stanzas in self.stanzas.values() for stanza in stanzas
         )
         return {
             word.split()[0] for line in lines if line for word in line.split(",") if word.strip()
@@ -87,8 +87,8 @@ class PackageIndex:
         """Return what a lock keeps of one package.  Raises IntegrityError where the index says nonsense."""
         for stanza in self.stanzas.get(name, ()):
             if (
-                field(stanza, "Version") == version
-                and field(stanza, "Architecture") == architecture
+                field_of(stanza, "Version") == version
+                and field_of(stanza, "Architecture") == architecture
             ):
                 return self._locked(stanza, group)
         raise IntegrityError(
@@ -96,15 +96,15 @@ class PackageIndex:
         )
 
     def _locked(self, stanza: str, group: Literal["base", "system", "build"]) -> DebianPackage:
-        size = field(stanza, "Size") or ""
+        size = field_of(stanza, "Size") or ""
         data = {
-            "name": field(stanza, "Package"),
-            "version": field(stanza, "Version"),
-            "architecture": field(stanza, "Architecture"),
+            "name": field_of(stanza, "Package"),
+            "version": field_of(stanza, "Version"),
+            "architecture": field_of(stanza, "Architecture"),
             "group": group,
-            "path": field(stanza, "Filename"),
+            "path": field_of(stanza, "Filename"),
             "size": int(size) if size.isdecimal() else size,
-            "sha256": field(stanza, "SHA256"),
+            "sha256": field_of(stanza, "SHA256"),
         }
         try:
             return msgspec.convert(data, DebianPackage)
@@ -113,10 +113,12 @@ class PackageIndex:
                 f"the package list describes it wrongly: {error}", where=str(data["name"])
             ) from error
 
-    def status_entry(self, package: Installed) -> str:
+    def status_entry(self, package: InstalledPackage) -> str:
         """Write an installed package as /var/lib/dpkg/status has it, with the relations that the suite knows of."""
         same = [
-            s for s in self.stanzas.get(package.name, ()) if field(s, "Version") == package.version
+            s
+            for s in self.stanzas.get(package.name, ())
+            if field_of(s, "Version") == package.version
         ]
         others = list(self.stanzas.get(package.name, ()))
         lines = [
@@ -137,7 +139,7 @@ class PackageIndex:
         return "\n".join(lines) + "\n\n"
 
 
-def field(stanza: str, name: str) -> str | None:
+def field_of(stanza: str, name: str) -> str | None:
     """Return the first line of a stanza's field, or None."""
     start = 0 if stanza.startswith(f"{name}: ") else stanza.find(f"\n{name}: ") + 1
     if start == 0 and not stanza.startswith(f"{name}: "):

@@ -9,10 +9,10 @@ from envbuild.base.debian.apt import Bootstrap
 from envbuild.base.facts import read_probe
 from envbuild.base.model import BaseFacts
 from envbuild.base.oci.layers import Tree
-from envbuild.base.oci.static import keep, read_static
+from envbuild.base.oci.static import keep_file, read_static
 from envbuild.names import BY_DEBIAN
 from envbuild.run import Command, Runner
-from envbuild.store.atomic import telling
+from envbuild.store.atomic import os_errors_as
 from envbuild.store.layout import Store
 
 STATUS = "Package: {name}\nStatus: install ok installed\nVersion: {version}\nArchitecture: {architecture}\n"
@@ -33,8 +33,8 @@ def read_packages(bootstrap: Bootstrap, machine: str, runner: Runner, store: Sto
     Raises HostError for a missing dpkg-deb, SpaceError for a full disk, UsageError where the packages hold no Python.
     """
     where = f"debian:{bootstrap.suite}"
-    tree = Tree(keep({}))
-    with store.work("unrun") as work, telling(work):
+    tree = Tree(keep_file({}))
+    with store.work("unrun") as work, os_errors_as(work):
         root = work / "root"
         root.mkdir()
         for package in bootstrap.packages:
@@ -51,12 +51,12 @@ def read_packages(bootstrap: Bootstrap, machine: str, runner: Runner, store: Sto
             for p in bootstrap.packages
         )
         status.write_text("\n".join(stanzas), "utf-8")
-        _pack(root, work / "root.tar")
+        _pack_tree(root, work / "root.tar")
         tree.add_layer(work / "root.tar", None, number=0, where=where)
     output = read_static(tree, {}, machine=machine, where=where)
     return read_probe(output, image=where, digest=bootstrap.digest, created=bootstrap.created)
 
 
-def _pack(root: Path, target: Path) -> None:
+def _pack_tree(root: Path, target: Path) -> None:
     with tarfile.open(target, "w", format=tarfile.PAX_FORMAT) as tar:
         tar.add(root, arcname=".")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from envbuild.errors import EnvbuildError, SpaceError, ToolFailedError
 from envbuild.settings import Settings
-from envbuild.store.atomic import telling
+from envbuild.store.atomic import os_errors_as
 from envbuild.store.layout import Store
 
 DPKG_ERROR = re.compile(r"dpkg: error processing (?:package|archive) (\S+)")
@@ -52,7 +52,7 @@ def explain_failure(error: ToolFailedError, settings: Settings, store: Store) ->
 
 def _keep_log(text: str, store: Store) -> Path:
     log = store.folder("logs") / f"debian-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
-    with telling(log):
+    with os_errors_as(log):
         log.write_text(text, encoding="utf-8")
     return log
 
@@ -68,13 +68,13 @@ def _dpkg_lines(text: str) -> list[str]:
     shown: list[str] = []
     for place in places[:MOST_PACKAGES]:
         shown += lines[max(place - 1, 0) : place + 2]
-    return [_cut(line) for line in shown]
+    return [_shorten(line) for line in shown]
 
 
 def _error_lines(error: ToolFailedError) -> list[str]:
     found = [line for line in error.stderr.splitlines() if line.startswith("E: ")]
-    return [_cut(line) for line in found or error.what.splitlines()]
+    return [_shorten(line) for line in found or error.what.splitlines()]
 
 
-def _cut(line: str) -> str:
+def _shorten(line: str) -> str:
     return line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]} …"

@@ -18,18 +18,18 @@ from envbuild.formats.oci import (
     BIGGEST,
     MANIFESTS,
     Blob,
-    Image,
     Index,
     Manifest,
-    choose,
+    OciImage,
+    choose_manifest,
     digest_of,
     read_document,
     read_image,
     require_platform,
 )
 from envbuild.limits import UNREADABLE, reading
-from envbuild.net.partial import is_whole
-from envbuild.store.atomic import commit, telling, write_bytes
+from envbuild.net.partial import is_complete
+from envbuild.store.atomic import commit_file, os_errors_as, write_bytes
 from envbuild.store.layout import Store
 from envbuild.tarread import members, open_tar
 
@@ -67,11 +67,11 @@ def fetch_archive(reference: BaseReference, context: Context) -> Header:
     return (("Bootstrap", "oci"), ("From", str(lay_out(image, context.store))))
 
 
-def read_archive(reference: BaseReference, context: Context) -> Image:
+def read_archive(reference: BaseReference, context: Context) -> OciImage:
     """Bring an archive's image into the store."""
     with (
         context.report.stage(f"read {reference.text}"),
-        opened_archive(reference, context) as opener,
+        open_archive(reference, context) as opener,
     ):
         if reference.kind.name in ("oci", "oci-archive"):
             return _read_layout(opener, reference, context.store)
@@ -79,22 +79,22 @@ def read_archive(reference: BaseReference, context: Context) -> Image:
 
 
 @contextmanager
-def opened_archive(reference: BaseReference, context: Context) -> Iterator[Opener]:
+def open_archive(reference: BaseReference, context: Context) -> Iterator[Opener]:
     """Lend what opens the members of an archive, whatever it lies in."""
     if reference.kind.name == "docker-daemon":
-        from envbuild.base.oci.daemon import saved
+        from envbuild.base.oci.daemon import save_image
 
         with context.store.work("docker") as work:
             target = work / "image.tar"
-            saved(reference, target, context.settings)
-            with _opened_tar(target, reference) as opener:
+            save_image(reference, target, context.settings)
+            with _open_tar(target, reference) as opener:
                 yield opener
         return
-    path = context.settings.cwd / Path(_path(reference)).expanduser()
+    path = context.settings.cwd / Path(_archive_path(reference)).expanduser()
     if not path.exists():
         raise UsageError("there is no such file", where=str(path))
     if reference.kind.name != "oci":
-        with _opened_tar(path, reference) as opener:
+        with _open_tar(path, reference) as opener:
             yield opener
         return
     if not (path / "index.json").is_file():
@@ -111,20 +111,22 @@ def opened_archive(reference: BaseReference, context: Context) -> Iterator[Opene
     yield from_folder
 
 
-def _path(reference: BaseReference) -> str:
+def _archive_path(reference: BaseReference) -> str:
     """Return the path without the tag that may follow it ("oci:folder:tag")."""
     return (
-        reference.name.rpartition(":")[0] or reference.name if _tag(reference) else reference.name
+        reference.name.rpartition(":")[0] or reference.name
+        if _tag_of(reference)
+        else reference.name
     )
 
 
-def _tag(reference: BaseReference) -> str | None:
+def _tag_of(reference: BaseReference) -> str | None:
     path, colon, tag = reference.name.rpartition(":")
     return tag if colon and path and "/" not in tag else None
 
 
 @contextmanager
-def _opened_tar(path: Path, reference: BaseReference) -> Iterator[Opener]:
+def _open_tar(path: Path, reference: BaseReference) -> Iterator[Opener]:
     try:
         raw = path.open("rb")
     except OSError as error:
@@ -149,12 +151,12 @@ def _opened_tar(path: Path, reference: BaseReference) -> Iterator[Opener]:
         yield from_tar
 
 
-def _read_layout(opener: Opener, reference: BaseReference, store: Store) -> Image:
+def _read_layout(opener: Opener, reference: BaseReference, store: Store) -> OciImage:
     where = reference.text
-    document = read_document(_small(opener, "index.json", where), "", where=where)
+    document = read_document(_read_small(opener, "index.json", where), "", where=where)
     if not isinstance(document, Index):
         raise UsageError("is not an OCI image layout", where=where)
-    tag = _tag(reference)
+    tag = _tag_of(reference)
     named = [
         e
         for e in document.manifests
@@ -162,7 +164,7 @@ def _read_layout(opener: Opener, reference: BaseReference, store: Store) -> Imag
     ]
     if tag is not None and not named:
         raise UsageError(f"holds no image with the tag {tag!r}", where=where)
-    entry: Blob = choose(
+    entry: Blob = choose_manifest(
         Index(manifests=tuple(named) if tag else document.manifests),
         reference.platform,
         where=where,
@@ -170,50 +172,52 @@ def _read_layout(opener: Opener, reference: BaseReference, store: Store) -> Imag
     data = _blob_bytes(opener, entry.digest, where)
     document = read_document(data, entry.media_type, where=where)
     if isinstance(document, Index):
-        entry = choose(document, reference.platform, where=where)
+        entry = choose_manifest(document, reference.platform, where=where)
         data = _blob_bytes(opener, entry.digest, where)
     image = read_image(data, entry.media_type, where=where)
     for blob in (image.manifest.config, *image.manifest.layers):
-        found = _import(opener, f"blobs/sha256/{blob.sha256}", where, store, known=blob)
+        found = _import_blob(opener, f"blobs/sha256/{blob.sha256}", where, store, known=blob)
         if found.digest != blob.digest:
             raise IntegrityError(
                 f"the blob {blob.digest} holds other bytes: {found.digest}", where=where
             )
-    return _keep(image, reference, store)
+    return _store_manifest(image, reference, store)
 
 
-def _read_saved(opener: Opener, reference: BaseReference, store: Store) -> Image:
+def _read_saved(opener: Opener, reference: BaseReference, store: Store) -> OciImage:
     """Read what ``docker save`` wrote: layers are plain tars there, so the manifest is written here."""
     where = reference.text
     try:
-        told: Any = msgspec.json.decode(_small(opener, "manifest.json", where))
+        told: Any = msgspec.json.decode(_read_small(opener, "manifest.json", where))
         entry = told[0]
         config_name, layer_names = str(entry["Config"]), [str(name) for name in entry["Layers"]]
     except (*UNREADABLE, KeyError, IndexError, TypeError) as error:
         raise UsageError("is not what docker save writes", where=where) from error
-    if len(told) != 1 and _tag(reference) is None:
+    if len(told) != 1 and _tag_of(reference) is None:
         names = ", ".join(str(tag) for item in told for tag in item.get("RepoTags") or ())
         raise UsageError(f"holds {len(told)} images: {names}", where=where, hint="save one of them")
-    config = _import(opener, config_name, where, store, kind=CONFIG_KIND)
-    layers = tuple(_import(opener, name, where, store, kind=LAYER_KIND) for name in layer_names)
+    config = _import_blob(opener, config_name, where, store, kind=CONFIG_KIND)
+    layers = tuple(
+        _import_blob(opener, name, where, store, kind=LAYER_KIND) for name in layer_names
+    )
     manifest = {"schemaVersion": 2, "mediaType": MANIFESTS[0], "config": config, "layers": layers}
     raw = msgspec.json.encode(manifest, order="deterministic")
-    image = Image(
+    image = OciImage(
         digest=digest_of(raw),
         raw=raw,
         media_type=MANIFESTS[0],
         manifest=Manifest(config=config, layers=layers),
     )
-    return _keep(image, reference, store)
+    return _store_manifest(image, reference, store)
 
 
-def _keep(image: Image, reference: BaseReference, store: Store) -> Image:
+def _store_manifest(image: OciImage, reference: BaseReference, store: Store) -> OciImage:
     require_platform(stored_config(image, store), reference.platform, where=reference.text)
     write_bytes(store.artifact(image.digest.removeprefix("sha256:")), image.raw, mode=0o444)
     return image
 
 
-def _small(opener: Opener, name: str, where: str) -> bytes:
+def _read_small(opener: Opener, name: str, where: str) -> bytes:
     try:
         with opener(name) as file:
             data = file.read(BIGGEST + 1)
@@ -227,13 +231,13 @@ def _small(opener: Opener, name: str, where: str) -> bytes:
 
 
 def _blob_bytes(opener: Opener, digest: str, where: str) -> bytes:
-    data = _small(opener, f"blobs/sha256/{digest.removeprefix('sha256:')}", where)
+    data = _read_small(opener, f"blobs/sha256/{digest.removeprefix('sha256:')}", where)
     if digest_of(data) != digest:
         raise IntegrityError(f"the blob {digest} holds other bytes: {digest_of(data)}", where=where)
     return data
 
 
-def _import(
+def _import_blob(
     opener: Opener,
     name: str,
     where: str,
@@ -243,19 +247,19 @@ def _import(
     kind: str = "",
 ) -> Blob:
     """Copy a member into the store under the sha256 that it has; one that is there already is not read again."""
-    if known is not None and is_whole(store.artifact(known.sha256), known.size):
+    if known is not None and is_complete(store.artifact(known.sha256), known.size):
         return known
     digest = hashlib.sha256()
     try:
         source = opener(name)
     except KeyError as error:
         raise IntegrityError(f"holds no {name}, which its manifest names", where=where) from error
-    with store.work("blob") as work, telling(work):
+    with store.work("blob") as work, os_errors_as(work):
         with source, (work / "blob").open("wb") as target:
             while chunk := source.read(CHUNK):
                 digest.update(chunk)
                 target.write(chunk)
             size = target.tell()
         if known is None or digest.hexdigest() == known.sha256:
-            commit(work / "blob", store.artifact(digest.hexdigest()))
+            commit_file(work / "blob", store.artifact(digest.hexdigest()))
     return Blob(media_type=kind, digest=f"sha256:{digest.hexdigest()}", size=size)

@@ -56,7 +56,7 @@ class RegistryAuth(httpx.Auth):
         told = dict(re.findall(r'(\w+)="([^"]*)"', rest))
         known = self._credentials
         if scheme.lower() == "basic" and known and is_safe(response.request.url):
-            return _basic(known)
+            return _basic_header(known)
         if scheme.lower() == "bearer" and re.match(r"https?://", told.get("realm", "")):
             return self._token(told["realm"], told.get("service", ""))
         return None
@@ -79,7 +79,7 @@ class RegistryAuth(httpx.Auth):
                 }
                 request = self._client.build_request("POST", realm, data=form)
             else:
-                headers = {"Authorization": _basic(known)} if known else {}
+                headers = {"Authorization": _basic_header(known)} if known else {}
                 request = self._client.build_request(
                     "GET", realm.copy_merge_params(question), headers=headers
                 )
@@ -99,5 +99,5 @@ class RegistryAuth(httpx.Auth):
             answer.close()
 
 
-def _basic(known: Credentials) -> str:
+def _basic_header(known: Credentials) -> str:
     return "Basic " + base64.b64encode(f"{known.user}:{known.password}".encode()).decode()

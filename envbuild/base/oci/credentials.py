@@ -42,14 +42,14 @@ def find_credentials(host: str, settings: Settings, runner: Runner) -> Credentia
         user, password = env.get(f"{prefix}_USERNAME"), env.get(f"{prefix}_PASSWORD")
         if user and password:
             return Credentials(user=user, password=password, origin=f"{prefix}_USERNAME")
-    for path in _files(settings):
+    for path in _credential_files(settings):
         found = _in_file(path, host, settings, runner)
         if found is not None:
             return found
     return None
 
 
-def _files(settings: Settings) -> Iterator[Path]:
+def _credential_files(settings: Settings) -> Iterator[Path]:
     env, home = settings.environment, settings.home
     if env.get("REGISTRY_AUTH_FILE"):
         yield Path(env["REGISTRY_AUTH_FILE"])
@@ -68,9 +68,9 @@ def _in_file(path: Path, host: str, settings: Settings, runner: Runner) -> Crede
         return None  # absent, another user's or broken: as every other program does, go on without
     if not isinstance(data, dict):
         return None
-    for key in _keys(host):
-        helper = _table(data, "credHelpers").get(key)
-        entry = _table(data, "auths").get(key)
+    for key in _keys_of(host):
+        helper = _table_of(data, "credHelpers").get(key)
+        entry = _table_of(data, "auths").get(key)
         if isinstance(helper, str):
             return _from_helper(helper, key, settings, runner)
         found = _from_entry(entry, path) if isinstance(entry, dict) else None
@@ -81,14 +81,14 @@ def _in_file(path: Path, host: str, settings: Settings, runner: Runner) -> Crede
     return None
 
 
-def _keys(host: str) -> tuple[str, ...]:
+def _keys_of(host: str) -> tuple[str, ...]:
     names = HUB_KEYS if host == HUB else (host,)
     return tuple(
         dict.fromkeys(key for name in names for key in (name, f"https://{name}", f"http://{name}"))
     )
 
 
-def _table(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+def _table_of(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     found = data.get(key)
     return found if isinstance(found, dict) else {}
 

@@ -10,7 +10,7 @@ from typing import Any
 from envbuild.base.model import BaseReference
 from envbuild.errors import HostError, UsageError
 from envbuild.settings import Settings
-from envbuild.store.atomic import telling
+from envbuild.store.atomic import os_errors_as
 
 PATIENCE = 600
 """Seconds for one answer of the engine: it packs a 10 GB image before the first byte comes."""
@@ -21,7 +21,7 @@ VARIABLES = ("DOCKER_HOST", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH")
 
 
 @contextmanager
-def engine(settings: Settings) -> Iterator[Any]:
+def open_engine(settings: Settings) -> Iterator[Any]:
     """Lend a client of the engine that the usual variables name.
 
     Raises HostError without the docker package, where no engine answers, and for what the engine cannot do.
@@ -48,21 +48,21 @@ def engine(settings: Settings) -> Iterator[Any]:
         yield client
     except (docker.errors.DockerException, requests.RequestException) as error:
         if client is None or not isinstance(error, docker.errors.APIError):
-            raise HostError(f"no Docker engine answers: {_short(error)}", hint=HINT) from error
-        raise HostError(f"the Docker engine refuses: {_short(error)}") from error
+            raise HostError(f"no Docker engine answers: {_first_line(error)}", hint=HINT) from error
+        raise HostError(f"the Docker engine refuses: {_first_line(error)}") from error
     finally:
         if client is not None:
             client.close()
 
 
-def saved(reference: BaseReference, target: Path, settings: Settings) -> None:
+def save_image(reference: BaseReference, target: Path, settings: Settings) -> None:
     """Write what ``docker save`` writes of an image into a file.  Raises UsageError for an unknown image."""
     import docker
 
     name = (
         reference.name if ":" in reference.name.rpartition("/")[2] else f"{reference.name}:latest"
     )
-    with engine(settings) as client:
+    with open_engine(settings) as client:
         try:
             image = client.images.get(name)
         except docker.errors.ImageNotFound as error:
@@ -75,10 +75,10 @@ def saved(reference: BaseReference, target: Path, settings: Settings) -> None:
             raise UsageError(
                 "the Docker engine holds no such image", where=reference.text, hint=hint
             ) from error
-        with telling(target), target.open("wb") as file:
+        with os_errors_as(target), target.open("wb") as file:
             for chunk in image.save(chunk_size=CHUNK, named=True):
                 file.write(chunk)
 
 
-def _short(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     return str(error).splitlines()[0][:300] if str(error) else type(error).__name__

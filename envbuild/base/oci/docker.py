@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from envbuild.base.facts import keep_facts, kept_facts
+from envbuild.base.facts import cached_facts, keep_facts
 from envbuild.base.model import BaseFacts, BaseReference, Header
 from envbuild.base.oci.image import image_facts, lay_out, stored_image
 from envbuild.base.sif import describe_sif
@@ -49,7 +49,7 @@ def describe_oras(reference: BaseReference, context: Context) -> BaseFacts:
     name = parse_image_name(reference.name)
     with context.report.stage(f"ask the registry for {name.short}"):
         image = resolve_sif(name, context)
-    kept = kept_facts(image.digest, context.store)
+    kept = cached_facts(image.digest, context.store)
     if kept is not None:
         return structs.replace(kept, image=reference.text)
     path = download_sif(name, image, context)

@@ -9,23 +9,23 @@ from pathlib import Path
 
 import msgspec
 
-from envbuild.base.facts import is_day, keep_facts, kept_facts, read_probe
+from envbuild.base.facts import cached_facts, is_day, keep_facts, read_probe
 from envbuild.base.model import BaseFacts, BaseReference
 from envbuild.base.oci.layers import Tree
-from envbuild.base.oci.static import keep, read_static
+from envbuild.base.oci.static import keep_file, read_static
 from envbuild.context import Context
 from envbuild.errors import IntegrityError
 from envbuild.formats.oci import (
     MANIFESTS,
-    Config,
-    Image,
+    OciConfig,
+    OciImage,
     digest_of,
     read_config,
     read_image,
 )
 from envbuild.names import BY_DEBIAN
-from envbuild.net.partial import is_whole
-from envbuild.store.atomic import make_folder, telling, write_text
+from envbuild.net.partial import is_complete
+from envbuild.store.atomic import make_folder, os_errors_as, write_text
 from envbuild.store.layout import Store, remove_tree
 
 OLDEST = "2000-01-01"
@@ -33,13 +33,13 @@ OLDEST = "2000-01-01"
 
 
 def image_facts(
-    reference: BaseReference, image: Image, bring: Callable[[], None], context: Context
+    reference: BaseReference, image: OciImage, bring: Callable[[], None], context: Context
 ) -> BaseFacts:
     """Return the facts of an image whose manifest and configuration are in the store, kept by its digest.
 
     ``bring`` fetches the layers and is called only where the facts are not known yet.
     """
-    kept = kept_facts(image.digest, context.store)
+    kept = cached_facts(image.digest, context.store)
     if kept is not None:
         return msgspec.structs.replace(kept, image=reference.text)
     bring()
@@ -53,7 +53,7 @@ def image_facts(
             machine=architecture.machine if architecture else "unknown",
             where=reference.text,
         )
-    created = _created(config)
+    created = _creation_day(config)
     facts = read_probe(
         output, image=reference.text, digest=image.digest, created=created, size=image.size
     )
@@ -61,25 +61,25 @@ def image_facts(
     return facts
 
 
-def read_tree(image: Image, config: Config, store: Store, where: str) -> Tree:
+def read_tree(image: OciImage, config: OciConfig, store: Store, where: str) -> Tree:
     """Merge the layers, each checked against the configuration's diff_id."""
     layers, diff_ids = image.manifest.layers, config.rootfs.diff_ids
     if len(diff_ids) != len(layers):
         raise IntegrityError(
             f"has {len(layers)} layers, its configuration names {len(diff_ids)}", where=where
         )
-    tree = Tree(keep(config.environment))
+    tree = Tree(keep_file(config.environment))
     for number, (layer, diff_id) in enumerate(zip(layers, diff_ids, strict=True)):
         tree.add_layer(store.artifact(layer.sha256), diff_id, number=number, where=where)
     return tree
 
 
-def _created(config: Config) -> str | None:
+def _creation_day(config: OciConfig) -> str | None:
     told = (config.created or "")[:10]
     return told if is_day(told) and told >= OLDEST else None
 
 
-def stored_image(digest: str, store: Store, *, sif: bool = False) -> Image | None:
+def stored_image(digest: str, store: Store, *, sif: bool = False) -> OciImage | None:
     """Return the image (or the SIF) whose manifest the store holds, None where it does not."""
     path = store.artifact(digest.removeprefix("sha256:"))
     if not path.is_file():
@@ -92,10 +92,10 @@ def stored_image(digest: str, store: Store, *, sif: bool = False) -> Image | Non
     return read_image(data, MANIFESTS[0], where=str(path), sif=sif)
 
 
-def stored_config(image: Image, store: Store) -> Config:
+def stored_config(image: OciImage, store: Store) -> OciConfig:
     """Read the configuration of an image from the store."""
     path = store.artifact(image.manifest.config.sha256)
-    with telling(path):
+    with os_errors_as(path):
         data = path.read_bytes()
     if digest_of(data) != image.manifest.config.digest:
         what = "the store's copy of the image's configuration is damaged"
@@ -103,11 +103,11 @@ def stored_config(image: Image, store: Store) -> Config:
     return read_config(data, where=str(path))
 
 
-def missing_bytes(image: Image, store: Store) -> int:
+def missing_bytes(image: OciImage, store: Store) -> int:
     """Return how many bytes of an image's layers the store lacks."""
     layers = {layer.digest: layer for layer in image.manifest.layers}.values()
     return sum(
-        layer.size for layer in layers if not is_whole(store.artifact(layer.sha256), layer.size)
+        layer.size for layer in layers if not is_complete(store.artifact(layer.sha256), layer.size)
     )
 
 
@@ -116,7 +116,7 @@ def layout_folder(digest: str, store: Store) -> Path:
     return store.root / "v1/layouts" / digest.replace(":", "-")
 
 
-def lay_out(image: Image, store: Store) -> Path:
+def lay_out(image: OciImage, store: Store) -> Path:
     """Return a folder in the OCI image layout whose blobs are second names of the store's files.
 
     Raises IntegrityError where the store lacks one.
@@ -124,12 +124,12 @@ def lay_out(image: Image, store: Store) -> Path:
     final = layout_folder(image.digest, store)
     if (final / "index.json").is_file():
         return final
-    with store.work("layout") as work, telling(final):
+    with store.work("layout") as work, os_errors_as(final):
         blobs = work / "layout/blobs/sha256"
         blobs.mkdir(parents=True)
         manifest = image.manifest
         for blob in {b.digest: b for b in (manifest.config, *manifest.layers)}.values():
-            _link(store.artifact(blob.sha256), blobs / blob.sha256, blob.size)
+            _link_or_copy(store.artifact(blob.sha256), blobs / blob.sha256, blob.size)
         (blobs / image.digest.removeprefix("sha256:")).write_bytes(image.raw)
         entry = {"mediaType": image.media_type, "digest": image.digest, "size": len(image.raw)}
         index = {"schemaVersion": 2, "manifests": [entry]}
@@ -142,8 +142,8 @@ def lay_out(image: Image, store: Store) -> Path:
     return final
 
 
-def _link(source: Path, target: Path, size: int) -> None:
-    if not is_whole(source, size):
+def _link_or_copy(source: Path, target: Path, size: int) -> None:
+    if not is_complete(source, size):
         raise IntegrityError("a layer of the base is not whole in the store", where=str(source))
     try:
         os.link(source, target)

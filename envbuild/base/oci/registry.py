@@ -24,9 +24,9 @@ from envbuild.formats.oci import (
     INDEXES,
     MANIFESTS,
     Blob,
-    Image,
     Index,
-    choose,
+    OciImage,
+    choose_manifest,
     digest_of,
     read_config,
     read_document,
@@ -34,18 +34,18 @@ from envbuild.formats.oci import (
     require_platform,
 )
 from envbuild.limits import UNREADABLE
-from envbuild.net.download import Job, download
-from envbuild.net.parallel import each
-from envbuild.net.partial import is_whole
+from envbuild.net.download import Download, download_file
+from envbuild.net.parallel import for_each_parallel
+from envbuild.net.partial import is_complete
 from envbuild.net.redact import redact
 from envbuild.net.web import (
     GoneError,
     PassingError,
     is_loopback,
     make_client,
-    opened,
-    patiently,
+    open_response,
     read_bounded,
+    with_retries,
 )
 from envbuild.run import Runner
 from envbuild.settings import Registry as Reached
@@ -68,7 +68,7 @@ PROBE_SECONDS = 5.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
+class RegistryServer:
     """One server that may have a repository: its URL, the repository's path there, and a client that may ask."""
 
     url: str
@@ -81,29 +81,31 @@ class Place:
         return f"{self.url}/v2/{self.repository}/{kind}/{reference}"
 
 
-def resolve_image(name: ImageName, platform: str, context: Context) -> Image:
+def resolve_image(name: ImageName, platform: str, context: Context) -> OciImage:
     """Return the image that a name stands for now; manifest and configuration are in the store afterwards.
 
     Mirrors are asked first.  Raises GoneError for an unknown image or tag (with the nearest tags), NetworkError for
     denied access, limits and silence, IntegrityError for bytes that are not what their digest says, UsageError for
     another platform.
     """
-    return _first(name, lambda place: _resolve(name, platform, place, context.store), context)
+    return _try_servers(
+        name, lambda place: _resolve_at(name, platform, place, context.store), context
+    )
 
 
-def resolve_sif(name: ImageName, context: Context) -> Image:
+def resolve_sif(name: ImageName, context: Context) -> OciImage:
     """Return the SIF that a name stands for now; its manifest is in the store afterwards.  Raises as resolve does."""
 
-    def ask(place: Place) -> Image:
-        data, kind = _manifest(place, name, name.reference)
+    def ask(place: RegistryServer) -> OciImage:
+        data, kind = _read_manifest(place, name, name.reference)
         image = read_image(data, kind, where=name.short, sif=True)
         write_bytes(context.store.artifact(image.digest.removeprefix("sha256:")), data, mode=0o444)
         return image
 
-    return _first(name, ask, context)
+    return _try_servers(name, ask, context)
 
 
-def download_sif(name: ImageName, image: Image, context: Context) -> Path:
+def download_sif(name: ImageName, image: OciImage, context: Context) -> Path:
     """Download a SIF into the store where it lacks it, and return its path there."""
     download_layers(name, image, context)
     sha256 = image.manifest.layers[0].sha256
@@ -112,65 +114,67 @@ def download_sif(name: ImageName, image: Image, context: Context) -> Path:
     return context.store.artifact(sha256)
 
 
-def download_layers(name: ImageName, image: Image, context: Context) -> None:
+def download_layers(name: ImageName, image: OciImage, context: Context) -> None:
     """Download the layers that the store lacks, ``settings.downloads`` at a time; what has arrived is continued."""
     wanted = {layer.digest: layer for layer in (image.manifest.config, *image.manifest.layers)}
     todo = [
         blob
         for blob in wanted.values()
-        if not is_whole(context.store.artifact(blob.sha256), blob.size)
+        if not is_complete(context.store.artifact(blob.sha256), blob.size)
     ]
     if not todo:
         return
 
-    def bring(place: Place) -> None:
+    def bring(place: RegistryServer) -> None:
         with context.report.transfer(
             f"pull {name.short}", files=len(todo), size=sum(b.size for b in todo)
         ) as transfer:
 
             def one(blob: Blob, stop: threading.Event) -> None:
-                job = Job(
+                job = Download(
                     url=place.address("blobs", blob.digest),
                     name=f"{name.short} {blob.digest[7:19]}",
                     size=blob.size,
                     sha256=blob.sha256,
                     final=context.store.artifact(blob.sha256),
                 )
-                download(
+                download_file(
                     job, client=place.client, transfer=transfer, report=context.report, stop=stop
                 )
                 transfer.finish_file(job.name)
 
-            each(sorted(todo, key=lambda blob: -blob.size), one, workers=context.settings.downloads)
+            for_each_parallel(
+                sorted(todo, key=lambda blob: -blob.size), one, workers=context.settings.downloads
+            )
 
-    _first(name, bring, context)
+    _try_servers(name, bring, context)
 
 
-def _first(name: ImageName, action: Callable[[Place], T], context: Context) -> T:
+def _try_servers(name: ImageName, action: Callable[[RegistryServer], T], context: Context) -> T:
     """Do something at the first place that answers: the mirrors in order, then the registry itself."""
-    places = list(_urls(name, context.settings))
+    places = list(_server_urls(name, context.settings))
     for number, (url, repository) in enumerate(places, 1):
-        with _place(url, repository, context.settings, context.runner) as place:
+        with _open_server(url, repository, context.settings, context.runner) as place:
             try:
                 return action(place)
             except IntegrityError:
                 raise
             except NetworkError as error:
-                told = _tell(error, place, name)
+                told = _registry_error(error, place, name)
                 if number == len(places):
                     raise told from error
                 context.report.say(f"mirror {redact(url)} is passed over: {told}")
     raise NetworkError("no registry is configured", where=name.registry)
 
 
-def addresses(settings: Settings) -> Iterator[tuple[str, str]]:
+def front_pages(settings: Settings) -> Iterator[tuple[str, str]]:
     """Tell every server that images may come from here: the registry's name and the address of its front page."""
     for registry in dict.fromkeys((HUB, *settings.registries)):
-        for url, _ in _urls(ImageName(registry=registry, repository="library"), settings):
+        for url, _ in _server_urls(ImageName(registry=registry, repository="library"), settings):
             yield registry, f"{url}/v2/"
 
 
-def _urls(name: ImageName, settings: Settings) -> Iterator[tuple[str, str]]:
+def _server_urls(name: ImageName, settings: Settings) -> Iterator[tuple[str, str]]:
     """Tell the servers to ask, each with the repository's path there (a mirror's URL may have a path of its own)."""
     reached = settings.registries.get(name.registry, Reached())
     for mirror in reached.mirrors:
@@ -202,7 +206,9 @@ def _speaks_http(host: str, settings: Settings) -> bool:
 
 
 @contextmanager
-def _place(url: str, repository: str, settings: Settings, runner: Runner) -> Iterator[Place]:
+def _open_server(
+    url: str, repository: str, settings: Settings, runner: Runner
+) -> Iterator[RegistryServer]:
     from envbuild.base.oci.auth import RegistryAuth
 
     host = url.partition("://")[2]
@@ -212,23 +218,23 @@ def _place(url: str, repository: str, settings: Settings, runner: Runner) -> Ite
             tokens, find_credentials(asked, settings, runner), f"repository:{repository}:pull"
         )
         client.auth = auth
-        yield Place(url=url, repository=repository, client=client, auth=auth)
+        yield RegistryServer(url=url, repository=repository, client=client, auth=auth)
 
 
-def _resolve(name: ImageName, platform: str, place: Place, store: Store) -> Image:
-    data, kind = _manifest(place, name, name.reference)
+def _resolve_at(name: ImageName, platform: str, place: RegistryServer, store: Store) -> OciImage:
+    data, kind = _read_manifest(place, name, name.reference)
     document = read_document(data, kind, where=str(name.short))
     if isinstance(document, Index):
-        chosen = choose(document, platform, where=f"{name.short}:{name.reference}")
-        data, kind = _manifest(place, name, chosen.digest)
+        chosen = choose_manifest(document, platform, where=f"{name.short}:{name.reference}")
+        data, kind = _read_manifest(place, name, chosen.digest)
     image = read_image(data, kind, where=name.short)
     write_bytes(store.artifact(image.digest.removeprefix("sha256:")), data, mode=0o444)
     config = image.manifest.config
-    if not is_whole(store.artifact(config.sha256), config.size):
+    if not is_complete(store.artifact(config.sha256), config.size):
         if config.size > BIGGEST:
             raise IntegrityError(f"has a configuration of {config.size} bytes", where=name.short)
-        told = _get(place, place.address("blobs", config.digest))[0]
-        _require(config.digest, told, name)
+        told = _get_bounded(place, place.address("blobs", config.digest))[0]
+        _require_digest(config.digest, told, name)
         write_bytes(store.artifact(config.sha256), told, mode=0o444)
     text = store.artifact(config.sha256).read_bytes()
     require_platform(
@@ -237,20 +243,20 @@ def _resolve(name: ImageName, platform: str, place: Place, store: Store) -> Imag
     return image
 
 
-def _manifest(place: Place, name: ImageName, reference: str) -> tuple[bytes, str]:
+def _read_manifest(place: RegistryServer, name: ImageName, reference: str) -> tuple[bytes, str]:
     """Return a manifest's bytes, hashed against what was asked for or what the server says they are."""
     url = place.address("manifests", reference)
     try:
-        data, kind, told = _get(place, url, accept=", ".join((*MANIFESTS, *INDEXES)))
+        data, kind, told = _get_bounded(place, url, accept=", ".join((*MANIFESTS, *INDEXES)))
     except GoneError as error:
-        raise _unknown(place, name, reference) from error
+        raise _unknown_image(place, name, reference) from error
     for digest in (reference if reference.startswith("sha256:") else "", told):
         if digest.startswith("sha256:"):
-            _require(digest, data, name)
+            _require_digest(digest, data, name)
     return data, kind
 
 
-def _require(digest: str, data: bytes, name: ImageName) -> None:
+def _require_digest(digest: str, data: bytes, name: ImageName) -> None:
     if digest_of(data) != digest:
         raise IntegrityError(
             f"the registry sent other bytes than it names: expected {digest}, got {digest_of(data)}",
@@ -259,11 +265,11 @@ def _require(digest: str, data: bytes, name: ImageName) -> None:
         )
 
 
-def _get(place: Place, url: str, *, accept: str = "*/*") -> tuple[bytes, str, str]:
+def _get_bounded(place: RegistryServer, url: str, *, accept: str = "*/*") -> tuple[bytes, str, str]:
     """Return an answer's bytes, its kind, and the digest that the server names ("" for none)."""
 
     def once() -> tuple[bytes, str, str]:
-        with opened(place.client, url, headers={"Accept": accept}) as response:
+        with open_response(place.client, url, headers={"Accept": accept}) as response:
             body = read_bounded(response, BIGGEST)
             length = response.headers.get("Content-Length", "")
             if (
@@ -277,13 +283,13 @@ def _get(place: Place, url: str, *, accept: str = "*/*") -> tuple[bytes, str, st
             )
             return body, kind, digest
 
-    return patiently(once, url=url)
+    return with_retries(once, url=url)
 
 
-def _unknown(place: Place, name: ImageName, reference: str) -> GoneError:
+def _unknown_image(place: RegistryServer, name: ImageName, reference: str) -> GoneError:
     """Tell an unknown tag with the tags that are nearest, an unknown repository as such."""
     try:
-        tags = _tags(place)
+        tags = _list_tags(place)
     except (NetworkError, IntegrityError, PassingError):
         tags = ()
     where = (
@@ -304,7 +310,7 @@ def _unknown(place: Place, name: ImageName, reference: str) -> GoneError:
     )
 
 
-def _tags(place: Place) -> tuple[str, ...]:
+def _list_tags(place: RegistryServer) -> tuple[str, ...]:
     """List a repository's tags, over as many pages as it takes."""
     import msgspec
 
@@ -313,7 +319,7 @@ def _tags(place: Place) -> tuple[str, ...]:
     for _ in range(TAG_PAGES):
         if url is None or len(found) >= MOST_TAGS:
             break
-        with opened(place.client, url) as response:
+        with open_response(place.client, url) as response:
             body = read_bounded(response, limits.LIST)
             link = re.search(
                 r'<([^<>]{1,2000})>;\s*rel="?next',
@@ -332,7 +338,7 @@ def _tags(place: Place) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _tell(error: NetworkError, place: Place, name: ImageName) -> NetworkError:
+def _registry_error(error: NetworkError, place: RegistryServer, name: ImageName) -> NetworkError:
     """Say of a refusal what a person can do about it."""
     host = place.url.partition("://")[2]
     if place.auth.refused is not None:

@@ -74,16 +74,16 @@ def read_static(tree: Tree, environment: Mapping[str, str], *, machine: str, whe
     Raises UsageError for an image without a Python 3.6 or newer.
     """
     probe = runpy.run_path(str(Path(__file__).parents[1] / "probe.py"), run_name="probe")
-    python = interpreter(tree, environment, machine=machine, where=where)
+    python = find_interpreter(tree, environment, machine=machine, where=where)
     facts = probe["read_facts"](_Layers(tree, environment), python)
     return MARK + json.dumps(facts)
 
 
-def interpreter(
+def find_interpreter(
     tree: Tree, environment: Mapping[str, str], *, machine: str, where: str
 ) -> dict[str, Any]:
     """Find the Python on the image's PATH and tell of it what a running one tells of itself."""
-    program = _program(tree, environment, where)
+    program = _find_program(tree, environment, where)
     real = tree.real(program)
     found = re.search(r"python3\.(\d+)m?$", real)
     if found is None or int(found[1]) < 6:
@@ -94,7 +94,7 @@ def interpreter(
         )
     minor = int(found[1])
     home = posixpath.dirname(posixpath.dirname(real))
-    prefix = _venv(tree, program) or home
+    prefix = _venv_of(tree, program) or home
     stdlib = next(
         (
             path
@@ -105,20 +105,20 @@ def interpreter(
     )
     return {
         "python_path": program,
-        "python": _version(tree, real, home, minor, where),
+        "python": _python_version(tree, real, home, minor, where),
         "implementation": "cpython",
-        "abi": _abi(tree, stdlib, minor),
+        "abi": _python_abi(tree, stdlib, minor),
         "prefix": prefix,
         "stdlib": stdlib,
         "path": _search_path(
             tree, environment, stdlib=stdlib, prefix=prefix, home=home, minor=minor
         ),
         "machine": machine,
-        "glibc": _glibc(tree),
+        "glibc": _glibc_version(tree),
     }
 
 
-def _program(tree: Tree, environment: Mapping[str, str], where: str) -> str:
+def _find_program(tree: Tree, environment: Mapping[str, str], where: str) -> str:
     folders = [
         folder
         for folder in (environment.get("PATH") or SEARCH).split(":")
@@ -136,12 +136,12 @@ def _program(tree: Tree, environment: Mapping[str, str], where: str) -> str:
     )
 
 
-def _venv(tree: Tree, program: str) -> str | None:
+def _venv_of(tree: Tree, program: str) -> str | None:
     folder = posixpath.dirname(posixpath.dirname(program))
     return folder if tree.read(f"{folder}/pyvenv.cfg") else None
 
 
-def _version(tree: Tree, real: str, home: str, minor: int, where: str) -> str:
+def _python_version(tree: Tree, real: str, home: str, minor: int, where: str) -> str:
     """Find the version's text in the interpreter, or in the library that it is loaded from."""
     libraries = [f"{home}/lib", f"{home}/lib64", *tree.glob("/usr/lib/*-linux-gnu")]
     candidates = [
@@ -162,7 +162,7 @@ def _version(tree: Tree, real: str, home: str, minor: int, where: str) -> str:
     )
 
 
-def _abi(tree: Tree, stdlib: str, minor: int) -> str:
+def _python_abi(tree: Tree, stdlib: str, minor: int) -> str:
     for name in tree.names(f"{stdlib}/lib-dynload"):
         found = re.search(r"\.cpython-(\w+)-", name)
         if found:
@@ -174,14 +174,14 @@ def _search_path(
     tree: Tree, environment: Mapping[str, str], *, stdlib: str, prefix: str, home: str, minor: int
 ) -> list[str]:
     """Return sys.path: PYTHONPATH, the standard library, then site folders with what their .pth files add."""
-    sites = _sites(tree, prefix=prefix, home=home, minor=minor)
+    sites = _site_folders(tree, prefix=prefix, home=home, minor=minor)
     found = [*environment.get("PYTHONPATH", "").split(":"), stdlib, f"{stdlib}/lib-dynload"]
     for site in sites:
-        found += [site, *_pth(tree, site)]
+        found += [site, *_pth_folders(tree, site)]
     return [path for path in dict.fromkeys(found) if path and tree.kind(path) == "d"]
 
 
-def _sites(tree: Tree, *, prefix: str, home: str, minor: int) -> list[str]:
+def _site_folders(tree: Tree, *, prefix: str, home: str, minor: int) -> list[str]:
     """Return the site folders: Debian's own Python has dist-packages (its site.py), all others site-packages."""
     python = f"python3.{minor}"
     if prefix == "/usr" and tree.kind("/usr/lib/python3/dist-packages"):
@@ -198,7 +198,7 @@ def _sites(tree: Tree, *, prefix: str, home: str, minor: int) -> list[str]:
     return [f"{prefix}/{lib}/{python}/site-packages" for lib in ("lib64", "lib")]
 
 
-def _pth(tree: Tree, site: str) -> list[str]:
+def _pth_folders(tree: Tree, site: str) -> list[str]:
     names = [
         name for name in tree.names(site) if name.endswith(".pth") and not name.startswith(".")
     ]
@@ -211,7 +211,7 @@ def _pth(tree: Tree, site: str) -> list[str]:
     return [posixpath.normpath(posixpath.join(site, line)) for line in kept]
 
 
-def _glibc(tree: Tree) -> str | None:
+def _glibc_version(tree: Tree) -> str | None:
     """Return glibc's version from its file's name, or from the line that it prints when run; None without glibc."""
     for pattern in (
         "/lib/*-linux-gnu/libc.so.6",
@@ -229,6 +229,6 @@ def _glibc(tree: Tree) -> str | None:
     return None
 
 
-def keep(environment: Mapping[str, str]) -> partial[bool]:
+def keep_file(environment: Mapping[str, str]) -> partial[bool]:
     """Return the test that a tree keeps files' contents by."""
     return partial(is_read, named=named_files(environment))

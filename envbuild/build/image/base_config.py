@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from envbuild.formats.file_tree import Tree
-from envbuild.formats.oci import Config
+from envbuild.formats.oci import OciConfig
 from envbuild.parts.cache import CachedPart
 from envbuild.parts.reader import read_file
 from envbuild.plan.quoting import quote_literal
@@ -27,7 +27,7 @@ class BaseConfig:
 NO_CONFIG = BaseConfig()
 
 
-def config_of_oci(config: Config) -> BaseConfig:
+def config_of_oci(config: OciConfig) -> BaseConfig:
     """Return what an OCI image's configuration asks for, said as the container runtime says it."""
     return BaseConfig(
         environment=(("10-docker2singularity.sh", _export_script(config.environment)),),
@@ -72,7 +72,7 @@ def _export_script(environment: dict[str, str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _run_script(config: Config) -> str:
+def _run_script(config: OciConfig) -> str:
     """Return a script that runs the entry point with the arguments given, or with the image's own."""
     told = config.config
     entry = " ".join(map(quote_literal, (told.entrypoint if told else None) or ()))

@@ -32,7 +32,7 @@ from envbuild.formats.sif_writer import (
 )
 from envbuild.formats.squashfs_reader import SquashImage, read_tree
 from envbuild.formats.squashfs_writer import Copy, write_squashfs
-from envbuild.store.atomic import telling
+from envbuild.store.atomic import os_errors_as
 
 
 def flatten_image(source: Path, target: Path) -> str:
@@ -70,7 +70,7 @@ def flatten_image(source: Path, target: Path) -> str:
         return write_squashfs(out, tree, layers, epoch=epoch, compressor=lock.packer.compressor)
 
     objects = (*_data_objects(read_sif(source), note), partition_object(write, machine=machine))
-    with telling(target), target.open("wb") as out:
+    with os_errors_as(target), target.open("wb") as out:
         write_sif(out, objects, machine=machine, epoch=epoch, identity=f"flat {digest} {note.lock}")
         out.flush()
         os.fsync(out.fileno())

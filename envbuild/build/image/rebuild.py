@@ -25,7 +25,7 @@ from envbuild.formats.sif_reader import image_digest
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Lock
 from envbuild.parts.cache import cached_part
-from envbuild.store.atomic import telling
+from envbuild.store.atomic import os_errors_as
 from envbuild.store.layout import Store
 
 ONLY_BEFORE = "-"
@@ -73,7 +73,7 @@ def give_files(lock: Lock, store: Store, other: Store) -> None:
     )
     for sha256 in sorted(wanted | base_files(lock, store)):
         source, target = store.artifact(sha256), other.artifact(sha256)
-        with telling(target):
+        with os_errors_as(target):
             target.parent.mkdir(parents=True, exist_ok=True)
             try:
                 os.link(source, target)

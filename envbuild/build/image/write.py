@@ -30,7 +30,7 @@ from envbuild.formats.squashfs_writer import Copy, write_squashfs
 from envbuild.parts.cache import CachedPart
 from envbuild.parts.compact import drop_unused_blocks
 from envbuild.parts.reader import read_file
-from envbuild.store.atomic import telling
+from envbuild.store.atomic import os_errors_as
 
 METADATA = "inspect-metadata.json"
 """The name under which Apptainer looks for what ``inspect`` prints."""
@@ -60,7 +60,7 @@ def write_image(path: Path, order: BuildSpec, layers: Sequence[Layer], key: str)
         )
         for number, (tree, parts) in enumerate(written)
     ]
-    with telling(path), path.open("wb") as out:
+    with os_errors_as(path), path.open("wb") as out:
         objects = (*_data_objects(order, digest, held), *partitions)
         write_sif(out, objects, machine=lock.base.machine, epoch=lock.base.epoch, identity=key)
     return digest

@@ -28,7 +28,7 @@ from envbuild.errors import IntegrityError
 from envbuild.formats.file_tree import Entry
 from envbuild.parts.cache import CachedPart, PackContext, cached_part, part_key, provide_part
 from envbuild.parts.writer import PartWriter
-from envbuild.store.atomic import telling
+from envbuild.store.atomic import os_errors_as
 
 ENVIRONMENT = {"PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
 """The order of a set's members in bytecode depends on the hash seed."""
@@ -107,7 +107,11 @@ def _give_sources(
 ) -> None:
     """Give only the modules of a wheel: its libraries may be gigabytes."""
     path = between.given / f"{key}.zip"
-    with telling(path), zipfile.ZipFile(wheel.file) as archive, zipfile.ZipFile(path, "x") as given:
+    with (
+        os_errors_as(path),
+        zipfile.ZipFile(wheel.file) as archive,
+        zipfile.ZipFile(path, "x") as given,
+    ):
         for member, _ in members:
             given.writestr(zipfile.ZipInfo(member), archive.read(member))
         path.chmod(0o644)

@@ -20,7 +20,7 @@ from envbuild.parts.cache import CachedPart
 from envbuild.parts.compact import drop_unused_blocks
 from envbuild.run import Result, Runner
 from envbuild.runtime import Runtime
-from envbuild.store.atomic import telling
+from envbuild.store.atomic import os_errors_as
 from envbuild.store.layout import Store
 
 SECONDS = 3600.0
@@ -102,7 +102,7 @@ def write_root(
     if lean:
         tree = {name: held for name, held in tree.items() if not LARGE.search(name)}
     tree, parts = drop_unused_blocks(tree, root)
-    with telling(path), path.open("wb") as out:
+    with os_errors_as(path), path.open("wb") as out:
         object_ = partition_object(
             lambda file: write_squashfs(file, tree, parts, epoch=0, compressor=codec.compressor),
             machine=machine,

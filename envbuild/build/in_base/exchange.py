@@ -18,7 +18,7 @@ from typing import BinaryIO
 
 from envbuild.errors import IntegrityError
 from envbuild.runtime import Bind
-from envbuild.store.atomic import FICLONE, telling
+from envbuild.store.atomic import FICLONE, os_errors_as
 from envbuild.store.layout import remove_tree
 
 INSIDE = "/mnt"
@@ -44,7 +44,7 @@ class Exchange:
         """Return the binds of both; ``more`` are folders to be read, with names below /mnt."""
         below = ((self.given, "in"), *more)
         for _, name in below:
-            with telling(self.out):
+            with os_errors_as(self.out):
                 (self.out / name).mkdir(exist_ok=True)
         return (
             (self.out, INSIDE, True),
@@ -54,7 +54,7 @@ class Exchange:
     def write(self, name: str, data: bytes) -> None:
         """Give a file that is made here."""
         path = self.given / name
-        with telling(path):
+        with os_errors_as(path):
             make_open(path.parent)
             path.write_bytes(data)
             path.chmod(0o644)
@@ -65,7 +65,7 @@ def open_exchange(work: Path) -> Iterator[Exchange]:
     """Lend the folders of one run, new ones, below a working folder that no run sees."""
     top = work / f"run-{os.urandom(6).hex()}"
     made = Exchange(given=top / "given", out=top / "out")
-    with telling(top):
+    with os_errors_as(top):
         for folder in (top, made.given, made.out):
             make_open(folder)
     try:
@@ -95,7 +95,7 @@ def give_file(kept: Path, target: Path, sha256: str | None = None) -> None:
 
     With ``sha256`` (hex) what was copied is hashed.  Raises IntegrityError for another file, SpaceError, HostError.
     """
-    with telling(target):
+    with os_errors_as(target):
         make_open(target.parent)
         with kept.open("rb") as source, target.open("x+b") as out:
             found = _copy_hashed(source, out)
@@ -169,7 +169,7 @@ def take_file(folder: Path, name: str, target: Path, *, limit: int = FILE_LIMIT)
     """Copy a file that a run left to a path of our own.  Raises IntegrityError as result_file does, SpaceError."""
     with (
         result_file(folder, name, limit=limit) as source,
-        telling(target),
+        os_errors_as(target),
         target.open("xb") as out,
     ):
         left = os.fstat(source.fileno()).st_size

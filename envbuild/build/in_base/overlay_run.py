@@ -33,7 +33,7 @@ from envbuild.parts.from_layer import fill_layer
 from envbuild.plan import shell
 from envbuild.run import Command, Result, Runner
 from envbuild.runtime import Runtime
-from envbuild.store.atomic import telling
+from envbuild.store.atomic import os_errors_as
 
 SECONDS = 7200.0
 SLACK = 1_000_000_000
@@ -232,7 +232,7 @@ def _run_command(
     """Return the command of one run: over an ``overlay``, or beside one to ``read`` and remove."""
     binds = between.binds()
     if read is not None:
-        with telling(between.out):
+        with os_errors_as(between.out):
             (between.out / "overlay").mkdir()
         binds = (*binds, (read, f"{INSIDE}/overlay", True))
     return means.runtime.root_command(

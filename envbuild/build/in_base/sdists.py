@@ -30,7 +30,7 @@ from envbuild.errors import IntegrityError, ToolFailedError, UsageError
 from envbuild.limits import reading
 from envbuild.lock.model import PythonPackage
 from envbuild.parts.cache import part_key
-from envbuild.store.atomic import telling
+from envbuild.store.atomic import os_errors_as
 from envbuild.store.layout import Store
 from envbuild.store.sealed import commit_sealed, is_sealed, sealed_hash
 from envbuild.tarread import opened_members
@@ -182,7 +182,7 @@ def _install_tool(
     )
     file = tools.parent / "tool.whl"
     give_file(kept, file, sha256)
-    with telling(tools), zipfile.ZipFile(file) as archive:
+    with os_errors_as(tools), zipfile.ZipFile(file) as archive:
         archive.filename = name
         install(WheelFile(archive), destination, {})
         open_tree(tools)
@@ -242,7 +242,7 @@ def _keep_wheel(package: PythonPackage, key: str, out: Path, store: Store) -> tu
         )
     with store.work("built") as work:
         take_file(out, f"out/{built[0]}", work / "wheel", limit=WHEEL_LIMIT)
-        with telling(work), (work / "wheel").open("rb") as wheel:
+        with os_errors_as(work), (work / "wheel").open("rb") as wheel:
             requires = wheel_headers(wheel, built[0]).requires
         new = note_built(package.sha256, requires, store)
         commit_sealed(work / "wheel", store.own(store.built(key)))

@@ -31,7 +31,7 @@ from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Lock
 from envbuild.parts.cache import PackContext, cached_part
 from envbuild.plan.model import Definition
-from envbuild.store.atomic import sync_folder, synced, telling, write_bytes
+from envbuild.store.atomic import os_errors_as, sync_folder, sync_meanwhile, write_bytes
 from envbuild.store.layout import Store
 
 Check = Callable[[Path, str | None], None]
@@ -136,13 +136,15 @@ def _write_checked(
     with context.store.beside(order.target) as partial:
         with context.report.stage(f"write {order.target.name}"):
             tree = write_image(partial, order, layers, key)
-            with synced(partial):  # the disk and one core have something to do at the same time
+            with sync_meanwhile(
+                partial
+            ):  # the disk and one core have something to do at the same time
                 record = record or _image_record(partial, order, layers, tree)
-        with telling(partial):
+        with os_errors_as(partial):
             partial.chmod(0o755)
         check(partial, record.digest)
         write_bytes(context.store.own_record(key), msgspec.json.encode(record), mode=0o444)
-        with telling(order.target):
+        with os_errors_as(order.target):
             partial.replace(order.target)
             sync_folder(order.target.parent)
     record_output(order.target, context.store, key, record.digest)

@@ -16,7 +16,7 @@ from envbuild.plan.definition import ROOT_TAR
 from envbuild.plan.dockerfile import render_dockerfile
 from envbuild.run import Command
 from envbuild.runtime import Runtime
-from envbuild.store.atomic import telling, write_text
+from envbuild.store.atomic import os_errors_as, write_text
 
 ENGINES = ("docker", "podman")
 BUILD_SECONDS = 7200.0
@@ -35,7 +35,7 @@ class Docker:
             render_dockerfile(request.plan, root=ROOT_TAR, files=request.files.name),
         )
         if request.root is not None:
-            with telling(context):
+            with os_errors_as(context):
                 _link_files(request.root, context / ROOT_TAR)
         saved = request.target.with_suffix(".tar")
         write_text(

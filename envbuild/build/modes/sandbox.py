@@ -29,7 +29,7 @@ from envbuild.quota import quotas_of
 from envbuild.resolve.sources.source_trees import SANDBOX_NOTE
 from envbuild.run import Runner
 from envbuild.runtime import Runtime
-from envbuild.store.atomic import telling, write_bytes, write_text
+from envbuild.store.atomic import os_errors_as, write_bytes, write_text
 from envbuild.store.gc import tree_size
 from envbuild.store.layout import remove_tree
 
@@ -100,7 +100,7 @@ def make_sandbox(order: BuildSpec, context: Context) -> None:
         )
         write_bytes(partial / NOTE, msgspec.json.encode(note))
         write_network(partial, order, context)
-        with telling(folder):
+        with os_errors_as(folder):
             partial.rename(folder)
     finally:
         if partial.exists():
@@ -212,7 +212,7 @@ def pack_sandbox(
         if result.code != 0 or not partial.is_file():
             raise explain_failure(result)
         check(partial)
-        with telling(target):
+        with os_errors_as(target):
             partial.replace(target)
 
 
@@ -221,12 +221,12 @@ def _without_ours(folder: Path) -> Iterator[None]:
     """Keep what envbuild wrote into a tree beside it for a while: none of it is packed."""
     aside = folder.with_name(f".{folder.name[:64]}{NOTE}")
     moved: list[tuple[Path, Path]] = []
-    with telling(folder):
+    with os_errors_as(folder):
         aside.mkdir(mode=0o700)
     try:
         for number, name in enumerate((NOTE, *OURS)):
             if (folder / name).exists():
-                with telling(folder):
+                with os_errors_as(folder):
                     moved.append((folder / name, (folder / name).rename(aside / str(number))))
         yield
     finally:

@@ -18,7 +18,7 @@ from envbuild.context import Context
 from envbuild.errors import EnvbuildError
 from envbuild.net.index import index_url
 from envbuild.resolve.sources.source_trees import SANDBOX_NOTE
-from envbuild.store.atomic import telling, write_bytes, write_text
+from envbuild.store.atomic import os_errors_as, write_bytes, write_text
 
 FOLDER = SANDBOX_NOTE.removesuffix(".json")
 ENVIRONMENT = ".singularity.d/env/93-envbuild-sandbox.sh"
@@ -31,7 +31,7 @@ SYSTEMS_BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
 def write_network(tree: Path, order: BuildSpec, context: Context) -> None:
     """Let apt-get and pip in a tree reach what this machine reaches; says what could not be found out."""
     folder = tree / FOLDER
-    with telling(folder):
+    with os_errors_as(folder):
         folder.mkdir(mode=0o700)
     variables = {
         "PIP_CONFIG_FILE": _write_pip(folder, context),
@@ -96,7 +96,7 @@ def _write_certificates(folder: Path, context: Context) -> str:
     )
     if not bundle.is_file():
         return ""
-    with telling(bundle):
+    with os_errors_as(bundle):
         write_bytes(folder / "certificates.crt", bundle.read_bytes())
     return f"/{FOLDER}/certificates.crt"
 

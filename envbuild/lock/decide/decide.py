@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec import structs
 
 from envbuild import __version__
-from envbuild.base.gpu import framework as gpu_framework
+from envbuild.base.gpu import framework_of_dists as gpu_framework
 from envbuild.base.model import BaseFacts, DebianPackage, facts_digest
 from envbuild.base.reference import parse_reference
 from envbuild.context import Context
@@ -268,13 +268,18 @@ def _framed(
         request, keep=_keep(options), upgrade=options.upgrade, refresh=options.refresh
     )
     with context.report.stage(f"resolve the framework {named}"):
-        framework = resolve_framework(
+        framework_of_dists = resolve_framework(
             request, recipe, options.as_of or recipe.python.as_of, _resolver(context), today
         )
-    bare, protect = bare_framework(base.facts, framework)
-    whole = with_framework(base.facts, framework)
+    bare, protect = bare_framework(base.facts, framework_of_dists)
+    whole = with_framework(base.facts, framework_of_dists)
     return replace(
-        base, facts=whole, framework=framework, under=base.facts, bare=bare, protect=protect
+        base,
+        facts=whole,
+        framework=framework_of_dists,
+        under=base.facts,
+        bare=bare,
+        protect=protect,
     )
 
 
@@ -384,13 +389,13 @@ def _assemble(
     packing: tuple[Packer, tuple[PackerFile, ...]],
 ) -> Lock:
     recipe = source.recipe
-    framework = framework_packages(base, resolution)
-    own = {p.name for p in framework}
+    framework_of_dists = framework_packages(base, resolution)
+    own = {p.name for p in framework_of_dists}
     build = {
         p.name: p
         for p in (*(base.framework.build if base.framework else ()), *resolution.build, *installer)
     }
-    python = [_locked(p, "framework") for p in framework]
+    python = [_locked(p, "framework") for p in framework_of_dists]
     python += [_locked(p, "project") for p in resolution.packages if p.name not in own]
     python += [_locked(p, "build") for p in build.values()]
     return Lock(
@@ -412,7 +417,7 @@ def _assemble(
         ),
         debian=base.debian,
         python=tuple(sorted(python, key=lambda p: (p.group, p.name))),
-        provided=_provided(resolution, framework),
+        provided=_provided(resolution, framework_of_dists),
         moved=tuple(
             LockedMove(name=m.name, before=m.before, after=m.after, reason=m.reason)
             for m in resolution.moved
@@ -424,9 +429,11 @@ def _assemble(
     )
 
 
-def _provided(resolution: Resolution, framework: tuple[Found, ...]) -> tuple[LockedProvided, ...]:
+def _provided(
+    resolution: Resolution, framework_of_dists: tuple[Found, ...]
+) -> tuple[LockedProvided, ...]:
     """Name what the base itself holds; what the framework's wheels bring is locked by file already."""
-    brought = {package.name for package in framework}
+    brought = {package.name for package in framework_of_dists}
     return tuple(
         LockedProvided(name=p.name, version=p.version, alias_of=p.alias_of)
         for p in resolution.provided

@@ -11,7 +11,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from envbuild.base.gpu import framework
+from envbuild.base.gpu import framework_of_dists
 from envbuild.base.model import BaseFacts
 from envbuild.errors import NoSolutionError
 from envbuild.lock.decide.base_description import BaseDescription
@@ -85,7 +85,7 @@ def require_framework(recipe: Recipe, facts: BaseFacts, brought: Collection[str]
     has = (
         f"{name} {held[name]}"
         if name in held
-        else framework(facts.dists) or "no framework that envbuild knows"
+        else framework_of_dists(facts.dists) or "no framework that envbuild knows"
     )
     raise NoSolutionError(
         f'[check] framework names "{recipe.check.framework}", and the base {recipe.base.image} holds {has}',

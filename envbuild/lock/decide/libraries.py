@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from envbuild.base.model import BaseFacts
-from envbuild.base.suggest import Wish, framework_name, suggest
+from envbuild.base.suggest import BaseQuery, framework_name, suggest_bases
 from envbuild.data.tables import CudaSource, load_cuda_sources
 from envbuild.errors import NoSolutionError, UsageError
 from envbuild.project.shellwords import removes_framework
@@ -157,7 +157,7 @@ def _bases(found: Found, facts: BaseFacts) -> str:
     line = ".".join(found.version.split("+")[0].split(".")[:2])
     own = ".".join(map(str, python_minor(facts)))
     for bounds, python in ((f"=={line}.*", own), (f"=={line}.*", None), (f">={line}", own)):
-        choices = suggest(Wish(framework=f"{name}{bounds}", python=python))[0]
+        choices = suggest_bases(BaseQuery(framework=f"{name}{bounds}", python=python))[0]
         fitting = [choice.entry for choice in choices if choice.entry.defect is None]
         told = [
             f'bootstrap = "{entry.reference}" with framework = "{entry.requirement}"'

@@ -14,10 +14,10 @@ from typing import BinaryIO
 from envbuild.context import Context
 from envbuild.errors import StaleLockError, UsageError
 from envbuild.lock.model import Lock, LockedFiles
-from envbuild.net.partial import is_whole
+from envbuild.net.partial import is_complete
 from envbuild.recipe.model import Source
 from envbuild.resolve.sources.source_trees import CACHES, project_folder
-from envbuild.store.atomic import commit, telling
+from envbuild.store.atomic import commit_file, os_errors_as
 
 TIME = 315_532_800
 """1980-01-01, in seconds: the time of every member."""
@@ -38,7 +38,7 @@ def take_files(source: Source, context: Context) -> tuple[LockedFiles, ...]:
             found.append(
                 LockedFiles(source=name, target=target, size=archive.stat().st_size, sha256=sha256)
             )
-            commit(archive, context.store.artifact(sha256))
+            commit_file(archive, context.store.artifact(sha256))
     return tuple(found)
 
 
@@ -55,8 +55,8 @@ def require_files(source: Source, lock: Lock, context: Context) -> None:
                     where=str(source.lock),
                     hint=f"run: envbuild lock {source.recipe.name}",
                 )
-            if not is_whole(context.store.artifact(locked.sha256), locked.size):
-                commit(archive, context.store.artifact(locked.sha256))
+            if not is_complete(context.store.artifact(locked.sha256), locked.size):
+                commit_file(archive, context.store.artifact(locked.sha256))
 
 
 def _place(source: Source, name: str) -> Path:
@@ -78,7 +78,7 @@ def _place(source: Source, name: str) -> Path:
 def _pack(path: Path, target: str, archive: Path) -> str:
     """Write the archive of a file or folder as it will lie in the image; the same files give the same bytes."""
     top = target.strip("/")
-    with telling(archive), tarfile.open(archive, "w", format=tarfile.PAX_FORMAT) as out:
+    with os_errors_as(archive), tarfile.open(archive, "w", format=tarfile.PAX_FORMAT) as out:
         for name, member in _members(path):
             entry = tarfile.TarInfo(f"{top}/{name}" if name else top)
             found = member.lstat()

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from packaging.requirements import Requirement
 
-from envbuild.base.suggest import Wish, framework_name, suggest
+from envbuild.base.suggest import BaseQuery, framework_name, suggest_bases
 from envbuild.data.tables import load_catalogue
 from envbuild.errors import NoSolutionError
 from envbuild.recipe.model import Recipe
@@ -40,7 +40,9 @@ def _hints(recipe: Recipe, wanted: str, suites: dict[str, str]) -> Iterable[str]
     name = framework_name(Requirement(asked).name) if asked else None
     if asked and name:
         bounds = f"{name}{Requirement(asked).specifier}"
-        choices = [choice.entry for choice in suggest(Wish(framework=bounds, python=wanted))[0]]
+        choices = [
+            choice.entry for choice in suggest_bases(BaseQuery(framework=bounds, python=wanted))[0]
+        ]
         images = [entry for entry in choices if not entry.is_bootstrap and entry.defect is None][
             :MOST_IMAGES
         ]

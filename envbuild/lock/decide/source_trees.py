@@ -8,7 +8,7 @@ from envbuild.base.model import BaseFacts
 from envbuild.context import Context
 from envbuild.errors import StaleLockError, UsageError
 from envbuild.lock.model import EVERYTHING, Lock, PythonPackage
-from envbuild.net.partial import is_whole
+from envbuild.net.partial import is_complete
 from envbuild.recipe.model import Source
 from envbuild.recipe.trees import TreeLine, read_source, read_tree_line
 from envbuild.resolve.sources.source_trees import (
@@ -68,7 +68,7 @@ def require_trees(source: Source, lock: Lock, context: Context) -> None:
     places = _places(source, context, "")
     for package in (p for p in lock.python if p.source is not None):
         _require_unchanged(package, places, source)
-        if not is_whole(context.store.artifact(package.sha256), package.size):
+        if not is_complete(context.store.artifact(package.sha256), package.size):
             with context.report.stage(f"pack {package.source}"):
                 bring_tree(package.source or "", package.file, package.sha256, places)
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from msgspec import structs
 from packaging.utils import canonicalize_name
 
-from envbuild.base.catalogue import Entry
+from envbuild.base.catalogue import CatalogueEntry
 from envbuild.base.model import BaseFacts
-from envbuild.base.suggest import Wish, framework_name, suggest
+from envbuild.base.suggest import BaseQuery, framework_name, suggest_bases
 from envbuild.data.package_tables import load_aliases
 from envbuild.errors import EnvbuildError, UsageError
 from envbuild.resolve.conflict.explain import (
@@ -38,7 +38,7 @@ from envbuild.resolve.uv.passes import Task
 from envbuild.resolve.uv.query import Question
 from envbuild.resolve.uv.session import Session
 from envbuild.resolve.versions import newer, satisfies
-from envbuild.store.units import counted
+from envbuild.store.units import count_noun
 
 SECONDS = 20.0
 """How long to look for what would help, all together."""
@@ -123,7 +123,7 @@ def suggest_changes(
         found += _left_out(trials, conflict)
     if found:
         return tuple(found)
-    tried = f" ({counted(trials.asked, 'change')} tried)" if trials.asked else ""
+    tried = f" ({count_noun(trials.asked, 'change')} tried)" if trials.asked else ""
     return (
         f"make an image of its own for each of what excludes the other: nothing else was found{tried}",
     )
@@ -260,17 +260,23 @@ def _other_bases(
         )
 
 
-def _candidates(conflict: ConflictError, problem: Problem, named: list[str]) -> list[Entry]:
+def _candidates(
+    conflict: ConflictError, problem: Problem, named: list[str]
+) -> list[CatalogueEntry]:
     own = ".".join(map(str, python_minor(problem.facts)))
     pythons = [bounds.rstrip(",") for bounds, _ in PYTHON.findall(conflict.text)]
     wishes = [
-        Wish(framework=text, python=python) for text in named[:MOST_PINS] for python in (own, None)
+        BaseQuery(framework=text, python=python)
+        for text in named[:MOST_PINS]
+        for python in (own, None)
     ]
     if pythons and not named:
-        wishes = [Wish(framework=text, python=pythons[0]) for text in _held(problem)]
+        wishes = [BaseQuery(framework=text, python=pythons[0]) for text in _held(problem)]
     for wish in wishes:
         try:
-            chosen = [choice.entry for choice in suggest(wish)[0] if choice.entry.defect is None]
+            chosen = [
+                choice.entry for choice in suggest_bases(wish)[0] if choice.entry.defect is None
+            ]
         except UsageError:
             continue
         if chosen:
@@ -279,7 +285,7 @@ def _candidates(conflict: ConflictError, problem: Problem, named: list[str]) -> 
     return []
 
 
-def _has_answer(trials: Trials, entry: Entry) -> bool:
+def _has_answer(trials: Trials, entry: CatalogueEntry) -> bool:
     """Whether the requirements have an answer on another base, as far as is known of it: its framework and Python.
 
     A bootstrap's framework is asked of the index; an image's stands there as it is.
@@ -369,7 +375,7 @@ def _held(problem: Problem) -> list[str]:
     return []
 
 
-def _told(entry: Entry) -> str:
+def _told(entry: CatalogueEntry) -> str:
     if entry.is_bootstrap:
         return f'bootstrap = "{entry.reference}" with framework = "{entry.requirement}" (Python {entry.python})'
     return f"{entry.reference} ({entry.holds}, Python {entry.python})"

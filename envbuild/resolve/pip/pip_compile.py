@@ -16,7 +16,7 @@ from envbuild.resolve.platform import python_minor
 from envbuild.resolve.uv.query import uv_environment
 from envbuild.run import Command, Result, Runner
 from envbuild.runtime import Runtime
-from envbuild.store.atomic import telling
+from envbuild.store.atomic import os_errors_as
 
 TOOLS = ("pip-tools", "pip", "setuptools", "wheel")
 INSIDE = "/mnt"
@@ -81,7 +81,7 @@ class InBase:
         cwd = f"{INSIDE}/{place.relative_to(self.folder)}" if place != self.folder else INSIDE
         own = [(self.folder / "home", f"{INSIDE}/home", True)]
         if place != self.folder:
-            with telling(place):
+            with os_errors_as(place):
                 (place / "pinned.txt").chmod(0o666)  # root's containers are another user
             own.append((place, cwd, True))
         command = self.runtime.exec_command(
@@ -121,7 +121,7 @@ def find_compiler(
     """
     minor = ".".join(map(str, python_minor(facts)))
     settings, runner = context.settings, context.runner
-    with telling(folder):
+    with os_errors_as(folder):
         (folder / "home").mkdir(exist_ok=True)
     found = runner(Command(argv=(python, "-c", PROBE)), check=False).stdout.split()
     on_host = found[:1] == [minor]
@@ -157,7 +157,7 @@ def _base(facts: BaseFacts, folder: Path, context: Context) -> Path:
     hint = f"install python{minor}, or leave out --resolver"
     why = f"pip-tools resolves with the base's own Python: there is no Python {minor} here, and the base cannot run"
     root = folder / "root"
-    with telling(folder):
+    with os_errors_as(folder):
         root.mkdir()
     python = facts.python_path or "python3"
     settings, runner, report = context.settings, context.runner, context.report

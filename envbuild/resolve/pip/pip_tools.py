@@ -23,7 +23,7 @@ from envbuild.resolve.uv.query import Question
 from envbuild.resolve.uv.resolver import UvResolver
 from envbuild.resolve.uv.session import Session
 from envbuild.run import Result
-from envbuild.store.atomic import telling
+from envbuild.store.atomic import os_errors_as
 
 PIN = re.compile(r"^([A-Za-z0-9][\w.-]*)(?:\[[^\]]*\])?==([^\s;]+)", re.MULTILINE)
 NO_SOLUTION = (
@@ -47,7 +47,7 @@ class PipToolsResolver(UvResolver):
     """
 
     def _session(self, request: Request, task: Task, folder: Path) -> Session:
-        with telling(folder):
+        with os_errors_as(folder):
             folder.mkdir()
         return _PipSession(
             folder=folder,
@@ -116,7 +116,7 @@ class _PipSession(Session):
         fixed = [
             f"{stub.name}=={stub.version}" for stub in self.stubs.by_name.values() if stub.hard
         ]
-        with telling(place):
+        with os_errors_as(place):
             (place / "constraints.txt").write_text(
                 "\n".join([*question.constraints, *fixed, ""]), "utf-8"
             )

@@ -17,18 +17,18 @@ import msgspec
 from envbuild.context import Context
 from envbuild.errors import IntegrityError, NetworkError
 from envbuild.limits import UNREADABLE
-from envbuild.net.download import Job, download
-from envbuild.net.fetch import sizes
-from envbuild.net.parallel import each
-from envbuild.net.partial import is_whole
+from envbuild.net.download import Download, download_file
+from envbuild.net.fetch import ask_sizes
+from envbuild.net.parallel import for_each_parallel
+from envbuild.net.partial import is_complete
 from envbuild.net.redact import redact
-from envbuild.net.web import local_path, make_client, opened, patiently, read_bounded
+from envbuild.net.web import local_path, make_client, open_response, read_bounded, with_retries
 from envbuild.progress import Silent
 from envbuild.resolve.pylock import Candidate
 from envbuild.resolve.sources.metadata import TAIL, Remote, member_names, wheel_headers, wheel_text
 from envbuild.resolve.sources.sdists import read_sdist
 from envbuild.resolve.stubs import parsed
-from envbuild.store.atomic import telling, write_bytes
+from envbuild.store.atomic import os_errors_as, write_bytes
 from envbuild.store.layout import Store
 
 if TYPE_CHECKING:
@@ -85,11 +85,11 @@ def describe_files(files: Iterable[Candidate], context: Context) -> dict[str, Ab
 
         def one(candidate: Candidate, stop: threading.Event) -> None:
             about = _ask(candidate, client, store, stop)
-            with telling(folder):
+            with os_errors_as(folder):
                 (folder / f"{candidate.sha256}-{FORM}.json").write_bytes(msgspec.json.encode(about))
             known[candidate.sha256] = _as_built(about, candidate.sha256, folder)
 
-        each(missing, one, workers=context.settings.downloads + 4)
+        for_each_parallel(missing, one, workers=context.settings.downloads + 4)
     return known
 
 
@@ -137,9 +137,9 @@ def wheel_metadata(candidate: Candidate, client: httpx.Client) -> str:
     """Return the METADATA of a wheel, of which no more is fetched than its end.  Raises as describe_files."""
     path = local_path(candidate.url)
     if path is not None:
-        with telling(path), path.open("rb") as file:
+        with os_errors_as(path), path.open("rb") as file:
             return wheel_text(file, candidate.file)
-    return patiently(
+    return with_retries(
         lambda: wheel_text(_remote_wheel(candidate, client)[0], candidate.file), url=candidate.url
     )
 
@@ -148,9 +148,9 @@ def wheel_members(candidate: Candidate, client: httpx.Client) -> list[str]:
     """Return the names of the files in a wheel, of which no more is fetched than its end.  Raises as describe_files."""
     path = local_path(candidate.url)
     if path is not None:
-        with telling(path), path.open("rb") as file:
+        with os_errors_as(path), path.open("rb") as file:
             return member_names(file, candidate.file)
-    return patiently(
+    return with_retries(
         lambda: member_names(_remote_wheel(candidate, client)[0], candidate.file), url=candidate.url
     )
 
@@ -162,15 +162,15 @@ def stored_file(
     size = (
         candidate.size
         if candidate.size is not None
-        else sizes([candidate.url], client)[candidate.url]
+        else ask_sizes([candidate.url], client)[candidate.url]
     )
     final = store.artifact(candidate.sha256)
-    if not is_whole(final, size):
-        job = Job(
+    if not is_complete(final, size):
+        job = Download(
             url=candidate.url, name=candidate.file, size=size, sha256=candidate.sha256, final=final
         )
         with Silent().transfer("", files=1, size=size) as transfer:
-            download(job, client=client, transfer=transfer, report=Silent(), stop=stop)
+            download_file(job, client=client, transfer=transfer, report=Silent(), stop=stop)
     return final
 
 
@@ -178,8 +178,10 @@ def _ask(candidate: Candidate, client: httpx.Client, store: Store, stop: threadi
     if candidate.file.endswith(".whl"):
         path = local_path(candidate.url)
         if path is None:
-            return patiently(lambda: _about_remote(candidate, client), url=candidate.url, stop=stop)
-        with telling(path), path.open("rb") as file:
+            return with_retries(
+                lambda: _about_remote(candidate, client), url=candidate.url, stop=stop
+            )
+        with os_errors_as(path), path.open("rb") as file:
             return _about_wheel(file, candidate, path.stat().st_size)
     final = stored_file(candidate, client, store, stop)
     said = read_sdist(final, candidate.file)
@@ -211,7 +213,7 @@ def _remote_wheel(candidate: Candidate, client: httpx.Client) -> tuple[BinaryIO,
     """
     plain = {"Accept-Encoding": "identity"}
     tail = {**plain, "Range": f"bytes=-{TAIL}"}
-    with opened(client, candidate.url, headers=tail, accept=(200, 206)) as response:
+    with open_response(client, candidate.url, headers=tail, accept=(200, 206)) as response:
         found = RANGE.fullmatch(response.headers.get("Content-Range", ""))
         length = response.headers.get("Content-Length", "")
         if response.status_code == 200 and not (
@@ -231,7 +233,7 @@ def _remote_wheel(candidate: Candidate, client: httpx.Client) -> tuple[BinaryIO,
 
     def part(first: int, last: int) -> bytes:
         wanted = {**plain, "Range": f"bytes={first}-{last}"}
-        with opened(client, candidate.url, headers=wanted, accept=(206,)) as answer:
+        with open_response(client, candidate.url, headers=wanted, accept=(206,)) as answer:
             return read_bounded(answer, LARGEST_WHOLE)
 
     return cast("BinaryIO", Remote(size, part, data)), size

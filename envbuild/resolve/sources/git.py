@@ -11,7 +11,7 @@ from envbuild.errors import HostError, NetworkError, UsageError
 from envbuild.net.redact import mask_users, without_user
 from envbuild.recipe.trees import COMMIT, submodule_address
 from envbuild.run import Command, Result
-from envbuild.store.atomic import telling
+from envbuild.store.atomic import os_errors_as
 
 SECONDS = 600.0
 SAFE = (
@@ -29,7 +29,7 @@ def checkout(url: str, revision: str, target: Path, context: Context, *, below: 
     at or under the folder ``below`` of the repository.  Raises NetworkError; UsageError for a submodule that cannot be
     taken.
     """
-    with telling(target):
+    with os_errors_as(target):
         target.mkdir(exist_ok=True)  # git makes an empty folder for a submodule
     git = _Git(target, context)
     found = _fetch(url, revision, git)

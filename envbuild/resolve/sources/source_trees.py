@@ -20,7 +20,7 @@ from envbuild.recipe.trees import TreeLine, read_source
 from envbuild.resolve.sources.git import checkout, is_repository, listed_files
 from envbuild.resolve.sources.project_name import name_and_version
 from envbuild.run import Command
-from envbuild.store.atomic import commit, telling
+from envbuild.store.atomic import commit_file, os_errors_as
 from envbuild.store.units import human_bytes
 
 TIME = (1980, 1, 1, 0, 0, 0)
@@ -114,7 +114,7 @@ def bring_tree(source: str, file: str, sha256: str, places: SourceTreeContext) -
                 where=file,
                 hint="run: envbuild lock",
             )
-        commit(Path(work) / "archive.zip", places.context.store.artifact(sha256))
+        commit_file(Path(work) / "archive.zip", places.context.store.artifact(sha256))
 
 
 def tree_digest(line: TreeLine, file: str, places: SourceTreeContext) -> str:
@@ -136,7 +136,7 @@ def requirement(tree: SourceTree, line: TreeLine) -> str:
 
 def _folder(context: Context) -> tempfile.TemporaryDirectory[str]:
     tmpdir = context.settings.tmpdir
-    with telling(tmpdir):
+    with os_errors_as(tmpdir):
         return tempfile.TemporaryDirectory(prefix="envbuild-tree-", dir=tmpdir)
 
 
@@ -158,7 +158,7 @@ def _packed(line: TreeLine, folder: Path, source: str, places: SourceTreeContext
         archive = Path(work) / "archive.zip"
         sha256 = _archive(folder, top, archive, places)
         size, final = archive.stat().st_size, places.context.store.artifact(sha256)
-        commit(archive, final)
+        commit_file(archive, final)
     return SourceTree(
         name=canonicalize_name(name),
         version=plain,
@@ -174,7 +174,7 @@ def _archive(folder: Path, top: str, target: Path, places: SourceTreeContext) ->
     """Write the archive of a folder: members in order, stored, without times and owners.  Returns its sha256."""
     files = sorted(_files(folder, places))
     total = 0
-    with telling(target), zipfile.ZipFile(target, "w", zipfile.ZIP_STORED) as out:
+    with os_errors_as(target), zipfile.ZipFile(target, "w", zipfile.ZIP_STORED) as out:
         for name in files:
             path = _followed(folder, name)
             found = path.stat()

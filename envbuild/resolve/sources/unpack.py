@@ -8,7 +8,7 @@ import zipfile
 from pathlib import Path, PurePosixPath
 
 from envbuild.limits import Room, most_content, reading
-from envbuild.store.atomic import telling
+from envbuild.store.atomic import os_errors_as
 from envbuild.tarread import opened_members
 
 
@@ -19,7 +19,7 @@ def unpack_archive(archive: Path, folder: Path) -> Path:
     and whether a file can be run is taken over.  Raises IntegrityError for an archive that is damaged or leads
     outside, SpaceError for a full disk.
     """
-    with telling(folder), reading("this source archive cannot be unpacked", archive.name):
+    with os_errors_as(folder), reading("this source archive cannot be unpacked", archive.name):
         if zipfile.is_zipfile(archive):
             with zipfile.ZipFile(archive) as zipped:
                 content = Room(most_content(archive.stat().st_size), "it unpacks to")

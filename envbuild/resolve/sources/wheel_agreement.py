@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from envbuild.errors import IntegrityError
-from envbuild.net.parallel import each
-from envbuild.net.web import GoneError, make_client, opened, patiently, read_bounded
+from envbuild.net.parallel import for_each_parallel
+from envbuild.net.web import GoneError, make_client, open_response, read_bounded, with_retries
 from envbuild.resolve.graph import Edge
 from envbuild.resolve.pylock import Candidate, Chosen
 from envbuild.resolve.sources.metadata import BIGGEST_METADATA, headers
@@ -56,7 +56,7 @@ def require_agreement(
                     hint="a damaged or hostile index or mirror does this, so find out before you go on",
                 )
 
-        each(wheels, one, workers=LOOKUPS)
+        for_each_parallel(wheels, one, workers=LOOKUPS)
 
 
 def _doubtful(
@@ -79,10 +79,10 @@ def _told(file: Candidate, client: httpx.Client, stop: threading.Event) -> tuple
     url = f"{file.url.partition('#')[0]}.metadata"
 
     def ask() -> bytes:
-        with opened(client, url) as response:
+        with open_response(client, url) as response:
             return read_bounded(response, BIGGEST_METADATA)
 
     try:
-        return headers(patiently(ask, url=url, stop=stop).decode("utf-8", "replace")).requires
+        return headers(with_retries(ask, url=url, stop=stop).decode("utf-8", "replace")).requires
     except GoneError:
         return None

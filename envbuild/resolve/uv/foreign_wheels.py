@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from envbuild.context import Context
 from envbuild.net.index import read_links
-from envbuild.net.parallel import each
+from envbuild.net.parallel import for_each_parallel
 from envbuild.net.web import GoneError, make_client
 from envbuild.resolve.pylock import Chosen
 from envbuild.store.atomic import write_text
@@ -48,7 +48,7 @@ def compiled(
                 found = _has_wheels(package, indexes, client, stop)
                 write_text(kept[package], YES if found else NO)
 
-            each(unknown, one, workers=context.settings.downloads)
+            for_each_parallel(unknown, one, workers=context.settings.downloads)
     return frozenset(package.name for package, path in kept.items() if _read(path) == YES)
 
 

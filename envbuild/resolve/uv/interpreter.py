@@ -12,7 +12,7 @@ import shlex
 from pathlib import Path
 
 from envbuild.errors import HostError
-from envbuild.store.atomic import telling
+from envbuild.store.atomic import os_errors_as
 
 REFUSAL = "envbuild: no code of a package runs on this machine"
 BEGINNING = "-I -B -c import sys; sys.path = ["
@@ -36,7 +36,7 @@ def write_mute(folder: Path, python: str) -> Path:
         f"echo {shlex.quote(REFUSAL)} >&2\n"
         "exit 1\n"
     )
-    with telling(folder):
+    with os_errors_as(folder):
         if os.statvfs(folder).f_flag & os.ST_NOEXEC:
             raise HostError(
                 "no program can be started from this folder (noexec)",

@@ -12,7 +12,7 @@ from envbuild.resolve.conflict.explain import MISSING, ConflictError, mentioned
 from envbuild.resolve.stubs import Stubs
 from envbuild.resolve.uv.query import Question
 from envbuild.resolve.uv.session import Session
-from envbuild.store.atomic import telling
+from envbuild.store.atomic import os_errors_as
 
 
 def newest_releases(
@@ -28,7 +28,7 @@ def newest_releases(
     """
     tmpdir = context.settings.tmpdir
     with (
-        telling(tmpdir),
+        os_errors_as(tmpdir),
         tempfile.TemporaryDirectory(prefix="envbuild-resolve-", dir=tmpdir) as place,
     ):
         session = Session(

@@ -43,7 +43,7 @@ from envbuild.resolve.uv.session import Session
 from envbuild.resolve.uv.squatted_names import refuse_registered_anew
 from envbuild.resolve.uv.tasks import bound_by, make_task, turned_task
 from envbuild.resolve.versions import older
-from envbuild.store.atomic import telling
+from envbuild.store.atomic import os_errors_as
 from envbuild.tools import installed_version
 
 MOST_ROUNDS = 4
@@ -136,7 +136,7 @@ class UvResolver:
     def _put(self, request: Request, task: Task, notes: tuple[str, ...]) -> Resolution | Later:
         with ExitStack() as stack:
             tmpdir = self.context.settings.tmpdir
-            with telling(tmpdir):
+            with os_errors_as(tmpdir):
                 temporary = tempfile.TemporaryDirectory(prefix="envbuild-resolve-", dir=tmpdir)
                 folder = Path(stack.enter_context(temporary))
             session = self._session(request, task, folder / "first")
@@ -165,7 +165,7 @@ class UvResolver:
         return later
 
     def _session(self, request: Request, task: Task, folder: Path) -> Session:
-        with telling(folder):
+        with os_errors_as(folder):
             folder.mkdir()
         indexes = self._indexes(request)
         settings = self.context.settings

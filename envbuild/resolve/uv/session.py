@@ -44,7 +44,7 @@ from envbuild.resolve.uv.squatted_names import impostors, registered_late, unans
 from envbuild.resolve.uv.time_limit import TimeLimit
 from envbuild.run import Command, Result
 from envbuild.settings import Settings
-from envbuild.store.atomic import telling, write_bytes
+from envbuild.store.atomic import os_errors_as, write_bytes
 from envbuild.store.layout import Store
 
 WARNING = re.compile(r"^warning: (.+)$", re.MULTILINE)
@@ -97,7 +97,7 @@ class Session:
         self._builder = (
             self.python if self._may_build else str(write_mute(self.folder, sys.executable))
         )
-        with telling(self.folder):
+        with os_errors_as(self.folder):
             if self.archives:
                 write_stubs(self.stubs, self.folder)
             else:
@@ -270,7 +270,7 @@ class Session:
         question = replace(question, constraints=(*question.constraints, *barred))
         self._count += 1
         place = self.folder / f"question-{self._count}"
-        with telling(place):
+        with os_errors_as(place):
             place.mkdir()
             write_question(
                 place,

@@ -17,7 +17,7 @@ from envbuild.data.package_tables import load_aliases
 from envbuild.errors import EnvbuildError, IntegrityError, NoSolutionError
 from envbuild.limits import reading
 from envbuild.net.index import read_links
-from envbuild.net.parallel import each
+from envbuild.net.parallel import for_each_parallel
 from envbuild.net.simple import Link
 from envbuild.net.web import GoneError, make_client
 from envbuild.resolve.conflict.explain import HEADING
@@ -149,7 +149,7 @@ def registered_anew(
         else:
             write_text(folder / _key(files[name], asked[name][0]), "")
 
-    each(
+    for_each_parallel(
         [name for name in asked if not (folder / _key(files[name], asked[name][0])).is_file()],
         one,
         workers=LOOKUPS,

@@ -9,9 +9,9 @@ from typing import NoReturn
 
 from envbuild import limits
 from envbuild.errors import EnvbuildError, NetworkError
-from envbuild.net.parallel import each
+from envbuild.net.parallel import for_each_parallel
 from envbuild.net.redact import redact
-from envbuild.net.web import PassingError, make_client, opened
+from envbuild.net.web import PassingError, make_client, open_response
 from envbuild.settings import Settings
 
 MOST_PROBED = 40
@@ -51,7 +51,7 @@ def _slow(urls: list[str], settings: Settings) -> list[str]:
         def probe(url: str, stop: threading.Event) -> None:
             end = time.monotonic() + limits.SEARCH_SECONDS
             try:
-                with opened(client, url) as response:
+                with open_response(client, url) as response:
                     for _ in response.iter_raw():
                         if stop.is_set() or time.monotonic() > end:
                             found.add(url)
@@ -60,5 +60,5 @@ def _slow(urls: list[str], settings: Settings) -> list[str]:
                 if time.monotonic() > end:
                     found.add(url)
 
-        each(urls, probe, workers=8)
+        for_each_parallel(urls, probe, workers=8)
     return [url for url in urls if url in found]
