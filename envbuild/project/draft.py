@@ -66,13 +66,11 @@ def draft(
     modules = {one.module: distribution_of(one.module) for one in gathered.imports}
     used = frozenset(name for name in modules.values() if name)
     requirements = declared(builder, used, index)
-    builder.releases, has = index.look_up(
-        tuple(
-            requirement
-            for requirement in clean(requirements).requirements
-            if not framework_name(requirement.name)
-        )
-    )
+    asked = [one for one in clean(requirements).requirements if not framework_name(one.name)]
+    unknown = {
+        one.module for one in gathered.imports if one.certain and modules[one.module] is None
+    }
+    builder.releases, has = index.look_up(tuple(asked), frozenset(unknown))
     added = undeclared(builder, requirements, modules, has)
     if any(implied_framework(requirement.name) == "tensorflow" for requirement in added):
         builder.releases = {**builder.releases, **index.look_up(tuple(added))[0]}

@@ -12,13 +12,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from packaging.utils import canonicalize_name
+
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError
 from envbuild.net.index import Link, index_url, make_client, read_links
 from envbuild.net.parallel import for_each_parallel
 from envbuild.project.model import Release, Requirement
 from envbuild.resolve.pylock import Candidate
-from envbuild.resolve.sources.artifacts import wheel_members
+from envbuild.resolve.sources.artifacts import describe_files, wheel_members
+from envbuild.resolve.stubs import parsed
 from envbuild.store.atomic import write_text
 
 if TYPE_CHECKING:
@@ -26,6 +29,9 @@ if TYPE_CHECKING:
     from packaging.requirements import Requirement as Pep508
     from packaging.version import Version
 
+DEEPEST_CLOSURE = 3
+"""Packages below one another in which modules are looked for that no table knows."""
+MOST_LOOKED_UP = 250
 MINORS = tuple(f"3.{minor}" for minor in range(6, 15))
 FILE = re.compile(
     r"^[A-Za-z0-9._]+?-(\d[A-Za-z0-9.!+_]*?)(?:-.*\.whl|\.tar\.gz|\.zip|\.tar\.bz2|\.tgz)$"
@@ -44,12 +50,43 @@ class _Pages:
 
 
 def look_up(
-    requirements: Iterable[Requirement], context: Context
+    requirements: Iterable[Requirement], wanted: frozenset[str], context: Context
 ) -> tuple[dict[str, Release], dict[str, str]]:
-    """Return the releases that needs pin or start from, by name, and which distribution has which module.
+    """Return the releases that requirements pin or start from, by name, and which distribution has which module.
 
-    A package that the index has not, or that it does not tell of, is missing in both.  Raises NetworkError.
+    Modules of ``wanted`` are also looked for in what the requirements require, directly or not.  A package that the
+    index has not, or that it does not tell of, is missing in both.  Raises NetworkError.
     """
+    names = {requirement.name: requirement for requirement in requirements}
+    pages, modules = _read_pages(names.values(), context)
+    releases = pages.releases
+    for _ in range(DEEPEST_CLOSURE):
+        if wanted <= modules.keys():
+            break
+        further = _required_by(pages.wheels.values(), context)
+        new = {name: one for name, one in further.items() if name not in names}
+        names |= new
+        if not new or len(names) > MOST_LOOKED_UP:
+            break
+        pages, found = _read_pages(new.values(), context)
+        modules = {**{one: found[one] for one in wanted & found.keys()}, **modules}
+    return releases, modules
+
+
+def _required_by(wheels: Iterable[Candidate], context: Context) -> dict[str, Requirement]:
+    """Return what wheels require on Linux without any extra, by name."""
+    found: dict[str, Requirement] = {}
+    for about in describe_files(wheels, context).values():
+        for one in parsed(about.requires):
+            name = canonicalize_name(one.name)
+            if one.marker is None or one.marker.evaluate({"sys_platform": "linux", "extra": ""}):
+                found[name] = Requirement(text=f"{name}{one.specifier}", name=name, where="")
+    return found
+
+
+def _read_pages(
+    requirements: Iterable[Requirement], context: Context
+) -> tuple[_Pages, dict[str, str]]:
     index = index_url(context.settings, context.runner)
     pages = _Pages()
     modules: dict[str, str] = {}
@@ -66,12 +103,8 @@ def look_up(
             except EnvbuildError:
                 return  # what the index does not tell stays unknown
 
-        for_each_parallel(
-            {requirement.name: requirement for requirement in requirements}.values(),
-            one,
-            workers=context.settings.downloads + 4,
-        )
-    return pages.releases, modules
+        for_each_parallel(list(requirements), one, workers=context.settings.downloads + 4)
+    return pages, modules
 
 
 def _read_page(requirement: Requirement, links: Iterable[Link], pages: _Pages) -> None:

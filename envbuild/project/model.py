@@ -76,9 +76,12 @@ class PackageIndex(Protocol):
         ...  # pragma: no cover
 
     def look_up(
-        self, requirements: tuple[Requirement, ...]
+        self, requirements: tuple[Requirement, ...], wanted: frozenset[str] = frozenset()
     ) -> tuple[Mapping[str, Release], Mapping[str, str]]:
-        """Return releases by the needs' names, and distributions by the modules that they have."""
+        """Return releases by the requirements' names, and distributions by the modules that they have.
+
+        Modules of ``wanted`` are looked for in what the requirements require, too.
+        """
         ...  # pragma: no cover
 
 

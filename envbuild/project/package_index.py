@@ -27,6 +27,7 @@ class Offline:
     def look_up(
         self,
         requirements: tuple[Requirement, ...],  # noqa: ARG002
+        wanted: frozenset[str] = frozenset(),  # noqa: ARG002
     ) -> tuple[Mapping[str, Release], Mapping[str, str]]:
         """Know nothing."""
         return {}, {}
@@ -59,12 +60,12 @@ class Online:
         return kept, "the packages' own metadata"
 
     def look_up(
-        self, requirements: tuple[Requirement, ...]
+        self, requirements: tuple[Requirement, ...], wanted: frozenset[str] = frozenset()
     ) -> tuple[Mapping[str, Release], Mapping[str, str]]:
-        """Read the index's pages of the needs, and the ends of their wheels."""
+        """Read the index's pages of the requirements, and the ends of their wheels."""
         try:
             with self.context.report.stage(f"look {len(requirements)} packages up on the index"):
-                return look_up(requirements, self.context)
+                return look_up(requirements, wanted, self.context)
         except EnvbuildError as error:
             self.context.report.say(
                 f"the index cannot be asked: {error}; --offline does not ask it"

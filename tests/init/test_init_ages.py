@@ -48,7 +48,7 @@ class Recorded(Offline):
     """The index's answers for the releases above."""
 
     def look_up(
-        self, requirements: tuple[Requirement, ...]
+        self, requirements: tuple[Requirement, ...], wanted: frozenset[str] = frozenset()
     ) -> tuple[Mapping[str, Release], Mapping[str, str]]:
         return {one.name: RELEASES[one.name] for one in requirements if one.name in RELEASES}, {
             "own_module": "numpy"
@@ -169,8 +169,19 @@ def test_the_pages_of_an_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     with zipfile.ZipFile(wheel, "w") as archive:
         for name in ("labkit/__init__.py", "labkit_extra.py", "_native.cpython-38-x86_64-linux-gnu.so",
                      "lab_kit-1.2.dist-info/METADATA", "lab_kit.libs/libx.so", "share/data.txt"):  # fmt: skip
-            archive.writestr(name, "Name: lab-kit\nVersion: 1.2\n")
+            archive.writestr(
+                name,
+                'Name: lab-kit\nVersion: 1.2\nRequires-Dist: Deep_Kit>=1\nRequires-Dist: x; extra == "a"\n',
+            )
+    deep = tmp_path / "simple" / "deep-kit" / "deep_kit-1.0-py3-none-any.whl"
+    deep.parent.mkdir()
+    with zipfile.ZipFile(deep, "w") as archive:
+        for name in ("odd/__init__.py", "other.py", "deep_kit-1.0.dist-info/METADATA"):
+            archive.writestr(name, "Name: deep-kit\nVersion: 1.0\n")
     sha = "0" * 64
+    (deep.parent / "index.html").write_text(
+        f'<a href="{deep.name}#sha256={"1" * 64}">{deep.name}</a>'
+    )
     (page / "index.html").write_text(
         f'<a href="{wheel.name}#sha256={sha}" data-requires-python="&gt;=3.7">{wheel.name}</a>'
         f'<a href="lab_kit-1.3-py3-none-any.whl#sha256={sha}">lab_kit-1.3-py3-none-any.whl</a>'
@@ -180,11 +191,15 @@ def test_the_pages_of_an_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     pinned, gone = parse_requirement("lab-kit==1.2", "here"), parse_requirement("not-there", "here")
     assert pinned is not None
     assert gone is not None
-    releases, modules = look_up(
-        [pinned, gone], open_context(load_settings(), LocalRunner(), Silent())
-    )
+    context = open_context(load_settings(), LocalRunner(), Silent())
+    releases, modules = look_up([pinned, gone], frozenset(), context)
     assert releases == {"lab-kit": Release(day=None, pythons=("3.8",), exact=True)}
-    assert modules == {"labkit": "lab-kit", "labkit_extra": "lab-kit", "_native": "lab-kit"}
+    own = {"labkit": "lab-kit", "labkit_extra": "lab-kit", "_native": "lab-kit"}
+    assert modules == own
+    # what no table knows is looked for in what the packages require
+    again, modules = look_up([pinned, gone], frozenset({"odd", "nowhere"}), context)
+    assert again == releases
+    assert modules == {**own, "odd": "deep-kit"}
 
 
 def test_modules_of_a_wheel() -> None:
