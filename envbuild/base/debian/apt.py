@@ -112,14 +112,10 @@ def read_lists(
         )
         private = with_passwords(config, url, own, apt_network(context.settings, context.runner))
         argv = ("apt-get", "update", "-o", "APT::Update::Error-Mode=any")
+        # apt clears its temporary files away only where it is not killed
+        env = {**_apt_environment(context.settings, private), "TMPDIR": str(own)}
         try:
-            context.runner(
-                Command(
-                    argv=argv,
-                    env=_apt_environment(context.settings, private),
-                    timeout=UPDATE_SECONDS,
-                )
-            )
+            context.runner(Command(argv=argv, env=env, timeout=UPDATE_SECONDS))
         except ToolFailedError as error:
             raise _update_error(error, suite, url, distribution) from error
         lists = folder / "state/lists"
