@@ -335,7 +335,7 @@ def _ground(context: Context) -> HostCapabilities | None:
     from envbuild.build.modes.select import read_capabilities
 
     try:
-        return read_capabilities(context.settings, context.runner)
+        return read_capabilities(context.settings, context.runner, runtime=context.runtime)
     except HostError:
         return None
 
@@ -364,7 +364,7 @@ def _by_way(
         select_mode,
     )
 
-    ground = read_capabilities(context.settings, context.runner)
+    ground = read_capabilities(context.settings, context.runner, runtime=context.runtime)
     roots = cached_roots(order.lock, context.store)
     if asked != "auto":
         require_mode(order.mode, order.recipe, order.lock, ground, roots=roots, trust=trust)

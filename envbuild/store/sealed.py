@@ -7,7 +7,9 @@ what was half written; against who may write to the folder it is no help (docs/s
 from __future__ import annotations
 
 import hashlib
+import os
 import re
+import time
 from pathlib import Path
 from typing import BinaryIO
 
@@ -18,6 +20,10 @@ SEAL = ".sha256"
 SEALED = ("bases/*.tar", "built/*.whl", "facts/*.json", "facts/*.scheme", "images/*.sif")
 """Patterns of such files in the store."""
 CHUNK = 1 << 22
+SETTLED_SECONDS = 2.0
+"""How old the last change has to be: two within a tick of the kernel's clock have the same time."""
+_HASHED: dict[tuple[int, ...], str] = {}
+"""The sha256 of files by their state: a root of 250 MB is looked at twice in one build."""
 
 
 def seal_path(path: Path) -> Path:
@@ -70,13 +76,28 @@ def read_sealed(path: Path) -> bytes | None:
 
 
 def hash_stream(file: BinaryIO) -> str:
-    """Return the sha256 (hex) of an open file, which is at its start again afterwards."""
-    digest = hashlib.sha256()
+    """Return the sha256 (hex) of an open file, which is at its start again afterwards.
+
+    A file that this process hashed before is not read again while the kernel says that nobody wrote to it.
+    """
+    state = _state(file)
+    if state not in _HASHED:
+        digest = hashlib.sha256()
+        file.seek(0)
+        while chunk := file.read(CHUNK):
+            digest.update(chunk)
+        if _state(file) != state or time.time() - state[-1] / 1e9 < SETTLED_SECONDS:
+            file.seek(0)
+            return digest.hexdigest()
+        _HASHED[state] = digest.hexdigest()
     file.seek(0)
-    while chunk := file.read(CHUNK):
-        digest.update(chunk)
-    file.seek(0)
-    return digest.hexdigest()
+    return _HASHED[state]
+
+
+def _state(file: BinaryIO) -> tuple[int, ...]:
+    """Return what changes with a file's content: st_ctime is the kernel's own, and no program sets it back."""
+    found = os.fstat(file.fileno())
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 def require_hash(file: BinaryIO, sha256: str | None, name: str) -> None:

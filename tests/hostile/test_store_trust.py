@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Literal
@@ -26,7 +28,14 @@ from envbuild.parts.writer import PartWriter
 from envbuild.store.atomic import write_bytes
 from envbuild.store.gc import collect_garbage, remove_files
 from envbuild.store.layout import Store
-from envbuild.store.sealed import commit_sealed, is_sealed, read_sealed, seal_path, write_sealed
+from envbuild.store.sealed import (
+    SETTLED_SECONDS,
+    commit_sealed,
+    is_sealed,
+    read_sealed,
+    seal_path,
+    write_sealed,
+)
 from tests.base.ociimages import image_of, tar_of
 from tests.build.test_build_from_wheel import SCHEME, make_wheel
 
@@ -53,6 +62,17 @@ class TestSealed:
         path = sealed_root(Store(tmp_path / "s"), tmp_path)
         assert is_sealed(path)
         flip(path)
+        assert not is_sealed(path)
+
+    def test_a_bit_that_flips_after_the_file_was_hashed_is_seen(self, tmp_path: Path) -> None:
+        path = sealed_root(Store(tmp_path / "s"), tmp_path)
+        assert is_sealed(path)
+        time.sleep(SETTLED_SECONDS + 0.1)
+        # from now on the hash is remembered
+        assert is_sealed(path)
+        found = path.stat()
+        flip(path)
+        os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns))
         assert not is_sealed(path)
 
     def test_without_its_seal_nothing_counts(self, tmp_path: Path) -> None:

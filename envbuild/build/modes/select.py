@@ -13,7 +13,7 @@ from envbuild.host import Host, read_host, root_is_mapped, user_namespaces_work
 from envbuild.lock.model import Lock
 from envbuild.recipe.model import Recipe
 from envbuild.run import Runner
-from envbuild.runtime import find_runtime, find_squashfuse, is_setuid
+from envbuild.runtime import Runtime, find_runtime, find_squashfuse, is_setuid
 from envbuild.settings import Settings
 from envbuild.store.layout import Store
 from envbuild.tools import find_tool
@@ -50,6 +50,36 @@ class Trust:
 
 
 OWN = Trust()
+PROGRAMS = ("mmdebstrap", "mksquashfs", "fuse-overlayfs")
+"""What some ways to build need beside the runtime.  Only starting mmdebstrap for its version takes 0.1 s."""
+
+
+class MissingPrograms(Mapping[str, str]):
+    """Programs of PROGRAMS that cannot be used, and why; each is looked for once somebody asks for it."""
+
+    def __init__(self, settings: Settings, runner: Runner) -> None:
+        self._settings, self._runner = settings, runner
+        self._known: dict[str, str] = {}
+
+    def __getitem__(self, name: str) -> str:
+        if name not in self._known:
+            self._known[name] = self._look_for(name)
+        if not self._known[name]:
+            raise KeyError(name)
+        return self._known[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in PROGRAMS if self.get(name))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def _look_for(self, name: str) -> str:
+        try:
+            find_tool(name, self._settings, self._runner)
+        except HostError as error:
+            return error.what
+        return ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -88,13 +118,17 @@ class ModeChoice:
 
 
 def read_capabilities(
-    settings: Settings, runner: Runner, host: Host | None = None
+    settings: Settings,
+    runner: Runner,
+    host: Host | None = None,
+    *,
+    runtime: Runtime | None = None,
 ) -> HostCapabilities:
     """Look at this machine; starts a user namespace that ends at once.  Raises HostError without a runtime."""
     facts = host or read_host()
     whole_root = facts.uid == 0 and not facts.crippled_root
     containers = layers = None
-    runtime = find_runtime(settings, runner, facts)
+    runtime = runtime or find_runtime(settings, runner, facts)
     by_kernel = whole_root or (facts.uid != 0 and is_setuid(runtime, runner))
     if not by_kernel:
         if user_namespaces_work(runner) is False:
@@ -103,10 +137,6 @@ def read_capabilities(
             layers = "/dev/fuse cannot be opened"
         elif find_squashfuse(runtime) is None:
             layers = "squashfuse was not found"
-    tools = {
-        name: _why_missing(name, settings, runner)
-        for name in ("mmdebstrap", "mksquashfs", "fuse-overlayfs")
-    }
     return HostCapabilities(
         containers=containers,
         layers=layers,
@@ -115,16 +145,8 @@ def read_capabilities(
         mapped=root_is_mapped(),
         caged=runtime.cage is not None,
         fuse=facts.fuse,
-        missing={name: why for name, why in tools.items() if why is not None},
+        missing=MissingPrograms(settings, runner),
     )
-
-
-def _why_missing(tool: str, settings: Settings, runner: Runner) -> str | None:
-    try:
-        find_tool(tool, settings, runner)
-    except HostError as error:
-        return error.what
-    return None
 
 
 def select_mode(
