@@ -106,17 +106,29 @@ class Static(_Record, frozen=True):
 
 
 class Place(_Record, frozen=True):
-    """Where a library was found."""
+    """Where a library was found.
+
+    ``lost`` are the names that it needs in turn and that are not found, with who needs them; ``nv`` where it is found
+    instead in the order of Apptainer 1.5's --nv, if that is another place.
+    """
 
     path: str | None = None
     real: str | None = None
+    lost: tuple[tuple[str, str], ...] = ()
+    nv: str | None = None
+
+    @property
+    def loads(self) -> bool:
+        """Whether it is found with all that it needs."""
+        return self.path is not None and not self.lost
 
 
 class LibrarySurvey(_Record, frozen=True):
     """libraries_probe: which shared libraries are found.
 
     ``outdated`` maps a library to the symbol versions that it lacks and the objects that need them; ``wanted`` is by
-    import name of a framework and soname.
+    import name of a framework and soname; ``needed_by`` maps an object that lacks a library to the objects that need it
+    itself; ``idle`` are those of them that nothing loads; ``other_pythons`` are modules for other Pythons only; ``cudnn`` maps a libcudnn to its version.
     """
 
     folders: tuple[str, ...]
@@ -131,14 +143,22 @@ class LibrarySurvey(_Record, frozen=True):
     copies: dict[str, tuple[str, ...]]
     library_path: tuple[str, ...]
     tools: dict[str, tuple[str, ...]]
+    needed_by: dict[str, tuple[str, ...]] = {}
+    idle: tuple[str, ...] = ()
+    other_pythons: tuple[str, ...] = ()
+    cudnn: dict[str, str] = {}
 
 
 class Region(_Record, frozen=True):
-    """Regions of GPU code that hold the same: capabilities (times ten) of machine code and of portable code."""
+    """Regions of GPU code that hold the same: capabilities (times ten) of machine code and of portable code.
+
+    ``exact`` are those of code for one GPU alone (sm_90a).
+    """
 
     count: int
     sass: tuple[int, ...]
     ptx: tuple[int, ...]
+    exact: tuple[int, ...] = ()
 
 
 class CodeFile(_Record, frozen=True):
@@ -175,10 +195,22 @@ class Imported(_Record, frozen=True):
     used: bool = False
 
 
+class Tried(_Record, frozen=True):
+    """One program of entry_points.toml; ``note`` is what a user has to do first."""
+
+    ok: bool
+    seconds: float = 0.0
+    error: str = ""
+    kind: str = ""
+    note: str = ""
+    noise: tuple[str, ...] = ()
+
+
 class Imports(_Record, frozen=True):
-    """import_probe: one answer for each module."""
+    """import_probe: one answer for each module, and for each program by its name."""
 
     modules: dict[str, Imported]
+    entries: dict[str, Tried] = {}
 
 
 class Plain(_Record, frozen=True):

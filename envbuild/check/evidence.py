@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -30,7 +31,8 @@ T = TypeVar("T")
 class Evidence:
     """Expectations, answers and the machine's state.
 
-    ``framework`` is the expected one, else the one found; ``gpu`` tells that this machine has an NVIDIA driver;
+    ``framework`` is the one in question, ``frameworks`` are all that are looked at, the expected or first found before
+    the others; ``computes`` are their computations by name, ``compute`` that of the one in question; ``gpu`` tells that this machine has an NVIDIA driver;
     an answer is None where its probe was not run; ``sources`` are the project's own files.
     """
 
@@ -43,6 +45,8 @@ class Evidence:
     script: Answer[ScriptRun] | None = None
     driver: Answer[Driver] | None = None
     compute: Answer[Compute] | None = None
+    computes: Mapping[str, Answer[Compute]] = field(default_factory=dict)
+    frameworks: tuple[Framework, ...] = ()
     sources: Survey | None = None
     plain: Answer[Plain] | None = None
     gpu: bool = False

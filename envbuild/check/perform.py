@@ -23,6 +23,7 @@ from envbuild.check.answers import (
     ScriptRun,
     Static,
 )
+from envbuild.check.checks.frameworks import frameworks_to_check
 from envbuild.check.checks.gpu import driver_count
 from envbuild.check.checks.sources import survey
 from envbuild.check.evidence import Evidence
@@ -30,8 +31,6 @@ from envbuild.check.model import Finding, Level, Outcome, Report
 from envbuild.check.probe_runner import Container, ProbeRunner
 from envbuild.check.table import run_checks
 from envbuild.check.target import Target
-from envbuild.data import lookup
-from envbuild.data.tables import Framework, load_frameworks
 from envbuild.errors import UsageError
 from envbuild.host import network_namespaces_work
 from envbuild.lock.digest import lock_digest
@@ -176,7 +175,7 @@ def gather(expected: plan.Expected, inside: ProbeRunner, report: Reporter) -> Ev
     Without a GPU the script runs beside the first ones; a GPU may be set to take one process at a time.
     """
     static, imports = plan.static_request(expected), plan.imports_request(expected)
-    libraries, driver = plan.libraries_request(expected), plan.driver_request()
+    libraries, driver = plan.libraries_request(), plan.driver_request()
     code = plan.code_request(expected, gpu=inside.gpu)
     files = (libraries, static, *([code] if code else []), *([driver] if inside.gpu else []))
     run_script = _script_run(expected.script, inside, report)
@@ -198,8 +197,9 @@ def gather(expected: plan.Expected, inside: ProbeRunner, report: Reporter) -> Ev
     )
     if evidence.static is None or evidence.static.data is None:
         return evidence
+    frameworks = frameworks_to_check(evidence)
     evidence = replace(
-        evidence, framework=expected.framework or installed_framework(evidence.static.data)
+        evidence, frameworks=frameworks, framework=frameworks[0] if frameworks else None
     )
     evidence = replace(evidence, script=beside.result() if beside else run_script())
     return gather_gpu(evidence, inside, report) if inside.gpu else evidence
@@ -220,27 +220,20 @@ def _script_run(
 
 
 def gather_gpu(evidence: Evidence, inside: ProbeRunner, report: Reporter) -> Evidence:
-    """Let the framework compute; a process of its own, because frameworks hold on to the GPU's memory."""
-    if evidence.framework is None or evidence.framework.probe is None:
-        return evidence
-    report.detail(f"{evidence.framework.name} on the GPU")
-    request = plan.compute_request(
-        evidence.framework.probe, evidence.expected.level, driver_count(evidence)
-    )
-    return replace(evidence, compute=inside.ask((request,)).answer(request, Compute))
+    """Let every framework compute, in a process of its own: frameworks hold on to the GPU's memory."""
+    answers = {}
+    for framework in evidence.frameworks:
+        if framework.probe is None:
+            continue
+        report.detail(f"{framework.name} on the GPU")
+        request = plan.compute_request(
+            framework.probe, evidence.expected.level, driver_count(evidence)
+        )
+        answers[framework.name] = inside.ask((request,)).answer(request, Compute)
+    first = next(iter(answers.values()), None)
+    return replace(evidence, compute=first, computes=answers)
 
 
 def plain(name: str) -> str:
     """Write a probe's name for people."""
     return name.replace("_", " ")
-
-
-def installed_framework(found: Static) -> Framework | None:
-    """Return the first known framework that the image holds, by one of its own distributions."""
-    held = []
-    for framework in load_frameworks().framework:
-        owners = found.owners.get(framework.module, ())
-        if any(lookup.matches(owner.name, framework.dists) for owner in owners):
-            held.append(framework)
-    tried = [framework for framework in held if framework.probe is not None]
-    return next(iter([*tried, *held]), None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from envbuild.check.contaminated_home import CONDA, PATH_MODULE, USER_MODULE
 from envbuild.check.model import Level
 from envbuild.check.target import Target
 from envbuild.data import lookup
-from envbuild.data.tables import Framework, load_frameworks
+from envbuild.data.tables import Framework, load_entry_points, load_frameworks, load_sonames
 from envbuild.lock.model import Lock
 from envbuild.recipe.model import Recipe
 
@@ -33,7 +33,11 @@ TASKS: dict[Level, tuple[str, ...]] = {
 COMPUTE_LIMIT: dict[Level, float] = {"quick": 300.0, "full": 1200.0, "soak": 1200.0}
 SOAK_SECONDS = 600.0
 """Seconds that every GPU is kept busy at level "soak"."""
-FAMILIES = ("libcudart.so.*", "libcudnn.so.*", "libcublas.so.*", "libnccl.so.*", "libcuda.so*")
+_FAMILIES = (
+    "cudart", "cudnn", "cublas", "cublasLt", "cufft", "curand", "cusolver", "cusparse", "cusparseLt", "nccl", "nvrtc",
+    "nvJitLink",
+)  # fmt: skip
+FAMILIES = (*(f"lib{name}.so.*" for name in _FAMILIES), "libcuda.so*")
 """Libraries of which every copy in the image is listed."""
 
 
@@ -49,17 +53,18 @@ OTHER_CODE = ("[!n]*/*.so", "n[!v]*/*.so", "*.so")
 class Expected:
     """What the image should hold.
 
-    ``framework`` is the one that must be there and ``version`` the locked one; ``wants_cpu`` tells that a build
-    without CUDA was asked for by name; ``direct`` are the names of the direct requirements (canonical), ``conditional``
+    ``framework`` is the one that must be there and ``version`` the locked one; ``asked`` are the
+    requirements as written; ``direct`` are the names of the direct requirements (canonical), ``conditional``
     those of them for some systems only, ``imports`` further modules of the recipe; ``locked`` maps canonical names to
     versions; ``records`` maps canonical names to the sha256 (hex) of the RECORD that the base's facts have; ``script``
     is the recipe's own check; ``target`` the kind of node that the image is meant for; ``project`` the folder with the
-    user's own Python; ``level`` how deep to look.
+    user's own Python; ``level`` how deep to look; ``alone`` tells that neither a
+    recipe nor a lock is at hand.
     """
 
     framework: Framework | None = None
     version: str | None = None
-    wants_cpu: bool = False
+    asked: tuple[str, ...] = ()
     direct: tuple[str, ...] = ()
     conditional: tuple[str, ...] = ()
     imports: tuple[str, ...] = ()
@@ -70,6 +75,26 @@ class Expected:
     target: Target | None = None
     project: Path | None = None
     level: Level = "quick"
+    alone: bool = False
+
+    @property
+    def wants_cpu(self) -> bool:
+        """Whether a build without CUDA of the framework was asked for by name."""
+        if self.framework is None:
+            return False
+        words = [word for line in self.asked for word in re.findall(r"[\w.-]+", line)]
+        named = any(lookup.matches(canonical(word), self.framework.cpu) for word in words)
+        return named or any("+cpu" in line for line in self.asked)
+
+    def for_framework(self, framework: Framework) -> Expected:
+        """Return the same expectations of another framework."""
+        version = _locked_version(self.locked, framework)
+        return replace(self, framework=framework, version=version)
+
+
+def _locked_version(locked: Mapping[str, str], framework: Framework) -> str | None:
+    found = [version for name, version in locked.items() if lookup.matches(name, framework.dists)]
+    return found[0] if found else None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -96,28 +121,16 @@ def expect(
     locked = _locked(lock) if lock else {}
     direct = _direct(recipe, lock)
     framework = _framework(recipe, lock, locked, direct)
-    version = None
-    if framework is not None:
-        version = next(
-            (locked[name] for name in locked if lookup.matches(name, framework.dists)), None
-        )
-    asked = " ".join(
-        [
-            *(recipe.python.dependencies if recipe else ()),
-            *(lock.direct if lock else ()),
-            *_named(recipe),
-        ]
-    )
-    wants_cpu = framework is not None and (
-        any(
-            lookup.matches(canonical(word), framework.cpu) for word in re.findall(r"[\w.-]+", asked)
-        )
-        or "+cpu" in asked
+    version = _locked_version(locked, framework) if framework else None
+    asked = (
+        *(recipe.python.dependencies if recipe else ()),
+        *(lock.direct if lock else ()),
+        *_named(recipe),
     )
     return Expected(
         framework=framework,
         version=version,
-        wants_cpu=wants_cpu,
+        asked=asked,
         direct=direct,
         conditional=tuple(
             requirement_name(line) or "" for line in _lines(recipe, lock) if ";" in line
@@ -125,11 +138,12 @@ def expect(
         imports=recipe.check.imports if recipe else (),
         locked=locked,
         records=dict(records or {}),
-        protected=_protected(lock, framework),
+        protected=_protected(lock),
         script=script,
         target=target,
         project=project,
         level=level,
+        alone=recipe is None and lock is None,
     )
 
 
@@ -185,14 +199,12 @@ def _framework(
     return next(iter([*tried, *known]), None)
 
 
-def _protected(lock: Lock | None, framework: Framework | None) -> tuple[str, ...]:
+def _protected(lock: Lock | None) -> tuple[str, ...]:
     """Return patterns of the distributions whose files must be as they were installed."""
     locked = (
         [canonical(item.name) for item in lock.python if item.group == "framework"] if lock else []
     )
-    known = _patterns(framework) if framework else ()
-    every = frameworks_patterns() if lock is None and framework is None else ()
-    return tuple(dict.fromkeys([*locked, *known, *every]))
+    return tuple(dict.fromkeys([*locked, *frameworks_patterns()]))
 
 
 def frameworks_patterns() -> tuple[str, ...]:
@@ -210,12 +222,11 @@ def static_request(expected: Expected) -> ProbeRequest:
     modules = [item.module for item in tables.framework] + [
         item.module for item in tables.exclusive
     ]
-    known = frameworks_patterns() if expected.framework is None else _patterns(expected.framework)
     return ProbeRequest(
         name="static_probe",
         parameters={
             "protected": expected.protected,
-            "hashed": known,
+            "hashed": frameworks_patterns(),
             "hash_limit": HASH_LIMIT,
             "hash_all": expected.level != "quick",
             "modules": sorted(set(modules)),
@@ -228,10 +239,23 @@ def static_request(expected: Expected) -> ProbeRequest:
     )
 
 
-def libraries_request(expected: Expected) -> ProbeRequest:
+def libraries_request() -> ProbeRequest:
     """Ask which shared libraries are found, and where those that any release of a framework would open."""
-    opened = {item.module: lookup.opened_by(item) for item in _candidates(expected) if item.opens}
-    parameters = {"wanted": opened, "families": FAMILIES, "toolkits": TOOLKITS}
+    opened = {
+        item.module: {
+            "openers": item.openers,
+            "before": item.before,
+            "names": lookup.opened_by(item),
+        }
+        for item in load_frameworks().framework
+        if item.opens or item.linked
+    }
+    parameters = {
+        "wanted": opened,
+        "families": FAMILIES,
+        "toolkits": TOOLKITS,
+        "driver": load_sonames().driver,
+    }
     return ProbeRequest(name="libraries_probe", parameters=parameters, limit=300.0)
 
 
@@ -247,9 +271,10 @@ def imports_request(
         name="import_probe",
         parameters={
             "frameworks": [item.module for item in _candidates(expected)],
-            "direct": expected.direct,
+            "direct": None if expected.alone else expected.direct,
             "modules": expected.imports,
             "uses": used,
+            "entries": [msgspec.to_builtins(entry) for entry in load_entry_points().entry],
             "limit": limit,
         },
         parts=("preamble", "distributions"),
@@ -287,7 +312,7 @@ def driver_request() -> ProbeRequest:
 
 
 def compute_request(probe: str, level: Level, gpus: int) -> ProbeRequest:
-    """Ask a framework, by its probe, to do a level's tasks on every GPU that it sees; ``gpus`` is how many the driver shows."""
+    """Ask a framework, by its probe, to do a level's tasks on every GPU; ``gpus`` is how many the driver shows."""
     parameters = {"size": 1024, "tasks": TASKS[level], "seconds": SOAK_SECONDS, "gpus": gpus}
     limit = COMPUTE_LIMIT[level] + (SOAK_SECONDS * max(gpus, 1) if level == "soak" else 0)
     return ProbeRequest(

@@ -14,6 +14,7 @@ from envbuild.check.checks import (
     packages,
     target,
 )
+from envbuild.check.checks.frameworks import for_framework, joined
 from envbuild.check.evidence import Evidence, Verdict, passed
 from envbuild.check.model import Finding, Level
 from envbuild.check.plan import Expected
@@ -26,7 +27,7 @@ class Check:
     """One check.
 
     ``needs`` are the answers (fields of Evidence) it cannot do without; ``asked`` tells for which expectations it is
-    made at all; ``gpu`` that it needs a GPU.
+    made at all; ``gpu`` that it needs a GPU; ``each`` that it is made for every framework.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Check:
     needs: tuple[str, ...] = ("static",)
     asked: Callable[[Expected], bool] = lambda _: True
     gpu: bool = False
+    each: bool = False
 
 
 def starts(evidence: Evidence) -> Verdict:
@@ -47,11 +49,15 @@ def starts(evidence: Evidence) -> Verdict:
 
 CHECKS: tuple[Check, ...] = (
     Check(name="start", title="the image starts", run=starts),
-    Check(name="framework-version", title="right framework", run=packages.framework_version),
-    Check(name="one-framework", title="only one of it", run=packages.one_framework),
+    Check(
+        name="framework-version", each=True, title="right framework", run=packages.framework_version
+    ),
+    Check(name="one-framework", each=True, title="only one of it", run=packages.one_framework),
     Check(name="exclusive", title="no packages over each other", run=packages.exclusive),
     Check(name="base-files", title="its files unchanged", run=packages.base_files),
-    Check(name="companions", title="packages that go with it", run=companions.companions),
+    Check(
+        name="companions", each=True, title="packages that go with it", run=companions.companions
+    ),
     Check(
         name="locked-versions",
         title="packages as locked",
@@ -65,6 +71,12 @@ CHECKS: tuple[Check, ...] = (
         needs=("static", "imports"),
     ),
     Check(
+        name="entry-points",
+        title="what opens at run time",
+        run=packages.entry_points,
+        needs=("static", "imports"),
+    ),
+    Check(
         name="shared-libraries",
         title="shared libraries found",
         run=libraries.shared_libraries,
@@ -72,18 +84,21 @@ CHECKS: tuple[Check, ...] = (
     ),
     Check(
         name="cuda-match",
+        each=True,
         title="CUDA it was built for",
         run=libraries.cuda_match,
         needs=("static", "libraries"),
     ),
     Check(
         name="compiler-tools",
+        each=True,
         title="tools for compiled code",
         run=libraries.compiler_tools,
         needs=("static", "libraries"),
     ),
     Check(
         name="target-architecture",
+        each=True,
         title="code for the node's GPU",
         run=target.target_architecture,
         needs=("static", "code"),
@@ -93,6 +108,7 @@ CHECKS: tuple[Check, ...] = (
     ),
     Check(
         name="target-driver",
+        each=True,
         title="driver of the node",
         run=target.target_driver,
         needs=("static", "code"),
@@ -137,6 +153,7 @@ CHECKS: tuple[Check, ...] = (
     Check(name="devices", title="GPUs", run=gpu.devices, needs=("static", "driver"), gpu=True),
     Check(
         name="architecture",
+        each=True,
         title="code for these GPUs",
         run=gpu.architecture,
         needs=("static", "driver"),
@@ -144,6 +161,7 @@ CHECKS: tuple[Check, ...] = (
     ),
     Check(
         name="compute",
+        each=True,
         title="computes on the GPU",
         run=gpu.computes,
         needs=("static", "driver", "compute"),
@@ -157,6 +175,7 @@ CHECKS: tuple[Check, ...] = (
             needs=("static", "driver", "compute"),
             asked=lambda expected, least=least: LEVELS.index(expected.level) >= LEVELS.index(least),  # type: ignore[misc]
             gpu=True,
+            each=True,
         )
         for name, title, run, least in (
             ("precision", "tf32, fp16, bf16", compute.precision, "full"),
@@ -184,7 +203,7 @@ def run_checks(evidence: Evidence) -> tuple[Finding, ...]:
     for check in CHECKS:
         if not check.asked(evidence.expected):
             continue
-        verdict = _kept_back(check, evidence) or check.run(evidence)
+        verdict = _kept_back(check, evidence) or _verdict(check, evidence)
         answers = {need: getattr(evidence, need) for need in check.needs if need not in told}
         told |= set(answers)
         findings.append(
@@ -201,6 +220,13 @@ def run_checks(evidence: Evidence) -> tuple[Finding, ...]:
             )
         )
     return tuple(findings)
+
+
+def _verdict(check: Check, evidence: Evidence) -> Verdict:
+    if not check.each or len(evidence.frameworks) < 2:
+        return check.run(evidence)
+    every = [for_framework(evidence, item) for item in evidence.frameworks]
+    return joined([_kept_back(check, one) or check.run(one) for one in every])
 
 
 def _kept_back(check: Check, evidence: Evidence) -> Verdict | None:

@@ -86,12 +86,35 @@ def cuda_libraries(toolkit: str) -> tuple[str, ...]:
 
 @cache
 def opened_by(framework: Framework) -> tuple[str, ...]:
-    """Return every soname that some release of a framework opens at run time, for any toolkit and cuDNN."""
+    """Return every soname that some release of a framework opens or links, for any toolkit and cuDNN."""
     names = {name for row in load_cuda().libraries for name in row.names}
     names |= {
         f"libcudnn.so.{numbers(row.cudnn)[0]}" for row in load_frameworks().build if row.cudnn
     }
-    return tuple(sorted(name for name in names if matches(name, framework.opens)))
+    wanted = (*framework.opens, *framework.linked)
+    return tuple(sorted(name for name in names if matches(name, wanted)))
+
+
+def toolkit_of_library(soname: str) -> int | None:
+    """Return the CUDA family that a library is of, where its soname tells it."""
+    found = re.fullmatch(
+        r"lib(?:cudart|cublas|cublasLt|nvrtc|nvJitLink|nvblas)\.so\.(\d+)[\d.]*", soname
+    )
+    return int(found[1]) if found else None
+
+
+def wheel_for(wheel: str, toolkit: str | None) -> str:
+    """Return the name of a CUDA wheel (with its version, if the table has one) for another toolkit.
+
+    Since CUDA 13 the wheels of the toolkit have no suffix; cuDNN, NCCL and cuSPARSELt keep theirs.
+    """
+    found = re.fullmatch(r"(nvidia-[a-z-]+?)(?:-cu\d+)?((?:[=<>].*)?)", wheel)
+    if found is None or toolkit is None:
+        return wheel
+    name, version = found.groups()
+    major = numbers(toolkit)[0]
+    keeps = name in ("nvidia-cudnn", "nvidia-nccl", "nvidia-cusparselt", "nvidia-nvshmem")
+    return f"{name}-cu{major}{version}" if keeps or major < 13 else f"{name}{version}"
 
 
 def oldest_driver(toolkit: str) -> str | None:
@@ -130,12 +153,17 @@ def compiles_for(toolkit: str, gpu: GpuModel) -> bool:
     return gpu.until is None or version < numbers(gpu.until)
 
 
-def runs_on(capability: int, sass: tuple[int, ...], ptx: tuple[int, ...]) -> str | None:
+def runs_on(
+    capability: int, sass: tuple[int, ...], ptx: tuple[int, ...], exact: tuple[int, ...] = ()
+) -> str | None:
     """Return how code runs on a GPU: "sass" (machine code), "ptx" (compiled at first use) or None (not at all).
 
     Machine code runs on the same major capability and an equal or higher minor one; portable code on every GPU from
-    its own capability up (CUDA programming guide, "Application Compatibility").
+    its own capability up; ``exact`` code (sm_90a) on that very capability alone (CUDA programming guide, "Application
+    Compatibility" and "Family-Specific and Architecture-Specific Features").
     """
+    if capability in exact:
+        return "sass"
     if any(code // 10 == capability // 10 and code <= capability for code in sass):
         return "sass"
     return "ptx" if any(code <= capability for code in ptx) else None

@@ -29,7 +29,9 @@ class Framework(TableRow, frozen=True):
     ``parts`` hold a part of it and are never replaced either; ``called`` is what people write for it where a base is
     chosen.  ``probe`` is the script that tries it on a GPU, None where there is none.  ``greater`` ones make what is
     built on them (RAPIDS) no framework of its own.
-    ``opens`` are those of the CUDA libraries that it opens itself at run time, going on without the GPU if one is gone.
+    ``opens`` are those of the CUDA libraries that it opens itself at run time, going on without the GPU if one is gone;
+    ``linked`` are linked libraries whose version counts, ``openers`` the objects that open them (shell patterns below
+    site-packages, the first that is there counts), and ``before`` the objects that are loaded before.
     """
 
     name: str
@@ -41,8 +43,32 @@ class Framework(TableRow, frozen=True):
     cpu: tuple[str, ...] = ()
     protected: tuple[str, ...] = ()
     opens: tuple[str, ...] = ()
+    linked: tuple[str, ...] = ()
+    openers: tuple[str, ...] = ()
+    before: tuple[str, ...] = ()
     code: tuple[str, ...] = ()
     greater: bool = False
+
+
+class EntryPoint(TableRow, frozen=True):
+    """A program that shows what a package opens when it runs; entry_points.toml says what the fields mean."""
+
+    name: str
+    dists: tuple[str, ...]
+    module: str
+    code: str
+    cure: str
+    source: str
+    beside: tuple[str, ...] = ()
+    when: str = ""
+    after: str = ""
+    strict: bool = False
+
+
+class EntryPointTable(TableRow, frozen=True):
+    """The whole of entry_points.toml."""
+
+    entry: tuple[EntryPoint, ...]
 
 
 class WheelBuild(TableRow, frozen=True):
@@ -281,6 +307,12 @@ def load_cuda() -> CudaTable:
 def load_cuda_sources() -> CudaSourceTable:
     """Read where the CUDA libraries of wheels come from (gpu.toml)."""
     return load_table("gpu.toml", CudaSourceTable)
+
+
+@functools.cache
+def load_entry_points() -> EntryPointTable:
+    """Read programs that show what packages open when they run (entry_points.toml)."""
+    return load_table("entry_points.toml", EntryPointTable)
 
 
 @functools.cache

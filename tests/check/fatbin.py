@@ -7,14 +7,22 @@ from collections.abc import Sequence
 
 MAGIC = 0xBA55ED50
 Entry = tuple[str, int]
+SUFFIXES = {"a": 1 << 20, "f": 1 << 21}
+"""What sm_90a and sm_100f have in the flags of their entries."""
 
 
 def region(entries: Sequence[Entry], payload: int = 64) -> bytes:
-    """Return one region; an entry is ("sass" or "ptx", capability times ten)."""
+    """Return one region; an entry is ("sass", "ptx", "sass-a", …; capability times ten)."""
     body = b"".join(
-        struct.pack("<HHIQ12xI", 1 if kind == "ptx" else 2, 0x101, 64, payload, capability).ljust(
-            64, b"\0"
-        )
+        struct.pack(
+            "<HHIQ12xI8xI",
+            1 if kind.startswith("ptx") else 2,
+            0x101,
+            64,
+            payload,
+            capability,
+            SUFFIXES.get(kind.partition("-")[2], 0),
+        ).ljust(64, b"\0")
         + b"\x50\xed\x55" * (payload // 3)
         + bytes(payload % 3)
         for kind, capability in entries

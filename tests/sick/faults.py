@@ -586,6 +586,7 @@ def old_tensorflow_tree(root: Path) -> Tree:
         "cudart.so.10.1",
         "cublas.so.10",
         "cufft.so.10",
+        "curand.so.10",
         "cusolver.so.10",
         "cusparse.so.10",
         "cudnn.so.7",
@@ -664,7 +665,7 @@ SICK: list[Sick] = [
     (
         removed_file,
         {
-            "base-files": "nvidia-cufft-cu12: 1 missing of 5 files (for one, nvidia/cufft/__init__.py)"
+            "base-files": "nvidia-cufft-cu12: 1 missing of 4 files (for one, nvidia/cufft/__init__.py)"
         },
     ),
     (
@@ -744,7 +745,9 @@ SICK: list[Sick] = [
     (
         onnxruntime_over_its_gpu_build,
         {
-            "exclusive": "onnxruntime and onnxruntime-gpu are both installed; they share the files of onnxruntime"
+            "base-files": "onnxruntime-gpu: 1 changed of 3 files (for one, onnxruntime/__init__.py)",
+            "one-framework": "2 distributions provide onnxruntime: onnxruntime 1.19.0, onnxruntime-gpu 1.20.0; the one "
+            "installed last has written over the other's files",
         },
     ),
     (
@@ -1034,7 +1037,7 @@ HINTS = {
     library_missing_at_import: 'add "libsm6" to [system] packages',
     compiled_for_numpy_1: 'it was compiled for another NumPy: add "numpy<2" to the dependencies, or take a newer '
     "release of it",
-    cudnn_too_old: 'add "nvidia-cudnn-cu12>=8.9" to [python] dependencies',
+    cudnn_too_old: 'add "nvidia-cudnn-cu12>=8.9,<9" to [python] dependencies',
     unknown_library_missing: "find the Debian package that has libnobody-has-this.so.3 (apt-file search "
     "libnobody-has-this.so.3) and add it to [system] packages",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from typing import TYPE_CHECKING
 
 from envbuild.check.checks.libraries import toolkit_of
@@ -20,6 +21,21 @@ def companions(evidence: Evidence) -> Verdict:
         return skipped("no known GPU framework is installed, and none was asked for")
     versions = _versions(evidence)
     rows = _rows(versions)
+    parts = _wrong_parts(evidence, versions)
+    gone = [wish for name, wish in parts if name not in versions]
+    if gone:
+        return failed(
+            f"{evidence.framework.name} {evidence.release} asks for {listing(gone)}, which is not installed",
+            f'add "{gone[0]}" to [python] dependencies',
+            missing=gone,
+        )
+    if parts:
+        return failed(
+            f"{evidence.framework.name} {evidence.release} asks for {listing([wish for _, wish in parts])}; "
+            f"there is {listing([f'{name} {versions[name]}' for name, _ in parts])}",
+            "something replaced a part of the framework; ask for it again, and for nothing that moves its parts",
+            wanted=dict(parts),
+        )
     broken = [
         row
         for row in rows
@@ -44,13 +60,13 @@ def companions(evidence: Evidence) -> Verdict:
                 row.package: {"constraint": row.constraint, "source": row.reason} for row in broken
             },
         )
-    parts = _wrong_parts(evidence, versions)
-    if parts:
+    lost = _lost_partners(rows, versions)
+    if lost:
+        package, partner, reason = lost[0]
         return failed(
-            f"{evidence.framework.name} {evidence.release} asks for {listing([wish for _, wish in parts])}; "
-            f"there is {listing([f'{name} {versions[name]}' for name, _ in parts])}",
-            "something replaced a part of the framework; ask for it again, and for nothing that moves its parts",
-            wanted=dict(parts),
+            f"{package} {versions[package]} needs {partner} beside {reason.partition(' (')[0]}, and it is not installed",
+            f'add "{partner}" to [python] dependencies',
+            lost=[list(one) for one in lost],
         )
     count = len({row.package for row in rows} & set(versions))
     return passed(f"{count} packages with a rule about {evidence.framework.name} fit to it")
@@ -88,16 +104,36 @@ def _wrong_parts(evidence: Evidence, versions: dict[str, str]) -> list[tuple[str
         "python_version": ".".join(python.split(".")[:2]),
     }
     wrong = []
-    for owner in installed.owners.get(framework.module, ()):
-        for line in installed.requires.get(owner.name, ()):
+    holders = {owner.name: env for owner in installed.owners.get(framework.module, ())}
+    if framework.name == "jax":
+        # the plug-in's extra names the CUDA wheels that it was built with
+        plugins = [name for name in installed.requires if name.startswith("jax-cuda")]
+        holders |= {name: {**env, "extra": "with-cuda"} for name in plugins}
+    for holder, env in holders.items():
+        for line in installed.requires.get(holder, ()):
             with contextlib.suppress(InvalidRequirement):
                 wish = Requirement(line)
                 name = canonical(wish.name)
-                if name in versions and lookup.matches(name, framework.protected):
-                    asked = wish.marker is None or wish.marker.evaluate(env)
-                    if asked and not _fits(f"{name}{wish.specifier}", versions[name]):
-                        wrong.append((name, f"{name}{wish.specifier}"))
+                asked = wish.marker is None or wish.marker.evaluate(env)
+                if not asked or not lookup.matches(name, framework.protected):
+                    continue
+                # the libraries of a missing CUDA wheel may come from the base; nothing else brings triton
+                if name not in versions and name != "triton":
+                    continue
+                if name not in versions or not _fits(f"{name}{wish.specifier}", versions[name]):
+                    wrong.append((name, f"{name}{wish.specifier}"))
     return wrong
+
+
+def _lost_partners(rows: list[Coupling], versions: dict[str, str]) -> list[tuple[str, str, str]]:
+    """Return packages whose rule asks for another one beside them that is not installed."""
+    lost = []
+    for row in rows:
+        if row.package in versions and row.also:
+            partner = canonical(re.split(r"[<>=!~\s]", row.also)[0])
+            if partner not in versions:
+                lost.append((row.package, partner, row.reason))
+    return lost
 
 
 def _rows(versions: dict[str, str]) -> list[Coupling]:

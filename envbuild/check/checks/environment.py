@@ -15,11 +15,49 @@ WRONG_VARIABLES = ("PYTHONHOME", "PYTHONUSERBASE")
 NO_DEVICE = ("", "-1", "none", "void", "nodevfiles")
 """What hides every GPU as the first word of CUDA_VISIBLE_DEVICES."""
 JAX_CHOICES = ("JAX_PLATFORMS", "JAX_PLATFORM_NAME")
+YES = ("1", "true", "yes", "on", "y", "t")
+NO = ("0", "false", "no", "off", "n", "f")
+SWITCHES: dict[str, tuple[tuple[str, ...], tuple[str, ...], str]] = {
+    "ACCELERATE_USE_CPU": (
+        YES,
+        ("accelerate", "transformers", "torch"),
+        "Accelerate computes on the CPU",
+    ),
+    "NUMBA_ENABLE_CUDASIM": (
+        ("1",),
+        ("numba", "numba-cuda", "torch"),
+        "Numba simulates CUDA on the CPU",
+    ),
+    "NUMBA_DISABLE_CUDA": (("1",), ("numba", "numba-cuda"), "Numba sees no GPU"),
+    "USE_TORCH": (("0", *NO), ("transformers",), "transformers leaves PyTorch out"),
+    "XLA_PYTHON_CLIENT_PLATFORM": (("cpu",), ("jax",), "JAX computes on the CPU"),
+    "JAX_SKIP_CUDA_PLUGIN": (YES, ("jax",), "JAX leaves its CUDA plug-in out"),
+    "CUPY_ACCELERATORS_DISABLE": (YES, ("cupy",), "CuPy leaves its accelerators out"),
+}
+"""Variables that keep a package from the GPU: values (in lower case), packages that read them, what they do.
+
+Sources: accelerate/state.py; Numba's documentation, environment variables; transformers/utils/import_utils.py.
+"""
+SLOW: dict[str, tuple[str, str]] = {
+    "CUDA_LAUNCH_BLOCKING": ("1", "every kernel is waited for"),
+    "CUDA_FORCE_PTX_JIT": (
+        "1",
+        "all GPU code is compiled anew, and what has no portable code fails",
+    ),
+    "NVIDIA_TF32_OVERRIDE": ("0", "tensor cores are not used for float32"),
+}
+"""Variables of debugging that make programs slow (CUDA C++ programming guide, environment variables)."""
 
 
 def user_site_off(evidence: Evidence) -> Verdict:
     """Check whether packages of a user's ~/.local stay out."""
     user = evidence.installed.user_site
+    if user.enabled and evidence.expected.alone:
+        return passed(
+            f"a note, for an image that envbuild has not built: Python reads packages of the user's own folder "
+            f"({user.path}) under a plain exec; envbuild exec keeps them out",
+            path=user.path,
+        )
     if user.enabled:
         return failed(
             f"Python would read packages from the user's own folder ({user.path}); under a plain exec, HOME is the "
@@ -41,6 +79,12 @@ def plain_exec(evidence: Evidence) -> Verdict:
     """Check whether a user's own packages come in under a plain exec, which was done with a poisoned home folder."""
     found = given(evidence.plain)
     shown = {"modules": list(found.modules), "variables": list(found.variables), "home": found.home}
+    if USER_MODULE in found.modules and evidence.expected.alone:
+        return passed(
+            "a note, for an image that envbuild has not built: under a plain apptainer exec, packages of the user's "
+            "~/.local are imported; envbuild exec keeps them out",
+            **shown,
+        )
     if USER_MODULE in found.modules:
         return failed(
             "under a plain apptainer exec, packages of the user's ~/.local are imported (tried with a made-up home)",
@@ -158,13 +202,28 @@ def gpus_left(evidence: Evidence) -> Verdict:
             ]
             if platforms and platforms[0] == "cpu":
                 faults.append(f'the image sets {name} to "{env[name]}": JAX computes on the CPU')
+    faults += _switched_off(evidence)
     if faults:
         return failed(
             listing(faults, 3),
             "take it out of the base's or the recipe's environment",
             faults=faults,
         )
-    return passed("no variable of the image hides a GPU")
+    slow = [
+        f"{name}={value}: {what}" for name, (value, what) in SLOW.items() if env.get(name) == value
+    ]
+    note = f"; slow: {listing(slow)}" if slow else ""
+    return passed(f"no variable of the image hides a GPU{note}", slow=slow)
+
+
+def _switched_off(evidence: Evidence) -> list[str]:
+    """Return variables of the image that keep a package which it holds from the GPU."""
+    env, found = evidence.installed.environment, []
+    for name, (values, packages, what) in SWITCHES.items():
+        here = any(evidence.installed.dist(package) for package in packages)
+        if env.get(name, "").strip().lower() in values and env.get(name) and here:
+            found.append(f'the image sets {name} to "{env[name]}": {what}')
+    return found
 
 
 def readable(evidence: Evidence) -> Verdict:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from typing import TypeAlias
 
 import msgspec
 
@@ -89,7 +90,7 @@ def architecture(evidence: Evidence) -> Verdict:
     found = given(evidence.driver).cuda.devices
     if evidence.framework is None or not found:
         return skipped("there is no framework or no GPU to compare")
-    sass, ptx, source = code_of(evidence)
+    (sass, ptx, exact), source = code_of(evidence)
     if not sass and not ptx:
         return skipped(
             f"which GPUs this build of {evidence.framework.name} has code for is not known"
@@ -98,7 +99,7 @@ def architecture(evidence: Evidence) -> Verdict:
     shown = {"sass": list(sass), "ptx": list(ptx), "source": source}
     slow = []
     for device in found:
-        how = lookup.runs_on(capability(device), sass, ptx)
+        how = lookup.runs_on(capability(device), sass, ptx, exact)
         if how is None:
             return failed(
                 f"{name} has no code for {_described(device)}: machine code for {dotted(sass)}"
@@ -174,47 +175,55 @@ def capability(device: Device) -> int:
     return device.capability[0] * 10 + device.capability[1]
 
 
-def code_of(evidence: Evidence) -> tuple[tuple[int, ...], tuple[int, ...], str]:
-    """Return the capabilities that the framework has machine and portable code for, and who says so."""
+Capabilities: TypeAlias = "tuple[int, ...]"
+CodeOf: TypeAlias = "tuple[Capabilities, Capabilities, Capabilities]"
+"""Capabilities (times ten) with machine code, with portable code, and with code for one GPU alone."""
+
+
+def code_of(evidence: Evidence) -> tuple[CodeOf, str]:
+    """Return the capabilities that the framework has code for, and who says so."""
     scanned = evidence.code.data if evidence.code else None
     own = (
         tuple(one for one in scanned.files if _of_framework(evidence, one.path)) if scanned else ()
     )
     if own:
-        return (*common_code(own), f"scan of {listing([one.path for one in own], 2)}")
+        return (common_code(own), f"scan of {listing([one.path for one in own], 2)}")
     listed = evidence.compute.data.arches if evidence.compute and evidence.compute.data else ()
     if listed:
-        return _arches(listed, "sm"), _arches(listed, "compute"), "torch.cuda.get_arch_list()"
+        code = (_arches(listed, "sm"), _arches(listed, "compute"), _exact(listed))
+        return code, "torch.cuda.get_arch_list()"
     if evidence.built_for.arches:
         # in TensorFlow's list compute_80 stands for machine code and portable code of 8.0 (scan of its 2.4.1 library)
-        portable = _arches(evidence.built_for.arches, "compute")
-        return (
-            tuple(sorted({*_arches(evidence.built_for.arches, "sm"), *portable})),
-            portable,
-            "build_info.py",
-        )
+        arches = evidence.built_for.arches
+        portable = _arches(arches, "compute")
+        machine = tuple(sorted({*_arches(arches, "sm"), *portable}))
+        return (machine, portable, _exact(arches)), "build_info.py"
     row = evidence.build
-    return (row.sass, row.ptx, row.source) if row else ((), (), "")
+    return ((row.sass, row.ptx, ()), row.source) if row else (((), (), ()), "")
 
 
-def common_code(files: tuple[CodeFile, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the capabilities of machine and portable code that at least half of the regions have.
+def common_code(files: tuple[CodeFile, ...]) -> CodeOf:
+    """Return the capabilities of machine, portable and single-GPU code that at least half of the regions have.
 
     Regions without machine code count only where no other ones are: they are single kernels, and so are those for one
     GPU only (TensorFlow 2.15: 247 regions with machine code for 5.0 to 8.0, 362 with portable code for 8.0 alone).
     """
     regions = [region for one in files for region in one.regions]
-    telling = [region for region in regions if region.sass] or regions
+    telling = [region for region in regions if region.sass or region.exact] or regions
     half = sum(region.count for region in telling) / 2
-    counts: dict[str, Counter[int]] = {"sass": Counter(), "ptx": Counter()}
+    sass: Counter[int] = Counter()
+    ptx: Counter[int] = Counter()
+    exact: Counter[int] = Counter()
     for region in telling:
-        for kind, capabilities in (("sass", region.sass), ("ptx", region.ptx)):
-            counts[kind].update(dict.fromkeys(capabilities, region.count))
-    sass, ptx = (
-        tuple(sorted(n for n, count in counts[kind].items() if count >= half))
-        for kind in ("sass", "ptx")
-    )
-    return sass, ptx
+        sass.update(dict.fromkeys(region.sass, region.count))
+        ptx.update(dict.fromkeys(region.ptx, region.count))
+        # on its own GPU code for it alone does as well as plain code of the same region
+        exact.update(dict.fromkeys((*region.exact, *region.sass), region.count))
+    return _at_least(sass, half), _at_least(ptx, half), _at_least(exact, half)
+
+
+def _at_least(counts: Counter[int], half: float) -> Capabilities:
+    return tuple(sorted(number for number, count in counts.items() if count >= half))
 
 
 def _of_framework(evidence: Evidence, path: str) -> bool:
@@ -224,6 +233,11 @@ def _of_framework(evidence: Evidence, path: str) -> bool:
 def _arches(words: tuple[str, ...], kind: str) -> tuple[int, ...]:
     """Read "sm_80"; forms like "sm_90a" run on that very capability only and come beside the plain one."""
     found = [re.fullmatch(rf"{kind}_(\d+)", word) for word in words]
+    return tuple(sorted({int(match[1]) for match in found if match}))
+
+
+def _exact(words: tuple[str, ...]) -> tuple[int, ...]:
+    found = [re.fullmatch(r"sm_(\d+)a", word) for word in words]
     return tuple(sorted({int(match[1]) for match in found if match}))
 
 

@@ -22,26 +22,38 @@ def shared_libraries(evidence: Evidence) -> Verdict:
             else f"{found.damaged_count} shared objects"
         )
         return failed(
-            f"{objects} cannot be read: {inside(path, found.folders)} ({why})",
+            f"{objects} cannot be read: {relative(path, found.folders)} ({why})",
             "the file is damaged; build the image again from its lock: envbuild make",
             damaged=[path for path, _ in found.damaged],
         )
     missing: dict[str, list[str]] = {}
     for soname, paths in sorted(found.missing.items()):
-        needy = [
-            path for path in paths if lookup.may_lack(path) is None or _own_code(evidence, path)
-        ]
+        needy = [path for path in paths if _is_loaded(evidence, path)]
         if needy and not lookup.from_driver(soname):
-            missing[soname] = [inside(path, found.folders) for path in needy]
-    shown = {"objects": found.objects, "preloaded": sorted(found.preloaded)}
+            missing[soname] = [relative(path, found.folders) for path in needy]
+    shown = {
+        "objects": found.objects,
+        "preloaded": sorted(found.preloaded),
+        "idle": [relative(path, found.folders) for path in found.idle],
+    }
     if missing:
         soname, first = max(missing.items(), key=lambda item: len(item[1]))
         others = sorted(set(missing) - {soname})
+        hints = [_cure_of(evidence, name, missing[name]) for name in [soname, *others]]
         return failed(
             f"{soname} is not in the image; needed by {listing(first, 2)}"
             + (f"; also missing: {listing(others)}" if others else ""),
-            "\n".join(dict.fromkeys(provide(name) for name in [soname, *others])),
+            "\n".join(dict.fromkeys(hints)),
             missing={name: objects[:20] for name, objects in missing.items()},
+            **shown,
+        )
+    strange = [relative(path, found.folders) for path in found.other_pythons]
+    if strange:
+        python = ".".join(evidence.installed.python.split(".")[:2])
+        return failed(
+            f"{listing(strange, 2)}: built for another Python, and the image has {python}, which cannot import it",
+            f"take the wheel for Python {python} of it: lock again, or leave --python-version and --platform to envbuild",
+            other_pythons=strange,
             **shown,
         )
     return _outdated(evidence, shown) or passed(
@@ -49,11 +61,66 @@ def shared_libraries(evidence: Evidence) -> Verdict:
     )
 
 
+def _is_loaded(evidence: Evidence, path: str, below: tuple[str, ...] = ()) -> bool:
+    """Tell whether anything loads an object: what only optional parts need may lack its libraries."""
+    found = given(evidence.libraries)
+    if _own_code(evidence, path):
+        return True
+    if path in found.idle or path in below or lookup.may_lack(path) is not None:
+        return False
+    needers = found.needed_by.get(path, ())
+    return not needers or any(_is_loaded(evidence, one, (*below, path)) for one in needers)
+
+
+def _cure_of(evidence: Evidence, soname: str, needers: list[str]) -> str:
+    """Say how a missing library gets into the image, or that its package is for another CUDA."""
+    built, toolkit = lookup.toolkit_of_library(soname), toolkit_of(evidence)
+    row = lookup.provider_of(soname)
+    is_foreign = not any(_own_code(evidence, path) for path in needers)
+    if built and toolkit and built != lookup.numbers(toolkit)[0] and is_foreign:
+        package = needers[0].split("/")[0]
+        return (
+            f"{package} was built for CUDA {built}, {_name(evidence)} for CUDA {toolkit}: take the release of "
+            f"{package} that goes with it, or its package for CUDA {lookup.numbers(toolkit)[0]}"
+        )
+    apart = _in_two_images(evidence, row.wheel if row else None)
+    return apart or provide(soname, toolkit)
+
+
+def bring(evidence: Evidence, soname: str) -> str:
+    """Say how a CUDA library that a program did not find is found: where it is, or who has it."""
+    copies = given(evidence.libraries).copies if evidence.libraries else {}
+    named = [path for paths in copies.values() for path in paths if path.endswith(f"/{soname}")]
+    if named:
+        folders = ":".join(_cuda_folders(evidence))
+        return f'write under [run]: environment = {{ LD_LIBRARY_PATH = "{folders}" }}'
+    row = lookup.provider_of(soname)
+    apart = _in_two_images(evidence, row.wheel if row else None)
+    return apart or provide(soname, toolkit_of(evidence))
+
+
+def _in_two_images(evidence: Evidence, wheel: str | None) -> str | None:
+    """Return the advice for two frameworks that ask for different releases of one CUDA wheel."""
+    stem = re.match(r"nvidia-[a-z-]+", wheel or "")
+    if stem is None or len(evidence.frameworks) < 2:
+        return None
+    asked: dict[str, str] = {}
+    for framework in evidence.frameworks:
+        for owner in evidence.installed.owners.get(framework.module, ()):
+            for line in evidence.installed.requires.get(owner.name, ()):
+                if line.startswith(stem[0]):
+                    asked[framework.name] = re.split(r"[;\s]", line.replace(" ", ""))[0]
+    if len(set(asked.values())) < 2:
+        return None
+    wishes = ", ".join(f"{name} asks for {line}" for name, line in asked.items())
+    return f"make one image for each framework: {wishes}, and one image can hold one of them"
+
+
 def _own_code(evidence: Evidence, path: str) -> bool:
     """Tell whether a shared object is the framework's own GPU part, which must not lack anything."""
     folders = given(evidence.libraries).folders
     return evidence.framework is not None and lookup.matches(
-        inside(path, folders), evidence.framework.code
+        relative(path, folders), evidence.framework.code
     )
 
 
@@ -61,7 +128,7 @@ def _outdated(evidence: Evidence, shown: dict[str, Any]) -> Verdict | None:
     """Return a failure where a library is there and older than what an object was linked with."""
     found = given(evidence.libraries)
     lacking = [
-        (soname, version, inside(path, found.folders))
+        (soname, version, relative(path, found.folders))
         for soname, versions in found.outdated.items()
         for version, paths in versions.items()
         for path in paths
@@ -81,17 +148,18 @@ def _outdated(evidence: Evidence, shown: dict[str, Any]) -> Verdict | None:
     )
 
 
-def provide(soname: str) -> str:
-    """Say how a library gets into the image."""
+def provide(soname: str, toolkit: str | None = None) -> str:
+    """Say how a library gets into the image; ``toolkit`` is the CUDA that its wheel should be for."""
     row = lookup.provider_of(soname)
     if row is None:
         return f"find the Debian package that has {soname} (apt-file search {soname}) and add it to [system] packages"
     ways = [f'add "{row.debian}" to [system] packages'] if row.debian else []
-    ways += [f'add "{row.wheel}" to [python] dependencies'] if row.wheel else []
+    if row.wheel:
+        ways.append(f'add "{lookup.wheel_for(row.wheel, toolkit)}" to [python] dependencies')
     return f"{soname}: {' or '.join(ways)}" + (f"; {row.note}" if row.note else "")
 
 
-def inside(path: str, folders: tuple[str, ...]) -> str:
+def relative(path: str, folders: tuple[str, ...]) -> str:
     """Write a path relative to the site-packages folder it is in."""
     for folder in folders:
         if path.startswith(f"{folder}/"):
@@ -136,38 +204,73 @@ def _opened(evidence: Evidence, name: str, toolkit: str) -> Verdict:
         "found": {soname: place.path for soname, place in opened.items()},
         "copies": copies,
     }
-    lost = [soname for soname, place in opened.items() if place.path is None]
+    lost = [soname for soname, place in opened.items() if not place.loads]
+    # what an opened library needs in turn is told by its own name
+    absent = [name for soname in lost for name, _ in opened[soname].lost or ((soname, ""),)]
+    absent = list(dict.fromkeys(absent))
     places = {PurePosixPath(path).name: path for paths in copies.values() for path in paths}
-    unreached = [soname for soname in lost if soname in places]
-    if unreached:
-        folders = sorted({str(PurePosixPath(path).parent) for path in places.values()})
-        folder = inside(
+    unreached = [soname for soname in absent if soname in places]
+    if unreached and unreached == absent:
+        folder = relative(
             str(PurePosixPath(places[unreached[0]]).parent), given(evidence.libraries).folders
         )
         return failed(
             f"{name} was built for CUDA {toolkit}{_and_cudnn(evidence)}, and opens {listing(unreached)}, which is in "
             f"{folder}, where its loader does not look; it would go on without the GPU",
-            f'write under [run]: environment = {{ LD_LIBRARY_PATH = "{":".join(folders)}" }}, with every folder of '
-            "CUDA's libraries in the image",
+            f'write under [run]: environment = {{ LD_LIBRARY_PATH = "{":".join(_cuda_folders(evidence))}" }}',
             missing=lost,
             **shown,
         )
     if lost:
-        others = _other_majors(lost[0], copies)
+        others = _other_majors(absent[0], copies)
         beside = f" (there is {listing(others)})" if others else ""
         return failed(
-            f"{name} was built for CUDA {toolkit}{_and_cudnn(evidence)}, and opens {listing(lost)}, which is not in "
+            f"{name} was built for CUDA {toolkit}{_and_cudnn(evidence)}, and opens {listing(absent)}, which is not in "
             f"the image{beside}; it would go on without the GPU",
-            "\n".join(dict.fromkeys(provide(soname) for soname in lost)),
+            _bring_libraries(evidence, [one for one in absent if one not in places], toolkit),
             missing=lost,
             **shown,
         )
+    linked_libraries = _linked_places(evidence)
     if not opened:
+        too_old = _cudnn_new_enough(evidence, name, linked_libraries)
+        if too_old:
+            return too_old
         linked = "its CUDA libraries are linked, so the shared libraries above tell whether they are there"
         return passed(f"{name} is a build for CUDA {toolkit}; {linked}", **shown)
     return _cudnn_new_enough(evidence, name, opened) or passed(
         f"{name} finds CUDA {toolkit}{_and_cudnn(evidence)}", **shown
     )
+
+
+def _cuda_folders(evidence: Evidence) -> list[str]:
+    """Return every folder with CUDA's libraries, those of LD_LIBRARY_PATH first."""
+    found = given(evidence.libraries)
+    before = [folder for folder in found.library_path if folder != "/.singularity.d/libs"]
+    paths = [
+        path for name, paths in found.copies.items() if "libcuda.so" not in name for path in paths
+    ]
+    folders = {str(PurePosixPath(path).parent) for path in paths}
+    return [*before, *sorted(folders - set(before))]
+
+
+def _bring_libraries(evidence: Evidence, absent: list[str], toolkit: str) -> str:
+    """Say how the libraries that a framework opens come into the image."""
+    framework = evidence.framework
+    assert framework is not None  # noqa: S101  (its check asks for one)
+    for soname in absent:
+        row = lookup.provider_of(soname)
+        apart = _in_two_images(evidence, row.wheel if row else None)
+        if apart:
+            return apart
+    cures = [provide(soname, toolkit) for soname in absent]
+    if any(framework.module in path for path in _loaders(evidence)):
+        return "\n".join(dict.fromkeys(cures))
+    # without a path of its own to NVIDIA's wheels the framework finds them by LD_LIBRARY_PATH only
+    cures.append(
+        "and write their folders (nvidia/*/lib) into LD_LIBRARY_PATH under [run] environment"
+    )
+    return "\n".join(dict.fromkeys(cures))
 
 
 def _places(evidence: Evidence, toolkit: str) -> dict[str, Place]:
@@ -182,6 +285,20 @@ def _places(evidence: Evidence, toolkit: str) -> dict[str, Place]:
     return {
         name: found.get(name, Place()) for name in names if lookup.matches(name, framework.opens)
     }
+
+
+def _name(evidence: Evidence) -> str:
+    assert evidence.framework is not None  # noqa: S101  (its callers know one)
+    return f"{evidence.framework.name} {evidence.release or ''}".strip()
+
+
+def _linked_places(evidence: Evidence) -> dict[str, Place]:
+    """Return where the libraries are found that a framework is linked with and whose version counts."""
+    framework, cudnn = evidence.framework, cudnn_of(evidence)
+    assert framework is not None  # noqa: S101  (cuda_match asks for one)
+    found = given(evidence.libraries).wanted.get(framework.module, {})
+    name = f"libcudnn.so.{lookup.numbers(cudnn)[0]}" if cudnn else ""
+    return {name: found[name]} if name in found else {}
 
 
 def toolkit_of(evidence: Evidence) -> str | None:
@@ -240,6 +357,13 @@ def compiler_tools(evidence: Evidence) -> Verdict:
     return passed(
         f"{' and '.join(needed)} {'is' if len(needed) == 1 else 'are'} there", tools=tools
     )
+
+
+def _loaders(evidence: Evidence) -> tuple[str, ...]:
+    """Return import names whose opened libraries come from NVIDIA's wheels by a path of their own."""
+    found = given(evidence.libraries)
+    places = [(name, place) for name, rows in found.wanted.items() for place in rows.values()]
+    return tuple(name for name, place in places if place.path and "/nvidia/" in place.path)
 
 
 def _without_gpu_part(evidence: Evidence) -> bool:
@@ -338,30 +462,54 @@ def _other_majors(soname: str, copies: dict[str, tuple[str, ...]]) -> list[str]:
 def _cudnn_new_enough(evidence: Evidence, name: str, opened: dict[str, Place]) -> Verdict | None:
     """Return a failure where cuDNN is of the right major version and too old.
 
-    "CuDNN library needs to have matching major version and equal or higher minor version" (TensorFlow's log).
+    "CuDNN library needs to have matching major version and equal or higher minor version" (TensorFlow's log);
+    "cuDNN version incompatibility" (PyTorch, torch/backends/cudnn).
     """
     needed = cudnn_of(evidence)
     place = next((opened[soname] for soname in opened if soname.startswith("libcudnn.")), None)
     if needed is None or len(lookup.numbers(needed)) < 2 or place is None or place.real is None:
         return None
-    wheel = next(
-        (
-            dist
-            for dist in evidence.installed.dists
-            if re.fullmatch(r"nvidia-cudnn-cu\d+", dist.name)
-        ),
-        None,
-    )
-    if wheel is not None and "/nvidia/cudnn/" in place.real:
-        seen = wheel.version
-    else:
-        seen = PurePosixPath(place.real).name.partition(".so.")[2]
-    if len(lookup.numbers(seen)) < 2 or lookup.numbers(seen)[:2] >= lookup.numbers(needed)[:2]:
-        return None
-    return failed(
-        f"{name} was compiled with cuDNN {needed}; the image has {seen}, and it refuses an older one",
-        f'add "nvidia-cudnn-cu{lookup.numbers(toolkit_of(evidence) or "12")[0]}>={needed}" to [python] dependencies',
-        needed=needed,
-        found=seen,
-        path=place.real,
-    )
+    for real, order in ((place.real, ""), (place.nv, " under --nv of Apptainer 1.5 or newer")):
+        seen = _cudnn_version(evidence, real) if real else None
+        if seen is None or lookup.numbers(seen)[:2] >= lookup.numbers(needed)[:2]:
+            continue
+        own = "/nvidia/cudnn/" in str(real)
+        what = f"the image has {seen}" if own else f"it loads {seen} from {real}"
+        return failed(
+            f"{name} was compiled with cuDNN {needed}; {what}{order}, and it refuses an older one",
+            _newer_cudnn(evidence, needed, str(real)),
+            needed=needed,
+            found=seen,
+            path=real,
+        )
+    return None
+
+
+def _cudnn_version(evidence: Evidence, path: str) -> str | None:
+    """Return the version of a libcudnn: as it says itself, else of its wheel, else of its file's name."""
+    said = given(evidence.libraries).cudnn.get(path)
+    if said:
+        return said
+    wheels = [
+        dist
+        for dist in evidence.installed.dists
+        if re.fullmatch(r"nvidia-cudnn-cu\d+", dist.name) and not dist.shadowed
+    ]
+    if wheels and "/nvidia/cudnn/" in path:
+        return wheels[0].version
+    named = PurePosixPath(path).name.partition(".so.")[2]
+    return named if len(lookup.numbers(named)) > 1 else None
+
+
+def _newer_cudnn(evidence: Evidence, needed: str, path: str) -> str:
+    """Say how a framework gets the cuDNN that it was compiled with."""
+    if "/nvidia/cudnn/" not in path:
+        folder = PurePosixPath(path).parent
+        return (
+            f"take {folder} out of LD_LIBRARY_PATH and of the loader's configuration, so that the cuDNN of its own "
+            f"packages is loaded, or put cuDNN {needed} or newer there"
+        )
+    wheel = f"nvidia-cudnn-cu{lookup.numbers(toolkit_of(evidence) or '12')[0]}"
+    apart = _in_two_images(evidence, wheel)
+    major, minor = lookup.numbers(needed)[:2]
+    return apart or f'add "{wheel}>={major}.{minor},<{major + 1}" to [python] dependencies'

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 from envbuild.check.answers import Imported, Owner, killed_by
+from envbuild.check.checks import libraries
 from envbuild.check.checks.sources import VARIABLE
 from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, passed, skipped
 from envbuild.data import lookup
-from envbuild.data.tables import load_frameworks
+from envbuild.data.tables import EntryPoint, load_entry_points, load_frameworks
 
 REBUILD = "build the image again from its lock: envbuild make"
 
@@ -80,7 +83,7 @@ def exclusive(evidence: Evidence) -> Verdict:
     """Check whether distributions are installed together that write the same files."""
     installed = {dist.name for dist in evidence.installed.dists if not dist.shadowed}
     for group in load_frameworks().exclusive:
-        if evidence.framework is not None and group.module == evidence.framework.module:
+        if any(group.module == framework.module for framework in evidence.frameworks):
             continue  # one_framework says it better
         together = sorted(name for name in installed if lookup.matches(name, group.dists))
         if len(together) > 1:
@@ -189,7 +192,8 @@ def direct_imports(evidence: Evidence) -> Verdict:
         first = broken[real[0]]
         more = f"; also {listing(real[1:])}" if len(real) > 1 else ""
         noise = {"output": list(first.noise)} if first.noise else {}
-        return failed(f"import {real[0]}: {first.error}{more}", _cure(first), **shown, **noise)
+        said = useful_line(first.error, first.noise)
+        return failed(f"import {real[0]}: {said}{more}", _cure(evidence, first), **shown, **noise)
     if needs_driver:
         return skipped(
             f"{listing(sorted(needs_driver))} can only be imported where an NVIDIA driver is; the others import",
@@ -212,6 +216,54 @@ def direct_imports(evidence: Evidence) -> Verdict:
         f"{len(modules)} modules import; the slowest, {slowest}, in {modules[slowest].seconds:.1f} s{note}",
         **shown,
     )
+
+
+def entry_points(evidence: Evidence) -> Verdict:
+    """Check whether packages find what they open when they run, as they do it themselves."""
+    tried = given(evidence.imports).entries
+    if not tried:
+        return skipped("no package is known to open more when it runs")
+    rows = {entry.name: entry for entry in load_entry_points().entry}
+    shown = {"seconds": {name: one.seconds for name, one in tried.items()}}
+    broken = {
+        name: one
+        for name, one in tried.items()
+        if not one.ok and (evidence.gpu or not _names_driver(one.error))
+    }
+    if broken:
+        reasons = [f"{name}: {useful_line(one.error, one.noise)}" for name, one in broken.items()]
+        hints = [_entry_cure(evidence, rows[name], broken[name].error) for name in broken]
+        errors = {name: [one.error, *one.noise] for name, one in broken.items()}
+        return failed("; ".join(reasons), "\n".join(dict.fromkeys(hints)), errors=errors, **shown)
+    notes = [f"{name} {one.note}" for name, one in tried.items() if one.note]
+    note = f" ({'; '.join(notes)})" if notes else ""
+    return passed(f"{listing(list(tried))}: all is found{note}", **shown)
+
+
+def _entry_cure(evidence: Evidence, entry: EntryPoint, error: str) -> str:
+    """Say how a package gets what it opens: the library that its message names, else the table's own advice."""
+    soname = re.search(r"\blib[\w+-]+\.so\.[\d.]*\d", error)
+    if soname is None or lookup.provider_of(soname[0]) is None:
+        return entry.cure
+    return f"{libraries.bring(evidence, soname[0])}; {entry.cure}"
+
+
+def _names_driver(error: str) -> bool:
+    words = error.replace(":", " ").replace("'", " ").split()
+    return any(lookup.from_driver(word) for word in words)
+
+
+USELESS = re.compile(r"^[\W_]*$|^\[?(?:end|start) of|^\^+$|^={3,}|^-{3,}", re.IGNORECASE)
+"""Last lines of messages that say nothing: rules, brackets, "end of traceback"."""
+
+
+def useful_line(error: str, noise: tuple[str, ...] = ()) -> str:
+    """Return an error's line, or where that says nothing the last line before it that looks like one."""
+    text = error.partition(": ")[2] if ": " in error else error
+    if text.strip() and not USELESS.match(text.strip()):
+        return error
+    told = [line.strip() for line in noise if re.search(r"Error|cannot|failed|not ", line)]
+    return told[-1] if told else error
 
 
 def own_script(evidence: Evidence) -> Verdict:
@@ -311,14 +363,15 @@ def _replaced_records(evidence: Evidence) -> list[str]:
 
 def lacks_driver(answer: Imported) -> bool:
     """Whether an import failed for want of the NVIDIA driver only, which no image holds."""
-    words = answer.error.replace(":", " ").replace("'", " ").split()
-    return any(lookup.from_driver(word) for word in words)
+    return _names_driver(answer.error)
 
 
-def _cure(answer: Imported) -> str:
+def _cure(evidence: Evidence, answer: Imported) -> str:
     words = answer.error.replace(":", " ").replace("'", " ").split()
     library = next((word for word in words if ".so" in word and "/" not in word), None)
     provider = lookup.provider_of(library) if library else None
+    if library and provider and provider.wheel and not provider.debian:
+        return libraries.bring(evidence, library)
     if provider and provider.debian:
         return f'add "{provider.debian}" to [system] packages' + (
             f"; {provider.note}" if provider.note else ""

@@ -17,14 +17,14 @@ def target_architecture(evidence: Evidence) -> Verdict:
     target = _target(evidence)
     if target.capability is None or evidence.framework is None:
         return skipped("no GPU was named (--gpu), or no known framework is installed")
-    sass, ptx, source = code_of(evidence)
+    (sass, ptx, exact), source = code_of(evidence)
     name, gpu = _name(evidence), described(target)
     shown = {"sass": list(sass), "ptx": list(ptx), "source": source, **_scanned(evidence)}
     if not sass and not ptx:
         return skipped(
             f"{name} has no GPU code that could be read, and its release is not in the table"
         )
-    how = lookup.runs_on(target.capability, sass, ptx)
+    how = lookup.runs_on(target.capability, sass, ptx, exact)
     if how is None:
         portable = f", portable code for {dotted(ptx)}" if ptx else ", no portable code"
         return failed(
@@ -88,8 +88,8 @@ def _portable_code(
     """
     if target.capability is None:
         return None
-    sass, ptx, _ = code_of(evidence)
-    how = lookup.runs_on(target.capability, sass, ptx)
+    (sass, ptx, exact), _ = code_of(evidence)
+    how = lookup.runs_on(target.capability, sass, ptx, exact)
     if how != "ptx" or (
         supported is not None and lookup.numbers(supported)[:2] >= lookup.numbers(toolkit)[:2]
     ):
@@ -170,5 +170,8 @@ def _others_without(evidence: Evidence, capability: int) -> list[str]:
         for one in found
         if framework is not None
         and not lookup.matches(one.path, framework.code)
-        and not any(lookup.runs_on(capability, region.sass, region.ptx) for region in one.regions)
+        and not any(
+            lookup.runs_on(capability, region.sass, region.ptx, region.exact)
+            for region in one.regions
+        )
     ]

@@ -2,7 +2,8 @@
 
 Layout as observed (not published): a region starts with the magic number, version 1, header size 16 and the size of
 what follows; in it are entries: kind (1 portable code, PTX; 2 machine code, SASS), header size, size, and the
-capability times ten at byte 28.  Of an ELF file with a section of such regions only that is read, and of a region
+capability times ten at byte 28, and flags at byte 40, of which bit 20 is the "a" of sm_90a and bit 21 the "f" of
+sm_100f (as nvcc 13.0 writes them and cuobjdump reads them).  Of an ELF file with a section of such regions only that is read, and of a region
 only its headers.
 
 Parameters: ``files`` (shell patterns over paths relative to site-packages), ``limit`` (seconds for all).
@@ -15,6 +16,8 @@ import struct
 import time
 
 MAGIC = b"\x50\xed\x55\xba"
+PTX, SASS, EXACT, FAMILY = 1, 2, 3, 4
+ONE_GPU, ONE_FAMILY = 1 << 20, 1 << 21
 PIECE = 4 << 20
 MOST = 500
 
@@ -56,9 +59,17 @@ def region(fd, at, size):
         kind, _, header, length = struct.unpack_from("<HHIQ", entry)
         if kind not in (1, 2) or header < 32 or here + header + length > end:
             break
-        found.add((kind, struct.unpack_from("<I", entry, 28)[0]))
+        (flags,) = struct.unpack("<I", os.pread(fd, 4, here + 40))
+        found.add((suffixed(kind, flags), struct.unpack_from("<I", entry, 28)[0]))
         here += header + length
     return end, frozenset(found)
+
+
+def suffixed(kind, flags):
+    """The kind of an entry: sm_90a runs on its own GPU alone; sm_100f on its family, as plain machine code does."""
+    if flags & ONE_GPU:
+        return EXACT
+    return FAMILY if kind == PTX and flags & ONE_FAMILY else kind
 
 
 def scan(path, deadline):
@@ -133,8 +144,9 @@ def main():
         regions = [
             {
                 "count": count,
-                "sass": sorted(number for kind, number in code if kind == 2),
-                "ptx": sorted(number for kind, number in code if kind == 1),
+                "sass": sorted({number for kind, number in code if kind in (SASS, FAMILY)}),
+                "ptx": sorted(number for kind, number in code if kind == PTX),
+                "exact": sorted({number for kind, number in code if kind == EXACT}),
             }
             for code, count in counts.most_common(50)
         ]

@@ -2,11 +2,13 @@
 
 Parameters: ``frameworks`` (modules of which the first that is installed is imported once and then shared by the
 processes of the others, because several of them need it and it is slow), ``direct`` (distributions whose modules are
-imported), ``modules`` (further import names), ``uses`` (module -> names in it that the project takes; tried where a
+imported; None: those that no other one asks for and that hold compiled code or use a framework), ``modules`` (further
+import names), ``entries`` (programs for packages that open more when they run, data/entry_points.toml), ``uses`` (module -> names in it that the project takes; tried where a
 distribution has that module or what it lies in), ``limit`` (seconds for each).
 A process that crashes, hangs or prints without end is an answer, not an accident.
 """
 
+import fnmatch
 import re
 import select
 import signal
@@ -14,6 +16,8 @@ import time
 import traceback
 
 KEPT = 16384
+MOST_ALONE = 20
+"""Distributions that are imported at most where nothing says what was asked for."""
 LACKING = re.compile(
     r"cannot import name '\w+' from (?:partially initialized module )?'([\w.]+)'|module '([\w.]+)' has no attribute"
     r"|No module named '([\w.]+)'|\b(numpy)\.(?:dtype size changed|core\.multiarray failed)|using (NumPy) 1"
@@ -73,6 +77,8 @@ def attempt(name, say):
         __import__(name)
         module = sys.modules.get(name)
         imported = True
+        if getattr(module, "__file__", None) is None and name in EMPTIED:
+            raise ImportError("%s/__init__.py is gone: an uninstall took it away" % name)
         take(module, name, PARAMETERS["uses"].get(name, ()))
         version = getattr(module, "__version__", None)
         document = {
@@ -106,6 +112,61 @@ def take(module, name, wanted):
                     module, one
                 )  # says why: a module that loads its parts late raises its own error here
                 raise ImportError("cannot import name %r from %r" % (one, name))
+
+
+UNKNOWN_NAME = (AttributeError, ModuleNotFoundError, NameError, TypeError)
+EMPTIED = set()
+"""Import names whose own start file an installer wrote and that is gone: Python takes the folder for a namespace."""
+
+
+def note_emptied(records, names):
+    for item, _ in records:
+        if item["shadowed"]:
+            continue
+        for name in names:
+            path = name.replace(".", "/") + "/__init__.py"
+            if path in item["paths"] and not os.path.exists(os.path.join(item["folder"], path)):
+                EMPTIED.add(name)
+
+
+def attempt_entry(entry, say):
+    """Run one program and say how it went."""
+    started = time.time()
+    scope = {"note": ""}
+    try:
+        exec(compile(entry["code"], "<%s>" % entry["name"], "exec"), scope)
+        document = {"ok": True, "note": scope["note"] or ""}
+    except UNKNOWN_NAME as error:
+        document = {
+            "ok": not entry["strict"],
+            "error": last_line(error),
+            "kind": type(error).__name__,
+        }
+    except BaseException as error:
+        document = {
+            "ok": False,
+            "error": last_line(error),
+            "kind": type(error).__name__,
+        }
+    document["seconds"] = round(time.time() - started, 3)
+    say(document)
+
+
+def entries_to_try(records):
+    """The programs whose distribution and module are here."""
+    here = {item["name"] for item, _ in records if not item["shadowed"]}
+
+    def has(patterns):
+        return any(fnmatch.fnmatch(name, pattern) for name in here for pattern in patterns)
+
+    return [
+        entry
+        for entry in PARAMETERS["entries"]
+        if has(entry["dists"])
+        and all(has([name]) for name in entry["beside"])
+        and (not entry["when"] or os.environ.get(entry["when"]))
+        and (owners(records, entry["module"]) or module_file(entry["module"]))
+    ]
 
 
 def in_child(work, limit):
@@ -216,8 +277,17 @@ def import_all(names, limit):
     return answers
 
 
-def with_first(first, names, limit):
-    """Import ``first`` once, then the others in processes forked from that one."""
+def try_entries(entries, limit):
+    """Run programs, each in a process of its own; the answers by name."""
+    answers = {}
+    for entry in entries:
+        result = in_child(lambda say, entry=entry: attempt_entry(entry, say), limit)
+        answers["entry:" + entry["name"]] = outcome(result, limit)
+    return answers
+
+
+def with_first(first, names, limit, entries):
+    """Import ``first`` once, then the others in processes forked from that one, and programs that want it."""
 
     def work(say):
         say({"name": first, "answer": None})
@@ -225,8 +295,10 @@ def with_first(first, names, limit):
             for name in names:
                 result = in_child(lambda inner, name=name: attempt(name, inner), limit)
                 say({"name": name, "answer": outcome(result, limit)})
+            for name, document in try_entries(entries, limit).items():
+                say({"name": name, "answer": document})
 
-    result = in_child(work, limit * (len(names) + 1))
+    result = in_child(work, limit * (len(names) + len(entries) + 1))
     answers = {line["name"]: line["answer"] for line in result["lines"] if line["answer"]}
     if first not in answers:
         answers[first] = outcome(dict(result, lines=[]), limit)
@@ -241,31 +313,69 @@ def wanted_modules(records):
     found = [name for name in candidates if owners(records, name)]
     if len(candidates) == 1 and module_file(candidates[0]):
         found = candidates  # expected, and there without a distribution that says so
-    named = direct_imports(records, PARAMETERS["direct"])
-    names = [module for name in PARAMETERS["direct"] for module in named.get(name, ())]
+    direct = PARAMETERS["direct"]
+    alone = direct is None
+    direct = likely_direct(records) if alone else direct
+    named = direct_imports(records, direct)
+    names = [module for name in direct for module in named.get(name, ())]
     every = []
     used = [name for name in PARAMETERS["uses"] if owners(records, name.split(".")[0])]
     for name in found[:1] + names + PARAMETERS["modules"] + used:
         if name not in every:
             every.append(name)
     asked = set(found[:1] + names + PARAMETERS["modules"])
-    return (found[0] if found else None), every, asked
+    return (found[0] if found else None), every, asked, set(names) if alone else set()
+
+
+def likely_direct(records):
+    """Distributions that somebody asked for, as far as an image alone shows it: nothing else asks for them."""
+    wanted, candidates = set(), []
+    frameworks = {
+        one["name"] for module in PARAMETERS["frameworks"] for one in owners(records, module)
+    }
+    for item, _ in records:
+        head = read(os.path.join(item["info"], "METADATA")).split("\n\n", 1)[0]
+        lines = re.findall(r"^Requires-Dist:[ \t]*([\w.-]+)([^\n]*)", head, re.M | re.I)
+        asked = {canonical(name) for name, rest in lines if "extra ==" not in rest}
+        wanted |= asked
+        compiled = any(path.endswith(".so") or ".so." in path for path in item["paths"])
+        if compiled or asked & frameworks:
+            candidates.append(item)
+    return [
+        item["name"]
+        for item in candidates
+        if item["name"] not in wanted
+        and not item["shadowed"]
+        and not item["name"].startswith("nvidia-")
+    ][:MOST_ALONE]
 
 
 def main():
     records = all_records()
-    framework, names, asked = wanted_modules(records)
+    framework, names, asked, guessed = wanted_modules(records)
+    note_emptied(records, names)
     limit = PARAMETERS["limit"]
-    first = framework if len(names) > 1 else None
+    entries = entries_to_try(records)
+    late = [entry for entry in entries if entry["after"] and entry["after"] == framework]
+    first = framework if len(names) > 1 or late else None
     rest = [name for name in names if name != first]
-    answers = with_first(first, rest, limit) if first else {}
+    answers = with_first(first, rest, limit, late) if first else {}
     left = [name for name in rest if name not in answers]
     answers.update(import_all(left, limit))
+    early = [entry for entry in entries if "entry:" + entry["name"] not in answers]
+    broken = first is not None and not answers[first]["ok"]
+    answers.update(try_entries([one for one in early if not (broken and one in late)], limit))
+    tried = {name: answers.pop(name) for name in list(answers) if name.startswith("entry:")}
+    for name in guessed & set(answers):
+        # a guess is no promise: what lacks a module may be an optional part of its package
+        if answers[name].get("kind") == "ModuleNotFoundError":
+            del answers[name]
     for name, document in answers.items():
         if not document["ok"]:
             document["used"] = document.get("used", False) or name not in asked
             document["blame"] = blamed(records, document.get("blame", ()), name, document["error"])
-    answer({"modules": answers})
+    programs = {name.partition(":")[2]: document for name, document in tried.items()}
+    answer({"modules": answers, "entries": programs})
 
 
 main()

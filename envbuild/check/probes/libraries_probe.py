@@ -4,8 +4,10 @@ Follows ld.so(8): DT_RPATH (where there is no DT_RUNPATH), LD_LIBRARY_PATH, DT_R
 folders; $ORIGIN, $LIB and $PLATFORM are replaced.  A library that is only found elsewhere below site-packages counts
 as "preloaded": its package loads it itself before (wheels of PyTorch, TensorFlow plug-ins, NVIDIA's own).
 
-Parameters: ``wanted`` (import name of a framework -> sonames that some release of it opens at run time), ``families``
-(shell patterns of libraries of which every copy is listed), ``toolkits`` (patterns of folders where CUDA is installed).
+Parameters: ``wanted`` (import name of a framework -> ``openers``, shell patterns of the objects that open libraries at
+run time, the first that is there counts; ``before``, objects that are loaded before; ``names``, the sonames that some
+release opens), ``families`` (shell patterns of libraries of which every copy is listed), ``toolkits`` (patterns of
+folders where CUDA is installed), ``driver`` (patterns of sonames that come with the driver).
 """
 
 import fnmatch
@@ -14,6 +16,7 @@ import platform
 import re
 import site
 import struct
+import subprocess
 import sysconfig
 import time
 
@@ -24,6 +27,7 @@ MOST_VERSIONS = 4096
 BIGGEST_TABLE = 64 << 20
 BIGGEST_TREE = 2000000
 SHOWN = 8
+RUNTIME_LIBRARIES = "/.singularity.d/libs"
 TOOLS = ("ptxas", "libdevice.10.bc")  # XLA and triton compile with them
 
 
@@ -245,11 +249,12 @@ class Search(object):
                 self.listed[folder] = set()
         return self.listed[folder]
 
-    def find(self, soname, rpath=(), runpath=()):
+    def find(self, soname, rpath=(), runpath=(), library_path=None):
         if "/" in soname:
             return soname if os.path.exists(soname) else None
         before = [] if runpath else list(rpath)
-        for folder in before + self.library_path + list(runpath):
+        given = self.library_path if library_path is None else library_path
+        for folder in before + given + list(runpath):
             if soname in self.names(folder) and self.fits(os.path.join(folder, soname)):
                 return os.path.join(folder, soname)
         for path in self.cache.get(soname, ()):
@@ -339,7 +344,7 @@ def survey(search, objects):
         elf = search.elf(path)
         if isinstance(elf, Elf) and elf.soname:
             inside.setdefault(elf.soname, path)
-    missing, preloaded, damaged, outdated, foreign = {}, {}, [], {}, 0
+    missing, preloaded, damaged, outdated, foreign, needers = {}, {}, [], {}, 0, {}
     own = set(objects)
     queue, seen = list(objects), set(objects)
     while queue:
@@ -362,10 +367,76 @@ def survey(search, objects):
             if place is None:
                 where = preloaded if soname in inside else missing
                 where.setdefault(soname, []).append(path)
-            elif place not in seen:
-                seen.add(place)
-                queue.append(place)
-    return missing, preloaded, damaged, outdated, foreign
+            else:
+                needers.setdefault(os.path.realpath(place), []).append(path)
+                if place not in seen:
+                    seen.add(place)
+                    queue.append(place)
+    lacking = {path for paths in missing.values() for path in paths}
+    needed_by = {path: needers.get(os.path.realpath(path), []) for path in sorted(lacking)}
+    return missing, preloaded, damaged, outdated, foreign, needed_by
+
+
+def idle_objects(needed_by, folders):
+    """Objects that lack a library and that nothing loads: no module, needed by none, named by no Python file.
+
+    What NVIDIA's wheels hold is opened by others, so it counts.
+    """
+    alone = [
+        path
+        for path, needers in needed_by.items()
+        if not needers and "/nvidia/" not in path and not is_module(path)
+    ]
+    return [path for path in alone if not named_in_python(path, folders)]
+
+
+def for_other_pythons(objects):
+    """Modules of which a package has builds for other Pythons only: the wheel was not made for this one."""
+    stems, here = {}, set()
+    for path in objects:
+        folder, name = os.path.split(path)
+        found = re.match(r"(\w+)\.(?:cpython-(\d+)-|(abi3)\.)?.*so$", name)
+        if found is None:
+            continue
+        stem = (folder, found.group(1))
+        if found.group(2) is None or found.group(2) == "%d%d" % sys.version_info[:2]:
+            here.add(stem)
+        else:
+            stems.setdefault(stem, path)
+    return sorted(path for stem, path in stems.items() if stem not in here)
+
+
+def is_module(path):
+    """Tell whether Python imports a shared object, or a package opens it as its own: by its name, else by its start."""
+    name = os.path.basename(path)
+    if not name.startswith("lib") or ".cpython-" in name or name.endswith(".abi3.so"):
+        return True
+    try:
+        with open(path, "rb") as file:
+            return b"\0PyInit_" in file.read(BIGGEST_TABLE)
+    except OSError:
+        return True
+
+
+def named_in_python(path, folders):
+    """Tell whether a Python file of the same package names a shared object, to open it with ctypes."""
+    stem = re.escape(os.path.basename(path).split(".so")[0].replace("lib", "", 1)).encode()
+    word = re.compile(rb"\b(?:lib)?" + stem + rb"\b")
+    for folder in folders:
+        if not path.startswith(folder + "/"):
+            continue
+        top = os.path.join(folder, path[len(folder) + 1 :].split("/", 1)[0])
+        for parent, _, names in os.walk(top if os.path.isdir(top) else folder):
+            for name in names:
+                if not name.endswith((".py", ".json")):
+                    continue
+                try:
+                    with open(os.path.join(parent, name), "rb") as file:
+                        if word.search(file.read()):
+                            return True
+                except OSError:
+                    pass
+    return False
 
 
 def needed_versions(elf):
@@ -375,24 +446,141 @@ def needed_versions(elf):
         return {}
 
 
-def wanted_libraries(search, objects, names, framework):
-    """Where the libraries that a framework opens at run time are found: by its own RPATHs, then as all others."""
-    rpath = []
-    mark = "/%s/" % framework
-    for path in objects:
-        if mark in path:
-            elf = search.elf(path)
-            if isinstance(elf, Elf):
-                for folder in expand(
-                    elf.rpath + ":" + elf.runpath, os.path.dirname(os.path.realpath(path))
-                ):
-                    if folder not in rpath:
-                        rpath.append(folder)
+class Process(object):
+    """What one process has loaded, by soname: ld.so(8) for NEEDED libraries, dlopen(3) for opened ones.
+
+    ``library_path`` takes the place of LD_LIBRARY_PATH.
+    """
+
+    def __init__(self, search, library_path):
+        self.search, self.library_path = search, library_path
+        self.loaded, self.loader = {}, {}
+
+    def find(self, soname, caller):
+        """Where the loader finds a library for the object that asks for it; what is loaded already comes first."""
+        if soname in self.loaded:
+            return self.loaded[soname]
+        elf = self.search.elf(caller) if caller else None
+        if not isinstance(elf, Elf):
+            return self.search.find(soname, library_path=self.library_path)
+        # DT_RPATH holds for the whole chain of loaders; DT_RUNPATH for its own object only, and switches it off
+        rpath, one = [], caller
+        while one and not elf.runpath:
+            mine = self.search.elf(one)
+            if isinstance(mine, Elf) and not mine.runpath:
+                rpath += expand(mine.rpath, os.path.dirname(os.path.realpath(one)))
+            one = self.loader.get(one)
+        runpath = expand(elf.runpath, os.path.dirname(os.path.realpath(caller)))
+        return self.search.find(soname, rpath, runpath, self.library_path)
+
+    def load(self, path, caller=None):
+        """Load an object and what it needs; returns the names that are not found, with who needs them."""
+        lost, queue = [], [(path, caller)]
+        while queue:
+            path, caller = queue.pop(0)
+            if path in self.loader:
+                continue
+            self.loader[path] = caller
+            elf = self.search.elf(path)
+            if not isinstance(elf, Elf):
+                continue
+            for name in (elf.soname, os.path.basename(path)):
+                if name:
+                    self.loaded.setdefault(name, path)
+            for soname in elf.needed:
+                place = self.find(soname, path)
+                if place:
+                    queue.append((place, path))
+                elif not from_driver(soname):
+                    lost.append([soname, path])
+        return lost
+
+    def open(self, soname, caller):
+        """Open a library as dlopen(3) does: all that it needs or nothing; returns (path or None, what is lost)."""
+        place = self.find(soname, caller)
+        if place is None:
+            return None, []
+        before = dict(self.loaded), dict(self.loader)
+        lost = self.load(place, caller)
+        if lost:
+            self.loaded, self.loader = before
+        return place, lost
+
+
+def from_driver(soname):
+    return any(fnmatch.fnmatch(soname, pattern) for pattern in PARAMETERS["driver"])
+
+
+def opened_libraries(search, objects, folders, row, library_path):
+    """What a framework opens at run time: soname -> where it is found from the object that opens it."""
+    process = Process(search, library_path)
+    callers = [path for pattern in row["openers"] for path in under(objects, folders, pattern)]
+    caller = callers[0] if callers else None
+    for path in [one for pattern in row["before"] for one in under(objects, folders, pattern)]:
+        process.load(path)
+    if caller:
+        process.load(caller)
     places = {}
-    for name in names:
-        place = search.find(name, rpath)
-        places[name] = {"path": place, "real": os.path.realpath(place) if place else None}
+    for name in row["names"]:
+        place, lost = process.open(name, caller)
+        real = os.path.realpath(place) if place else None
+        places[name] = {"path": place, "real": real, "lost": lost[:SHOWN]}
     return places
+
+
+def under(objects, folders, pattern):
+    """Objects whose path below a folder of packages matches a shell pattern."""
+    found = []
+    for folder in folders:
+        whole = os.path.join(glob.escape(folder), pattern)
+        found += [path for path in glob.glob(whole) if path in objects or os.path.isfile(path)]
+    return found
+
+
+def wanted_libraries(search, objects, folders, row):
+    """Where opened libraries are found, under both orders: ``nv`` where Apptainer 1.5 makes another choice.
+
+    Where an image sets no LD_LIBRARY_PATH, --nv of Apptainer 1.5 puts every folder of its ldconfig there
+    (action_script.sh), so that they come before RUNPATH.
+    """
+    places = opened_libraries(search, objects, folders, row, search.library_path)
+    if any(folder != RUNTIME_LIBRARIES for folder in search.library_path):
+        return places
+    cached = sorted({os.path.dirname(path) for paths in search.cache.values() for path in paths})
+    others = opened_libraries(search, objects, folders, row, cached)
+    for name, place in places.items():
+        if others[name]["real"] != place["real"]:
+            place["nv"] = others[name]["real"]
+    return places
+
+
+def cudnn_versions(places):
+    """path of a libcudnn -> its version, as it says itself: its file name seldom does."""
+    found = {}
+    for rows in places.values():
+        for name, place in rows.items():
+            for path in (place["real"], place.get("nv")):
+                if name.startswith("libcudnn.so") and path and path not in found:
+                    found[path] = ask_cudnn(path)
+    return {path: version for path, version in found.items() if version}
+
+
+def ask_cudnn(path):
+    """Call cudnnGetVersion() in a process of its own; needs no GPU.  9.1.0 is 90100, 8.9.4 is 8904."""
+    code = "import ctypes, sys; print(ctypes.CDLL(sys.argv[1]).cudnnGetVersion())"
+    folder = os.path.dirname(path)
+    try:
+        text = subprocess.check_output(
+            [sys.executable, "-S", "-E", "-c", code, path],
+            stderr=subprocess.DEVNULL,
+            env=dict(os.environ, LD_LIBRARY_PATH=folder),
+            timeout=20,
+        )
+        number = int(text)
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return None
+    step = 10000 if number >= 90000 else 1000
+    return "%d.%d.%d" % (number // step, number % step // 100, number % 100)
 
 
 def copies(search, objects, patterns):
@@ -406,7 +594,7 @@ def copies(search, objects, patterns):
         paths += targets
     for path in paths:
         for pattern, compiled in wanted:
-            if compiled.match(os.path.basename(path)) and os.path.exists(path):
+            if compiled.match(os.path.basename(path)) and search.fits(path):
                 found.setdefault(pattern, set()).add(os.path.realpath(path))
     return {pattern: sorted(places) for pattern, places in sorted(found.items())}
 
@@ -416,7 +604,12 @@ def main():
     search = Search()
     folders = site_folders()
     objects, tools = shared_objects(folders)
-    missing, preloaded, damaged, outdated, foreign = survey(search, objects)
+    missing, preloaded, damaged, outdated, foreign, needed_by = survey(search, objects)
+    known = set(objects)
+    places = {
+        framework: wanted_libraries(search, known, folders, row)
+        for framework, row in sorted(PARAMETERS["wanted"].items())
+    }
     answer(
         {
             "folders": folders,
@@ -430,10 +623,11 @@ def main():
                 for name, versions in sorted(outdated.items())
             },
             "preloaded": {name: sorted(paths)[:SHOWN] for name, paths in preloaded.items()},
-            "wanted": {
-                framework: wanted_libraries(search, objects, names, framework)
-                for framework, names in sorted(PARAMETERS["wanted"].items())
-            },
+            "other_pythons": for_other_pythons(objects)[:SHOWN],
+            "needed_by": needed_by,
+            "idle": idle_objects(needed_by, folders),
+            "wanted": places,
+            "cudnn": cudnn_versions(places),
             "copies": copies(search, objects, PARAMETERS["families"]),
             "tools": dict(other_tools(tools), **compilers()),
             "library_path": search.library_path,

@@ -16,13 +16,15 @@ import time
 
 SHOWN = 20
 WORKERS = 4
-VARIABLES = re.compile(r"^(PYTHON|LD_|PIP_|CONDA|VIRTUAL_ENV|CUDA|NVIDIA|XLA|JAX|TF_|HOME$|PATH$)")
+VARIABLES = re.compile(
+    r"^(PYTHON|LD_|PIP_|CONDA|VIRTUAL_ENV|CUDA|NVIDIA|XLA|JAX|TF_|KERAS|NUMBA|USE_|ACCELERATE|HIP|ROCR|HOME$|PATH$)"
+)
 
 
-def rows_to_verify(rows, hashed):
+def rows_to_verify(rows, hashed, shared):
     """Split the rows of a RECORD into those to hash and those to compare by size."""
     for path, digest, size in rows:
-        if digest and not path.endswith(".pyc"):
+        if digest and not path.endswith(".pyc") and path not in shared:
             code = (
                 path.endswith((".py", ".so"))
                 or ".so." in path
@@ -63,9 +65,24 @@ def compare(folder, row, limit):
     return "sized" if same is None else ("hashed" if same else "changed")
 
 
-def verify(item, rows, hashed, limit):
+def shared_starts(records):
+    """Paths of __init__.py that several distributions install, some of them empty: the last one wins, and an uninstall takes it along.
+
+    All wheels of NVIDIA have nvidia/__init__.py; without it Python takes the folder for a namespace, which does as well.
+    """
+    counts, empty = {}, set()
+    for _, rows in records:
+        for path, _, size in rows or ():
+            if path.endswith("/__init__.py") and path.count("/") == 1:
+                counts[path] = counts.get(path, 0) + 1
+                if size == "0":
+                    empty.add(path)
+    return {path for path in empty if counts[path] > 1}
+
+
+def verify(item, rows, hashed, limit, shared):
     """Compare the files of one distribution with its RECORD; returns counts and the first faults."""
-    jobs = list(rows_to_verify(rows, hashed))
+    jobs = list(rows_to_verify(rows, hashed, shared))
     outcomes = [None] * len(jobs)
 
     def work(first):
@@ -192,6 +209,7 @@ def interpreter():
 def verify_all(records):
     """The files of every protected distribution; code of the framework's own is hashed, all else compared by size."""
     verified = {}
+    shared = shared_starts(records)
     for item, rows in records:
         name = item["name"]
         if (
@@ -203,7 +221,7 @@ def verify_all(records):
         own = any(fnmatch.fnmatch(name, p) for p in PARAMETERS["hashed"])
         how = "all" if PARAMETERS["hash_all"] else "code" if own else "none"
         verified[name] = verify(
-            item, rows, how, None if PARAMETERS["hash_all"] else PARAMETERS["hash_limit"]
+            item, rows, how, None if PARAMETERS["hash_all"] else PARAMETERS["hash_limit"], shared
         )
     return verified
 
@@ -298,6 +316,7 @@ def main():
         for module in PARAMETERS["frameworks"]
         for one in document["owners"].get(module, ())
     }
+    holders |= {item["name"] for item, _ in records if item["name"].startswith("jax-cuda")}
     document["requires"] = requirements(records, holders)
     document["overlaps"] = overlaps(records)
     document["dists"] = [

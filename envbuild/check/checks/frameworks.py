@@ -1,0 +1,83 @@
+"""Which GPU frameworks of an image are looked at: those that were asked for, and those with CUDA."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from envbuild.check.answers import Static
+from envbuild.check.evidence import Evidence, Verdict, skipped
+from envbuild.data import lookup
+from envbuild.data.tables import Framework, load_frameworks
+
+KERAS_BACKEND = "KERAS_BACKEND"
+
+
+def frameworks_to_check(evidence: Evidence) -> tuple[Framework, ...]:
+    """Return the expected framework, then others that were asked for or that are there with CUDA.
+
+    An image of which nothing is known holds a CPU build beside another framework on purpose (Keras reads data with
+    tensorflow-cpu); where it is the only one, it is looked at.
+    """
+    found = evidence.installed
+    expected = evidence.expected.framework
+    wanted = [item for item in load_frameworks().framework if _is_installed(found, item)]
+    chosen = [item for item in wanted if item == expected]
+    if expected is not None and not chosen:
+        chosen = [expected]
+    for item in wanted:
+        if item in chosen or item.probe is None:
+            continue
+        if _is_asked_for(evidence, item) or not computes_on_cpu(found, item):
+            chosen.append(item)
+    tried = [item for item in wanted if item.probe is not None]
+    return tuple(chosen or [*tried, *wanted][:1])
+
+
+def _is_installed(found: Static, item: Framework) -> bool:
+    return any(
+        lookup.matches(owner.name, item.dists) for owner in found.owners.get(item.module, ())
+    )
+
+
+def _is_asked_for(evidence: Evidence, item: Framework) -> bool:
+    """Tell whether a direct requirement or Keras' own setting names a framework."""
+    backend = evidence.installed.environment.get(KERAS_BACKEND)
+    direct = evidence.expected.direct
+    return backend == item.name or any(lookup.matches(name, item.dists) for name in direct)
+
+
+def computes_on_cpu(found: Static, item: Framework) -> bool:
+    """Tell whether a framework is a build without CUDA, by its name, its files or its parts."""
+    owners = found.owners.get(item.module, ())
+    if owners and all(lookup.matches(owner.name, item.cpu) for owner in owners):
+        return True
+    if item.name == "jax":
+        return not has_jax_plugin(found)
+    return found.builds.get(item.module) is not None and found.builds[item.module].is_cuda is False
+
+
+def has_jax_plugin(found: Static) -> bool:
+    """Tell whether JAX has a CUDA part: a plug-in, or a jaxlib of before 0.4.26 with one inside."""
+    jaxlib = found.dist("jaxlib")
+    plugged = any(dist.name.startswith("jax-cuda") for dist in found.dists if not dist.shadowed)
+    return plugged or (jaxlib is not None and "+cuda" in jaxlib.version)
+
+
+def for_framework(evidence: Evidence, item: Framework) -> Evidence:
+    """Return the same evidence with another framework in question."""
+    expected = evidence.expected.for_framework(item)
+    compute = evidence.computes.get(item.name)
+    return replace(evidence, expected=expected, framework=item, compute=compute)
+
+
+def joined(verdicts: list[Verdict]) -> Verdict:
+    """Join what a check says about several frameworks: failures alone where there are any."""
+    for outcome in ("failed", "passed"):
+        same = [verdict for verdict in verdicts if verdict.outcome == outcome]
+        if same:
+            break
+    else:
+        return verdicts[0] if verdicts else skipped("there is no framework to look at")
+    reasons = list(dict.fromkeys(verdict.reason for verdict in same))
+    hints = list(dict.fromkeys(verdict.hint for verdict in same if verdict.hint))
+    return replace(same[0], reason="; ".join(reasons), hint="\n".join(hints) or None)

@@ -1,0 +1,118 @@
+"""Try all trees of real wheels and print the figures: python -m tests.sick.real [--stack NAME] [WORD ...].
+
+Each tree is made, proved by running the framework, then checked with its recipe and alone.  One line a tree goes to
+standard output (JSON), the figures to standard error.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from envbuild.check import plan
+from envbuild.check.model import Report
+from envbuild.errors import EnvbuildError
+from tests.check.tree import make_recipe
+from tests.sick.real.cases import HEALTHY, SICK, Case
+from tests.sick.real.trees import WheelTree, make_tree, run_python
+
+
+def interpreter(version: str = "3.11") -> Path:
+    """Return the newest CPython of a version that pyenv has."""
+    found = sorted((Path.home() / ".pyenv/versions").glob(f"{version}.*/bin/python3"))
+    if not found:
+        raise SystemExit(f"there is no CPython {version} below ~/.pyenv/versions")
+    return found[-1]
+
+
+def failures(report: Report) -> dict[str, str]:
+    return {one.check: one.reason for one in report.findings if one.outcome == "failed"}
+
+
+def hints(report: Report) -> str:
+    return "\n".join(one.hint or "" for one in report.findings if one.outcome == "failed")
+
+
+def try_case(case: Case) -> dict[str, object]:
+    """Make, prove and check one tree."""
+    tree = make_tree(case.tree, interpreter())
+    code, said = run_python(tree, case.proof, driver=case.driver)
+    proved = re.search(case.says, said) is not None
+    row: dict[str, object] = {
+        "name": case.name,
+        "stack": case.stack,
+        "sick": case.found is not None,
+        "proved": proved,
+    }
+    if not proved:
+        row["said"] = [code, said[-600:]]
+    for mode, recipe in (("recipe", make_recipe(*case.direct)), ("alone", None)):
+        report = tree.check(recipe)
+        seen = failures(report)
+        row[mode] = seen
+        if case.found is None:
+            row[f"{mode}_ok"] = not seen
+            continue
+        check, words = case.found
+        row[f"{mode}_ok"] = any(
+            re.fullmatch(check, name) and re.search(words, why) for name, why in seen.items()
+        )
+        row[f"{mode}_hint"] = hints(report)
+        row["hint_ok"] = not case.hint or re.search(case.hint, hints(report)) is not None
+    if case.mended is not None:
+        row["mends"] = mends(case)
+    return row
+
+
+def mends(case: Case) -> bool:
+    """Tell whether the tree after the hint is proved healthy, and passes."""
+    assert case.mended is not None
+    tree: WheelTree = make_tree(case.mended, interpreter())
+    code, said = run_python(tree, case.proof, driver=case.driver)
+    fine = re.search(case.fine, said) is not None if case.fine else code == 0
+    return fine and not failures(tree.check(make_recipe(*case.direct)))
+
+
+def main(words: list[str]) -> None:
+    plan.HOMES, plan.TOOLKITS = (), ()  # type: ignore[assignment]
+    stack = words[1] if words[:1] == ["--stack"] else None
+    wanted = words[2:] if stack else words
+    rows = []
+    for case in (*SICK, *HEALTHY):
+        if (stack and case.stack != stack) or not all(word in case.name for word in wanted):
+            continue
+        try:
+            row = try_case(case)
+        except (OSError, ValueError, subprocess.SubprocessError, EnvbuildError) as error:
+            row = {
+                "name": case.name,
+                "stack": case.stack,
+                "sick": case.found is not None,
+                "error": repr(error)[:600],
+            }
+        rows.append(row)
+        print(json.dumps(row), flush=True)
+    print(figures(rows), file=sys.stderr)
+
+
+def figures(rows: list[dict[str, object]]) -> str:
+    proved = [row for row in rows if row.get("proved")]
+    sick = [row for row in proved if row["sick"]]
+    healthy = [row for row in proved if not row["sick"]]
+    mended = [row for row in sick if "mends" in row]
+    return (
+        f"{len(rows)} trees, {len(proved)} proved; sick {len(sick)}: found with recipe {count(sick, 'recipe_ok')}, alone "
+        f"{count(sick, 'alone_ok')}, right hint {count(sick, 'hint_ok')}, mended {count(mended, 'mends')} of {len(mended)} tried; "
+        f"healthy {len(healthy)}: not accused with recipe {count(healthy, 'recipe_ok')}, alone {count(healthy, 'alone_ok')}"
+    )
+
+
+def count(rows: list[dict[str, object]], key: str) -> int:
+    return sum(bool(row.get(key)) for row in rows)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

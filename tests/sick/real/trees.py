@@ -1,0 +1,162 @@
+"""Make trees of real wheels with uv, change them, and run Python in them.
+
+A tree is a virtual environment in the tests' cache, named by a digest over what is in it.  Of NVIDIA's large libraries
+the GPU code is punched out (the loader never reads it), so that a stack takes a third of its size on disk.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.check.tree import Tree
+
+UV = Path(sys.executable).with_name("uv")
+CACHE = Path(os.environ.get("ENVBUILD_TEST_WHEELS", Path.home() / ".cache/envbuild-tests/wheels"))
+HERE = Path(__file__).parent
+LARGE = 4 << 20
+"""Bytes from which a library is looked through for GPU code."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """What is in a tree, step by step.
+
+    Each line of ``install`` are arguments of one uv pip install; ``remove`` are distributions that are uninstalled
+    afterwards, ``copy`` files (shell pattern below site-packages -> folder below the tree), ``environment`` the
+    variables of the image, in which {site} and {tree} are replaced.
+    """
+
+    install: tuple[str, ...]
+    remove: tuple[str, ...] = ()
+    copy: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
+    python: str = "3.11"
+
+
+@dataclass
+class WheelTree(Tree):
+    """A tree that uv has made."""
+
+    def __post_init__(self) -> None:
+        self.home.mkdir(exist_ok=True)
+
+
+def uv_environment() -> dict[str, str]:
+    """Keep what uv unpacks in a cache of its own, which is thinned."""
+    return {**os.environ, "UV_CACHE_DIR": str(CACHE / "uv"), "UV_LINK_MODE": "hardlink"}
+
+
+def make_tree(recipe: Recipe, interpreter: Path) -> WheelTree:
+    """Make a tree, or take the one that was made before."""
+    key = hashlib.sha256(repr((recipe.install, recipe.remove, sorted(recipe.copy.items()),
+                               sorted(recipe.files.items()), str(interpreter))).encode())  # fmt: skip
+    root = CACHE / "trees" / key.hexdigest()[:16]
+    done = root / "made"
+    if not done.exists():
+        shutil.rmtree(root, ignore_errors=True)
+        _fill(root, recipe, interpreter)
+        done.touch()
+    tree = WheelTree(root, python=interpreter, version=recipe.python)
+    for name, value in recipe.environment.items():
+        tree.env[name] = value.format(site=tree.site, tree=root)
+    return tree
+
+
+def _fill(root: Path, recipe: Recipe, interpreter: Path) -> None:
+    _run(str(UV), "venv", "-q", "--python", str(interpreter), str(root))
+    python = ("--python", str(root / "bin/python3"))
+    for line in recipe.install:
+        _run(str(UV), "pip", "install", "-q", *python, *line.split())
+        punch(CACHE / "uv")
+    if recipe.remove:
+        _run(str(UV), "pip", "uninstall", "-q", *python, *recipe.remove)
+    site = root / f"lib/python{recipe.python}/site-packages"
+    for pattern, folder in recipe.copy.items():
+        target = root / folder
+        target.mkdir(parents=True, exist_ok=True)
+        for path in site.glob(pattern):
+            shutil.copy2(path, target)
+    for name, text in recipe.files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+
+
+def _run(*argv: str) -> None:
+    subprocess.run(argv, check=True, env=uv_environment(), timeout=1800)
+
+
+def punch(folder: Path) -> None:
+    """Give the disk space of GPU code back; each file of uv's cache is looked at once."""
+    seen = folder / "punched"
+    known = set(seen.read_text().splitlines()) if seen.exists() else set()
+    archive = folder / "archive-v0"
+    for entry in sorted(archive.iterdir()) if archive.is_dir() else ():
+        if entry.name in known:
+            continue
+        for path in entry.rglob("*.so*"):
+            if path.is_file() and not path.is_symlink() and path.stat().st_size > LARGE:
+                for start, length in gpu_code(path):
+                    subprocess.run(
+                        ["fallocate", "-p", "-o", str(start), "-l", str(length), str(path)],
+                        check=False,
+                    )
+        with seen.open("a") as file:
+            file.write(f"{entry.name}\n")
+
+
+def gpu_code(path: Path) -> Iterator[tuple[int, int]]:
+    """Yield where the sections with NVIDIA's GPU code are in an ELF file: offset and size."""
+    with path.open("rb") as file:
+        head = file.read(64)
+        if head[:5] != b"\x7fELF\x02":
+            return
+        (table,) = struct.unpack_from("<Q", head, 40)
+        size, count, names_at = struct.unpack_from("<HHH", head, 58)
+        file.seek(table)
+        raw = file.read(size * count)
+        if not count or len(raw) < size * count:
+            return
+        rows = [struct.unpack_from("<IIQQQQ", raw, number * size) for number in range(count)]
+        file.seek(rows[names_at][4])
+        names = file.read(min(rows[names_at][5], 1 << 20))
+        for row in rows:
+            if names[row[0] :].split(b"\0", 1)[0] in (b".nv_fatbin", b"__nv_relfatbin"):
+                yield row[4], row[5]
+
+
+def fake_driver() -> Path:
+    """Build the driver that says "one A100" and can do nothing more; frameworks go as far as their libraries."""
+    folder = CACHE / "driver"
+    library = folder / "libcuda.so.1"
+    if not library.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        source = HERE / "fake_cuda.c"
+        subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source], check=True)
+    return folder
+
+
+def run_python(tree: Tree, code: str, *, driver: bool) -> tuple[int, str]:
+    """Run Python in a tree; returns its exit code and all that it printed."""
+    env = {"HOME": str(tree.home), "TMPDIR": str(tree.home), **tree.env}
+    if driver:
+        path = [env["LD_LIBRARY_PATH"]] if env.get("LD_LIBRARY_PATH") else []
+        env["LD_LIBRARY_PATH"] = ":".join([*path, str(fake_driver())])
+    result = subprocess.run(
+        [str(tree.root / "bin/python3"), "-c", code],
+        check=False,
+        env=env,
+        cwd=tree.home,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=600,
+    )
+    return result.returncode, result.stdout.decode("utf-8", "replace")
