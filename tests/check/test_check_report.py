@@ -164,6 +164,7 @@ def test_findings_come_in_the_order_of_the_table(tmp_path: Path) -> None:
         "base-files",
         "companions",
         "direct-imports",
+        "entry-points",
         "shared-libraries",
         "cuda-match",
         "compiler-tools",

@@ -170,7 +170,7 @@ def relative(path: str, folders: tuple[str, ...]) -> str:
 def cuda_match(evidence: Evidence) -> Verdict:
     """Check whether the CUDA and cuDNN that the framework was built for are those that it will load."""
     framework, built = evidence.framework, evidence.built_for
-    if framework is None:
+    if framework is None or framework.name == "chainer":
         return _chainer_alone(evidence) or skipped(
             "no known GPU framework is installed, and none was asked for"
         )
@@ -188,7 +188,8 @@ def cuda_match(evidence: Evidence) -> Verdict:
 def _chainer_alone(evidence: Evidence) -> Verdict | None:
     """Return a failure for Chainer without CuPy, which it does not ask for: it goes on with NumPy."""
     chainer = evidence.installed.dist("chainer")
-    if chainer is None:
+    others = [name for name, owners in evidence.installed.owners.items() if owners]
+    if chainer is None or set(others) - {"chainer"}:
         return None
     return failed(
         f"chainer {chainer.version} is installed without CuPy and computes on the CPU only",
