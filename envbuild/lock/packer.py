@@ -9,13 +9,13 @@ from __future__ import annotations
 import msgspec
 
 from envbuild.base.model import BaseFacts
+from envbuild.context import Context
 from envbuild.errors import EnvbuildError
 from envbuild.formats.block_library import LAYOUT, LIBRARY, library_here
 from envbuild.limits import UNREADABLE
 from envbuild.lock.model import Packer, PackerFile
-from envbuild.resolve.model import Request, Resolver
+from envbuild.resolve.pinned_wheel import pinned_wheels
 from envbuild.store.atomic import write_bytes
-from envbuild.store.layout import Store
 from envbuild.tools import installed_version
 
 LEVEL = 3
@@ -32,36 +32,35 @@ def packer_here() -> Packer:
     )
 
 
-def find_packers(resolver: Resolver, machine: str, store: Store) -> tuple[PackerFile, ...]:
+def find_packers(machine: str, context: Context) -> tuple[PackerFile, ...]:
     """Return the wheels of this machine's compressor, which never change for one version, so they are asked for once.
 
     Where the index has none (or none for some Python), those are left out: the lock then names the library only.
     """
     wanted = installed_version(LIBRARY)
-    path = store.folder("metadata") / f"{LIBRARY}-{wanted}-{machine}.json"
+    path = context.store.folder("metadata") / f"{LIBRARY}-{wanted}-{machine}.json"
     try:
         return msgspec.json.decode(path.read_bytes(), type=tuple[PackerFile, ...])
     except (OSError, *UNREADABLE):
         pass  # asked for the first time, or cut short by a full disk
-    found: list[PackerFile] = []
-    for python in PYTHONS:
-        facts = BaseFacts(image=LIBRARY, python=f"{python}.0", machine=machine, glibc=GLIBC)
-        try:
-            packages = resolver(
-                Request(requirements=(f"{LIBRARY}=={wanted}",), facts=facts)
-            ).packages
-        except EnvbuildError:
-            return tuple(found)
-        found += [
-            PackerFile(
-                name=p.name,
-                version=p.version,
-                file=p.file.file,
-                size=p.file.size,
-                sha256=p.file.sha256,
-            )
-            for p in packages
-            if p.name == LIBRARY and not p.is_sdist
-        ]
-    write_bytes(path, msgspec.json.encode(found))
-    return tuple(found)
+    bases = [
+        BaseFacts(image=LIBRARY, python=f"{python}.0", machine=machine, glibc=GLIBC)
+        for python in PYTHONS
+    ]
+    try:
+        wheels = pinned_wheels(LIBRARY, wanted, bases, context)
+    except EnvbuildError:
+        return ()
+    found = tuple(
+        PackerFile(
+            name=wheel.name,
+            version=wheel.version,
+            file=wheel.file.file,
+            size=wheel.file.size,
+            sha256=wheel.file.sha256,
+        )
+        for wheel in wheels
+    )
+    if len(found) == len(bases):
+        write_bytes(path, msgspec.json.encode(found))
+    return found

@@ -35,7 +35,6 @@ from envbuild.recipe.model import Recipe, Source
 from envbuild.resolve.backends import RESOLVERS
 from envbuild.resolve.model import Found, Request, Resolution, Resolver
 from envbuild.resolve.uv.installer import INSTALLER, find_installer
-from envbuild.store.layout import Store
 from envbuild.toml import closest
 from envbuild.tools import installed_version
 
@@ -115,8 +114,8 @@ def decide_lock(
     require_framework(recipe, base.facts, [found.name for found in resolution.packages])
     brought = (*framework_packages(base, resolution), *resolution.packages)
     cuda_notes = require_cuda(recipe, base.under or base.facts, brought)
-    installer = find_installer(resolver, base.facts, context.store)
-    packing = _packing(options, resolver, base.facts.machine, context.store)
+    installer = find_installer(resolver, base.facts, context)
+    packing = _packing(options, base.facts.machine, context)
     resolution = replace(resolution, notes=(*resolution.notes, *cuda_notes))
     resolution = with_compiling(resolution, recipe, base, brought, context.store)
     lock = with_sources(_assemble(source, base, resolution, installer, packing), trees)
@@ -372,13 +371,13 @@ def _keep(options: LockOptions) -> tuple[tuple[str, str], ...]:
 
 
 def _packing(
-    options: LockOptions, resolver: Resolver, machine: str, store: Store
+    options: LockOptions, machine: str, context: Context
 ) -> tuple[Packer, tuple[PackerFile, ...]]:
     """Return the packer of the last lock unless all is to be new, so that images keep their bytes; else today's."""
     old = options.old
     if old is not None and not options.upgrade_all and old.packer.library is not None:
         return old.packer, old.packers
-    return packer_here(), find_packers(resolver, machine, store)
+    return packer_here(), find_packers(machine, context)
 
 
 def _assemble(

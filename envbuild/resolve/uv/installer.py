@@ -5,11 +5,12 @@ from __future__ import annotations
 import msgspec
 
 from envbuild.base.model import BaseFacts
+from envbuild.context import Context
 from envbuild.limits import UNREADABLE
 from envbuild.resolve.model import Found, Request, Resolver
+from envbuild.resolve.pinned_wheel import pinned_wheel
 from envbuild.resolve.platform import python_minor, uv_platform
 from envbuild.store.atomic import write_bytes
-from envbuild.store.layout import Store
 from envbuild.tools import installed_version
 
 INSTALLER = "uv"
@@ -17,22 +18,26 @@ OLDEST_PYTHON = (3, 8)
 """What uv's metadata asks for.  Its wheel is a program, though, that installs for Python 3.6 as well."""
 
 
-def find_installer(resolver: Resolver, facts: BaseFacts, store: Store) -> tuple[Found, ...]:
-    """Return the installer's wheel; which file it is never changes for one version, so it is asked for once."""
-    path = (
-        store.folder("metadata")
-        / f"{INSTALLER}-{installed_version(INSTALLER)}-{uv_platform(facts)}.json"
-    )
+def find_installer(resolver: Resolver, facts: BaseFacts, context: Context) -> tuple[Found, ...]:
+    """Return the installer's wheel; which file it is never changes for one version, so it is asked for once.
+
+    Raises NoSolutionError in the resolver's words where the index has no wheel of it for the base.
+    """
+    version = installed_version(INSTALLER)
+    name = f"{INSTALLER}-{version}-{uv_platform(facts)}.json"
+    path = context.store.folder("metadata") / name
     try:
         return msgspec.json.decode(path.read_bytes(), type=tuple[Found, ...])
     except (OSError, *UNREADABLE):
         pass  # asked for the first time, or cut short by a full disk
-    python = (
-        facts.python if python_minor(facts) >= OLDEST_PYTHON else ".".join(map(str, OLDEST_PYTHON))
-    )
+    oldest = ".".join(map(str, OLDEST_PYTHON))
+    python = facts.python if python_minor(facts) >= OLDEST_PYTHON else oldest
     bare = BaseFacts(image=facts.image, python=python, machine=facts.machine, glibc=facts.glibc)
-    found = resolver(
-        Request(requirements=(f"{INSTALLER}=={installed_version(INSTALLER)}",), facts=bare)
-    ).packages
+    wheel = pinned_wheel(INSTALLER, version, bare, context)
+    if wheel is not None:
+        found: tuple[Found, ...] = (wheel,)
+    else:
+        request = Request(requirements=(f"{INSTALLER}=={version}",), facts=bare)
+        found = resolver(request).packages
     write_bytes(path, msgspec.json.encode(found))
     return found

@@ -1,0 +1,71 @@
+"""The wheel of one exact release, from the index's own page: where nothing is open, no resolver has to be asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+from packaging.version import Version
+
+from envbuild.base.model import BaseFacts
+from envbuild.context import Context
+from envbuild.errors import EnvbuildError
+from envbuild.net.fetch import ask_sizes
+from envbuild.net.index import index_url, read_links
+from envbuild.net.simple import Link
+from envbuild.net.web import make_client
+from envbuild.resolve.graph import DIRECT
+from envbuild.resolve.model import Found, FoundFile
+from envbuild.resolve.platform import best_wheel, tag_order
+from envbuild.resolve.sources.artifacts import SHA256
+
+
+def pinned_wheels(
+    name: str, version: str, bases: Iterable[BaseFacts], context: Context
+) -> tuple[Found, ...]:
+    """Return the wheel of a release that fits each of the bases best; one that none fits is left out.
+
+    Raises NetworkError, and UsageError for an index that is no URL.
+    """
+    index = index_url(context.settings, context.runner)
+    with make_client(context.settings) as client:
+        links = {link.file: link for link in read_links(index, name, client)}
+        files = [
+            file
+            for file in links
+            if _version(file) == Version(version) and _has_sha256(links[file])
+        ]
+        chosen = [best_wheel(files, tag_order(base)) for base in bases]
+        wanted = [links[file] for file in chosen if file is not None]
+        known = ask_sizes([link.url for link in wanted if link.size is None], client)
+    return tuple(_found(name, version, link, known) for link in wanted)
+
+
+def pinned_wheel(name: str, version: str, base: BaseFacts, context: Context) -> Found | None:
+    """Return the wheel of a release that fits a base best; None where the index does not tell of one."""
+    try:
+        return next(iter(pinned_wheels(name, version, (base,), context)), None)
+    except EnvbuildError:
+        return None
+
+
+def _version(file: str) -> Version | None:
+    try:
+        return parse_wheel_filename(file)[1]
+    except InvalidWheelFilename:
+        return None
+
+
+def _has_sha256(link: Link) -> bool:
+    return link.sha256 is not None and SHA256.fullmatch(link.sha256) is not None
+
+
+def _found(name: str, version: str, link: Link, known: dict[str, int]) -> Found:
+    file = FoundFile(
+        file=link.file,
+        sha256=link.sha256 or "",
+        size=known[link.url] if link.size is None else link.size,
+        url=link.url,
+        uploaded=link.uploaded[:10] if link.uploaded else None,
+    )
+    return Found(name=name, version=version, file=file, via=(DIRECT,))
