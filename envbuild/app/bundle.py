@@ -1,27 +1,50 @@
-"""``envbuild make --from-bundle``: the project inside a bundle, laid out so that making it needs no network."""
+"""Bundles: write everything that an image is made of into one file, and make an image from that file."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from envbuild.app.lock import require_whole_lock
+from envbuild.app.make import MakeRequest, MakeResult, make
+from envbuild.app.source import find_named_source
+from envbuild.app.spec import build_spec
+from envbuild.bundle.own import own_wheels
+from envbuild.bundle.pack import write_bundle
+from envbuild.bundle.unpack import opened_bundle, unpack
 from envbuild.context import Context
+from envbuild.errors import UsageError
+from envbuild.recipe.model import Source
+from envbuild.store.units import human_bytes
 
 
-@contextmanager
-def unbundled(path: Path, context: Context) -> Iterator[tuple[Context, str]]:
-    """Lend a context whose folder has a bundle's recipe and lock, and the recipe's name; packages go to the store."""
-    from envbuild.bundle.unpack import opened_bundle, unpack
-    from envbuild.store.units import human_bytes
+def bundle_recipe(
+    name: str | None, output: Path | None, context: Context, *, with_tool: bool
+) -> tuple[Source, Path, int]:
+    """Write a recipe with all that its image is made of; return the recipe, the file and its bytes."""
+    source = find_named_source(name, context)
+    lock = require_whole_lock(source, context)
+    target = context.settings.cwd / (output or f"{source.recipe.name}.bundle.tar")
+    if not target.parent.is_dir():
+        raise UsageError("there is no such folder", where=str(target.parent))
+    spec = build_spec(source, lock, target, "fakeroot")
+    with context.store.work("own") as folder:
+        own = own_wheels(folder, context) if with_tool else None
+        size = write_bundle(source, spec, context, own, target)
+    return source, target, size
 
+
+def make_from_bundle(path: Path, request: MakeRequest, context: Context) -> MakeResult:
+    """Make the image of a bundle, without a network: its packages go to the store first."""
     bundle = context.settings.cwd / path
     with opened_bundle(bundle) as (_, table):
-        total = sum(member.size for member in table.members)
+        size = sum(member.size for member in table.members)
     with context.store.work("project") as folder:
-        title = f"read {bundle.name} ({human_bytes(total)})"
-        with context.report.transfer(title, files=len(table.members), size=total) as progress:
+        title = f"read {bundle.name} ({human_bytes(size)})"
+        with context.report.transfer(title, files=len(table.members), size=size) as progress:
             unpack(bundle, context.store, folder, progress)
-        settings = replace(context.settings, cwd=folder)
-        yield replace(context, settings=settings), str(folder / "recipes" / f"{table.name}.toml")
+        recipe = folder / "recipes" / f"{table.name}.toml"
+        target = context.settings.cwd / (request.output or f"{recipe.stem}.sif")
+        request = replace(request, output=target, proof_seconds=None, from_bundle=True)
+        inside = replace(context, settings=replace(context.settings, cwd=folder))
+        return make(str(recipe), request, inside)

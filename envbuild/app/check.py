@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild.app.image import find_image
+from envbuild.app.verdict import check_script
 from envbuild.base.digests import fresh_digest, known_digest
 from envbuild.base.facts import cached_facts
 from envbuild.build.image.verify import recorded_digest
 from envbuild.check.model import Level, Report
 from envbuild.check.perform import check_image
-from envbuild.check.plan import asked_digest
-from envbuild.check.report import last, require_verdict, save, table
+from envbuild.check.report import require_verdict, save, table
 from envbuild.check.target import Target
 from envbuild.context import Context
 from envbuild.errors import CheckFailedError
@@ -93,13 +93,6 @@ def check_and_save(
     return report
 
 
-def check_script(source: Source | None) -> Path | None:
-    """Return the recipe's own check as a file; None where it has none."""
-    if source is None or source.recipe.check.script is None:
-        return None
-    return source.path.parent / source.recipe.check.script
-
-
 def _base_records(lock: Lock | None, store: Store) -> Mapping[str, str]:
     """Return the sha256 of the RECORD of each distribution that the base holds and the lock leaves as it is."""
     facts = cached_facts(lock.base.digest, store) if lock is not None else None
@@ -125,15 +118,3 @@ def require_passed(report: Report, what: str, hint: str) -> None:
         failed = failed_checks(report)
         raise CheckFailedError(f"{what}: {failed}", hint=hint, details=table(report))
     require_verdict(report)
-
-
-def known_report(image: Path, digest: str | None, source: Source, store: Store) -> Report | None:
-    """Return the report of an image that was checked before.
-
-    None unless it passed, and the recipe asks the same of it today.
-    """
-    report = last(digest or known_digest(image, store), store)
-    if report is None or report.verdict != "passed":
-        return None
-    asked = asked_digest(source.recipe, check_script(source))
-    return report if report.asked == asked else None

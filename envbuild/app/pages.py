@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 def write_pages(context: Context, folder: Path, shelf: str | None) -> int:
     """Write the pages of one shelf, say which names are refused, and return how many pages there are."""
-    from envbuild.app.shelf import one_library
+    from envbuild.app.shelf import open_only_shelf
     from envbuild.shelf.site.gather import entry_pages
     from envbuild.shelf.site.write import write_site
 
-    library = one_library(context, shelf)
+    library = open_only_shelf(context, shelf)
     with context.report.stage(f"read {library.name}"):
         found = tuple(entry_pages(library, commands_for(library.name, context)))
     with context.report.stage("write the pages"):

@@ -14,9 +14,9 @@ from packaging.utils import (
     parse_wheel_filename,
 )
 
-from envbuild.app.order import order_of
+from envbuild.app.spec import build_spec
 from envbuild.build.image_cache import choose_mode
-from envbuild.build.make import make_image
+from envbuild.build.make import building
 from envbuild.check import plan
 from envbuild.check.answers import Imports
 from envbuild.check.checks.packages import lacks_driver
@@ -86,12 +86,12 @@ class ImportTester:
 
     def imports(self, lock: Lock) -> tuple[Failure, ...]:
         """Make the lock's image in the store; one that does not import is not kept."""
-        context = self.context
         with self.context.store.work("proof") as folder:
             target = folder / f"{self.source.recipe.name}.sif"
-            order = order_of(self.source, lock, target, choose_mode("auto"))
+            spec = build_spec(self.source, lock, target, choose_mode("auto"))
             try:
-                make_image(order, context, lambda image, _: self._require_imports(image, lock))
+                with building(spec, self.context) as image:
+                    self._require_imports(image.path, lock)
             except _ImportsFailedError as failed:
                 return failed.failures
         return ()

@@ -16,8 +16,8 @@ from envbuild.build.fetch import (
 from envbuild.build.image_cache import ASSEMBLED, key_of, stored_image
 from envbuild.build.in_base.exchange import take_file
 from envbuild.build.local_base import base_download_size, with_local_base
-from envbuild.build.model import BuildSpec, DefinitionBuild, Estimate
-from envbuild.build.modes.assembled import Check, make_assembled
+from envbuild.build.model import BuildSpec, DefinitionBuild, Estimate, UnnamedImage
+from envbuild.build.modes.assembled import assembling
 from envbuild.build.modes.builders import BUILDERS
 from envbuild.build.modes.estimate import (
     assembled_estimate,
@@ -31,7 +31,7 @@ from envbuild.build.output_record import record_output
 from envbuild.context import Context
 from envbuild.net.fetch import missing_artifacts
 from envbuild.quota import quotas_of
-from envbuild.store.atomic import clone_file, os_errors_as, sync_folder
+from envbuild.store.atomic import clone_file, os_errors_as, publish
 from envbuild.store.sealed import commit_sealed, is_sealed
 from envbuild.store.units import human_bytes
 
@@ -66,40 +66,42 @@ def plan_work(order: BuildSpec, context: Context) -> Estimate:
     return left
 
 
-def make_image(order: BuildSpec, context: Context, check: Check) -> bool:
-    """Make the image under its final name and return whether it had to be built.
+@contextmanager
+def building(order: BuildSpec, context: Context) -> Iterator[UnnamedImage]:
+    """Build an image and yield it; it gets its final name at the end of the block.
 
-    ``check`` sees it before.  One process builds, others that want the same image wait for it.  Whatever ``check``
-    raises leaves no image.
+    One process builds, others that want the same image wait for it.  Whatever the block raises leaves no image.
     """
-    if order.mode in ASSEMBLED:
-        return make_assembled(order, context, check)
-    return _make_from_definition(order, context, check)
+    build = assembling if order.mode in ASSEMBLED else _building_from_definition
+    with build(order, context) as image:
+        yield image
 
 
-def _make_from_definition(order: BuildSpec, context: Context, check: Check) -> bool:
-    kept = stored_image(order, context.store)
-    with context.store.lock(kept.stem, context.report):
-        built = not is_sealed(kept)
-        if built:
-            _build_from_definition(order, context, check, kept)
+@contextmanager
+def _building_from_definition(order: BuildSpec, context: Context) -> Iterator[UnnamedImage]:
+    store = context.store
+    kept = stored_image(order, store)
+    with store.lock(kept.stem, context.report):
+        if is_sealed(kept):
+            yield UnnamedImage(path=kept, digest=None, built=False)
         else:
-            check(kept, None)
+            with _built_from_definition(order, context) as path:
+                yield UnnamedImage(path=path, digest=None, built=True)
+                commit_sealed(path, store.own(kept))
     with (
         context.report.stage(f"write {order.target.name}"),
-        context.store.beside(order.target) as partial,
+        store.beside(order.target) as partial,
         os_errors_as(order.target),
     ):
         with partial.open("xb") as out:
             clone_file(kept, out)
-        partial.chmod(0o755)
-        partial.replace(order.target)
-        sync_folder(order.target.parent)
-    record_output(order.target, context.store, key_of(order), "")
-    return built
+        publish(partial, order.target)
+    record_output(order.target, store, key_of(order), "")
 
 
-def _build_from_definition(order: BuildSpec, context: Context, check: Check, kept: Path) -> None:
+@contextmanager
+def _built_from_definition(order: BuildSpec, context: Context) -> Iterator[Path]:
+    """Run the builder and yield the image in a folder of the store that is removed afterwards."""
     with prepare_build(order, context) as request:
         with context.report.stage("install and pack"):
             run_build(
@@ -110,10 +112,9 @@ def _build_from_definition(order: BuildSpec, context: Context, check: Check, kep
                 report=context.report,
             )
         with context.store.work("image") as own:
-            image = own / request.target.name
-            take_file(request.target.parent, request.target.name, image)
-            check(image, None)
-            commit_sealed(image, context.store.own(kept))
+            path = own / request.target.name
+            take_file(request.target.parent, request.target.name, path)
+            yield path
 
 
 @contextmanager

@@ -34,6 +34,18 @@ class BuildSpec:
     target: Path
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UnnamedImage:
+    """An image that is whole and has no final name yet.
+
+    ``digest`` is None where nobody has computed it; ``built`` says that it was not there before.
+    """
+
+    path: Path
+    digest: str | None
+    built: bool
+
+
 class ImageRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What the store remembers of an image that was put together from layers.
 

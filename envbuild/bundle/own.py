@@ -24,13 +24,11 @@ from envbuild.context import Context
 from envbuild.errors import HostError, NetworkError, UsageError
 from envbuild.net.fetch import Artifact, ask_sizes, fetch_artifacts
 from envbuild.net.index import Link, index_url, make_client, read_links
-from envbuild.progress import Reporter
 from envbuild.resolve.uv.query import uv_environment
 from envbuild.resolve.uv.session import uv_program
 from envbuild.run import Command, Runner
 from envbuild.settings import Settings, shipped_folder
 from envbuild.store.atomic import os_errors_as
-from envbuild.store.layout import Store
 
 if TYPE_CHECKING:
     import httpx
@@ -53,21 +51,19 @@ class Tool:
     pythons: tuple[str, ...]
 
 
-def own_wheels(
-    folder: Path, settings: Settings, store: Store, runner: Runner, report: Reporter
-) -> Tool:
+def own_wheels(folder: Path, context: Context) -> Tool:
     """Put envbuild's wheel and those of what it needs, for this machine, into a folder.
 
     They are for this Python, and for the other supported ones that the index has all wheels for.  Raises NetworkError
     (GoneError) where it lacks one for this Python.
     """
-    wanted, pythons = _wanted(settings, runner, report)
-    fetch_artifacts(wanted, Context(settings=settings, runner=runner, store=store, report=report))
+    wanted, pythons = _wanted(context)
+    fetch_artifacts(wanted, context)
     paths = [write_wheel(folder)]
     for item in wanted:
         path = folder / item.file
         with os_errors_as(path):
-            path.symlink_to(store.artifact(item.sha256))
+            path.symlink_to(context.store.artifact(item.sha256))
         paths.append(path)
     return Tool(wheels=tuple(sorted(paths)), pythons=pythons)
 
@@ -101,15 +97,14 @@ def _holds(requirement: Requirement, extras: frozenset[str]) -> bool:
     )
 
 
-def _wanted(
-    settings: Settings, runner: Runner, report: Reporter
-) -> tuple[tuple[Artifact, ...], tuple[str, ...]]:
+def _wanted(context: Context) -> tuple[tuple[Artifact, ...], tuple[str, ...]]:
+    """Return the wheels to put into a bundle, and the Pythons that they are for."""
     here = _this_python()
-    index = index_url(settings, runner)
-    resolved = _resolved(index, settings, runner)
+    index = index_url(context.settings, context.runner)
+    resolved = _resolved(index, context.settings, context.runner)
     found: dict[str, Artifact] = {}
     pythons = []
-    with make_client(settings) as client:
+    with make_client(context.settings) as client:
         pages = {
             name: read_links(index, name, client)
             for name in sorted({name for name, _, _ in resolved})
@@ -124,7 +119,7 @@ def _wanted(
             except NetworkError as error:
                 if python == here:
                     raise
-                report.say(f"the bundle holds no envbuild for Python {python}: {error}")
+                context.report.say(f"the bundle holds no envbuild for Python {python}: {error}")
                 continue
             pythons.append(python)
             for name, link in links:

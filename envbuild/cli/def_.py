@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from envbuild.app.lock import require_fresh_lock
-from envbuild.app.shelf import source_named
+from envbuild.app.source import find_named_source
 from envbuild.cli.complete import complete_recipe
 from envbuild.context import Context
 from envbuild.lock.model import Lock
@@ -26,7 +26,7 @@ def command(context: Context, *, name: str | None, syntax: str, output: Path | N
     It builds on another machine without envbuild: apptainer build --fakeroot NAME.sif NAME.def, or with --format
     docker: docker build --tag NAME --file Dockerfile .
     """
-    source = source_named(name, context)
+    source = find_named_source(name, context)
     lock = require_fresh_lock(source)
     as_text = dockerfile_text if syntax == "docker" else definition_text
     text = as_text(source.recipe, lock)

@@ -55,9 +55,9 @@ def _side(text: str, context: Context) -> DiffInput:
         reference = parse_reference(text)
         return input_of_image(describe_base(reference, context))
     from envbuild.app.lock import require_lock
-    from envbuild.app.shelf import source_named
+    from envbuild.app.source import find_named_source
 
-    return input_of_lock(text, require_lock(source_named(text, context)))
+    return input_of_lock(text, require_lock(find_named_source(text, context)))
 
 
 def _text(found: Difference) -> str:

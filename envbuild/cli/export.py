@@ -38,10 +38,10 @@ def command(context: Context, *, name: str | None, form: str, output: Path | Non
     credentials.
     """
     from envbuild.app.lock import require_fresh_lock
-    from envbuild.app.shelf import source_named
+    from envbuild.app.source import find_named_source
     from envbuild.store.atomic import write_text
 
-    source = source_named(name, context)
+    source = find_named_source(name, context)
     lock = require_fresh_lock(source)
     text = _text(form, source.recipe, lock, context)
     if output is None:

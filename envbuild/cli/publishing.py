@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from envbuild.app.shelf import one_library
+from envbuild.app.shelf import open_only_shelf
 from envbuild.cli.output import print_json
 from envbuild.context import Context
 from envbuild.errors import CheckFailedError, IntegrityError, UsageError
@@ -41,7 +41,7 @@ def publish(context: Context, name: str | None, wish: Wish, *, as_json: bool = F
     from envbuild.shelf.publish import draft_entry, with_earlier_checks
     from envbuild.store.units import human_bytes
 
-    library = one_library(context, wish.shelf)
+    library = open_only_shelf(context, wish.shelf)
     if wish.with_image and library.backend.pieces is None:
         raise UsageError(
             f"the shelf {library.name} takes no images",
@@ -167,7 +167,7 @@ def _ask_about_failed(reports: tuple[Report, ...]) -> None:
 
 def _is_of_lock(path: Path, source: Source, lock: Lock, context: Context) -> bool:
     """Tell whether an image says, or the store remembers, that it was made from this lock."""
-    from envbuild.app.order import order_of
+    from envbuild.app.spec import build_spec
     from envbuild.build.image.verify import read_embedded_info
     from envbuild.build.image_cache import up_to_date
     from envbuild.build.make import MODES
@@ -176,7 +176,7 @@ def _is_of_lock(path: Path, source: Source, lock: Lock, context: Context) -> boo
     carried = read_embedded_info(path)
     if carried.lock is not None:
         return lock_digest(carried.lock) == lock_digest(lock)
-    return any(up_to_date(order_of(source, lock, path, mode), context.store) for mode in MODES)
+    return any(up_to_date(build_spec(source, lock, path, mode), context.store) for mode in MODES)
 
 
 def _who(context: Context) -> str:

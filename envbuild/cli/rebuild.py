@@ -55,8 +55,8 @@ def command(
     bytes are equal, or only the files, or which file of which layer differs.
     """
     from envbuild.app.lock import require_whole_lock
-    from envbuild.app.order import order_of
-    from envbuild.app.shelf import source_named
+    from envbuild.app.source import find_named_source
+    from envbuild.app.spec import build_spec
     from envbuild.build.image.rebuild import compare_images, made_again
     from envbuild.build.image.verify import read_embedded_info
     from envbuild.store.atomic import copy_out
@@ -65,7 +65,7 @@ def command(
         raise UsageError(
             "would throw away what it makes", hint="add --verify to compare, or -o FILE to keep it"
         )
-    source = source_named(name, context)
+    source = find_named_source(name, context)
     lock = require_whole_lock(source, context)
     first = context.settings.cwd / (image or f"{source.recipe.name}.sif")
     if not first.is_file():
@@ -73,7 +73,7 @@ def command(
             "there is no such image", where=str(first), hint=f"envbuild make {source.recipe.name}"
         )
     carried = read_embedded_info(first)
-    order = order_of(source, lock, first, carried.note.mode if carried.note else "fakeroot")
+    order = build_spec(source, lock, first, carried.note.mode if carried.note else "fakeroot")
     with made_again(order, context) as (second, clean):
         if output is not None:
             copy_out(second, context.settings.cwd / output, mode=0o755)

@@ -207,11 +207,11 @@ def search_command(
 
     Exit code 1 when nothing was found.
     """
-    from envbuild.app.shelf import reachable
+    from envbuild.app.shelf import open_reachable
     from envbuild.shelf.sanitize import sanitize_text
     from envbuild.shelf.search import search_entries
 
-    rows = search_entries(reachable(context), words, framework=framework, gpu=gpu, cuda=cuda)
+    rows = search_entries(open_reachable(context), words, framework=framework, gpu=gpu, cuda=cuda)
     if as_json:
         print_json(rows)
     elif not rows:
@@ -270,9 +270,9 @@ def get_command(
     context: Context, *, name: str, with_image: bool, force: bool, as_json: bool
 ) -> None:
     """Write a published recipe, its lock and its check script into ./recipes and ./lockfiles, to build on it."""
-    from envbuild.app.shelf import get
+    from envbuild.app.shelf import write_entry
 
-    written = get(context, name, with_image=with_image, force=force)
+    written = write_entry(context, name, with_image=with_image, force=force)
     if as_json:
         print_json({"name": name, "files": written})
         return

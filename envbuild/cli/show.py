@@ -32,10 +32,10 @@ def command(context: Context, *, name: str | None, script: bool, as_json: bool) 
     A name on a shelf is verified first, and nothing of it is run.
     """
     from envbuild.app.lock import require_lock
-    from envbuild.app.shelf import source_named
+    from envbuild.app.source import find_named_source
     from envbuild.shelf.sanitize import sanitize_text
 
-    source = source_named(name, context)
+    source = find_named_source(name, context)
     if script:
         text = script_text(source, require_lock(source))
         click.echo("".join(f"{sanitize_text(line)}\n" for line in text.splitlines()), nl=False)

@@ -52,7 +52,7 @@ def command(context: Context, *, image: str, as_json: bool) -> int:
 
 def _lock_of(path: Path, image: str, context: Context) -> tuple[Lock, BuildSpec | None]:
     """Return the lock to compare with and, where its recipe is at hand, the order that makes the image."""
-    from envbuild.app.order import order_of
+    from envbuild.app.spec import build_spec
     from envbuild.build.image.verify import read_embedded_info
     from envbuild.errors import EnvbuildError, UsageError
     from envbuild.lock.digest import lock_digest
@@ -78,7 +78,7 @@ def _lock_of(path: Path, image: str, context: Context) -> tuple[Lock, BuildSpec 
         )
         return carried.lock, None
     mode = carried.note.mode if carried.note else "fakeroot"
-    return lock, order_of(source, lock, path, mode)
+    return lock, build_spec(source, lock, path, mode)
 
 
 def _show(found: Verification) -> None:

@@ -47,6 +47,14 @@ def error_of_os(error: OSError, path: Path) -> HostError | SpaceError:
     return HostError(f"cannot be used: {error.strerror}", where=str(path))
 
 
+def publish(partial: Path, target: Path) -> None:
+    """Give a finished image, executable as all are, its final name."""
+    with os_errors_as(target):
+        partial.chmod(0o755)
+        partial.replace(target)
+        sync_folder(target.parent)
+
+
 def sync_folder(folder: Path) -> None:
     """Make a rename in a folder durable; file systems that cannot are left alone."""
     with contextlib.suppress(OSError):

@@ -15,7 +15,7 @@ from envbuild.build.image_cache import locked_codec
 from envbuild.build.make import MODES, plan_work
 from envbuild.build.model import BuildSpec, Estimate
 from envbuild.build.modes.estimate import check_space
-from envbuild.build.modes.sandbox import SandboxNote, pack_sandbox
+from envbuild.build.modes.sandbox import SandboxNote, packing_sandbox
 from envbuild.context import Context, open_context
 from envbuild.errors import SpaceError
 from envbuild.lock.read import read_lock
@@ -223,6 +223,7 @@ def test_packing_a_sandbox_needs_room_too(
         apt={},
         files={},
     )
-    with pytest.raises(SpaceError, match=r"are needed, 1\.0 kB are free"):
-        pack_sandbox(folder, tmp_path / "out/x.sif", note, context, lambda _: None)
+    packing = packing_sandbox(folder, tmp_path / "out/x.sif", note, context)
+    with pytest.raises(SpaceError, match=r"are needed, 1\.0 kB are free"), packing:
+        pass
     assert not list((tmp_path / "out").iterdir())

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from envbuild.app.sandbox import describe_changes
 from envbuild.base.model import AptPackage, BaseFacts, Dist
 from envbuild.build.modes.sandbox import (
     NOTE,
@@ -16,7 +17,6 @@ from envbuild.build.modes.sandbox import (
     read_note,
     recipe_lines,
 )
-from envbuild.cli.sandbox import report
 from envbuild.errors import UsageError
 from envbuild.lock.model import Packer
 
@@ -96,8 +96,8 @@ def test_everything_done_by_hand_is_told_once(tmp_path: Path) -> None:
         "[system]",
         'packages = ["libgl1"]',
     )
-    assert "  ~ six 1.15.0 -> 1.16.0\n" in report(done)
-    assert "  - gone 1.0\n" in report(done)
+    assert "  ~ six 1.15.0 -> 1.16.0\n" in describe_changes(done)
+    assert "  - gone 1.0\n" in describe_changes(done)
 
 
 def test_nothing_done_is_told_as_such(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_nothing_done_is_told_as_such(tmp_path: Path) -> None:
     state = (tmp_path / "opt/x").stat()
     known = note(dists={}, apt={}, files={"/opt/x": (state.st_size, state.st_mtime_ns)})
     done = find_manual_changes(tmp_path, known, facts({}, {}))
-    assert report(done) == "nothing was changed by hand"
+    assert describe_changes(done) == "nothing was changed by hand"
     assert recipe_lines(done) == ()
     write(tmp_path, "/opt/x", "longer")
     assert find_manual_changes(tmp_path, known, facts({}, {})).files == ("/opt/x",)
@@ -115,7 +115,7 @@ def test_nothing_done_is_told_as_such(tmp_path: Path) -> None:
 
 def test_a_file_name_cannot_steer_the_terminal() -> None:
     done = ManualChanges(dists=(), apt=(), files=("/opt/\x1b[31mred",), direct=(), asked_for=())
-    assert "\x1b" not in report(done)
+    assert "\x1b" not in describe_changes(done)
 
 
 def test_a_folder_that_is_no_sandbox_is_refused(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from packaging.utils import parse_wheel_filename
 
-from envbuild.app.order import order_of
+from envbuild.app.spec import build_spec
 from envbuild.build.image.rebuild import compare_images, made_again
 from envbuild.bundle.own import PYTHONS, needed, write_wheel
 from envbuild.context import open_context
@@ -189,7 +189,7 @@ def test_made_again_it_is_the_same_and_a_difference_is_named(made: Project, tmp_
     settings = load_settings(made.env, made.folder)
     context = open_context(settings, LocalRunner(), Silent())
     source = find_recipe("small", settings)
-    order = order_of(source, read_lock(source.lock), made.folder / "small.sif", "flat")
+    order = build_spec(source, read_lock(source.lock), made.folder / "small.sif", "flat")
     with made_again(order, context) as (second, clean):
         same = compare_images(made.folder / "small.sif", order, second, clean)
         differs = compare_images(other.folder / "small.sif", order, second, clean)

@@ -107,7 +107,7 @@ def publish_image(who: Member, tmp_path: Path, *, mib: int = 6) -> Path:
 
 
 def bring(who: Member, target: Path) -> None:
-    from envbuild.app.shelf import bring as bring_verified
+    from envbuild.app.shelf import fetch_entry_image as bring_verified
 
     bring_verified(who.take(), who.library, target, who.context)
 

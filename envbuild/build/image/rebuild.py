@@ -17,7 +17,7 @@ from envbuild.base.reference import parse_reference
 from envbuild.build.fetch import fetch_files
 from envbuild.build.image.verify import image_tree
 from envbuild.build.image_cache import key_of, read_record
-from envbuild.build.make import make_image
+from envbuild.build.make import building
 from envbuild.build.model import BuildSpec
 from envbuild.context import Context
 from envbuild.formats.file_tree import compare_trees, tree_digest
@@ -60,7 +60,8 @@ def made_again(order: BuildSpec, context: Context) -> Iterator[tuple[Path, Conte
         clean = replace(context, store=Store(work / "store"))
         give_files(order.lock, context.store, clean.store)
         again = replace(order, target=work / f"{order.recipe.name}.sif")
-        make_image(again, clean, lambda *_: None)
+        with building(again, clean):
+            pass
         yield again.target, clean
 
 

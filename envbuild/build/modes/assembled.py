@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -20,7 +21,7 @@ from envbuild.build.fetch import (
 )
 from envbuild.build.image.write import write_image
 from envbuild.build.image_cache import key_of, read_record
-from envbuild.build.model import BuildSpec, ImageRecord
+from envbuild.build.model import BuildSpec, ImageRecord, UnnamedImage
 from envbuild.build.output_record import record_output
 from envbuild.build.pinned_compressor import settle_codec
 from envbuild.context import Context
@@ -31,38 +32,48 @@ from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Lock
 from envbuild.parts.cache import PackContext, cached_part
 from envbuild.plan.model import Definition
-from envbuild.store.atomic import os_errors_as, sync_folder, sync_meanwhile, write_bytes
+from envbuild.store.atomic import os_errors_as, publish, sync_meanwhile, write_bytes
 from envbuild.store.layout import Store
 
-Check = Callable[[Path, str | None], None]
-"""Is shown the image before it has a final name, with its digest where that is known; raises to refuse it."""
 
+@contextmanager
+def assembling(order: BuildSpec, context: Context) -> Iterator[UnnamedImage]:
+    """Put an image together and yield it; it gets its final name at the end of the block.
 
-def make_assembled(order: BuildSpec, context: Context, check: Check) -> bool:
-    """Make the image under its final name; return whether it had to be built.
-
-    One process packs and checks, others that want the same image wait for it.  Whatever ``check`` raises leaves no
+    One process packs and checks, others that want the same image wait for it.  Whatever the block raises leaves no
     image and no record.
     """
     order = settle_codec(order, context)
-    key = key_of(order)
-    with context.store.lock(key, context.report):
-        record = read_record(key, context.store)
-        layers = _kept_layers(record, context.store)
-        if record is None or layers is None:
-            if order.lock.is_bootstrap:
-                require_base_digest(order)
-            layers = gather_for(
-                order.lock,
-                order.codec,
-                (order.plan, order.definition),
-                context,
-                order.recipe.system.post,
-            ).layers
-            _write_checked(order, layers, context, check, None)
-            return True
-    _write_checked(order, layers, context, check, record)
-    return False
+    store, key = context.store, key_of(order)
+    with store.lock(key, context.report):
+        record = read_record(key, store)
+        layers = _kept_layers(record, store)
+        built = layers is None
+        if layers is None:
+            record = None
+            layers = _gather_layers(order, context)
+        with store.beside(order.target) as partial:
+            with context.report.stage(f"write {order.target.name}"):
+                tree = write_image(partial, order, layers, key)
+                with sync_meanwhile(
+                    partial
+                ):  # the disk and one core have something to do meanwhile
+                    record = record or _image_record(partial, order, layers, tree)
+            with os_errors_as(partial):
+                partial.chmod(0o755)
+            yield UnnamedImage(path=partial, digest=record.digest, built=built)
+            write_bytes(store.own_record(key), msgspec.json.encode(record), mode=0o444)
+            publish(partial, order.target)
+        record_output(order.target, store, key, record.digest)
+
+
+def _gather_layers(order: BuildSpec, context: Context) -> tuple[Layer, ...]:
+    """Pack what the store lacks of an image, and return its layers."""
+    if order.lock.is_bootstrap:
+        require_base_digest(order)
+    definition = (order.plan, order.definition)
+    post = order.recipe.system.post
+    return gather_for(order.lock, order.codec, definition, context, post).layers
 
 
 def _kept_layers(record: ImageRecord | None, store: Store) -> tuple[Layer, ...] | None:
@@ -123,31 +134,6 @@ def _build_digest(lock: Lock) -> str:
     sums = sorted(p.sha256 for p in lock.debian)
     text = "\n".join([lock.base.digest, *sums])
     return "sha256:" + hashlib.sha256(text.encode()).hexdigest() if sums else lock.base.digest
-
-
-def _write_checked(
-    order: BuildSpec,
-    layers: tuple[Layer, ...],
-    context: Context,
-    check: Check,
-    record: ImageRecord | None,
-) -> None:
-    key = key_of(order)
-    with context.store.beside(order.target) as partial:
-        with context.report.stage(f"write {order.target.name}"):
-            tree = write_image(partial, order, layers, key)
-            with sync_meanwhile(
-                partial
-            ):  # the disk and one core have something to do at the same time
-                record = record or _image_record(partial, order, layers, tree)
-        with os_errors_as(partial):
-            partial.chmod(0o755)
-        check(partial, record.digest)
-        write_bytes(context.store.own_record(key), msgspec.json.encode(record), mode=0o444)
-        with os_errors_as(order.target):
-            partial.replace(order.target)
-            sync_folder(order.target.parent)
-    record_output(order.target, context.store, key, record.digest)
 
 
 def _image_record(

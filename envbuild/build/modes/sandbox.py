@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +29,7 @@ from envbuild.quota import quotas_of
 from envbuild.resolve.sources.source_trees import SANDBOX_NOTE
 from envbuild.run import Runner
 from envbuild.runtime import Runtime
-from envbuild.store.atomic import os_errors_as, write_bytes, write_text
+from envbuild.store.atomic import os_errors_as, publish, write_bytes, write_text
 from envbuild.store.gc import tree_size
 from envbuild.store.layout import remove_tree
 
@@ -177,10 +177,11 @@ def recipe_lines(done: ManualChanges) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def pack_sandbox(
-    folder: Path, target: Path, note: SandboxNote, context: Context, check: Callable[[Path], None]
-) -> None:
-    """Pack a sandbox as an image, which gets its name once ``check`` has seen it.
+@contextmanager
+def packing_sandbox(
+    folder: Path, target: Path, note: SandboxNote, context: Context
+) -> Iterator[Path]:
+    """Pack a sandbox as an image and yield it; it gets its final name at the end of the block.
 
     What envbuild keeps in it is left out; the tree stays as it is.  Raises SpaceError before anything is written.
     """
@@ -211,9 +212,8 @@ def pack_sandbox(
             result = context.runner(command, check=False)
         if result.code != 0 or not partial.is_file():
             raise explain_failure(result)
-        check(partial)
-        with os_errors_as(target):
-            partial.replace(target)
+        yield partial
+        publish(partial, target)
 
 
 @contextmanager

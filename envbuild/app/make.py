@@ -1,0 +1,347 @@
+"""Make an image, from top to bottom: find the recipe, lock it, plan the image, build it, check it, publish it.
+
+Each step is one function below, in this order.  A make that changes nothing ends before anything heavy is imported.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from envbuild.app.lock import (
+    describe_lock,
+    require_fresh_lock,
+    require_whole_lock,
+    resolve_lock,
+    write_first_lock,
+    write_own_lock,
+)
+from envbuild.app.source import find_entry, find_source
+from envbuild.app.spec import build_spec
+from envbuild.app.verdict import known_report
+from envbuild.build.image_cache import choose_mode, is_stored, up_to_date
+from envbuild.build.model import BuildSpec, UnnamedImage
+from envbuild.check.model import Report
+from envbuild.context import Context
+from envbuild.errors import HostError, UsageError
+from envbuild.lock.model import Lock
+from envbuild.recipe.model import Source
+
+if TYPE_CHECKING:
+    from envbuild.shelf.fetch import VerifiedEntry
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MakeRequest:
+    """What was asked for.
+
+    ``output`` is the image file (None: ./NAME.sif); ``mode`` is a way to build, or "auto"; ``proof_seconds`` is the
+    budget for the proof of a first lock (None: no proof); ``as_root`` lets a stranger's code run with root's own rights;
+    ``from_bundle`` says that a bundle brought recipe, lock and files, and that the project itself is not here.
+    """
+
+    output: Path | None = None
+    mode: str = "auto"
+    proof_seconds: float | None = None
+    check: bool = True
+    require_gpu: bool = False
+    as_root: bool = False
+    dry_run: bool = False
+    from_bundle: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MakeResult:
+    """What was made: ``spec`` is the plan of it.
+
+    ``changed`` is False where the file was this very image already; ``report`` is None where nothing was checked.
+    """
+
+    spec: BuildSpec
+    changed: bool
+    report: Report | None
+    seconds: float
+
+
+def make(name: str | None, request: MakeRequest, context: Context) -> MakeResult:
+    """Make the image of a recipe on this machine, or take the one that a shelf has for its lock.
+
+    Raises what the steps raise: the image gets its name only when it is whole and its check has passed.
+    """
+    started = time.monotonic()
+    entry = find_entry(name, context)
+    source = find_source(name, entry, context)
+    lock = _provide_lock(source, request, context)
+    spec = _plan_image(source, lock, entry, request, context)
+    if request.dry_run:
+        _announce(spec, source, entry, request, context)
+        changed, report = False, None
+    elif spec.mode == "sandbox":
+        changed, report = _make_sandbox(spec, context), None
+    elif entry is not None and _takes_published(entry, request):
+        changed, report = _take_published(entry, spec, source, request, context)
+    else:
+        changed, report = _build_image(spec, source, request, context)
+    if changed and entry is not None and spec.mode != "sandbox":
+        _compare_with_published(entry, spec, context)
+    if changed and report is not None:
+        _note_proof(source, lock, report, context)
+    seconds = time.monotonic() - started
+    return MakeResult(spec=spec, changed=changed, report=report, seconds=seconds)
+
+
+# ---- lock
+
+
+def _provide_lock(source: Source, request: MakeRequest, context: Context) -> Lock:
+    """Return the lock that is there, or a first one, which is proved by importing unless that is left out."""
+    if source.lock.is_file():
+        if request.from_bundle:  # the store has the project's own files as they were locked
+            return require_fresh_lock(source)
+        return require_whole_lock(source, context)
+    context.report.say(f"{source.recipe.name} has no lock yet")
+    if request.dry_run:
+        return _resolve_only(source, context)
+    return write_first_lock(source, context, request.proof_seconds if request.check else None)
+
+
+def _resolve_only(source: Source, context: Context) -> Lock:
+    """Return the lock that a first make would write."""
+    from envbuild.lock.decide.decide import LockOptions  # late: most recipes have a lock
+
+    lock = resolve_lock(source, LockOptions(), context)
+    for line in describe_lock(None, lock, None):
+        context.report.say(line)
+    return lock
+
+
+# ---- plan
+
+
+def _plan_image(
+    source: Source,
+    lock: Lock,
+    entry: VerifiedEntry | None,
+    request: MakeRequest,
+    context: Context,
+) -> BuildSpec:
+    """Plan the image in a mode that works on this machine; raises HostError for none.
+
+    What the store or a shelf has is taken in any mode.
+    """
+    target = _target_of(source, choose_mode(request.mode), request, context)
+    spec = build_spec(source, lock, target, choose_mode(request.mode))
+    if entry is not None and _takes_published(entry, request):
+        _require_trust(spec, request, context)
+        return spec
+    if up_to_date(spec, context.store) or is_stored(spec, context.store):
+        return spec
+    return _in_working_mode(spec, source, entry, request, context)
+
+
+def _target_of(source: Source, mode: str, request: MakeRequest, context: Context) -> Path:
+    """Return the final name of the image; raises UsageError where no file can be there."""
+    name = source.recipe.name
+    ending = "sandbox" if mode == "sandbox" else "sif"
+    target = context.settings.cwd / (request.output or f"{name}.{ending}")
+    if target.is_dir() and mode != "sandbox":
+        raise UsageError("is a folder", where=str(target), hint=f"-o {target / (name + '.sif')}")
+    if not target.parent.is_dir():
+        raise UsageError("there is no such folder", where=str(target.parent))
+    return target
+
+
+def _in_working_mode(
+    spec: BuildSpec,
+    source: Source,
+    entry: VerifiedEntry | None,
+    request: MakeRequest,
+    context: Context,
+) -> BuildSpec:
+    """Return the plan in the first mode that works here, or check the one that was asked for."""
+    from envbuild.build.modes import select  # late: only where something is built
+
+    host = select.read_capabilities(context.settings, context.runner, runtime=context.runtime)
+    roots = select.cached_roots(spec.lock, context.store)
+    origin = "a shelf" if entry is not None else ""
+    origin = "a bundle" if request.from_bundle else origin
+    trust = select.Trust(origin=origin, as_root=request.as_root)
+    if request.mode != "auto":
+        select.require_mode(spec.mode, spec.recipe, spec.lock, host, roots=roots, trust=trust)
+        return spec
+    choice = select.select_mode(spec.recipe, spec.lock, host, roots=roots, trust=trust)
+    context.report.say(f"{spec.recipe.name}: {choice}")
+    if choice.mode == spec.mode:
+        return spec
+    return build_spec(source, spec.lock, spec.target, choice.mode)
+
+
+def _require_trust(spec: BuildSpec, request: MakeRequest, context: Context) -> None:
+    """Raise HostError where a published image cannot even be checked without trust in its code.
+
+    A machine without a runtime fetches an image all the same: nothing of it runs there.
+    """
+    from envbuild.build.modes import select  # late: only for an entry of a shelf
+
+    try:
+        host = select.read_capabilities(context.settings, context.runner, runtime=context.runtime)
+    except HostError:
+        return
+    trust = select.Trust(origin="a shelf", as_root=request.as_root)
+    select.require_trust(spec.recipe, spec.lock, host, trust)
+
+
+def _announce(
+    spec: BuildSpec,
+    source: Source,
+    entry: VerifiedEntry | None,
+    request: MakeRequest,
+    context: Context,
+) -> None:
+    """Say what a make would download and build; raises SpaceError where there is no room for it."""
+    if entry is not None and _takes_published(entry, request):
+        return
+    if is_stored(spec, context.store) or _finished_before(spec, source, request, context)[0]:
+        return
+    _say_estimate(spec, context)
+
+
+def _say_estimate(spec: BuildSpec, context: Context) -> None:
+    from envbuild.build.make import describe_estimate, plan_work  # late: only before a build
+
+    estimate = describe_estimate(plan_work(spec, context))
+    context.report.say(f"{spec.recipe.name}: {estimate}")
+
+
+# ---- build, check, publish
+
+
+def _build_image(
+    spec: BuildSpec, source: Source, request: MakeRequest, context: Context
+) -> tuple[bool, Report | None]:
+    """Build the image, or put it together from the store; return False where nothing had to be done."""
+    finished, report = _finished_before(spec, source, request, context)
+    if finished:
+        context.report.say(f"{spec.target.name} is up to date")
+        return False, report
+    from envbuild.build.make import building  # late: only where something is built
+    from envbuild.build.pinned_compressor import settle_codec  # late: the same
+
+    spec = settle_codec(spec, context)
+    finished, report = _finished_before(spec, source, request, context)
+    if (
+        finished
+    ):  # it was packed by the library that is installed here, as the lock's is not to be had
+        context.report.say(f"{spec.target.name} is up to date")
+        return False, report
+    if is_stored(spec, context.store):
+        context.report.say("the store has this image already")
+    else:
+        _say_estimate(spec, context)
+    with building(spec, context) as image:
+        report = _check_image(image, spec, source, request, context)
+    return True, report
+
+
+def _finished_before(
+    spec: BuildSpec, source: Source, request: MakeRequest, context: Context
+) -> tuple[bool, Report | None]:
+    """Return whether the file is this image, and checked as asked; and the report of that check."""
+    known = up_to_date(spec, context.store)
+    if known is None or request.require_gpu:
+        return False, None
+    if not request.check:
+        return True, None
+    report = known_report(spec.target, known.digest, source, context.store)
+    return report is not None, report
+
+
+def _check_image(
+    image: UnnamedImage, spec: BuildSpec, source: Source, request: MakeRequest, context: Context
+) -> Report | None:
+    """Check an image before it gets its name; one that was checked before is believed.
+
+    Raises CheckFailedError.
+    """
+    if not request.check:
+        return None
+    if not image.built and not request.require_gpu:
+        report = known_report(image.path, image.digest, source, context.store)
+        if report is not None:
+            return report
+    from envbuild.app.check import CheckRequest, check_and_save, require_passed  # late: the same
+
+    name = spec.recipe.name
+    asked = CheckRequest(require_gpu=request.require_gpu)
+    report = check_and_save(image.path, source, spec.lock, asked, context, digest=image.digest)
+    advice = "mend the recipe as the findings above say"
+    if any(one.check == "direct-imports" and one.outcome == "failed" for one in report.findings):
+        advice += f"; envbuild lock --prove {name} looks for versions that import"
+    advice += "; envbuild make --no-check keeps the image as it is"
+    require_passed(report, f"{name}: the image was built, but its check failed", advice)
+    return report
+
+
+def _make_sandbox(spec: BuildSpec, context: Context) -> bool:
+    from envbuild.build.modes.sandbox import make_sandbox  # late: only where one is built
+
+    _say_estimate(spec, context)
+    make_sandbox(spec, context)
+    return True
+
+
+def _note_proof(source: Source, lock: Lock, report: Report, context: Context) -> None:
+    """Write into a lock of the user's own that its dependencies import, once a check has imported them."""
+    imported = any(
+        finding.check == "direct-imports" and finding.outcome == "passed"
+        for finding in report.findings
+    )
+    if imported and lock.proof == "not run" and not source.shipped:
+        write_own_lock(source, msgspec.structs.replace(lock, proof="imported"), context)
+        context.report.say("all direct dependencies import: the lock says so now (proof)")
+
+
+# ---- the image of an entry of a shelf
+
+
+def _takes_published(entry: VerifiedEntry, request: MakeRequest) -> bool:
+    """Whether the shelf's image is taken: it has one, and nobody asked for a mode."""
+    image = entry.stored.entry.image
+    return request.mode == "auto" and image is not None and image.pieces is not None
+
+
+def _take_published(
+    entry: VerifiedEntry, spec: BuildSpec, source: Source, request: MakeRequest, context: Context
+) -> tuple[bool, Report | None]:
+    """Put the published image under its name; return False where it lies there already.
+
+    A verdict that a pinned signer published counts like one of this machine's own; anybody else's is made again.
+    """
+    from envbuild.app.shelf import fetching_image, published_before  # late: only for a shelf
+
+    there = published_before(entry, spec.target, context)
+    if there is not None:
+        report = _check_image(there, spec, source, request, context)
+        context.report.say(f"{spec.target.name} is up to date")
+        return False, report
+    with fetching_image(entry, spec.target, context) as image:
+        report = _check_image(image, spec, source, request, context)
+    return True, report
+
+
+def _compare_with_published(entry: VerifiedEntry, spec: BuildSpec, context: Context) -> None:
+    """Say whether the image that was built here is the one that was published."""
+    from envbuild.base.digests import known_digest  # late: only for an entry of a shelf
+
+    published = entry.stored.entry.image
+    if published is None:
+        return
+    same = known_digest(spec.target, context.store) == published.digest
+    what = "the same lock, but other bytes than were published"
+    if same:
+        what = "the same bytes as published"
+    context.report.say(f"{spec.target.name}: {what} ({published.digest[7:19]})")

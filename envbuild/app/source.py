@@ -1,0 +1,37 @@
+"""The recipe that a verb is asked about: by name or path, or an entry of a shelf by SHELF/NAME."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from envbuild.context import Context
+from envbuild.recipe.find import find_recipe
+from envbuild.recipe.model import Source
+
+if TYPE_CHECKING:
+    from envbuild.shelf.fetch import VerifiedEntry
+
+
+def find_entry(name: str | None, context: Context) -> VerifiedEntry | None:
+    """Return the entry that SHELF/NAME stands for; None for a recipe's name or path."""
+    if name is None or name.endswith(".toml") or name.count("/") != 1:
+        return None
+    if (context.settings.cwd / name).exists():
+        return None
+    from envbuild.app.shelf import open_entry  # late: only for SHELF/NAME
+
+    return open_entry(name, context)
+
+
+def find_source(name: str | None, entry: VerifiedEntry | None, context: Context) -> Source:
+    """Return the recipe of an entry of a shelf; without one, that of a name or path."""
+    if entry is None:
+        return find_recipe(name, context.settings)
+    from envbuild.shelf.fetch import stored_source  # late: only for SHELF/NAME
+
+    return stored_source(entry, context.store)
+
+
+def find_named_source(name: str | None, context: Context) -> Source:
+    """Return a recipe by its name or path, or a published one by SHELF/NAME."""
+    return find_source(name, find_entry(name, context), context)
