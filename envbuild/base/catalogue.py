@@ -52,23 +52,21 @@ class CatalogueEntry(msgspec.Struct, frozen=True, kw_only=True):
 def catalogue_entries() -> tuple[CatalogueEntry, ...]:
     """Return every base of the catalogue: bootstraps with each release line that fits their Python, then images."""
     catalogue = load_catalogue()
-    made = (
-        _bootstrap_entry(suite, wheels, catalogue)
-        for suite in catalogue.suite
-        for wheels in catalogue.wheels
-    )
-    return (
-        *(entry for entry in made if entry is not None),
-        *(_image_entry(image, catalogue) for image in catalogue.image),
-    )
+    found = []
+    for suite in catalogue.suite:
+        for wheels in catalogue.wheels:
+            if suite.python in wheels.pythons:
+                entry = _bootstrap_entry(suite, wheels, catalogue)
+                found.append(entry)
+    found.extend(_image_entry(image, catalogue) for image in catalogue.image)
+    return tuple(found)
 
 
 def _bootstrap_entry(
     suite: CatalogueSuite, wheels: WheelLine, catalogue: Catalogue
-) -> CatalogueEntry | None:
-    if suite.python not in wheels.pythons:
-        return None
+) -> CatalogueEntry:
     build = build_of(wheels.framework, wheels.line)
+    cuda = "12" if "cuda12" in wheels.requirement else None
     return CatalogueEntry(
         reference=suite.bootstrap,
         requirement=wheels.requirement,
@@ -78,7 +76,7 @@ def _bootstrap_entry(
         python=suite.python,
         distro=suite.distro,
         glibc=catalogue.glibc.get(suite.distro),
-        cuda=build.cuda if build else ("12" if "cuda12" in wheels.requirement else None),
+        cuda=build.cuda if build else cuda,
         cudnn=build.cudnn if build else None,
         driver=None,
         status="verified",
@@ -90,20 +88,10 @@ def _bootstrap_entry(
 def _image_entry(image: CatalogueImage, catalogue: Catalogue) -> CatalogueEntry:
     # only TensorFlow's own images hold the index's wheels; other makers build for their own list of GPUs
     own = image.image.startswith("docker://tensorflow/") and image.version is not None
+    fields = msgspec.structs.asdict(image)
     return CatalogueEntry(
-        reference=image.image,
-        framework=image.framework,
-        version=image.version,
-        holds=image.holds,
-        python=image.python,
-        distro=image.distro,
+        reference=fields.pop("image"),
         glibc=catalogue.glibc.get(image.distro or ""),
-        cuda=image.cuda,
-        cudnn=image.cudnn,
-        driver=image.driver,
-        status=image.status,
-        source=image.source,
         build=build_of("tensorflow", image.version or "") if own else None,
-        defect=image.defect,
-        note=image.note,
+        **fields,
     )

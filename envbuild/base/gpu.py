@@ -69,17 +69,17 @@ def cudnn_version(
     header = dict(
         re.findall(r"#define CUDNN_(MAJOR|MINOR|PATCHLEVEL)\s+(\d+)", texts.get("cudnn header", ""))
     )
-    named = [environment.get(key, "") for key in ("NV_CUDNN_VERSION", "CUDNN_VERSION")]
-    return (
+    installed = (
         _wheel_version(dists, "nvidia-cudnn")
         or _package_version(apt, r"libcudnn\d+(-cuda-\d+)?")
         or _library_version(libraries, "libcudnn", parts=3)
-        or (
-            ".".join(header[part] for part in ("MAJOR", "MINOR", "PATCHLEVEL"))
-            if len(header) == 3
-            else None
-        )
-        or next((version for version in map(_leading_version, named) if version), None)
+    )
+    if installed:
+        return installed
+    if len(header) == 3:
+        return ".".join(header[part] for part in ("MAJOR", "MINOR", "PATCHLEVEL"))
+    return _leading_version(environment.get("NV_CUDNN_VERSION", "")) or _leading_version(
+        environment.get("CUDNN_VERSION", "")
     )
 
 

@@ -25,7 +25,8 @@ def capability_of(text: str) -> int:
         default=None,
     )
     if best is None:
-        known = [name.strip() for row in load_cuda().gpu for name in row.names.split(",")]
+        listed = ",".join(row.names for row in load_cuda().gpu)
+        known = [name.strip() for name in listed.split(",")]
         raise UsageError(
             f'the GPU "{text}" is not known{closest(text, known)}',
             where="--gpu",
@@ -35,12 +36,11 @@ def capability_of(text: str) -> int:
 
 
 def _card_capabilities() -> list[tuple[str, int]]:
-    return [
-        (name.strip().lower(), row.capability)
-        for row in load_cuda().gpu
-        for name in f"{row.names},{row.also}".split(",")
-        if name
-    ]
+    found = []
+    for row in load_cuda().gpu:
+        names = f"{row.names},{row.also}".lower().split(",")
+        found += [(name.strip(), row.capability) for name in names if name]
+    return found
 
 
 def _is_card(wanted: str, card: str) -> bool:

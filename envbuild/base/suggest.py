@@ -243,11 +243,7 @@ class _Matcher:
         if entry.cuda:
             reasons.append(f"CUDA {entry.cuda}" + (f", driver {driver} or newer" if driver else ""))
         if self.capability is not None:
-            code = (
-                "machine code"
-                if entry.build and _has_machine_code(entry, self.capability)
-                else "code"
-            )
+            code = "machine code" if _has_machine_code(entry, self.capability) else "code"
             reasons.append(
                 f"{code} for {self.wish.gpu} (compute capability {self.capability / 10})"
             )
@@ -259,12 +255,17 @@ class _Matcher:
         """Return what sorts the best first."""
         entry = choice.entry
         suite = SUITES.index(entry.reference) if entry.reference in SUITES else len(SUITES)
+        made_here = 0
+        if not entry.is_bootstrap:
+            made_here = 1
+        elif numbers(entry.cuda or "11") < OLD_CUDA:
+            made_here = 2
         new_cuda = not self.wish.driver and numbers(entry.cuda or "0") >= (USUAL_CUDA + 1,)
         version = tuple(-number for number in (*numbers(entry.version or "0"), 0, 0)[:3])
         return (
             entry.defect is not None,
             not self._exact(entry),
-            1 if not entry.is_bootstrap else 2 if numbers(entry.cuda or "11") < OLD_CUDA else 0,
+            made_here,
             new_cuda,
             entry.driver
             is not None,  # a vendor's image only where nothing else fits: several times the size
@@ -321,14 +322,11 @@ def _widen_patch(bounds: SpecifierSet) -> SpecifierSet:
     """Read "==2.5" as any release of that line: nobody means 2.5.0 alone by it."""
     from packaging.specifiers import SpecifierSet
 
-    return SpecifierSet(
-        ",".join(
-            f"=={one.version}.*"
-            if one.operator == "==" and re.fullmatch(r"\d+(\.\d+)?", one.version)
-            else str(one)
-            for one in bounds
-        )
-    )
+    widened = []
+    for bound in bounds:
+        is_line = bound.operator == "==" and re.fullmatch(r"\d+(\.\d+)?", bound.version)
+        widened.append(f"=={bound.version}.*" if is_line else str(bound))
+    return SpecifierSet(",".join(widened))
 
 
 def _parse_bounds(text: str | None, option: str) -> SpecifierSet | None:
@@ -336,14 +334,13 @@ def _parse_bounds(text: str | None, option: str) -> SpecifierSet | None:
 
     if text is None:
         return None
+    bounds = text
+    if re.fullmatch(r"\d+\.\d+", text):
+        bounds = f"=={text}.*"
+    elif text[:1] not in "<>=!~":
+        bounds = f"=={text}"
     try:
-        return SpecifierSet(
-            f"=={text}.*"
-            if re.fullmatch(r"\d+\.\d+", text)
-            else text
-            if text[:1] in "<>=!~"
-            else f"=={text}"
-        )
+        return SpecifierSet(bounds)
     except InvalidSpecifier as error:
         raise UsageError(
             f"{option} {text}: write a version such as 3.10, or bounds such as >=3.8,<3.11"

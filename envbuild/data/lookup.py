@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import fnmatch
+import itertools
 import re
 from collections.abc import Collection
 from functools import cache
@@ -41,11 +42,13 @@ def framework_of(dist: str) -> Framework | None:
 
 def framework_held(names: Collection[str]) -> str | None:
     """Return which of the canonical names is the framework that an image is about: by name, then by pattern."""
-    patterns = [pattern for row in load_frameworks().framework for pattern in row.dists]
-    for name in patterns:
-        if name in names:
+    patterns: list[str] = []
+    for row in load_frameworks().framework:
+        patterns += row.dists
+    for name in (*patterns, *sorted(names)):
+        if name in names and matches(name, tuple(patterns)):
             return name
-    return next((name for name in sorted(names) if matches(name, tuple(patterns))), None)
+    return None
 
 
 def framework_called(name: str) -> str | None:
@@ -64,10 +67,9 @@ def is_framework(name: str, *, greater: bool = False) -> bool:
 
 def build_of(framework: str, version: str) -> WheelBuild | None:
     """Return what a release was built for: its own row, else that of its release line."""
-    rows = [row for row in load_frameworks().build if row.framework == framework]
+    rows = {row.version: row for row in load_frameworks().build if row.framework == framework}
     release = version.split("+", maxsplit=1)[0]
-    line = ".".join(release.split(".")[:2])
-    return next((row for wanted in (release, line) for row in rows if row.version == wanted), None)
+    return rows.get(release) or rows.get(".".join(release.split(".")[:2]))
 
 
 def released(framework: str | None, version: str | None) -> dt.date | None:
@@ -87,7 +89,7 @@ def cuda_libraries(toolkit: str) -> tuple[str, ...]:
 @cache
 def opened_by(framework: Framework) -> tuple[str, ...]:
     """Return every soname that some release of a framework opens or links, for any toolkit and cuDNN."""
-    names = {name for row in load_cuda().libraries for name in row.names}
+    names = set(itertools.chain.from_iterable(row.names for row in load_cuda().libraries))
     names |= {
         f"libcudnn.so.{numbers(row.cudnn)[0]}" for row in load_frameworks().build if row.cudnn
     }

@@ -163,11 +163,9 @@ def _make_link(
     except ValueError:
         return None
     file = unquote(parts.path.rsplit("/", 1)[-1]) if name is None else name
-    allowed = (
-        ("http", "https", "file")
-        if (page.startswith("file:") if local is None else local)
-        else ("http", "https")
-    )
+    if local is None:
+        local = page.startswith("file:")
+    allowed = ("http", "https", "file") if local else ("http", "https")
     if len(file) > 255 or not ARCHIVE.fullmatch(file) or parts.scheme not in allowed:
         return None
     digest = (sha256 or "").lower()

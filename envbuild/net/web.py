@@ -187,7 +187,7 @@ def _read_netrc(settings: Settings) -> dict[str, tuple[str, str]]:
         hosts = netrc.netrc(str(path)).hosts
     except (OSError, netrc.NetrcParseError, UnicodeDecodeError):
         return {}  # absent, another user's or broken: as every other program does, go on without
-    return {host: (entry[0] or "", entry[2] or "") for host, entry in hosts.items()}
+    return {host: (user or "", password or "") for host, (user, _, password) in hosts.items()}
 
 
 @contextlib.contextmanager

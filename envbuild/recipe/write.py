@@ -32,18 +32,14 @@ def write_recipe(
     out = [_comment_line(line) for line in head]
     for field in msgspec.structs.fields(recipe):
         section = getattr(recipe, field.name)
-        lines = [
-            line
-            for key, value in _changed_text(section)
-            for line in _key_line(field.encode_name, key, value, comments)
-        ]
+        lines: list[str] = []
+        for key, value in _changed_text(section):
+            lines += _key_line(field.encode_name, key, value, comments)
         lines += [_comment_line(line) for line in after.get(field.encode_name, ())]
         if lines:
-            out += (
-                ["", f"[{field.encode_name}]", *lines]
-                if out
-                else [f"[{field.encode_name}]", *lines]
-            )
+            if out:
+                out.append("")
+            out += [f"[{field.encode_name}]", *lines]
     return "\n".join(out) + "\n"
 
 

@@ -102,21 +102,22 @@ def search_result(shelf: str, stored: StoredEntry, state: str = "") -> SearchRes
 
 
 def _proven_gpus(entry: Entry) -> tuple[str, ...]:
-    return tuple(
-        sorted({gpu for one in entry.verdicts if one.outcome == "passed" for gpu in one.gpu})
-    )
+    found: set[str] = set()
+    for one in entry.verdicts:
+        if one.outcome == "passed":
+            found.update(one.gpu)
+    return tuple(sorted(found))
 
 
 def _fits_filters(
     entry: Entry, *, framework: str | None, gpu: str | None, cuda: str | None
 ) -> bool:
     about = entry.about
-    wanted = re.split(r"[\s=]+", framework.casefold().strip()) if framework else []
-    held = (about.framework or "").casefold().split()
-    if wanted and not (
-        len(held) == 2 and held[0] == wanted[0] and _version_begins(held[1], wanted[1:])
-    ):
-        return False
+    if framework:
+        name, *version = re.split(r"[\s=]+", framework.casefold().strip())
+        held = (about.framework or "").casefold().split()
+        if len(held) != 2 or held[0] != name or not _version_begins(held[1], version):
+            return False
     if cuda and not _version_begins(about.cuda or "", [cuda]):
         return False
     return gpu is None or any(gpu.casefold() in one.casefold() for one in _proven_gpus(entry))
@@ -133,10 +134,6 @@ def _rank_entry(entry: Entry, asked: tuple[str, ...]) -> int | None:
     text = " ".join((about.summary, about.base, about.framework or "", *about.direct)).casefold()
     if not all(word in name or word in text for word in asked):
         return None
-    return (
-        0
-        if all(word == name for word in asked)
-        else 1
-        if all(word in name for word in asked)
-        else 2
-    )
+    if all(word == name for word in asked):
+        return 0
+    return 1 if all(word in name for word in asked) else 2

@@ -98,12 +98,8 @@ class SignatureVerifier:
     def _principals(self, path: Path) -> tuple[str, ...]:
         result = self._keygen("find-principals", "-f", str(self.signers), "-s", str(path))
         lines = result.stdout.splitlines() if result.code == 0 else []
-        return tuple(
-            name.strip()
-            for line in lines
-            for name in line.split(",")
-            if name.strip() and name[0] != "!"
-        )
+        names = ",".join(lines).split(",")
+        return tuple(name.strip() for name in names if name.strip() and name[0] != "!")
 
     def _unknown(self, key: str, where: str) -> EnvbuildError:
         """Return the error for a good signature that no principal's key answers for, today and for this purpose."""

@@ -65,9 +65,10 @@ def release_of(distro: str) -> tuple[Distribution, str]:
     found = DISTRIBUTIONS.get(name)
     suite = found.suites.get(version) if found else None
     if found is None or suite is None:
-        known = ", ".join(
-            f"{one.title} {version}" for one in DISTRIBUTIONS.values() for version in one.suites
-        )
+        releases: list[str] = []
+        for one in DISTRIBUTIONS.values():
+            releases += [f"{one.title} {version}" for version in one.suites]
+        known = ", ".join(releases)
         raise UsageError(
             f"the base is {distro or 'no known distribution'}: its system packages cannot be locked",
             where="[system] packages",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass
 from functools import cached_property
@@ -60,12 +61,11 @@ class PackageIndex:
     @cached_property
     def virtual(self) -> set[str]:
         """The names that packages provide."""
-        lines = (
-            field_of(stanza, "Provides") for stanzas in self.stanzas.values() for stanza in stanzas
-        )
-        return {
-            word.split()[0] for line in lines if line for word in line.split(",") if word.strip()
-        }
+        found: set[str] = set()
+        for stanza in itertools.chain.from_iterable(self.stanzas.values()):
+            provided = field_of(stanza, "Provides") or ""
+            found.update(word.split()[0] for word in provided.split(",") if word.strip())
+        return found
 
     def require(self, name: str, release: str) -> None:
         """Raise UsageError unless a release ("Debian bookworm") has a package.
@@ -115,17 +115,10 @@ class PackageIndex:
 
     def status_entry(self, package: InstalledPackage) -> str:
         """Write an installed package as /var/lib/dpkg/status has it, with the relations that the suite knows of."""
-        same = [
-            s
-            for s in self.stanzas.get(package.name, ())
-            if field_of(s, "Version") == package.version
-        ]
-        others = list(self.stanzas.get(package.name, ()))
-        lines = [
-            line
-            for line in (same or others or [""])[0].split("\n")
-            if line and not OWN_FIELDS.match(line)
-        ]
+        known = list(self.stanzas.get(package.name, ()))
+        same = [one for one in known if field_of(one, "Version") == package.version]
+        stanza = (same or known or [""])[0]
+        lines = [line for line in stanza.split("\n") if line and not OWN_FIELDS.match(line)]
         # apt takes an installed package for another build of the same version unless sizes and relations are the same;
         # of another version (an image's, from the security suite) what it needs is not known, and is there anyway
         kept = lines if same else [line for line in lines if OF_ANY_VERSION.match(line)]

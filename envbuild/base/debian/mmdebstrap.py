@@ -43,6 +43,9 @@ def mmdebstrap_arguments(
         # the tar has no /dev; without the folder mmdebstrap gives maintainer scripts no /dev/null in mode unshare
         devices = 'mkdir -p "$1"/dev'
         begin = tuple(f"--setup-hook={hook}" for hook in (unpack, listed, devices))
+    clean = [f'rm -f "$1"{path} && : > "$1"{path} && chmod 644 "$1"{path}' for path in CLEAN]
+    owned = f'chroot "$1" chown _apt:root {" ".join(PARTIAL)}'
+    last = [f"--customize-hook={hook}" for hook in (*hooks, owned, *clean)]
     return (
         "mmdebstrap",
         f"--mode={mode}",
@@ -52,12 +55,7 @@ def mmdebstrap_arguments(
         f"--include={','.join(names)}",
         # device nodes cannot be unpacked without root, and every runtime mounts its own
         "--skip=output/dev",
-        *(f"--customize-hook={hook}" for hook in hooks),
-        f'--customize-hook=chroot "$1" chown _apt:root {" ".join(PARTIAL)}',
-        *(
-            f'--customize-hook=rm -f "$1"{path} && : > "$1"{path} && chmod 644 "$1"{path}'
-            for path in CLEAN
-        ),
+        *last,
         "",  # no suite: all that the folder has, and nothing else
         target,
         source,

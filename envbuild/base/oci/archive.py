@@ -194,7 +194,10 @@ def _read_saved(opener: Opener, reference: BaseReference, store: Store) -> OciIm
     except (*UNREADABLE, KeyError, IndexError, TypeError) as error:
         raise UsageError("is not what docker save writes", where=where) from error
     if len(told) != 1 and _tag_of(reference) is None:
-        names = ", ".join(str(tag) for item in told for tag in item.get("RepoTags") or ())
+        tags: list[str] = []
+        for item in told:
+            tags += map(str, item.get("RepoTags") or ())
+        names = ", ".join(tags)
         raise UsageError(f"holds {len(told)} images: {names}", where=where, hint="save one of them")
     config = _import_blob(opener, config_name, where, store, kind=CONFIG_KIND)
     layers = tuple(

@@ -83,9 +83,10 @@ def _in_file(path: Path, host: str, settings: Settings, runner: Runner) -> Crede
 
 def _keys_of(host: str) -> tuple[str, ...]:
     names = HUB_KEYS if host == HUB else (host,)
-    return tuple(
-        dict.fromkeys(key for name in names for key in (name, f"https://{name}", f"http://{name}"))
-    )
+    keys: list[str] = []
+    for name in names:
+        keys += [name, f"https://{name}", f"http://{name}"]
+    return tuple(dict.fromkeys(keys))
 
 
 def _table_of(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:

@@ -66,12 +66,12 @@ def save_image(reference: BaseReference, target: Path, settings: Settings) -> No
         try:
             image = client.images.get(name)
         except docker.errors.ImageNotFound as error:
-            there = sorted(tag for item in client.images.list() for tag in item.tags)[:8]
-            hint = (
-                f"docker pull {name}, or one of: {', '.join(there)}"
-                if there
-                else f"docker pull {name}"
-            )
+            tags: list[str] = []
+            for item in client.images.list():
+                tags += item.tags
+            hint = f"docker pull {name}"
+            if tags:
+                hint += f", or one of: {', '.join(sorted(tags)[:8])}"
             raise UsageError(
                 "the Docker engine holds no such image", where=reference.text, hint=hint
             ) from error

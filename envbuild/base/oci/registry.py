@@ -330,9 +330,8 @@ def _list_tags(place: RegistryServer) -> tuple[str, ...]:
             url = following if following.startswith(f"{place.url}/") else None
         try:
             told = msgspec.json.decode(body)
-            found += [
-                tag for tag in told.get("tags") or () if isinstance(tag, str) and tag.isprintable()
-            ]
+            listed = told.get("tags") or ()
+            found += [tag for tag in listed if isinstance(tag, str) and tag.isprintable()]
         except (*UNREADABLE, AttributeError, TypeError):
             break
     return tuple(found)

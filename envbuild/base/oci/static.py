@@ -39,8 +39,10 @@ def is_read(path: str, size: int, *, named: frozenset[str] = frozenset()) -> boo
     path = f"/{path}"
     if PROGRAM.search(path):
         return size <= PROGRAMS
-    status = path.endswith("var/lib/dpkg/status")
-    return (size <= BIGGEST or status) and (path in named or KEPT.search(path) is not None)
+    # the list of Debian packages may be of any size
+    if size > BIGGEST and not path.endswith("var/lib/dpkg/status"):
+        return False
+    return path in named or KEPT.search(path) is not None
 
 
 def named_files(environment: Mapping[str, str]) -> frozenset[str]:
@@ -144,10 +146,9 @@ def _venv_of(tree: Tree, program: str) -> str | None:
 def _python_version(tree: Tree, real: str, home: str, minor: int, where: str) -> str:
     """Find the version's text in the interpreter, or in the library that it is loaded from."""
     libraries = [f"{home}/lib", f"{home}/lib64", *tree.glob("/usr/lib/*-linux-gnu")]
-    candidates = [
-        real,
-        *(path for lib in libraries for path in tree.glob(f"{lib}/libpython3.{minor}*.so*")),
-    ]
+    candidates = [real]
+    for folder in libraries:
+        candidates += tree.glob(f"{folder}/libpython3.{minor}*.so*")
     for path in candidates:
         # linkers share the ends of strings: the version may stand at the end of a path that holds it
         found = re.findall(
@@ -199,16 +200,16 @@ def _site_folders(tree: Tree, *, prefix: str, home: str, minor: int) -> list[str
 
 
 def _pth_folders(tree: Tree, site: str) -> list[str]:
-    names = [
-        name for name in tree.names(site) if name.endswith(".pth") and not name.startswith(".")
-    ]
-    lines = [
-        line
-        for name in names
-        for line in (tree.read(f"{site}/{name}") or b"").decode("utf-8", "replace").split("\n")
-    ]
-    kept = (line.strip() for line in lines if line.strip() and not re.match(r"#|import[ \t]", line))
-    return [posixpath.normpath(posixpath.join(site, line)) for line in kept]
+    found = []
+    for name in tree.names(site):
+        if name.startswith(".") or not name.endswith(".pth"):
+            continue
+        text = (tree.read(f"{site}/{name}") or b"").decode("utf-8", "replace")
+        for line in text.split("\n"):
+            # site.py: comments are left out, and lines that are code
+            if line.strip() and not re.match(r"#|import[ \t]", line):
+                found.append(posixpath.normpath(posixpath.join(site, line.strip())))  # noqa: PERF401
+    return found
 
 
 def _glibc_version(tree: Tree) -> str | None:

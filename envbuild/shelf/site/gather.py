@@ -55,8 +55,13 @@ def page_of(
     """Return what the page of a verified entry shows."""
     entry, about, lock = taken.stored.entry, taken.stored.entry.about, taken.lock
     layers = layer_sizes(lock)
-    total = sum(size for _, rows in layers.items() for _, size in rows)
-    signer = taken.signer
+    sizes = []
+    for layer, rows in _layer_packages(lock).items():
+        largest_first = sorted(rows, key=lambda row: -row[2])
+        sizes += [(layer, name, version, size) for name, version, size in largest_first]
+    signer = ""
+    if taken.signer is not None:
+        signer = taken.signer.principal or f"{taken.signer.key} (not pinned)"
     return EntryPage(
         name=entry.name,
         digest=taken.stored.digest,
@@ -69,8 +74,8 @@ def page_of(
         platform=about.platform,
         who=entry.who,
         day=entry.when[:10],
-        signer=(signer.principal or f"{signer.key} (not pinned)") if signer else "",
-        size=entry.image.size if entry.image else total,
+        signer=signer,
+        size=entry.image.size if entry.image else sum(row[3] for row in sizes),
         size_of="image" if entry.image else "packages",
         lock=entry.locked,
         image=entry.image.digest if entry.image else "",
@@ -78,11 +83,7 @@ def page_of(
         proofs=list_proofs(history),
         roots=dependency_tree(lock),
         tiles=lay_out_treemap(layers),
-        sizes=tuple(
-            (layer, name, version, size)
-            for layer, rows in _layer_packages(lock).items()
-            for name, version, size in sorted(rows, key=lambda row: -row[2])
-        ),
+        sizes=tuple(sizes),
         history=tuple(list_history(history, library)),
         commands=commands,
         recipe=taken.recipe_text,
