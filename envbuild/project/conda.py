@@ -182,6 +182,7 @@ def conda_bounds(wish: str) -> str:
     """Return conda's version wish as PEP 440 has it: "=1.2" is "==1.2.*", "=1.2.3=py36_0" is "==1.2.3"."""
     if "|" in wish or "[" in wish:
         return ""  # a choice: PEP 440 has none
+    wish = re.sub(r"(?<=[<>=!~])\s+(?=\d)", "", wish)
     built = re.fullmatch(r"={1,2}([^=\s]+)=\S+", wish)
     if built:
         return f"=={built[1]}"

@@ -12,6 +12,7 @@ from packaging.utils import canonicalize_name
 
 from envbuild.base.suggest import framework_name
 from envbuild.errors import EnvbuildError, UsageError
+from envbuild.project.cog import read_cog
 from envbuild.project.conda import read_conda
 from envbuild.project.container import read_container
 from envbuild.project.declared import read_pipfile, read_pyproject, read_setup_cfg
@@ -21,7 +22,7 @@ from envbuild.project.notebook import read_notebook
 from envbuild.project.private import printable
 from envbuild.project.requirements import read_requirements
 from envbuild.project.setup_py import read_setup_py
-from envbuild.project.tree import ProjectTree, is_inside, scan, shown
+from envbuild.project.tree import ProjectTree, is_aside, is_inside, scan, shown
 from envbuild.resolve.sources.project_name import name_and_version
 
 PLAIN_LISTS = (
@@ -76,7 +77,7 @@ def _folder(root: Path) -> ProjectFindings:
         all_findings += _read_all((path,), root, notes)
         left = tuple(one for one in left if one != path)
     if not any(findings.requirements for findings in all_findings):
-        said = (read_notebook(root / path, root) for path in tree.notebooks)
+        said = (read_notebook(root / path, root) for path in tree.notebooks if not is_aside(path))
         all_findings += [findings for findings in said if findings is not None]
     aside = (*left, *tree.aside)
     if aside:
@@ -177,6 +178,7 @@ READERS: dict[str, Callable[[Path, Path], FileFindings | None]] = {
     "setup.cfg": read_setup_cfg,
     "setup.py": read_setup_py,
     "Pipfile": read_pipfile,
+    "cog.yaml": read_cog,
 }
 """Files that are known by their whole name."""
 
@@ -241,7 +243,7 @@ def _is_near(path: Path) -> bool:
 
 def _is_docker(path: Path) -> bool:
     """Whether a definition is Docker's: an Apptainer definition beside it is nearer to what is made here."""
-    return "ockerfile" in path.name or path.name == "Containerfile"
+    return "ockerfile" in path.name or path.name in ("Containerfile", "cog.yaml")
 
 
 def _plain(lists: list[Path]) -> list[Path]:
@@ -269,7 +271,7 @@ def _is_table(path: Path) -> bool:
 
 
 def _is_conda(path: Path) -> bool:
-    return path.suffix in (".yml", ".yaml")
+    return path.suffix in (".yml", ".yaml") and path.name != "cog.yaml"
 
 
 def _is_container(path: Path) -> bool:

@@ -56,7 +56,7 @@ def imported(tree: ProjectTree) -> tuple[tuple[ImportedModule, ...], tuple[str, 
         at_top = _at_top(_source(tree.root / path, [], "") or "")
         for name in new:
             counts = path in own or (path.suffix == ".ipynb" and _is_program(path, tree))
-            certain = counts and (at_top is None or name in at_top)
+            certain = counts and name in at_top
             if certain or name not in found:
                 found[name] = ImportedModule(
                     module=name, where=printable(path.as_posix()), certain=certain
@@ -143,16 +143,16 @@ def _code(cell: str) -> str:
     )
 
 
-def _at_top(text: str) -> set[str] | None:
+def _at_top(text: str) -> set[str]:
     """Return the modules imported wherever the file is run: not in a function, not with a way out.
 
-    None where the text is no Python 3: then the lines that look like imports have to do.
+    Of text that is no Python 3 the lines count that look like imports and are not indented.
     """
     try:
-        tree = ast.parse(text)
+        return set(_walk(ast.parse(text).body))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-    return set(_walk(tree.body))
+        lines = [match for match in LINE.finditer(text) if not match[0][0].isspace()]
+        return {top(name) for match in lines for name in _named(match)}
 
 
 def _walk(body: Iterable[ast.stmt]) -> Iterable[str]:

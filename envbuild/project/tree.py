@@ -29,7 +29,7 @@ LARGEST = 4 * 1024 * 1024
 DEEPEST_LIST = 1
 """Folders below the project's in which lists are looked for (requirements/base.txt, docker/Dockerfile)."""
 LISTS = re.compile(
-    r"(pyproject\.toml|setup\.py|setup\.cfg|Pipfile|[\w.-]*?(conda|env|environment)[\w.-]*\.ya?ml|requirements?[\w.-]*\.(txt|in|pip)"
+    r"(pyproject\.toml|setup\.py|setup\.cfg|Pipfile|cog\.yaml|[\w.-]*?(conda|env|environment)[\w.-]*\.ya?ml|requirements?[\w.-]*\.(txt|in|pip)"
     r"|pip[-_]?requirements?\.txt|Dockerfile[\w.-]*|[\w.-]+\.[Dd]ockerfile|Containerfile|[\w.-]+\.def|Singularity[\w.-]*)"
 )
 ASIDE = re.compile(

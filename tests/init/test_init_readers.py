@@ -21,7 +21,7 @@ from envbuild.project.names import distribution_of
 from envbuild.project.requirements import parse_requirement, read_requirements
 from envbuild.project.shellwords import read_lines
 from envbuild.resolve.sources.declared import poetry_bounds
-from tests.init.projects import comments, dependencies, drafted, write
+from tests.init.projects import comments, dependencies, drafted, notebook, write
 
 
 def requirements(*texts: str) -> tuple[Requirement, ...]:
@@ -74,7 +74,7 @@ def test_lists_without_end(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("wish", "bounds"),
     [("=1.2", "==1.2.*"), ("==1.2.3", "==1.2.3"), ("=1.2.3=py36_0", "==1.2.3"), (">=1.2,<2", ">=1.2,<2"), ("", ""),
-     ("=1.2.3", "==1.2.3"), ("3.8", "==3.8.*"), ("1.2.*", "==1.2.*"), ("=1.2|=1.3", ""), ("[build=x]", "")],
+     ("=1.2.3", "==1.2.3"), ("3.8", "==3.8.*"), ("1.2.*", "==1.2.*"), ("=1.2|=1.3", ""), ("[build=x]", ""), (">= 3.8, < 4", ">=3.8,<4")],
 )  # fmt: skip
 def test_conda_bounds(wish: str, bounds: str) -> None:
     assert conda_bounds(wish) == bounds
@@ -405,3 +405,52 @@ def test_every_text_makes_a_name(text: str) -> None:
     import re
 
     assert re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", recipe_name(text))
+
+
+def test_a_list_of_cog(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {
+            "cog.yaml": """\
+build:
+  gpu: true
+  cuda: "11.8"
+  python_version: "3.11"
+  python_packages:
+    - "torch==2.0.1"
+    - "diffusers==0.21.4"
+  python_requirements: more.txt
+  system_packages: ["libgl1-mesa-glx", "ffmpeg"]
+  run:
+    - pip install einops
+    - command: echo ready > /etc/ready
+predict: "predict.py:Predictor"
+""",
+            "more.txt": "safetensors>=0.3\n",
+        },
+    )
+    made = drafted(tmp_path)
+    assert made.recipe.base.framework == "torch==2.0.1"
+    assert made.recipe.python.dependencies == ("diffusers==0.21.4", "einops", "safetensors>=0.3")
+    assert made.recipe.system.packages == ("libgl1", "ffmpeg")
+    assert made.recipe.system.post == ("echo ready > /etc/ready",)
+    (tmp_path / "cog.yaml").write_text("build: [")
+    with pytest.raises(UsageError, match=r"cog\.yaml: is not YAML"):
+        gather(tmp_path / "cog.yaml")
+
+
+def test_notebooks_of_examples_are_no_list(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {
+            "a.py": "import einops\n",
+            "examples/x.ipynb": notebook("!pip install rich"),
+            "setup.py": "from setuptools import setup\nsetup(name='a')\n",
+        },
+    )
+    assert dependencies(tmp_path) == ["einops"]
+
+
+def test_imports_of_python_2_count_where_they_are_not_indented(tmp_path: Path) -> None:
+    write(tmp_path, {"a.py": "import numpy\nprint 'x'\ndef f():\n    import scipy\n"})
+    assert dependencies(tmp_path) == ["numpy"]
