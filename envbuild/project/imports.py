@@ -146,13 +146,12 @@ def _code(cell: str) -> str:
 def _at_top(text: str) -> set[str]:
     """Return the modules imported wherever the file is run: not in a function, not with a way out.
 
-    Of text that is no Python 3 the lines count that look like imports and are not indented.
+    Of text that is no Python 3 all lines count that look like imports.
     """
     try:
         return set(_walk(ast.parse(text).body))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        lines = [match for match in LINE.finditer(text) if not match[0][0].isspace()]
-        return {top(name) for match in lines for name in _named(match)}
+        return {top(name) for match in LINE.finditer(text) for name in _named(match)}
 
 
 def _walk(body: Iterable[ast.stmt]) -> Iterable[str]:

@@ -449,8 +449,3 @@ def test_notebooks_of_examples_are_no_list(tmp_path: Path) -> None:
         },
     )
     assert dependencies(tmp_path) == ["einops"]
-
-
-def test_imports_of_python_2_count_where_they_are_not_indented(tmp_path: Path) -> None:
-    write(tmp_path, {"a.py": "import numpy\nprint 'x'\ndef f():\n    import scipy\n"})
-    assert dependencies(tmp_path) == ["numpy"]
