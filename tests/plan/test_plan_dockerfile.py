@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -22,8 +23,10 @@ from envbuild.run import Command, LocalRunner
 from envbuild.settings import load_settings
 from envbuild.store.layout import Store
 from tests.hosts import RECIPE as SMALL_RECIPE
+from tests.hosts import ROOT_ONLY, Bench, Lack
 from tests.project import Project
 from tests.support import needs
+from tests.tiny_image import open_folder
 
 SMALL = Definition(
     comment=("app: an example", "%post is a comment here"),
@@ -153,3 +156,63 @@ def test_an_engine_builds_what_export_writes_of_a_bootstrap(engine: str, tmp_pat
         == ""
     )
     assert lines[1].partition("=")[2] not in docker("history", "--no-trunc", "small")
+
+
+ROOTLESS = """\
+set -eu
+export XDG_RUNTIME_DIR=$TMPDIR/run
+mkdir -p "$XDG_RUNTIME_DIR"
+buildah() { command buildah --storage-driver vfs --root "$HOME/images" --runroot "$TMPDIR/run/images" "$@"; }
+# the builder: this machine reaches no registry with an image of Debian
+builder=$(buildah from scratch)
+buildah add --quiet "$builder" "$BASE" / >"$TMPDIR/log"
+buildah commit --quiet "$builder" localhost/debian:bookworm >"$TMPDIR/log"
+buildah bud --isolation chroot --build-arg BUILDER=localhost/debian:bookworm \
+    --secret id=network,src=network --secret id=certificates,src="$CERTIFICATES" \
+    --tag small --file Dockerfile . >"$TMPDIR/log" 2>&1 || { tail -n 20 "$TMPDIR/log"; exit 1; }
+small=$(buildah from small)
+buildah run --isolation chroot "$small" -- python3 -c 'import six; print(six.__version__)'
+buildah run --isolation chroot "$small" -- hello
+# what is there belongs to ids that only this user's namespace has
+buildah unshare rm -rf "$HOME/images" "$TMPDIR/run"
+"""
+
+
+@pytest.mark.live
+@pytest.mark.slow
+@needs("buildah", "newuidmap", "apt-get")
+@ROOT_ONLY
+def test_an_ordinary_user_builds_it_without_an_engine(tmp_path: Path) -> None:
+    project = Project(tmp_path / "project")
+    project.write("recipes/small.toml", RECIPE)
+    for verb in (("lock",), ("export", "--format", "dockerfile", "-o", "Dockerfile")):
+        done = project.run(*verb)
+        assert done.code == 0, done.stderr
+    user, runner = load_settings(project.env, tmp_path), LocalRunner()
+    base = read_lock(project.folder / "lockfiles/small.lock").base.digest
+    folder = open_folder() / "host"
+    try:
+        bench = Bench(folder, ())
+        bench.write("Dockerfile", (project.folder / "Dockerfile").read_text())
+        mirror, index = debian_mirror(user, runner), index_url(user, runner)
+        network = f"DEBIAN_MIRROR={mirror}\nPIP_INDEX_URL={index}\n"
+        bench.write("network", network)
+        root = bench.folder / "root.tar"
+        shutil.copy(Store(project.store).base(base), root)
+        certificates = bench.folder / "certificates.crt"
+        shutil.copy(user.certificates or "/etc/ssl/certs/ca-certificates.crt", certificates)
+        for path in (root, certificates):
+            path.chmod(0o644)
+        made = bench.start(
+            Lack(),
+            "bash",
+            "-c",
+            ROOTLESS,
+            BASE=str(root),
+            CERTIFICATES=str(certificates),
+            timeout=600,
+        )
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    assert made.code == 0, made.stdout + made.stderr
+    assert made.stdout == "1.16.0\nHello, world!\n"
