@@ -75,10 +75,10 @@ def write_first_lock(source: Source, context: Context, proof_seconds: float | No
 
 def describe_lock(old: Lock | None, lock: Lock, target: Path | None) -> list[str]:
     """Return for people what a new lock holds and what changed; ``target`` is None where it was not written."""
-    from envbuild.lock.report import told
+    from envbuild.lock.report import summarize_lock
     from envbuild.lock.staleness import changes
 
-    first, *others = told(lock)
+    first, *others = summarize_lock(lock)
     lines = [f"{target or 'not written'}: {first}", *(f"  {line}" for line in others)]
     how = " (envbuild lock --prove, or the check of envbuild make)"
     lines.append(f"  proof: {lock.proof}{'' if lock.proof == 'imported' else how}")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Wish:
+class PublishOptions:
     """How to publish: with the image's bytes, signed with a key, on which shelf, and although its check failed."""
 
     with_image: bool = False
@@ -31,7 +31,9 @@ class Wish:
     failed: bool = False
 
 
-def publish(context: Context, name: str | None, wish: Wish, *, as_json: bool = False) -> None:
+def publish(
+    context: Context, name: str | None, wish: PublishOptions, *, as_json: bool = False
+) -> None:
     """Publish a recipe and say what was added."""
     from msgspec.structs import replace
 

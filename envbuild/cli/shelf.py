@@ -173,12 +173,12 @@ def publish_command(
 
     Nothing is overwritten: the name points to the new entry, and the older entries stay.
     """
-    from envbuild.cli.publishing import Wish, publish
+    from envbuild.cli.publishing import PublishOptions, publish
 
     publish(
         context,
         name,
-        Wish(with_image=with_image, key=key, shelf=shelf, failed=failed),
+        PublishOptions(with_image=with_image, key=key, shelf=shelf, failed=failed),
         as_json=as_json,
     )
 

@@ -61,7 +61,7 @@ def _plain(record: msgspec.Struct) -> dict[str, Any]:
     return msgspec.structs.asdict(record)
 
 
-def told(lock: Lock) -> list[str]:
+def summarize_lock(lock: Lock) -> list[str]:
     """Return what a person wants to know of a new lock, one line each, the first with counts and size."""
     size = sum(p.size for p in lock.python) + sum(p.size for p in lock.debian)
     lines = [

@@ -113,7 +113,7 @@ def fetch_artifacts(
             transfer=transfer,
             report=context.report,
         )
-        for_each_parallel(todo, session.bring, workers=context.settings.downloads)
+        for_each_parallel(todo, session.download, workers=context.settings.downloads)
 
 
 def locate_files(
@@ -162,7 +162,7 @@ class _Session:
     transfer: Transfer
     report: Reporter
 
-    def bring(self, item: Artifact, stop: threading.Event) -> None:
+    def download(self, item: Artifact, stop: threading.Event) -> None:
         """Find and download one artifact."""
         url = self.url(item, stop)
         self.report.detail(f"download {item.file} from {redact(url)}")

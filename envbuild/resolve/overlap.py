@@ -63,7 +63,7 @@ def overlaps(new: Mapping[str, str], stubs: Stubs) -> tuple[Overlap, ...]:
     return tuple(found.values())
 
 
-def told(found: Collection[Overlap]) -> str:
+def describe_overlaps(found: Collection[Overlap]) -> str:
     """Return overlaps in one sentence, of which cuDNN's says most."""
     first, *rest = sorted(found, key=lambda one: "cudnn" not in one.name)
     more = f" (and {len(rest)} more like it)" if rest else ""

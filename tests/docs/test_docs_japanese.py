@@ -9,7 +9,7 @@ import pytest
 
 from tests.docs.pages import README, ROOT, anchors, without_code
 
-PAGES = ("tutorial", "platforms")
+PAGES = ("tutorial", "platforms", "glossary")
 ENGLISH = (
     README,
     *(ROOT / f"docs/{page}.md" for page in PAGES),

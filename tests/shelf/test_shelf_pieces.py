@@ -18,7 +18,7 @@ from envbuild.build.image_cache import locked_codec
 from envbuild.check.model import Report
 from envbuild.check.plan import asked_digest
 from envbuild.check.report import save
-from envbuild.cli.publishing import Wish, publish
+from envbuild.cli.publishing import PublishOptions, publish
 from envbuild.errors import CheckFailedError, IntegrityError, SpaceError, UsageError
 from envbuild.formats.file_tree import merge_parts
 from envbuild.formats.sif_reader import image_digest
@@ -331,7 +331,7 @@ class TestVerdicts:
         assert (
             str(told.value) == "publish: its check failed (level full; level quick for driver 450)"
         )
-        publish(ann.context, "small", Wish(shelf="lab", failed=True))
+        publish(ann.context, "small", PublishOptions(shelf="lab", failed=True))
         entry = ann.take().stored.entry
         assert [(one.outcome, one.level, one.target) for one in entry.verdicts] == [
             ("passed", "quick", None),

@@ -21,10 +21,10 @@ def describe_docker(reference: BaseReference, context: Context) -> BaseFacts:
     with context.report.stage(f"ask the registry for {name.short}"):
         image = resolve_image(name, reference.platform, context)
 
-    def bring() -> None:
+    def download_missing() -> None:
         download_layers(name, image, context)
 
-    return image_facts(reference, image, bring, context)
+    return image_facts(reference, image, download_missing, context)
 
 
 def fetch_docker(reference: BaseReference, context: Context) -> Header:

@@ -33,7 +33,10 @@ OLDEST = "2000-01-01"
 
 
 def image_facts(
-    reference: BaseReference, image: OciImage, bring: Callable[[], None], context: Context
+    reference: BaseReference,
+    image: OciImage,
+    download_missing: Callable[[], None],
+    context: Context,
 ) -> BaseFacts:
     """Return the facts of an image whose manifest and configuration are in the store, kept by its digest.
 
@@ -42,7 +45,7 @@ def image_facts(
     kept = cached_facts(image.digest, context.store)
     if kept is not None:
         return msgspec.structs.replace(kept, image=reference.text)
-    bring()
+    download_missing()
     config = stored_config(image, context.store)
     architecture = BY_DEBIAN.get(config.architecture)
     with context.report.stage(f"read what {reference.text} holds"):

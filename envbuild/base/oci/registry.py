@@ -125,13 +125,13 @@ def download_layers(name: ImageName, image: OciImage, context: Context) -> None:
     if not todo:
         return
 
-    def bring(place: RegistryServer) -> None:
+    def download_missing(place: RegistryServer) -> None:
         with context.report.transfer(
             f"pull {name.short}", files=len(todo), size=sum(b.size for b in todo)
         ) as transfer:
 
             def one(blob: Blob, stop: threading.Event) -> None:
-                job = Download(
+                download = Download(
                     url=place.address("blobs", blob.digest),
                     name=f"{name.short} {blob.digest[7:19]}",
                     size=blob.size,
@@ -139,15 +139,19 @@ def download_layers(name: ImageName, image: OciImage, context: Context) -> None:
                     final=context.store.artifact(blob.sha256),
                 )
                 download_file(
-                    job, client=place.client, transfer=transfer, report=context.report, stop=stop
+                    download,
+                    client=place.client,
+                    transfer=transfer,
+                    report=context.report,
+                    stop=stop,
                 )
-                transfer.finish_file(job.name)
+                transfer.finish_file(download.name)
 
             for_each_parallel(
                 sorted(todo, key=lambda blob: -blob.size), one, workers=context.settings.downloads
             )
 
-    _try_servers(name, bring, context)
+    _try_servers(name, download_missing, context)
 
 
 def _try_servers(name: ImageName, action: Callable[[RegistryServer], T], context: Context) -> T:

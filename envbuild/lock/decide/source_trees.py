@@ -14,8 +14,8 @@ from envbuild.recipe.trees import TreeLine, read_source, read_tree_line
 from envbuild.resolve.sources.source_trees import (
     SourceTree,
     SourceTreeContext,
-    bring_tree,
     project_folder,
+    repack_tree,
     requirement,
     take_tree,
     tree_digest,
@@ -70,7 +70,7 @@ def require_trees(source: Source, lock: Lock, context: Context) -> None:
         _require_unchanged(package, places, source)
         if not is_complete(context.store.artifact(package.sha256), package.size):
             with context.report.stage(f"pack {package.source}"):
-                bring_tree(package.source or "", package.file, package.sha256, places)
+                repack_tree(package.source or "", package.file, package.sha256, places)
 
 
 def _require_unchanged(package: PythonPackage, places: SourceTreeContext, source: Source) -> None:

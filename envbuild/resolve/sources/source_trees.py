@@ -93,7 +93,7 @@ def take_tree(
         return _packed(line, Path(work) / "tree" / line.subfolder, line.source(found), places)
 
 
-def bring_tree(source: str, file: str, sha256: str, places: SourceTreeContext) -> None:
+def repack_tree(source: str, file: str, sha256: str, places: SourceTreeContext) -> None:
     """Pack a locked tree again where the store has lost it.
 
     Raises StaleLockError where the project's own files are others than when it was locked.

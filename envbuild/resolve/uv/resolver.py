@@ -28,7 +28,7 @@ from envbuild.resolve.couplings import Coupling
 from envbuild.resolve.dates import read_date
 from envbuild.resolve.graph import DIRECT, Edge, walk
 from envbuild.resolve.model import Request, Resolution
-from envbuild.resolve.overlap import overlaps, told
+from envbuild.resolve.overlap import describe_overlaps, overlaps
 from envbuild.resolve.platform import markers, tag_order
 from envbuild.resolve.pylock import Candidate, Chosen
 from envbuild.resolve.sources.artifacts import About, describe_files
@@ -196,7 +196,7 @@ class UvResolver:
         try:
             other = self._apart(session, bound_by(task, rows))
         except ConflictError as conflict:
-            conflict.told = (told(found), *conflict.told)
+            conflict.told = (describe_overlaps(found), *conflict.told)
             conflict.couplings = (*rows, *conflict.couplings)
             raise
         names = [d.name for d in problem.directs if d.name in answer.chosen]
@@ -205,7 +205,7 @@ class UvResolver:
             return other
         fits = " ".join(f"{name}=={other.chosen[name].version}" for name in back)
         raise NoSolutionError(
-            f"{HEADING}\n- {told(found)}",
+            f"{HEADING}\n- {describe_overlaps(found)}",
             hint=f"ask for {fits}, which has no such files\nor make an image of its own for {', '.join(back)}",
         )
 
