@@ -25,6 +25,7 @@ from envbuild.app.spec import build_spec
 from envbuild.app.verdict import known_report
 from envbuild.build.image_cache import choose_mode, is_stored, up_to_date
 from envbuild.build.model import BuildSpec, UnnamedImage
+from envbuild.build.modes import MODES
 from envbuild.check.model import Report
 from envbuild.context import Context
 from envbuild.errors import HostError, UsageError
@@ -32,6 +33,7 @@ from envbuild.lock.model import Lock
 from envbuild.recipe.model import Source
 
 if TYPE_CHECKING:
+    from envbuild.build.assembly_plan import AssemblyPlan
     from envbuild.shelf.fetch import VerifiedEntry
 
 
@@ -58,13 +60,15 @@ class MakeRequest:
 class MakeResult:
     """What was made: ``spec`` is the plan of it.
 
-    ``changed`` is False where the file was this very image already; ``report`` is None where nothing was checked.
+    ``changed`` is False where the file was this very image already; ``report`` is None where nothing was checked;
+    ``parts`` is the plan of its parts after a dry run, where the image would be put together from parts.
     """
 
     spec: BuildSpec
     changed: bool
     report: Report | None
     seconds: float
+    parts: AssemblyPlan | None = None
 
 
 def make(name: str | None, request: MakeRequest, context: Context) -> MakeResult:
@@ -77,8 +81,9 @@ def make(name: str | None, request: MakeRequest, context: Context) -> MakeResult
     source = find_source(name, entry, context)
     lock = _provide_lock(source, request, context)
     spec = _plan_image(source, lock, entry, request, context)
+    parts = None
     if request.dry_run:
-        _announce(spec, source, entry, request, context)
+        parts = _announce(spec, source, entry, request, context)
         changed, report = False, None
     elif spec.mode == "sandbox":
         changed, report = _make_sandbox(spec, context), None
@@ -91,7 +96,7 @@ def make(name: str | None, request: MakeRequest, context: Context) -> MakeResult
     if changed and report is not None:
         _note_proof(source, lock, report, context)
     seconds = time.monotonic() - started
-    return MakeResult(spec=spec, changed=changed, report=report, seconds=seconds)
+    return MakeResult(spec=spec, changed=changed, report=report, seconds=seconds, parts=parts)
 
 
 # ---- lock
@@ -100,7 +105,8 @@ def make(name: str | None, request: MakeRequest, context: Context) -> MakeResult
 def _provide_lock(source: Source, request: MakeRequest, context: Context) -> Lock:
     """Return the lock that is there, or a first one, which is proved by importing unless that is left out."""
     if source.lock.is_file():
-        if request.from_bundle:  # the store has the project's own files as they were locked
+        # of a bundle, the store has the project's own files; a dry run packs none of them
+        if request.from_bundle or request.dry_run:
             return require_fresh_lock(source)
         return require_whole_lock(source, context)
     context.report.say(f"{source.recipe.name} has no lock yet")
@@ -201,13 +207,25 @@ def _announce(
     entry: VerifiedEntry | None,
     request: MakeRequest,
     context: Context,
-) -> None:
-    """Say what a make would download and build; raises SpaceError where there is no room for it."""
+) -> AssemblyPlan | None:
+    """Say what a make would download and build, and return the plan of the image's parts where it has any.
+
+    Raises SpaceError where there is no room for it.
+    """
     if entry is not None and _takes_published(entry, request):
-        return
+        return None
     if is_stored(spec, context.store) or _finished_before(spec, source, request, context)[0]:
-        return
+        return None
     _say_estimate(spec, context)
+    if not MODES[spec.mode].is_assembled:
+        return None
+    from envbuild.build.pinned_compressor import library_to_fetch  # late: only for a dry run
+    from envbuild.build.stored_plan import plan_image  # late: only for a dry run
+
+    library = library_to_fetch(spec, context.store)
+    if library is not None:
+        context.report.say(f"{library.file} would be downloaded: it packs as the lock says")
+    return plan_image(spec, context.store)
 
 
 def _say_estimate(spec: BuildSpec, context: Context) -> None:

@@ -1,24 +1,30 @@
-"""Put an image together from the store: pack what the store lacks, then copy parts one behind the other."""
+"""Carry out the plan of an image: fetch and pack what the store lacks, and return all parts, the lowest first."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from envbuild.build.base_parts import BaseParts
+from envbuild.build.assembly_plan import (
+    AssemblyPlan,
+    AssemblySpec,
+    PlannedBase,
+    PlannedPart,
+    build_needs,
+    package_title,
+    runtime_key,
+    wheel_part_key,
+)
+from envbuild.build.base_parts import BaseParts, hidden_entries, planned_base, provide_base
+from envbuild.build.fetch import fetch_files
 from envbuild.build.from_wheel import unpack_wheel
 from envbuild.build.image.base_config import BaseConfig
-from envbuild.build.image.runtime_files import runtime_contents, runtime_files
-from envbuild.build.in_base.bytecode import (
-    WheelPart,
-    bytecode_key,
-    compile_wheels,
-    without_bytecode,
-)
+from envbuild.build.image.runtime_files import runtime_contents
+from envbuild.build.in_base.bytecode import WheelPart, compile_wheels
 from envbuild.build.in_base.container import Container, open_container
 from envbuild.build.in_base.install_scheme import (
     Scheme,
@@ -28,256 +34,242 @@ from envbuild.build.in_base.install_scheme import (
     keep_scheme,
     read_scheme,
 )
-from envbuild.build.in_base.overlay_run import OverlayContext, post_script, run_captured
-from envbuild.build.in_base.sdists import BuildNeeds, build_wheels, built_name, wheel_key
+from envbuild.build.in_base.overlay_run import post_script, run_captured
+from envbuild.build.in_base.sdists import build_wheels, built_name, wheel_key
 from envbuild.build.local_base import report_old_cuda
 from envbuild.build.overlaps import find_overlaps
-from envbuild.build.whiteouts import replaced_entries
+from envbuild.build.stored_plan import plan_from_store
+from envbuild.context import Context
 from envbuild.errors import IntegrityError
-from envbuild.formats.block_codec import Codec
-from envbuild.lock.model import Lock, LockedFiles
-from envbuild.parts.cache import CachedPart, PackContext, cached_part, part_key, provide_part
+from envbuild.lock.model import Lock, PythonPackage
+from envbuild.parts.cache import CachedPart, PackContext, cached_part, provide_part
 from envbuild.parts.from_tar import tar_contents
-from envbuild.parts.reader import read_file
 from envbuild.plan.model import Definition
 from envbuild.progress import Reporter
-from envbuild.run import Runner
-from envbuild.runtime import Runtime
-from envbuild.store.layout import Store
-from envbuild.store.sealed import is_sealed, sealed_hash
+from envbuild.store.sealed import sealed_hash
 from envbuild.store.units import count_noun
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Hall:
-    """What gathering parts needs of the machine.
-
-    ``ground`` makes what packages are put on, ``bare`` the same without Debian packages of the recipe, ``build_ground``
-    what sdists are built in; the latter is called only where the store lacks a wheel. ``build_digest`` names it.
-    ``post`` are lines of shell that run in the end.
-    """
-
-    store: Store
-    codec: Codec
-    runner: Runner
-    runtime: Callable[[], Runtime]
-    report: Reporter
-    bare: Callable[[PackContext, Executor], BaseParts]
-    ground: Callable[[PackContext, Executor], BaseParts]
-    build_ground: Callable[[PackContext, Executor], BaseParts]
-    build_digest: str
-    post: tuple[str, ...] = ()
+LAYERS = ("base", "system", "framework", "packages", "project")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Layer:
-    """A layer of an image and the parts it is made of, lowest first.
-
-    It is "base", "system", "framework", "packages" or "project".
-    """
+    """A layer of an image, one of LAYERS, and the parts it is made of, lowest first."""
 
     name: str
     parts: tuple[CachedPart, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Gathered:
+class Assembled:
     """All that an image is made of, lowest layer first; ``wheels`` are the parts that hold packages as unpacked."""
 
     layers: tuple[Layer, ...]
     wheels: tuple[CachedPart, ...]
 
 
-def gather(lock: Lock, definition: tuple[Definition, str] | None, hall: Hall) -> Gathered:
-    """Return the parts of a lock's image, packed and compiled where the store lacks them.
-
-    ``definition`` is the record and its text; without it the runtime's own files are left out.  Every locked file has
-    to be in the store.
-    """
+def assemble(spec: AssemblySpec, context: Context) -> Assembled:
+    """Return the parts of an image; whatever the store lacks of them is fetched, packed or run."""
+    fetch_files(spec.lock, context)
     workers = len(os.sched_getaffinity(0))
     with (
         ThreadPoolExecutor(workers, "pack") as pool,
         ThreadPoolExecutor(workers, "unpack") as feeders,
     ):
-        packing = PackContext(store=hall.store, codec=hall.codec, pool=pool, report=hall.report)
+        packing = PackContext(
+            store=context.store, codec=spec.codec, pool=pool, report=context.report
+        )
         try:
-            ground, scheme, wheels = _ground_and_wheels(lock, packing, feeders, hall)
+            return _Assembly(spec, packing, feeders, context).run()
         except BaseException:
             # without this, Ctrl-C would wait until the largest wheel has been packed
             feeders.shutdown(wait=False, cancel_futures=True)
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-        bytecode = _bytecode(wheels, lock, (ground, scheme), packing, hall)
-        groups = [p.group for p in lock.installed]
-        grouped = {wheel.name: group for wheel, group in zip(wheels, groups, strict=True)}
-        # stable: the framework's lie below the project's
-        for line in find_overlaps(
-            sorted(wheels, key=lambda wheel: grouped[wheel.name] != "framework")
+
+
+class _Assembly:
+    """One image while its parts are made."""
+
+    def __init__(
+        self, spec: AssemblySpec, packing: PackContext, feeders: Executor, context: Context
+    ) -> None:
+        self.spec, self.lock, self.context = spec, spec.lock, context
+        self.store, self.report = context.store, context.report
+        self.packing, self.feeders = packing, feeders
+        self.packages = {package_title(package): package for package in spec.lock.installed}
+        self.needs = build_needs(spec.lock)
+        self.wheels: dict[str, Future[WheelPart]] = {}
+        self.bare: BaseParts | None = None
+
+    def run(self) -> Assembled:
+        """Make all parts that the store lacks and return all, in the order of the plan."""
+        base, scheme, plan = self._base_and_plan()
+        wheels = self._pack_wheels(plan, scheme)
+        for line in find_overlaps(wheels.values()):
+            self.report.say(line)
+        self._compile(plan, wheels, base, scheme)
+
+        made = {part.part.key: part for part in base.parts}
+        made |= {key: wheel.kept for key, wheel in wheels.items()}
+        for planned in plan.parts:
+            if planned.key not in made:
+                made[planned.key] = self._provide(planned, base, scheme, made)
+        parts = [(planned.layer, made[planned.key]) for planned in plan.parts]
+        grouped = {name: tuple(part for layer, part in parts if layer == name) for name in LAYERS}
+        return Assembled(
+            layers=tuple(Layer(name=name, parts=own) for name, own in grouped.items() if own),
+            wheels=tuple(wheel.kept for wheel in wheels.values()),
+        )
+
+    def _base_and_plan(self) -> tuple[BaseParts, Scheme, AssemblyPlan]:
+        """Return the base with its Debian packages, and the plan on it.
+
+        Wheels are packed meanwhile: installing Debian packages keeps one core busy at most.
+        """
+        if self.lock.is_bootstrap:
+            scheme = bootstrap_scheme(self.lock)
+            self._submit_ready_wheels(scheme)
+            base = self._provide_base("system")
+        else:
+            self.bare = self._provide_base()
+            scheme = self._scheme(self.bare)
+            self._submit_ready_wheels(scheme)
+            base = self._provide_base("system")
+            # a Debian package may have put a link where the base's Python installs
+            scheme = self._scheme(base)
+        known = planned_base(self.lock, base, scheme, self.spec.codec)
+        return base, scheme, self._plan(known)
+
+    def _provide_base(self, *groups: str) -> BaseParts:
+        return provide_base(
+            self.lock, groups, self.packing, self.feeders, self.context, bare=self.bare
+        )
+
+    def _plan(self, base: PlannedBase) -> AssemblyPlan:
+        return plan_from_store(self.spec, base, self.store)
+
+    def _scheme(self, base: BaseParts) -> Scheme:
+        """Return where an image's Python installs, asked of it once per image."""
+        answer = cached_scheme(self.lock.base, self.store)
+        if answer is None:
+            with self._container(base) as inside:
+                answer = ask_scheme(inside)
+            path = self.store.scheme(self.lock.base.digest, self.lock.base.python_path)
+            keep_scheme(answer, self.store.own(path))
+        return read_scheme(answer, self.lock.base, base.tree)
+
+    def _submit_ready_wheels(self, scheme: Scheme) -> None:
+        """Let threads pack the wheels that need not be built, before the rest of the base is there."""
+        wheels = self._plan(PlannedBase(scheme=scheme)).of_kind("wheel")
+        self._submit_wheels([part for part in wheels if part.state != "to run"], scheme)
+
+    def _submit_wheels(self, planned: Sequence[PlannedPart], scheme: Scheme) -> None:
+        """Let threads pack wheels, the largest first: no core waits for it in the end."""
+        for part in sorted(planned, key=lambda part: -self.packages[part.subject].size):
+            if part.key not in self.wheels:
+                package = self.packages[part.subject]
+                self.wheels[part.key] = self.feeders.submit(self._pack_wheel, package, scheme)
+
+    def _pack_wheel(self, package: PythonPackage, scheme: Scheme) -> WheelPart:
+        if not package.is_sdist:
+            path = self.store.artifact(package.sha256)
+            return provide_wheel(path, package.file, package.sha256, scheme, self.packing)
+        key = wheel_key(package, self.needs)
+        path = self.store.built(key)
+        return provide_wheel(path, built_name(package), f"built {key}", scheme, self.packing)
+
+    def _pack_wheels(self, plan: AssemblyPlan, scheme: Scheme) -> dict[str, WheelPart]:
+        """Return all wheels as parts by their keys, in the order of the plan, after building those of sdists."""
+        self._build_sdists(plan)
+        planned = plan.of_kind("wheel")
+        with self.report.stage(
+            f"pack {count_noun(len(self.packages), 'package')}", total=len(self.packages)
+        ) as stage:
+            self._submit_wheels(planned, scheme)
+            for part in planned:
+                self.wheels[part.key].add_done_callback(lambda _: stage.advance())
+            return {part.key: self.wheels[part.key].result() for part in planned}
+
+    def _build_sdists(self, plan: AssemblyPlan) -> None:
+        lacking = [part for part in plan.of_kind("wheel") if part.state == "to run"]
+        if not lacking:
+            return
+        base = self._provide_base("system", "build")
+        title = f"build {count_noun(len(lacking), 'source package')}"
+        with self.report.stage(title), self._container(base) as inside:
+            packages = [self.packages[part.subject] for part in lacking]
+            unlocked = build_wheels(packages, self.needs, inside, self.store)
+        _report_unlocked(unlocked, self.lock, self.report)
+
+    def _compile(
+        self, plan: AssemblyPlan, wheels: Mapping[str, WheelPart], base: BaseParts, scheme: Scheme
+    ) -> None:
+        """Compile the wheels whose bytecode the store lacks, all in one run."""
+        lacking = []
+        for planned in plan.of_kind("bytecode"):
+            (wheel,) = planned.inputs
+            if cached_part(planned.key, self.store) is None:
+                lacking.append((wheels[wheel], planned.key))
+        if not lacking:
+            return
+        lean = not self.lock.is_bootstrap
+        with (
+            self.report.stage(f"compile {count_noun(len(lacking), 'package')}"),
+            self._container(base, lean=lean) as inside,
         ):
-            hall.report.say(line)
-        framework = _of_group(groups, "framework", wheels, bytecode)
-        packages = _of_group(groups, "project", wheels, bytecode)
-        hidden = _hidden(lock, ground, scheme, packing)
-        own = tuple(_files(locked, packing) for locked in lock.files)
-        own += (runtime_part(*definition, ground.inherited, packing),) if definition else ()
-        below = (*ground.parts, *ground.system, *framework, *hidden, *packages, *own)
-        own += _post(lock, below, packing, hall)
-    packages = (*hidden, *packages)
-    names = {
-        "base": ground.parts,
-        "system": ground.system,
-        "framework": framework,
-        "packages": packages,
-        "project": own,
-    }
-    layers = tuple(Layer(name=name, parts=parts) for name, parts in names.items() if parts)
-    return Gathered(layers=layers, wheels=tuple(wheel.kept for wheel in wheels))
+            compile_wheels(lacking, inside, self.packing, scheme, self.lock.base.epoch)
 
-
-def _of_group(
-    groups: Sequence[str], group: str, wheels: Sequence[WheelPart], bytecode: Sequence[CachedPart]
-) -> tuple[CachedPart, ...]:
-    chosen = [number for number, name in enumerate(groups) if name == group]
-    return (*(wheels[number].kept for number in chosen), *(bytecode[number] for number in chosen))
-
-
-def _files(locked: LockedFiles, packing: PackContext) -> CachedPart:
-    key = part_key("files", archive=locked.sha256, packer=packing.codec.key)
-    archive = packing.store.artifact(locked.sha256)
-    return provide_part(
-        key, packing, lambda writer: writer.add_all(tar_contents(archive, locked.sha256))
-    )
-
-
-def runtime_part(
-    definition: Definition, text: str, inherited: BaseConfig, packing: PackContext
-) -> CachedPart:
-    """Return the part of the container runtime's own files."""
-    files = runtime_files(definition, text, inherited)
-    key = part_key("runtime", files=files, packer=packing.codec.key)
-    return provide_part(
-        key, packing, lambda writer: writer.add_all(runtime_contents(definition, text, inherited))
-    )
-
-
-def _post(
-    lock: Lock, below: Sequence[CachedPart], packing: PackContext, hall: Hall
-) -> tuple[CachedPart, ...]:
-    """Return a part of what the recipe's own lines of shell change in the whole image."""
-    old_cuda = report_old_cuda(lock, packing.report)
-    if not hall.post and not old_cuda:
-        return ()
-    means = OverlayContext(runtime=hall.runtime(), runner=hall.runner, packing=packing)
-    return (run_captured(post_script(hall.post, old_cuda=old_cuda), below, lock.base, means, {}),)
-
-
-def _hidden(
-    lock: Lock, ground: BaseParts, scheme: Scheme, packing: PackContext
-) -> tuple[CachedPart, ...]:
-    """Return a part that hides the packages of an image which locked ones replace."""
-    if not scheme.path:
-        return ()  # a bootstrapped root has none
-
-    def read(path: str) -> bytes | None:
-        return read_file(
-            ground.tree, (*ground.parts, *ground.system), path, compressor=packing.codec.compressor
-        )
-
-    names = [p.name for p in lock.installed]
-    entries = replaced_entries(ground.tree, names, scheme, read)
-    if not entries:
-        return ()
-    key = part_key("hidden", paths=[entry.path for entry in entries])
-    return (
-        provide_part(
-            key,
-            packing,
-            lambda writer: writer.add_all((entry, None) for entry in entries),
-            layer=True,
-        ),
-    )
-
-
-def _scheme(lock: Lock, ground: BaseParts, packing: PackContext, hall: Hall) -> Scheme:
-    """Return where an image's Python installs, asked of it once per image."""
-    told = cached_scheme(lock.base, hall.store)
-    if told is None:
-        with _inside(ground, lock, packing, hall) as inside:
-            told = ask_scheme(inside)
-        keep_scheme(
-            told, hall.store.own(hall.store.scheme(lock.base.digest, lock.base.python_path))
-        )
-    return read_scheme(told, lock.base, ground.tree)
-
-
-def _ground_and_wheels(
-    lock: Lock, packing: PackContext, feeders: ThreadPoolExecutor, hall: Hall
-) -> tuple[BaseParts, Scheme, list[WheelPart]]:
-    """Pack wheels while Debian packages are installed, which keeps one core busy at most; then those from sdists."""
-    packages = lock.installed
-    bare = None if lock.is_bootstrap else hall.bare(packing, feeders)
-    early = bootstrap_scheme(lock) if bare is None else _scheme(lock, bare, packing, hall)
-
-    def pack(file: Path, name: str, identity: str, scheme: Scheme) -> Future[WheelPart]:
-        return feeders.submit(wheel_part, file, name, identity, scheme, packing)
-
-    def pack_wheels(scheme: Scheme) -> dict[str, Future[WheelPart]]:
-        # the largest first, so that no core waits for it in the end
-        return {
-            p.name: pack(hall.store.artifact(p.sha256), p.file, p.sha256, scheme)
-            for p in sorted(packages, key=lambda p: -p.size)
-            if not p.is_sdist
-        }
-
-    futures = pack_wheels(early)
-    ground = bare if bare is not None and not _has_system(lock) else hall.ground(packing, feeders)
-    scheme = early if bare is None else _scheme(lock, ground, packing, hall)
-    # a Debian package may have put a link where the base's Python installs
-    if scheme.key_fields != early.key_fields:
-        futures = pack_wheels(scheme)
-    needs = BuildNeeds(
-        root=hall.build_digest,
-        packages=lock.build_only,
-        epoch=lock.base.epoch,
-    )
-    lacking = [
-        p for p in packages if p.is_sdist and not is_sealed(hall.store.built(wheel_key(p, needs)))
-    ]
-    if lacking:
-        where = hall.build_ground(packing, feeders)
-        stage = hall.report.stage(f"build {count_noun(len(lacking), 'source package')}")
-        with stage, _inside(where, lock, packing, hall) as inside:
-            beyond = build_wheels(lacking, needs, inside, hall.store)
-        _report_unlocked(beyond, lock, hall.report)
-    with hall.report.stage(
-        f"pack {count_noun(len(packages), 'package')}", total=len(packages)
-    ) as counter:
-        for p in packages:
-            if p.is_sdist:
-                key = wheel_key(p, needs)
-                futures[p.name] = pack(hall.store.built(key), built_name(p), f"built {key}", scheme)
-        for future in futures.values():
-            future.add_done_callback(lambda _: counter.advance())
-        return ground, scheme, [futures[p.name].result() for p in packages]
-
-
-def _report_unlocked(beyond: Mapping[str, Sequence[str]], lock: Lock, report: Reporter) -> None:
-    """Name what built wheels require and the lock lacks: only running its setup.py tells some archives' requirements."""
-    locked = {package.name for package in lock.python}
-    for name, required in beyond.items():
-        missing = [one for one in required if one not in locked]
-        if missing:
-            report.say(
-                f"{name} requires {', '.join(missing)} as well, as its build shows, and the lock has none of it: "
-                f"where the base has not got it, lock again (envbuild lock {lock.name})"
+    def _provide(
+        self,
+        planned: PlannedPart,
+        base: BaseParts,
+        scheme: Scheme,
+        made: Mapping[str, CachedPart],
+    ) -> CachedPart:
+        """Return a part that is neither of the base nor of a wheel; ``made`` are those below it."""
+        if planned.kind == "bytecode":
+            compiled = cached_part(planned.key, self.store)
+            if compiled is None:
+                where = str(self.store.root)
+                raise IntegrityError("bytecode just made is not in the store", where=where)
+            return compiled
+        if planned.kind == "hidden":
+            hidden = hidden_entries(self.lock, base, scheme, self.spec.codec)
+            marks = [(entry, None) for entry in hidden]
+            return provide_part(
+                planned.key, self.packing, lambda writer: writer.add_all(marks), layer=True
             )
+        if planned.kind == "files":
+            (sha256,) = planned.inputs
+            contents = tar_contents(self.store.artifact(sha256), sha256)
+            return provide_part(planned.key, self.packing, lambda writer: writer.add_all(contents))
+        if planned.kind == "runtime":
+            definition = self.spec.definition
+            assert definition is not None  # noqa: S101  (there is no such part without it)
+            return provide_runtime_files(definition, self.spec.text, base.config, self.packing)
+        old_cuda = report_old_cuda(self.lock, self.report)
+        script = post_script(self.spec.post, old_cuda=old_cuda)
+        below = [made[key] for key in planned.inputs]
+        return run_captured(script, below, self.lock.base, self.packing, self.context)
+
+    def _container(
+        self, base: BaseParts, *, lean: bool = False
+    ) -> AbstractContextManager[Container]:
+        return open_container(
+            base.parts,
+            base=self.lock.base,
+            codec=self.spec.codec,
+            context=self.context,
+            lean=lean,
+        )
 
 
-def wheel_part(
+def provide_wheel(
     file: Path, name: str, identity: str, scheme: Scheme, packing: PackContext
 ) -> WheelPart:
     """Return the part of a wheel; ``identity`` is its sha256, or "built" and a key."""
-    key = part_key("wheel", wheel=identity, scheme=scheme.key_fields, packer=packing.codec.key)
+    key = wheel_part_key(identity, scheme, packing.codec)
     sha256 = sealed_hash(file) if identity.startswith("built ") else identity
     kept = provide_part(
         key, packing, lambda writer: unpack_wheel(file, name, scheme, writer, sha256=sha256)
@@ -285,43 +277,23 @@ def wheel_part(
     return WheelPart(file=file, name=name, kept=kept)
 
 
-def _bytecode(
-    wheels: Sequence[WheelPart],
-    lock: Lock,
-    where: tuple[BaseParts, Scheme],
-    packing: PackContext,
-    hall: Hall,
-) -> tuple[CachedPart, ...]:
-    python, epoch = lock.base.python, lock.base.epoch
-    lacking = without_bytecode(wheels, packing, python=python, epoch=epoch)
-    if lacking:
-        lean = _inside(where[0], lock, packing, hall, lean=not lock.is_bootstrap)
-        with hall.report.stage(f"compile {count_noun(len(lacking), 'package')}"), lean as inside:
-            compile_wheels(lacking, inside, packing, where[1], epoch)
-    found = [
-        cached_part(bytecode_key(wheel, python=python, epoch=epoch), hall.store) for wheel in wheels
-    ]
-    if None in found:
-        raise IntegrityError("bytecode just made is not in the store", where=str(hall.store.root))
-    return tuple(part for part in found if part is not None)
+def provide_runtime_files(
+    definition: Definition, text: str, config: BaseConfig, packing: PackContext
+) -> CachedPart:
+    """Return the part of the container runtime's own files."""
+    key = runtime_key(definition, text, config, packing.codec)
+    return provide_part(
+        key, packing, lambda writer: writer.add_all(runtime_contents(definition, text, config))
+    )
 
 
-def _has_system(lock: Lock) -> bool:
-    return any(package.group == "system" for package in lock.debian)
-
-
-@contextmanager
-def _inside(
-    ground: BaseParts, lock: Lock, packing: PackContext, hall: Hall, *, lean: bool = False
-) -> Iterator[Container]:
-    with open_container(
-        (*ground.parts, *ground.system),
-        python=lock.base.python_path,
-        machine=lock.base.machine,
-        codec=packing.codec,
-        runtime=hall.runtime(),
-        runner=hall.runner,
-        store=hall.store,
-        lean=lean,
-    ) as inside:
-        yield inside
+def _report_unlocked(unlocked: Mapping[str, Sequence[str]], lock: Lock, report: Reporter) -> None:
+    """Name what built wheels require and the lock lacks: only running its setup.py tells some archives' requirements."""
+    locked = {package.name for package in lock.python}
+    for name, required in unlocked.items():
+        missing = [one for one in required if one not in locked]
+        if missing:
+            report.say(
+                f"{name} requires {', '.join(missing)} as well, as its build shows, and the lock has none of it: "
+                f"where the base has not got it, lock again (envbuild lock {lock.name})"
+            )

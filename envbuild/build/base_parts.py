@@ -1,25 +1,38 @@
-"""What an image's packages are put on: the base as parts, where its Python installs, what is kept of it."""
+"""The base of an image as packed parts: a bootstrapped root, a SIF's root, or the layers of an OCI image."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from envbuild.base.oci.image import stored_config, stored_image
 from envbuild.base.sources import fetch_base
-from envbuild.build.image.base_config import NO_CONFIG, BaseConfig, config_of_oci, config_of_tree
-from envbuild.build.in_base.overlay_run import OverlayContext, debian_install_script, run_captured
+from envbuild.build.assembly_plan import PlannedBase, plan_base
+from envbuild.build.fetch import locked_bootstrap, provide_root_tar
+from envbuild.build.image.base_config import (
+    NO_CONFIG,
+    BaseConfig,
+    config_of_oci,
+    config_of_tree,
+)
+from envbuild.build.in_base.install_scheme import Scheme
+from envbuild.build.in_base.overlay_run import OverlayScript, debian_install_script, run_captured
 from envbuild.build.local_base import locked_reference
+from envbuild.build.whiteouts import replaced_entries
 from envbuild.context import Context
 from envbuild.errors import IntegrityError
-from envbuild.formats.file_tree import Entry, Part, Tree, merge_parts, merges, resolve_links
+from envbuild.formats.block_codec import Codec
+from envbuild.formats.file_tree import Entry, Tree, TreeMerger, merge_parts, resolve_links
+from envbuild.formats.oci import OciImage
 from envbuild.lock.model import Lock
 from envbuild.parts.cache import CachedPart, PackContext, cached_part, part_key, provide_part
-from envbuild.parts.from_layer import fill_layer
+from envbuild.parts.from_layer import layer_key, provide_layer
 from envbuild.parts.from_sif import sif_key, sif_part
 from envbuild.parts.from_tar import MOUNT_POINTS, root_contents
+from envbuild.parts.reader import read_file
+from envbuild.store.layout import Store
 from envbuild.store.units import count_noun
 
 EMPTY_FILES = ("etc/hosts", "etc/resolv.conf")
@@ -29,80 +42,136 @@ FOLDERS = {**MOUNT_POINTS, "etc": 0o755, "home": 0o755}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BaseParts:
-    """A base as parts, lowest first; ``system`` are the Debian packages put over an image; ``tree`` is all merged."""
+    """A base as parts, lowest first.
 
-    parts: tuple[CachedPart, ...]
-    tree: Tree
-    inherited: BaseConfig = NO_CONFIG
-    system: tuple[CachedPart, ...] = ()
-
-
-def base_of_parts(parts: Sequence[CachedPart], inherited: BaseConfig = NO_CONFIG) -> BaseParts:
-    """Return the ground that these parts make."""
-    return BaseParts(
-        parts=tuple(parts), tree=merge_parts([part.part for part in parts]), inherited=inherited
-    )
-
-
-def root_base(digest: str, tar: Callable[[], Path], packing: PackContext) -> BaseParts:
-    """Return the ground of a bootstrapped root; ``tar`` makes it where the store has no part of it."""
-    key = part_key("root", digest=digest, packer=packing.codec.key)
-    found = cached_part(key, packing.store)
-    if found is None:
-        path = tar()
-        packing.report.detail("pack the base")
-        found = provide_part(key, packing, lambda writer: writer.add_all(root_contents(path)))
-    return base_of_parts([found])
-
-
-def image_base(
-    lock: Lock, context: Context, packing: PackContext, feeders: Executor, groups: Sequence[str]
-) -> BaseParts:
-    """Return the ground of an image as base: one part for each of its layers, shared with other images.
-
-    Over them come the locked Debian packages of the given groups.  Whatever the store lacks is brought and packed.
+    ``own`` are the base's, ``system`` those of Debian packages put over an image; ``tree`` is all of them merged;
+    ``config`` is what is kept of the base beside its files.
     """
-    if locked_reference(lock).kind.is_sif:
-        parts: list[CachedPart] = [_sif_root(lock, context, packing)]
-    else:
-        parts = _oci_layers(lock, context, packing, feeders)
-    trees = merges(_laid(parts))
-    parts.append(_mount_points(next(trees), packing))
-    tree = next(trees)
-    image = (
-        stored_image(lock.base.digest, context.store)
-        if not locked_reference(lock).kind.is_sif
-        else None
-    )
-    if image is None:
-        inherited = config_of_tree(tree, parts, compressor=packing.codec.compressor)
-    else:
-        inherited = config_of_oci(stored_config(image, context.store))
-    own = len(parts)
-    means = OverlayContext(runtime=context.runtime, runner=context.runner, packing=packing)
+
+    own: tuple[CachedPart, ...]
+    tree: Tree
+    system: tuple[CachedPart, ...] = ()
+    config: BaseConfig = NO_CONFIG
+
+    @property
+    def parts(self) -> tuple[CachedPart, ...]:
+        """All parts, lowest first."""
+        return (*self.own, *self.system)
+
+
+def is_sif(lock: Lock) -> bool:
+    """Tell whether the base is a SIF, from a file or from a registry."""
+    return locked_reference(lock).kind.is_sif
+
+
+def provide_base(
+    lock: Lock,
+    groups: Sequence[str],
+    packing: PackContext,
+    feeders: Executor,
+    context: Context,
+    *,
+    bare: BaseParts | None = None,
+) -> BaseParts:
+    """Return the base with the lock's Debian packages of the given groups; what the store lacks is fetched and packed.
+
+    A bootstrapped root is one part with those packages in it; over an image, which ``bare`` is where it is packed
+    already, they are parts of their own.
+    """
+    if lock.is_bootstrap:
+        return _root_base(lock, groups, packing, context)
+    base = bare or _image_base(lock, packing, feeders, context)
     for group in groups:
-        packages = [p for p in lock.debian if p.group == group]
-        if packages:
-            act = debian_install_script(packages, means, lock.base.epoch)
-            sums = {p.file: p.sha256 for p in packages}
-            parts.append(run_captured(act, parts, lock.base, means, sums))
-            tree = next(trees)
-    return BaseParts(
-        parts=tuple(parts[:own]), tree=tree, inherited=inherited, system=tuple(parts[own:])
+        script = system_script(lock, group, packing.store)
+        if script is not None:
+            part = run_captured(script, base.parts, lock.base, packing, context)
+            base = with_system(base, part)
+    return base
+
+
+def system_script(lock: Lock, group: str, store: Store) -> OverlayScript | None:
+    """Return what installs a group of Debian packages over an image, None where the lock has none of it."""
+    packages = [package for package in lock.debian if package.group == group]
+    return debian_install_script(packages, store, lock.base.epoch) if packages else None
+
+
+def with_system(base: BaseParts, part: CachedPart) -> BaseParts:
+    """Return a base with a part of Debian packages over it."""
+    tree = merge_parts(one.part for one in (*base.parts, part))
+    return replace(base, system=(*base.system, part), tree=tree)
+
+
+def planned_base(lock: Lock, base: BaseParts, scheme: Scheme, codec: Codec) -> PlannedBase:
+    """Return what the plan of an image has to know of a packed base."""
+    own = [part.part.key for part in base.own]
+    system = [part.part.key for part in base.system]
+    hidden = hidden_entries(lock, base, scheme, codec)
+    return PlannedBase(
+        parts=plan_base(lock, own, system, lambda _: True),
+        scheme=scheme,
+        config=base.config,
+        hidden=tuple(entry.path for entry in hidden),
     )
 
 
-def _laid(parts: Sequence[CachedPart]) -> Iterator[list[Part]]:
-    """Yield what has come to a list that grows since the last time."""
-    done = 0
-    while True:
-        fresh = [kept.part for kept in parts[done:]]
-        done += len(fresh)
-        yield fresh
+def hidden_entries(lock: Lock, base: BaseParts, scheme: Scheme, codec: Codec) -> tuple[Entry, ...]:
+    """Return marks that hide the packages of an image which locked ones replace."""
+    if lock.is_bootstrap:
+        return ()  # it has none
+
+    def read(path: str) -> bytes | None:
+        return read_file(base.tree, base.parts, path, compressor=codec.compressor)
+
+    names = [package.name for package in lock.installed]
+    return replaced_entries(base.tree, names, scheme, read)
 
 
-def _sif_root(lock: Lock, context: Context, packing: PackContext) -> CachedPart:
-    found = cached_part(sif_key(lock.base.digest, packing), packing.store)
+def root_key(lock: Lock, groups: Sequence[str], codec: Codec) -> str:
+    """Return the key of a bootstrapped root with these groups of Debian packages."""
+    root = locked_bootstrap(lock, ("base", *groups))
+    return part_key("root", digest=root.digest, packer=codec.key)
+
+
+def _root_base(
+    lock: Lock, groups: Sequence[str], packing: PackContext, context: Context
+) -> BaseParts:
+    key = root_key(lock, groups, packing.codec)
+    root = cached_part(key, packing.store)
+    if root is None:
+        tar = provide_root_tar(locked_bootstrap(lock, ("base", *groups)), context)
+        packing.report.detail("pack the base")
+        root = provide_part(key, packing, lambda writer: writer.add_all(root_contents(tar)))
+    return BaseParts(own=(root,), tree=merge_parts([root.part]))
+
+
+def _image_base(lock: Lock, packing: PackContext, feeders: Executor, context: Context) -> BaseParts:
+    """Return an image as base: one part for each of its layers, shared with other images, and one of mount points."""
+    if is_sif(lock):
+        parts = [_sif_root(lock, packing, context)]
+    else:
+        parts = _oci_layers(lock, packing, feeders, context)
+    merger = TreeMerger()
+    for part in parts:
+        merger.add(part.part)
+    mounted = _mount_points(merger.tree(), packing)
+    merger.add(mounted.part)
+    return base_of_image(lock, (*parts, mounted), merger.tree(), packing.codec, packing.store)
+
+
+def base_of_image(
+    lock: Lock, own: tuple[CachedPart, ...], tree: Tree, codec: Codec, store: Store
+) -> BaseParts:
+    """Return the base that the packed layers of an image and its mount points make; ``tree`` is all of them merged."""
+    image = None if is_sif(lock) else stored_image(lock.base.digest, store)
+    if image is None:
+        config = config_of_tree(tree, own, compressor=codec.compressor)
+    else:
+        config = config_of_oci(stored_config(image, store))
+    return BaseParts(own=own, tree=tree, config=config)
+
+
+def _sif_root(lock: Lock, packing: PackContext, context: Context) -> CachedPart:
+    found = cached_part(sif_key(lock.base.digest, packing.codec), packing.store)
     if found is not None:
         return found
     header = _fetch_base(lock, context)
@@ -110,45 +179,58 @@ def _sif_root(lock: Lock, context: Context, packing: PackContext) -> CachedPart:
         return sif_part(Path(header["From"]), lock.base.digest, packing)
 
 
-def _oci_layers(
-    lock: Lock, context: Context, packing: PackContext, feeders: Executor
-) -> list[CachedPart]:
-    image = stored_image(lock.base.digest, context.store)
-    if image is None or not context.store.artifact(image.manifest.config.sha256).is_file():
-        _fetch_base(lock, context)
-        image = stored_image(lock.base.digest, context.store)
-    if image is None:
-        raise IntegrityError("the base just brought is not in the store", where=lock.base.reference)
-    layers, diff_ids = image.manifest.layers, stored_config(image, context.store).rootfs.diff_ids
+def complete_image(lock: Lock, store: Store) -> OciImage | None:
+    """Return the manifest of a base from a registry; None where it or the image's configuration is not in the store."""
+    image = stored_image(lock.base.digest, store)
+    if image is None or not store.artifact(image.manifest.config.sha256).is_file():
+        return None
+    return image
+
+
+def diff_ids_of(lock: Lock, image: OciImage, store: Store) -> tuple[str, ...]:
+    """Return what each layer of an image holds, by hash.  Raises IntegrityError where their number is another."""
+    layers = image.manifest.layers
+    diff_ids = stored_config(image, store).rootfs.diff_ids
     if len(diff_ids) != len(layers):
         raise IntegrityError(
             f"has {len(layers)} layers, its configuration names {len(diff_ids)}",
             where=lock.base.reference,
         )
-    keys = [part_key("oci", diff=diff, packer=packing.codec.key) for diff in diff_ids]
-    found = [cached_part(key, packing.store) for key in keys]
-    if None not in found:
-        return [part for part in found if part is not None]
-    _fetch_base(lock, context)
+    return tuple(diff_ids)
 
-    def pack(key: str, sha256: str, diff: str) -> CachedPart:
-        path = context.store.artifact(sha256)
-        return provide_part(
-            key,
-            packing,
-            lambda writer: fill_layer(writer, path, diff, where=lock.base.reference),
-            layer=True,
-        )
 
-    lacking = sum(part is None for part in found)
-    with context.report.stage(f"pack {count_noun(lacking, 'layer')} of {lock.base.reference}"):
+def _oci_layers(
+    lock: Lock, packing: PackContext, feeders: Executor, context: Context
+) -> list[CachedPart]:
+    image = complete_image(lock, context.store)
+    if image is None:
+        _fetch_base(lock, context)
+        image = stored_image(lock.base.digest, context.store)
+    if image is None:
+        raise IntegrityError("the base just brought is not in the store", where=lock.base.reference)
+    diff_ids = diff_ids_of(lock, image, context.store)
+    cached = {diff: cached_part(layer_key(diff, packing.codec), packing.store) for diff in diff_ids}
+    lacking = sum(cached[diff] is None for diff in diff_ids)
+    if lacking:
+        _fetch_base(lock, context)
         # the largest first, so that no core waits for it in the end; a layer may be there twice
-        rows = {key: (layer, diff) for key, layer, diff in zip(keys, layers, diff_ids, strict=True)}
-        order = sorted(rows, key=lambda key: -rows[key][0].size)
-        futures = {
-            key: feeders.submit(pack, key, rows[key][0].sha256, rows[key][1]) for key in order
-        }
-        return [futures[key].result() for key in keys]
+        layers = dict(zip(diff_ids, image.manifest.layers, strict=True))
+        todo = [diff for diff in layers if cached[diff] is None]
+        todo.sort(key=lambda diff: -layers[diff].size)
+        with context.report.stage(f"pack {count_noun(lacking, 'layer')} of {lock.base.reference}"):
+            futures = {
+                diff: feeders.submit(
+                    provide_layer,
+                    context.store.artifact(layers[diff].sha256),
+                    diff,
+                    packing,
+                    where=lock.base.reference,
+                )
+                for diff in todo
+            }
+            cached |= {diff: future.result() for diff, future in futures.items()}
+    found = [cached[diff] for diff in diff_ids]
+    return [part for part in found if part is not None]
 
 
 def _fetch_base(lock: Lock, context: Context) -> dict[str, str]:
@@ -156,16 +238,26 @@ def _fetch_base(lock: Lock, context: Context) -> dict[str, str]:
     return dict(fetch_base(locked_reference(lock), context))
 
 
-def _mount_points(tree: Tree, packing: PackContext) -> CachedPart:
-    """Return a part of what a runtime mounts over and the base lacks."""
-    folders = {
+def mount_point_entries(tree: Tree) -> list[Entry]:
+    """Return what a runtime mounts over and a root lacks: folders, then empty files."""
+    lacking = {
         name: mode for name, mode in FOLDERS.items() if resolve_links(tree, name) not in tree
     }
     files = [name for name in EMPTY_FILES if resolve_links(tree, name) not in tree]
-    key = part_key("mounts", folders=sorted(folders), files=files)
-    entries = [Entry(name, "d", mode) for name, mode in folders.items()] + [
-        Entry(name, "f", 0o644) for name in files
-    ]
+    entries = [Entry(name, "d", mode) for name, mode in lacking.items()]
+    return [*entries, *(Entry(name, "f", 0o644) for name in files)]
+
+
+def mount_points_key(entries: Sequence[Entry]) -> str:
+    """Return the key of the part that these entries make."""
+    folders = sorted(entry.path for entry in entries if entry.kind == "d")
+    files = [entry.path for entry in entries if entry.kind == "f"]
+    return part_key("mounts", folders=folders, files=files)
+
+
+def _mount_points(tree: Tree, packing: PackContext) -> CachedPart:
+    entries = mount_point_entries(tree)
+    contents = [(entry, None) for entry in entries]
     return provide_part(
-        key, packing, lambda writer: writer.add_all((entry, None) for entry in entries), layer=True
+        mount_points_key(entries), packing, lambda writer: writer.add_all(contents), layer=True
     )

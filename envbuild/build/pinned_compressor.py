@@ -27,6 +27,7 @@ from envbuild.lock.model import Lock, PackerFile
 from envbuild.net.fetch import Artifact, fetch_artifacts
 from envbuild.net.index import index_url, make_client, read_links
 from envbuild.store.atomic import write_bytes
+from envbuild.store.layout import Store
 
 MODULE = f"{LIBRARY}.backend_c"
 
@@ -54,6 +55,17 @@ def open_codec(lock: Lock, context: Context) -> Codec:
 def needs_library(codec: Codec) -> bool:
     """Tell whether a codec packs with another library than the installed one."""
     return codec.compressor == "zstd" and codec.library != library_here()
+
+
+def library_to_fetch(order: BuildSpec, store: Store) -> PackerFile | None:
+    """Return the wheel of the compressor that building an image would download, None where there is nothing to."""
+    if not needs_library(order.codec) or is_stored(order, store):
+        return None
+    try:
+        item = _fitting_wheel(order.lock)
+    except IntegrityError:
+        return None  # the installed library packs then
+    return None if store.artifact(item.sha256).is_file() else item
 
 
 def settle_codec(order: BuildSpec, context: Context) -> BuildSpec:

@@ -150,6 +150,8 @@ def command(
         result = make_from_bundle(from_bundle, request, context)
     if not dry_run:
         _print_result(result, context, as_json=as_json)
+    elif result.parts is not None:
+        _print_plan(result.parts)
 
 
 def _make_on_site(
@@ -185,6 +187,12 @@ def _make_on_site(
     record, site = submit_builds(on, names, options, context, account=account)
     follow_job(context, record, site)
     require_built(record, names, site, context)
+
+
+def _print_plan(plan: AssemblyPlan) -> None:
+    """Print the parts of an image, and what is to do for each."""
+    rows = [(part.layer, part.kind, part.state, part.subject) for part in plan.parts]
+    print_table(("layer", "kind", "state", "what"), rows)
 
 
 def _print_result(result: MakeResult, context: Context, *, as_json: bool) -> None:

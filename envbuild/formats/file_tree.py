@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 import msgspec
@@ -71,32 +71,37 @@ def merge_parts(parts: Iterable[Part]) -> Tree:
     Folders that nobody lists are added.  Raises IntegrityError where a name would lie below something that is no
     folder, which a hostile package could use to write through a link.
     """
-    *_, tree = merges([parts])
-    return tree
+    merger = TreeMerger()
+    for part in parts:
+        merger.add(part)
+    return merger.tree()
 
 
-def merges(groups: Iterable[Iterable[Part]]) -> Iterator[Tree]:
-    """Merge groups of parts one over the other, and yield what is there after each, in a tree of its own.
+class TreeMerger:
+    """Lays trees over one another, one after the other; parts are numbered in the order in which they come."""
 
-    Parts are numbered through all groups.  Raises as merge does.
-    """
-    tree: Tree = {"": (Entry("", "d", 0o755), 0)}
-    stack: _Stack | None = None
-    number = 0
-    for group in groups:
-        for part in group:
-            if part.layer:
-                stack = stack or _Stack(tree)
-                stack.add(part, number)
-            else:
-                stack = None
-                _lay_part(tree, part, number)
-            number += 1
-        # folders that nobody lists may yet be listed by a later group
-        whole = dict(tree)
-        for path in tree:
+    def __init__(self) -> None:
+        self._tree: Tree = {"": (Entry("", "d", 0o755), 0)}
+        self._stack: _Stack | None = None
+        self._count = 0
+
+    def add(self, part: Part) -> None:
+        """Lay a tree over what is there.  Raises as merge_parts does."""
+        if part.layer:
+            self._stack = self._stack or _Stack(self._tree)
+            self._stack.add(part, self._count)
+        else:
+            self._stack = None
+            _lay_part(self._tree, part, self._count)
+        self._count += 1
+
+    def tree(self) -> Tree:
+        """Return what is there so far, as a tree of its own."""
+        # folders that nobody lists are added to the copy alone: a later part may yet list them
+        whole = dict(self._tree)
+        for path in self._tree:
             _add_parents(whole, path)
-        yield whole
+        return whole
 
 
 def _lay_part(tree: Tree, part: Part, number: int) -> None:

@@ -80,6 +80,12 @@ def cached_part(key: str, store: Store) -> CachedPart | None:
     return CachedPart(part=part, blob=blob)
 
 
+def is_cached(key: str, store: Store) -> bool:
+    """Tell whether the store has a part, without looking at its bytes."""
+    index = store.layer(key)
+    return index.is_file() and index.with_suffix(".blob").is_file()
+
+
 def read_index(path: Path) -> Part:
     """Read a part's index.  Raises IntegrityError for a damaged one, OSError for one that cannot be read."""
     raw = path.read_bytes()

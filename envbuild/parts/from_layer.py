@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from envbuild.errors import IntegrityError
+from envbuild.formats.block_codec import Codec
 from envbuild.formats.file_tree import Entry
 from envbuild.formats.oci_layer import OPAQUE, WHITEOUT, finish_layer, open_layer, require_hidden
 from envbuild.limits import reading
+from envbuild.parts.cache import CachedPart, PackContext, part_key, provide_part
 from envbuild.parts.from_tar import KINDS, device_number, without_clock
 from envbuild.parts.writer import PartWriter
 from envbuild.tarread import members
@@ -21,6 +23,21 @@ XATTR = "SCHILY.xattr."
 KEPT_XATTRS = ("security.capability", "user.")
 """Attributes that are the file's own; others (labels of SELinux, an overlay's marks) are of the machine that packed."""
 STRANGE = "an image with such a file cannot be put together from its layers: envbuild make --mode fakeroot"
+
+
+def layer_key(diff_id: str, codec: Codec) -> str:
+    """Return the key of the part of a layer with this content; images with the same layer share it."""
+    return part_key("oci", diff=diff_id, packer=codec.key)
+
+
+def provide_layer(path: Path, diff_id: str, packing: PackContext, *, where: str) -> CachedPart:
+    """Return the part of an image's layer; its tar is read once where the store has no such part."""
+    return provide_part(
+        layer_key(diff_id, packing.codec),
+        packing,
+        lambda writer: fill_layer(writer, path, diff_id, where=where),
+        layer=True,
+    )
 
 
 def fill_layer(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from envbuild.errors import IntegrityError, UsageError
-from envbuild.formats.block_codec import BLOCK
+from envbuild.formats.block_codec import BLOCK, Codec
 from envbuild.formats.file_tree import Part
 from envbuild.formats.sif_reader import PARTITION, read_sif
 from envbuild.formats.sif_writer import OVERLAY
@@ -19,14 +19,14 @@ from envbuild.parts.writer import PartWriter
 CHUNK = 1 << 22
 
 
-def sif_key(digest: str, packing: PackContext) -> str:
+def sif_key(digest: str, codec: Codec) -> str:
     """Return the key of the part of a SIF with this image digest."""
-    return part_key("sif", digest=digest, packer=packing.codec.key)
+    return part_key("sif", digest=digest, packer=codec.key)
 
 
 def sif_part(path: Path, digest: str, packing: PackContext) -> CachedPart:
     """Return the part of a SIF's root.  Raises UsageError for a layered image, IntegrityError for a damaged one."""
-    key = sif_key(digest, packing)
+    key = sif_key(digest, packing.codec)
     found = cached_part(key, packing.store)
     if found is not None:
         return found

@@ -50,9 +50,9 @@ with ThreadPoolExecutor(1) as pool:
     codec = known.locked_codec(lock.packer)
     packing = parts.PackContext(store=Store(folder / "store"), codec=codec, pool=pool, report=Silent())
     of_base = inherited.BaseConfig(runscript="#!/bin/sh\\n", labels=(("a", "b"),))
-    own = assemble.runtime_part(planned, text, of_base, packing)
+    own = assemble.provide_runtime_files(planned, text, of_base, packing)
     sha256 = hashlib.sha256(wheel.read_bytes()).hexdigest()
-    packages = assemble.wheel_part(wheel, wheel.name, sha256, places, packing).kept
+    packages = assemble.provide_wheel(wheel, wheel.name, sha256, places, packing).kept
     layers = [
         assemble.Layer(name="packages", parts=(packages,)),
         assemble.Layer(name="project", parts=(own,)),

@@ -7,7 +7,7 @@ import sys
 
 LOOKING = (
     "cli.make",
-    "app.current",
+    "app.image",
     "recipe.find",
     "lock.read",
     "lock.staleness",

@@ -17,11 +17,13 @@ import pytest
 from envbuild.build.in_base.container import Container
 from envbuild.build.in_base.exchange import Exchange
 from envbuild.build.in_base.sdists import BuildNeeds, build_wheels, wheel_key
+from envbuild.context import Context
 from envbuild.errors import UsageError
 from envbuild.lock.model import PythonPackage
+from envbuild.progress import Silent
 from envbuild.resolve.sources.artifacts import FORM, About
 from envbuild.run import Command, LocalRunner, Result
-from envbuild.runtime import Runtime
+from envbuild.settings import load_settings
 from envbuild.store.layout import Store
 
 
@@ -99,10 +101,9 @@ def build(tmp_path: Path, wants: Mapping[str, Sequence[str]]) -> list[tuple[str,
     package = sdist(store, "wanted", ["late"], group="project")
     folder = tmp_path / "mnt"
     folder.mkdir()
-    runtime = Runtime(program=Path("x"), name="apptainer", version=(1, 4), flags=(), environment={})
-    inside = Pretended(
-        image=tmp_path, folder=folder, python="/x", runtime=runtime, runner=LocalRunner()
-    )
+    settings = load_settings({"HOME": str(tmp_path)}, tmp_path)
+    context = Context(settings=settings, runner=LocalRunner(), store=store, report=Silent())
+    inside = Pretended(image=tmp_path, folder=folder, python="/x", context=context)
     SEEN.clear()
     needs = BuildNeeds(root="r", packages=tools, epoch=0)
     about = About(size=package.size, requires=("six",), read_from="packed")

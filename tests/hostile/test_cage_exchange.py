@@ -25,11 +25,13 @@ from envbuild.build.in_base.exchange import (
 )
 from envbuild.build.in_base.install_scheme import Scheme
 from envbuild.build.in_base.sdists import BuildNeeds, build_wheels, wheel_key
+from envbuild.context import Context
 from envbuild.errors import EnvbuildError, IntegrityError
 from envbuild.parts.cache import CachedPart, PackContext
 from envbuild.progress import Silent
 from envbuild.run import Command, LocalRunner, Result
 from envbuild.runtime import Runtime
+from envbuild.settings import load_settings
 from envbuild.store.layout import Store, remove_tree
 from tests.build.packing import ZSTD, file, pack_part
 from tests.build.test_build_sdists import sdist, write_wheel
@@ -156,7 +158,10 @@ def attacked(attack: Callable[[Exchange], None], tmp_path: Path) -> Hostile:
     ATTACK[:] = [attack]
     work = tmp_path / "work"
     work.mkdir()
-    return Hostile(image=tmp_path, folder=work, python="/x", runtime=RUNTIME, runner=LocalRunner())
+    settings = load_settings({"HOME": str(tmp_path)}, tmp_path)
+    store = Store(tmp_path / "store")
+    context = Context(settings=settings, runner=LocalRunner(), store=store, report=Silent())
+    return Hostile(image=tmp_path, folder=work, python="/x", context=context)
 
 
 @pytest.mark.parametrize("make", BAD)

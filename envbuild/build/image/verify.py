@@ -12,7 +12,8 @@ from typing import Literal
 import msgspec
 
 from envbuild.base.digests import known_digest
-from envbuild.build.assemble import Gathered
+from envbuild.build.assemble import Assembled, assemble
+from envbuild.build.assembly_plan import AssemblySpec, spec_of
 from envbuild.build.image.compare import describe_difference
 from envbuild.build.image.guard import is_guard
 from envbuild.build.image.metadata import ImageNote
@@ -20,7 +21,6 @@ from envbuild.build.image.origin import NOTE
 from envbuild.build.image.write import write_image
 from envbuild.build.image_cache import key_of, read_record
 from envbuild.build.model import BuildSpec
-from envbuild.build.modes.assembled import gather_for
 from envbuild.build.output_record import last_output
 from envbuild.build.pinned_compressor import open_codec
 from envbuild.context import Context
@@ -142,20 +142,15 @@ def verify_image(path: Path, lock: Lock, order: BuildSpec | None, context: Conte
     carried = read_embedded_info(path)
     codec = open_codec(lock, context)
     order = replace(order, codec=codec) if order else None
-    gathered = gather_for(
-        lock,
-        codec,
-        (order.plan, order.definition) if order else None,
-        context,
-        order.recipe.system.post if order else (),
-    )
+    spec = spec_of(order) if order else AssemblySpec(lock=lock, codec=codec)
+    assembled = assemble(spec, context)
     found = image_tree(path, context)
     digest = tree_digest(found.values())
-    parts = [part.part for layer in gathered.layers for part in layer.parts]
+    parts = [part.part for layer in assembled.layers for part in layer.parts]
     expected = {name: entry for name, (entry, _) in merge_parts(parts).items()}
     if carried.note is None:
         expected, compared = (
-            _of_wheels(gathered),
+            _of_wheels(assembled),
             "the files of Python packages: the image was built from its definition",
         )
         seen: Mapping[str, Entry] = {name: found[name] for name in expected if name in found}
@@ -168,7 +163,7 @@ def verify_image(path: Path, lock: Lock, order: BuildSpec | None, context: Conte
     missing, changed, extra = compare_trees(expected, seen)
     outside = strange_frame(path)
     same = not (missing or changed or extra or outside)
-    why = _why_other_bytes(path, carried.note, order, gathered, context) if same else ""
+    why = _why_other_bytes(path, carried.note, order, assembled, context) if same else ""
     return Verification(
         image=str(path),
         lock=lock_digest(lock),
@@ -237,8 +232,8 @@ def root_partitions(path: Path) -> tuple[SifObject, ...]:
     return (sif.primary, *overlays)
 
 
-def _of_wheels(gathered: Gathered) -> dict[str, Entry]:
-    entries = (entry for part in gathered.wheels for entry in part.part.entries)
+def _of_wheels(assembled: Assembled) -> dict[str, Entry]:
+    entries = (entry for part in assembled.wheels for entry in part.part.entries)
     return {
         e.path: e for e in entries if e.path.rpartition("/")[2] not in OWN and "/bin/" not in e.path
     }
@@ -252,7 +247,7 @@ def _why_other_bytes(
     path: Path,
     note: ImageNote | None,
     order: BuildSpec | None,
-    gathered: Gathered,
+    assembled: Assembled,
     context: Context,
 ) -> str:
     """Return why the bytes are not those that lock and packer give, or cannot be compared; "" where they are."""
@@ -273,7 +268,7 @@ def _why_other_bytes(
         context.report.stage("make the same image, to compare bytes"),
     ):
         made = work / "image.sif"
-        write_image(made, order, gathered.layers, key_of(order))
+        write_image(made, order, assembled.layers, key_of(order))
         if (image_digest(made), frame_digest(made)) == found:
             return ""
         return (

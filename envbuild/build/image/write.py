@@ -14,7 +14,7 @@ from envbuild.build.image.metadata import embedded_lock, image_note, write_sbom
 from envbuild.build.image.origin import NOTE
 from envbuild.build.image.runtime_files import OF_BASE, inspect_metadata
 from envbuild.build.model import BuildSpec
-from envbuild.formats.file_tree import Entry, Part, Tree, merges, tree_digest
+from envbuild.formats.file_tree import Entry, Part, Tree, TreeMerger, tree_digest
 from envbuild.formats.sif_writer import (
     CYCLONEDX_JSON,
     DEFINITION,
@@ -44,7 +44,11 @@ def write_image(path: Path, order: BuildSpec, layers: Sequence[Layer], key: str)
     lock = order.lock
     kept = [part for layer in layers for part in layer.parts]
     groups = [layer.parts for layer in layers] if order.mode == "layered" else [kept]
-    trees = list(merges([part.part for part in group] for group in groups))
+    merger, trees = TreeMerger(), []
+    for group in groups:
+        for cached in group:
+            merger.add(cached.part)
+        trees.append(merger.tree())
     tree = trees[-1]
     digest = tree_digest(entry for entry, _ in tree.values())
     held = _read_runtime_files(tree, kept, lock.packer.compressor)

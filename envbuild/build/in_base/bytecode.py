@@ -26,7 +26,7 @@ from envbuild.build.in_base.exchange import (
 from envbuild.build.in_base.install_scheme import Scheme
 from envbuild.errors import IntegrityError
 from envbuild.formats.file_tree import Entry
-from envbuild.parts.cache import CachedPart, PackContext, cached_part, part_key, provide_part
+from envbuild.parts.cache import CachedPart, PackContext, part_key, provide_part
 from envbuild.parts.writer import PartWriter
 from envbuild.store.atomic import os_errors_as
 
@@ -45,13 +45,16 @@ class WheelPart:
     kept: CachedPart
 
 
-def bytecode_key(wheel: WheelPart, *, python: str, epoch: int) -> str:
-    """Return the key of a wheel's bytecode; ``python`` is the base's version.  Python 3.6 writes times into it."""
+def bytecode_key(wheel: str, *, python: str, epoch: int) -> str:
+    """Return the key of the bytecode of a wheel, whose part has the key ``wheel``; ``python`` is the base's version.
+
+    Python 3.6 writes times into it.
+    """
     old = tuple(map(int, python.split(".")[:2])) < (3, 7)
     script = resources.files("envbuild.build.in_base.scripts").joinpath("compile.py").read_bytes()
     return part_key(
         "bytecode",
-        wheel=wheel.kept.part.key,
+        wheel=wheel,
         python=python,
         script=hashlib.sha256(script).hexdigest(),
         epoch=epoch if old else 0,
@@ -153,11 +156,3 @@ def _zip_errors(name: str) -> Iterator[None]:
         raise IntegrityError(
             f"the base's Python left bytecode that cannot be read: {error}", where=name
         ) from error
-
-
-def without_bytecode(
-    wheels: Sequence[WheelPart], packing: PackContext, *, python: str, epoch: int
-) -> list[tuple[WheelPart, str]]:
-    """Return the wheels whose bytecode the store lacks, with its keys."""
-    keyed = ((wheel, bytecode_key(wheel, python=python, epoch=epoch)) for wheel in wheels)
-    return [(wheel, key) for wheel, key in keyed if cached_part(key, packing.store) is None]

@@ -10,18 +10,18 @@ from importlib import resources
 from pathlib import Path
 
 from envbuild.build.in_base.exchange import GIVEN, Exchange
+from envbuild.context import Context
 from envbuild.errors import ToolFailedError
 from envbuild.failures import explain_failure
 from envbuild.formats.block_codec import Codec
 from envbuild.formats.file_tree import merge_parts
 from envbuild.formats.sif_writer import partition_object, write_sif
 from envbuild.formats.squashfs_writer import write_squashfs
+from envbuild.lock.model import LockedBase
 from envbuild.parts.cache import CachedPart
 from envbuild.parts.compact import drop_unused_blocks
-from envbuild.run import Result, Runner
-from envbuild.runtime import Runtime
+from envbuild.run import Result
 from envbuild.store.atomic import os_errors_as
-from envbuild.store.layout import Store
 
 SECONDS = 3600.0
 LARGE = re.compile(
@@ -37,8 +37,7 @@ class Container:
     image: Path
     folder: Path
     python: str
-    runtime: Runtime
-    runner: Runner
+    context: Context
 
     def run(
         self,
@@ -57,10 +56,10 @@ class Container:
             script, resources.files("envbuild.build.in_base.scripts").joinpath(script).read_bytes()
         )
         argv = (self.python, "-s", "-B", f"{GIVEN}/{script}", *arguments)
-        command = self.runtime.exec_command(
+        command = self.context.runtime.exec_command(
             self.image, argv, binds=between.binds(*more), env=env, timeout=SECONDS, network=False
         )
-        result = self.runner(command, check=False)
+        result = self.context.runner(command, check=False)
         if result.code != 0:
             told = explain_failure(result)
             raise ToolFailedError.of(
@@ -75,23 +74,20 @@ class Container:
 def open_container(
     root: Sequence[CachedPart],
     *,
-    python: str,
-    machine: str,
+    base: LockedBase,
     codec: Codec,
-    runtime: Runtime,
-    runner: Runner,
-    store: Store,
+    context: Context,
     lean: bool = False,
 ) -> Iterator[Container]:
-    """Lend a container of a root, the lowest part first; it and its folder vanish afterwards.
+    """Yield a container of a root, the lowest part first; it and its folder vanish afterwards.
 
     A ``lean`` one lacks packages, CUDA and the like: it starts a Python with its standard library and no more.
     """
-    with store.work("inside") as work:
+    with context.store.work("inside") as work:
         image, folder = work / "root.sif", work / "runs"
         folder.mkdir()
-        write_root(image, root, machine=machine, codec=codec, lean=lean)
-        yield Container(image=image, folder=folder, python=python, runtime=runtime, runner=runner)
+        write_root(image, root, machine=base.machine, codec=codec, lean=lean)
+        yield Container(image=image, folder=folder, python=base.python_path, context=context)
 
 
 def write_root(

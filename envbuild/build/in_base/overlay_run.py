@@ -10,7 +10,6 @@ import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 
 from envbuild.base.model import DebianPackage
@@ -18,12 +17,12 @@ from envbuild.build.in_base.container import write_root
 from envbuild.build.in_base.exchange import (
     GIVEN,
     INSIDE,
-    Exchange,
     give_file,
     make_open,
     open_exchange,
     take_file,
 )
+from envbuild.context import Context
 from envbuild.errors import ToolFailedError
 from envbuild.failures import explain_failure
 from envbuild.formats.block_codec import Codec
@@ -31,11 +30,14 @@ from envbuild.lock.model import LockedBase
 from envbuild.parts.cache import CachedPart, PackContext, cached_part, part_key, provide_part
 from envbuild.parts.from_layer import fill_layer
 from envbuild.plan import shell
-from envbuild.run import Command, Result, Runner
-from envbuild.runtime import Runtime
+from envbuild.run import Command, Result
+from envbuild.runtime import Bind
 from envbuild.store.atomic import os_errors_as
+from envbuild.store.layout import Store
 
 SECONDS = 7200.0
+CAPTURE = Path(__file__).parent / "scripts" / "capture.py"
+"""Run inside the base: reads what is in the overlay folder as a layer of an image."""
 SLACK = 1_000_000_000
 """Nanoseconds by which a file's time may lie before the clock's, on a file system that counts in seconds."""
 REFUSED = re.compile(
@@ -46,15 +48,6 @@ NO_OVERLAY = (
     "fuse-overlayfs, and /dev/fuse; envbuild doctor tells which is missing\n"
     "or make the image on another machine and copy the .sif here"
 )
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class OverlayContext:
-    """What a captured run needs of the machine."""
-
-    runtime: Runtime
-    runner: Runner
-    packing: PackContext
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,11 +62,10 @@ class OverlayScript:
 
 
 def debian_install_script(
-    packages: Iterable[DebianPackage], means: OverlayContext, epoch: int
+    packages: Iterable[DebianPackage], store: Store, epoch: int
 ) -> OverlayScript:
     """Return the installation of locked Debian packages; their maintainer scripts run, services do not start."""
     chosen = tuple(packages)
-    store = means.packing.store
     return OverlayScript(
         name=f"install {len(chosen)} Debian packages",
         script=(
@@ -120,137 +112,121 @@ def post_script(lines: Sequence[str], *, old_cuda: bool = False) -> OverlayScrip
     )
 
 
+def captured_key(
+    script: OverlayScript, below: Iterable[str], base: LockedBase, codec: Codec
+) -> str:
+    """Return the key of what a script changes in the root that the parts of these keys make."""
+    return part_key(
+        "captured",
+        below=list(below),
+        script=list(script.script),
+        environment=dict(script.environment),
+        inputs={name: sha256 for name, _, sha256 in script.files},
+        capture=CAPTURE.read_text("utf-8"),
+        epoch=base.epoch,
+        packer=codec.key,
+    )
+
+
 def run_captured(
-    act: OverlayScript,
+    script: OverlayScript,
     below: Sequence[CachedPart],
     base: LockedBase,
-    means: OverlayContext,
-    inputs: Mapping[str, str],
+    packing: PackContext,
+    context: Context,
 ) -> CachedPart:
-    """Return the part of what an act changes in the root that these parts make.
+    """Return the part of what a script changes in the root that these parts make.
 
-    ``inputs`` name whatever else decides it.  Raises ToolFailedError with the script's last lines, HostError where
-    nothing can be run over an overlay here.
+    Raises ToolFailedError with the script's last lines, HostError where nothing can be run over an overlay here.
     """
-    text = (
-        resources.files("envbuild.build.in_base.scripts").joinpath("capture.py").read_text("utf-8")
-    )
-    key = part_key(
-        "captured",
-        below=[part.part.key for part in below],
-        script=list(act.script),
-        environment=dict(act.environment),
-        inputs=dict(inputs),
-        capture=text,
-        epoch=base.epoch,
-        packer=means.packing.codec.key,
-    )
-    found = cached_part(key, means.packing.store)
+    key = captured_key(script, [part.part.key for part in below], base, packing.codec)
+    found = cached_part(key, packing.store)
     if found is not None:
         return found
-    store = means.packing.store
-    with means.packing.report.stage(act.name), store.work("capture") as work:
+    with packing.report.stage(script.name), packing.store.work("capture") as work:
         overlay = work / "overlay"
         make_open(overlay)
-        _run_script(act, below, base, means, overlay)
+        image = overlay.with_name("root.sif")
+        write_root(image, below, machine=base.machine, codec=packing.codec)
+        _OverlayRun(script=script, base=base, context=context, image=image, overlay=overlay).run()
         return provide_part(
             key,
-            means.packing,
+            packing,
             lambda writer: fill_layer(
-                writer, work / "layer.tar", None, where=act.name, captured=True
+                writer, work / "layer.tar", None, where=script.name, captured=True
             ),
             layer=True,
         )
 
 
-def _run_script(
-    act: OverlayScript,
-    below: Sequence[CachedPart],
-    base: LockedBase,
-    means: OverlayContext,
-    overlay: Path,
-) -> None:
-    """Run an act over a root and leave what it changed as ``layer.tar`` beside the overlay."""
-    image, done = overlay.with_name("root.sif"), False
-    codec: Codec = means.packing.codec
-    write_root(image, below, machine=base.machine, codec=codec)
-    order = {"epoch": base.epoch, "started": time.time_ns() - SLACK}
-    try:
-        with open_exchange(overlay.parent) as between:
-            for name, kept, sha256 in act.files:
-                give_file(kept, between.given / "files" / name, sha256)
-            between.write("act.sh", ("\n".join(act.script) + "\n").encode())
-            argv = ("/bin/sh", f"{GIVEN}/act.sh")
-            result = means.runner(
-                _run_command(means, image, argv, between, act, overlay=overlay), check=False
-            )
-        if result.code != 0:
-            raise _run_failure(act, result)
-        _collect_changes(means, base, order, overlay, act)
-        done = True
-    finally:
-        if not done:
-            _collect_changes(means, base, {**order, "only-remove": 1}, overlay, act)
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _OverlayRun:
+    """One run of a script in ``image`` over an ``overlay`` folder."""
 
+    script: OverlayScript
+    base: LockedBase
+    context: Context
+    image: Path
+    overlay: Path
 
-def _collect_changes(
-    means: OverlayContext,
-    base: LockedBase,
-    order: Mapping[str, int],
-    overlay: Path,
-    act: OverlayScript,
-) -> None:
-    """Read the overlay in a namespace like the one that wrote it, and remove it there: by scripts laid anew."""
-    removes = "only-remove" in order
-    image = overlay.with_name("root.sif")
-    text = resources.files("envbuild.build.in_base.scripts").joinpath("capture.py").read_bytes()
-    with open_exchange(overlay.parent) as between:
-        between.write("capture.py", text)
-        between.write("order.json", json.dumps(order).encode())
-        names = (f"{INSIDE}/overlay/upper", f"{INSIDE}/layer.tar", f"{GIVEN}/order.json")
-        argv = (base.python_path, "-s", "-B", f"{GIVEN}/capture.py", *names)
-        result = means.runner(
-            _run_command(means, image, argv, between, act, read=overlay), check=False
+    def run(self) -> None:
+        """Run the script and leave what it changed as ``layer.tar`` beside the overlay, which is removed."""
+        order = {"epoch": self.base.epoch, "started": time.time_ns() - SLACK}
+        done = False
+        try:
+            with open_exchange(self.overlay.parent) as between:
+                for name, stored, sha256 in self.script.files:
+                    give_file(stored, between.given / "files" / name, sha256)
+                between.write("act.sh", ("\n".join(self.script.script) + "\n").encode())
+                argv = ("/bin/sh", f"{GIVEN}/act.sh")
+                command = self._command(argv, between.binds(), overlay=self.overlay)
+                result = self.context.runner(command, check=False)
+            if result.code != 0:
+                raise _run_failure(self.script, result)
+            self._collect(order)
+            done = True
+        finally:
+            # its files belong to ids of the namespace: only a run like the one that wrote them can remove them
+            if not done:
+                self._collect({**order, "only-remove": 1})
+
+    def _collect(self, order: Mapping[str, int]) -> None:
+        """Read the overlay in a namespace like the one that wrote it, and remove it there: by scripts laid anew."""
+        with open_exchange(self.overlay.parent) as between:
+            between.write("capture.py", CAPTURE.read_bytes())
+            between.write("order.json", json.dumps(order).encode())
+            names = (f"{INSIDE}/overlay/upper", f"{INSIDE}/layer.tar", f"{GIVEN}/order.json")
+            argv = (self.base.python_path, "-s", "-B", f"{GIVEN}/capture.py", *names)
+            binds = between.binds()
+            with os_errors_as(between.out):
+                (between.out / "overlay").mkdir()
+            binds = (*binds, (self.overlay, f"{INSIDE}/overlay", True))
+            result = self.context.runner(self._command(argv, binds), check=False)
+            if "only-remove" in order:
+                return
+            if result.code != 0:
+                raise _run_failure(self.script, result)
+            take_file(between.out, "layer.tar", self.overlay.with_name("layer.tar"))
+
+    def _command(
+        self, argv: tuple[str, ...], binds: tuple[Bind, ...], overlay: Path | None = None
+    ) -> Command:
+        return self.context.runtime.root_command(
+            self.image,
+            argv,
+            overlay=overlay,
+            binds=binds,
+            # dpkg need not sync every file: a run that is cut off leaves nothing, and what it leaves else is packed
+            env={**dict(self.script.environment), "DPKG_FORCE": "unsafe-io"},
+            timeout=SECONDS,
         )
-        if removes:
-            return
-        if result.code != 0:
-            raise _run_failure(act, result)
-        take_file(between.out, "layer.tar", overlay.with_name("layer.tar"))
 
 
-def _run_command(
-    means: OverlayContext,
-    image: Path,
-    argv: tuple[str, ...],
-    between: Exchange,
-    act: OverlayScript,
-    *,
-    overlay: Path | None = None,
-    read: Path | None = None,
-) -> Command:
-    """Return the command of one run: over an ``overlay``, or beside one to ``read`` and remove."""
-    binds = between.binds()
-    if read is not None:
-        with os_errors_as(between.out):
-            (between.out / "overlay").mkdir()
-        binds = (*binds, (read, f"{INSIDE}/overlay", True))
-    return means.runtime.root_command(
-        image,
-        argv,
-        overlay=overlay,
-        binds=binds,
-        # dpkg need not sync every file: a run that is cut off leaves nothing, and what it leaves else is packed
-        env={**dict(act.environment), "DPKG_FORCE": "unsafe-io"},
-        timeout=SECONDS,
-    )
-
-
-def _run_failure(act: OverlayScript, result: Result) -> ToolFailedError:
+def _run_failure(script: OverlayScript, result: Result) -> ToolFailedError:
     told = explain_failure(result)
     refused = REFUSED.search(result.stderr)
     return ToolFailedError.of(
         result,
-        f"{act.name}: {told.what}",
-        hint=NO_OVERLAY if refused else told.hint or act.hint,
+        f"{script.name}: {told.what}",
+        hint=NO_OVERLAY if refused else told.hint or script.hint,
     )

@@ -11,14 +11,9 @@ from pathlib import Path
 import msgspec
 
 from envbuild import __version__
-from envbuild.build.assemble import Gathered, Hall, Layer, gather
-from envbuild.build.base_parts import BaseParts, image_base, root_base
-from envbuild.build.fetch import (
-    fetch_files,
-    locked_bootstrap,
-    provide_root_tar,
-    require_base_digest,
-)
+from envbuild.build.assemble import Layer, assemble
+from envbuild.build.assembly_plan import spec_of
+from envbuild.build.fetch import require_base_digest
 from envbuild.build.image.write import write_image
 from envbuild.build.image_cache import key_of, read_record
 from envbuild.build.model import BuildSpec, ImageRecord, UnnamedImage
@@ -71,9 +66,7 @@ def _gather_layers(order: BuildSpec, context: Context) -> tuple[Layer, ...]:
     """Pack what the store lacks of an image, and return its layers."""
     if order.lock.is_bootstrap:
         require_base_digest(order)
-    definition = (order.plan, order.definition)
-    post = order.recipe.system.post
-    return gather_for(order.lock, order.codec, definition, context, post).layers
+    return assemble(spec_of(order), context).layers
 
 
 def _kept_layers(record: ImageRecord | None, store: Store) -> tuple[Layer, ...] | None:
@@ -85,55 +78,6 @@ def _kept_layers(record: ImageRecord | None, store: Store) -> tuple[Layer, ...] 
             return None
         layers.append(Layer(name=name, parts=tuple(found)))
     return tuple(layers) or None
-
-
-def gather_for(
-    lock: Lock,
-    codec: Codec,
-    definition: tuple[Definition, str] | None,
-    context: Context,
-    post: tuple[str, ...] = (),
-) -> Gathered:
-    """Return the parts of a lock's image, after bringing whatever the store lacks of them.
-
-    ``post`` are the recipe's own lines of shell.
-    """
-    fetch_files(lock, context)
-    return gather(lock, definition, _hall(lock, codec, context, post))
-
-
-def _hall(lock: Lock, codec: Codec, context: Context, post: tuple[str, ...]) -> Hall:
-    """Return what gathering needs for this lock's kind of base."""
-
-    def ground_from(*groups: str) -> Callable[[PackContext, Executor], BaseParts]:
-        if not lock.is_bootstrap:
-            return lambda packing, feeders: image_base(lock, context, packing, feeders, groups)
-        root = locked_bootstrap(lock, ("base", *groups))
-        return lambda packing, _: root_base(
-            root.digest, lambda: provide_root_tar(root, context), packing
-        )
-
-    return Hall(
-        store=context.store,
-        codec=codec,
-        runner=context.runner,
-        runtime=lambda: context.runtime,
-        report=context.report,
-        bare=ground_from(),
-        ground=ground_from("system"),
-        build_ground=ground_from("system", "build"),
-        build_digest=_build_digest(lock),
-        post=post,
-    )
-
-
-def _build_digest(lock: Lock) -> str:
-    """Return what names the root that source packages are built in."""
-    if lock.is_bootstrap:
-        return locked_bootstrap(lock, ("base", "system", "build")).digest
-    sums = sorted(p.sha256 for p in lock.debian)
-    text = "\n".join([lock.base.digest, *sums])
-    return "sha256:" + hashlib.sha256(text.encode()).hexdigest() if sums else lock.base.digest
 
 
 def _image_record(
