@@ -85,13 +85,13 @@ def make(name: str | None, request: MakeRequest, context: Context) -> MakeResult
     if request.dry_run:
         parts = _announce(spec, source, entry, request, context)
         changed, report = False, None
-    elif spec.mode == "sandbox":
+    elif MODES[spec.mode].is_tree:
         changed, report = _make_sandbox(spec, context), None
     elif entry is not None and _takes_published(entry, request):
         changed, report = _take_published(entry, spec, source, request, context)
     else:
         changed, report = _build_image(spec, source, request, context)
-    if changed and entry is not None and spec.mode != "sandbox":
+    if changed and entry is not None and not MODES[spec.mode].is_tree:
         _compare_with_published(entry, spec, context)
     if changed and report is not None:
         _note_proof(source, lock, report, context)
@@ -152,9 +152,9 @@ def _plan_image(
 def _target_of(source: Source, mode: str, request: MakeRequest, context: Context) -> Path:
     """Return the final name of the image; raises UsageError where no file can be there."""
     name = source.recipe.name
-    ending = "sandbox" if mode == "sandbox" else "sif"
+    ending = "sandbox" if MODES[mode].is_tree else "sif"
     target = context.settings.cwd / (request.output or f"{name}.{ending}")
-    if target.is_dir() and mode != "sandbox":
+    if target.is_dir() and not MODES[mode].is_tree:
         raise UsageError("is a folder", where=str(target), hint=f"-o {target / (name + '.sif')}")
     if not target.parent.is_dir():
         raise UsageError("there is no such folder", where=str(target.parent))

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from envbuild.build.model import BuildSpec, ImageRecord
+from envbuild.build.modes import MODES
 from envbuild.build.output_record import OutputRecord, matching_output
 from envbuild.formats.block_codec import Codec, installed_library
 from envbuild.limits import UNREADABLE
@@ -18,9 +19,6 @@ from envbuild.lock.digest import image_key
 from envbuild.lock.model import Packer
 from envbuild.parts.counters import FORMATS
 from envbuild.store.layout import Store
-
-ASSEMBLED = ("flat", "layered")
-"""Modes that put an image together from the store; the others build from the definition."""
 
 
 def choose_mode(asked: str) -> str:
@@ -38,7 +36,7 @@ def locked_codec(packer: Packer) -> Codec:
 def key_of(order: BuildSpec) -> str:
     """Return the key of an image in the store: over its lock, mode and definition, and what packs it, if we do."""
     key = image_key(order.lock, order.mode, order.definition)
-    if order.mode not in ASSEMBLED:
+    if not MODES[order.mode].is_assembled:
         return key
     parts = [key, order.codec.name, FORMATS]
     encoded = msgspec.json.encode(parts, order="sorted")
@@ -55,7 +53,7 @@ def read_record(key: str, store: Store) -> ImageRecord | None:
 
 def is_stored(order: BuildSpec, store: Store) -> bool:
     """Tell whether the store has this image, or all that it is put together from."""
-    if order.mode in ASSEMBLED:
+    if MODES[order.mode].is_assembled:
         return read_record(key_of(order), store) is not None
     return stored_image(order, store).is_file()
 

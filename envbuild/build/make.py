@@ -13,19 +13,13 @@ from envbuild.build.fetch import (
     require_base_digest,
     wanted_files,
 )
-from envbuild.build.image_cache import ASSEMBLED, key_of, stored_image
+from envbuild.build.image_cache import key_of, stored_image
 from envbuild.build.in_base.exchange import take_file
 from envbuild.build.local_base import base_download_size, with_local_base
 from envbuild.build.model import BuildSpec, DefinitionBuild, Estimate, UnnamedImage
 from envbuild.build.modes.assembled import assembling
-from envbuild.build.modes.builders import BUILDERS
-from envbuild.build.modes.estimate import (
-    assembled_estimate,
-    check_space,
-    engine_estimate,
-    estimate_build,
-    sandbox_estimate,
-)
+from envbuild.build.modes import MODES
+from envbuild.build.modes.estimate import check_space, estimate_build
 from envbuild.build.modes.perform import new_log, run_build, supplied_files
 from envbuild.build.output_record import record_output
 from envbuild.context import Context
@@ -35,14 +29,6 @@ from envbuild.store.atomic import clone_file, os_errors_as, publish
 from envbuild.store.sealed import commit_sealed, is_sealed
 from envbuild.store.units import human_bytes
 
-MODES = (*ASSEMBLED, *BUILDERS)
-SHAPES: dict[str, Callable[[Estimate], Estimate]] = {
-    "sandbox": sandbox_estimate,
-    "docker": engine_estimate,
-}
-"""Ways from the definition that put their bytes elsewhere than a build with fakeroot does."""
-
-
 def plan_work(order: BuildSpec, context: Context) -> Estimate:
     """Estimate what making the image will take, given what the store has; checks the room for it.
 
@@ -51,10 +37,7 @@ def plan_work(order: BuildSpec, context: Context) -> Estimate:
     wanted = wanted_files(order.lock)
     base = base_download_size(order.lock, context.store)
     to_download = base + sum(item.size for item in missing_artifacts(wanted, context.store))
-    left = estimate_build(order.lock, to_download=to_download)
-    shape = assembled_estimate if order.mode in ASSEMBLED else SHAPES.get(order.mode)
-    if shape is not None:
-        left = shape(left)
+    left = estimate_build(order.lock, MODES[order.mode], to_download=to_download)
     check_space(
         (
             (context.store.root, left.store, "ENVBUILD_STORE"),
@@ -72,7 +55,7 @@ def building(order: BuildSpec, context: Context) -> Iterator[UnnamedImage]:
 
     One process builds, others that want the same image wait for it.  Whatever the block raises leaves no image.
     """
-    build = assembling if order.mode in ASSEMBLED else _building_from_definition
+    build = assembling if MODES[order.mode].is_assembled else _building_from_definition
     with build(order, context) as image:
         yield image
 
@@ -128,7 +111,7 @@ def prepare_build(
         require_base_digest(order)
         root = provide_root_tar(locked_bootstrap(order.lock), context)
     definition = order.definition
-    if order.mode != "docker":  # an engine pulls its base itself
+    if not MODES[order.mode].by_engine:  # an engine pulls its base itself
         definition = with_local_base(order.definition, order.lock, context)
     with (
         context.store.work("build") as work,

@@ -16,8 +16,9 @@ from importlib.machinery import ExtensionFileLoader
 from pathlib import Path
 
 from envbuild import limits
-from envbuild.build.image_cache import ASSEMBLED, is_stored, locked_codec
+from envbuild.build.image_cache import is_stored, locked_codec
 from envbuild.build.model import BuildSpec
+from envbuild.build.modes import MODES
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError, IntegrityError, NetworkError
 from envbuild.formats.block_codec import Codec
@@ -70,7 +71,7 @@ def library_to_fetch(order: BuildSpec, store: Store) -> PackerFile | None:
 
 def settle_codec(order: BuildSpec, context: Context) -> BuildSpec:
     """Return the order with a codec that packs here; an image that the store has is only copied."""
-    if order.mode not in ASSEMBLED or is_stored(order, context.store):
+    if not MODES[order.mode].is_assembled or is_stored(order, context.store):
         return order
     return replace(order, codec=open_codec(order.lock, context))
 

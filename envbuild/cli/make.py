@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import click
 
 from envbuild.app.make import MakeRequest, MakeResult, make
+from envbuild.build.modes import MODES
 from envbuild.check.model import Report
 from envbuild.cli.complete import complete_recipe, complete_site
 from envbuild.cli.context import host_builds
-from envbuild.cli.output import print_json
+from envbuild.cli.output import print_json, print_table
 from envbuild.cli.terminal import human_seconds, short_path
 from envbuild.context import Context
 from envbuild.errors import UsageError
@@ -23,8 +24,7 @@ from envbuild.store.units import count_noun, human_bytes
 
 if TYPE_CHECKING:
     from envbuild.app.sandbox import PackedSandbox
-
-MODES = ("auto", "flat", "layered", "fakeroot", "sandbox", "docker")
+    from envbuild.build.assembly_plan import AssemblyPlan
 
 
 @click.command("make")
@@ -34,7 +34,7 @@ MODES = ("auto", "flat", "layered", "fakeroot", "sandbox", "docker")
 )
 @click.option(
     "--mode",
-    type=click.Choice(MODES),
+    type=click.Choice(("auto", *MODES)),
     default="auto",
     help="How to build; auto is flat where it can be.",
 )
@@ -198,7 +198,7 @@ def _print_plan(plan: AssemblyPlan) -> None:
 def _print_result(result: MakeResult, context: Context, *, as_json: bool) -> None:
     """Print what was built, what was proved, where it is and how to run it."""
     spec, target = result.spec, result.spec.target
-    if spec.mode == "sandbox":
+    if MODES[spec.mode].is_tree:
         _print_sandbox(result, context.runtime.name)
         return
     size, digest = target.stat().st_size, lock_digest(spec.lock)
@@ -214,7 +214,7 @@ def _print_result(result: MakeResult, context: Context, *, as_json: bool) -> Non
     click.echo(f"  built    {about}; lock {digest[7:19]}")
     for line in _proved_lines(result.report):
         click.echo(f"  {line}")
-    if spec.mode == "layered":
+    if MODES[spec.mode].is_layered:
         command = f"envbuild flatten {target.name}"
         click.echo(f"  layered  for turns on this machine; to hand it on: {command}")
     click.echo(f"  where    {short_path(str(target))}")

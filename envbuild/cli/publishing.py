@@ -172,7 +172,7 @@ def _is_of_lock(path: Path, source: Source, lock: Lock, context: Context) -> boo
     from envbuild.app.spec import build_spec
     from envbuild.build.image.verify import read_embedded_info
     from envbuild.build.image_cache import up_to_date
-    from envbuild.build.make import MODES
+    from envbuild.build.modes import MODES
     from envbuild.lock.digest import lock_digest
 
     carried = read_embedded_info(path)

@@ -12,8 +12,9 @@ import pytest
 
 from envbuild.build import make
 from envbuild.build.image_cache import locked_codec
-from envbuild.build.make import MODES, plan_work
+from envbuild.build.make import plan_work
 from envbuild.build.model import BuildSpec, Estimate
+from envbuild.build.modes import MODES
 from envbuild.build.modes.estimate import check_space
 from envbuild.build.modes.sandbox import SandboxNote, packing_sandbox
 from envbuild.context import Context, open_context

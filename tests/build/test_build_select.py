@@ -12,7 +12,6 @@ import msgspec
 import pytest
 
 from envbuild.build.modes.select import (
-    AUTO,
     HostCapabilities,
     ModeChoice,
     mode_blocker,
@@ -35,6 +34,9 @@ from tests.hosts import RECIPE, ROOT, ROOT_ONLY, UID, Bench, Lack
 from tests.project import Project
 from tests.support import ScriptedRunner, needs
 from tests.tiny_image import open_folder
+
+AUTO = ("flat", "fakeroot", "sandbox")
+"""What ``auto`` tries, the best first."""
 
 SHIPPED = read_recipe(ROOT / "recipes/torch-mnist.toml")[0]
 LOCK = read_lock(ROOT / "lockfiles/torch-mnist.lock")

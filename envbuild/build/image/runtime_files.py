@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 
 from envbuild.build.image.base_config import HOME, NO_CONFIG, BaseConfig, parse_labels
+from envbuild.build.modes import MODES
 from envbuild.formats.file_tree import Entry
 from envbuild.parts.writer import Content
 from envbuild.plan.model import Definition
@@ -116,7 +117,7 @@ def inspect_metadata(
         "runscript": files["runscript"],
         "startscript": files["startscript"],
         "test": files["test"],
-        "helpfile": files["runscript.help"] + (LAYERED_HELP if mode == "layered" else ""),
+        "helpfile": files["runscript.help"] + (LAYERED_HELP if MODES[mode].is_layered else ""),
         "deffile": text,
     }
     return json.dumps(

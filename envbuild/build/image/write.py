@@ -14,6 +14,7 @@ from envbuild.build.image.metadata import embedded_lock, image_note, write_sbom
 from envbuild.build.image.origin import NOTE
 from envbuild.build.image.runtime_files import OF_BASE, inspect_metadata
 from envbuild.build.model import BuildSpec
+from envbuild.build.modes import MODES
 from envbuild.formats.file_tree import Entry, Part, Tree, TreeMerger, tree_digest
 from envbuild.formats.sif_writer import (
     CYCLONEDX_JSON,
@@ -43,7 +44,7 @@ def write_image(path: Path, order: BuildSpec, layers: Sequence[Layer], key: str)
     """
     lock = order.lock
     kept = [part for layer in layers for part in layer.parts]
-    groups = [layer.parts for layer in layers] if order.mode == "layered" else [kept]
+    groups = [layer.parts for layer in layers] if MODES[order.mode].is_layered else [kept]
     merger, trees = TreeMerger(), []
     for group in groups:
         for cached in group:
@@ -53,13 +54,15 @@ def write_image(path: Path, order: BuildSpec, layers: Sequence[Layer], key: str)
     digest = tree_digest(entry for entry, _ in tree.values())
     held = _read_runtime_files(tree, kept, lock.packer.compressor)
     written = (
-        _layer_trees(layers, trees) if order.mode == "layered" else [drop_unused_blocks(tree, kept)]
+        _layer_trees(layers, trees)
+        if MODES[order.mode].is_layered
+        else [drop_unused_blocks(tree, kept)]
     )
     partitions = [
         partition_object(
             _squashfs_writer(tree, parts, lock.base.epoch, lock.packer.compressor),
             machine=lock.base.machine,
-            name="" if order.mode == "flat" else layers[number].name,
+            name=layers[number].name if MODES[order.mode].is_layered else "",
             overlay=number > 0,
         )
         for number, (tree, parts) in enumerate(written)

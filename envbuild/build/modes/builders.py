@@ -1,23 +1,16 @@
-"""The interface of the ways to build, and the table of them: one file each."""
+"""The interface of what builds from the written definition: one file each."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
 from envbuild.build.model import DefinitionBuild
-from envbuild.build.modes.docker import Docker
-from envbuild.build.modes.fakeroot import Fakeroot
 from envbuild.run import Command
 from envbuild.runtime import Runtime
 
 
 class Builder(Protocol):
     """A way to build: it writes the commands, it does not run them."""
-
-    @property
-    def mode(self) -> str:
-        """The name that ``--mode`` takes."""
-        ...  # pragma: no cover
 
     def prepare(self, request: DefinitionBuild) -> None:
         """Write what the commands read: beside ``request.target``, or beside ``request.files``."""
@@ -26,9 +19,3 @@ class Builder(Protocol):
     def commands(self, request: DefinitionBuild, runtime: Runtime) -> tuple[Command, ...]:
         """Return the commands that make ``request.target``, one after the other."""
         ...  # pragma: no cover
-
-
-SANDBOX = Fakeroot("sandbox", sandbox=True)
-BUILDERS: dict[str, Builder] = {
-    builder.mode: builder for builder in (Fakeroot(), SANDBOX, Docker())
-}

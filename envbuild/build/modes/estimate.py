@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from envbuild.build.model import Estimate
+from envbuild.build.modes import Mode
 from envbuild.errors import SpaceError
 from envbuild.lock.model import Lock
 from envbuild.quota import Quota
@@ -30,32 +31,27 @@ Need = tuple[Path, int, str]
 """A folder, the bytes that it is to hold, and the name of the setting that moves it."""
 
 
-def estimate_build(lock: Lock, *, to_download: int) -> Estimate:
+def estimate_build(lock: Lock, mode: Mode, *, to_download: int) -> Estimate:
     """Return what building this lock will take when ``to_download`` bytes are not in the store yet."""
     files = sum(p.size for p in lock.python) + sum(p.size for p in lock.debian) + lock.base.size
     root = ROOT if lock.is_bootstrap else 0
-    return Estimate(
+    left = Estimate(
         download=to_download,
         store=to_download + int(files * PACKED) + root,
         temporary=int(files * UNPACKED) + 2 * root,
         image=int(files * PACKED) + root // 3,
         seconds=FIXED_SECONDS + to_download / LINE_RATE + files / WORK_RATE,
     )
-
-
-def assembled_estimate(left: Estimate) -> Estimate:
-    """Return an estimate for an image that is put together from the store: nothing of it is unpacked."""
-    return replace(left, temporary=2 * ROOT, seconds=left.seconds - FIXED_SECONDS / 2)
-
-
-def sandbox_estimate(left: Estimate) -> Estimate:
-    """Return an estimate for a writable tree: it is unpacked where it will lie, and nothing is packed."""
-    return replace(left, image=left.temporary, temporary=0)
-
-
-def engine_estimate(left: Estimate) -> Estimate:
-    """Return an estimate for an image that an engine builds: it is saved as a tar in the store, then packed."""
-    return replace(left, store=left.store + left.temporary)
+    if mode.is_assembled:
+        # nothing of it is unpacked
+        return replace(left, temporary=2 * ROOT, seconds=left.seconds - FIXED_SECONDS / 2)
+    if mode.is_tree:
+        # it is unpacked where it will lie, and nothing is packed
+        return replace(left, image=left.temporary, temporary=0)
+    if mode.by_engine:
+        # the engine saves it as a tar in the store, which is packed then
+        return replace(left, store=left.store + left.temporary)
+    return left
 
 
 def packed_size(size: int) -> int:

@@ -21,8 +21,7 @@ class Fakeroot:
     What comes out is an image, or (``sandbox``) a writable tree.
     """
 
-    def __init__(self, mode: str = "fakeroot", *, sandbox: bool = False) -> None:
-        self.mode = mode
+    def __init__(self, *, sandbox: bool = False) -> None:
         self._sandbox = sandbox
 
     def prepare(self, request: DefinitionBuild) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from envbuild.build.in_base.exchange import give_file, make_open
 from envbuild.build.model import DefinitionBuild
-from envbuild.build.modes.builders import BUILDERS
+from envbuild.build.modes import MODES, ROWS
 from envbuild.errors import IntegrityError, SpaceError, ToolFailedError, UsageError
 from envbuild.failures import explain_failure
 from envbuild.lock.model import Lock
@@ -61,9 +61,11 @@ def run_build(
     Raises UsageError for an unknown mode, SpaceError for a full disk, HostError for what the host lacks; the log of
     a failed build stays and its path is told.
     """
-    if mode not in BUILDERS:
-        raise UsageError(f"--mode {mode} is not one of: {', '.join(BUILDERS)}")
-    builder = BUILDERS[mode]
+    make_builder = MODES[mode].builder if mode in MODES else None
+    if make_builder is None:
+        known = ", ".join(row.name for row in ROWS if not row.is_assembled)
+        raise UsageError(f"--mode {mode} is not one of: {known}")
+    builder = make_builder()
     builder.prepare(request)
     _forget_old_logs(request.log.parent)
     for command in builder.commands(request, runtime):

@@ -6,8 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from envbuild.build.fetch import locked_bootstrap
-from envbuild.build.image_cache import ASSEMBLED
-from envbuild.build.modes.builders import BUILDERS
+from envbuild.build.modes import MODES, ROWS
 from envbuild.errors import HostError
 from envbuild.host import Host, read_host, root_is_mapped, user_namespaces_work
 from envbuild.lock.model import Lock
@@ -18,13 +17,6 @@ from envbuild.settings import Settings
 from envbuild.store.layout import Store
 from envbuild.tools import find_tool
 
-AUTO = ("flat", "fakeroot", "sandbox")
-"""What ``auto`` tries, the best first: one that users get, one from the definition, a tree where nothing can pack."""
-WHY = {
-    "flat": "put together from the store, without root",
-    "fakeroot": "built from its definition",
-    "sandbox": "a writable tree, for nothing here packs an image",
-}
 IDS = 65536
 NO_IDS = "the user has no ids in /etc/subuid and /etc/subgid"
 ROOT_ADVICE = (
@@ -113,7 +105,7 @@ class ModeChoice:
 
     def __str__(self) -> str:
         """Say it in one line."""
-        told = f"mode {self.mode}: {WHY[self.mode]}"
+        told = f"mode {self.mode}: {MODES[self.mode].auto_reason}"
         return told + "".join(f"; not {mode}, for {why}" for mode, why in self.passed_over)
 
 
@@ -163,7 +155,7 @@ def select_mode(
     to do, where no way is left.
     """
     passed: list[tuple[str, str]] = []
-    for mode in AUTO:
+    for mode in (row.name for row in ROWS if row.auto_reason):
         why = mode_blocker(mode, recipe, lock, ground, root_is_made=mode in roots, trust=trust)
         if why is None:
             return ModeChoice(mode=mode, passed_over=tuple(passed))
@@ -203,11 +195,10 @@ def require_trust(recipe: Recipe, lock: Lock, ground: HostCapabilities, trust: T
 
 def cached_roots(lock: Lock, store: Store) -> frozenset[str]:
     """Return the modes whose Debian root the store has: ``flat`` has the recipe's own packages in it."""
-    groups = dict.fromkeys(BUILDERS, ("base",)) | dict.fromkeys(ASSEMBLED, ("base", "system"))
     return frozenset(
-        mode
-        for mode, names in groups.items()
-        if store.base(locked_bootstrap(lock, names).digest).exists()
+        mode.name
+        for mode in ROWS
+        if store.base(locked_bootstrap(lock, mode.root_groups).digest).exists()
     )
 
 
@@ -240,16 +231,16 @@ def exposure(mode: str, lock: Lock, ground: HostCapabilities, trust: Trust) -> s
         if trust.origin
         else "the build of its source packages"
     )
-    if not (trust.origin or source) or mode == "docker":
+    if not (trust.origin or source) or MODES[mode].by_engine:
         return None
     if ground.root and not ground.mapped:
-        safe = trust.as_root or (ground.caged and mode != "sandbox")
+        safe = trust.as_root or (ground.caged and not MODES[mode].is_tree)
         return (
             None
             if safe
             else f"{brought} would run with root's own rights, and could do anything to this machine"
         )
-    if trust.origin and mode in ("fakeroot", "sandbox"):
+    if trust.origin and MODES[mode].needs_ids:
         return f"{brought} could reach your home folder in this mode"
     return None
 
@@ -265,13 +256,13 @@ def _mode_blockers(
             yield ground.missing["mmdebstrap"]
         if not root_is_made and not may:
             yield f"{NO_IDS} to make a Debian root with"
-        if mode in ("fakeroot", "sandbox") and not may:
+        if MODES[mode].needs_ids and not may:
             yield f"{NO_IDS} to unpack a Debian root with"
-    if mode in ASSEMBLED and runs_inside(recipe, lock):
+    if MODES[mode].is_assembled and runs_inside(recipe, lock):
         yield from _blockers_inside(ground)
-    if mode == "layered" and ground.layers is not None:
+    if MODES[mode].is_layered and ground.layers is not None:
         yield f"{ground.layers}, and an image of layers cannot be run without"
-    if mode in ("fakeroot", "docker") and "mksquashfs" in ground.missing:
+    if MODES[mode].needs_mksquashfs and "mksquashfs" in ground.missing:
         yield ground.missing["mksquashfs"]
 
 
