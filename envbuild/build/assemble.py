@@ -1,4 +1,7 @@
-"""Carry out the plan of an image: fetch and pack what the store lacks, and return all parts, the lowest first."""
+"""Carry out the plan of an image.
+
+Fetch and pack what the store lacks, and return all parts, the lowest first.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +65,10 @@ class Layer:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Assembled:
-    """All that an image is made of, lowest layer first; ``wheels`` are the parts that hold packages as unpacked."""
+    """All that an image is made of, lowest layer first.
+
+    ``wheels`` are the parts that hold packages as unpacked.
+    """
 
     layers: tuple[Layer, ...]
     wheels: tuple[CachedPart, ...]
@@ -180,7 +186,7 @@ class _Assembly:
         return provide_wheel(path, built_name(package), f"built {key}", scheme, self.packing)
 
     def _pack_wheels(self, plan: AssemblyPlan, scheme: Scheme) -> dict[str, WheelPart]:
-        """Return all wheels as parts by their keys, in the order of the plan, after building those of sdists."""
+        """Build sdists and return all wheels as parts by their keys, in the order of the plan."""
         self._build_sdists(plan)
         planned = plan.of_kind("wheel")
         with self.report.stage(
@@ -288,7 +294,10 @@ def provide_runtime_files(
 
 
 def _report_unlocked(unlocked: Mapping[str, Sequence[str]], lock: Lock, report: Reporter) -> None:
-    """Name what built wheels require and the lock lacks: only running its setup.py tells some archives' requirements."""
+    """Name what built wheels require and the lock lacks.
+
+    Only running its setup.py tells some archives' requirements.
+    """
     locked = {package.name for package in lock.python}
     for name, required in unlocked.items():
         missing = [one for one in required if one not in locked]

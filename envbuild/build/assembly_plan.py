@@ -1,7 +1,8 @@
-"""The plan of an image that is put together from parts: which parts, in which order, and what is to do for each.
+"""The plan of an image that is put together from parts.
 
-A pure function makes it, from the lock, the recipe's definition, what is known of the base, and what the store has.
-``assemble`` carries it out, ``make --dry-run`` prints it.
+Which parts, in which order, and what is to do for each. A pure function makes it, from the lock,
+the recipe's definition, what is known of the base, and what the store has. ``assemble`` carries it
+out, ``make --dry-run`` prints it.
 """
 
 from __future__ import annotations
@@ -26,15 +27,18 @@ from envbuild.plan.definition import is_before_cuda_key
 from envbuild.plan.model import Definition
 
 State = Literal["stored", "to pack", "to run"]
-"""What there is to do for a part: nothing, to pack files of the store, or to run something in the base."""
+"""What there is to do for a part.
+
+Nothing, to pack files of the store, or to run something in the base.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AssemblySpec:
     """What an image is put together from, as lock and recipe say it.
 
-    Without a ``definition``, whose whole text is ``text``, the container runtime's own files are left out; ``post`` are
-    the recipe's own lines of shell.
+    Without a ``definition``, whose whole text is ``text``, the container runtime's own files are
+    left out; ``post`` are the recipe's own lines of shell.
     """
 
     lock: Lock
@@ -48,8 +52,9 @@ class AssemblySpec:
 class PlannedPart:
     """A part of an image.
 
-    ``layer`` is "base", "system", "framework", "packages" or "project"; ``subject`` says for people what is in it;
-    ``inputs`` are the hashes or keys that it is made from.  ``key`` is "" while it depends on a base that is not packed.
+    ``layer`` is "base", "system", "framework", "packages" or "project"; ``subject`` says for people
+    what is in it; ``inputs`` are the hashes or keys that it is made from. ``key`` is "" while it
+    depends on a base that is not packed.
     """
 
     layer: str
@@ -62,9 +67,10 @@ class PlannedPart:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlannedBase:
-    """What is known of a base: its parts and, where these are packed, what the rest of the image depends on.
+    """What is known of a base.
 
-    ``hidden`` are the marks that hide its packages which locked ones replace.
+    Its parts and, where these are packed, what the rest of the image depends on. ``hidden`` are the
+    marks that hide its packages which locked ones replace.
     """
 
     parts: tuple[PlannedPart, ...] = ()
@@ -101,9 +107,9 @@ def plan_assembly(
     is_cached: Callable[[str], bool],
     is_built: Callable[[str], bool],
 ) -> AssemblyPlan:
-    """Return the plan of an image; ``is_cached`` tells of parts, ``is_built`` of wheels made from source archives.
+    """Return the plan of an image.
 
-    Both get keys.
+    ``is_cached`` tells of parts, ``is_built`` of wheels made from source archives. Both get keys.
     """
     return AssemblyPlan(parts=tuple(_Planner(spec, base, is_cached, is_built).all_parts()))
 
@@ -206,7 +212,7 @@ class _Planner:
         return [self._with_state(part)]
 
     def _post(self, below: list[PlannedPart]) -> list[PlannedPart]:
-        """Return the part of what the recipe's own lines of shell change in the whole image, where there are any."""
+        """Return the part of what the recipe's own lines of shell change, where there are any."""
         lock = self.spec.lock
         old_cuda = is_before_cuda_key(lock.base)
         if not self.spec.post and not old_cuda:
@@ -263,12 +269,15 @@ def runtime_key(definition: Definition, text: str, config: BaseConfig, codec: Co
 
 
 def build_needs(lock: Lock) -> BuildNeeds:
-    """Return what the wheels of source archives depend on: the root that they are built in, and the tools."""
+    """Return what the wheels of source archives depend on.
+
+    The root that they are built in, and the tools.
+    """
     return BuildNeeds(root=_build_root(lock), packages=lock.build_only, epoch=lock.base.epoch)
 
 
 def _build_root(lock: Lock) -> str:
-    """Return the digest of the root that source archives are built in, with all Debian packages of the lock."""
+    """Return the digest of the root, with all Debian packages, that source archives are built in."""
     if lock.is_bootstrap:
         return locked_bootstrap(lock, ("base", "system", "build")).digest
     sums = sorted(package.sha256 for package in lock.debian)

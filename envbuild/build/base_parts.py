@@ -1,4 +1,7 @@
-"""The base of an image as packed parts: a bootstrapped root, a SIF's root, or the layers of an OCI image."""
+"""The base of an image as packed parts.
+
+A bootstrapped root, a SIF's root, or the layers of an OCI image.
+"""
 
 from __future__ import annotations
 
@@ -44,8 +47,8 @@ FOLDERS = {**MOUNT_POINTS, "etc": 0o755, "home": 0o755}
 class BaseParts:
     """A base as parts, lowest first.
 
-    ``own`` are the base's, ``system`` those of Debian packages put over an image; ``tree`` is all of them merged;
-    ``config`` is what is kept of the base beside its files.
+    ``own`` are the base's, ``system`` those of Debian packages put over an image; ``tree`` is all
+    of them merged; ``config`` is what is kept of the base beside its files.
     """
 
     own: tuple[CachedPart, ...]
@@ -73,10 +76,10 @@ def provide_base(
     *,
     bare: BaseParts | None = None,
 ) -> BaseParts:
-    """Return the base with the lock's Debian packages of the given groups; what the store lacks is fetched and packed.
+    """Return the base with the lock's Debian packages of the given groups.
 
-    A bootstrapped root is one part with those packages in it; over an image, which ``bare`` is where it is packed
-    already, they are parts of their own.
+    What the store lacks is fetched and packed. A bootstrapped root is one part with those packages
+    in it; over an image, which ``bare`` is where it is packed already, they are parts of their own.
     """
     if lock.is_bootstrap:
         return _root_base(lock, groups, packing, context)
@@ -90,7 +93,7 @@ def provide_base(
 
 
 def system_script(lock: Lock, group: str, store: Store) -> OverlayScript | None:
-    """Return what installs a group of Debian packages over an image, None where the lock has none of it."""
+    """Return what installs a group of Debian packages over an image; None for an empty group."""
     packages = [package for package in lock.debian if package.group == group]
     return debian_install_script(packages, store, lock.base.epoch) if packages else None
 
@@ -145,7 +148,10 @@ def _root_base(
 
 
 def _image_base(lock: Lock, packing: PackContext, feeders: Executor, context: Context) -> BaseParts:
-    """Return an image as base: one part for each of its layers, shared with other images, and one of mount points."""
+    """Return an image as base.
+
+    One part for each of its layers, shared with other images, and one of mount points.
+    """
     if is_sif(lock):
         parts = [_sif_root(lock, packing, context)]
     else:
@@ -161,7 +167,10 @@ def _image_base(lock: Lock, packing: PackContext, feeders: Executor, context: Co
 def base_of_image(
     lock: Lock, own: tuple[CachedPart, ...], tree: Tree, codec: Codec, store: Store
 ) -> BaseParts:
-    """Return the base that the packed layers of an image and its mount points make; ``tree`` is all of them merged."""
+    """Return the base that the packed layers of an image and its mount points make.
+
+    ``tree`` is all of them merged.
+    """
     image = None if is_sif(lock) else stored_image(lock.base.digest, store)
     if image is None:
         config = config_of_tree(tree, own, compressor=codec.compressor)
@@ -180,7 +189,10 @@ def _sif_root(lock: Lock, packing: PackContext, context: Context) -> CachedPart:
 
 
 def complete_image(lock: Lock, store: Store) -> OciImage | None:
-    """Return the manifest of a base from a registry; None where it or the image's configuration is not in the store."""
+    """Return the manifest of a base from a registry.
+
+    None where it or the image's configuration is not in the store.
+    """
     image = stored_image(lock.base.digest, store)
     if image is None or not store.artifact(image.manifest.config.sha256).is_file():
         return None
@@ -188,7 +200,10 @@ def complete_image(lock: Lock, store: Store) -> OciImage | None:
 
 
 def diff_ids_of(lock: Lock, image: OciImage, store: Store) -> tuple[str, ...]:
-    """Return what each layer of an image holds, by hash.  Raises IntegrityError where their number is another."""
+    """Return what each layer of an image holds, by hash.
+
+    Raises IntegrityError where their number is another.
+    """
     layers = image.manifest.layers
     diff_ids = stored_config(image, store).rootfs.diff_ids
     if len(diff_ids) != len(layers):

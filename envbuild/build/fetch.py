@@ -1,4 +1,7 @@
-"""Bring what a lock names: every file into the store, and the Debian roots that are made from them."""
+"""Bring what a lock names.
+
+Every file into the store, and the Debian roots that are made from them.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,8 @@ def wanted_files(lock: Lock) -> tuple[Artifact, ...]:
 def fetch_files(lock: Lock, context: Context) -> None:
     """Download what the store lacks of a lock.
 
-    Raises HostError for files of the project that it lacks: only verbs that know the project can pack them again.
+    Raises HostError for files of the project that it lacks: only verbs that know the project can
+    pack them again.
     """
     own = [(p.source, p.sha256, p.size) for p in lock.python if p.source is not None]
     for name, sha256, size in (*own, *((f.source, f.sha256, f.size) for f in lock.files)):
@@ -69,7 +73,7 @@ def _debian_mirror(lock: Lock, context: Context) -> str:
 
 
 def locked_bootstrap(lock: Lock, groups: Sequence[str] = ("base",)) -> Bootstrap:
-    """Return the bootstrap of a lock's Debian packages of the given groups, each installed over those before."""
+    """Return the bootstrap of these groups of Debian packages, each installed over those before."""
     created = datetime.fromtimestamp(lock.base.epoch, timezone.utc).date().isoformat()
     found: Bootstrap | None = None
     for group in groups:

@@ -1,6 +1,7 @@
 """Unpack a wheel straight into a part, by the wheel specification, without a file on the disk.
 
-The library ``installer`` knows the specification (scripts, data folders, RECORD); here is where the files go.
+The library ``installer`` knows the specification (scripts, data folders, RECORD); here is where the
+files go.
 """
 
 from __future__ import annotations
@@ -35,10 +36,12 @@ SPARE_ROWS = 1000
 def unpack_wheel(
     file: Path, name: str, scheme: Scheme, writer: PartWriter, *, sha256: str | None
 ) -> None:
-    """Add everything that installing a wheel of the store would write; ``name`` is the wheel's file name.
+    """Add everything that installing a wheel of the store would write.
 
-    Raises IntegrityError for a wheel of another hash or a damaged one, and for one that would write outside of its
-    folders.
+    ``name`` is the wheel's file name.
+
+    Raises IntegrityError for a wheel of another hash or a damaged one, and for one that would write
+    outside of its folders.
     """
     size = file.stat().st_size
     writer.limit(size)
@@ -63,7 +66,7 @@ def _install_wheel(raw: BinaryIO, name: str, scheme: Scheme, writer: PartWriter,
 
 
 def _require_sizes(archive: zipfile.ZipFile, size: int) -> None:
-    """Raise IntegrityError for members that would be read into memory as a whole, or that unpack without end.
+    """Raise IntegrityError for members that are too large to be read, or unpack without end.
 
     No more than a member's announced size is ever read of it.
     """
@@ -83,7 +86,7 @@ def _require_sizes(archive: zipfile.ZipFile, size: int) -> None:
 
 
 def _require_schemes(archive: zipfile.ZipFile, folder: str) -> None:
-    """Raise IntegrityError for a file that begins like the data folder and lies in none of its schemes.
+    """Raise IntegrityError for a file of the data folder that lies in none of its schemes.
 
     installer takes every such name for one below the folder, and looks for its scheme without end.
     """

@@ -1,6 +1,7 @@
-"""What is known of an image without making it: its key, whether the store has it, whether it is where it should be.
+"""What is known of an image without making it.
 
-A ``make`` that finds nothing to do ends here, so nothing that builds is imported.
+Its key, whether the store has it, whether it is where it should be. A ``make`` that finds nothing
+to do ends here, so nothing that builds is imported.
 """
 
 from __future__ import annotations
@@ -27,14 +28,20 @@ def choose_mode(asked: str) -> str:
 
 
 def locked_codec(packer: Packer) -> Codec:
-    """Return the codec that a lock names; where the lock leaves the library open, with the installed one."""
+    """Return the codec that a lock names.
+
+    Where the lock leaves the library open, with the installed one.
+    """
     named = packer.library if packer.compressor == "zstd" else None
     library = named or installed_library(packer.compressor)
     return Codec(compressor=packer.compressor, level=packer.level, library=library)
 
 
 def key_of(order: BuildSpec) -> str:
-    """Return the key of an image in the store: over its lock, mode and definition, and what packs it, if we do."""
+    """Return the key of an image in the store.
+
+    Over its lock, mode and definition, and what packs it, if we do.
+    """
     key = image_key(order.lock, order.mode, order.definition)
     if not MODES[order.mode].is_assembled:
         return key
@@ -44,7 +51,10 @@ def key_of(order: BuildSpec) -> str:
 
 
 def read_record(key: str, store: Store) -> ImageRecord | None:
-    """Return what the store remembers of an image; None where it knows nothing or its note is damaged."""
+    """Return what the store remembers of an image.
+
+    None where it knows nothing or its note is damaged.
+    """
     try:
         return msgspec.json.decode(store.record(key).read_bytes(), type=ImageRecord)
     except (OSError, *UNREADABLE):

@@ -1,4 +1,7 @@
-"""The base of a build: an image's layers from the store, so that the build itself needs no network."""
+"""The base of a build.
+
+An image's layers from the store, so that the build itself needs no network.
+"""
 
 from __future__ import annotations
 

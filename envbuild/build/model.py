@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class BuildSpec:
     """One image to make.
 
-    ``definition`` is its whole text and ``plan`` what that was written from; ``mode`` is the way to build; ``codec`` packs
-    its blocks; ``target`` is its final name.
+    ``definition`` is its whole text and ``plan`` what that was written from; ``mode`` is the way to
+    build; ``codec`` packs its blocks; ``target`` is its final name.
     """
 
     recipe: Recipe
@@ -49,10 +49,11 @@ class UnnamedImage:
 class ImageRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What the store remembers of an image that was put together from layers.
 
-    ``digest`` is the image digest, ``frame`` that of all that is no object of the SIF ("" where an older envbuild made
-    it), ``tree`` the tree digest, ``lock`` the lock's, ``size`` the file's bytes;
-    ``layers`` are names and the keys of their parts, lowest first; ``packer`` is what decides the bytes;
-    ``envbuild`` is the version that made it, which the image itself does not say.
+    ``digest`` is the image digest, ``frame`` that of all that is no object of the SIF ("" where an
+    older envbuild made it), ``tree`` the tree digest, ``lock`` the lock's, ``size`` the file's
+    bytes; ``layers`` are names and the keys of their parts, lowest first; ``packer`` is what
+    decides the bytes; ``envbuild`` is the version that made it, which the image itself does not
+    say.
     """
 
     digest: str
@@ -69,11 +70,12 @@ class ImageRecord(msgspec.Struct, frozen=True, kw_only=True):
 class DefinitionBuild:
     """One image to build from its definition.
 
-    ``definition`` is the whole text and ``plan`` what it was written from; ``files`` is a folder with ``python/`` and
-    ``debian/`` that holds every locked file under its own name, in a folder of its own; ``root`` is the tar of the
-    bootstrapped root, None where the base is an image; ``target`` is a path of the caller's working folder, never a
-    final name; ``scratch`` is an empty folder that the build sees as /tmp; ``tmpdir`` is where the runtime unpacks;
-    ``log`` takes all output.
+    ``definition`` is the whole text and ``plan`` what it was written from; ``files`` is a folder
+    with ``python/`` and ``debian/`` that holds every locked file under its own name, in a folder of
+    its own; ``root`` is the tar of the bootstrapped root, None where the base is an image;
+    ``target`` is a path of the caller's working folder, never a final name; ``scratch`` is an empty
+    folder that the build sees as /tmp; ``tmpdir`` is where the runtime unpacks; ``log`` takes all
+    output.
     """
 
     name: str
@@ -90,7 +92,10 @@ class DefinitionBuild:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Estimate:
-    """What a build will take: bytes to download, bytes in the store, in TMPDIR and of the image; seconds in all."""
+    """What a build will take: bytes to download, bytes in the store, in TMPDIR and of the image.
+
+    Seconds in all.
+    """
 
     download: int
     store: int

@@ -1,4 +1,7 @@
-"""Which image was put under which name: so that making it again can see that nothing has changed."""
+"""Which image was put under which name.
+
+So that making it again can see that nothing has changed.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,10 @@ from envbuild.store.layout import Store
 
 
 class OutputRecord(msgspec.Struct, frozen=True):
-    """An image under a final name: its key in the store, its digest ("" where nobody computed it), the file's state.
+    """An image under a final name.
 
-    It is trusted while the file keeps its size (bytes) and time (nanoseconds).
+    Its key in the store, its digest ("" where nobody computed it), the file's state. It is trusted
+    while the file keeps its size (bytes) and time (nanoseconds).
     """
 
     key: str

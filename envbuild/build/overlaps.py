@@ -1,4 +1,7 @@
-"""Tell of packages that hold the same path with other bytes: the one laid last wins, in an image as in an installer."""
+"""Tell of packages that hold the same path with other bytes.
+
+The one laid last wins, in an image as in an installer.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,10 @@ SHOWN = 8
 
 
 def find_overlaps(wheels: Iterable[WheelPart]) -> Iterator[str]:
-    """Yield a sentence for every two wheels that hold different files of one path, at most eight; lowest first."""
+    """Yield a sentence for every two wheels that hold different files of one path, at most eight.
+
+    Lowest first.
+    """
     held: dict[str, tuple[str, str]] = {}
     pairs: dict[tuple[str, str], list[str]] = {}
     for wheel in wheels:

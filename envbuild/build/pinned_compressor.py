@@ -1,7 +1,7 @@
 """Pack with the library that the lock names, also on a machine that has another version of it.
 
-The wheel is code that would run here, outside of any container, so a lock alone is not believed: the package index
-of this machine has to list the very file with the very hash.
+The wheel is code that would run here, outside of any container, so a lock alone is not believed:
+the package index of this machine has to list the very file with the very hash.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ MODULE = f"{LIBRARY}.backend_c"
 
 
 def open_codec(lock: Lock, context: Context) -> Codec:
-    """Return the codec that a lock names, with its library loaded; its wheel is downloaded where the store lacks it.
+    """Return the codec that a lock names, with its library loaded.
 
-    Where the library cannot be had, that is said, and the codec packs with the installed one: the image then holds the
-    same files in other bytes.
+    Its wheel is downloaded where the store lacks it. Where the library cannot be had, that is said,
+    and the codec packs with the installed one: the image then holds the same files in other bytes.
     """
     codec = locked_codec(lock.packer)
     if not needs_library(codec):
@@ -59,7 +59,7 @@ def needs_library(codec: Codec) -> bool:
 
 
 def library_to_fetch(order: BuildSpec, store: Store) -> PackerFile | None:
-    """Return the wheel of the compressor that building an image would download, None where there is nothing to."""
+    """Return the compressor's wheel that building would download, None where it downloads none."""
     if not needs_library(order.codec) or is_stored(order, store):
         return None
     try:
@@ -79,7 +79,8 @@ def settle_codec(order: BuildSpec, context: Context) -> BuildSpec:
 def _fetch_library(lock: Lock, context: Context) -> bytes:
     """Return the bytes of the library, after bringing its wheel where the store lacks it.
 
-    The store may be a group's: what is loaded is hashed here, in memory, against what this machine's index lists.
+    The store may be a group's: what is loaded is hashed here, in memory, against what this
+    machine's index lists.
     """
     item = _fitting_wheel(lock)
     if not _is_known(item.sha256, context):
@@ -122,7 +123,10 @@ def _listed_mark(sha256: str, context: Context) -> Path:
 
 
 def _fitting_wheel(lock: Lock) -> PackerFile:
-    """Return the wheel for the Python that runs this.  Raises IntegrityError where the lock lists none."""
+    """Return the wheel for the Python that runs this.
+
+    Raises IntegrityError where the lock lists none.
+    """
     from packaging.tags import sys_tags
     from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
@@ -145,7 +149,10 @@ def _require_listed(item: PackerFile, context: Context) -> None:
 
 
 def _load_module(code: bytes, library: str) -> object:
-    """Load a library from memory: a file in a folder that others may write to could be another one by then."""
+    """Load a library from memory.
+
+    A file in a folder that others may write to could be another one by then.
+    """
     # it stays open: the loader takes a second library under the name of the first for the same one
     handle = os.memfd_create(LIBRARY, os.MFD_CLOEXEC)
     with os.fdopen(os.dup(handle), "wb") as file:

@@ -1,4 +1,7 @@
-"""The plan of an image as the store stands: for ``make --dry-run``, so nothing is written, fetched or run."""
+"""The plan of an image as the store stands.
+
+For ``make --dry-run``, so nothing is written, fetched or run.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +70,10 @@ def _stored_base(spec: AssemblySpec, store: Store) -> PlannedBase:
 
 
 def _own_keys(spec: AssemblySpec, store: Store) -> list[str]:
-    """Return the keys of an image's root or layers; one "" where the store does not know its layers."""
+    """Return the keys of an image's root or layers.
+
+    One "" where the store does not know its layers.
+    """
     lock = spec.lock
     if is_sif(lock):
         return [sif_key(lock.base.digest, spec.codec)]

@@ -1,4 +1,7 @@
-"""The files of a base's Python packages that others replace: hidden in the image as an installer would remove them."""
+"""The files of a base's Python packages that others replace.
+
+Hidden in the image as an installer would remove them.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +29,8 @@ def replaced_entries(
 ) -> tuple[Entry, ...]:
     """Return the marks that hide what the base holds of packages with these canonical names.
 
-    Only what would shadow the new package or lie under it is hidden: copies in folders that Python looks into later
-    (Debian's own) stay, as an installer leaves them.
+    Only what would shadow the new package or lie under it is hidden: copies in folders that Python
+    looks into later (Debian's own) stay, as an installer leaves them.
     """
     wanted = {canonicalize_name(name) for name in names}
     places = _install_folders(scheme)

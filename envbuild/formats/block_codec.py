@@ -1,4 +1,7 @@
-"""How blocks are packed: the compressor, its level, and the exact library, which decides the bytes."""
+"""How blocks are packed.
+
+The compressor, its level, and the exact library, which decides the bytes.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,10 @@ from envbuild.formats.block_library import LAYOUT, library_here
 from envbuild.limits import reading
 
 BLOCK = 131072
-"""Bytes of a block, squashfs' own default: 32 K starts programs 10 % faster and makes images 9 % larger."""
+"""Bytes of a block, squashfs' own default.
+
+32 K starts programs 10 % faster and makes images 9 % larger.
+"""
 STORED = 1 << 24
 """Bit of a squashfs block size that marks a block stored as it is."""
 
@@ -21,8 +27,8 @@ STORED = 1 << 24
 class Codec:
     """One way to pack blocks; may be used from any thread.
 
-    ``library`` is what compresses, with its version; ``module`` is that version of the module zstandard, None where it
-    is the installed one.
+    ``library`` is what compresses, with its version; ``module`` is that version of the module
+    zstandard, None where it is the installed one.
     """
 
     compressor: Literal["zstd", "gzip"]
@@ -33,12 +39,18 @@ class Codec:
 
     @property
     def name(self) -> str:
-        """Return what decides the bytes, for people: the layout, the library with its version, the level."""
+        """Return what decides the bytes, for people.
+
+        The layout, the library with its version, the level.
+        """
         return f"envbuild squashfs {LAYOUT}, {self.library}, level {self.level}"
 
     @property
     def key(self) -> str:
-        """Return what decides the bytes, as it goes into the key of a cached part: the compressor too."""
+        """Return what decides the bytes, as it goes into the key of a cached part.
+
+        The compressor too.
+        """
         return f"{self.compressor}: {self.name}"
 
     def pack(self, raw: bytes) -> tuple[bytes, int]:

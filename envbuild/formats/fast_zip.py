@@ -1,7 +1,8 @@
-"""Read zip archives quickly: most of the time of packing a wheel goes into inflating it, and isal does that faster.
+"""Read zip archives quickly.
 
-``isal`` (Intel's ISA-L) inflates 2 to 3 times as fast as zlib, to the same bytes; everything else is zipfile's.  Where
-it is not installed, zipfile does it all.
+Most of the time of packing a wheel goes into inflating it, and isal does that faster. ``isal``
+(Intel's ISA-L) inflates 2 to 3 times as fast as zlib, to the same bytes; everything else is
+zipfile's. Where it is not installed, zipfile does it all.
 """
 
 from __future__ import annotations
@@ -36,7 +37,10 @@ class FastZipFile(zipfile.ZipFile):
     def open(
         self, name: str | zipfile.ZipInfo, mode: Any = "r", *args: Any, **kwargs: Any
     ) -> IO[bytes]:
-        """Return a stream of a member's content.  Reading raises BadZipFile where it is not what the archive says."""
+        """Return a stream of a member's content.
+
+        Reading raises BadZipFile where it is not what the archive says.
+        """
         info = name if isinstance(name, zipfile.ZipInfo) else self.getinfo(name)
         if (
             mode != "r"

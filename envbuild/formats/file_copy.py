@@ -1,8 +1,8 @@
 """Copy bytes between files: shared blocks where the file system can, past its cache elsewhere.
 
-What is copied is larger than what a program reads of it, so the cache gains nothing from it.  Measured on ext4: for
-2.7 GB a copy by ``copy_file_range`` took 2 to 9 s of processor time on a busy machine and then had to be synced,
-writing past the cache 0.4 s, and nothing was left to sync.
+What is copied is larger than what a program reads of it, so the cache gains nothing from it.
+Measured on ext4: for 2.7 GB a copy by ``copy_file_range`` took 2 to 9 s of processor time on a busy
+machine and then had to be synced, writing past the cache 0.4 s, and nothing was left to sync.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ UNABLE = (
     errno.EPERM,
     errno.EBADF,
 )
-"""What the kernel says where it cannot share or copy (ioctl_ficlonerange(2), copy_file_range(2))."""
+"""What the kernel says where it cannot share or copy (ioctl_ficlonerange(2), copy_file_range(2)).
+"""
 FICLONERANGE = 0x4020940D
 """ioctl that shares a range of a file's blocks copy-on-write (linux/fs.h)."""
 
@@ -54,7 +55,9 @@ def append_file(source: Path, out: BinaryIO, size: int, *, offset: int = 0) -> N
 
 
 def copy_into(source: Path, target: int, at: int, size: int, *, offset: int = 0) -> None:
-    """Copy ``size`` bytes of a file, from ``offset`` on, to the place ``at`` of an open file; safe in several threads.
+    """Copy ``size`` bytes of a file, from ``offset`` on, to the place ``at`` of an open file.
+
+    Safe in several threads.
 
     Raises IntegrityError when the file is shorter, OSError when writing fails.
     """
@@ -62,7 +65,9 @@ def copy_into(source: Path, target: int, at: int, size: int, *, offset: int = 0)
 
 
 def copy_extents(source: Path, target: int, at: int, extents: Sequence[Extent]) -> None:
-    """Copy ranges of a file one behind the other to the place ``at`` of an open file; safe in several threads.
+    """Copy ranges of a file one behind the other to the place ``at`` of an open file.
+
+    Safe in several threads.
 
     Raises IntegrityError when the file is shorter, OSError when writing fails.
     """
@@ -169,7 +174,10 @@ def _write_all(view: memoryview, target: int, at: int, past: int | None) -> None
 
 @contextmanager
 def _bypass_cache(target: int, at: int, size: int) -> Iterator[int | None]:
-    """Lend a second descriptor of an open file that writes past the cache; None where that cannot be, or is no use."""
+    """Lend a second descriptor of an open file that writes past the cache.
+
+    None where that cannot be, or is no use.
+    """
     if at % PAGE or size < PAST_CACHE_FROM:
         yield None
         return
@@ -186,9 +194,10 @@ def _bypass_cache(target: int, at: int, size: int) -> Iterator[int | None]:
 
 
 def _reserve_space(target: int, at: int, size: int) -> None:
-    """Give a range its blocks at once, which nearly halves the time of writing it; raises OSError for a full disk.
+    """Give a range its blocks at once, which nearly halves the time of writing it.
 
-    ``os.posix_fallocate`` would write a byte to every block where the file system cannot.
+    Raises OSError for a full disk. ``os.posix_fallocate`` would write a byte to every block where
+    the file system cannot.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.fallocate(target, 0, ctypes.c_longlong(at), ctypes.c_longlong(size)):

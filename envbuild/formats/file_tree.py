@@ -1,4 +1,7 @@
-"""File trees without unpacking: entries that say where their packed bytes are, merged, compared and digested."""
+"""File trees without unpacking.
+
+Entries that say where their packed bytes are, merged, compared and digested.
+"""
 
 from __future__ import annotations
 
@@ -12,21 +15,28 @@ from envbuild.errors import IntegrityError
 from envbuild.formats.oci_layer import WHITEOUT
 
 Kind = Literal["f", "d", "l", "c", "b", "p", "h", "w", "o"]
-"""File, folder, symbolic link, character device, block device, pipe; and what only layers of images hold: another name
-of a file of a lower layer, a mark that hides a name of lower layers (".wh.NAME"), one that empties a folder."""
+"""File, folder, symbolic link, character device, block device, pipe.
+
+And what only layers of images hold: another name of a file of a lower layer, a mark that hides a
+name of lower layers (".wh.NAME"), one that empties a folder.
+"""
 MOST_LINKS = 40
 """Links followed before a path counts as going in a circle, as Linux does."""
 EPOCH = -1
-"""A time that is not the entry's own: the lock's epoch is put in its place when the image is written."""
+"""A time that is not the entry's own.
+
+The lock's epoch is put in its place when the image is written.
+"""
 NO_FRAGMENT = -1
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True):
-    """One name of a tree.  ``path`` has no leading slash; the root is "".
+    """One name of a tree. ``path`` has no leading slash; the root is "".
 
-    ``blocks`` are the squashfs sizes of a file's packed blocks (bit 24: stored as it is), which follow one another
-    from ``start`` in the part's blob; a small file lies at ``offset`` in the unpacked fragment number ``fragment``.
-    ``sha256`` is of the content, in hex; ``mtime`` is in seconds or EPOCH; ``xattrs`` are sorted names and values.
+    ``blocks`` are the squashfs sizes of a file's packed blocks (bit 24: stored as it is), which
+    follow one another from ``start`` in the part's blob; a small file lies at ``offset`` in the
+    unpacked fragment number ``fragment``. ``sha256`` is of the content, in hex; ``mtime`` is in
+    seconds or EPOCH; ``xattrs`` are sorted names and values.
     """
 
     path: str
@@ -49,8 +59,9 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
 class Part(msgspec.Struct, frozen=True, kw_only=True):
     """The index of one packed tree; its bytes are the blob of the same key.
 
-    ``fragments`` are offset in the blob and squashfs size; ``size`` and ``sha256`` are the blob's.  A ``layer`` is one
-    of an image: its names go through links of lower ones, it hides names of theirs and may replace whole folders.
+    ``fragments`` are offset in the blob and squashfs size; ``size`` and ``sha256`` are the blob's.
+    A ``layer`` is one of an image: its names go through links of lower ones, it hides names of
+    theirs and may replace whole folders.
     """
 
     key: str
@@ -68,8 +79,8 @@ Tree = dict[str, tuple[Entry, int]]
 def merge_parts(parts: Iterable[Part]) -> Tree:
     """Lay trees over one another, later ones winning.
 
-    Folders that nobody lists are added.  Raises IntegrityError where a name would lie below something that is no
-    folder, which a hostile package could use to write through a link.
+    Folders that nobody lists are added. Raises IntegrityError where a name would lie below
+    something that is no folder, which a hostile package could use to write through a link.
     """
     merger = TreeMerger()
     for part in parts:
@@ -78,7 +89,10 @@ def merge_parts(parts: Iterable[Part]) -> Tree:
 
 
 class TreeMerger:
-    """Lays trees over one another, one after the other; parts are numbered in the order in which they come."""
+    """Lays trees over one another, one after the other.
+
+    Parts are numbered in the order in which they come.
+    """
 
     def __init__(self) -> None:
         self._tree: Tree = {"": (Entry("", "d", 0o755), 0)}
@@ -181,7 +195,10 @@ class _Stack:
 
 
 def resolve_links(tree: Tree, path: str) -> str:
-    """Return a path with all links resolved inside the tree, as os.path.realpath does; missing parts stay."""
+    """Return a path with all links resolved inside the tree, as os.path.realpath does.
+
+    Missing parts stay.
+    """
     todo, done, links = [part for part in path.split("/") if part][::-1], "", 0
     while todo:
         part = todo.pop()
@@ -219,7 +236,7 @@ def _add_parents(tree: Tree, path: str) -> None:
 
 
 def tree_digest(entries: Iterable[Entry]) -> str:
-    """Return ``sha256:…`` over names, kinds, modes, owners, links, devices and contents, not over times and packing."""
+    """Return ``sha256:…`` over names, kinds, modes, owners, links, devices and contents alone."""
     digest = hashlib.sha256()
     for entry in sorted(entries, key=lambda entry: entry.path):
         digest.update(msgspec.json.encode(entry_identity(entry)) + b"\n")
@@ -245,7 +262,10 @@ def entry_identity(entry: Entry) -> tuple[str | int | bytes, ...]:
 def compare_trees(
     expected: Mapping[str, Entry], found: Mapping[str, Entry]
 ) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...], tuple[str, ...]]:
-    """Compare two trees: the paths that are missing, those that changed with what did, those that are extra."""
+    """Compare two trees.
+
+    The paths that are missing, those that changed with what did, those that are extra.
+    """
     missing = tuple(sorted(expected.keys() - found.keys()))
     extra = tuple(sorted(found.keys() - expected.keys()))
     changed = tuple(

@@ -1,8 +1,8 @@
 """Java keystores (JKS) without the times at which their certificates were added.
 
-Debian's ca-certificates-java writes one when it is installed, each certificate with the current time in it, so that
-two installations never have the same bytes.  The format is described in OpenJDK's
-``sun/security/provider/JavaKeyStore.java`` (engineStore); all numbers are big-endian.
+Debian's ca-certificates-java writes one when it is installed, each certificate with the current
+time in it, so that two installations never have the same bytes. The format is described in
+OpenJDK's ``sun/security/provider/JavaKeyStore.java`` (engineStore); all numbers are big-endian.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ def with_time(keystore: bytes, seconds: int) -> bytes:
 
 
 def _times(body: bytes) -> list[int]:
-    """Return where the times (milliseconds, 8 bytes) stand.  Raises ValueError for another kind of entry."""
+    """Return where the times (milliseconds, 8 bytes) stand.
+
+    Raises ValueError for another kind of entry.
+    """
     (count,) = struct.unpack_from(">I", body, len(MAGIC))
     position = len(MAGIC) + 4
     found = []
@@ -55,7 +58,10 @@ def _times(body: bytes) -> list[int]:
 
 
 def _seal(body: bytes | bytearray) -> bytes:
-    """Return the digest that ends a keystore: SHA-1 over the password, a constant and all before it."""
+    """Return the digest that ends a keystore.
+
+    SHA-1 over the password, a constant and all before it.
+    """
     password = PASSWORD.encode("utf-16-be")
     whole = password + b"Mighty Aphrodite" + body
     return hashlib.sha1(whole, usedforsecurity=False).digest()

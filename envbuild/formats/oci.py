@@ -1,4 +1,7 @@
-"""Read the documents of an OCI image: index, manifest and configuration, Docker's kinds included; untrusted bytes."""
+"""Read the documents of an OCI image: index, manifest and configuration, Docker's kinds included.
+
+Untrusted bytes.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,10 @@ INDEXES = (
 SIF_LAYER = "application/vnd.sylabs.sif.layer.v1.sif"
 """The kind of a SIF's only layer (as apptainer push writes it)."""
 BIGGEST = 4 * 1024 * 1024
-"""Bytes of a manifest that every registry accepts (OCI distribution specification 1.1); larger ones are refused."""
+"""Bytes of a manifest that every registry accepts (OCI distribution specification 1.1).
+
+Larger ones are refused.
+"""
 MOST_LAYERS = 1000
 
 
@@ -135,7 +141,8 @@ def read_document(
 ) -> Index | Manifest:
     """Read what a registry or a layout gave as a manifest or an index.
 
-    Raises UsageError for an image in a format of before 2017, IntegrityError for anything that is no such document.
+    Raises UsageError for an image in a format of before 2017, IntegrityError for anything that is
+    no such document.
     """
     body = _read_object(data, where)
     told = body.get("mediaType") or media_type.partition(";")[0].strip()

@@ -1,4 +1,4 @@
-"""Read the tar of a layer of an OCI image in one pass (image-spec, layer.md), plain or packed with gzip or zstd."""
+"""Read the tar of an OCI image's layer in one pass: plain, gzip or zstd (image-spec, layer.md)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class HashedStream:
 
 
 def require_hidden(name: str) -> None:
-    """Raise IntegrityError for a mark that hides no name of a folder, but the folder or the one above."""
+    """Raise IntegrityError for a mark that hides the folder itself or the one above."""
     if name.removeprefix(WHITEOUT) in ("", ".", ".."):
         raise IntegrityError(f"holds the mark {name!r}, which hides no file")
 

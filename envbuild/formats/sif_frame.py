@@ -1,6 +1,7 @@
-"""What a SIF holds beside its objects: header, launch line, table and the bytes between, signatures left out.
+"""What a SIF holds beside its objects.
 
-Together with the image digest, which is over the objects, it is the whole file as it was before anybody signed it.
+Header, launch line, table and the bytes between, signatures left out. Together with the image
+digest, which is over the objects, it is the whole file as it was before anybody signed it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,10 @@ from typing import BinaryIO
 from envbuild.formats.sif_reader import CHUNK, DESCRIPTOR, HEADER, SIGNATURE, SifFile, read_sif
 
 LAUNCH = b"#!/usr/bin/env run-singularity\n"
-"""The first line of a SIF, by which a kernel starts it as a program: one other one, and ./image.sif runs that."""
+"""The first line of a SIF, by which a kernel starts it as a program.
+
+One other one, and ./image.sif runs that.
+"""
 Fields = tuple[bytes, bytes, bytes, bytes, bytes, int, int, int, int, int, int, int, int]
 
 
@@ -40,7 +44,10 @@ def frame_digest(path: Path) -> str:
 
 
 def strange_frame(path: Path) -> tuple[str, ...]:
-    """Return what no SIF has that was packed and maybe signed, as words for people: code or data that is hidden."""
+    """Return what no SIF has that was packed and maybe signed, as words for people.
+
+    Code or data that is hidden.
+    """
     sif = read_sif(path)
     found = []
     with path.open("rb") as file:

@@ -11,9 +11,12 @@ from typing import BinaryIO
 from envbuild.errors import UsageError
 
 HEADER = struct.Struct("<32s10s3s3s16s8q")
-"""launch line, magic, version, architecture, id, times (2), free and all descriptors, their offset and size, data."""
+"""launch line, magic, version, architecture, id, times (2), descriptors (free, all, place), data."""
 DESCRIPTOR = struct.Struct("<i?3I7q128s384s")
-"""type, used, id, group, link, offset, size, padded size, times (2), uid, gid, name, extra: 585 bytes (SIF 1)."""
+"""type, used, id, group, link, offset, size, padded size, times (2), uid, gid, name, extra.
+
+585 bytes (SIF 1).
+"""
 MAGIC = b"SIF_MAGIC\0"
 MOST_OBJECTS = 4096
 ARCHITECTURES = {
@@ -58,7 +61,7 @@ class SifObject:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SifFile:
-    """A SIF's table; ``created`` is in seconds since 1970 (0 where a reproducible build cleared it)."""
+    """A SIF's table; ``created`` is in seconds since 1970, 0 where it was cleared."""
 
     path: Path
     machine: str
@@ -77,7 +80,8 @@ class SifFile:
 def read_sif(path: Path) -> SifFile:
     """Read a SIF's table.
 
-    Raises UsageError for a file that is missing, is no SIF, is of another SIF version, or is cut off.
+    Raises UsageError for a file that is missing, is no SIF, is of another SIF version, or is cut
+    off.
     """
     try:
         with path.open("rb") as file:
@@ -173,9 +177,10 @@ def read_objects(path: Path) -> tuple[SifObject, ...]:
 
 
 def image_digest(path: Path) -> str:
-    """Return ``sha256:…`` over all objects but signatures, in order: of each its type and size, then its bytes.
+    """Return ``sha256:…`` over all objects but signatures, in order.
 
-    Signing does not change it; adding, removing or changing any other object does.
+    Of each its type and size, then its bytes. Signing does not change it; adding, removing or
+    changing any other object does.
     """
     digest = hashlib.sha256()
     with path.open("rb") as file:
@@ -199,7 +204,7 @@ def image_digest(path: Path) -> str:
 
 
 def require_base(sif: SifFile, machine: str) -> None:
-    """Raise UsageError unless a SIF holds a root file system that this machine (``uname -m``) can run."""
+    """Raise UsageError unless a SIF holds a root that this machine (``uname -m``) can run."""
     where = str(sif.path)
     primary = sif.primary
     if any(item.data_type == OCI_ROOT for item in sif.objects):

@@ -1,4 +1,7 @@
-"""Write a SIF file: a header, a table of objects, the objects; nothing in it depends on time, host or user."""
+"""Write a SIF file: a header, a table of objects, the objects.
+
+Nothing in it depends on time, host or user.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,10 @@ DESCRIPTORS = 48
 TABLE = 4096
 DATA = TABLE + DESCRIPTORS * DESCRIPTOR.size
 GROUP = 0xF0000001
-"""Group 1, which Apptainer signs as a whole; objects of no group are ignored by it (sylabs/sif, descriptor.go)."""
+"""Group 1, which Apptainer signs as a whole.
+
+Objects of no group are ignored by it (sylabs/sif, descriptor.go).
+"""
 NO_LINK = 0
 DEFINITION, JSON, GENERIC, SBOM = 0x4001, 0x4006, 0x4007, 0x4009
 SQUASHFS = 1
@@ -28,7 +34,10 @@ PAGE = 4096
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SifPart:
-    """One object: ``write`` puts it at the file's place and returns its size; partitions begin at a page."""
+    """One object: ``write`` puts it at the file's place and returns its size.
+
+    Partitions begin at a page.
+    """
 
     data_type: int
     name: str

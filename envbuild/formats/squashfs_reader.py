@@ -1,6 +1,7 @@
-"""Read a squashfs 4.0 file system inside a file: its tree and the hashes of its contents, without mounting it.
+"""Read a squashfs 4.0 file system inside a file.
 
-Whoever packed it may be hostile: every place and size is checked, and nothing of it is written anywhere.
+Its tree and the hashes of its contents, without mounting it. Whoever packed it may be hostile:
+every place and size is checked, and nothing of it is written anywhere.
 """
 
 from __future__ import annotations
@@ -181,7 +182,10 @@ class SquashImage:
         return tuple(sorted(pairs))
 
     def entries(self) -> Iterator[Entry]:
-        """Yield the tree, without the hashes of contents.  Raises IntegrityError for whatever is damaged."""
+        """Yield the tree, without the hashes of contents.
+
+        Raises IntegrityError for whatever is damaged.
+        """
         with reading(DAMAGED, str(self.path)):
             yield from self._walk("", self.root)
 
@@ -313,7 +317,9 @@ class _ContentHasher:
 def read_tree(
     image: SquashImage, pool: Executor, advance: Callable[[int], None] = lambda _: None
 ) -> dict[str, Entry]:
-    """Return the whole tree with the hashes of all contents; ``advance`` is told how many bytes were hashed.
+    """Return the whole tree with the hashes of all contents.
+
+    ``advance`` is told how many bytes were hashed.
 
     Raises IntegrityError for whatever is damaged.
     """

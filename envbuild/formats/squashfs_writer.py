@@ -1,7 +1,8 @@
-"""Write a squashfs 4.0 file system from packed parts: their bytes are copied, only the tables are made anew.
+"""Write a squashfs 4.0 file system from packed parts.
 
-The format is the kernel's (Documentation/filesystems/squashfs.rst, fs/squashfs/squashfs_fs.h).  Tables are stored
-uncompressed: some megabytes of a large image, read faster, and the same bytes whatever library is there.
+Their bytes are copied, only the tables are made anew. The format is the kernel's
+(Documentation/filesystems/squashfs.rst, fs/squashfs/squashfs_fs.h). Tables are stored uncompressed:
+some megabytes of a large image, read faster, and the same bytes whatever library is there.
 """
 
 from __future__ import annotations
@@ -45,7 +46,10 @@ class _MetadataTable:
         self.data = bytearray()
 
     def where(self) -> tuple[int, int]:
-        """Return where the next byte goes: its block's offset in the table, and its offset in the block."""
+        """Return where the next byte goes.
+
+        Its block's offset in the table, and its offset in the block.
+        """
         block, offset = divmod(len(self.data), METADATA)
         return block * (METADATA + 2), offset
 
@@ -64,7 +68,10 @@ class _XattrTables:
     numbers: dict[tuple[tuple[str, bytes], ...], int] = field(default_factory=dict)
 
     def number(self, pairs: tuple[tuple[str, bytes], ...]) -> int:
-        """Return the number of a set, NONE32 for an empty one.  Raises IntegrityError for a name of another kind."""
+        """Return the number of a set, NONE32 for an empty one.
+
+        Raises IntegrityError for a name of another kind.
+        """
         if not pairs:
             return NONE32
         if pairs not in self.numbers:
@@ -93,7 +100,10 @@ class _XattrTables:
         return self.numbers[pairs]
 
     def write(self, out: BinaryIO, at: int) -> tuple[int, int]:
-        """Write the tables; return where the list of rows begins (NONE64: there are none), and where it ends."""
+        """Write the tables.
+
+        Return where the list of rows begins (NONE64: there are none), and where it ends.
+        """
         if not self.numbers:
             return NONE64, at
         rows = at + out.write(self.values.packed())
@@ -106,7 +116,10 @@ class _XattrTables:
 
 @dataclass(slots=True)
 class _InodeTables:
-    """Inodes and folders of one image.  ``starts`` and ``fragments`` say where each part's blob and fragments begin."""
+    """Inodes and folders of one image.
+
+    ``starts`` and ``fragments`` say where each part's blob and fragments begin.
+    """
 
     tree: Tree
     epoch: int
@@ -172,7 +185,10 @@ class _InodeTables:
         return len(self.folders.data) - before
 
     def _run(self, children: list[str], index: int) -> list[str]:
-        """Return the next children that may share a header: one block of inodes, numbers close by, at most 256."""
+        """Return the next children that may share a header.
+
+        One block of inodes, numbers close by, at most 256.
+        """
         block, first = self.places[children[index]][0], self.numbers[children[index]]
         end = index
         while (
@@ -269,7 +285,10 @@ def _write_tables(
     epoch: int,
     compressor: str,
 ) -> int:
-    """Write everything but the parts' bytes; ``place`` is where the file system begins and where its tables do."""
+    """Write everything but the parts' bytes.
+
+    ``place`` is where the file system begins and where its tables do.
+    """
     (begin, at), (parts, starts) = place, packed
     firsts, fragments = [], _MetadataTable()
     for (part, _), start in zip(parts, starts, strict=True):

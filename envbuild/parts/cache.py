@@ -1,4 +1,7 @@
-"""Parts in the store: packed once, by the hash of what went in, and found again by everybody who needs the same."""
+"""Parts in the store.
+
+Packed once, by the hash of what went in, and found again by everybody who needs the same.
+"""
 
 from __future__ import annotations
 
@@ -51,11 +54,17 @@ class CachedPart:
 
 
 Plain = str | int | list[str] | dict[str, str] | dict[str, int]
-"""What a key is made over: plain values under explicit names, so that no name in the code decides a key."""
+"""What a key is made over.
+
+Plain values under explicit names, so that no name in the code decides a key.
+"""
 
 
 def part_key(kind: str, **inputs: Plain) -> str:
-    """Return the key of a part: sha256 in hex over its kind, that kind's format and everything that decides its bytes."""
+    """Return the key of a part.
+
+    Sha256 in hex over its kind, that kind's format and everything that decides its bytes.
+    """
     text = msgspec.json.encode([kind, FORMATS[kind], inputs], order="sorted")
     return hashlib.sha256(text).hexdigest()
 
@@ -63,7 +72,8 @@ def part_key(kind: str, **inputs: Plain) -> str:
 def cached_part(key: str, store: Store) -> CachedPart | None:
     """Return a part that the store holds whole, else None: one that is damaged is made again.
 
-    Its bytes are not hashed here: they are believed while their size is right and nobody wrote to them after the index.
+    Its bytes are not hashed here: they are believed while their size is right and nobody wrote to
+    them after the index.
     """
     index = store.layer(key)
     blob = index.with_suffix(".blob")
@@ -87,7 +97,10 @@ def is_cached(key: str, store: Store) -> bool:
 
 
 def read_index(path: Path) -> Part:
-    """Read a part's index.  Raises IntegrityError for a damaged one, OSError for one that cannot be read."""
+    """Read a part's index.
+
+    Raises IntegrityError for a damaged one, OSError for one that cannot be read.
+    """
     raw = path.read_bytes()
     if hashlib.sha256(raw[DIGEST:]).hexdigest().encode() != raw[:DIGEST]:
         raise IntegrityError(
@@ -118,7 +131,10 @@ def provide_part(
 
 
 def provide_blob(key: str, packing: PackContext, pack: Callable[[BinaryIO], Part]) -> CachedPart:
-    """Return the part of this key; ``pack`` writes its bytes and returns its index where the store has none."""
+    """Return the part of this key.
+
+    ``pack`` writes its bytes and returns its index where the store has none.
+    """
     found = cached_part(key, packing.store)
     if found is not None:
         return found
@@ -140,7 +156,10 @@ def provide_blob(key: str, packing: PackContext, pack: Callable[[BinaryIO], Part
 
 
 def layer_items(store: Store) -> Iterator[StoredItem]:
-    """Yield the bytes of every layer, with the hash that its index names; one without a sound index never fits."""
+    """Yield the bytes of every layer, with the hash that its index names.
+
+    One without a sound index never fits.
+    """
     for index in sorted((store.root / LAYOUT / "layers").glob("*.index")):
         blob = index.with_suffix(".blob")
         try:

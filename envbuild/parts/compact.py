@@ -1,4 +1,7 @@
-"""Leave out of an image what nothing in its tree uses: files of a base that were replaced or hidden."""
+"""Leave out of an image what nothing in its tree uses.
+
+Files of a base that were replaced or hidden.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """The formats of packed parts: which bytes a part's key stands for.
 
-No name of a class and no version of envbuild decides a key or a byte of an image; these counters do.
+No name of a class and no version of envbuild decides a key or a byte of an image; these counters
+do.
 """
 
 from __future__ import annotations
@@ -18,4 +19,5 @@ FORMATS = {
     "sif": 2,  # the root of a SIF
     "wheel": 2,
 }
-"""By kind of part; one counts up whenever the same inputs would give another tree or other bytes."""
+"""By kind of part; one counts up whenever the same inputs would give another tree or other bytes.
+"""

@@ -1,4 +1,4 @@
-"""Read a layer of an OCI image as the entries of a part, in one pass and without unpacking it to the disk."""
+"""Read a layer of an OCI image as the entries of a part, in one pass and without unpacking it."""
 
 from __future__ import annotations
 
@@ -21,17 +21,26 @@ MOST_IDS = 2**32
 XATTR = "SCHILY.xattr."
 """What tar archives put before the name of an extended attribute."""
 KEPT_XATTRS = ("security.capability", "user.")
-"""Attributes that are the file's own; others (labels of SELinux, an overlay's marks) are of the machine that packed."""
+"""Attributes that are the file's own.
+
+Others (labels of SELinux, an overlay's marks) are of the machine that packed.
+"""
 STRANGE = "an image with such a file cannot be put together from its layers: envbuild make --mode fakeroot"
 
 
 def layer_key(diff_id: str, codec: Codec) -> str:
-    """Return the key of the part of a layer with this content; images with the same layer share it."""
+    """Return the key of the part of a layer with this content.
+
+    Images with the same layer share it.
+    """
     return part_key("oci", diff=diff_id, packer=codec.key)
 
 
 def provide_layer(path: Path, diff_id: str, packing: PackContext, *, where: str) -> CachedPart:
-    """Return the part of an image's layer; its tar is read once where the store has no such part."""
+    """Return the part of an image's layer.
+
+    Its tar is read once where the store has no such part.
+    """
     return provide_part(
         layer_key(diff_id, packing.codec),
         packing,
@@ -43,12 +52,13 @@ def provide_layer(path: Path, diff_id: str, packing: PackContext, *, where: str)
 def fill_layer(
     writer: PartWriter, path: Path, diff_id: str | None, *, where: str, captured: bool = False
 ) -> None:
-    """Add the members of a layer's tar (plain, gzip or zstd); what hides lower names keeps its marks.
+    """Add the members of a layer's tar (plain, gzip or zstd).
 
-    Of a captured run's layer, files lose what they hold of the clock.
+    What hides lower names keeps its marks. Of a captured run's layer, files lose what they hold of
+    the clock.
 
-    Raises IntegrityError for a damaged layer, for one whose content is not ``diff_id``, and for a member that no
-    image may hold.
+    Raises IntegrityError for a damaged layer, for one whose content is not ``diff_id``, and for a
+    member that no image may hold.
     """
     size, title = path.stat().st_size, f"{where}: {path.name[:12]}"
     writer.limit(size)

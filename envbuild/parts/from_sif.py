@@ -1,4 +1,7 @@
-"""The root of a SIF as a part: its packed bytes as they are where they can be, else packed anew block by block."""
+"""The root of a SIF as a part.
+
+Its packed bytes as they are where they can be, else packed anew block by block.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,10 @@ def sif_key(digest: str, codec: Codec) -> str:
 
 
 def sif_part(path: Path, digest: str, packing: PackContext) -> CachedPart:
-    """Return the part of a SIF's root.  Raises UsageError for a layered image, IntegrityError for a damaged one."""
+    """Return the part of a SIF's root.
+
+    Raises UsageError for a layered image, IntegrityError for a damaged one.
+    """
     key = sif_key(digest, packing.codec)
     found = cached_part(key, packing.store)
     if found is not None:

@@ -35,7 +35,10 @@ MOUNT_POINTS = {
     "tmp": 0o1777,
     "var/tmp": 0o1777,
 }
-"""Folders that a runtime binds to, with their modes; a root made without device nodes may lack some."""
+"""Folders that a runtime binds to, with their modes.
+
+A root made without device nodes may lack some.
+"""
 
 
 LEAVINGS = re.compile(r"var/log/.+|var/(lib/dpkg|cache/debconf)/[^/]+-old")
@@ -46,7 +49,10 @@ JAVA_CERTIFICATES = "etc/ssl/certs/java/cacerts"
 
 
 def without_clock(entry: Entry, content: BinaryIO | bytes | None) -> BinaryIO | bytes | None:
-    """Return a file's content; where an installation wrote the time into it, with the file's own time instead."""
+    """Return a file's content.
+
+    Where an installation wrote the time into it, with the file's own time instead.
+    """
     if entry.path != JAVA_CERTIFICATES or content is None:
         return content
     keystore = content if isinstance(content, bytes) else content.read()
@@ -67,7 +73,8 @@ def root_contents(path: Path) -> Iterator[Content]:
 def tar_contents(path: Path, sha256: str | None) -> Iterator[Content]:
     """Yield the members of a tar of the store in its order; hard links become files of their own.
 
-    Raises IntegrityError for a tar of another hash or a damaged one, and for a name that cannot be written.
+    Raises IntegrityError for a tar of another hash or a damaged one, and for a name that cannot be
+    written.
     """
     with reading("is damaged", str(path)), path.open("rb") as file:
         require_hash(file, sha256, path.name)

@@ -1,4 +1,7 @@
-"""Read files out of packed trees: the few whose content decides something, and whole trees to be packed anew."""
+"""Read files out of packed trees.
+
+The few whose content decides something, and whole trees to be packed anew.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +75,7 @@ class _BlockStream:
 
 
 def image_contents(image: SquashImage) -> Iterator[Content]:
-    """Yield the whole tree of a file system with its contents, in the order in which they lie in it."""
+    """Yield the tree of a file system with its contents, in the order in which they lie in it."""
 
     @functools.lru_cache(maxsize=8)
     def fragment(number: int) -> bytes:

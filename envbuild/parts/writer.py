@@ -1,4 +1,7 @@
-"""Pack a tree into one blob and its index: blocks compressed by all cores, the same bytes for any number of them."""
+"""Pack a tree into one blob and its index.
+
+Blocks compressed by all cores, the same bytes for any number of them.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ class FilePlace:
 
 
 class PartWriter:
-    """Take the entries of a tree one by one, write their packed bytes to a file, and return the index in the end.
+    """Take the entries of a tree one by one, write their packed bytes, return the index in the end.
 
     The same entries in the same order give the same bytes for any number of workers.  One thread feeds it.
     """
@@ -55,11 +58,17 @@ class PartWriter:
         self._folders = {""}
 
     def limit(self, size: int) -> None:
-        """Hold what is added to what a file of so many bytes can honestly hold; folders that nobody lists count."""
+        """Hold what is added to what a file of so many bytes can honestly hold.
+
+        Folders that nobody lists count.
+        """
         self._room = Room(limits.most_names(size), "its names take")
 
     def add(self, entry: Entry, content: BinaryIO | bytes | None = None) -> FilePlace | None:
-        """Add an entry and, for a file, read its content to the end; a later entry of the same path wins."""
+        """Add an entry and, for a file, read its content to the end.
+
+        A later entry of the same path wins.
+        """
         require_path(entry.path)
         require_path(entry.target)
         if self._room is not None:
@@ -78,7 +87,7 @@ class PartWriter:
         return place
 
     def _count(self, entry: Entry, room: Room) -> None:
-        """Take the entry's names out of the room, and those of folders above it that come to be by it."""
+        """Take the entry's names out of the room, and those of new folders above it."""
         room.take(
             limits.ENTRY
             + len(entry.path)

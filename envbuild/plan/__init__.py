@@ -1,1 +1,4 @@
-"""How the image will be made, decided without touching anything: pure functions from recipe, lock and facts to text."""
+"""How the image will be made, decided without touching anything.
+
+Pure functions from recipe, lock and facts to text.
+"""

@@ -1,4 +1,7 @@
-"""Render a Definition as an Apptainer (Singularity) definition file; knows syntax, decides nothing."""
+"""Render a Definition as an Apptainer (Singularity) definition file.
+
+Knows syntax, decides nothing.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,10 @@ def render_definition(definition: Definition) -> str:
 
 
 def with_header(text: str, header: Pairs) -> str:
-    """Return a rendered definition that starts from elsewhere: the same base, but a copy of it on this machine."""
+    """Return a rendered definition that starts from elsewhere.
+
+    The same base, but a copy of it on this machine.
+    """
     head, blank, body = text.partition("\n\n")
     _, end, rest = body.partition("\n\n")
     return (
@@ -49,7 +55,10 @@ def _header_value(key: str, value: str) -> str:
 
 
 def _render_section(section: str, lines: tuple[str, ...]) -> str:
-    """Indent a section's lines, except heredocs: their bodies and ends stand at the start of the line."""
+    """Indent a section's lines, except heredocs.
+
+    Their bodies and ends stand at the start of the line.
+    """
     if not lines:
         return ""
     out, end = [f"%{section}"], ""

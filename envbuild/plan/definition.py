@@ -1,4 +1,7 @@
-"""Decide what a definition says: pure, from recipe and lock alone, so that it stands alone without envbuild."""
+"""Decide what a definition says.
+
+Pure, from recipe and lock alone, so that it stands alone without envbuild.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,8 @@ from envbuild.recipe.model import Recipe
 
 ROOT_TAR = "root.tar"
 CUDA_KEY = "2022-04-28"
-"""The day from which NVIDIA's package lists are signed by another key (NVIDIA/nvidia-docker#1631)."""
+"""The day from which NVIDIA's package lists are signed by another key (NVIDIA/nvidia-docker#1631).
+"""
 QUIET = ("set -eu", "{ set +x; } 2>/dev/null", "umask 022")
 
 
@@ -62,7 +66,7 @@ def plan_dockerfile(recipe: Recipe, lock: Lock) -> Definition:
 
 
 def is_before_cuda_key(base: LockedBase) -> bool:
-    """Tell whether a base is an image with CUDA from before NVIDIA changed the key of its package lists."""
+    """Tell whether a base is an image with CUDA of before NVIDIA's new key for package lists."""
     return (
         not parse_reference(base.reference).kind.is_bootstrap
         and base.cuda is not None

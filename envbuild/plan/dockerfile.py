@@ -1,7 +1,7 @@
 """Render a Definition as a Dockerfile; knows syntax, decides nothing.
 
-Scripts are written to a file word by word (``printf … >script; sh script``): here-documents of a Dockerfile are younger
-than many engines, and in this form every engine runs the same lines.
+Scripts are written to a file word by word (``printf … >script; sh script``): here-documents of a
+Dockerfile are younger than many engines, and in this form every engine runs the same lines.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from envbuild.plan.root import STAGED, SUPPLIED_DEBIAN, TARGET
 from envbuild.plan.shell import BUILD, SUPPLIED
 
 LONGEST = 120_000
-"""Bytes of one RUN: Linux takes 131072 in one argument (MAX_ARG_STRLEN), and a shell gets it as one."""
+"""Bytes of one RUN.
+
+Linux takes 131072 in one argument (MAX_ARG_STRLEN), and a shell gets it as one.
+"""
 BUILDER = "debian:bookworm"
 """The image on which a root is made; nothing of it comes into the root."""
 FROM = frozenset(kind.agent for kind in BASE_KINDS.values() if kind.dockerfile)
@@ -30,9 +33,9 @@ def render_dockerfile(
 ) -> str:
     """Return the Dockerfile; the same arguments give the same text.
 
-    ``root`` is the tar of a bootstrapped root in the build's context (None: a stage of its own makes the root),
-    ``files`` the folder with the verified packages there (None: the build downloads them).  Raises UsageError for a
-    base that no engine can start from.
+    ``root`` is the tar of a bootstrapped root in the build's context (None: a stage of its own
+    makes the root), ``files`` the folder with the verified packages there (None: the build
+    downloads them). Raises UsageError for a base that no engine can start from.
     """
     staged = root is None and dict(definition.header)["Bootstrap"] == "scratch"
     mounts = _mount_options(files, staged=staged)
@@ -78,7 +81,10 @@ def _quote_value(value: str) -> str:
 
 
 def _mount_options(files: str | None, *, staged: bool = False) -> str:
-    """Return what a step sees beside the image: the verified files, or how to reach the network they come from."""
+    """Return what a step sees beside the image.
+
+    The verified files, or how to reach the network they come from.
+    """
     if files is not None:
         return f"--mount=type=bind,source={files},target={SUPPLIED} "
     found = "--mount=type=secret,id=network --mount=type=secret,id=certificates "

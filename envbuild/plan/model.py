@@ -1,4 +1,7 @@
-"""The definition record: what an image is made of, before it becomes text in one syntax or another."""
+"""The definition record.
+
+What an image is made of, before it becomes text in one syntax or another.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,9 @@ Pairs = tuple[tuple[str, str], ...]
 class Definition:
     """A container definition.
 
-    ``header`` are the bootstrap lines; ``setup``, ``post``, ``test`` and ``runscript`` are shell scripts, line by line
-    (setup on the host, the others inside); ``environment`` and ``labels`` are plain values, quoted by the renderer;
-    ``comment`` and ``help`` are text.
+    ``header`` are the bootstrap lines; ``setup``, ``post``, ``test`` and ``runscript`` are shell
+    scripts, line by line (setup on the host, the others inside); ``environment`` and ``labels`` are
+    plain values, quoted by the renderer; ``comment`` and ``help`` are text.
     """
 
     comment: tuple[str, ...]

@@ -1,8 +1,9 @@
 """The one place where values become text of a definition or a shell script.
 
-The grammar is Apptainer's own (pkg/build/types/parser/deffile.go, internal/pkg/build/args): a line whose first word
-starts with ``%`` begins a section anywhere, even inside a heredoc; ``bootstrap:`` at the start of a line begins a
-stage; ``{{ name }}`` is a template in every line that is not a comment.
+The grammar is Apptainer's own (pkg/build/types/parser/deffile.go, internal/pkg/build/args): a line
+whose first word starts with ``%`` begins a section anywhere, even inside a heredoc; ``bootstrap:``
+at the start of a line begins a stage; ``{{ name }}`` is a template in every line that is not a
+comment.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ def quote_words(values: Iterable[str]) -> str:
 def script_line(line: str, *, key: str) -> str:
     """Check a line of shell that a person wrote in a recipe, and return it as it is.
 
-    Raises UsageError naming the key where the definition's grammar would read the line as something else.
+    Raises UsageError naming the key where the definition's grammar would read the line as something
+    else.
     """
     first = line.split(maxsplit=1)[0] if line.strip() else ""
     if "\n" in line or "\r" in line or "\0" in line:
@@ -77,7 +79,10 @@ def label_line(key: str, value: str) -> str:
 
 
 def text_line(line: str) -> str:
-    """Return a line of a comment or of help text, made harmless: it can neither begin a section nor a template."""
+    """Return a line of a comment or of help text, made harmless.
+
+    It can neither begin a section nor a template.
+    """
     flat = re.sub(r"[\x00-\x08\x0a-\x1f\x7f]", " ", line).rstrip()
     flat = flat.replace("{{", "{ {")
     return re.sub(r"^(\s*)%", r"\1·%", flat)

@@ -1,4 +1,7 @@
-"""The shell texts that make a bootstrapped base's root: in a definition's %setup, or in a stage of a Dockerfile."""
+"""The shell texts that make a bootstrapped base's root.
+
+In a definition's %setup, or in a stage of a Dockerfile.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from envbuild.plan.shell import BUILD, network_for_post, write_heredoc
 SECRETS = "/run/secrets"
 """Where an engine shows the secrets of a build, to the steps that ask for them."""
 TARGET, STAGED, SUPPLIED_DEBIAN = "/target", "/debian", "/mnt/debian"
-"""In a Dockerfile: the root, the other Debian packages in the stage that makes it, and where the next sees those."""
+"""In a Dockerfile: the root, the other Debian packages, and where the next stage sees those."""
 
 
 def bootstrap_root(

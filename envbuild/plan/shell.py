@@ -13,7 +13,10 @@ from envbuild.plan.quoting import quote_word, quote_words, text_line
 BUILD = "/.envbuild"
 """Folder inside the root that holds what only the build needs; removed at its end."""
 SUPPLIED = "/mnt/envbuild"
-"""Where envbuild binds the verified files in; a build without envbuild has no such folder and downloads."""
+"""Where envbuild binds the verified files in.
+
+A build without envbuild has no such folder and downloads.
+"""
 
 SCRIPTS = Path(__file__).parent / "scripts"
 
@@ -24,7 +27,10 @@ def program_lines(name: str) -> list[str]:
 
 
 def write_heredoc(command: str, end: str, lines: Iterable[str]) -> tuple[str, ...]:
-    """Return a command with its literal input; raises UsageError for a line that would end it early."""
+    """Return a command with its literal input.
+
+    Raises UsageError for a line that would end it early.
+    """
     body = tuple(lines)
     if end in body:
         raise UsageError(
@@ -34,9 +40,10 @@ def write_heredoc(command: str, end: str, lines: Iterable[str]) -> tuple[str, ..
 
 
 def pass_network(*, debian: bool = False) -> tuple[str, ...]:
-    """Return the %setup lines of an image as base: only what a build without envbuild needs to download.
+    """Return the %setup lines of an image as base.
 
-    ``debian`` says that it needs Debian packages too.
+    Only what a build without envbuild needs to download. ``debian`` says that it needs Debian
+    packages too.
     """
     return (
         "set -eu",
@@ -50,7 +57,7 @@ def pass_network(*, debian: bool = False) -> tuple[str, ...]:
 
 
 def network_for_post(more: str = "") -> tuple[str, ...]:
-    """Return %setup lines that tell %post how this machine reaches its package index, when envbuild is not there."""
+    """Return %setup lines that tell %post how this machine reaches its package index."""
     wanted = f"^({more}PIP_INDEX_URL|ENVBUILD_INDEX_[A-Z0-9_]+|https?_proxy|HTTPS?_PROXY|no_proxy|NO_PROXY)="
     return (
         "    # certificates, proxies and index of this machine: only for the build, removed at its end",
@@ -61,7 +68,10 @@ def network_for_post(more: str = "") -> tuple[str, ...]:
 
 
 def requirement_lines(packages: Iterable[PythonPackage]) -> tuple[str, ...]:
-    """Return a requirements file with hashes; the file name, and the name of an extra index, follow as a comment."""
+    """Return a requirements file with hashes.
+
+    The file name, and the name of an extra index, follow as a comment.
+    """
     return tuple(
         f"{p.name}=={p.version} --hash=sha256:{p.sha256}  # {p.file}{f' @{p.index}' if p.index else ''}"
         for p in packages
@@ -75,7 +85,7 @@ def supply_files(
     debian: tuple[DebianPackage, ...] = (),
     own: tuple[LockedFiles, ...] = (),
 ) -> tuple[str, ...]:
-    """Return %post lines that set ``files`` (a folder of every locked file) and ``offline`` (a prefix of commands).
+    """Return %post lines that set ``files`` (a folder) and ``offline`` (a prefix of commands).
 
     ``debian`` are packages that are downloaded here and not before; ``own`` are files of the project.
     """
@@ -131,7 +141,10 @@ def _fetch_debian(packages: tuple[DebianPackage, ...], python: str) -> tuple[str
 
 
 def lay_files(files: tuple[LockedFiles, ...]) -> tuple[str, ...]:
-    """Return %post lines that unpack the files of the recipe; a folder that is there keeps its mode and owner."""
+    """Return %post lines that unpack the files of the recipe.
+
+    A folder that is there keeps its mode and owner.
+    """
     if not files:
         return ()
     sums = [f"{locked.sha256}  {locked.sha256}.tar" for locked in files]
@@ -163,10 +176,11 @@ def install_debian(packages: tuple[DebianPackage, ...]) -> tuple[str, ...]:
 
 
 def install_python(python: str, *, break_system: bool, compiles: bool = True) -> tuple[str, ...]:
-    """Return %post lines that install the locked packages: exact files, hashes required, no resolving, bytecode made.
+    """Return %post lines that install the locked packages.
 
-    The installer is uv, itself one of the locked files; its bytecode is of the unchecked-hash kind (PEP 552), so that
-    no later change of file times makes Python compile again.  Pythons of before 3.7 do not know that kind: without
+    Exact files, hashes required, no resolving, bytecode made. The installer is uv, itself one of
+    the locked files; its bytecode is of the unchecked-hash kind (PEP 552), so that no later change
+    of file times makes Python compile again. Pythons of before 3.7 do not know that kind: without
     ``compiles`` there is none, and compile_by_time is to follow.
     """
     forced = " --break-system-packages" if break_system else ""
@@ -217,7 +231,8 @@ def remove_debian(packages: Iterable[DebianPackage]) -> tuple[str, ...]:
 def switch_off_cuda_sources() -> tuple[str, ...]:
     """Return %post lines that let apt update its lists in images of before NVIDIA's new key.
 
-    Since 2022-04-28 the lists are signed by a key that those images do not have (NVIDIA/nvidia-docker#1631).
+    Since 2022-04-28 the lists are signed by a key that those images do not have
+    (NVIDIA/nvidia-docker#1631).
     """
     return (
         "# NVIDIA signs its package lists by another key since 2022-04-28 (NO_PUBKEY A4B469963BF863CC): without them",

@@ -17,7 +17,10 @@ HOME = ".singularity.d"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BaseConfig:
-    """``environment`` are scripts below env/ by name, ``runscript`` is the base's own; ``labels`` are the image's."""
+    """``environment`` are scripts below env/ by name, ``runscript`` is the base's own.
+
+    ``labels`` are the image's.
+    """
 
     environment: tuple[tuple[str, str], ...] = ()
     runscript: str | None = None
@@ -62,7 +65,10 @@ def parse_labels(text: str) -> dict[str, str]:
 
 
 def _export_script(environment: dict[str, str]) -> str:
-    """Return a script that sets variables as the runtime does: PATH always, others where they are not set."""
+    """Return a script that sets variables as the runtime does.
+
+    PATH always, others where they are not set.
+    """
     lines = ["#!/bin/sh"]
     for name, value in environment.items():
         if not name.isidentifier() or not name.isascii():

@@ -15,7 +15,9 @@ SHOWN = 12
 
 
 def describe_difference(one: Path, two: Path) -> str:
-    """Return where two images differ, as a few words for people; "" where all their objects are the same.
+    """Return where two images differ, as a few words for people.
+
+    "" where all their objects are the same.
 
     Raises IntegrityError for an image that is damaged.
     """

@@ -1,8 +1,10 @@
-"""The guard of layered images: a runtime that drops a layer says nothing, so the image itself has to notice.
+"""The guard of layered images.
 
-Apptainer 1.4 drops overlay partitions silently with --unsquash, --underlay, "enable overlay = no", without squashfuse,
-when the file is cut off or a layer's header is damaged, and in every build that starts from the image.  The lowest
-layer therefore lists the others, each of which carries a mark; a start without one of the marks ends with code 78.
+A runtime that drops a layer says nothing, so the image itself has to notice. Apptainer 1.4 drops
+overlay partitions silently with --unsquash, --underlay, "enable overlay = no", without squashfuse,
+when the file is cut off or a layer's header is damaged, and in every build that starts from the
+image. The lowest layer therefore lists the others, each of which carries a mark; a start without
+one of the marks ends with code 78.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""What an image says about itself, beside its files: its lock, its bill of materials, its digests."""
+"""What an image says about itself, beside its files.
+
+Its lock, its bill of materials, its digests.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,8 @@ from envbuild.parts.counters import FORMATS
 class ImageNote(msgspec.Struct, frozen=True, kw_only=True):
     """The object ``envbuild.json`` of an image: what made it, and the digest of its tree.
 
-    ``formats`` are the counters of the envbuild that made it; none in images of before they were written down.
+    ``formats`` are the counters of the envbuild that made it; none in images of before they were
+    written down.
     """
 
     recipe: str
@@ -38,12 +42,18 @@ def image_note(recipe: str, lock: Lock, *, mode: str, packer: str, tree: str) ->
 
 
 def embedded_lock(lock: Lock) -> str:
-    """Return the lock as an image carries it: whether it was proved comes later and would change the bytes."""
+    """Return the lock as an image carries it.
+
+    Whether it was proved comes later and would change the bytes.
+    """
     return write_lock(msgspec.structs.replace(lock, proof="not run"))
 
 
 def write_sbom(recipe: str, lock: Lock) -> bytes:
-    """Return a CycloneDX 1.5 bill of materials (JSON) without serial number and time: the same lock, the same bytes."""
+    """Return a CycloneDX 1.5 bill of materials (JSON) without serial number and time.
+
+    The same lock, the same bytes.
+    """
     distro = lock.base.distro.split(" ")[0] or "debian"
     components = [_debian_component(p, distro) for p in lock.installed_debian]
     components += [_python_component(p) for p in lock.installed]

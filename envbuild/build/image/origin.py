@@ -10,7 +10,7 @@ from envbuild.errors import UsageError
 from envbuild.formats.sif_reader import read_sif
 
 NOTE = "envbuild.json"
-"""The object in which an image that was put together says what made it (build/image/metadata.py writes it)."""
+"""The object in which an assembled image says what made it (image/metadata.py writes it)."""
 DEFINITION = 0x4001
 """Data type of the definition that Apptainer keeps (sylabs/sif, pkg/sif/descriptor.go)."""
 LABEL = re.compile(r"^\s*envbuild\.lock\s+(sha256:[0-9a-f]{64})\s*$", re.MULTILINE)
@@ -19,7 +19,10 @@ MOST = 8 * 1024 * 1024
 
 
 def embedded_lock_digest(image: Path) -> str | None:
-    """Return the digest of the lock that an image says it was made from; None where it says nothing, or is none."""
+    """Return the digest of the lock that an image says it was made from.
+
+    None where it says nothing, or is none.
+    """
     try:
         objects = read_sif(image).objects
     except UsageError:

@@ -35,8 +35,9 @@ ONLY_BEFORE = "-"
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """What making an image again has shown.
 
-    ``same`` is "bytes" (equal image digests), "tree" (the same files, packed otherwise) or "nothing"; ``differs`` are
-    (layer, path, what) for each file, ``before`` and ``after`` the image digests, ``trees`` the tree digests.
+    ``same`` is "bytes" (equal image digests), "tree" (the same files, packed otherwise) or
+    "nothing"; ``differs`` are (layer, path, what) for each file, ``before`` and ``after`` the image
+    digests, ``trees`` the tree digests.
     """
 
     name: str
@@ -66,7 +67,7 @@ def made_again(order: BuildSpec, context: Context) -> Iterator[tuple[Path, Conte
 
 
 def give_files(lock: Lock, store: Store, other: Store) -> None:
-    """Give another store on the same file system the locked files that the first one has, by name or as copies."""
+    """Give another store the locked files that the first one has, by name or as copies."""
     wanted = (
         {p.sha256 for p in lock.python}
         | {p.sha256 for p in lock.debian}
@@ -84,7 +85,10 @@ def give_files(lock: Lock, store: Store, other: Store) -> None:
 
 
 def base_files(lock: Lock, store: Store) -> set[str]:
-    """Return the sha256 of what the store holds of a base from a registry: manifest, configuration, layers."""
+    """Return the sha256 of what the store holds of a base from a registry.
+
+    Manifest, configuration, layers.
+    """
     kind = parse_reference(lock.base.reference).kind
     if not kind.in_registry:
         return set()
@@ -147,7 +151,10 @@ def _tree_of_record(order: BuildSpec, store: Store) -> str | None:
 
 
 def _layer_names(order: BuildSpec, store: Store) -> Mapping[str, str]:
-    """Return the layer of each path of an image that was put together here; of others nothing is known."""
+    """Return the layer of each path of an image that was put together here.
+
+    Of others nothing is known.
+    """
     record = read_record(key_of(order), store)
     found: dict[str, str] = {}
     for name, keys in record.layers if record else ():

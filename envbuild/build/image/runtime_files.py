@@ -36,12 +36,15 @@ ACTIONS = {
     "start": 'exec /.singularity.d/startscript "$@"\n',
     "test": 'exec /.singularity.d/test "$@"\n',
 }
-"""For runtimes older than Apptainer 1 and Singularity 3.6, which start these; newer ones bring their own."""
+"""For runtimes older than Apptainer 1 and Singularity 3.6, which start these.
+
+Newer ones bring their own.
+"""
 LIBRARIES = 'export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}/.singularity.d/libs"\n'
 """The runtime binds the driver's libraries there (--nv).
 
-The file has to be called 99-base.sh: right after the one of that name Apptainer sets the variables that are handed
-in (--env, APPTAINERENV_*); without it they never arrive.
+The file has to be called 99-base.sh: right after the one of that name Apptainer sets the variables
+that are handed in (--env, APPTAINERENV_*); without it they never arrive.
 """
 
 
@@ -62,7 +65,10 @@ def runtime_contents(
 def runtime_files(
     definition: Definition, text: str, inherited: BaseConfig = NO_CONFIG
 ) -> dict[str, str]:
-    """Return the files below /.singularity.d by name; the base's environment comes first, the definition's wins."""
+    """Return the files below /.singularity.d by name.
+
+    The base's environment comes first, the definition's wins.
+    """
     before = dict(inherited.environment)
     own = before.pop("90-environment.sh", "#!/bin/sh\n")
     exports = "".join(
@@ -104,7 +110,7 @@ def image_labels(definition: Definition, inherited: BaseConfig = NO_CONFIG) -> d
 def inspect_metadata(
     definition: Definition, text: str, mode: str, held: Mapping[str, str]
 ) -> bytes:
-    """Return what ``apptainer inspect`` prints, which it reads from an object of the SIF and not from the image.
+    """Return what ``apptainer inspect`` prints: it reads an object of the SIF, not the image.
 
     ``held`` are the files below /.singularity.d that the image has, as far as a base may have brought them.
     """

@@ -1,4 +1,7 @@
-"""Verify an image against its lock, file by file: what the lock gives is put beside what the image holds."""
+"""Verify an image against its lock, file by file.
+
+What the lock gives is put beside what the image holds.
+"""
 
 from __future__ import annotations
 
@@ -57,9 +60,10 @@ OWN = ("RECORD", "INSTALLER", "REQUESTED", "direct_url.json", "uv_cache.json")
 class Verification(msgspec.Struct, frozen=True, kw_only=True):
     """What verifying found.
 
-    ``holds`` is "bytes" (file for file and byte for byte what lock and packer give), "tree" (the same files, in bytes
-    that are others or could not be compared, as ``why`` says) or "differs"; ``compared`` says what was compared,
-    ``tree`` is the image's tree digest; ``outside`` is what stands in the file beside its objects and should not.
+    ``holds`` is "bytes" (file for file and byte for byte what lock and packer give), "tree" (the
+    same files, in bytes that are others or could not be compared, as ``why`` says) or "differs";
+    ``compared`` says what was compared, ``tree`` is the image's tree digest; ``outside`` is what
+    stands in the file beside its objects and should not.
     """
 
     image: str
@@ -76,7 +80,10 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EmbeddedInfo:
-    """What an image carries about itself: the note of its making, where envbuild put it together, and its lock."""
+    """What an image carries about itself.
+
+    The note of its making, where envbuild put it together, and its lock.
+    """
 
     note: ImageNote | None
     lock: Lock | None
@@ -109,10 +116,11 @@ def _read_text(sif: SifFile, item: SifObject) -> str:
 
 
 def recorded_digest(image: Path, store: Store) -> str | None:
-    """Return the digest of the image that make put under a name; None where another image lies there by now.
+    """Return the digest of the image that make put under a name.
 
-    Which image it is, the note inside says, by its lock and its tree.  One that was built from its definition carries
-    no note: there the table of objects says it.
+    None where another image lies there by now. Which image it is, the note inside says, by its lock
+    and its tree. One that was built from its definition carries no note: there the table of objects
+    says it.
     """
     delivery = last_output(image, store)
     if delivery is None:
@@ -136,8 +144,8 @@ def _own_objects(image: Path) -> list[tuple[int, str, int]]:
 def verify_image(path: Path, lock: Lock, order: BuildSpec | None, context: Context) -> Verification:
     """Compare an image with what a lock gives; ``order`` is the recipe's, where it is at hand.
 
-    Whatever the store lacks of the lock is fetched and packed first.  Raises UsageError for an image that cannot be
-    compared, IntegrityError for one that is damaged.
+    Whatever the store lacks of the lock is fetched and packed first. Raises UsageError for an image
+    that cannot be compared, IntegrityError for one that is damaged.
     """
     carried = read_embedded_info(path)
     codec = open_codec(lock, context)
@@ -179,7 +187,10 @@ def verify_image(path: Path, lock: Lock, order: BuildSpec | None, context: Conte
 
 
 def image_tree(path: Path, context: Context) -> dict[str, Entry]:
-    """Read the tree of an image; the layers of a layered one lie over one another, without what guards them."""
+    """Read the tree of an image.
+
+    The layers of a layered one lie over one another, without what guards them.
+    """
     layers = []
     with (
         ThreadPoolExecutor(len(os.sched_getaffinity(0)), "hash") as pool,
@@ -197,7 +208,7 @@ def image_tree(path: Path, context: Context) -> dict[str, Entry]:
 
 
 def layer_of(image: SquashImage, tree: Mapping[str, Entry], *, overlay: bool) -> Part:
-    """Return a partition as a part whose blob is the file system up to its tables, without what guards layers.
+    """Return a partition as a part: its blob is the file system up to its tables, without guards.
 
     Where it is an overlay, the devices 0:0 in it hide names of lower ones.
     """
@@ -222,7 +233,10 @@ def layer_of(image: SquashImage, tree: Mapping[str, Entry], *, overlay: bool) ->
 
 
 def root_partitions(path: Path) -> tuple[SifObject, ...]:
-    """Return the partitions of a SIF that make its root, lowest first.  Raises UsageError where there is none."""
+    """Return the partitions of a SIF that make its root, lowest first.
+
+    Raises UsageError where there is none.
+    """
     sif = read_sif(path)
     if sif.primary is None:
         raise UsageError("has no root file system to compare", where=str(path))
@@ -250,7 +264,10 @@ def _why_other_bytes(
     assembled: Assembled,
     context: Context,
 ) -> str:
-    """Return why the bytes are not those that lock and packer give, or cannot be compared; "" where they are."""
+    """Return why the bytes are not those that lock and packer give, or cannot be compared.
+
+    "" where they are.
+    """
     if note is None:
         return "it was packed from its definition, by a program that the lock does not hold"
     if order is None:

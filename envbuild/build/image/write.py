@@ -38,7 +38,7 @@ METADATA = "inspect-metadata.json"
 
 
 def write_image(path: Path, order: BuildSpec, layers: Sequence[Layer], key: str) -> str:
-    """Write the SIF and return its tree digest, which is over all layers together, without what guards them.
+    """Write the SIF and return its tree digest: over all layers together, without their guards.
 
     The same order and layers give the same bytes.  They are not on the disk for sure before the file is synced.
     """
@@ -97,10 +97,11 @@ Written = tuple[Tree, list[tuple[Part, Copy]]]
 
 
 def _layer_trees(layers: Sequence[Layer], trees: Sequence[Tree]) -> list[Written]:
-    """Return a tree for each layer with what writes its parts; folders are as they are in the whole image.
+    """Return a tree for each layer with what writes its parts.
 
-    ``trees`` are what is there up to each layer.  What a layer hides of lower ones is marked as overlayfs wants it: by
-    a character device 0:0 in its place.
+    Folders are as they are in the whole image. ``trees`` are what is there up to each layer. What a
+    layer hides of lower ones is marked as overlayfs wants it: by a character device 0:0 in its
+    place.
     """
     keys = [layer_key(layer) for layer in layers]
     written: list[Written] = []
@@ -137,13 +138,19 @@ def _add_folders(tree: Tree, path: str) -> None:
 
 
 def layer_key(layer: Layer) -> str:
-    """Return the key of a layer: over the files that it is made of, whatever packed or named them."""
+    """Return the key of a layer.
+
+    Over the files that it is made of, whatever packed or named them.
+    """
     trees = [tree_digest(part.part.entries) for part in layer.parts]
     return hashlib.sha256("\n".join([layer.name, *trees]).encode()).hexdigest()
 
 
 def _data_objects(order: BuildSpec, tree: str, held: dict[str, str]) -> tuple[SifPart, ...]:
-    """Return what the image carries about itself: definition, metadata, lock, bill of materials, its digests."""
+    """Return what the image carries about itself.
+
+    Definition, metadata, lock, bill of materials, its digests.
+    """
     lock, name = order.lock, order.recipe.name
     note = image_note(name, lock, mode=order.mode, packer=order.codec.name, tree=tree)
     return (

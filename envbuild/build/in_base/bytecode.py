@@ -1,4 +1,4 @@
-"""Bytecode of wheels, compiled once per wheel and Python by the base's own Python, and kept as parts."""
+"""Bytecode of wheels, compiled once per wheel by the base's own Python, and kept as parts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ from envbuild.store.atomic import os_errors_as
 ENVIRONMENT = {"PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
 """The order of a set's members in bytecode depends on the hash seed."""
 BYTECODE_LIMIT = 1 << 26
-"""Bytes of one compiled module at most; the largest of TensorFlow and PyTorch have some megabytes."""
+"""Bytes of one compiled module at most.
+
+The largest of TensorFlow and PyTorch have some megabytes.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,9 +49,9 @@ class WheelPart:
 
 
 def bytecode_key(wheel: str, *, python: str, epoch: int) -> str:
-    """Return the key of the bytecode of a wheel, whose part has the key ``wheel``; ``python`` is the base's version.
+    """Return the key of the bytecode of a wheel, whose part has the key ``wheel``.
 
-    Python 3.6 writes times into it.
+    ``python`` is the base's version. Python 3.6 writes times into it.
     """
     old = tuple(map(int, python.split(".")[:2])) < (3, 7)
     script = resources.files("envbuild.build.in_base.scripts").joinpath("compile.py").read_bytes()
@@ -62,7 +65,10 @@ def bytecode_key(wheel: str, *, python: str, epoch: int) -> str:
 
 
 def module_sources(wheel: WheelPart, scheme: Scheme) -> list[tuple[str, str]]:
-    """Return the modules of a wheel: their names in the archive and their absolute paths in the image."""
+    """Return the modules of a wheel.
+
+    Their names in the archive and their absolute paths in the image.
+    """
     there = {entry.path for entry in wheel.kept.part.entries}
     found = []
     with zipfile.ZipFile(wheel.file) as archive:

@@ -81,7 +81,8 @@ def open_container(
 ) -> Iterator[Container]:
     """Yield a container of a root, the lowest part first; it and its folder vanish afterwards.
 
-    A ``lean`` one lacks packages, CUDA and the like: it starts a Python with its standard library and no more.
+    A ``lean`` one lacks packages, CUDA and the like: it starts a Python with its standard library
+    and no more.
     """
     with context.store.work("inside") as work:
         image, folder = work / "root.sif", work / "runs"

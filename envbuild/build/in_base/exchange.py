@@ -1,7 +1,8 @@
-"""What a run inside a root is given and what is taken from it: two folders, and no name that both sides use.
+"""What a run inside a root is given and what is taken from it.
 
-What is given lies in a folder that the run sees read-only, as copies: never as links to the store.  What comes out
-lies in a fresh folder, which is opened without following links, and is copied.
+Two folders, and no name that both sides use. What is given lies in a folder that the run sees
+read-only, as copies: never as links to the store. What comes out lies in a fresh folder, which is
+opened without following links, and is copied.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ GIVEN = f"{INSIDE}/in"
 STEP = 1 << 22
 TEXT_LIMIT = 1 << 20
 FILE_LIMIT = 1 << 36
-"""Bytes of one result at most: 64 GiB is more than any wheel or layer, and a sparse file may claim more."""
+"""Bytes of one result at most.
+
+64 GiB is more than any wheel or layer, and a sparse file may claim more.
+"""
 NAMES_LIMIT = 100_000
 """Results in one folder at most."""
 PLAIN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -75,7 +79,10 @@ def open_exchange(work: Path) -> Iterator[Exchange]:
 
 
 def make_open(folder: Path) -> None:
-    """Make a folder that every user may read, whatever the umask: a run may have another user id."""
+    """Make a folder that every user may read, whatever the umask.
+
+    A run may have another user id.
+    """
     if not folder.is_dir():
         make_open(folder.parent)
         folder.mkdir()
@@ -93,7 +100,8 @@ def open_tree(folder: Path) -> None:
 def give_file(kept: Path, target: Path, sha256: str | None = None) -> None:
     """Copy a stored file for a run.
 
-    With ``sha256`` (hex) what was copied is hashed.  Raises IntegrityError for another file, SpaceError, HostError.
+    With ``sha256`` (hex) what was copied is hashed. Raises IntegrityError for another file,
+    SpaceError, HostError.
     """
     with os_errors_as(target):
         make_open(target.parent)
@@ -125,8 +133,9 @@ def _copy_hashed(source: BinaryIO, out: BinaryIO) -> str:
 def result_file(folder: Path, name: str, *, limit: int = FILE_LIMIT) -> Iterator[BinaryIO]:
     """Open a file that a run left; ``name`` is relative to its folder, ``limit`` in bytes.
 
-    Raises IntegrityError for a link, a folder, a FIFO or a device anywhere on the way, and for a file that is too
-    large.  It may be changed by no run any more, but is never renamed or kept: copy it.
+    Raises IntegrityError for a link, a folder, a FIFO or a device anywhere on the way, and for a
+    file that is too large. It may be changed by no run any more, but is never renamed or kept: copy
+    it.
     """
     handle = _open_below(folder, name)
     found = os.fstat(handle)
@@ -151,7 +160,10 @@ def result_bytes(folder: Path, name: str, *, limit: int = TEXT_LIMIT) -> bytes:
 
 
 def result_names(folder: Path, name: str = ".") -> list[str]:
-    """Return the names in a folder that a run left, sorted.  Raises IntegrityError for what is no folder."""
+    """Return the names in a folder that a run left, sorted.
+
+    Raises IntegrityError for what is no folder.
+    """
     handle = _open_below(folder, name)
     try:
         if not stat.S_ISDIR(os.fstat(handle).st_mode):
@@ -166,7 +178,10 @@ def result_names(folder: Path, name: str = ".") -> list[str]:
 
 
 def take_file(folder: Path, name: str, target: Path, *, limit: int = FILE_LIMIT) -> None:
-    """Copy a file that a run left to a path of our own.  Raises IntegrityError as result_file does, SpaceError."""
+    """Copy a file that a run left to a path of our own.
+
+    Raises IntegrityError as result_file does, SpaceError.
+    """
     with (
         result_file(folder, name, limit=limit) as source,
         os_errors_as(target),

@@ -1,4 +1,7 @@
-"""Where a Python keeps packages: known for a bootstrapped Debian, asked of the Python itself in an image."""
+"""Where a Python keeps packages.
+
+Known for a bootstrapped Debian, asked of the Python itself in an image.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +22,10 @@ from envbuild.store.sealed import read_sealed, write_sealed
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scheme:
-    """Where a Python keeps what: absolute folders without their leading slash; ``python`` runs scripts.
+    """Where a Python keeps what: absolute folders without their leading slash.
 
-    ``site`` is for pure wheels, ``platform`` for those with machine code; ``path`` are the folders that it imports
-    from, first ones first.
+    ``python`` runs scripts. ``site`` is for pure wheels, ``platform`` for those with machine code;
+    ``path`` are the folders that it imports from, first ones first.
     """
 
     site: str
@@ -100,7 +103,10 @@ def cached_scheme(base: LockedBase, store: Store) -> bytes | None:
 
 
 def read_scheme(told: bytes, base: LockedBase, tree: Tree) -> Scheme:
-    """Return the scheme of a base, with all links of its tree resolved.  Raises HostError for nonsense."""
+    """Return the scheme of a base, with all links of its tree resolved.
+
+    Raises HostError for nonsense.
+    """
     try:
         data = msgspec.json.decode(told, type=_SchemeAnswer)
     except UNREADABLE as error:

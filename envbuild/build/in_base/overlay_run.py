@@ -1,6 +1,7 @@
-"""Run something over a root without being root, and keep what it changed as a part: Debian packages, lines of a recipe.
+"""Run something over a root without being root, and keep what it changed as a part.
 
-The run sees the root below an overlay folder; what is in that folder afterwards is read as a layer of an image is.
+Debian packages, lines of a recipe. The run sees the root below an overlay folder; what is in that
+folder afterwards is read as a layer of an image is.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ SECONDS = 7200.0
 CAPTURE = Path(__file__).parent / "scripts" / "capture.py"
 """Run inside the base: reads what is in the overlay folder as a layer of an image."""
 SLACK = 1_000_000_000
-"""Nanoseconds by which a file's time may lie before the clock's, on a file system that counts in seconds."""
+"""Nanoseconds by which a file's time may lie before the clock's: some file systems count seconds."""
 REFUSED = re.compile(
     r"fuse-overlayfs|newuidmap|newgidmap|subuid|user namespace|while applying fakeroot"
 )
@@ -52,7 +53,7 @@ NO_OVERLAY = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OverlayScript:
-    """What is run: a shell script, files that it sees below /mnt/in/files (name, place, sha256), its variables."""
+    """A shell script, the files that it sees below /mnt/in/files (name, place, sha256), variables."""
 
     name: str
     script: tuple[str, ...]
@@ -64,7 +65,10 @@ class OverlayScript:
 def debian_install_script(
     packages: Iterable[DebianPackage], store: Store, epoch: int
 ) -> OverlayScript:
-    """Return the installation of locked Debian packages; their maintainer scripts run, services do not start."""
+    """Return the installation of locked Debian packages.
+
+    Their maintainer scripts run, services do not start.
+    """
     chosen = tuple(packages)
     return OverlayScript(
         name=f"install {len(chosen)} Debian packages",
@@ -93,9 +97,10 @@ def debian_install_script(
 
 
 def post_script(lines: Sequence[str], *, old_cuda: bool = False) -> OverlayScript:
-    """Return the lines of [system] post, as the definition runs them: last, and without a network where that can be.
+    """Return the lines of [system] post, as the definition runs them.
 
-    ``old_cuda`` tells that the base is older than the key of its CUDA package source, which is switched off before.
+    Last, and without a network where that can be. ``old_cuda`` tells that the base is older than
+    the key of its CUDA package source, which is switched off before.
     """
     own = shell.write_heredoc("$offline /bin/sh -eu", "RECIPE", lines) if lines else ()
     return OverlayScript(
@@ -137,7 +142,8 @@ def run_captured(
 ) -> CachedPart:
     """Return the part of what a script changes in the root that these parts make.
 
-    Raises ToolFailedError with the script's last lines, HostError where nothing can be run over an overlay here.
+    Raises ToolFailedError with the script's last lines, HostError where nothing can be run over an
+    overlay here.
     """
     key = captured_key(script, [part.part.key for part in below], base, packing.codec)
     found = cached_part(key, packing.store)
@@ -170,7 +176,7 @@ class _OverlayRun:
     overlay: Path
 
     def run(self) -> None:
-        """Run the script and leave what it changed as ``layer.tar`` beside the overlay, which is removed."""
+        """Run the script, leave what it changed as ``layer.tar``, and remove the overlay."""
         order = {"epoch": self.base.epoch, "started": time.time_ns() - SLACK}
         done = False
         try:
@@ -191,7 +197,10 @@ class _OverlayRun:
                 self._collect({**order, "only-remove": 1})
 
     def _collect(self, order: Mapping[str, int]) -> None:
-        """Read the overlay in a namespace like the one that wrote it, and remove it there: by scripts laid anew."""
+        """Read the overlay in a namespace like the one that wrote it, and remove it there.
+
+        By scripts laid anew.
+        """
         with open_exchange(self.overlay.parent) as between:
             between.write("capture.py", CAPTURE.read_bytes())
             between.write("order.json", json.dumps(order).encode())

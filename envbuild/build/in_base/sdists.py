@@ -39,12 +39,18 @@ from envbuild.toml import parse_toml
 INSTALLER = "uv"
 """Locked as a tool of the written definition; building needs none of it."""
 WHEEL_LIMIT = 1 << 34
-"""Bytes of a wheel that was built, at most: four times what a zip without its 64-bit extension can hold."""
+"""Bytes of a wheel that was built, at most.
+
+Four times what a zip without its 64-bit extension can hold.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BuildNeeds:
-    """What building depends on beside the archive: the digest of the root it runs in, the packages, the epoch."""
+    """What building depends on beside the archive.
+
+    The digest of the root it runs in, the packages, the epoch.
+    """
 
     root: str
     packages: tuple[PythonPackage, ...]
@@ -71,9 +77,10 @@ def build_wheels(
 ) -> dict[str, tuple[str, ...]]:
     """Build the wheels of source archives and keep them under their keys.
 
-    Return what they require beyond what their archives say, by package.  What building needs and is there as source only is built first.  Each is built in a run of its own, so that none
-    can change what another one gives.  Raises ToolFailedError with the backend's last lines, IntegrityError when
-    another version came out, UsageError where archives need each other.
+    Return what they require beyond what their archives say, by package. What building needs and is
+    there as source only is built first. Each is built in a run of its own, so that none can change
+    what another one gives. Raises ToolFailedError with the backend's last lines, IntegrityError
+    when another version came out, UsageError where archives need each other.
     """
     tools = inside.folder / "tools"
     make_open(tools / "lib")
@@ -165,7 +172,7 @@ def _build_environment(needs: BuildNeeds) -> dict[str, str]:
 def _install_tool(
     name: str, kept: Path, sha256: str | None, tools: Path, inside: Container
 ) -> None:
-    """Install a wheel (its file name and where it is) that building needs into a folder that no run may write to."""
+    """Install a wheel that building needs into a folder that no run may write to."""
     from installer import install
     from installer.destinations import SchemeDictionaryDestination
     from installer.sources import WheelFile
@@ -250,6 +257,9 @@ def _keep_wheel(package: PythonPackage, key: str, out: Path, store: Store) -> tu
 
 
 def built_name(package: PythonPackage) -> str:
-    """Return a wheel file name for the wheel of a source archive: only its first two fields count."""
+    """Return a wheel file name for the wheel of a source archive.
+
+    Only its first two fields count.
+    """
     name = package.name.replace("-", "_")
     return f"{name}-{package.version}-py3-none-any.whl"

@@ -1,7 +1,7 @@
 """The ways to build an image: one row a mode, with what differs as fields.
 
-A new mode is a row here and, where it builds from the written definition, a module with its ``Builder``.  This module
-imports nothing that builds: a ``make`` that has nothing to do reads it.
+A new mode is a row here and, where it builds from the written definition, a module with its
+``Builder``. This module imports nothing that builds: a ``make`` that has nothing to do reads it.
 """
 
 from __future__ import annotations
@@ -36,11 +36,12 @@ def _docker() -> Builder:
 class Mode:
     """A way to build.
 
-    ``builder`` makes what builds from the written definition; without it the image is put together from the store.
-    ``is_layered`` gives each layer a partition of its own; ``is_tree`` makes a writable folder and no file; ``by_engine``
-    lets a container engine build, which fetches the base itself.  ``needs_ids`` says that a root of the user's own
-    unpacks the Debian root, ``needs_mksquashfs`` that this program packs.  ``auto_reason`` is why "auto" takes it, ""
-    where it never does.
+    ``builder`` makes what builds from the written definition; without it the image is put together
+    from the store. ``is_layered`` gives each layer a partition of its own; ``is_tree`` makes a
+    writable folder and no file; ``by_engine`` lets a container engine build, which fetches the base
+    itself. ``needs_ids`` says that a root of the user's own unpacks the Debian root,
+    ``needs_mksquashfs`` that this program packs. ``auto_reason`` is why "auto" takes it, "" where
+    it never does.
     """
 
     name: str
@@ -59,7 +60,7 @@ class Mode:
 
     @property
     def root_groups(self) -> tuple[str, ...]:
-        """The groups of Debian packages that are in its bootstrapped root before anything else is done."""
+        """The groups of Debian packages that its bootstrapped root begins with."""
         return ("base", "system") if self.is_assembled else ("base",)
 
 

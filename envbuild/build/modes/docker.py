@@ -80,7 +80,10 @@ class Docker:
 
 
 def image_tag(name: str, lock: Lock) -> str:
-    """Return the name under which the engine keeps the image: the recipe's, and the lock's digest as its tag."""
+    """Return the name under which the engine keeps the image.
+
+    The recipe's, and the lock's digest as its tag.
+    """
     plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "image"
     return f"envbuild/{plain}:{lock_digest(lock).removeprefix('sha256:')[:12]}"
 

@@ -1,4 +1,7 @@
-"""How much a build will download, keep and take, told before it starts; and whether there is room for it."""
+"""How much a build will download, keep and take, told before it starts.
+
+And whether there is room for it.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,10 @@ from envbuild.quota import Quota
 from envbuild.store.units import human_bytes
 
 UNPACKED = 2.1
-"""Bytes on disk for one byte of wheel or layer (TensorFlow 2.15 with CUDA: 2.6 GB of wheels, 5.3 GB installed)."""
+"""Bytes on disk for one byte of wheel or layer (TensorFlow 2.15 with CUDA.
+
+2.6 GB of wheels, 5.3 GB installed).
+"""
 PACKED = 1.05
 """Bytes in the image for one byte of wheel, zstd level 3."""
 ROOT = 250_000_000
@@ -62,10 +68,10 @@ def packed_size(size: int) -> int:
 def check_space(
     needs: Iterable[Need], quotas: Callable[[Path], Iterable[Quota]] = lambda _: ()
 ) -> None:
-    """Check that every folder's file system has room for what it is to hold; needs on one file system add up.
+    """Check that every folder's file system has room for what it is to hold.
 
-    ``quotas`` tells which quotas count what is written into a folder.  Raises SpaceError naming the first file system
-    or quota that is too small.
+    Needs on one file system add up. ``quotas`` tells which quotas count what is written into a
+    folder. Raises SpaceError naming the first file system or quota that is too small.
     """
     systems: dict[int, list[Need]] = {}
     for folder, size, setting in needs:

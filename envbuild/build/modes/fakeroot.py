@@ -29,9 +29,11 @@ class Fakeroot:
         write_text(request.target.with_suffix(".def"), request.definition)
 
     def commands(self, request: DefinitionBuild, runtime: Runtime) -> tuple[Command, ...]:
-        """Return the build command: the files are bound in, and %setup is told of the root that is there already.
+        """Return the build command.
 
-        Apptainer mounts the host's /tmp and /var/tmp while %post runs; folders of the build's own take their place.
+        The files are bound in, and %setup is told of the root that is there already. Apptainer
+        mounts the host's /tmp and /var/tmp while %post runs; folders of the build's own take their
+        place.
         """
         env = {
             "ENVBUILD_FILES": str(request.files),
@@ -66,7 +68,10 @@ def base_paths(definition: str) -> list[Path]:
 
 
 def packer_arguments(packer: Packer) -> str:
-    """Return mksquashfs' arguments: zstd packs 20 times faster than gzip at the same size, and unpacks faster."""
+    """Return mksquashfs' arguments.
+
+    Zstd packs 20 times faster than gzip at the same size, and unpacks faster.
+    """
     if packer.compressor == "gzip":
         return f"-comp gzip -Xcompression-level {packer.level}"
     return f"-comp zstd -Xcompression-level {packer.level}"

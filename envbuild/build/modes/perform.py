@@ -1,4 +1,7 @@
-"""Carry out a build: supply the locked files under their names, run the builder, keep the log of a failure."""
+"""Carry out a build.
+
+Supply the locked files under their names, run the builder, keep the log of a failure.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +30,8 @@ KEEP_LOGS = 20
 def supplied_files(lock: Lock, store: Store) -> Iterator[Path]:
     """Lend a folder that holds every locked file but the base's, under its own name.
 
-    They are copies: what runs as root in a build could make a link to the store writable.  Raises IntegrityError
-    where the store has lost or changed one meanwhile.
+    They are copies: what runs as root in a build could make a link to the store writable. Raises
+    IntegrityError where the store has lost or changed one meanwhile.
     """
     with store.work("files") as work:
         top = (
@@ -58,8 +61,8 @@ def run_build(
 ) -> None:
     """Build ``request.target``.
 
-    Raises UsageError for an unknown mode, SpaceError for a full disk, HostError for what the host lacks; the log of
-    a failed build stays and its path is told.
+    Raises UsageError for an unknown mode, SpaceError for a full disk, HostError for what the host
+    lacks; the log of a failed build stays and its path is told.
     """
     make_builder = MODES[mode].builder if mode in MODES else None
     if make_builder is None:

@@ -44,9 +44,10 @@ PASSING = re.compile(
 
 
 class SandboxNote(msgspec.Struct, frozen=True, kw_only=True):
-    """A sandbox as it was built: recipe, lock, packer, versions of distributions and Debian packages, and its files.
+    """A sandbox as it was built.
 
-    ``files`` maps paths to size (bytes) and time (nanoseconds since 1970).
+    Recipe, lock, packer, versions of distributions and Debian packages, and its files. ``files``
+    maps paths to size (bytes) and time (nanoseconds since 1970).
     """
 
     recipe: str
@@ -60,9 +61,10 @@ class SandboxNote(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ManualChanges:
-    """What was done in a sandbox: ``dists`` and ``apt`` are (name, before or None, now or None), ``files`` are paths.
+    """What was done in a sandbox.
 
-    ``direct`` and ``asked_for`` are the names among them that nothing else brought along.
+    ``dists`` and ``apt`` are (name, before or None, now or None), ``files`` are paths. ``direct``
+    and ``asked_for`` are the names among them that nothing else brought along.
     """
 
     dists: tuple[tuple[str, str | None, str | None], ...]
@@ -109,7 +111,10 @@ def make_sandbox(order: BuildSpec, context: Context) -> None:
 
 
 def read_note(folder: Path) -> SandboxNote:
-    """Read what a sandbox was when it was built.  Raises UsageError for a folder that is none of ours."""
+    """Read what a sandbox was when it was built.
+
+    Raises UsageError for a folder that is none of ours.
+    """
     try:
         return msgspec.json.decode((folder / NOTE).read_bytes(), type=SandboxNote)
     except OSError as error:
@@ -183,7 +188,8 @@ def packing_sandbox(
 ) -> Iterator[Path]:
     """Pack a sandbox as an image and yield it; it gets its final name at the end of the block.
 
-    What envbuild keeps in it is left out; the tree stays as it is.  Raises SpaceError before anything is written.
+    What envbuild keeps in it is left out; the tree stays as it is. Raises SpaceError before
+    anything is written.
     """
     if not str(folder).isprintable():
         raise UsageError(
@@ -236,7 +242,10 @@ def _without_ours(folder: Path) -> Iterator[None]:
 
 
 def _read_files(folder: Path) -> Iterator[tuple[str, tuple[int, int]]]:
-    """Tell every file and link of a tree that does not change by itself; what may not be read is passed over."""
+    """Tell every file and link of a tree that does not change by itself.
+
+    What may not be read is passed over.
+    """
     for top, folders, names in os.walk(folder):
         inside = "/" + os.path.relpath(top, folder).lstrip(".").lstrip("/")
         prefix = inside.rstrip("/")
@@ -256,7 +265,7 @@ def _changed_files(
 
 
 def _debian_files(folder: Path, names: list[str]) -> set[str]:
-    """Return the paths that Debian packages brought, under both names where /bin is a link to /usr/bin."""
+    """Return the paths of Debian packages, under both names where /bin is a link to /usr/bin."""
     found: set[str] = set()
     for name in names:
         for listing in (folder / "var/lib/dpkg/info").glob(f"{name}*.list"):

@@ -1,6 +1,7 @@
-"""What a sandbox is told of this machine, so that apt-get and pip work in it: mirror, index, certificates, proxies.
+"""What a sandbox is told of this machine, so that apt-get and pip work in it.
 
-All of it lies in one folder and one file of environment, which are never packed: an address may hold a password.
+Mirror, index, certificates, proxies. All of it lies in one folder and one file of environment,
+which are never packed: an address may hold a password.
 """
 
 from __future__ import annotations
@@ -22,14 +23,17 @@ from envbuild.store.atomic import os_errors_as, write_bytes, write_text
 
 FOLDER = SANDBOX_NOTE.removesuffix(".json")
 ENVIRONMENT = ".singularity.d/env/93-envbuild-sandbox.sh"
-"""The runtime reads what lies in this folder, in the order of the names, each time the tree is entered."""
+"""The runtime reads the files of this folder, by name, each time the tree is entered."""
 OURS = (FOLDER, ENVIRONMENT)
 """What is not packed."""
 SYSTEMS_BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
 
 
 def write_network(tree: Path, order: BuildSpec, context: Context) -> None:
-    """Let apt-get and pip in a tree reach what this machine reaches; says what could not be found out."""
+    """Let apt-get and pip in a tree reach what this machine reaches.
+
+    Says what could not be found out.
+    """
     folder = tree / FOLDER
     with os_errors_as(folder):
         folder.mkdir(mode=0o700)

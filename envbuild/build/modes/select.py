@@ -1,4 +1,7 @@
-"""Which way to build this machine can go: what each needs, what is there, and what to do where none works."""
+"""Which way to build this machine can go.
+
+What each needs, what is there, and what to do where none works.
+"""
 
 from __future__ import annotations
 
@@ -32,9 +35,10 @@ ELSEWHERE = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Trust:
-    """Whose code a recipe brings: ``origin`` is "" for one's own, else what it comes from ("a shelf", "a bundle").
+    """Whose code a recipe brings.
 
-    ``as_root`` tells that root lets it run with root's own rights.
+    ``origin`` is "" for one's own, else what it comes from ("a shelf", "a bundle"). ``as_root``
+    tells that root lets it run with root's own rights.
     """
 
     origin: str = ""
@@ -43,11 +47,17 @@ class Trust:
 
 OWN = Trust()
 PROGRAMS = ("mmdebstrap", "mksquashfs", "fuse-overlayfs")
-"""What some ways to build need beside the runtime.  Only starting mmdebstrap for its version takes 0.1 s."""
+"""What some ways to build need beside the runtime.
+
+Only starting mmdebstrap for its version takes 0.1 s.
+"""
 
 
 class MissingPrograms(Mapping[str, str]):
-    """Programs of PROGRAMS that cannot be used, and why; each is looked for once somebody asks for it."""
+    """Programs of PROGRAMS that cannot be used, and why.
+
+    Each is looked for once somebody asks for it.
+    """
 
     def __init__(self, settings: Settings, runner: Runner) -> None:
         self._settings, self._runner = settings, runner
@@ -78,12 +88,12 @@ class MissingPrograms(Mapping[str, str]):
 class HostCapabilities:
     """What the ways to build find on this machine.
 
-    ``containers`` is None where they start, else why not; ``ids`` tells that the user has a range of ids for a root
-    of his own; ``root`` that this is root, with or without all capabilities, ``mapped`` that it is an ordinary user who
-    made a namespace to be root in, and ``caged`` that root's containers have ids that own nothing; ``fuse`` that
-    /dev/fuse can be opened;
-    ``layers`` is None where images of layers can be run, else why not; ``missing`` maps programs to why they cannot be
-    used.
+    ``containers`` is None where they start, else why not; ``ids`` tells that the user has a range
+    of ids for a root of his own; ``root`` that this is root, with or without all capabilities,
+    ``mapped`` that it is an ordinary user who made a namespace to be root in, and ``caged`` that
+    root's containers have ids that own nothing; ``fuse`` that /dev/fuse can be opened; ``layers``
+    is None where images of layers can be run, else why not; ``missing`` maps programs to why they
+    cannot be used.
     """
 
     containers: str | None = None
@@ -116,7 +126,10 @@ def read_capabilities(
     *,
     runtime: Runtime | None = None,
 ) -> HostCapabilities:
-    """Look at this machine; starts a user namespace that ends at once.  Raises HostError without a runtime."""
+    """Look at this machine; starts a user namespace that ends at once.
+
+    Raises HostError without a runtime.
+    """
     facts = host or read_host()
     whole_root = facts.uid == 0 and not facts.crippled_root
     containers = layers = None
@@ -151,8 +164,8 @@ def select_mode(
 ) -> ModeChoice:
     """Return the first way that recipe and machine allow.
 
-    ``roots`` are the modes whose Debian root the store has already.  Raises HostError with every obstacle, and what
-    to do, where no way is left.
+    ``roots`` are the modes whose Debian root the store has already. Raises HostError with every
+    obstacle, and what to do, where no way is left.
     """
     passed: list[tuple[str, str]] = []
     for mode in (row.name for row in ROWS if row.auto_reason):
@@ -187,14 +200,17 @@ def require_mode(
 
 
 def require_trust(recipe: Recipe, lock: Lock, ground: HostCapabilities, trust: Trust) -> None:
-    """Raise HostError where not even the check of a finished image keeps foreign code from this machine."""
+    """Raise HostError where even a check of the image would run foreign code on this machine."""
     why = exposure("flat", lock, ground, trust)
     if why is not None:
         raise HostError(f"{recipe.name} cannot be used on this machine: {why}", hint=ROOT_ADVICE)
 
 
 def cached_roots(lock: Lock, store: Store) -> frozenset[str]:
-    """Return the modes whose Debian root the store has: ``flat`` has the recipe's own packages in it."""
+    """Return the modes whose Debian root the store has.
+
+    ``flat`` has the recipe's own packages in it.
+    """
     return frozenset(
         mode.name
         for mode in ROWS
@@ -203,7 +219,10 @@ def cached_roots(lock: Lock, store: Store) -> frozenset[str]:
 
 
 def runs_inside(recipe: Recipe, lock: Lock) -> bool:
-    """Tell whether assembling an image has to run something as root in it: lines of shell, or Debian's scripts."""
+    """Tell whether assembling an image has to run something as root in it.
+
+    Lines of shell, or Debian's scripts.
+    """
     over_image = not lock.is_bootstrap and bool(lock.system_packages)
     return bool(recipe.system.post) or over_image
 
