@@ -56,7 +56,7 @@ class Codec:
     def pack(self, raw: bytes) -> tuple[bytes, int]:
         """Return a block's bytes in the file, and its squashfs size."""
         packed = self._compress(raw)
-        # squashfs.rst, 3.1: a block that would grow is stored as it is
+        # squashfs.rst, "File data": a block that would grow is stored as it is
         return (packed, len(packed)) if len(packed) < len(raw) else (raw, len(raw) | STORED)
 
     def _compress(self, raw: bytes) -> bytes:

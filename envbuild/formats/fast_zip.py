@@ -50,6 +50,8 @@ class FastZipFile(zipfile.ZipFile):
         ):
             return super().open(name, mode, *args, **kwargs)
         file: Any = self.fp
+        # the member's own header may have another extra field than the table at the archive's end
+        # has
         file.seek(info.header_offset)
         header = file.read(LOCAL_HEADER.size)
         if len(header) != LOCAL_HEADER.size:
@@ -67,6 +69,7 @@ class _Inflated(io.RawIOBase):
         from isal import isal_zlib
 
         self._file, self._at, self._left, self._info = file, at, info.compress_size, info
+        # raw deflate with the largest window (RFC 1951), without zlib's header
         self._inflater = isal_zlib.decompressobj(-15)
         self._crc32 = isal_zlib.crc32
         self._error: Any = isal_zlib.IsalError  # its stub says an instance
@@ -99,6 +102,7 @@ class _Inflated(io.RawIOBase):
         self._size += len(piece)
         self._crc = self._crc32(piece, self._crc)
         self._ready = memoryview(piece)
+        # no more than was announced: a bomb ends here
         if self._size > self._info.file_size:
             raise zipfile.BadZipFile(f"{self._info.filename} is longer than the archive says")
         if self._inflater.eof or not (data or piece):

@@ -97,6 +97,7 @@ def write_at(target: int, data: bytes | memoryview, at: int) -> None:
 
 def _share_blocks(source: int, target: int, size: int, offset: int, at: int) -> int:
     """Let the file system, or its server, copy; return how many bytes it did."""
+    # FICLONERANGE takes whole blocks only (ioctl_ficlonerange(2))
     pages = size // PAGE * PAGE
     if pages and not (offset % PAGE or at % PAGE):
         try:
@@ -125,6 +126,7 @@ def _copy_in_kernel(source: int, target: int, size: int, offset: int, at: int) -
             if error.errno in UNABLE:
                 return done
             raise
+        # the end of the source: reading finds out whether it is too short
         if not copied:
             return done
         done += copied
@@ -153,9 +155,12 @@ def _copy_by_reading(
                         hint="run: envbuild store verify",
                     )
                 filled, done = filled + count, done + count
+                # O_DIRECT wants memory, place and length at whole blocks (open(2)): an anonymous
+                # map is aligned
                 if filled == BUFFER:
                     _write_all(view, target, at, past)
                     at, filled = at + BUFFER, 0
+        # the end of a blob is seldom a whole page
         pages = filled // PAGE * PAGE
         with view[:pages] as whole, view[pages:filled] as rest:
             _write_all(whole, target, at, past)
@@ -183,6 +188,7 @@ def _bypass_cache(target: int, at: int, size: int) -> Iterator[int | None]:
         return
     _reserve_space(target, at, size)
     try:
+        # a descriptor of its own: the other one goes on through the cache
         past = os.open(f"/proc/self/fd/{target}", os.O_WRONLY | os.O_DIRECT)
     except OSError:
         yield None

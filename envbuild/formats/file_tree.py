@@ -119,6 +119,8 @@ class TreeMerger:
 
 
 def _lay_part(tree: Tree, part: Part, number: int) -> None:
+    # image-spec, layer.md: whiteouts hide names of lower layers alone, wherever they stand in the
+    # tar
     for entry in part.entries:
         held = tree.get(entry.path)
         if held is not None and held[0].kind == "d" and entry.kind != "d":
@@ -140,6 +142,7 @@ class _Stack:
         """Lay a layer over the tree; what it hides is hidden before its own names are there."""
         for entry in part.entries:
             folder, _, name = entry.path.rpartition("/")
+            # image-spec, layer.md, "Opaque Whiteout": all of the folder in lower layers goes
             if entry.kind == "o":
                 for child in list(self._children.get(self.real(folder), ())):
                     self._remove(child)
@@ -151,6 +154,7 @@ class _Stack:
 
     def _put(self, entry: Entry, number: int) -> None:
         folder, _, name = entry.path.rpartition("/")
+        # a layer may write below a link of a lower one: /bin/sh goes to /usr/bin/sh
         path = _join_path(self.real(folder), name) if name else ""
         _add_parents(self.tree, path)
         if entry.kind == "h":
@@ -161,8 +165,10 @@ class _Stack:
                 )
             entry, number = found
         held = self.tree.get(path)
+        # a file over a folder, or a folder over a file, takes all of it away
         if held is not None and held[0].kind != entry.kind and "d" in (held[0].kind, entry.kind):
             self._remove(path)
+        # paths that were resolved through this name lead elsewhere from now on
         if entry.kind in "ld" and held is not None and held[0].kind != entry.kind:
             self._real.clear()
         self.tree[path] = (
@@ -239,6 +245,7 @@ def tree_digest(entries: Iterable[Entry]) -> str:
     """Return ``sha256:…`` over names, kinds, modes, owners, links, devices and contents alone."""
     digest = hashlib.sha256()
     for entry in sorted(entries, key=lambda entry: entry.path):
+        # one line of JSON a name: a list of plain values, so no name in the code is in the digest
         digest.update(msgspec.json.encode(entry_identity(entry)) + b"\n")
     return "sha256:" + digest.hexdigest()
 

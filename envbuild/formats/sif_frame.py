@@ -74,6 +74,8 @@ def _unsigned_objects(file: BinaryIO, sif: SifFile) -> tuple[bytes, bytes, bool]
     file.seek(0)
     start = file.read(HEADER.size)
     rows = _read_table(file, start)
+    # a signature takes a free row and is written behind the last object: without both, header and
+    # table are as they were before
     kept = [row if _object_kind(row) != SIGNATURE else bytes(DESCRIPTOR.size) for row in rows]
     signatures = sum(row != other for row, other in zip(rows, kept, strict=True))
     if signatures:
@@ -109,6 +111,7 @@ def _find_gaps(file: BinaryIO, sif: SifFile) -> Iterator[tuple[int, int]]:
     spans += [(item.offset, item.size) for item in sif.objects]
     at = 0
     for begin, size in sorted(spans):
+        # objects are aligned: between them are zeros, and nothing else should be there
         if begin > at:
             yield at, begin - at
         at = max(at, begin + size)

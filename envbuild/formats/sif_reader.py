@@ -10,8 +10,10 @@ from typing import BinaryIO
 
 from envbuild.errors import UsageError
 
+# sylabs/sif, pkg/sif/sif.go: type header
 HEADER = struct.Struct("<32s10s3s3s16s8q")
 """launch line, magic, version, architecture, id, times (2), descriptors (free, all, place), data."""
+# sylabs/sif, pkg/sif/descriptor.go: type rawDescriptor; 585 bytes, nothing aligned
 DESCRIPTOR = struct.Struct("<i?3I7q128s384s")
 """type, used, id, group, link, offset, size, padded size, times (2), uid, gid, name, extra.
 
@@ -140,10 +142,12 @@ def _read_object(
 ) -> SifObject:
     data_type, _, number, group, _, offset, size, _, _, _, _, _, name, extra = fields
     is_partition = data_type == PARTITION
+    # the extra of a partition: file system, kind of partition, architecture
     file_system, partition = struct.unpack_from("<2i", extra) if is_partition else (0, 0)
     return SifObject(
         id=number,
         data_type=data_type,
+        # the highest bits mark a group's number (descrGroupMask)
         group=group & 0x0FFFFFFF,
         offset=offset,
         size=size,

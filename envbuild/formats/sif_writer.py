@@ -71,6 +71,7 @@ def write_sif(
     """
     at, rows = DATA, []
     for number, part in enumerate(parts, start=1):
+        # partitions are mounted in place, by a loop device or FUSE, which want whole pages
         begin = -(-at // PAGE) * PAGE if part.data_type == PARTITION else at
         out.seek(begin)
         size = part.write(out)
@@ -94,7 +95,9 @@ def write_sif(
             )
         )
         at = begin + size
+    # what a partition wrote last may be a hole
     out.truncate(at)
+    # a SIF has a UUID: the same image must have the same
     unique = bytearray(hashlib.sha256(identity.encode()).digest()[:16])
     unique[6], unique[8] = (
         unique[6] & 0x0F | 0x80,

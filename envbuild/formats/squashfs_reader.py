@@ -71,10 +71,12 @@ class SquashImage:
         self.compressor = names.get(fields[5], f"compressor {fields[5]}")
         self.root, ids = fields[11], fields[8]
         self._inode_table, self._folder_table = fields[15], fields[16]
+        # SQUASHFS_FILE_MAX_SIZE; the kernel takes powers of two only
         if not 4096 <= self.block_size <= 1 << 20 or self.block_size & self.block_size - 1:
             raise self.damaged("its superblock tells nonsense")
         self._room = Room(limits.most_names(self.size), f"{DAMAGED}: its tables take")
         self._content = Room(limits.most_content(self.size), f"{DAMAGED}: it unpacks to")
+        # the tables may stand in any order, all behind the data
         self.data_end = min(fields[15], fields[16], fields[17], fields[13])
         self._block = functools.lru_cache(maxsize=4096)(self._metadata_block)
         table = self._table(fields[17], fragments, 16) if fragments else b""
@@ -83,6 +85,8 @@ class SquashImage:
             number for (number,) in struct.iter_unpack("<I", self._table(fields[13], ids, 4))
         ]
         self._xattr_table, self._xattr_rows = 0, b""
+        # squashfs.rst, "Xattr table": place of the values, number of sets, then the list of their
+        # blocks
         if fields[14] != NONE64:
             self._xattr_table, count, _ = struct.unpack("<QII", self.read(fields[14], 16))
             if count > MOST_XATTRS:
@@ -126,6 +130,7 @@ class SquashImage:
 
     def metadata(self, at: int, offset: int, size: int) -> tuple[bytes, int, int]:
         """Return bytes of a chain of metadata blocks, and the place behind them."""
+        # most reads are of some bytes; only listings, block lists and values are longer
         if size > METADATA:
             self._room.take(size)  # it is kept in memory as a whole
         parts, left = [], size
@@ -145,6 +150,7 @@ class SquashImage:
         self._room.take(count * limits.ENTRY)
         blocks = -(-count * width // METADATA)
         places = struct.unpack(f"<{blocks}Q", self.read(at, 8 * blocks))
+        # a hostile list of places could name one block a million times
         if list(places) != sorted(set(places)):
             raise self.damaged("a table goes back to where it was")
         data = b"".join(self._block(place)[0] for place in places)
@@ -159,6 +165,7 @@ class SquashImage:
         if (number + 1) * 16 > len(self._xattr_rows):
             raise self.damaged(f"it has no extended attributes {number}")
         place, count, _ = struct.unpack_from("<QII", self._xattr_rows, number * 16)
+        # a reference is the block's place in its table, and 16 bits for the place in the block
         at, offset = self._xattr_table + (place >> 16), place & 0xFFFF
         pairs = []
         total = Room(limits.ATTRIBUTES, "the extended attributes of one file take")
@@ -172,6 +179,7 @@ class SquashImage:
                 raise self.damaged("an extended attribute is of no known kind")
             total.take(size + len(name) + ATTRIBUTE)
             value, at, offset = self.metadata(at, offset, size)
+            # equal values of many files are stored once, and named by their place
             if kind & ELSEWHERE:
                 (place,) = struct.unpack("<Q", value)
                 where = self._xattr_table + (place >> 16), place & 0xFFFF
@@ -211,6 +219,7 @@ class SquashImage:
             return struct.unpack(form, raw)
 
         kind, mode, user, group, mtime, _ = take("<4HII")
+        # types 1 to 7 are the short inodes, 8 to 14 the long ones
         long = kind > LONG
         basic = KINDS.get(kind - LONG if long else kind)
         if basic is None or max(user, group) >= len(self._ids):
@@ -229,6 +238,7 @@ class SquashImage:
                 common["xattrs"] = self._xattrs(xattrs)
             else:
                 start, fragment, begin, size = take("<IIII")
+            # the rest of a file lies in a fragment, where it has one, else in a block of its own
             count = size // self.block_size if fragment != NONE32 else -(-size // self.block_size)
             self._content.take(size + (self.block_size if fragment != NONE32 and count else 0))
             self._room.take(count * BLOCK_ENTRY)
@@ -258,6 +268,7 @@ class SquashImage:
         data, _, _ = self.metadata(self._folder_table + start, begin, max(size - 3, 0))
         at, before = 0, b""
         while at < len(data):
+            # a header (entries - 1, block of inodes, first number), then at most 256 entries
             count, block, _ = struct.unpack_from("<III", data, at)
             at += 12
             for _ in range(min(count + 1, 256)):
@@ -281,6 +292,7 @@ class _ContentHasher:
         digest, at, size = hashlib.sha256(), entry.start, 0
         for packed in entry.blocks:
             expected = min(self.image.block_size, entry.size - size)
+            # a size of 0 is a block of zeros, which takes no room
             block = self.image.content(at, packed) if packed else bytes(expected)
             at += packed & ~STORED
             size += len(block)

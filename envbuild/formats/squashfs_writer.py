@@ -18,18 +18,24 @@ from envbuild.errors import IntegrityError
 from envbuild.formats.block_codec import BLOCK
 from envbuild.formats.file_tree import EPOCH, NO_FRAGMENT, Entry, Part, Tree
 
+# struct squashfs_super_block (fs/squashfs/squashfs_fs.h): 96 bytes, all numbers little-endian
 SUPERBLOCK = struct.Struct("<5I6H8Q")
+# "hsqs"
 MAGIC = 0x73717368
+# ZLIB_COMPRESSION and those after it, by the kernel's numbers
 COMPRESSORS = {"gzip": 1, "lzma": 2, "lzo": 3, "xz": 4, "lz4": 5, "zstd": 6}
 FLAGS = 0x0001 | 0x0800
 """Inodes and ids uncompressed."""
+# SQUASHFS_NOX and SQUASHFS_NO_XATTR of the superblock's flags
 PLAIN_XATTRS, NO_XATTRS = 0x0100, 0x0200
 XATTR_KINDS = ("user.", "trusted.", "security.")
 """Prefixes of extended attributes by their number; squashfs knows no others."""
 NONE32, NONE64 = 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF
+# squashfs.rst, "Squashfs Filesystem Design": 8 KiB each, bit 15: plain
 METADATA = 8192
 UNCOMPRESSED = 0x8000
 PAGE = 4096
+# inode types (squashfs_fs.h); a long one, 7 higher, has more fields
 DIRECTORY, FILE, LINK, BLOCK_DEVICE, CHARACTER_DEVICE, PIPE = 1, 2, 3, 4, 5, 6
 LONG = 7
 """Added to a kind for inodes with more fields."""
@@ -154,12 +160,17 @@ class _InodeTables:
     def _folder(self, path: str, children: list[str]) -> None:
         for child in children:
             if self.tree[child][0].kind != "d":
+                # a folder's listing names the places of its children's inodes, so these come first
                 self._inode(child)
         start, offset = self.folders.where()
+        # the kernel counts 3 bytes more than the listing has: for "." and ".." (fs/squashfs/dir.c)
         size = self._listing(children) + 3
+        # the root's parent is a number that no inode has
         parent = self.numbers[path.rpartition("/")[0]] if path else len(self.tree) + 1
+        # a folder is also "." in itself and ".." in each folder below it
         links = 2 + sum(self.tree[child][0].kind == "d" for child in children)
         xattrs = self.xattrs.number(self.tree[path][0].xattrs)
+        # the short inode has 16 bits for the listing's size, and no place for attributes
         if size <= 0xFFFF and xattrs == NONE32:
             self._write(path, DIRECTORY, struct.pack("<IIHHI", start, links, size, offset, parent))
         else:
@@ -189,6 +200,8 @@ class _InodeTables:
 
         One block of inodes, numbers close by, at most 256.
         """
+        # squashfs.rst, "Directories": a header holds block and number, its entries only
+        # differences
         block, first = self.places[children[index]][0], self.numbers[children[index]]
         end = index
         while (
@@ -226,6 +239,7 @@ class _InodeTables:
         start = self.starts[part] + entry.start if entry.blocks else 0
         sizes = struct.pack(f"<{len(entry.blocks)}I", *entry.blocks)
         xattrs = self.xattrs.number(entry.xattrs)
+        # the short inode has 32 bits for place and size
         if start <= NONE32 and entry.size <= NONE32 and xattrs == NONE32:
             self._write(
                 path, FILE, struct.pack("<IIII", start, fragment, entry.offset, entry.size) + sizes
@@ -237,6 +251,7 @@ class _InodeTables:
     def _write(self, path: str, kind: int, body: bytes) -> None:
         entry = self.tree[path][0]
         self.places[path] = self.inodes.where()
+        # inodes hold a 16-bit place in the table of ids, not the id
         user, group = (
             self.ids.setdefault(number, len(self.ids)) for number in (entry.uid, entry.gid)
         )
@@ -256,6 +271,7 @@ def write_squashfs(
     """
     out.flush()
     begin = out.tell()
+    # every blob begins at a page, so that file systems can share its blocks with the store
     starts, at = [], PAGE
     for part, _ in parts:
         starts.append(at)
@@ -293,6 +309,7 @@ def _write_tables(
     firsts, fragments = [], _MetadataTable()
     for (part, _), start in zip(parts, starts, strict=True):
         firsts.append(len(fragments.data) // 16)
+        # squashfs.rst, "Fragment lookup table": place, size and an unused word for each fragment
         for offset, size in part.fragments:
             fragments.data += struct.pack("<QII", start + offset, size, 0)
     tables = _InodeTables(tree, epoch, starts, firsts)
@@ -308,6 +325,7 @@ def _write_tables(
     ids.data += struct.pack(f"<{len(tables.ids)}I", *tables.ids)
     id_table = at = _write_lookup(out, ids, at)
     at += 8 * -(-len(ids.data) // METADATA)
+    # tables stand in the order of mksquashfs: inodes, folders, fragments, ids, attributes
     xattr_table, at = tables.xattrs.write(out, at)
     flags = FLAGS | (NO_XATTRS if xattr_table == NONE64 else PLAIN_XATTRS)
     count = len(fragments.data) // 16
@@ -325,6 +343,7 @@ def _write_tables(
 
 def _write_lookup(out: BinaryIO, table: _MetadataTable, at: int) -> int:
     """Write a table and then the list of its blocks' places; return where that list begins."""
+    # squashfs.rst: a lookup table is metadata blocks and behind them a list of their places
     packed = table.packed()
     places = range(at, at + len(packed), METADATA + 2)
     out.write(packed + struct.pack(f"<{len(places)}Q", *places))
