@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,8 +17,8 @@ from envbuild.build.image_cache import key_of, stored_image
 from envbuild.build.in_base.exchange import take_file
 from envbuild.build.local_base import base_download_size, with_local_base
 from envbuild.build.model import BuildSpec, DefinitionBuild, Estimate, UnnamedImage
-from envbuild.build.modes.assembled import assembling
 from envbuild.build.modes import MODES
+from envbuild.build.modes.assembled import assembling
 from envbuild.build.modes.estimate import check_space, estimate_build
 from envbuild.build.modes.perform import new_log, run_build, supplied_files
 from envbuild.build.output_record import record_output
@@ -28,6 +28,7 @@ from envbuild.quota import quotas_of
 from envbuild.store.atomic import clone_file, os_errors_as, publish
 from envbuild.store.sealed import commit_sealed, is_sealed
 from envbuild.store.units import human_bytes
+
 
 def plan_work(order: BuildSpec, context: Context) -> Estimate:
     """Estimate what making the image will take, given what the store has; checks the room for it.
@@ -53,7 +54,8 @@ def plan_work(order: BuildSpec, context: Context) -> Estimate:
 def building(order: BuildSpec, context: Context) -> Iterator[UnnamedImage]:
     """Build an image and yield it; it gets its final name at the end of the block.
 
-    One process builds, others that want the same image wait for it.  Whatever the block raises leaves no image.
+    One process builds, others that want the same image wait for it. Whatever the block raises
+    leaves no image.
     """
     build = assembling if MODES[order.mode].is_assembled else _building_from_definition
     with build(order, context) as image:
@@ -104,7 +106,10 @@ def _built_from_definition(order: BuildSpec, context: Context) -> Iterator[Path]
 def prepare_build(
     order: BuildSpec, context: Context, target: Path | None = None
 ) -> Iterator[DefinitionBuild]:
-    """Bring all that a build from the definition needs and lend the request; without ``target`` in a working folder."""
+    """Bring all that a build from the definition needs and lend the request.
+
+    Without ``target`` in a working folder.
+    """
     fetch_files(order.lock, context)
     root = None
     if order.recipe.base.bootstrap is not None:

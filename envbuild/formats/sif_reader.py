@@ -12,7 +12,8 @@ from envbuild.errors import UsageError
 
 # sylabs/sif, pkg/sif/sif.go: type header
 HEADER = struct.Struct("<32s10s3s3s16s8q")
-"""launch line, magic, version, architecture, id, times (2), descriptors (free, all, place), data."""
+"""launch line, magic, version, architecture, id, times (2), descriptors (free, all, place), data.
+"""
 # sylabs/sif, pkg/sif/descriptor.go: type rawDescriptor; 585 bytes, nothing aligned
 DESCRIPTOR = struct.Struct("<i?3I7q128s384s")
 """type, used, id, group, link, offset, size, padded size, times (2), uid, gid, name, extra.

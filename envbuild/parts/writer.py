@@ -42,7 +42,8 @@ class FilePlace:
 class PartWriter:
     """Take the entries of a tree one by one, write their packed bytes, return the index in the end.
 
-    The same entries in the same order give the same bytes for any number of workers.  One thread feeds it.
+    The same entries in the same order give the same bytes for any number of workers. One thread
+    feeds it.
     """
 
     def __init__(self, out: BinaryIO, *, codec: Codec, pool: Executor) -> None:

@@ -87,7 +87,8 @@ def supply_files(
 ) -> tuple[str, ...]:
     """Return %post lines that set ``files`` (a folder) and ``offline`` (a prefix of commands).
 
-    ``debian`` are packages that are downloaded here and not before; ``own`` are files of the project.
+    ``debian`` are packages that are downloaded here and not before; ``own`` are files of the
+    project.
     """
     named = [f"{p.name} ({p.source})" for p in packages if p.source is not None] + [
         f.source for f in own

@@ -112,7 +112,8 @@ def inspect_metadata(
 ) -> bytes:
     """Return what ``apptainer inspect`` prints: it reads an object of the SIF, not the image.
 
-    ``held`` are the files below /.singularity.d that the image has, as far as a base may have brought them.
+    ``held`` are the files below /.singularity.d that the image has, as far as a base may have
+    brought them.
     """
     files = {**runtime_files(definition, text), **held}
     attributes = {

@@ -40,7 +40,8 @@ METADATA = "inspect-metadata.json"
 def write_image(path: Path, order: BuildSpec, layers: Sequence[Layer], key: str) -> str:
     """Write the SIF and return its tree digest: over all layers together, without their guards.
 
-    The same order and layers give the same bytes.  They are not on the disk for sure before the file is synced.
+    The same order and layers give the same bytes. They are not on the disk for sure before the file
+    is synced.
     """
     lock = order.lock
     kept = [part for layer in layers for part in layer.parts]

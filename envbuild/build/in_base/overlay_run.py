@@ -40,7 +40,10 @@ SECONDS = 7200.0
 CAPTURE = Path(__file__).parent / "scripts" / "capture.py"
 """Run inside the base: reads what is in the overlay folder as a layer of an image."""
 SLACK = 1_000_000_000
-"""Nanoseconds by which a file's time may lie before the clock's: some file systems count seconds."""
+"""Nanoseconds by which a file's time may lie before the clock's.
+
+Some file systems count seconds.
+"""
 REFUSED = re.compile(
     r"fuse-overlayfs|newuidmap|newgidmap|subuid|user namespace|while applying fakeroot"
 )

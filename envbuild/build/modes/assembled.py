@@ -1,10 +1,11 @@
-"""``flat`` and ``layered``: put together from the store beside the final name, checked, then given that name."""
+"""``flat`` and ``layered``.
+
+Put together from the store beside the final name, checked, then given that name.
+"""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterator
-from concurrent.futures import Executor
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,13 +21,10 @@ from envbuild.build.model import BuildSpec, ImageRecord, UnnamedImage
 from envbuild.build.output_record import record_output
 from envbuild.build.pinned_compressor import settle_codec
 from envbuild.context import Context
-from envbuild.formats.block_codec import Codec
 from envbuild.formats.sif_frame import frame_digest
 from envbuild.formats.sif_reader import image_digest
 from envbuild.lock.digest import lock_digest
-from envbuild.lock.model import Lock
-from envbuild.parts.cache import PackContext, cached_part
-from envbuild.plan.model import Definition
+from envbuild.parts.cache import cached_part
 from envbuild.store.atomic import os_errors_as, publish, sync_meanwhile, write_bytes
 from envbuild.store.layout import Store
 
@@ -35,8 +33,8 @@ from envbuild.store.layout import Store
 def assembling(order: BuildSpec, context: Context) -> Iterator[UnnamedImage]:
     """Put an image together and yield it; it gets its final name at the end of the block.
 
-    One process packs and checks, others that want the same image wait for it.  Whatever the block raises leaves no
-    image and no record.
+    One process packs and checks, others that want the same image wait for it. Whatever the block
+    raises leaves no image and no record.
     """
     order = settle_codec(order, context)
     store, key = context.store, key_of(order)
