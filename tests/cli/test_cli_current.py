@@ -197,7 +197,7 @@ def test_a_job_tells_the_lock_of_its_image_and_not_that_of_the_recipe(
 ) -> None:
     change_image(project)
     assert run_cli(["job", NAME, "--on", "local", "--", "x"]) == 0
-    assert f"lock sha256:{'0' * 64}" in capsys.readouterr().out
+    assert f"\nlock=sha256:{'0' * 64}\n" in capsys.readouterr().out
 
 
 def test_an_image_that_says_nothing_is_of_no_lock(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ import hashlib, os, sys, time
 os.umask(0o077)
 from pathlib import Path
 from envbuild.progress import Silent
-from envbuild.store.atomic import commit, write_bytes
+from envbuild.store.atomic import commit_file, write_bytes
 from envbuild.store.layout import Store
 store = Store(Path(sys.argv[1]))
 class Say(Silent):
@@ -31,7 +31,7 @@ class Say(Silent):
 def keep(data):
     with store.work("test") as work:
         (work / "file").write_bytes(data)
-        commit(work / "file", store.artifact(hashlib.sha256(data).hexdigest()))
+        commit_file(work / "file", store.artifact(hashlib.sha256(data).hexdigest()))
     write_bytes(store.own_record("sha256:key"), data, mode=0o444)
 """
 
