@@ -68,13 +68,9 @@ def describe_package(lock: Lock, name: str) -> list[str]:
 def _told(way: tuple[str, ...], lock: Lock) -> str:
     versions: Mapping[str, str] = {p.name: p.version for p in lock.installed}
     first = locked_package(lock, way[0])
-    start = (
-        "the base"
-        if first is None
-        else "the recipe's framework"
-        if first.group == "framework"
-        else "the recipe"
-    )
+    start = "the base"
+    if first is not None:
+        start = "the recipe's framework" if first.group == "framework" else "the recipe"
     steps = [f"{name} {versions[name]}" if name in versions else name for name in way]
     return " -> ".join((start, *steps))
 

@@ -44,11 +44,7 @@ class Difference:
 def input_of_lock(label: str, lock: Lock) -> DiffInput:
     """Return what a lock tells of the image that is made from it."""
     python = {p.name: p.version for p in lock.installed}
-    held = {
-        p.alias_of or p.name: p.version
-        for p in lock.provided
-        if (p.alias_of or p.name) not in python
-    }
+    held = {provided.alias_of or provided.name: provided.version for provided in lock.provided}
     framework = lock.base.framework
     cuda = (
         gpu.cuda_version([Dist(name=n, version=v) for n, v in python.items()], (), {}, {})
@@ -76,9 +72,9 @@ def input_of_image(facts: BaseFacts) -> DiffInput:
     """Return what an image holds."""
     from packaging.utils import canonicalize_name
 
-    dists = [
-        d for d in facts.dists if not (facts.apt and (d.location or "").startswith(DEBIAN_PYTHON))
-    ]
+    dists = list(facts.dists)
+    if facts.apt:
+        dists = [dist for dist in dists if not (dist.location or "").startswith(DEBIAN_PYTHON)]
     return DiffInput(
         label=facts.image,
         about=_about({"Python": facts.python, "glibc": facts.glibc}, facts.framework, facts.cuda),
@@ -128,7 +124,9 @@ def difference(before: DiffInput, after: DiffInput) -> Difference:
             for name in sorted({*old, *new})
             if not _same(old.get(name), new.get(name)) and _counts(name, old, new, before, after)
         ]
-    unknown = None if before.whole == after.whole else (after if before.whole else before).label
+    unknown = None
+    if before.whole != after.whole:
+        unknown = after.label if before.whole else before.label
     return Difference(about=about, packages=tuple(packages), unknown=unknown)
 
 

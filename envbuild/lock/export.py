@@ -28,16 +28,14 @@ def pylock_text(lock: Lock, located: Mapping[str, str]) -> str:
     machine = write_value(
         [f"sys_platform == 'linux' and platform_machine == '{lock.base.machine}'"]
     )
+    packages = sorted(lock.installed, key=lambda package: package.name)
     blocks = [
-        "".join(f"{line}\n" for line in _about(lock)),
+        *(f"{line}\n" for line in _about(lock)),
         'lock-version = "1.0"\n',
         f"environments = {machine}\n",
         f'requires-python = "=={minor}.*"\n',
         'created-by = "envbuild"\n',
-        *(
-            _entry(p, located[p.sha256])
-            for p in sorted(lock.installed, key=lambda package: package.name)
-        ),
+        *(_entry(package, located[package.sha256]) for package in packages),
     ]
     return "".join(blocks)
 

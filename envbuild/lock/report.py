@@ -9,6 +9,11 @@ import msgspec
 from envbuild.lock.model import Lock, PythonPackage
 from envbuild.store.units import human_bytes
 
+SCALARS = (
+    "schema", "name", "platform", "recipe_digest", "proof", "as_of", "direct", "system",
+)  # fmt: skip
+TABLES = ("provided", "moved", "held_back", "debian")
+
 
 def lock_json(lock: Lock) -> str:
     """Return the lock as JSON, keys with underscores.
@@ -16,26 +21,13 @@ def lock_json(lock: Lock) -> str:
     ``packages`` are what is put over the base (for a bootstrap its framework, too), ``build`` what only building their
     sdists needs; each has ``name``, ``version``, ``group``, ``via`` and ``files``.
     """
-    data = {
-        "schema": lock.schema,
-        "name": lock.name,
-        "platform": lock.platform,
-        "recipe_digest": lock.recipe_digest,
-        "proof": lock.proof,
-        "as_of": lock.as_of,
-        "direct": lock.direct,
-        "system": lock.system,
-        "base": _plain(lock.base),
-        "packages": [_package(p) for p in lock.installed],
-        "build": [_package(p) for p in lock.build_only],
-        "provided": [_plain(row) for row in lock.provided],
-        "moved": [_plain(row) for row in lock.moved],
-        "held_back": [_plain(row) for row in lock.held_back],
-        "debian": [_plain(row) for row in lock.debian],
-        "notes": lock.notes,
-        "tools": lock.tools,
-        "packer": _plain(lock.packer),
-    }
+    data: dict[str, Any] = {name: getattr(lock, name) for name in SCALARS}
+    data["base"] = _plain(lock.base)
+    data["packages"] = list(map(_package, lock.installed))
+    data["build"] = list(map(_package, lock.build_only))
+    for name in TABLES:
+        data[name] = list(map(_plain, getattr(lock, name)))
+    data |= {"notes": lock.notes, "tools": lock.tools, "packer": _plain(lock.packer)}
     return msgspec.json.format(msgspec.json.encode(data), indent=1).decode()
 
 

@@ -23,15 +23,12 @@ def write_lock(lock: Lock) -> str:
     """Return the lock's only written form; the same lock gives the same text."""
     data: dict[str, Any] = msgspec.to_builtins(lock)
     # arrays are keys of the top level, so they stand before the first section
-    blocks = [
-        HEADING,
-        *(f"{key} = {write_value(data[key])}\n" for key in SCALARS if key in data),
-        _string_list("direct", lock.direct) if lock.direct else "direct = []\n",
-        _string_list("system", lock.system),
-        _string_list("notes", lock.notes),
-        *(_rows(key, data.get(key, [])) for key in TABLES),
-        *(_section(key, data.get(key, {})) for key in SECTIONS),
-    ]
+    blocks = [HEADING]
+    blocks += [f"{key} = {write_value(data[key])}\n" for key in SCALARS if key in data]
+    blocks.append(_string_list("direct", lock.direct) or "direct = []\n")
+    blocks += [_string_list("system", lock.system), _string_list("notes", lock.notes)]
+    blocks += [_rows(key, data.get(key, [])) for key in TABLES]
+    blocks += [_section(key, data.get(key, {})) for key in SECTIONS]
     return "".join(blocks)
 
 

@@ -45,9 +45,9 @@ def doubled(names: Collection[str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """
     found = []
     for module, patterns in sorted(load_aliases().exclusive.items()):
-        members = [
-            name for pattern in patterns for name in sorted(names) if fnmatchcase(name, pattern)
-        ]
+        members: list[str] = []
+        for pattern in patterns:
+            members += [name for name in sorted(names) if fnmatchcase(name, pattern)]
         if len(members) > 1:
             found.append((module, tuple(dict.fromkeys(members))))
     return tuple(found)

@@ -80,11 +80,9 @@ class CachedResolver:
 def _key(request: Request, indexes: Mapping[str, str], *, host_builds: bool) -> str:
     """Return the digest of all that an answer depends on but the index's pages: also envbuild's own rules and data."""
     own = Path(__file__).parent
-    rules = [
-        path.stat()
-        for folder in (own, own.parent / "data")
-        for path in sorted((*folder.rglob("*.py"), *folder.glob("*.toml")))
-    ]
+    # a change of envbuild's code or tables may change the answer, so that old answers do not count then
+    rules = [path.stat() for path in sorted(own.rglob("*.py"))]
+    rules += [path.stat() for path in sorted((own.parent / "data").glob("*.toml"))]
     said = msgspec.json.encode(
         (
             replace(request, refresh=False),

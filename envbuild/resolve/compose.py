@@ -236,14 +236,10 @@ def _without_cuda(parts: Parts, packages: tuple[Found, ...]) -> Iterable[str]:
     here = {**markers(parts.facts), "extra": ""}
     there = {**here, "platform_machine": "x86_64"}
     for package in packages:
-        asked = [
-            r
-            for r in parsed(package.requires)
-            if r.name.startswith(CUDA_NAMES) and r.marker is not None
-        ]
-        mine, theirs = (
-            [r for r in asked if r.marker and r.marker.evaluate(env)] for env in (here, there)
-        )
+        cuda = [one for one in parsed(package.requires) if one.name.startswith(CUDA_NAMES)]
+        asked = [one.marker for one in cuda if one.marker is not None]
+        mine = any(marker.evaluate(here) for marker in asked)
+        theirs = any(marker.evaluate(there) for marker in asked)
         if theirs and not mine and not package.is_sdist:
             yield (
                 f"{package.name} {package.version} has CUDA on x86_64 only: what is published for "

@@ -77,9 +77,9 @@ def computes(name: str) -> bool:
 
 
 def _matches(name: str, patterns: Collection[str], but: Collection[str]) -> bool:
-    return any(fnmatchcase(name, p) for p in patterns) and not any(
-        fnmatchcase(name, p) for p in but
-    )
+    if any(fnmatchcase(name, pattern) for pattern in but):
+        return False
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def couplings(facts: BaseFacts, stubs: Stubs, asked: Collection[str] = ()) -> tuple[Coupling, ...]:
@@ -112,16 +112,17 @@ def rows_for(
 def built_for(names: Collection[str], facts: BaseFacts, stubs: Stubs) -> dict[str, str]:
     """Return by source-only name the distribution that has wheels of it for the base's CUDA (cupy: cupy-cuda12x)."""
     versions = framework_versions(facts, stubs)
-    return {
-        rule.built_from: TEMPLATE.sub(lambda found: _fill(found, versions), row.constrain)
-        for rule in load_companions().rule
-        if rule.built_from is not None
-        and rule.built_from in names
-        and rule.built_from not in stubs.by_name
-        if rule.framework in versions
-        for row in rule.rows
-        if _holds(row.when, versions[rule.framework])
-    }
+    found: dict[str, str] = {}
+    for rule in load_companions().rule:
+        source = rule.built_from
+        if source is None or source not in names or source in stubs.by_name:
+            continue
+        if rule.framework not in versions:
+            continue
+        for row in rule.rows:
+            if _holds(row.when, versions[rule.framework]):
+                found[source] = _filled(row.constrain, versions)
+    return found
 
 
 def framework_versions(facts: BaseFacts, stubs: Stubs) -> dict[str, str]:
@@ -148,7 +149,7 @@ def _holds(when: str, version: str) -> bool:
 def _couple(rule: CouplingRule, row: CouplingRow, versions: Mapping[str, str]) -> list[Coupling]:
     from packaging.requirements import Requirement
 
-    text = TEMPLATE.sub(lambda found: _fill(found, versions), row.constrain)
+    text = _filled(row.constrain, versions)
     wanted = Requirement(text)
     reason = f"{rule.framework} {versions[rule.framework]} ({rule.source})"
     binding = (row.sure or rule.sure) != "memory"
@@ -183,6 +184,11 @@ def _turned(when: str) -> str | None:
         return f"{condition.name}<{floors[0]}"
     ceilings = [one.version for one in condition.specifier if one.operator == "<"]
     return f"{condition.name}>={ceilings[0]}" if ceilings else None
+
+
+def _filled(constraint: str, versions: Mapping[str, str]) -> str:
+    """Return a row's constraint with versions of the base in place of ``{torch.minor2}`` and the like."""
+    return TEMPLATE.sub(lambda field: _fill(field, versions), constraint)
 
 
 def _fill(found: re.Match[str], versions: Mapping[str, str]) -> str:

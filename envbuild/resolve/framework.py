@@ -43,9 +43,10 @@ def bare_framework(facts: BaseFacts, resolution: Resolution) -> tuple[BaseFacts,
         for found in resolution.packages
         if DIRECT in found.via or is_framework(found.name)
     }
-    pinned = {
-        name for found in resolution.packages if found.name in kept for name in _pinned(found)
-    }
+    pinned: set[str] = set()
+    for found in resolution.packages:
+        if found.name in kept:
+            pinned |= _pinned(found)
     kept |= {
         found.name for found in resolution.packages if found.name in pinned and computes(found.name)
     }
@@ -57,11 +58,12 @@ def bare_framework(facts: BaseFacts, resolution: Resolution) -> tuple[BaseFacts,
 
 def _pinned(found: Found) -> set[str]:
     """Return the names that a package requires in one exact release."""
-    return {
-        canonicalize_name(requirement.name)
-        for requirement in parsed(found.requires)
-        if any(one.operator == "==" and "*" not in one.version for one in requirement.specifier)
-    }
+    names: set[str] = set()
+    for requirement in parsed(found.requires):
+        exact = [one for one in requirement.specifier if one.operator == "=="]
+        if any("*" not in one.version for one in exact):
+            names.add(canonicalize_name(requirement.name))
+    return names
 
 
 def _replace(

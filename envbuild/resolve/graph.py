@@ -37,7 +37,9 @@ def walk(
 
     edges: list[Edge] = []
     seen: set[tuple[str, str]] = set()
-    todo = [(source, requirement) for source, text in starts for requirement in parsed((text,))]
+    todo: list[tuple[str, Requirement]] = []
+    for source, text in starts:
+        todo += [(source, requirement) for requirement in parsed((text,))]
     while todo:
         source, requirement = todo.pop()
         target = canonicalize_name(requirement.name)

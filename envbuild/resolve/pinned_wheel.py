@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import Version
 
 from envbuild.base.model import BaseFacts
@@ -18,6 +17,7 @@ from envbuild.resolve.graph import DIRECT
 from envbuild.resolve.model import Found, FoundFile
 from envbuild.resolve.platform import best_wheel, tag_order
 from envbuild.resolve.sources.artifacts import SHA256
+from envbuild.resolve.versions import release_of
 
 
 def pinned_wheels(
@@ -30,11 +30,8 @@ def pinned_wheels(
     index = index_url(context.settings, context.runner)
     with make_client(context.settings) as client:
         links = {link.file: link for link in read_links(index, name, client)}
-        files = [
-            file
-            for file in links
-            if _version(file) == Version(version) and _has_sha256(links[file])
-        ]
+        wheels = [link for link in links.values() if _is_wheel_of(link, Version(version))]
+        files = [link.file for link in wheels]
         chosen = [best_wheel(files, tag_order(base)) for base in bases]
         wanted = [links[file] for file in chosen if file is not None]
         known = ask_sizes([link.url for link in wanted if link.size is None], client)
@@ -49,23 +46,20 @@ def pinned_wheel(name: str, version: str, base: BaseFacts, context: Context) -> 
         return None
 
 
-def _version(file: str) -> Version | None:
-    try:
-        return parse_wheel_filename(file)[1]
-    except InvalidWheelFilename:
-        return None
-
-
-def _has_sha256(link: Link) -> bool:
+def _is_wheel_of(link: Link, version: Version) -> bool:
+    release = release_of(link.file)
+    if release is None or release[1] != version or not link.file.endswith(".whl"):
+        return False
     return link.sha256 is not None and SHA256.fullmatch(link.sha256) is not None
 
 
 def _found(name: str, version: str, link: Link, known: dict[str, int]) -> Found:
+    uploaded = link.uploaded[:10] if link.uploaded else None
     file = FoundFile(
         file=link.file,
         sha256=link.sha256 or "",
-        size=known[link.url] if link.size is None else link.size,
+        size=known.get(link.url, link.size or 0),
         url=link.url,
-        uploaded=link.uploaded[:10] if link.uploaded else None,
+        uploaded=uploaded,
     )
     return Found(name=name, version=version, file=file, via=(DIRECT,))

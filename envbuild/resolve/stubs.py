@@ -17,7 +17,7 @@ import os
 import re
 import time
 import zipfile
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -155,27 +155,27 @@ def plan_stubs(
             )
             continue
         versions[name], dists[name] = version, dist
-    alias_of = {
-        alias: real
-        for alias, reals in aliases.items()
-        if alias not in dists and (real := first(reals, dists))
-    }
+    alias_of: dict[str, str] = {}
+    for alias, reals in aliases.items():
+        real = first(reals, dists)
+        if alias not in dists and real:
+            alias_of[alias] = real
     known = versions | {alias: versions[real] for alias, real in alias_of.items()}
     hard = {name for name in dists if name in protected} | set(alias_of.values())
     environment = markers(facts)
-    stubs = {
-        name: Stub(
+    stubs: dict[str, Stub] = {}
+    for name, dist in dists.items():
+        requires = _all(dist)
+        if name in hard and name not in whole:
+            requires = _requires(dist, known, environment, own_cuda=facts.cuda is not None)
+        stubs[name] = Stub(
             name=name,
             version=versions[name],
             real=dist.version,
-            requires=_requires(dist, known, environment, own_cuda=facts.cuda is not None)
-            if name in hard and name not in whole
-            else _all(dist),
+            requires=requires,
             hard=name in hard,
             chosen=name in whole,
         )
-        for name, dist in dists.items()
-    }
     for alias, real in alias_of.items():
         stubs[alias] = Stub(
             name=alias,
@@ -207,6 +207,11 @@ def first(patterns: tuple[str, ...], present: Collection[str]) -> str | None:
         elif found := fnmatch.filter(present, pattern):
             return max(found)
     return None
+
+
+def extras_named(requires: Iterable[str]) -> list[str]:
+    """Return the extras that requirements belong to, sorted: those that their markers name."""
+    return sorted(set(EXTRA.findall("\n".join(requires))))
 
 
 def parsed(requires: tuple[str, ...]) -> list[Requirement]:
@@ -295,7 +300,7 @@ def kept_stubs(stubs: Stubs, store: Store) -> Path:
 def write_wheel(folder: Path, name: str, version: str, requires: tuple[str, ...]) -> Path:
     """Write one wheel that has metadata and no files."""
     stem = f"{name.replace('-', '_')}-{version}"
-    extras = sorted({extra for requirement in requires for extra in EXTRA.findall(requirement)})
+    extras = extras_named(requires)
     lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"]
     lines += [f"Provides-Extra: {extra}" for extra in extras]
     lines += [f"Requires-Dist: {requirement}" for requirement in requires]

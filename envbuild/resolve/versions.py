@@ -1,16 +1,33 @@
-"""Compare versions in answers."""
+"""Versions: of files, in answers, against bounds."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from packaging.specifiers import SpecifierSet
+from packaging.utils import (
+    InvalidSdistFilename,
+    InvalidWheelFilename,
+    parse_sdist_filename,
+    parse_wheel_filename,
+)
+from packaging.version import Version
+
 from envbuild.resolve.pylock import Chosen
+
+
+def release_of(file: str) -> tuple[str, Version] | None:
+    """Return the canonical name and version in a wheel's or sdist's file name, None where it has no such form."""
+    try:
+        if file.endswith(".whl"):
+            return parse_wheel_filename(file)[:2]
+        return parse_sdist_filename(file)
+    except (InvalidSdistFilename, InvalidWheelFilename):
+        return None
 
 
 def older(answer: Mapping[str, Chosen], name: str, version: str) -> bool:
     """Whether an answer has a package in an older version than this one."""
-    from packaging.version import Version
-
     return name in answer and Version(answer[name].version) < Version(version)
 
 
@@ -21,16 +38,11 @@ def previews(answer: Mapping[str, Chosen]) -> set[str]:
 
 def satisfies(version: str, specifier: str) -> bool:
     """Whether a version is within bounds."""
-    from packaging.specifiers import SpecifierSet
-
     return SpecifierSet(specifier).contains(version, prereleases=True)
 
 
 def newer(version: str, specifier: str) -> bool:
     """Whether a version is newer than one that bounds name."""
-    from packaging.specifiers import SpecifierSet
-    from packaging.version import Version
-
     return any(
         Version(version) > Version(one.version.removesuffix(".*"))
         for one in SpecifierSet(specifier)
@@ -39,6 +51,4 @@ def newer(version: str, specifier: str) -> bool:
 
 def is_preview(version: str) -> bool:
     """Whether a version is no final release."""
-    from packaging.version import Version
-
     return Version(version).is_prerelease

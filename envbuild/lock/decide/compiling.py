@@ -7,6 +7,7 @@ import tarfile
 import zipfile
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
@@ -95,7 +96,7 @@ def compile_notes(
 def at_hand(found: Collection[Compiling], brought: Collection[Found]) -> frozenset[str]:
     """Return the names of what has to be there while these are built: the frameworks that they import, and theirs."""
     known = {package.name for package in brought}
-    todo = [name for one in found for name in one.imports if name in known]
+    todo = [name for name in chain.from_iterable(one.imports for one in found) if name in known]
     seen: set[str] = set()
     while todo:
         name = todo.pop()

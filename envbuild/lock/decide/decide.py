@@ -169,14 +169,17 @@ def _whole(
 ) -> Request:
     """Return the project's request with all that depends on the release of the framework."""
     chosen = options.as_of or recipe.python.as_of
+    # a date that nobody chose may be moved; one of the recipe or the command line may not
+    latest = today.isoformat() if chosen is None else None
+    framework = recipe.base.framework if base.framework else None
     return replace(
         request,
         facts=base.bare or base.facts,
         as_of=_as_of(chosen, base.facts, today),
-        latest=today.isoformat() if chosen is None else None,
+        latest=latest,
         keep=(*brought_alone(base, request.requirements), *_keep(options)),
         protect=base.protect,
-        framework=recipe.base.framework if base.framework else None,
+        framework=framework,
     )
 
 
@@ -397,6 +400,16 @@ def _assemble(
     python = [_locked(p, "framework") for p in framework_of_dists]
     python += [_locked(p, "project") for p in resolution.packages if p.name not in own]
     python += [_locked(p, "build") for p in build.values()]
+    moved = [
+        LockedMove(name=m.name, before=m.before, after=m.after, reason=m.reason)
+        for m in resolution.moved
+    ]
+    held = [
+        LockedHold(name=h.name, version=h.version, newest=h.newest, reason=h.reason)
+        for h in resolution.held_back
+    ]
+    earlier = base.framework.notes if base.framework else ()
+    python.sort(key=lambda package: (package.group, package.name))
     return Lock(
         schema=SCHEMA,
         name=recipe.name,
@@ -411,20 +424,12 @@ def _assemble(
         tools={"envbuild": __version__, "uv": installed_version(INSTALLER)},
         packer=packing[0],
         packers=packing[1],
-        notes=tuple(
-            dict.fromkeys((*(base.framework.notes if base.framework else ()), *resolution.notes))
-        ),
+        notes=tuple(dict.fromkeys((*earlier, *resolution.notes))),
         debian=base.debian,
-        python=tuple(sorted(python, key=lambda p: (p.group, p.name))),
+        python=tuple(python),
         provided=_provided(resolution, framework_of_dists),
-        moved=tuple(
-            LockedMove(name=m.name, before=m.before, after=m.after, reason=m.reason)
-            for m in resolution.moved
-        ),
-        held_back=tuple(
-            LockedHold(name=h.name, version=h.version, newest=h.newest, reason=h.reason)
-            for h in resolution.held_back
-        ),
+        moved=tuple(moved),
+        held_back=tuple(held),
     )
 
 

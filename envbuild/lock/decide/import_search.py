@@ -166,7 +166,8 @@ class ImportSearch:
             if good is not None and not self._left():
                 break
             index = next(walk, None) if high == len(older) and good is None else None
-            index = (low + (high if good is None else good[0])) // 2 if index is None else index
+            if index is None:  # what fails and what is good lie around it
+                index = (low + (high if good is None else good[0])) // 2
             if index <= low:
                 return None
             tried = _bounded(bounds, f"{culprit.name}<={older[index]}")

@@ -21,7 +21,7 @@ from envbuild.recipe.model import Recipe
 from envbuild.resolve.graph import DIRECT
 from envbuild.resolve.model import Found
 from envbuild.resolve.platform import python_minor
-from envbuild.resolve.stubs import EXTRA
+from envbuild.resolve.stubs import extras_named
 
 MOST_IMAGES = 2
 SPOKEN = {
@@ -56,11 +56,8 @@ def require_cuda(recipe: Recipe, facts: BaseFacts, packages: Collection[Found]) 
     held = frozenset(canonicalize_name(dist.name) for dist in facts.dists)
     names = held | {found.name for found in packages}
     lacks = [lack for found in packages if (lack := _lack(found, names, facts)) is not None]
-    others = [
-        found
-        for found in packages
-        if _source(found.name) and found not in [lack.found for lack in lacks]
-    ]
+    lacking = [lack.found for lack in lacks]
+    others = [found for found in packages if _source(found.name) and found not in lacking]
     alone = not others and facts.cuda is None
     for lack in lacks:
         if alone and DIRECT in lack.found.via:
@@ -131,7 +128,7 @@ def _where(recipe: Recipe, lack: Lack) -> str:
 def _hints(lack: Lack, facts: BaseFacts) -> Iterable[str]:
     """Yield what would bring the libraries, the nearest first: only what is known to be there."""
     found, source = lack.found, lack.source
-    declared = {extra for text in found.requires for extra in EXTRA.findall(text)}
+    declared = extras_named(found.requires)
     extras = [extra for extra in source.extras if extra in declared]
     if extras:
         asked = extras if found.name.startswith("onnxruntime") else extras[:1]

@@ -70,7 +70,7 @@ class ConflictError(Exception):
         self.text = re.sub(
             r"\{[^}]*\}", "", " ".join(cause.split())
         )  # without markers: NAME{python_version < '3.8'}
-        hinted = [found[1] for hint in hints for found in FILTERED.finditer(hint)]
+        hinted = FILTERED.findall("\n".join(hints))
         self.filtered = tuple(dict.fromkeys([*hinted, *AFTER_DATE.findall(self.text)]))
         super().__init__(self.text)
 

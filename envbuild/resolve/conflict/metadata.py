@@ -41,9 +41,10 @@ def gather(session: Session, conflict: ConflictError, problem: Problem) -> tuple
         if not is_stub(v) and not v.endswith("*") and n not in problem.stubs.by_name
     ]
     for name, version in subjects[:MOST_SUBJECTS]:
-        extras = {
-            e for d in problem.directs if d.name == name_of(name) for e in (*d.extras, d.added) if e
-        }
+        extras: set[str] = set()
+        for direct in problem.directs:
+            if direct.name == name_of(name):
+                extras |= {*direct.extras, *filter(None, (direct.added,))}
         found += _clashes(session, name, version, problem, extras)
     return tuple(sorted(found, key=lambda clash: not is_framework(clash.stub.name)))
 
@@ -90,15 +91,14 @@ def _clashes(
     except (ConflictError, EnvbuildError, KeyError):
         return []
     environments = [markers(session.facts) | {"extra": extra} for extra in ("", *sorted(extras))]
-    return [
-        Clash(
-            subject=f"{name}=={version}",
-            wanted=f"{requirement.name}{requirement.specifier}",
-            stub=stub,
-        )
-        for requirement in parsed(about.requires)
-        if requirement.marker is None or any(map(requirement.marker.evaluate, environments))
-        if (stub := problem.stubs.by_name.get(name_of(requirement.name))) is not None
-        and stub.hard
-        and not satisfied(f"{requirement.name}{requirement.specifier}", stub)
-    ]
+    clashes = []
+    for requirement in parsed(about.requires):
+        stub = problem.stubs.by_name.get(name_of(requirement.name))
+        if stub is None or not stub.hard:
+            continue
+        if requirement.marker and not any(map(requirement.marker.evaluate, environments)):
+            continue
+        wanted = f"{requirement.name}{requirement.specifier}"
+        if not satisfied(wanted, stub):
+            clashes.append(Clash(subject=f"{name}=={version}", wanted=wanted, stub=stub))
+    return clashes

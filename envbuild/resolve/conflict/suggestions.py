@@ -265,11 +265,10 @@ def _candidates(
 ) -> list[CatalogueEntry]:
     own = ".".join(map(str, python_minor(problem.facts)))
     pythons = [bounds.rstrip(",") for bounds, _ in PYTHON.findall(conflict.text)]
-    wishes = [
-        BaseQuery(framework=text, python=python)
-        for text in named[:MOST_PINS]
-        for python in (own, None)
-    ]
+    wishes = []
+    for text in named[:MOST_PINS]:
+        # the same Python first: nothing else of the project has to change then
+        wishes += [BaseQuery(framework=text, python=own), BaseQuery(framework=text, python=None)]
     if pythons and not named:
         wishes = [BaseQuery(framework=text, python=pythons[0]) for text in _held(problem)]
     for wish in wishes:

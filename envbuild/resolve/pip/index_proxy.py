@@ -34,6 +34,7 @@ from envbuild.progress import Silent
 from envbuild.resolve.pylock import Candidate
 from envbuild.resolve.sources.artifacts import SHA256, describe_files, stored_file, wheel_metadata
 from envbuild.resolve.stubs import write_wheel
+from envbuild.resolve.versions import release_of
 from envbuild.store.atomic import write_text
 
 if TYPE_CHECKING:
@@ -119,7 +120,8 @@ class IndexProxy:
         if links is None:
             return None
         day = None if project in fresh else as_of
-        shown = [link for link in links if day is None or (link.uploaded or "9")[:10] <= day]
+        # a file without a day came from an index that tells none: it is left out where a day counts
+        shown = [link for link in links if day is None or _day_of(link) <= day]
         if project in self._from_source:
             shown = [link for link in shown if not link.file.endswith(".whl")]
         pure = {_release(link.file) for link in shown if link.file.endswith("-none-any.whl")}
@@ -155,13 +157,13 @@ class IndexProxy:
         if not is_wheel and release is None:
             return ""
         file = link.file if is_wheel or release is None else stub_file(*release)
-        said = {
-            "href": f"../../file/{key}/{file}" + (f"#sha256={link.sha256}" if is_wheel else ""),
-            "data-requires-python": link.requires_python,
-            "data-yanked": "" if link.yanked else None,
-            "data-core-metadata": "true" if is_wheel else None,
-            "data-dist-info-metadata": "true" if is_wheel else None,
-        }
+        # the hash of an sdist is not that of the wheel which stands for it; PEP 658 and PEP 714 name the metadata
+        said = {"href": f"../../file/{key}/{file}", "data-requires-python": link.requires_python}
+        if is_wheel:
+            said["href"] = f"{said['href']}#sha256={link.sha256}"
+            said |= {"data-core-metadata": "true", "data-dist-info-metadata": "true"}
+        if link.yanked:
+            said["data-yanked"] = ""
         given = " ".join(
             f'{name}="{html.escape(value)}"' for name, value in said.items() if value is not None
         )
@@ -209,20 +211,12 @@ class IndexProxy:
 
 def _release(file: str) -> tuple[str, str] | None:
     """Return name and version of a file of an index, None for one that is no file of a package."""
-    from packaging.utils import (
-        InvalidSdistFilename,
-        InvalidWheelFilename,
-        parse_sdist_filename,
-        parse_wheel_filename,
-    )
+    found = release_of(file)
+    return None if found is None else (found[0], str(found[1]))
 
-    try:
-        found = (
-            parse_wheel_filename(file)[:2] if file.endswith(".whl") else parse_sdist_filename(file)
-        )
-    except (InvalidSdistFilename, InvalidWheelFilename):
-        return None
-    return found[0], str(found[1])
+
+def _day_of(link: Link) -> str:
+    return (link.uploaded or "9")[:10]
 
 
 def stub_file(name: str, version: str) -> str:

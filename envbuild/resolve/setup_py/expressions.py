@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 
 from envbuild.resolve.setup_py.conditions import Condition, condition_of
 from envbuild.resolve.setup_py.handed import Line, Value, lines_of
@@ -64,7 +65,7 @@ class Expressions:
             case ast.Name(id=name):
                 return _required(self.names.get(name))
             case ast.List(elts=items) | ast.Tuple(elts=items) | ast.Set(elts=items):
-                return tuple(line for item in items for line in self._lines(item))
+                return tuple(chain.from_iterable(map(self._lines, items)))
             case ast.Dict():
                 return self._table(node)
             case ast.BinOp(left=left, op=operator, right=right):
@@ -162,7 +163,8 @@ class Expressions:
         match call:
             case ast.Call(func=ast.Attribute(value=owner), args=parts) if name == "join":
                 if name_of(owner) == "path":
-                    return _joined(line.text for part in parts for line in self._lines(part))
+                    lines = chain.from_iterable(map(self._lines, parts))
+                    return _joined(line.text for line in lines)
             case ast.Call(args=[path, *_]) if name == "dirname":
                 return self._text(path).rpartition("/")[0]
             case ast.Call(func=ast.Name() | ast.Attribute(), args=[path, *_]) if name == "open":
@@ -208,8 +210,10 @@ def _required(value: Value | Condition | None) -> Value:
 
 def _calls(nodes: Iterable[ast.AST]) -> set[str | None]:
     """Return the names of what is called in expressions."""
-    inner = [part for node in nodes for part in ast.walk(node)]
-    return {name_of(part.func) for part in inner if isinstance(part, ast.Call)}
+    found: set[str | None] = set()
+    for node in nodes:
+        found |= {name_of(part.func) for part in ast.walk(node) if isinstance(part, ast.Call)}
+    return found
 
 
 def _combined(left: Value, operator: ast.operator, right: Value) -> Value:

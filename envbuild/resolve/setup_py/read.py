@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 
 from envbuild.resolve.setup_py.conditions import ALWAYS, Condition
 from envbuild.resolve.setup_py.expressions import Expressions, Unknown, lines_in, name_of
@@ -238,11 +239,15 @@ def _returned(body: Sequence[ast.stmt]) -> ast.expr | None:
 
 
 def _globals(function: ast.FunctionDef) -> set[str]:
-    return {name for n in ast.walk(function) if isinstance(n, ast.Global) for name in n.names}
+    found: set[str] = set()
+    for node in ast.walk(function):
+        if isinstance(node, ast.Global):
+            found |= set(node.names)
+    return found
 
 
 def _calls_setup(body: Sequence[ast.stmt]) -> bool:
-    inner = (node for statement in body for node in ast.walk(statement))
+    inner = chain.from_iterable(map(ast.walk, body))
     return any(isinstance(node, ast.Call) and name_of(node.func) == "setup" for node in inner)
 
 

@@ -72,12 +72,12 @@ def _wanted(
     """Return (sdist, build requirement) for all sdists; what the base protects is there when they are built."""
     from packaging.utils import canonicalize_name
 
-    return tuple(
-        (name, str(requirement))
-        for name, file in sorted(files.items())
-        for requirement in parsed(abouts[file.sha256].build)
-        if not session.stubs.hard(canonicalize_name(requirement.name))
-    )
+    found: list[tuple[str, str]] = []
+    for name, file in sorted(files.items()):
+        wanted = parsed(abouts[file.sha256].build)
+        own = [one for one in wanted if not session.stubs.hard(canonicalize_name(one.name))]
+        found += [(name, str(one)) for one in own]
+    return tuple(found)
 
 
 def _beyond(

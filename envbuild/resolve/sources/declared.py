@@ -41,12 +41,12 @@ def project_requires(data: Mapping[str, Any]) -> list[str] | None:
 
 def poetry_requires(data: Mapping[str, Any]) -> list[str] | None:
     """Return what [tool.poetry] requires, in the form of PEP 508; None where there is no such table."""
-    poetry = _table(data, "tool", "poetry")
+    poetry = inner_table(data, "tool", "poetry")
     if not poetry:
         return None
-    extras = {str(name): _texts(members) for name, members in _table(poetry, "extras").items()}
+    extras = {str(name): _texts(members) for name, members in inner_table(poetry, "extras").items()}
     found: list[str] = []
-    for name, wish in _table(poetry, "dependencies").items():
+    for name, wish in inner_table(poetry, "dependencies").items():
         if name.lower() == "python":
             continue
         for wanted in wish if isinstance(wish, list) else [wish]:
@@ -148,7 +148,7 @@ def _lines(lines: Iterable[str]) -> Iterable[str]:
             yield text
 
 
-def _table(data: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
+def inner_table(data: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
     """Return a table inside tables; empty where it is missing or is none."""
     here: Any = data
     for key in keys:

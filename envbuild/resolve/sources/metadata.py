@@ -15,6 +15,7 @@ from envbuild.errors import IntegrityError
 from envbuild.limits import reading
 from envbuild.net.web import PassingError
 from envbuild.resolve.stubs import parsed
+from envbuild.resolve.versions import release_of
 
 if TYPE_CHECKING:
     from packaging.version import Version
@@ -46,17 +47,15 @@ def headers(text: str) -> Headers:
     message = email.parser.HeaderParser().parsestr(text)
     requires = parsed(tuple(str(value) for value in message.get_all("Requires-Dist") or ()))
     python = message.get("Requires-Python")
+    form = re.findall(r"[0-9]{1,4}", str(message.get("Metadata-Version", "")))
+    dynamic = message.get_all("Dynamic") or ()
     return Headers(
-        requires=tuple(str(requirement) for requirement in requires),
-        requires_python=re.sub(r"[^\x20-\x7e]", "", str(python)).strip() or None
-        if python
-        else None,
+        requires=tuple(map(str, requires)),
+        requires_python=re.sub(r"[^\x20-\x7e]", "", str(python or "")).strip() or None,
         name=str(message.get("Name", "")).strip(),
         release=str(message.get("Version", "")).strip(),
-        version=tuple(
-            map(int, re.findall(r"[0-9]{1,4}", str(message.get("Metadata-Version", "")))[:2])
-        ),
-        dynamic=tuple(str(value).strip().lower() for value in message.get_all("Dynamic") or ()),
+        version=tuple(map(int, form[:2])),
+        dynamic=tuple(str(value).strip().lower() for value in dynamic),
     )
 
 
@@ -77,7 +76,7 @@ def require_same(found: Headers, file: str) -> None:
     """
     from packaging.utils import canonicalize_name
 
-    named = _named(file)
+    named = release_of(file)
     if named is None:
         return
     name, version = canonicalize_name(found.name), _parsed(found.release)
@@ -88,24 +87,6 @@ def require_same(found: Headers, file: str) -> None:
             where=file,
             hint="a damaged or hostile index or mirror does this, so find out before you go on",
         )
-
-
-def _named(file: str) -> tuple[str, Version] | None:
-    """Return the package and release that a file's name says."""
-    from packaging.utils import (
-        InvalidSdistFilename,
-        InvalidWheelFilename,
-        parse_sdist_filename,
-        parse_wheel_filename,
-    )
-
-    try:
-        found = (
-            parse_wheel_filename(file)[:2] if file.endswith(".whl") else parse_sdist_filename(file)
-        )
-    except (InvalidSdistFilename, InvalidWheelFilename):
-        return None
-    return found[0], found[1]
 
 
 def _parsed(version: str) -> Version | None:

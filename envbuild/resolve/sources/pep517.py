@@ -11,6 +11,7 @@ import json
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,7 @@ def backend_of(project: Mapping[str, Any]) -> tuple[str, list[str]] | None:
 def known_asks(name: str, backend: str, tools: Mapping[str, Chosen]) -> tuple[str, ...]:
     """Return what the table says that a source package's backend asks for, with these build tools."""
     rows = (row for row in load_backends().backend if row.name == backend)
-    return tuple(text for row in rows if _applies(row, name, tools) for text in row.asks)
+    return tuple(chain.from_iterable(row.asks for row in rows if _applies(row, name, tools)))
 
 
 def _applies(row: BackendNeeds, name: str, tools: Mapping[str, Chosen]) -> bool:
@@ -85,11 +86,9 @@ def asked(
     ``archives`` and ``abouts`` are by package name.  An archive whose backend fails where it may run adds nothing: its
     own words come when it is built in the base.
     """
-    known = [
-        (name, text)
-        for name in sorted(archives)
-        for text in known_asks(name, abouts[name].backend, tools)
-    ]
+    known: list[tuple[str, str]] = []
+    for name in sorted(archives):
+        known += [(name, text) for text in known_asks(name, abouts[name].backend, tools)]
     if not session.context.settings.host_builds or session.python_minor != python_minor(
         session.facts
     ):

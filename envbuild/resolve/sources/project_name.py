@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from envbuild.resolve.setup_py.read import read_setup
+from envbuild.resolve.sources.declared import inner_table
 from envbuild.toml import parse_toml
 
 FILES = ("pyproject.toml", "setup.cfg", "setup.py")
@@ -24,7 +25,7 @@ def name_and_version(folder: Path) -> tuple[str, str] | None:
         return None
     text = _text(folder, "pyproject.toml")
     data = parse_toml(text, str(folder / "pyproject.toml")) if text is not None else {}
-    project, poetry = _table(data, "project"), _table(data, "tool", "poetry")
+    project, poetry = inner_table(data, "project"), inner_table(data, "tool", "poetry")
     setup = _handed(folder)
     cfg = _setup_cfg(_text(folder, "setup.cfg") or "")
     named = (project.get("name"), poetry.get("name"), cfg.get("name"), setup.get("name"))
@@ -44,18 +45,18 @@ def _first(values: tuple[object, ...]) -> str:
 
 def _dynamic(data: Mapping[str, Any], folder: Path) -> str | None:
     """Return the version that the backend would read from a file of the project: setuptools, hatch, flit."""
-    version = _table(data, "tool", "setuptools", "dynamic").get("version")
+    version = inner_table(data, "tool", "setuptools", "dynamic").get("version")
     if isinstance(version, dict):
         named = version.get("attr"), version.get("file")
         if isinstance(named[0], str):
             return _attribute(named[0], folder)
         file = named[1][0] if isinstance(named[1], list) and named[1] else named[1]
         return _stripped(_text(folder, file)) if isinstance(file, str) else None
-    hatch = _table(data, "tool", "hatch", "version")
+    hatch = inner_table(data, "tool", "hatch", "version")
     if isinstance(hatch.get("path"), str) and "pattern" not in hatch:
         return _assigned(_text(folder, hatch["path"]))
-    backend = _table(data, "build-system").get("build-backend", "")
-    name = _table(data, "project").get("name")
+    backend = inner_table(data, "build-system").get("build-backend", "")
+    name = inner_table(data, "project").get("name")
     if str(backend).startswith("flit_core") and isinstance(name, str):
         return _attribute(f"{name.replace('-', '_')}.__version__", folder)
     return None
@@ -146,11 +147,3 @@ def _text(folder: Path, name: str) -> str | None:
 
 def _stripped(text: str | None) -> str | None:
     return text.strip() if text is not None else None
-
-
-def _table(data: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
-    """Return a table inside tables; empty where it is missing or is none."""
-    here: Any = data
-    for key in keys:
-        here = here.get(key) if isinstance(here, dict) else None
-    return here if isinstance(here, dict) else {}

@@ -15,7 +15,7 @@ from envbuild.resolve.couplings import Coupling
 from envbuild.resolve.platform import tag_order
 from envbuild.resolve.pylock import Chosen
 from envbuild.resolve.sources.artifacts import describe_files
-from envbuild.resolve.stubs import EXTRA, parsed
+from envbuild.resolve.stubs import EXTRA, extras_named, parsed
 from envbuild.resolve.uv.query import Question
 from envbuild.toml import closest
 
@@ -42,11 +42,11 @@ class Lack:
 
 def find_lack(task: Task, warnings: tuple[str, ...], answer: Mapping[str, Chosen]) -> Lack | None:
     """Return the first extra that the user asks for and a new package of the answer lacks, by uv's warnings."""
-    asked = {(direct.name, extra) for direct in task.problem.directs for extra in direct.extras}
+    asked = {direct.name: direct.extras for direct in task.problem.directs}
     for warning in warnings:
         said = NO_EXTRA.fullmatch(warning)
         chosen = answer.get(name_of(said[1])) if said else None
-        if said and chosen and not chosen.from_base and (chosen.name, said[2]) in asked:
+        if said and chosen and not chosen.from_base and said[2] in asked.get(chosen.name, ()):
             return Lack(name=chosen.name, version=chosen.version, extra=said[2])
     return None
 
@@ -147,4 +147,4 @@ def _extras(session: Session, name: str, bounds: str, as_of: str | None) -> tupl
     )[name]
     file = pick(found, tag_order(session.facts))
     about = describe_files([file], session.context)[file.sha256]
-    return {extra for text in about.requires for extra in EXTRA.findall(text)}, found.version
+    return set(extras_named(about.requires)), found.version

@@ -11,7 +11,7 @@ from envbuild.base.model import BaseFacts
 from envbuild.net.redact import without_user
 from envbuild.resolve.platform import uv_platform
 from envbuild.resolve.pylock import write_seed
-from envbuild.resolve.stubs import EXTRA
+from envbuild.resolve.stubs import extras_named
 from envbuild.settings import Settings
 from envbuild.toml import quote, write_value
 
@@ -153,7 +153,7 @@ def write_question(
         remote = f"cache-control = {CACHE_CONTROL}\n" if url.startswith("http") else ""
         blocks.append(f"[[index]]\nname = {quote(name)}\nurl = {quote(url)}\n{default}{remote}")
     for (name, version), requires in sorted(static.items()):
-        extras = sorted({extra for text in requires for extra in EXTRA.findall(text)})
+        extras = extras_named(requires)
         blocks.append(
             f"[[dependency-metadata]]\nname = {quote(name)}\nversion = {quote(version)}\n"
             f"requires-dist = {write_value(requires)}\nprovides-extra = {write_value(extras)}\n"

@@ -25,6 +25,7 @@ from envbuild.resolve.dates import read_date
 from envbuild.resolve.graph import DIRECT, Edge
 from envbuild.resolve.pylock import Candidate
 from envbuild.resolve.sources.artifacts import stored_file
+from envbuild.resolve.versions import release_of
 from envbuild.store.atomic import write_text
 from envbuild.store.units import human_bytes
 from envbuild.tarread import opened_members
@@ -195,11 +196,11 @@ def modules_of(path: Path, file: str) -> frozenset[str]:
             names = _names(path)
     except IntegrityError:
         return frozenset()
-    parts = (PurePosixPath(name).parts for name in names)
-    inner = (
-        parts if file.endswith(".whl") else (p[2:] if p[1:2] == ("src",) else p[1:] for p in parts)
-    )
-    return frozenset(_modules(inner))
+    parts = [PurePosixPath(name).parts for name in names]
+    if not file.endswith(".whl"):
+        # an sdist has one top folder, and often src/ in it
+        parts = [path[2:] if path[1:2] == ("src",) else path[1:] for path in parts]
+    return frozenset(_modules(parts))
 
 
 def _names(path: Path) -> list[str]:
@@ -219,19 +220,8 @@ def _modules(paths: Iterable[tuple[str, ...]]) -> Iterable[str]:
 
 
 def _version(file: str) -> str:
-    from packaging.utils import (
-        InvalidSdistFilename,
-        InvalidWheelFilename,
-        parse_sdist_filename,
-        parse_wheel_filename,
-    )
-
-    try:
-        return str(
-            (parse_wheel_filename(file) if file.endswith(".whl") else parse_sdist_filename(file))[1]
-        )
-    except (InvalidSdistFilename, InvalidWheelFilename):
-        return file
+    found = release_of(file)
+    return file if found is None else str(found[1])
 
 
 def unanswered(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from envbuild.resolve.aliases import stand_ins
@@ -9,7 +10,7 @@ from envbuild.resolve.conflict.explain import Problem, name_of
 from envbuild.resolve.couplings import Coupling, built_for, couplings, extras_for, protected_names
 from envbuild.resolve.model import Request
 from envbuild.resolve.platform import markers
-from envbuild.resolve.requirements import read_directs
+from envbuild.resolve.requirements import Direct, read_directs
 from envbuild.resolve.stubs import parsed, plan_stubs
 from envbuild.resolve.uv.passes import Task
 
@@ -32,12 +33,7 @@ def make_task(
     directs, notes = read_directs(request.requirements, environment=markers(facts), stubs=stubs)
     if built:
         wheels = built_for({direct.name for direct in directs if not direct.extras}, facts, stubs)
-        directs = tuple(
-            replace(d, name=wheels[d.name], instead=d.name)
-            if d.name in wheels and not d.extras
-            else d
-            for d in directs
-        )
+        directs = tuple(_by_wheels(direct, wheels) for direct in directs)
         notes += tuple(
             f"{wheels[d.instead]} stands for {d.instead}, which is source only"
             for d in directs
@@ -60,25 +56,32 @@ def make_task(
         for row in rows
         if row.also and row.package in names and row.also not in stubs.by_name
     )
+    binding = [row.constraint for row in rows if row.binding]
+    keep = tuple(pin for pin in request.keep if pin[0] not in request.upgrade)
     task = Task(
         problem=problem,
         roots=(*stubs.roots, *_unbound(request.framework)),
         wanted=(*also, *(direct.text for direct in directs)),
-        constraints=(*request.bounds, *(row.constraint for row in rows if row.binding)),
-        keep=tuple(
-            (name, version) for name, version in request.keep if name not in request.upgrade
-        ),
+        constraints=(*request.bounds, *binding),
+        keep=keep,
     )
     return task, (*stubs.notes, *notes)
 
 
+def _by_wheels(direct: Direct, wheels: Mapping[str, str]) -> Direct:
+    """Return a direct requirement under the name of its wheels, where it has such."""
+    if direct.name not in wheels or direct.extras:
+        return direct
+    return replace(direct, name=wheels[direct.name], instead=direct.name)
+
+
 def _unbound(framework: str | None) -> tuple[str, ...]:
     """Return a framework that is chosen with its extras: of its own release, +cu118 too, there is one stub."""
-    return tuple(
-        requirement.name
-        + (f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else "")
-        for requirement in parsed((framework,) if framework else ())
-    )
+    found = []
+    for requirement in parsed((framework,) if framework else ()):
+        extras = ",".join(sorted(requirement.extras))
+        found.append(f"{requirement.name}[{extras}]" if extras else requirement.name)
+    return tuple(found)
 
 
 def bound_by(task: Task, rows: tuple[Coupling, ...]) -> Task:
