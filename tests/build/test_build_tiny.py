@@ -1,0 +1,217 @@
+"""Making, verifying, flattening and rebuilding an image of a few files, without any tool (tests/tiny_build.py)."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from envbuild.build.image.flatten import flatten_image
+from envbuild.build.image.rebuild import compare_images, made_again
+from envbuild.build.image.verify import image_tree, read_embedded_info, verify_image
+from envbuild.build.make import make_image
+from envbuild.build.model import BuildSpec
+from envbuild.errors import EnvbuildError, HostError, IntegrityError
+from envbuild.formats.file_tree import tree_digest
+from envbuild.formats.sif_reader import image_digest, read_sif
+from tests.tiny_build import EPOCH, TinyProject
+
+
+@pytest.fixture(params=["bootstrap", "image"])
+def tiny(request: pytest.FixtureRequest, tmp_path: Path) -> TinyProject:
+    return TinyProject(tmp_path / "p", request.param)
+
+
+def make(tiny: TinyProject, spec: BuildSpec) -> tuple[bool, list[str]]:
+    """Make an image; return whether it was built, and which scripts ran in the base."""
+    tiny.runtime.scripts.clear()
+    built = make_image(spec, tiny.context, lambda *_: None)
+    return built, list(tiny.runtime.scripts)
+
+
+def flip(path: Path, at: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.chmod(0o644)
+    path.write_bytes(bytes(data))
+
+
+class TestMake:
+    def test_the_image_holds_base_packages_and_bytecode(self, tiny: TinyProject) -> None:
+        spec = tiny.spec()
+        built, scripts = make(tiny, spec)
+        assert built
+        assert scripts == ["scheme.py", "compile.py"][tiny.kind == "bootstrap" :]
+        tree = image_tree(spec.target, tiny.context)
+        packages = {path: entry for path, entry in tree.items() if "-packages/" in path}
+        named = {path.partition("-packages/")[2] for path in packages}
+        info = {"INSTALLER", "METADATA", "RECORD", "WHEEL"}
+        tag = f"cpython-{tiny.lock.base.python[:4].replace('.', '')}".rstrip(".")
+        assert named == {
+            "__pycache__",
+            # broken.py is no Python: it stays without
+            f"__pycache__/beta.{tag}.pyc",
+            "alpha",
+            "alpha/__init__.py",
+            "alpha/__pycache__",
+            f"alpha/__pycache__/__init__.{tag}.pyc",
+            "alpha/data.bin",
+            "beta.py",
+            "broken.py",
+            *(f"{name}-1.0.dist-info" for name in ("alpha", "beta")),
+            *(f"{name}-1.0.dist-info/{file}" for name in ("alpha", "beta") for file in info),
+        }
+        # the upper layer of the image hides the folder, a root has no logs
+        assert ("usr/share/doc" in tree) == (tiny.kind == "bootstrap")
+        assert ("var/log/dpkg.log" in tree) == (tiny.kind == "image")
+        assert {"dev", "mnt", "proc", "root", "sys", "tmp", ".singularity.d/runscript"} <= set(tree)
+        assert all(entry.mtime <= EPOCH for entry in tree.values())
+        embedded = read_embedded_info(spec.target)
+        assert embedded.lock == tiny.lock
+        assert embedded.note is not None
+        assert (embedded.note.mode, embedded.note.tree) == ("flat", tree_digest(tree.values()))
+
+    def test_one_lock_gives_the_same_bytes_anywhere(
+        self, tiny: TinyProject, tmp_path: Path
+    ) -> None:
+        other = TinyProject(tmp_path / "another folder", tiny.kind)
+        for mode in ("flat", "layered"):
+            digests = set()
+            for project in (tiny, other):
+                make(project, project.spec(mode))
+                digests.add(hashlib.sha256(project.spec(mode).target.read_bytes()).hexdigest())
+            assert len(digests) == 1
+
+    def test_what_is_there_is_not_made_again(self, tiny: TinyProject) -> None:
+        spec = tiny.spec()
+        make(tiny, spec)
+        first = spec.target.read_bytes()
+        spec.target.unlink()
+        assert make(tiny, spec) == (False, [])
+        assert spec.target.read_bytes() == first
+        # layers are made of the same parts
+        assert make(tiny, tiny.spec("layered")) == (True, [])
+
+    def test_a_part_that_is_lost_is_packed_again(self, tiny: TinyProject) -> None:
+        spec = tiny.spec()
+        make(tiny, spec)
+        first = spec.target.read_bytes()
+        for blob in (tiny.store.root / "v1/layers").rglob("*.blob"):
+            spec.target.unlink()
+            blob.unlink()
+            assert make(tiny, spec)[0]
+            assert spec.target.read_bytes() == first
+
+    def test_an_image_that_its_check_refuses_is_nowhere(self, tiny: TinyProject) -> None:
+        def refuse(image: Path, digest: str | None) -> None:
+            assert image_digest(image) == digest
+            raise IntegrityError("no")
+
+        spec = tiny.spec()
+        with pytest.raises(IntegrityError, match="no"):
+            make_image(spec, tiny.context, refuse)
+        assert not list(tiny.folder.glob("*.sif*"))
+        assert not list(tiny.folder.glob(".*.partial"))
+        assert make(tiny, spec)[0]
+
+    @pytest.mark.parametrize("what", ["wheel", "base"])
+    def test_what_was_changed_in_the_store_is_refused(self, what: str, tiny: TinyProject) -> None:
+        if what == "wheel":
+            damaged = tiny.store.artifact(tiny.lock.python[0].sha256)
+        elif tiny.kind == "bootstrap":
+            damaged = tiny.store.base(tiny.lock.base.digest)
+        else:
+            layers = sorted(tiny.store.artifact("0").parent.parent.rglob("*"), key=str)
+            damaged = max((p for p in layers if p.is_file()), key=lambda p: p.stat().st_size)
+        flip(damaged, damaged.stat().st_size // 2)
+        # a root is made again, which needs mmdebstrap
+        with pytest.raises((IntegrityError, HostError), match=r"changed in the store|mmdebstrap"):
+            make(tiny, tiny.spec())
+        assert not list(tiny.folder.glob("*.sif"))
+
+    def test_a_lock_of_another_base_is_refused(self, tmp_path: Path) -> None:
+        tiny = TinyProject(tmp_path / "p")
+        base = msgspec.structs.replace(tiny.lock.base, digest="sha256:" + "1" * 64)
+        lock = msgspec.structs.replace(tiny.lock, base=base)
+        with pytest.raises(IntegrityError, match="the base's digest is"):
+            make(tiny, tiny.spec(lock=lock))
+
+
+class TestVerify:
+    @pytest.mark.parametrize("mode", ["flat", "layered"])
+    def test_the_very_bytes(self, mode: str, tiny: TinyProject) -> None:
+        spec = tiny.spec(mode)
+        make(tiny, spec)
+        found = verify_image(spec.target, tiny.lock, spec, tiny.context)
+        assert (found.holds, found.compared) == ("bytes", "all files")
+        # the recipe is not at hand
+        found = verify_image(spec.target, tiny.lock, None, tiny.context)
+        assert found.holds in ("bytes", "tree")
+        assert found.compared.startswith("all files but the container runtime's own")
+
+    def test_another_lock_names_what_differs(self, tiny: TinyProject) -> None:
+        spec = tiny.spec()
+        make(tiny, spec)
+        wheel = tiny.wheel("beta", {"beta.py": b"two = 3\n", "more.py": b""})
+        lock = msgspec.structs.replace(tiny.lock, python=(tiny.lock.python[0], wheel))
+        found = verify_image(spec.target, lock, tiny.spec(lock=lock), tiny.context)
+        assert found.holds == "differs"
+        site = next(path for path, _ in found.changed if path.endswith("/beta.py"))[
+            : -len("beta.py")
+        ]
+        assert f"{site}more.py" in found.missing
+        assert f"{site}broken.py" in found.extra
+
+    def test_every_flipped_byte_is_seen(self, tiny: TinyProject) -> None:
+        """A byte of each kind of place: launch line, table, note, file system."""
+        spec = tiny.spec()
+        make(tiny, spec)
+        whole = spec.target.read_bytes()
+        objects = read_sif(spec.target).objects
+        places = [5, 60, 140, *(item.offset + item.size // 2 for item in objects)]
+        for at in places:
+            flip(spec.target, at)
+            with contextlib.suppress(EnvbuildError):
+                found = verify_image(spec.target, tiny.lock, spec, tiny.context)
+                assert found.holds != "bytes", f"at {at}"
+            spec.target.write_bytes(whole)
+
+
+class TestFlattenAndRebuild:
+    def test_a_layered_image_becomes_the_flat_one_s_tree(self, tiny: TinyProject) -> None:
+        make(tiny, tiny.spec())
+        make(tiny, tiny.spec("layered"))
+        target = tiny.folder / "out.sif"
+        digest = flatten_image(tiny.spec("layered").target, target)
+        trees = [
+            tree_digest(image_tree(path, tiny.context).values())
+            for path in (target, tiny.spec().target, tiny.spec("layered").target)
+        ]
+        assert trees == [digest] * 3
+        assert len([item for item in read_sif(target).objects if item.partition]) == 1
+
+    def test_made_again_it_is_the_same(self, tmp_path: Path) -> None:
+        tiny = TinyProject(tmp_path / "p", "image")
+        spec = tiny.spec()
+        make(tiny, spec)
+        tiny.runtime.scripts.clear()
+        with made_again(spec, tiny.context) as (second, clean):
+            found = compare_images(spec.target, spec, second, clean)
+        assert (found.same, found.differs) == ("bytes", ())
+        # nothing was taken from the first store but downloads
+        assert tiny.runtime.scripts == ["scheme.py", "compile.py"]
+
+    def test_what_differs_is_named_with_its_layer(self, tmp_path: Path) -> None:
+        tiny = TinyProject(tmp_path / "p", "image")
+        wheel = tiny.wheel("beta", {"beta.py": b"two = 3\n"})
+        other = msgspec.structs.replace(tiny.lock, python=(tiny.lock.python[0], wheel))
+        make(tiny, tiny.spec(lock=other))
+        with made_again(tiny.spec(), tiny.context) as (second, clean):
+            found = compare_images(tiny.spec().target, tiny.spec(), second, clean)
+        assert found.same == "nothing"
+        rows = {(layer, path.rpartition("/")[2]): what for layer, path, what in found.differs}
+        assert rows["packages", "broken.py"] == "is not in the first image"
+        assert ("packages", "beta.py") in rows
