@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from envbuild.app.order import order_of
+from envbuild.app.spec import build_spec
 from envbuild.base.facts import keep_facts
 from envbuild.base.model import BaseFacts, DebianPackage
 from envbuild.build.fetch import locked_bootstrap
@@ -136,7 +136,7 @@ class TinyProject:
 
     def spec(self, mode: str = "flat", lock: Lock | None = None) -> BuildSpec:
         target = self.folder / f"{mode}.sif"
-        return order_of(self.source, lock or self.lock, target, mode)
+        return build_spec(self.source, lock or self.lock, target, mode)
 
     def keep(self, data: bytes) -> tuple[str, int]:
         """Put a file into the store under its sha256."""

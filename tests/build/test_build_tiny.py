@@ -12,8 +12,9 @@ import pytest
 from envbuild.build.image.flatten import flatten_image
 from envbuild.build.image.rebuild import compare_images, made_again
 from envbuild.build.image.verify import image_tree, read_embedded_info, verify_image
-from envbuild.build.make import make_image
+from envbuild.build.make import building
 from envbuild.build.model import BuildSpec
+from envbuild.context import Context
 from envbuild.errors import EnvbuildError, HostError, IntegrityError
 from envbuild.formats.file_tree import tree_digest
 from envbuild.formats.sif_reader import image_digest, read_sif
@@ -28,8 +29,15 @@ def tiny(request: pytest.FixtureRequest, tmp_path: Path) -> TinyProject:
 def make(tiny: TinyProject, spec: BuildSpec) -> tuple[bool, list[str]]:
     """Make an image; return whether it was built, and which scripts ran in the base."""
     tiny.runtime.scripts.clear()
-    built = make_image(spec, tiny.context, lambda *_: None)
+    with building(spec, tiny.context) as image:
+        built = image.built
     return built, list(tiny.runtime.scripts)
+
+
+def refuse(spec: BuildSpec, context: Context) -> None:
+    with building(spec, context) as image:
+        assert image_digest(image.path) == image.digest
+        raise IntegrityError("its check failed")
 
 
 def flip(path: Path, at: int) -> None:
@@ -106,13 +114,9 @@ class TestMake:
             assert spec.target.read_bytes() == first
 
     def test_an_image_that_its_check_refuses_is_nowhere(self, tiny: TinyProject) -> None:
-        def refuse(image: Path, digest: str | None) -> None:
-            assert image_digest(image) == digest
-            raise IntegrityError("no")
-
         spec = tiny.spec()
-        with pytest.raises(IntegrityError, match="no"):
-            make_image(spec, tiny.context, refuse)
+        with pytest.raises(IntegrityError, match="its check failed"):
+            refuse(spec, tiny.context)
         assert not list(tiny.folder.glob("*.sif*"))
         assert not list(tiny.folder.glob(".*.partial"))
         assert make(tiny, spec)[0]
