@@ -1,6 +1,7 @@
 """Names that mean the same thing, a row each: architectures, and the kinds of bases.
 
-A new one is a row here; a kind of base also gets a module that reads it, and a row in base/sources.py.
+A new one is a row here; a kind of base also gets a module that reads it, and a row in
+base/sources.py.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ Platform = Literal["linux/amd64", "linux/arm64"]
 class Architecture:
     """What one processor architecture is called.
 
-    ``machine`` is uname's word (and that of wheels), ``platform`` an image index's, ``debian`` that of Debian
-    packages; ``lock_suffix`` ends the names of lock files.
+    ``machine`` is uname's word (and that of wheels), ``platform`` an image index's, ``debian`` that
+    of Debian packages; ``lock_suffix`` ends the names of lock files.
     """
 
     machine: Machine
@@ -42,9 +43,9 @@ BY_DEBIAN: dict[str, Architecture] = {row.debian: row for row in ARCHITECTURES}
 class BaseKind:
     """One kind of base.
 
-    ``agent`` is the word behind "Bootstrap:" in a definition that starts from it.  ``in_registry`` kinds are written
-    NAME://IMAGE, ``in_file`` ones NAME:PATH.  ``is_sif`` holds one file system, the others layers.  ``dockerfile``
-    tells that a Dockerfile can start from it.
+    ``agent`` is the word behind "Bootstrap:" in a definition that starts from it.  ``in_registry``
+    kinds are written NAME://IMAGE, ``in_file`` ones NAME:PATH.  ``is_sif`` holds one file system,
+    the others layers.  ``dockerfile`` tells that a Dockerfile can start from it.
     """
 
     name: str

@@ -21,8 +21,9 @@ from envbuild.data.tables import (
 class CatalogueEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One base to choose: an image, or a bootstrap with a framework made from wheels.
 
-    ``reference`` is what a recipe writes as image or bootstrap, ``requirement`` what a bootstrap's recipe writes as
-    framework; ``build`` tells for which GPUs the framework has code, None where only its CUDA is known.
+    ``reference`` is what a recipe writes as image or bootstrap, ``requirement`` what a bootstrap's
+    recipe writes as framework; ``build`` tells for which GPUs the framework has code, None where
+    only its CUDA is known.
     """
 
     reference: str
@@ -86,7 +87,8 @@ def _bootstrap_entry(
 
 
 def _image_entry(image: CatalogueImage, catalogue: Catalogue) -> CatalogueEntry:
-    # only TensorFlow's own images hold the index's wheels; other makers build for their own list of GPUs
+    # only TensorFlow's own images hold the index's wheels; other makers build for their own list of
+    # GPUs
     own = image.image.startswith("docker://tensorflow/") and image.version is not None
     fields = msgspec.structs.asdict(image)
     return CatalogueEntry(

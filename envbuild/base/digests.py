@@ -15,12 +15,14 @@ from envbuild.formats import sif_reader as siffile
 from envbuild.limits import UNREADABLE
 from envbuild.store.atomic import write_bytes
 from envbuild.store.layout import Store
+from envbuild.store.sealed import hash_file
 
 
 class DigestNote(msgspec.Struct, frozen=True):
     """The image digest of a file, with its size in bytes, times in nanoseconds, and number on its disk.
 
-    ``changed`` is the time that no program can set back (st_ctime), which a renaming or signing moves too.
+    ``changed`` is the time that no program can set back (st_ctime), which a renaming or signing
+    moves too.
     """
 
     digest: str
@@ -41,7 +43,7 @@ def known_digest(image: Path, store: Store) -> str:
 
 def known_sha256(file: Path, store: Store) -> str:
     """Return the sha256 (``sha256:…``) of a file's bytes, read only where it has changed since the last time."""
-    return _known_or_fresh(file, store, "sha256", _hash_file)
+    return _known_or_fresh(file, store, "sha256", hash_file)
 
 
 def _known_or_fresh(file: Path, store: Store, kind: str, compute: Callable[[Path], str]) -> str:
@@ -66,14 +68,6 @@ def _compute(file: Path, store: Store, kind: str, compute: Callable[[Path], str]
     ):  # a store that cannot be written costs time, nothing else
         _write_note(_note_path(file, store, kind), digest, found)
     return digest
-
-
-def _hash_file(file: Path) -> str:
-    digest = hashlib.sha256()
-    with file.open("rb") as stream:
-        while chunk := stream.read(siffile.CHUNK):
-            digest.update(chunk)
-    return "sha256:" + digest.hexdigest()
 
 
 def note_digest(image: Path, digest: str, store: Store) -> None:

@@ -70,8 +70,8 @@ def read_probe(
 ) -> BaseFacts:
     """Turn what the probe printed into facts.
 
-    ``created`` (ISO date) wins over what the probe guessed from file times.  Raises HostError where the output holds
-    no facts, UsageError for an image whose C library is not glibc.
+    ``created`` (ISO date) wins over what the probe guessed from file times.  Raises HostError where
+    the output holds no facts, UsageError for an image whose C library is not glibc.
     """
     lines = [line for line in output.splitlines() if line.startswith(MARK)]
     try:

@@ -45,8 +45,9 @@ def cuda_version(
 ) -> str | None:
     """Return the CUDA version as "major.minor".
 
-    The wheel's runtime comes first, as frameworks from wheels load that one; then the toolkit's own files, the library
-    of the loader's path (real paths), the image's environment, and at last what the framework was built for.
+    The wheel's runtime comes first, as frameworks from wheels load that one; then the toolkit's own
+    files, the library of the loader's path (real paths), the image's environment, and at last what
+    the framework was built for.
     """
     candidates = (
         _wheel_version(dists, "nvidia-cuda-runtime"),

@@ -22,12 +22,12 @@ PoolPath = Annotated[
 class BaseReference(msgspec.Struct, frozen=True, kw_only=True):
     """A base as a person names it, taken apart.
 
-    ``kind`` is a row of BASE_KINDS: "debian" is a bootstrap ("debian:bookworm": ``name`` is the suite); "sif" is a local image file (``name``
-    is its path as written); "docker" an image, "oras" a SIF in a registry; "oci", "oci-archive" and "docker-archive"
-    an image in a folder or file; "docker-daemon" one that an engine holds (``name`` is what follows the colon, without
-    slashes of a ``//``).
-    ``text`` is what was written; ``platform`` is what to take of an image that is there for several; ``digest`` is
-    the locked one (``sha256:…``), None while the name alone counts.
+    ``kind`` is a row of BASE_KINDS: "debian" is a bootstrap ("debian:bookworm": ``name`` is the
+    suite); "sif" is a local image file (``name`` is its path as written); "docker" an image, "oras"
+    a SIF in a registry; "oci", "oci-archive" and "docker-archive" an image in a folder or file;
+    "docker-daemon" one that an engine holds (``name`` is what follows the colon, without slashes of
+    a ``//``). ``text`` is what was written; ``platform`` is what to take of an image that is there
+    for several; ``digest`` is the locked one (``sha256:…``), None while the name alone counts.
     """
 
     kind: BaseKind
@@ -40,9 +40,9 @@ class BaseReference(msgspec.Struct, frozen=True, kw_only=True):
 class Dist(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One installed Python distribution.
 
-    ``requires`` are PEP 508 strings of its metadata; ``location`` is the folder it is installed in; ``record`` is the
-    sha256 (hex) of its RECORD file, None where it has none; ``installer`` is what INSTALLER says; ``modules`` are
-    its top-level import names where they can be told.
+    ``requires`` are PEP 508 strings of its metadata; ``location`` is the folder it is installed in;
+    ``record`` is the sha256 (hex) of its RECORD file, None where it has none; ``installer`` is what
+    INSTALLER says; ``modules`` are its top-level import names where they can be told.
     """
 
     name: str
@@ -91,10 +91,11 @@ class AptPackage(msgspec.Struct, frozen=True, kw_only=True):
 class BaseFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What an image holds, read out of it once per digest.
 
-    Only ``image``, ``python``, ``machine``, ``glibc`` and ``dists`` are needed to resolve against it.  ``created`` is
-    an ISO date; ``size`` is in bytes; ``cuda``, ``cudnn``, ``nccl`` are versions, ``framework`` is "name version";
-    ``built_for`` are the versions that the framework itself says it was built for ("cuda", "cudnn"); ``stubs`` are
-    paths of libcuda stub libraries; ``constraints`` is the text of the image's pip constraint files.
+    Only ``image``, ``python``, ``machine``, ``glibc`` and ``dists`` are needed to resolve against
+    it.  ``created`` is an ISO date; ``size`` is in bytes; ``cuda``, ``cudnn``, ``nccl`` are
+    versions, ``framework`` is "name version"; ``built_for`` are the versions that the framework
+    itself says it was built for ("cuda", "cudnn"); ``stubs`` are paths of libcuda stub libraries;
+    ``constraints`` is the text of the image's pip constraint files.
     """
 
     image: str

@@ -25,8 +25,9 @@ MOUNTED = ("dev", "proc", "sys", "tmp", "mnt")
 def runnable_root(facts: BaseFacts, folder: Path, context: Context) -> Path:
     """Return what the container runtime can start of a base: an image file, a layout (``oci:…``) or a folder.
 
-    A bootstrap's root is unpacked into ``folder``, which has to be empty.  Raises UsageError for facts whose image is
-    no base, HostError for a bootstrap that the store has not got, and what bringing an image raises.
+    A bootstrap's root is unpacked into ``folder``, which has to be empty.  Raises UsageError for
+    facts whose image is no base, HostError for a bootstrap that the store has not got, and what
+    bringing an image raises.
     """
     reference = parse_reference(facts.image)
     if reference.kind.is_bootstrap:

@@ -25,7 +25,8 @@ PROBE_SECONDS = 600.0
 def describe_sif(reference: BaseReference, context: Context) -> BaseFacts:
     """Return the facts of a ``.sif``, kept by its image digest.
 
-    Raises UsageError for a file that cannot be a base, HostError where the container runtime does not work.
+    Raises UsageError for a file that cannot be a base, HostError where the container runtime does
+    not work.
     """
     path = context.settings.cwd / Path(reference.name).expanduser()
     sif = read_sif(path)

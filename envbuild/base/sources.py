@@ -23,8 +23,9 @@ def _describe_debian(reference: BaseReference, context: Context) -> BaseFacts:
 class BaseSource:
     """How one kind of base is read.
 
-    ``describe`` returns its facts, read once per digest.  ``fetch`` makes sure that the locked image is here and
-    returns the header of a definition that starts from it; None for a bootstrap, which is made from packages.
+    ``describe`` returns its facts, read once per digest.  ``fetch`` makes sure that the locked
+    image is here and returns the header of a definition that starts from it; None for a bootstrap,
+    which is made from packages.
     """
 
     describe: Callable[[BaseReference, Context], BaseFacts]

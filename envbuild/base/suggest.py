@@ -34,11 +34,12 @@ USUAL_CUDA = 12
 class BaseQuery(msgspec.Struct, frozen=True, kw_only=True):
     """What a base must do; None: anything.
 
-    ``framework`` is a name with bounds ("torch>=2.1,<2.5"); ``python`` a version or bounds ("3.9", ">=3.8,<3.11");
-    ``cuda`` a version or a part of one ("11", "12.1"); ``gpu`` a card ("A100") or a capability ("8.0"); ``driver`` the
-    version of the oldest driver that it must run on; ``glibc`` the oldest C library that will do; ``node_glibc`` the
-    C library of the node, which refuses nothing: an image brings its own.  ``pythons`` are the Python series of which
-    one must be held ("3.9"); ``until`` is the day after which the framework's release line must not have come out.
+    ``framework`` is a name with bounds ("torch>=2.1,<2.5"); ``python`` a version or bounds ("3.9",
+    ">=3.8,<3.11"); ``cuda`` a version or a part of one ("11", "12.1"); ``gpu`` a card ("A100") or a
+    capability ("8.0"); ``driver`` the version of the oldest driver that it must run on; ``glibc``
+    the oldest C library that will do; ``node_glibc`` the C library of the node, which refuses
+    nothing: an image brings its own.  ``pythons`` are the Python series of which one must be held
+    ("3.9"); ``until`` is the day after which the framework's release line must not have come out.
     """
 
     framework: str | None = None
@@ -71,8 +72,8 @@ class RejectionCounts(msgspec.Struct, frozen=True, kw_only=True):
 def suggest_bases(wish: BaseQuery) -> tuple[tuple[BaseMatch, ...], RejectionCounts]:
     """Return the bases that fit, best first, and why the others do not.
 
-    Best is: no known defect, the version that was asked for, made on this machine, the newest framework.
-    Raises UsageError for a framework, GPU or version that is none.
+    Best is: no known defect, the version that was asked for, made on this machine, the newest
+    framework. Raises UsageError for a framework, GPU or version that is none.
     """
     asked = _Matcher(wish)
     fitting: list[tuple[tuple[object, ...], BaseMatch]] = []
@@ -93,7 +94,8 @@ def suggest_bases(wish: BaseQuery) -> tuple[tuple[BaseMatch, ...], RejectionCoun
 def oldest_driver(entry: CatalogueEntry, capability: int | None = None) -> str | None:
     """Return the oldest driver that a base runs on: its maker's word, else what its CUDA demands.
 
-    On a GPU for which it has portable code only, that is the driver of its own toolkit: only that can compile it.
+    On a GPU for which it has portable code only, that is the driver of its own toolkit: only that
+    can compile it.
     """
     if entry.driver:
         return entry.driver

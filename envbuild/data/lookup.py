@@ -160,9 +160,10 @@ def runs_on(
 ) -> str | None:
     """Return how code runs on a GPU: "sass" (machine code), "ptx" (compiled at first use) or None (not at all).
 
-    Machine code runs on the same major capability and an equal or higher minor one; portable code on every GPU from
-    its own capability up; ``exact`` code (sm_90a) on that very capability alone (CUDA programming guide, "Application
-    Compatibility" and "Family-Specific and Architecture-Specific Features").
+    Machine code runs on the same major capability and an equal or higher minor one; portable code
+    on every GPU from its own capability up; ``exact`` code (sm_90a) on that very capability alone
+    (CUDA programming guide, "Application Compatibility" and "Family-Specific and
+    Architecture-Specific Features").
     """
     if capability in exact:
         return "sass"

@@ -11,9 +11,9 @@ from envbuild.data.tables import TableRow, load_table
 class PublishedCheck(TableRow, frozen=True):
     """Where a coupling stands that metadata does not declare: regular expressions for a file's path and its text.
 
-    ``minimum`` and ``maximum`` find the bounds on the other one in a file of the package, or ``of`` the framework.
-    ``says`` is in the next release that the row leaves out and not in the last that it admits, ``until`` the other way
-    round.  ``through`` is a project whose metadata ties both.
+    ``minimum`` and ``maximum`` find the bounds on the other one in a file of the package, or ``of``
+    the framework.  ``says`` is in the next release that the row leaves out and not in the last that
+    it admits, ``until`` the other way round.  ``through`` is a project whose metadata ties both.
     """
 
     file: str | None = None
@@ -40,9 +40,9 @@ class CouplingRow(TableRow, frozen=True):
 class CouplingRule(TableRow, frozen=True):
     """One coupling of a package (or of several that exclude each other) to a framework, with its source.
 
-    It is void where the base holds ``unless``, or the user asks for it.  ``packages`` are wheels of the source-only
-    ``built_from``, one of which a row chooses.  ``check`` and ``look`` say how a test compares
-    its rows with what is published.
+    It is void where the base holds ``unless``, or the user asks for it.  ``packages`` are wheels of
+    the source-only ``built_from``, one of which a row chooses.  ``check`` and ``look`` say how a
+    test compares its rows with what is published.
     """
 
     framework: str
@@ -83,8 +83,8 @@ class LossyAlias(TableRow, frozen=True):
 class ProtectedNames(TableRow, frozen=True, rename={"but": "except"}):
     """Patterns of distributions that are never replaced, beside the frameworks of frameworks.toml.
 
-    ``lesser`` frameworks are such only in a base without a greater one; ``plugins`` are companions that run on the
-    GPU themselves.
+    ``lesser`` frameworks are such only in a base without a greater one; ``plugins`` are companions
+    that run on the GPU themselves.
     """
 
     lesser: tuple[str, ...]

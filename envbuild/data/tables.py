@@ -1,6 +1,7 @@
 """The tables of this folder, typed: one record and one loader a file (those about packages: package_tables).
 
-The head of each file says what its keys mean.  Unknown keys are errors, so a slip of the pen is found by the first test.
+The head of each file says what its keys mean.  Unknown keys are errors, so a slip of the pen is
+found by the first test.
 """
 
 from __future__ import annotations
@@ -26,12 +27,13 @@ class TableRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 class Framework(TableRow, frozen=True):
     """A module that computes on the GPU; ``dists``, ``cpu`` and ``protected`` are shell patterns of distributions.
 
-    ``parts`` hold a part of it and are never replaced either; ``called`` is what people write for it where a base is
-    chosen.  ``probe`` is the script that tries it on a GPU, None where there is none.  ``greater`` ones make what is
-    built on them (RAPIDS) no framework of its own.
-    ``opens`` are those of the CUDA libraries that it opens itself at run time, going on without the GPU if one is gone;
-    ``linked`` are linked libraries whose version counts, ``openers`` the objects that open them (shell patterns below
-    site-packages, the first that is there counts), and ``before`` the objects that are loaded before.
+    ``parts`` hold a part of it and are never replaced either; ``called`` is what people write for
+    it where a base is chosen.  ``probe`` is the script that tries it on a GPU, None where there is
+    none.  ``greater`` ones make what is built on them (RAPIDS) no framework of its own.  ``opens``
+    are those of the CUDA libraries that it opens itself at run time, going on without the GPU if
+    one is gone; ``linked`` are linked libraries whose version counts, ``openers`` the objects that
+    open them (shell patterns below site-packages, the first that is there counts), and ``before``
+    the objects that are loaded before.
     """
 
     name: str

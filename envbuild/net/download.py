@@ -63,8 +63,8 @@ def download_file(
 ) -> None:
     """Bring one file to its final place, continuing what an earlier run left.
 
-    Raises IntegrityError, whose partial file is removed; GoneError, NetworkError, SpaceError, HostError, StoppedError,
-    after which what has arrived stays.
+    Raises IntegrityError, whose partial file is removed; GoneError, NetworkError, SpaceError,
+    HostError, StoppedError, after which what has arrived stays.
     """
 
     def waiting() -> None:
@@ -95,7 +95,8 @@ def _receive_whole(
     """Receive what is missing and check the hash of the whole."""
     _fill_partial(download, partial, client, transfer, stop)
     if partial.sha256() != download.sha256 and partial.continued:
-        # what lay there may be another's, or holes after a power cut: only a fresh copy accuses the server
+        # what lay there may be another's, or holes after a power cut: only a fresh copy accuses the
+        # server
         _restart_partial(partial, transfer, download)
         _fill_partial(download, partial, client, transfer, stop)
     if partial.sha256() != download.sha256:

@@ -48,8 +48,9 @@ LOOKUPS = 8
 class Artifact:
     """One artifact: file name, size in bytes, sha256 in hex, and the package it belongs to.
 
-    ``path`` is the pool path of a Debian package; ``index`` the name of a wheel's extra index, None for the default.
-    Raises IntegrityError for a hash or path that no lock may hold, since both become file names and addresses.
+    ``path`` is the pool path of a Debian package; ``index`` the name of a wheel's extra index, None
+    for the default. Raises IntegrityError for a hash or path that no lock may hold, since both
+    become file names and addresses.
     """
 
     file: str
@@ -88,9 +89,9 @@ def fetch_artifacts(
 ) -> None:
     """Download what the store lacks, ``settings.downloads`` files at a time.
 
-    Whatever ends it, what has arrived stays and is continued by the next call.  Raises SpaceError before the start
-    when the files will not fit; NetworkError, GoneError (exit 5) when a file cannot be had; IntegrityError when
-    something else arrives than was recorded.
+    Whatever ends it, what has arrived stays and is continued by the next call.  Raises SpaceError
+    before the start when the files will not fit; NetworkError, GoneError (exit 5) when a file
+    cannot be had; IntegrityError when something else arrives than was recorded.
     """
     todo = sorted(missing_artifacts(wanted, context.store), key=lambda item: -item.size)
     if not todo:
@@ -121,8 +122,8 @@ def locate_files(
 ) -> dict[str, str]:
     """Return where this machine's indexes have Python files, by sha256: an address without credentials.
 
-    Raises GoneError for a file that its index does not list any more, NetworkError where one does not answer,
-    IntegrityError where it offers the file with other content.
+    Raises GoneError for a file that its index does not list any more, NetworkError where one does
+    not answer, IntegrityError where it offers the file with other content.
     """
     todo = [item for item in _distinct(wanted) if item.kind == "python"]
     indexes = {name: index_url(settings, runner, name) for name in {item.index for item in todo}}

@@ -49,10 +49,11 @@ __all__ = [
 def index_url(settings: Settings, runner: Runner, name: str | None = None) -> str:
     """Return the URL of the default package index, or of the one that the settings call ``name``.
 
-    The default is the first of: [indexes] default (or ENVBUILD_INDEX); UV_DEFAULT_INDEX, UV_INDEX_URL, PIP_INDEX_URL;
-    uv's configuration files; pip's; what uv itself prints as its default.  pip's extra-index-url and find-links are
-    ignored on purpose: a recipe names its extra indexes, or another machine would find other files.
-    Raises UsageError for an unknown name, an address that is no URL, or a configuration file that does not parse.
+    The default is the first of: [indexes] default (or ENVBUILD_INDEX); UV_DEFAULT_INDEX,
+    UV_INDEX_URL, PIP_INDEX_URL; uv's configuration files; pip's; what uv itself prints as its
+    default.  pip's extra-index-url and find-links are ignored on purpose: a recipe names its extra
+    indexes, or another machine would find other files.  Raises UsageError for an unknown name, an
+    address that is no URL, or a configuration file that does not parse.
     """
     if name is not None and name != "default":
         return _named_index(settings, name)
@@ -75,9 +76,9 @@ def read_links(
 ) -> tuple[Link, ...]:
     """List the files of a project on an index: JSON where it is served, else HTML; ``file:`` indexes hold HTML.
 
-    Entries that name no package file are left out.  Raises GoneError when the index has no such project, NetworkError
-    when it does not answer, refuses, or answers with something that is no index page;
-    StoppedError once ``stop`` is set.
+    Entries that name no package file are left out.  Raises GoneError when the index has no such
+    project, NetworkError when it does not answer, refuses, or answers with something that is no
+    index page; StoppedError once ``stop`` is set.
     """
     page = f"{index.rstrip('/')}/{canonicalize_name(project)}/"
     folder = local_path(page)

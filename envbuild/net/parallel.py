@@ -21,8 +21,9 @@ def for_each_parallel(
 ) -> None:
     """Call ``action(item, stop)`` for every item on ``workers`` threads; raise the first error of any.
 
-    An action looks at ``stop`` after whatever blocks, and raises StoppedError when it is set.  The threads are daemons,
-    not a pool's: a pool would keep the process alive until the last silent connection has timed out.
+    An action looks at ``stop`` after whatever blocks, and raises StoppedError when it is set.  The
+    threads are daemons, not a pool's: a pool would keep the process alive until the last silent
+    connection has timed out.
     """
     waiting: queue.SimpleQueue[T] = queue.SimpleQueue()
     ended: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()

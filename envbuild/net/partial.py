@@ -23,8 +23,8 @@ LOCK_PAUSE = 0.2
 class Partial:
     """What has arrived of one file: ``have`` bytes, hashed as they come.
 
-    ``continued`` tells that some of it was written by an earlier process or connection, ``restarts`` how often it was
-    begun again.
+    ``continued`` tells that some of it was written by an earlier process or connection,
+    ``restarts`` how often it was begun again.
     """
 
     def __init__(self, path: Path, handle: int) -> None:
@@ -98,8 +98,8 @@ def locked_partial(
 ) -> Iterator[Partial | None]:
     """Lend the locked partial file of ``final``, or None once another process has made it whole.
 
-    The lock is on the partial file itself and ends with its process.  ``waiting`` is called once when another
-    process holds it.  Raises StoppedError when ``stop`` is set meanwhile.
+    The lock is on the partial file itself and ends with its process.  ``waiting`` is called once
+    when another process holds it.  Raises StoppedError when ``stop`` is set meanwhile.
     """
     path = partial_path(final)
     told = False

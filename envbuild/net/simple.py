@@ -30,8 +30,8 @@ class PageError(ValueError):
 class Link:
     """One file of a project: ``sha256`` in hex, ``size`` in bytes, ``uploaded`` as ISO time, where the index says so.
 
-    ``requires_python`` is a version specifier as the index writes it.
-    ``file`` is a plain file name and ``url`` absolute, with the scheme http, https or (from a local index) file.
+    ``requires_python`` is a version specifier as the index writes it. ``file`` is a plain file name
+    and ``url`` absolute, with the scheme http, https or (from a local index) file.
     """
 
     file: str

@@ -49,7 +49,8 @@ SERVER_HINT = (
 class PassingError(Exception):
     """A failure that may pass: ``reason`` for people, ``wait`` the seconds a server asked for, ``hint`` what to do.
 
-    ``progressed`` tells that bytes arrived, so that patience starts anew; ``kind`` is the error once patience ends.
+    ``progressed`` tells that bytes arrived, so that patience starts anew; ``kind`` is the error
+    once patience ends.
     """
 
     def __init__(
@@ -88,8 +89,9 @@ def local_path(url: str) -> Path | None:
 def make_client(settings: Settings) -> httpx.Client:
     """Make the client for indexes and mirrors.
 
-    Proxies come from the usual variables, trust from ``settings.certificates`` or the system, passwords from URLs and
-    netrc; each is sent to its own host only.  Raises UsageError for a certificate bundle that cannot be read.
+    Proxies come from the usual variables, trust from ``settings.certificates`` or the system,
+    passwords from URLs and netrc; each is sent to its own host only.  Raises UsageError for a
+    certificate bundle that cannot be read.
     """
     import httpx
 
@@ -132,7 +134,8 @@ def _trusted_certificates(bundle: Path | None) -> ssl.SSLContext:
 def _credentials_hook(settings: Settings) -> Callable[[httpx.Request], httpx.Request]:
     """Return the function that adds a password to a request: the URL's, one known for the same origin, netrc's.
 
-    Known are those of the configured indexes and of URLs seen before: links on an index's pages have none.
+    Known are those of the configured indexes and of URLs seen before: links on an index's pages
+    have none.
     """
     import base64
 
@@ -201,8 +204,8 @@ def open_response(
 ) -> Iterator[httpx.Response]:
     """Send a request and lend its streamed answer, whose status is one of ``accept``.
 
-    Raises PassingError for what may pass (broken connection, 429, 5xx), also while the answer is read; GoneError for
-    404 and 410; NetworkError for everything else.
+    Raises PassingError for what may pass (broken connection, 429, 5xx), also while the answer is
+    read; GoneError for 404 and 410; NetworkError for everything else.
     """
     import httpx
 
@@ -224,7 +227,8 @@ def read_bounded(
 ) -> bytes:
     """Return a streamed answer's content.
 
-    Raises IntegrityError for more than ``most`` bytes, NetworkError for one that takes longer than so many seconds.
+    Raises IntegrityError for more than ``most`` bytes, NetworkError for one that takes longer than
+    so many seconds.
     """
     deadline = time.monotonic() + seconds
     where = redact(str(response.url))
@@ -284,8 +288,8 @@ def _raise_plainly(error: Exception, url: str) -> None:
 def with_retries(action: Callable[[], T], *, url: str, stop: threading.Event | None = None) -> T:
     """Repeat an action while it raises PassingError, with growing pauses.
 
-    Raises NetworkError after TRIES attempts without progress, or when the server asks for more than LONGEST_WAIT
-    seconds; StoppedError once ``stop`` is set.
+    Raises NetworkError after TRIES attempts without progress, or when the server asks for more than
+    LONGEST_WAIT seconds; StoppedError once ``stop`` is set.
     """
     halt = stop or threading.Event()
     failures = 0

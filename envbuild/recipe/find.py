@@ -37,7 +37,8 @@ def recipe_files(settings: Settings) -> dict[str, Path]:
 def find_recipe(name: str | None, settings: Settings) -> Source:
     """Find and read one recipe by name or path; without a name, the only one in ./recipes.
 
-    Raises UsageError: none found (the nearest names are told), several where no name was given, or a broken file.
+    Raises UsageError: none found (the nearest names are told), several where no name was given, or
+    a broken file.
     """
     path = _only_recipe(settings) if name is None else _find_named(name, settings)
     recipe, text = read_recipe(path)

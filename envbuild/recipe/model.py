@@ -41,9 +41,9 @@ class AboutSection(_Section, frozen=True):
 class BaseSection(_Section, frozen=True):
     """[base]: an image that exists, or a Linux made from packages plus a framework made from wheels.
 
-    Exactly one of ``image`` (a reference or the path of a ``.sif``) and ``bootstrap`` ("debian:bookworm") is given;
-    ``framework`` is one requirement ("tensorflow[and-cuda]==2.15.*") and goes with ``bootstrap``; ``cpu`` tells that
-    an image without CUDA is meant.
+    Exactly one of ``image`` (a reference or the path of a ``.sif``) and ``bootstrap``
+    ("debian:bookworm") is given; ``framework`` is one requirement ("tensorflow[and-cuda]==2.15.*")
+    and goes with ``bootstrap``; ``cpu`` tells that an image without CUDA is meant.
     """
 
     image: OneLine | None = None
@@ -66,8 +66,8 @@ Distribution = Annotated[
 class PythonSection(_Section, frozen=True):
     """[python]: the direct requirements (PEP 508), named extra indexes, and the date to resolve at.
 
-    ``version`` is the Python that the base must have ("3.12").  ``from_source`` are names of packages that are built
-    inside the base although the index has wheels of them.
+    ``version`` is the Python that the base must have ("3.12").  ``from_source`` are names of
+    packages that are built inside the base although the index has wheels of them.
     """
 
     version: (
@@ -122,7 +122,8 @@ HomeFolder = Annotated[
 class RunSection(_Section, frozen=True):
     """[run]: what ``envbuild run`` starts when no command is given, and variables set in the image.
 
-    ``caches``: whether downloads and compiled code are kept for the user, or further folders of HOME to keep.
+    ``caches``: whether downloads and compiled code are kept for the user, or further folders of
+    HOME to keep.
     """
 
     command: tuple[str, ...] = ()
@@ -138,10 +139,10 @@ Count = Annotated[int, Meta(ge=1, le=100_000)]
 class JobSection(_Section, frozen=True):
     """[job]: what a job of this project needs on a cluster; flags of ``submit`` and ``job`` win (docs/job.md).
 
-    ``gpus`` and ``tasks`` are in all (``gpus`` None: one for each node where the image has CUDA), ``cpus`` per task,
-    ``memory`` per node ("32GiB"), ``walltime`` "24h";
-    ``environment`` are names of variables to hand on; ``inputs`` are paths that must be readable inside, ``stage``
-    those that are copied (archives: unpacked) to the node's own disk first.
+    ``gpus`` and ``tasks`` are in all (``gpus`` None: one for each node where the image has CUDA),
+    ``cpus`` per task, ``memory`` per node ("32GiB"), ``walltime`` "24h"; ``environment`` are names
+    of variables to hand on; ``inputs`` are paths that must be readable inside, ``stage`` those that
+    are copied (archives: unpacked) to the node's own disk first.
     """
 
     gpus: Annotated[int, Meta(ge=0, le=100_000)] | None = None

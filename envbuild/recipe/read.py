@@ -16,7 +16,8 @@ from envbuild.toml import convert, line_of, read_toml
 def read_recipe(path: Path) -> tuple[Recipe, str]:
     """Read a recipe and return it with its text.
 
-    Raises UsageError: not readable, not TOML, unknown key, wrong type, or sections that contradict each other.
+    Raises UsageError: not readable, not TOML, unknown key, wrong type, or sections that contradict
+    each other.
     """
     data, text = read_toml(path)
     recipe = convert(data, Recipe, text=text, where=str(path))

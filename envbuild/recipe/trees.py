@@ -22,8 +22,9 @@ FORM = "write NAME @ git+https://HOST/PATH@COMMIT"
 class TreeLine:
     """One requirement on a tree.
 
-    Of a folder: ``folder`` is its path below the project.  Of a repository: ``url`` without revision, ``revision`` as
-    written (a commit, tag or branch; "" is the server's own choice), ``subfolder`` the package's place in it.
+    Of a folder: ``folder`` is its path below the project.  Of a repository: ``url`` without
+    revision, ``revision`` as written (a commit, tag or branch; "" is the server's own choice),
+    ``subfolder`` the package's place in it.
     """
 
     written: str
@@ -46,7 +47,8 @@ class TreeLine:
 def read_tree_line(line: str) -> TreeLine | None:
     """Return the tree that a requirement asks for, None for one on an index.
 
-    Raises UsageError for a path that leaves the project, an address with a password, and one that is not encrypted.
+    Raises UsageError for a path that leaves the project, an address with a password, and one that
+    is not encrypted.
     """
     text = line.strip()
     found = FOLDER.fullmatch(text)
@@ -90,8 +92,8 @@ def read_source(source: str) -> TreeLine:
 def submodule_address(parent: str, address: str) -> str:
     """Return the address of a submodule, as .gitmodules has it, of the repository at ``parent``.
 
-    Relative ones lie beside the parent; git's short form of ssh becomes the long one.  Raises UsageError for what a
-    recipe could not name either.
+    Relative ones lie beside the parent; git's short form of ssh becomes the long one.  Raises
+    UsageError for what a recipe could not name either.
     """
     if address.startswith(("./", "../")):
         scheme, _, rest = parent.partition("://")

@@ -25,8 +25,9 @@ def write_recipe(
 ) -> str:
     """Return the text of a recipe file; keys that have their default are left out.
 
-    ``head`` are comment lines at its top; ``beside`` comments by (section, key, item of a list, "" for the key itself);
-    ``below`` comment lines at the end of a section, which is then written even if it is empty.
+    ``head`` are comment lines at its top; ``beside`` comments by (section, key, item of a list, ""
+    for the key itself); ``below`` comment lines at the end of a section, which is then written even
+    if it is empty.
     """
     comments, after = beside or {}, below or {}
     out = [_comment_line(line) for line in head]

@@ -81,8 +81,8 @@ class ShelfClient:
     def history(self, name: str) -> tuple[StoredEntry, ...]:
         """Return all entries of a name, oldest first.
 
-        Raises UsageError for a name that is not there, IntegrityError where an entry is missing or changed, or where
-        the shelf no longer holds what was verified here before.
+        Raises UsageError for a name that is not there, IntegrityError where an entry is missing or
+        changed, or where the shelf no longer holds what was verified here before.
         """
         numbers = self.numbers.get(name, ())
         known = self.last_verified.read_heads().get(name)
@@ -133,7 +133,8 @@ class ShelfClient:
     def signer(self, stored: StoredEntry) -> Signer | None:
         """Return who signed an entry, None where nobody did.
 
-        Raises IntegrityError for a signature that is not good, and for none where the shelf requires one.
+        Raises IntegrityError for a signature that is not good, and for none where the shelf
+        requires one.
         """
         where = f"{self.name}/{stored.entry.name}"
         path = signature_path(stored.digest)
@@ -179,8 +180,8 @@ class ShelfClient:
     ) -> tuple[StoredEntry, bool]:
         """Publish a draft behind whatever is newest and return it as stored, and whether it was added.
 
-        Number, previous entry and signature are made anew each time that somebody else was quicker.  A draft that says
-        what the newest entry says adds nothing.  ``objects`` are by digest.
+        Number, previous entry and signature are made anew each time that somebody else was quicker.
+        A draft that says what the newest entry says adds nothing.  ``objects`` are by digest.
         """
         files = {object_path(digest): data for digest, data in objects.items()}
         for attempt in range(TRIES):

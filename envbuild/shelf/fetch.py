@@ -50,8 +50,9 @@ class VerifiedEntry:
 def fetch_entry(library: ShelfClient, name: str, digest: str | None = None) -> VerifiedEntry:
     """Return a verified entry of a name, the newest one or the one whose digest begins so, and remember it.
 
-    Raises UsageError for one that is not there or that breaks the rules, IntegrityError for one that was changed, was
-    put in another's place, is not signed as the shelf requires, or contradicts itself.
+    Raises UsageError for one that is not there or that breaks the rules, IntegrityError for one
+    that was changed, was put in another's place, is not signed as the shelf requires, or
+    contradicts itself.
     """
     stored = library.find_entry(name, digest)
     signer = library.signer(stored)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import os
 import secrets
 import stat
@@ -25,10 +24,10 @@ from envbuild.shelf.backend import (
 )
 from envbuild.shelf.model import SLOT
 from envbuild.store.atomic import sync_folder
+from envbuild.store.sealed import hash_file
 
 STALE = 24 * 3600.0
 """Seconds after which an unfinished file belongs to a publisher that was killed."""
-CHUNK = 4 * 1024 * 1024
 NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
@@ -77,7 +76,8 @@ class FolderBackend:
         with _shelf_errors(self.root):
             if not self.root.is_dir():
                 self.root.mkdir()
-                # a shelf is for a group: who wants it otherwise makes the folder first, and its mode is kept
+                # a shelf is for a group: who wants it otherwise makes the folder first, and its
+                # mode is kept
                 self.root.chmod(0o2775)
             self._put(MARKER, MARKER_TEXT)
         return True
@@ -129,7 +129,7 @@ class FolderBackend:
         with _shelf_errors(self.root), self._beside() as partial:
             self._folder(target.parent)
             self._write(partial, lambda out: append_file(source, out, size, offset=offset))
-            if _hash(partial) != digest:
+            if hash_file(partial) != digest:
                 raise IntegrityError(
                     "changed while it was published", where=str(source), hint="publish it again"
                 )
@@ -298,14 +298,6 @@ def _read_file(root: Path, relative: str) -> bytes | None:
             return file.read(BIGGEST_TEXT + 1)
         except OSError as error:
             raise _shelf_error(error, path) from error
-
-
-def _hash(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(CHUNK):
-            digest.update(chunk)
-    return "sha256:" + digest.hexdigest()
 
 
 @contextlib.contextmanager

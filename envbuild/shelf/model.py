@@ -38,8 +38,9 @@ class _Record(
 class ImageDescriptor(_Record, frozen=True):
     """An image.
 
-    ``digest`` is over its objects without signatures (of whatever file carries them), ``sha256`` over the file's
-    ``size`` bytes; ``pieces`` names the list of its pieces where the shelf keeps the bytes too, None where it does not.
+    ``digest`` is over its objects without signatures (of whatever file carries them), ``sha256``
+    over the file's ``size`` bytes; ``pieces`` names the list of its pieces where the shelf keeps
+    the bytes too, None where it does not.
     """
 
     digest: Digest
@@ -76,9 +77,10 @@ class EntrySummary(_Record, frozen=True):
 class Entry(_Record, frozen=True):
     """One publication of a name.
 
-    ``number`` counts the name's entries from 1, ``previous`` is the digest of the one before; ``recipe``, ``lock``,
-    ``definition`` and ``script`` are sha256 of the files' bytes, ``locked`` is the lock's own digest; ``who`` is what
-    the publisher calls himself (a signature proves it, this does not) and ``when`` what his clock said.
+    ``number`` counts the name's entries from 1, ``previous`` is the digest of the one before;
+    ``recipe``, ``lock``, ``definition`` and ``script`` are sha256 of the files' bytes, ``locked``
+    is the lock's own digest; ``who`` is what the publisher calls himself (a signature proves it,
+    this does not) and ``when`` what his clock said.
     """
 
     schema: Literal[1]
@@ -130,7 +132,8 @@ def write_entry(entry: Entry) -> bytes:
 def read_entry(data: bytes, where: str) -> Entry:
     """Read an entry.
 
-    Raises UsageError for one of a newer envbuild, IntegrityError for anything that write_entry does not write.
+    Raises UsageError for one of a newer envbuild, IntegrityError for anything that write_entry does
+    not write.
     """
     try:
         entry = DECODER.decode(data)

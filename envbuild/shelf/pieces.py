@@ -1,7 +1,8 @@
 """The bytes of images on a shelf, cut where files begin, so that what two images have in common is kept once.
 
-An image is a list of pieces, each named by its sha256.  Where to cut depends on the packed files alone and not on where
-in the image they lie, so a second image on the same base is cut alike where it holds the same.
+An image is a list of pieces, each named by its sha256.  Where to cut depends on the packed files
+alone and not on where in the image they lie, so a second image on the same base is cut alike where
+it holds the same.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ class PieceList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def describe_image(image: Path, locked: str, store: Store) -> ImageDescriptor:
     """Return what an entry says of an image; ``locked`` is the digest of the lock it must be made from.
 
-    ``store`` remembers the digests of a file that has not changed.  Raises UsageError for an image that may not be
-    shared: layered, or of another lock.
+    ``store`` remembers the digests of a file that has not changed.  Raises UsageError for an image
+    that may not be shared: layered, or of another lock.
     """
     require_flat(image)
     carried = read_embedded_info(image)

@@ -1,7 +1,7 @@
 """What a recipe and a lock may say on a shelf: nothing that reads or writes outside the image they describe.
 
-Rules are the same for publishing and for taking.  What a person reads (summary, notes) and what runs inside the image
-only ([system] post, [run]) is free text; every other value is a plain word.
+Rules are the same for publishing and for taking.  What a person reads (summary, notes) and what
+runs inside the image only ([system] post, [run]) is free text; every other value is a plain word.
 """
 
 from __future__ import annotations
@@ -120,8 +120,8 @@ def _policy_error(where: str, text: str, keys: tuple[str, ...], what: str) -> Us
 def refuse_lock(recipe: Recipe, lock: Lock, where: str) -> None:
     """Raise for a lock that is another recipe's, or that says what envbuild writes into none.
 
-    IntegrityError: it does not belong to the recipe.  UsageError: a value leads out of the build, or no definition can
-    carry it.
+    IntegrityError: it does not belong to the recipe.  UsageError: a value leads out of the build,
+    or no definition can carry it.
     """
     reasons = staleness(recipe, lock)
     if reasons or lock.name != recipe.name:

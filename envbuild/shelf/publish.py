@@ -46,8 +46,8 @@ def draft_entry(
 ) -> EntryDraft:
     """Return the draft of a recipe with its lock.
 
-    ``reports`` are about the image.  Raises UsageError for what may not be on a shelf, IntegrityError for a lock that
-    is not the recipe's.
+    ``reports`` are about the image.  Raises UsageError for what may not be on a shelf,
+    IntegrityError for a lock that is not the recipe's.
     """
     recipe, where = source.recipe, str(source.path)
     refuse_recipe(source.text, where)

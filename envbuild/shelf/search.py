@@ -42,8 +42,8 @@ def search_entries(
 ) -> tuple[SearchResult, ...]:
     """Return the names that all words and filters fit, best first: a word in the name counts most.
 
-    ``framework`` is a name, or "torch 2.5"; ``cuda`` a version or its beginning; ``gpu`` a part of the name of a GPU on
-    which the image passed its check.
+    ``framework`` is a name, or "torch 2.5"; ``cuda`` a version or its beginning; ``gpu`` a part of
+    the name of a GPU on which the image passed its check.
     """
     asked = tuple(word.casefold() for word in words)
     ranked = []

@@ -58,7 +58,8 @@ class SignatureVerifier:
     def verify(self, data: bytes, signature: bytes, *, where: str) -> Signer:
         """Return who signed these bytes.
 
-        Raises IntegrityError: not these bytes, not for a shelf, no pinned key, or one that is not valid now.
+        Raises IntegrityError: not these bytes, not for a shelf, no pinned key, or one that is not
+        valid now.
         """
         with tempfile.TemporaryDirectory(prefix="envbuild-") as folder:
             path = Path(folder) / "signature"

@@ -36,7 +36,8 @@ def collect_garbage(
 ) -> Iterator[Removal]:
     """Yield what can go; nothing is removed here.
 
-    Without ``keep_days`` only leftovers; with it also every file that was neither made nor used for so many days.
+    Without ``keep_days`` only leftovers; with it also every file that was neither made nor used for
+    so many days.
     """
     moment = time.time() if now is None else now
     yield from find_leftovers(store)
@@ -108,7 +109,8 @@ def _orphaned_files(store: Store, now: float) -> Iterator[Removal]:
 
 def _unused_files(store: Store, before: float, days: float) -> Iterator[Removal]:
     for name in AGEING:
-        # what makes a file count goes first, so that a killed gc leaves none that counts and is not whole
+        # what makes a file count goes first, so that a killed gc leaves none that counts and is not
+        # whole
         for path in sorted(
             _files_below(store.root / LAYOUT / name), key=lambda path: path.suffix == ".blob"
         ):
@@ -123,8 +125,8 @@ def _unused_files(store: Store, before: float, days: float) -> Iterator[Removal]
 def remove_files(removal: Removal) -> bool:
     """Remove one thing; return whether it is gone.
 
-    A folder with something mounted in it stays: a child that outlived its killed parent may still have this machine's
-    /proc, /sys or /dev in there, and removing would go on inside of them.
+    A folder with something mounted in it stays: a child that outlived its killed parent may still
+    have this machine's /proc, /sys or /dev in there, and removing would go on inside of them.
     """
     if mounted_below(removal.path):
         return False
@@ -143,7 +145,8 @@ def mounted_below(path: Path, table: Path = Path("/proc/self/mountinfo")) -> boo
     except OSError:
         return False
     top = path.resolve()
-    # proc_pid_mountinfo(5): the fifth field, with blanks, tabs, newlines and backslashes as octal escapes
+    # proc_pid_mountinfo(5): the fifth field, with blanks, tabs, newlines and backslashes as octal
+    # escapes
     points = (
         re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), line.split(" ")[4])
         for line in lines

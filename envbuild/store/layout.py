@@ -31,11 +31,13 @@ OUTSIDE = "envbuild-build-"
 class Store:
     """A content-addressed folder; every method returns a path and creates nothing but folders.
 
-    ``artifacts/SHA[:2]/SHA`` downloaded files · ``bases/DIGEST.tar`` bootstrapped roots · ``facts/DIGEST.json`` ·
-    ``layers/KEY.index`` and ``.blob`` packed trees · ``built/KEY.whl`` wheels of sdists · ``images/KEY.sif`` or, for an
-    image that is put together from layers, ``KEY.json`` · ``verdicts/DIGEST/`` · ``logs/`` · ``tmp/``.
+    ``artifacts/SHA[:2]/SHA`` downloaded files · ``bases/DIGEST.tar`` bootstrapped roots ·
+    ``facts/DIGEST.json`` · ``layers/KEY.index`` and ``.blob`` packed trees · ``built/KEY.whl``
+    wheels of sdists · ``images/KEY.sif`` or, for an image that is put together from layers,
+    ``KEY.json`` · ``verdicts/DIGEST/`` · ``logs/`` · ``tmp/``.
 
-    ``below`` are roots of other stores, such as the lab's, that are looked into and never written to.
+    ``below`` are roots of other stores, such as the lab's, that are looked into and never written
+    to.
     """
 
     root: Path
@@ -133,7 +135,8 @@ class Store:
     def beside(self, target: Path) -> Iterator[Path]:
         """Lend a name beside a final one, for a file that gets it in the end; what is still there then is removed.
 
-        The store remembers the name meanwhile, so that ``store gc`` finds what a killed process left.
+        The store remembers the name meanwhile, so that ``store gc`` finds what a killed process
+        left.
         """
         path = target.with_name(f".{target.name[:64]}.{os.getpid()}{LEFT}")
         with claim_folder(self.folder("tmp"), "beside", remember=path):
@@ -158,7 +161,8 @@ class Store:
     def lock(self, key: str, report: Reporter) -> Iterator[None]:
         """Hold the lock of one key; says who holds it while waiting.
 
-        fcntl locks (filelock's default on Unix) end with their process, so a killed one leaves nothing to clear.
+        fcntl locks (filelock's default on Unix) end with their process, so a killed one leaves
+        nothing to clear.
         """
         from filelock import FileLock, Timeout
 

@@ -1,7 +1,8 @@
 """Stored files that no lock names by their hash (roots, built wheels, facts): it is written down beside them.
 
-A file without its seal, or of other bytes than it says, does not count: it is made again.  A seal tells damage, and
-what was half written; against who may write to the folder it is no help (docs/store.md).
+A file without its seal, or of other bytes than it says, does not count: it is made again.  A seal
+tells damage, and what was half written; against who may write to the folder it is no help
+(docs/store.md).
 """
 
 from __future__ import annotations
@@ -75,10 +76,20 @@ def read_sealed(path: Path) -> bytes | None:
     return data if hashlib.sha256(data).hexdigest() == sealed_hash(path) else None
 
 
+def hash_file(path: Path) -> str:
+    """Return ``sha256:…`` over the bytes of a file."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK):
+            digest.update(chunk)
+    return "sha256:" + digest.hexdigest()
+
+
 def hash_stream(file: BinaryIO) -> str:
     """Return the sha256 (hex) of an open file, which is at its start again afterwards.
 
-    A file that this process hashed before is not read again while the kernel says that nobody wrote to it.
+    A file that this process hashed before is not read again while the kernel says that nobody wrote
+    to it.
     """
     state = _state(file)
     if state not in _HASHED:

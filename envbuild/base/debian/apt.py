@@ -68,8 +68,8 @@ class InstalledPackage(Protocol):
 class AptLists:
     """A suite's package lists, refreshed: apt's configuration file, the Packages files, the release's date (ISO).
 
-    ``release`` is what people call it: "Debian bookworm".  ``digest`` is the hash of the Release file, which names
-    every Packages file with its hash.
+    ``release`` is what people call it: "Debian bookworm".  ``digest`` is the hash of the Release
+    file, which names every Packages file with its hash.
     """
 
     suite: str
@@ -96,7 +96,8 @@ def read_lists(
 ) -> AptLists:
     """Refresh the store's private apt lists of a suite (as it was released) and read them.
 
-    Raises NetworkError when the mirror does not answer or lacks the suite, HostError without apt or Debian's keys.
+    Raises NetworkError when the mirror does not answer or lacks the suite, HostError without apt or
+    Debian's keys.
     """
     architecture = BY_MACHINE[machine].debian
     folder = context.store.folder("apt") / f"{suite}-{architecture}"
@@ -145,8 +146,9 @@ def resolve_debian(
 ) -> tuple[DebianPackage, ...]:
     """Return the packages that apt would install beside ``installed``, without recommended ones, sorted by name.
 
-    The same question about the same release is answered from the store: apt needs two seconds for it.
-    Raises UsageError for a name that the suite lacks, NoSolutionError where dependencies cannot be met.
+    The same question about the same release is answered from the store: apt needs two seconds for
+    it. Raises UsageError for a name that the suite lacks, NoSolutionError where dependencies cannot
+    be met.
     """
     asked = sorted(set(packages))
     kept = _choice_file(lists, asked, group, installed)
@@ -210,8 +212,9 @@ def _keep_choice(file: Path, chosen: tuple[DebianPackage, ...]) -> None:
 class Bootstrap:
     """A base made from Debian packages: everything that its bytes depend on.
 
-    ``created`` is the release's date (ISO); all times in the root are at most that day's midnight (UTC).  ``over`` is
-    the root that this one starts from, whose packages are among these: installing a few more takes a third of the time.
+    ``created`` is the release's date (ISO); all times in the root are at most that day's midnight
+    (UTC).  ``over`` is the root that this one starts from, whose packages are among these:
+    installing a few more takes a third of the time.
     """
 
     suite: str
@@ -225,7 +228,8 @@ class Bootstrap:
         own = bootstrap_digest(self.suite, self.created, self.packages)
         if self.over is None:
             return own
-        # "/dev": roots that stores keep from before were made without it, so scripts in them may have failed unseen
+        # "/dev": roots that stores keep from before were made without it, so scripts in them may
+        # have failed unseen
         return "sha256:" + hashlib.sha256(f"{self.over.digest}\n{own}\n/dev\n".encode()).hexdigest()
 
     @property
@@ -318,7 +322,8 @@ def apt_network(settings: Settings, runner: Runner) -> list[str]:
 
 def _newest_list(lists: Path, pattern: str, suite: str) -> Path:
     found = [path for path in lists.glob(pattern) if f"_dists_{suite}_" in path.name]
-    # several mirrors in turn leave several lists; apt removes those of earlier ones at the next update
+    # several mirrors in turn leave several lists; apt removes those of earlier ones at the next
+    # update
     if not found:
         raise HostError(f"apt left no {pattern.strip('*_')} file of {suite}", where=str(lists))
     return max(found, key=lambda path: path.stat().st_mtime)

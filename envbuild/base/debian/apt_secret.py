@@ -15,8 +15,9 @@ from envbuild.store.atomic import write_text
 def with_passwords(config: Path, url: str, own: Path, network: Iterable[str]) -> Path:
     """Return an apt configuration with passwords, in a folder ``own`` that nobody else may enter.
 
-    ``network`` are lines that may hold those of proxies; that of the mirror ``url`` comes from it (apt_auth.conf(5)).
-    Raises UsageError for blanks in user or password, which that file cannot hold.
+    ``network`` are lines that may hold those of proxies; that of the mirror ``url`` comes from it
+    (apt_auth.conf(5)). Raises UsageError for blanks in user or password, which that file cannot
+    hold.
     """
     parts, login = urlsplit(url), ""
     if parts.username is not None:

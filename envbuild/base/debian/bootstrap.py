@@ -73,8 +73,9 @@ def fetch_packages(bootstrap: Bootstrap, context: Context) -> None:
 def make_root(bootstrap: Bootstrap, context: Context) -> Path:
     """Return the tar of the base's root, made where the store lacks it; its facts are kept beside.
 
-    The packages have to be in the store.  The same bootstrap gives the same bytes.  Raises HostError for a missing
-    mmdebstrap or user namespaces, SpaceError for a full disk, IntegrityError when other packages came out.
+    The packages have to be in the store.  The same bootstrap gives the same bytes.  Raises
+    HostError for a missing mmdebstrap or user namespaces, SpaceError for a full disk,
+    IntegrityError when other packages came out.
     """
     digest = bootstrap.digest
     final = context.store.base(digest)
@@ -158,7 +159,8 @@ def _clean_environment(bootstrap: Bootstrap, settings: Settings) -> dict[str, st
         "LC_ALL": "C.UTF-8",
         "TZ": "UTC",
         "SOURCE_DATE_EPOCH": str(bootstrap.epoch),
-        # dpkg syncs every file it unpacks; what counts here is the tar, which is synced when it is whole
+        # dpkg syncs every file it unpacks; what counts here is the tar, which is synced when it is
+        # whole
         "DPKG_FORCE": "unsafe-io",
     }
 

@@ -119,8 +119,9 @@ class PackageIndex:
         same = [one for one in known if field_of(one, "Version") == package.version]
         stanza = (same or known or [""])[0]
         lines = [line for line in stanza.split("\n") if line and not OWN_FIELDS.match(line)]
-        # apt takes an installed package for another build of the same version unless sizes and relations are the same;
-        # of another version (an image's, from the security suite) what it needs is not known, and is there anyway
+        # apt takes an installed package for another build of the same version unless sizes and
+        # relations are the same; of another version (an image's, from the security suite) what it
+        # needs is not known, and is there anyway
         kept = lines if same else [line for line in lines if OF_ANY_VERSION.match(line)]
         lines = [
             f"Package: {package.name}",

@@ -29,9 +29,10 @@ def mmdebstrap_arguments(
 ) -> tuple[str, ...]:
     """Return the command line that makes a root from a folder with .deb files and their Packages file.
 
-    ``target`` ends with ".tar" or is a folder; ``mode`` is "root" or "unshare"; ``hooks`` run in the finished root
-    before it is cleaned; ``over`` is the tar of a root to start from.  SOURCE_DATE_EPOCH has to be in the environment.
-    ``repository`` is a folder's path as part of a URL; others have to be able to read both in mode "unshare".
+    ``target`` ends with ".tar" or is a folder; ``mode`` is "root" or "unshare"; ``hooks`` run in
+    the finished root before it is cleaned; ``over`` is the tar of a root to start from.
+    SOURCE_DATE_EPOCH has to be in the environment.  ``repository`` is a folder's path as part of a
+    URL; others have to be able to read both in mode "unshare".
     """
     names = sorted({package.name for package in packages if package.group == "base"})
     source = f"deb [trusted=yes] copy:{repository} ./"
@@ -40,7 +41,8 @@ def mmdebstrap_arguments(
         listed = f'printf "%s\\n" {shlex.quote(source)} > "$1"/etc/apt/sources.list'  # the tar has an empty one
         # mmdebstrap's own tar-in sends 4 kB at a time and waits for an answer to each
         unpack = f'tar --numeric-owner --xattrs --xattrs-include="*" -C "$1" -xf {shlex.quote(str(over))}'
-        # the tar has no /dev; without the folder mmdebstrap gives maintainer scripts no /dev/null in mode unshare
+        # the tar has no /dev; without the folder mmdebstrap gives maintainer scripts no /dev/null
+        # in mode unshare
         devices = 'mkdir -p "$1"/dev'
         begin = tuple(f"--setup-hook={hook}" for hook in (unpack, listed, devices))
     clean = [f'rm -f "$1"{path} && : > "$1"{path} && chmod 644 "$1"{path}' for path in CLEAN]

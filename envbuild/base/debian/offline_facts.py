@@ -30,7 +30,8 @@ def machine_of(bootstrap: Bootstrap) -> str | None:
 def read_packages(bootstrap: Bootstrap, machine: str, runner: Runner, store: Store) -> BaseFacts:
     """Return the facts of the root that these packages would make; they have to be in the store.
 
-    Raises HostError for a missing dpkg-deb, SpaceError for a full disk, UsageError where the packages hold no Python.
+    Raises HostError for a missing dpkg-deb, SpaceError for a full disk, UsageError where the
+    packages hold no Python.
     """
     where = f"debian:{bootstrap.suite}"
     tree = Tree(keep_file({}))

@@ -25,7 +25,8 @@ def explain_failure(error: ToolFailedError, settings: Settings, store: Store) ->
     log = _keep_log(text, store)
     packages = _failed_packages(text)
     if re.search(r"newuidmap|subuid|unshare\(\) failed|invalid mapping", text):
-        # the kernel says "No space left on device" to one namespace too many, so this comes before the disk
+        # the kernel says "No space left on device" to one namespace too many, so this comes before
+        # the disk
         what = "mmdebstrap cannot make a user namespace, which it needs to make a Debian base without root"
         hint = (
             "root can mend it: apt-get install uidmap; usermod --add-subuids 100000-165535 --add-subgids 100000-165535 "

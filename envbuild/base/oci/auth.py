@@ -20,8 +20,9 @@ CLIENT = "envbuild"
 class RegistryAuth(httpx.Auth):
     """Add the header that a registry wants; a token that has run out is fetched anew.
 
-    ``refused`` is the status of the last answer that denied access, None while none did.  Credentials are sent to the
-    registry's own host and to the token service that it names, over https or on loopback only.
+    ``refused`` is the status of the last answer that denied access, None while none did.
+    Credentials are sent to the registry's own host and to the token service that it names, over
+    https or on loopback only.
     """
 
     def __init__(self, client: httpx.Client, credentials: Credentials | None, scope: str) -> None:
@@ -64,7 +65,8 @@ class RegistryAuth(httpx.Auth):
     def _token(self, address: str, service: str) -> str | None:
         """Fetch a token (distribution's token and OAuth 2 specifications); None where it is denied.
 
-        Pulling from this repository is all that is asked for, whatever the registry would have us ask.
+        Pulling from this repository is all that is asked for, whatever the registry would have us
+        ask.
         """
         question = {"service": service, "scope": self._scope}
         try:

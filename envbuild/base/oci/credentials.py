@@ -33,8 +33,9 @@ class Credentials:
 def find_credentials(host: str, settings: Settings, runner: Runner) -> Credentials | None:
     """Return what is known for a registry's host; None where nothing is, and the registry is asked as anybody.
 
-    APPTAINER_DOCKER_USERNAME and _PASSWORD (or DOCKER_, SINGULARITY_DOCKER_) win, as they do for the runtime. They name
-    no registry, and a recipe of a stranger names any: they count for Docker Hub and for those of the settings file.
+    APPTAINER_DOCKER_USERNAME and _PASSWORD (or DOCKER_, SINGULARITY_DOCKER_) win, as they do for
+    the runtime. They name no registry, and a recipe of a stranger names any: they count for Docker
+    Hub and for those of the settings file.
     """
     env = settings.environment
     prefixes = ("APPTAINER_DOCKER", "SINGULARITY_DOCKER", "DOCKER")

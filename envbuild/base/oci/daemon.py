@@ -24,7 +24,8 @@ VARIABLES = ("DOCKER_HOST", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH")
 def open_engine(settings: Settings) -> Iterator[Any]:
     """Lend a client of the engine that the usual variables name.
 
-    Raises HostError without the docker package, where no engine answers, and for what the engine cannot do.
+    Raises HostError without the docker package, where no engine answers, and for what the engine
+    cannot do.
     """
     try:
         import docker

@@ -1,6 +1,7 @@
 """Pull images from container registries (OCI distribution specification 1.1); every byte is hashed here.
 
-Apptainer's own client is not used: a build that pulls is a build with a network, and what it caches is not the store.
+Apptainer's own client is not used: a build that pulls is a build with a network, and what it caches
+is not the store.
 """
 
 from __future__ import annotations
@@ -84,9 +85,9 @@ class RegistryServer:
 def resolve_image(name: ImageName, platform: str, context: Context) -> OciImage:
     """Return the image that a name stands for now; manifest and configuration are in the store afterwards.
 
-    Mirrors are asked first.  Raises GoneError for an unknown image or tag (with the nearest tags), NetworkError for
-    denied access, limits and silence, IntegrityError for bytes that are not what their digest says, UsageError for
-    another platform.
+    Mirrors are asked first.  Raises GoneError for an unknown image or tag (with the nearest tags),
+    NetworkError for denied access, limits and silence, IntegrityError for bytes that are not what
+    their digest says, UsageError for another platform.
     """
     return _try_servers(
         name, lambda place: _resolve_at(name, platform, place, context.store), context
@@ -202,7 +203,8 @@ def _speaks_http(host: str, settings: Settings) -> bool:
         try:
             client.get(f"https://{host}/v2/", timeout=PROBE_SECONDS)
         except httpx.ConnectError as error:
-            # a certificate that is not trusted is a certificate: only what is no TLS at all is plain
+            # a certificate that is not trusted is a certificate: only what is no TLS at all is
+            # plain
             return "CERTIFICATE_VERIFY_FAILED" not in str(error)
         except httpx.HTTPError:
             return True

@@ -18,8 +18,9 @@ from envbuild.store.units import human_bytes
 def write_site(folder: Path, shelf: str, leaves: Sequence[EntryPage]) -> int:
     """Write ``index.html`` and ``recipes/NAME.html`` for every leaf; return how many pages.
 
-    Whatever a shelf says is shown as text, never as markup (autoescape); a content security policy allows the page's
-    own style and script by hash and nothing else.  Raises SpaceError or HostError.
+    Whatever a shelf says is shown as text, never as markup (autoescape); a content security policy
+    allows the page's own style and script by hash and nothing else.  Raises SpaceError or
+    HostError.
     """
     environment = _make_environment()
     style, script = (environment.get_template(name).render() for name in ("style.css", "script.js"))
