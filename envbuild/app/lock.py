@@ -41,8 +41,8 @@ def update_lock(source: Source, request: LockRequest, context: Context) -> tuple
 
     The old lock's versions are kept where they still fit.
     """
-    from envbuild.lock.decide.decide import LockOptions
-    from envbuild.lock.decide.import_search import carry_proof
+    from envbuild.lock.decide.decide import LockOptions  # late: a lock that is kept is only read
+    from envbuild.lock.decide.import_search import carry_proof  # late: the same
 
     _require_date(request.as_of)
     old = _read_old_lock(source, context)
@@ -75,8 +75,8 @@ def write_first_lock(source: Source, context: Context, proof_seconds: float | No
 
 def describe_lock(old: Lock | None, lock: Lock, target: Path | None) -> list[str]:
     """Return for people what a new lock holds and what changed; ``target`` is None where it was not written."""
-    from envbuild.lock.report import summarize_lock
-    from envbuild.lock.staleness import changes
+    from envbuild.lock.report import summarize_lock  # late: the same
+    from envbuild.lock.staleness import changes  # late: the same
 
     first, *others = summarize_lock(lock)
     lines = [f"{target or 'not written'}: {first}", *(f"  {line}" for line in others)]
@@ -92,8 +92,8 @@ def resolve_lock(
     source: Source, options: LockOptions, context: Context, facts: Path | None = None
 ) -> Lock:
     """Resolve a recipe to a lock, and write nothing; ``facts`` is a facts file (docs/base.md)."""
-    from envbuild.base.facts import load_facts
-    from envbuild.lock.decide.decide import decide_lock
+    from envbuild.base.facts import load_facts  # late: the same
+    from envbuild.lock.decide.decide import decide_lock  # late: the same
 
     today = datetime.now(timezone.utc).date()
     known = load_facts(facts) if facts is not None else None
@@ -104,7 +104,7 @@ def _prove_lock(
     source: Source, lock: Lock, options: LockOptions, context: Context, seconds: float
 ) -> Lock:
     """Return the lock, or the nearest one whose direct dependencies import; a proved one stays."""
-    from envbuild.app.prove import prove_lock
+    from envbuild.app.prove import prove_lock  # late: the same
 
     if lock.proof == "imported":
         return lock
@@ -133,9 +133,9 @@ def _read_old_lock(source: Source, context: Context) -> Lock | None:
 
 def refuse_unfit(lock: Lock, text: str, context: Context) -> None:
     """Raise NoSolutionError for a lock whose CUDA runs on no GPU of a site, SITE[:PARTITION]."""
-    from envbuild.app.site import find_site
-    from envbuild.job.fit import why_unfit
-    from envbuild.lock.cuda import cuda_of
+    from envbuild.app.site import find_site  # late: the same
+    from envbuild.job.fit import why_unfit  # late: the same
+    from envbuild.lock.cuda import cuda_of  # late: the same
 
     site = find_site(text, context)
     cuda = cuda_of(lock)
@@ -152,8 +152,8 @@ def refuse_unfit(lock: Lock, text: str, context: Context) -> None:
 
 def write_own_lock(source: Source, lock: Lock, context: Context) -> Path:
     """Write a lock where it was read from, but never into envbuild's own installation; return the path."""
-    from envbuild.lock.write import write_lock
-    from envbuild.store.atomic import write_text
+    from envbuild.lock.write import write_lock  # late: the same
+    from envbuild.store.atomic import write_text  # late: the same
 
     settings = context.settings
     target = source.lock
@@ -191,11 +191,11 @@ def require_whole_lock(source: Source, context: Context) -> Lock:
     """
     lock = require_fresh_lock(source)
     if lock.files:
-        from envbuild.lock.decide.project_files import require_files
+        from envbuild.lock.decide.project_files import require_files  # late: the same
 
         require_files(source, lock, context)
     if any(package.source is not None for package in lock.python):
-        from envbuild.lock.decide.source_trees import require_trees
+        from envbuild.lock.decide.source_trees import require_trees  # late: the same
 
         require_trees(source, lock, context)
     return lock

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from envbuild.app.shelf import open_only_shelf
 from envbuild.context import Context
-
-if TYPE_CHECKING:
-    from envbuild.shelf.model import Entry
-    from envbuild.shelf.site.model import PageCommand
+from envbuild.job.schedulers import features_of
+from envbuild.job.sites import load_site, site_files
+from envbuild.shelf.model import Entry
+from envbuild.shelf.site.gather import entry_pages
+from envbuild.shelf.site.model import PageCommand
+from envbuild.shelf.site.write import write_site
 
 
 def write_pages(context: Context, folder: Path, shelf: str | None) -> int:
     """Write the pages of one shelf, say which names are refused, and return how many pages there are."""
-    from envbuild.app.shelf import open_only_shelf
-    from envbuild.shelf.site.gather import entry_pages
-    from envbuild.shelf.site.write import write_site
-
     library = open_only_shelf(context, shelf)
     with context.report.stage(f"read {library.name}"):
         found = tuple(entry_pages(library, commands_for(library.name, context)))
@@ -32,10 +30,6 @@ def write_pages(context: Context, folder: Path, shelf: str | None) -> int:
 
 def commands_for(shelf: str, context: Context) -> Callable[[Entry], Sequence[PageCommand]]:
     """Return what tells the commands of an entry; the sites are read once."""
-    from envbuild.job.schedulers import features_of
-    from envbuild.job.sites import load_site, site_files
-    from envbuild.shelf.site.model import PageCommand
-
     sites = [
         (name, load_site(name, context.settings)) for name in sorted(site_files(context.settings))
     ]

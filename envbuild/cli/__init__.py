@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import os
 import re
+import shlex
+import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
@@ -211,7 +215,7 @@ class Verbs(click.Group):
         """Find the verb; an unknown one gets the nearest names."""
         known = (*VERBS, *ALIASES)
         if args and args[0] not in known and not args[0].startswith("-"):
-            from envbuild.toml import closest
+            from envbuild.toml import closest  # late: --help stays quick
 
             raise click.UsageError(f'there is no command "{args[0]}"{closest(args[0], VERBS)}', ctx)
         return super().resolve_command(ctx, args)
@@ -238,7 +242,7 @@ def main_group(ctx: click.Context, verbose: int, quiet: bool, color: str) -> Non
     envbuild exec keras-bert -- python train.py   run your program inside it
     envbuild init                                 start with your own project
     """
-    from envbuild.cli.context import make_context
+    from envbuild.cli.context import make_context  # late: the same
 
     ctx.obj = make_context(verbose=verbose, quiet=quiet, color=color)
 
@@ -277,8 +281,6 @@ def _runs_command(arguments: Sequence[str]) -> bool:
 
 def _end_as_by_keyboard() -> None:
     """Let TERM and HUP (a closed terminal, a scheduler's time limit) end us the way Ctrl-C does: children first."""
-    import signal
-
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, signal.default_int_handler)
@@ -310,10 +312,8 @@ def _as_option(arguments: Sequence[str]) -> Sequence[str]:
 
 def _tell(error: click.ClickException | EnvbuildError | OSError, arguments: Sequence[str]) -> int:
     """Print an error for people and return its exit code."""
-    from pathlib import Path
-
-    from envbuild.cli.terminal import show_error
-    from envbuild.store.atomic import error_of_os
+    from envbuild.cli.terminal import show_error  # late: only for an error
+    from envbuild.store.atomic import error_of_os  # late: the same
 
     if isinstance(error, OSError):
         told: EnvbuildError = error_of_os(error, Path(str(error.filename or ".")))
@@ -335,10 +335,8 @@ def _tell(error: click.ClickException | EnvbuildError | OSError, arguments: Sequ
 
 def _recipe_named(arguments: Sequence[str]) -> str:
     """Return the recipe that a command line is about, or the only one in ./recipes; "NAME" where there is none."""
-    import shlex
-
-    from envbuild.recipe.find import RECIPES, recipe_files
-    from envbuild.settings import load_settings
+    from envbuild.recipe.find import RECIPES, recipe_files  # late: only for an error
+    from envbuild.settings import load_settings  # late: the same
 
     try:
         settings = load_settings()
@@ -362,7 +360,5 @@ def _interrupted() -> int:
 
 def _closed_pipe() -> int:
     """Leave quietly when the reader of our output has gone, as ``envbuild def NAME | head`` does."""
-    import os
-
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 141

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import click
 
@@ -12,9 +11,13 @@ from envbuild.cli.complete import complete_job
 from envbuild.cli.options import CommandAfterDashes
 from envbuild.context import Context
 from envbuild.errors import UsageError
-
-if TYPE_CHECKING:
-    from envbuild.job.model import Job, Record
+from envbuild.job.model import Job, Record
+from envbuild.job.monitor import status_of
+from envbuild.job.records import find_record, plain_id
+from envbuild.job.schedulers import scheduler_of
+from envbuild.job.sites import load_site
+from envbuild.job.submit import client_environment, new_key, write_script
+from envbuild.run import hand_over
 
 
 @click.command("attach", cls=CommandAfterDashes)
@@ -30,13 +33,6 @@ def command(context: Context, *, job_id: str, argv: tuple[str, ...]) -> None:
 
     This works with Slurm and on site local; Grid Engine and PBS do not allow it.
     """
-    from envbuild.job.monitor import status_of
-    from envbuild.job.records import find_record, plain_id
-    from envbuild.job.schedulers import scheduler_of
-    from envbuild.job.sites import load_site
-    from envbuild.job.submit import client_environment, new_key, write_script
-    from envbuild.run import hand_over
-
     settings = context.settings
     record = find_record(job_id, settings.cwd)
     site = load_site(record.site, settings)

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
+import msgspec
 
+from envbuild.app.remote import target_of_site
+from envbuild.base.catalogue import CatalogueEntry, catalogue_entries
+from envbuild.base.facts import encode_facts
+from envbuild.base.model import BaseFacts
+from envbuild.base.reference import parse_reference
+from envbuild.base.sources import describe_base
+from envbuild.base.suggest import (
+    BaseMatch,
+    BaseQuery,
+    RejectionCounts,
+    framework_name,
+    oldest_driver,
+    suggest_bases,
+)
 from envbuild.cli.complete import complete_site
 from envbuild.cli.output import json_option, print_json, print_table
 from envbuild.context import Context
-
-if TYPE_CHECKING:
-    from envbuild.base.catalogue import CatalogueEntry
-    from envbuild.base.model import BaseFacts
-    from envbuild.base.suggest import BaseMatch, BaseQuery, RejectionCounts
+from envbuild.errors import NoSolutionError, UsageError
+from envbuild.store.units import human_bytes
 
 
 @click.group("base")
@@ -35,10 +45,6 @@ def inspect_command(context: Context, *, reference: str, as_json: bool) -> None:
 
     REF is a bootstrap such as debian:bookworm, or the path of a .sif.
     """
-    from envbuild.base.facts import encode_facts
-    from envbuild.base.reference import parse_reference
-    from envbuild.base.sources import describe_base
-
     facts = describe_base(parse_reference(reference), context)
     click.echo(encode_facts(facts).decode() if as_json else table(facts), nl=False)
 
@@ -91,9 +97,6 @@ def suggest_command(
 
     Without --gpu or --driver, the site file's values count.
     """
-    from envbuild.base.suggest import BaseQuery, suggest_bases
-    from envbuild.errors import NoSolutionError
-
     wish = BaseQuery(
         framework=framework, python=python, cuda=cuda, gpu=gpu, driver=driver, glibc=glibc
     )
@@ -117,10 +120,6 @@ def suggest_command(
 
 def _at_site(wish: BaseQuery, site: str, context: Context) -> BaseQuery:
     """Fill a wish with what a cluster's site file tells about its nodes; options that were given count more."""
-    import msgspec
-
-    from envbuild.app.remote import target_of_site
-
     node = target_of_site(site, context)
     gpu = wish.gpu or node.gpu
     driver = wish.driver or node.driver
@@ -140,10 +139,6 @@ def _at_site(wish: BaseQuery, site: str, context: Context) -> BaseQuery:
 @json_option
 def list_command(*, framework: str | None, as_json: bool) -> None:
     """List the bases of the catalogue."""
-    from envbuild.base.catalogue import catalogue_entries
-    from envbuild.base.suggest import framework_name
-    from envbuild.errors import UsageError
-
     wanted = framework_name(framework) if framework else None
     if framework and wanted is None:
         raise UsageError(
@@ -162,8 +157,6 @@ ENTRY_COLUMNS = ("base", "framework", "Python", "CUDA", "driver", "status", "bew
 
 
 def _entry_row(entry: CatalogueEntry) -> tuple[str, ...]:
-    from envbuild.base.suggest import oldest_driver
-
     driver = oldest_driver(entry)
     beware = entry.defect or entry.note or ""
     cells = (entry.reference, entry.holds, entry.python, entry.cuda, driver, entry.status, beware)
@@ -188,8 +181,6 @@ def suggestions(choices: tuple[BaseMatch, ...], count: int, refusals: RejectionC
 
 
 def _as_json(choices: tuple[BaseMatch, ...]) -> str:
-    import msgspec
-
     return msgspec.json.format(msgspec.json.encode(choices), indent=1).decode()
 
 
@@ -207,8 +198,6 @@ def table(facts: BaseFacts) -> str:
 
 
 def _rows(facts: BaseFacts) -> tuple[tuple[str, str | None], ...]:
-    from envbuild.store.units import human_bytes
-
     managed = " (externally managed, PEP 668)" if facts.externally_managed else ""
     built = ", ".join(f"{name} {version}" for name, version in sorted(facts.built_for.items()))
     return (

@@ -29,7 +29,7 @@ def _completer(names: Callable[[Settings, click.Context], Iterable[str]]) -> Com
 
 
 def _recipe_names(settings: Settings, _: click.Context) -> Iterable[str]:
-    from envbuild.recipe.find import recipe_files
+    from envbuild.recipe.find import recipe_files  # late: a key press should be answered at once
 
     return recipe_files(settings)
 
@@ -40,27 +40,27 @@ def _image_names(settings: Settings, ctx: click.Context) -> Iterable[str]:
 
 
 def _site_names(settings: Settings, _: click.Context) -> Iterable[str]:
-    from envbuild.job.sites import site_files
+    from envbuild.job.sites import site_files  # late: the same
 
     return site_files(settings)
 
 
 def _shelf_names(settings: Settings, _: click.Context) -> Iterable[str]:
-    from envbuild.shelf.config import read_shelves
+    from envbuild.shelf.config import read_shelves  # late: the same
 
     return read_shelves(settings)
 
 
 def _package_names(settings: Settings, ctx: click.Context) -> Iterable[str]:
-    from envbuild.lock.read import read_lock
-    from envbuild.recipe.find import find_recipe
+    from envbuild.lock.read import read_lock  # late: the same
+    from envbuild.recipe.find import find_recipe  # late: the same
 
     lock = read_lock(find_recipe(ctx.params.get("name"), settings).lock)
     return {package.name for package in lock.python} | {package.name for package in lock.provided}
 
 
 def _job_ids(settings: Settings, _: click.Context) -> Iterable[str]:
-    from envbuild.job.records import load_records, plain_id
+    from envbuild.job.records import load_records, plain_id  # late: the same
 
     return (plain_id(record.id) for record in load_records(settings.cwd))
 

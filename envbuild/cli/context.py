@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -10,7 +11,7 @@ import click
 
 from envbuild.cli.terminal import Lines, Pretty
 from envbuild.context import Context, open_context
-from envbuild.progress import Reporter
+from envbuild.progress import Reporter, Silent
 from envbuild.run import LocalRunner
 from envbuild.settings import load_settings
 
@@ -23,10 +24,6 @@ def make_context(*, verbose: int, quiet: bool, color: str) -> Context:
 
 
 def _reporter(verbose: int, quiet: bool, color: str) -> Reporter:
-    import sys
-
-    from envbuild.progress import Silent
-
     if quiet:
         return Silent()
     on_terminal = sys.stderr.isatty() and color != "never"

@@ -11,6 +11,9 @@ from envbuild.app.source import find_named_source
 from envbuild.cli.complete import complete_recipe
 from envbuild.context import Context
 from envbuild.lock.model import Lock
+from envbuild.plan.apptainer import render_definition
+from envbuild.plan.definition import plan_definition, plan_dockerfile
+from envbuild.plan.dockerfile import render_dockerfile
 from envbuild.recipe.model import Recipe
 from envbuild.store.atomic import write_text
 
@@ -38,15 +41,9 @@ def command(context: Context, *, name: str | None, syntax: str, output: Path | N
 
 def dockerfile_text(recipe: Recipe, lock: Lock) -> str:
     """Return the Dockerfile of a recipe's lock as text.  Raises UsageError for a base that no engine knows."""
-    from envbuild.plan.definition import plan_dockerfile
-    from envbuild.plan.dockerfile import render_dockerfile
-
     return render_dockerfile(plan_dockerfile(recipe, lock))
 
 
 def definition_text(recipe: Recipe, lock: Lock) -> str:
     """Return the definition of a recipe's lock as text."""
-    from envbuild.plan.apptainer import render_definition
-    from envbuild.plan.definition import plan_definition
-
     return render_definition(plan_definition(recipe, lock))

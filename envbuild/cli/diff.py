@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from envbuild.app.lock import require_lock
+from envbuild.app.source import find_named_source
+from envbuild.base.facts import load_facts
+from envbuild.base.reference import parse_reference
+from envbuild.base.sources import describe_base
 from envbuild.cli.output import json_option, print_json
 from envbuild.context import Context
-
-if TYPE_CHECKING:
-    from envbuild.lock.diff import Difference, DiffInput
-    from envbuild.lock.staleness import Change
+from envbuild.lock.diff import Difference, DiffInput, difference, input_of_image, input_of_lock
+from envbuild.lock.read import read_lock
+from envbuild.lock.staleness import Change
 
 
 @click.command("diff")
@@ -28,8 +31,6 @@ def command(context: Context, *, before: str, after: str, as_json: bool) -> None
     envbuild diff bert bert.sif
     envbuild diff lab/bert@0a1b2c3d lab/bert
     """
-    from envbuild.lock.diff import difference
-
     found = difference(_side(before, context), _side(after, context))
     if as_json:
         print_json(_rows(found))
@@ -38,25 +39,14 @@ def command(context: Context, *, before: str, after: str, as_json: bool) -> None
 
 
 def _side(text: str, context: Context) -> DiffInput:
-    from envbuild.lock.diff import input_of_image, input_of_lock
-    from envbuild.lock.read import read_lock
-
     path = Path(text)
     if path.suffix == ".lock":
         return input_of_lock(text, read_lock(path))
     if path.suffix == ".json":
-        from envbuild.base.facts import load_facts
-
         return input_of_image(load_facts(path))
     if path.suffix == ".sif" or ":" in text:
-        from envbuild.base.reference import parse_reference
-        from envbuild.base.sources import describe_base
-
         reference = parse_reference(text)
         return input_of_image(describe_base(reference, context))
-    from envbuild.app.lock import require_lock
-    from envbuild.app.source import find_named_source
-
     return input_of_lock(text, require_lock(find_named_source(text, context)))
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 import click
 
+from envbuild.check.explain import Explanation, explain
 from envbuild.cli.output import json_option, print_json
-
-if TYPE_CHECKING:
-    from envbuild.check.explain import Explanation
 
 PIECE = 1 << 20
 
@@ -25,8 +24,6 @@ def command(log: BinaryIO, *, as_json: bool) -> None:
     envbuild explain slurm-1234.out
     python train.py 2>&1 | envbuild explain -
     """
-    from envbuild.check.explain import explain
-
     found = explain(_pieces(log))
     if as_json:
         print_json(found)
@@ -36,8 +33,6 @@ def command(log: BinaryIO, *, as_json: bool) -> None:
 
 def _pieces(log: BinaryIO) -> Iterator[str]:
     """Read a log in any encoding; a byte that is no UTF-8 becomes a sign that no rule looks for."""
-    import codecs
-
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     while piece := log.read(PIECE):
         yield decoder.decode(piece)

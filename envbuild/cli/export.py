@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from envbuild.app.lock import require_fresh_lock
+from envbuild.app.source import find_named_source
+from envbuild.build.fetch import wanted_files
+from envbuild.build.image.metadata import write_sbom
 from envbuild.cli.complete import complete_recipe
+from envbuild.cli.def_ import definition_text, dockerfile_text
 from envbuild.context import Context
 from envbuild.errors import UsageError
+from envbuild.lock.export import pylock_text, requirements_text
+from envbuild.lock.model import Lock
+from envbuild.net.fetch import locate_files
+from envbuild.net.index import index_url
+from envbuild.net.redact import without_user
+from envbuild.recipe.model import Recipe
+from envbuild.store.atomic import write_text
 from envbuild.store.units import count_noun
-
-if TYPE_CHECKING:
-    from envbuild.lock.model import Lock
-    from envbuild.recipe.model import Recipe
 
 FORMATS = ("pylock", "requirements", "dockerfile", "def", "sbom")
 
@@ -37,10 +44,6 @@ def command(context: Context, *, name: str | None, form: str, output: Path | Non
     Addresses of files (pylock) and of extra indexes (requirements) are those of this machine's configuration, without
     credentials.
     """
-    from envbuild.app.lock import require_fresh_lock
-    from envbuild.app.source import find_named_source
-    from envbuild.store.atomic import write_text
-
     source = find_named_source(name, context)
     lock = require_fresh_lock(source)
     text = _text(form, source.recipe, lock, context)
@@ -52,12 +55,8 @@ def command(context: Context, *, name: str | None, form: str, output: Path | Non
 
 def _text(form: str, recipe: Recipe, lock: Lock, context: Context) -> str:
     if form == "sbom":
-        from envbuild.build.image.metadata import write_sbom
-
         return write_sbom(recipe.name, lock).decode() + "\n"
     if form in ("def", "dockerfile"):
-        from envbuild.cli.def_ import definition_text, dockerfile_text
-
         return (dockerfile_text if form == "dockerfile" else definition_text)(recipe, lock)
     trees = [
         f"{package.name} ({package.source})"
@@ -73,10 +72,6 @@ def _text(form: str, recipe: Recipe, lock: Lock, context: Context) -> str:
 
 
 def _pylock(lock: Lock, context: Context) -> str:
-    from envbuild.build.fetch import wanted_files
-    from envbuild.lock.export import pylock_text
-    from envbuild.net.fetch import locate_files
-
     kept = {package.sha256 for package in lock.installed}
     wanted = [item for item in wanted_files(lock) if item.sha256 in kept]
     with context.report.stage(f"look up where {count_noun(len(wanted), 'file is', 'files are')}"):
@@ -85,10 +80,6 @@ def _pylock(lock: Lock, context: Context) -> str:
 
 
 def _requirements(lock: Lock, context: Context) -> str:
-    from envbuild.lock.export import requirements_text
-    from envbuild.net.index import index_url
-    from envbuild.net.redact import without_user
-
     names = sorted({package.index for package in lock.installed if package.index})
     return requirements_text(
         lock,

@@ -6,9 +6,13 @@ from pathlib import Path
 
 import click
 
+from envbuild.app.image import find_image
+from envbuild.build.image.flatten import flatten_image
 from envbuild.cli.complete import complete_image
 from envbuild.cli.output import json_option, print_json
 from envbuild.context import Context
+from envbuild.store.atomic import os_errors_as, sync_folder
+from envbuild.store.units import human_bytes
 
 
 @click.command("flatten")
@@ -26,11 +30,6 @@ def command(context: Context, *, image: str, output: Path | None, as_json: bool)
 
     The files stay the same, and no layer can be lost any more. Signatures are lost: sign the image again.
     """
-    from envbuild.app.image import find_image
-    from envbuild.build.image.flatten import flatten_image
-    from envbuild.store.atomic import os_errors_as, sync_folder
-    from envbuild.store.units import human_bytes
-
     source = find_image(image, context).path
     target = context.settings.cwd / output if output else source
     with context.store.beside(target) as partial, context.report.stage(f"flatten {source.name}"):

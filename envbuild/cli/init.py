@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
+from envbuild.app.remote import target_of_site
 from envbuild.cli.complete import complete_site
 from envbuild.cli.terminal import short_path
 from envbuild.context import Context
 from envbuild.errors import UsageError
+from envbuild.project.draft import draft, without
+from envbuild.project.gather import gather
+from envbuild.project.model import PackageIndex, Proposal, RecipeDraft
+from envbuild.project.package_index import Offline, Online
+from envbuild.project.private import printable
 from envbuild.recipe.model import JobSection
+from envbuild.recipe.write import write_recipe
+from envbuild.store.atomic import write_text
 from envbuild.store.units import count_noun
-
-if TYPE_CHECKING:
-    from envbuild.project.model import PackageIndex, Proposal, RecipeDraft
-
 
 IGNORED = ("*.sif", "*.sandbox/", "/logs/")
 """What envbuild leaves in a project's folder that no repository should hold."""
@@ -55,9 +60,6 @@ def command(
     Reads pyproject.toml, requirements*.txt, setup.cfg, setup.py (it is not run), Pipfile, environment.yml, a
     Dockerfile or Apptainer definition, and the imports of code and notebooks.  Writes ./recipes/NAME.toml.
     """
-    from envbuild.project.draft import draft, without
-    from envbuild.project.gather import gather
-
     _check_name(name)
     gathered = gather(context.settings.cwd / place)
     target = context.settings.cwd / "recipes" / f"{name or gathered.name}.toml"
@@ -74,8 +76,6 @@ def command(
     if dry_run:
         click.echo(text, nl=False)
         return
-    from envbuild.store.atomic import write_text
-
     target.parent.mkdir(exist_ok=True)
     write_text(target, text)
     _tell(made, target)
@@ -86,8 +86,6 @@ def _node(site: str | None, context: Context) -> tuple[str | None, str | None]:
     """Return the driver and the compute capability of a site's nodes, as far as its file knows them."""
     if site is None:
         return None, None
-    from envbuild.app.remote import target_of_site
-
     target = target_of_site(site, context)
     capability = target.capability
     return target.driver, f"{capability // 10}.{capability % 10}" if capability else None
@@ -115,8 +113,6 @@ def _is_terminal() -> bool:
 
 
 def _check_name(name: str | None) -> None:
-    import re
-
     if name is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
         raise UsageError(
             f"--name {name!r}: letters, digits, dot, underscore and hyphen; at most 64 characters"
@@ -160,18 +156,12 @@ def _ask_for_cpu(made: RecipeDraft) -> RecipeDraft:
 
 def asker(context: Context, *, offline: bool) -> PackageIndex:
     """Return what a draft asks the package index by, or what knows nothing of it."""
-    from envbuild.project.package_index import Offline, Online
-
     if offline:
         return Offline()
     return Online(context=context)
 
 
 def _text(made: RecipeDraft, name: str) -> str:
-    import msgspec
-
-    from envbuild.recipe.write import write_recipe
-
     about = msgspec.structs.replace(made.recipe.recipe, name=name)
     recipe = msgspec.structs.replace(made.recipe, recipe=about)
     head = tuple(
@@ -183,8 +173,6 @@ def _text(made: RecipeDraft, name: str) -> str:
 
 def _tell(made: RecipeDraft, target: Path) -> None:
     """Say what was taken, what is not certain, and what to do next."""
-    from envbuild.project.private import printable
-
     recipe = made.recipe
     base = (
         recipe.base.image

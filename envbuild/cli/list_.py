@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import msgspec
 
+from envbuild.app.image import FoundImage
+from envbuild.base.digests import known_digest
+from envbuild.check.model import Report
+from envbuild.check.report import last
 from envbuild.cli.output import json_option, print_json, print_table
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError
+from envbuild.lock.read import read_lock
+from envbuild.lock.staleness import staleness
+from envbuild.recipe.find import find_recipe, recipe_files
+from envbuild.recipe.model import Source
 from envbuild.store.units import human_bytes
-
-if TYPE_CHECKING:
-    from envbuild.check.model import Report
-    from envbuild.recipe.model import Source
 
 COLUMNS = ("recipe", "lock", "image", "last verdict", "summary")
 
@@ -57,8 +61,6 @@ class RecipeRow(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
 @click.pass_obj
 def command(context: Context, *, as_json: bool) -> None:
     """List the recipes that can be made here, with their locks, images and last verdicts."""
-    from envbuild.recipe.find import recipe_files
-
     rows = [recipe_row(path, context) for path in recipe_files(context.settings).values()]
     if as_json:
         print_json(rows)
@@ -72,8 +74,6 @@ def command(context: Context, *, as_json: bool) -> None:
 
 def recipe_row(path: Path, context: Context) -> RecipeRow:
     """Return what a recipe file is at; a broken one says so in its summary."""
-    from envbuild.recipe.find import find_recipe
-
     try:
         source = find_recipe(str(path), context.settings)
     except EnvbuildError as error:
@@ -87,8 +87,6 @@ def recipe_row(path: Path, context: Context) -> RecipeRow:
 
 
 def _with_image(row: RecipeRow, image: Path, source: Source, context: Context) -> RecipeRow:
-    from envbuild.app.image import FoundImage
-
     size = image.stat().st_size
     state = "old" if FoundImage(path=image, source=source).old else "current"
     try:
@@ -104,9 +102,6 @@ def _with_image(row: RecipeRow, image: Path, source: Source, context: Context) -
 
 
 def _lock_state(path: Path, recipe: Any) -> str:
-    from envbuild.lock.read import read_lock
-    from envbuild.lock.staleness import staleness
-
     if not path.is_file():
         return "none"
     try:
@@ -116,7 +111,4 @@ def _lock_state(path: Path, recipe: Any) -> str:
 
 
 def _last_report(image: Path, context: Context) -> Report | None:
-    from envbuild.base.digests import known_digest
-    from envbuild.check.report import last
-
     return last(known_digest(image, context.store), context.store)

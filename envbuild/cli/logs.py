@@ -5,8 +5,11 @@ from __future__ import annotations
 import click
 
 from envbuild.cli.complete import complete_job
+from envbuild.cli.follow import follow_job
 from envbuild.context import Context
 from envbuild.errors import UsageError
+from envbuild.job.records import find_record, last_record, log_files, plain_id
+from envbuild.job.sites import load_site
 
 
 @click.command("logs")
@@ -21,14 +24,9 @@ from envbuild.errors import UsageError
 @click.pass_obj
 def command(context: Context, *, job: str | None, go_on: bool) -> int:
     """Print the log of a job that was submitted from this folder; without an ID, of the last one."""
-    from envbuild.job.records import find_record, last_record, log_files, plain_id
-
     record = find_record(job, context.settings.cwd) if job else last_record(context.settings.cwd)
     job = job or plain_id(record.id)
     if go_on:
-        from envbuild.cli.follow import follow_job
-        from envbuild.job.sites import load_site
-
         return follow_job(context, record, load_site(record.site, context.settings))
     found = [path for path in log_files(record, context.settings.cwd) if path.is_file()]
     if not found:

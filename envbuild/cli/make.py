@@ -165,7 +165,7 @@ def _make_on_site(
 ) -> None:
     """Build on a node of a cluster, and follow the job."""
     from envbuild.app.remote import require_built, submit_builds  # late: most makes build here
-    from envbuild.cli.follow import follow_job
+    from envbuild.cli.follow import follow_job  # late: the same
 
     if on is None:
         raise UsageError(
@@ -253,7 +253,7 @@ def _print_sandbox(result: MakeResult, program: str) -> None:
 def _print_packed(packed: PackedSandbox, *, as_json: bool) -> None:
     """Print what was done in a sandbox by hand, and the image that it was packed as."""
     from envbuild.app.sandbox import describe_changes  # late: the same
-    from envbuild.build.modes.sandbox import recipe_lines
+    from envbuild.build.modes.sandbox import recipe_lines  # late: the same
 
     changes, image = packed.changes, packed.image
     if as_json:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import click
+from packaging.version import Version
 
+from envbuild.app.lock import require_lock
+from envbuild.base.model import BaseFacts
 from envbuild.cli.complete import complete_recipe
 from envbuild.cli.context import host_builds
 from envbuild.cli.output import json_option, print_json, print_table
 from envbuild.context import Context
+from envbuild.lock.model import Lock
+from envbuild.net.index import index_url
+from envbuild.recipe.find import find_recipe
+from envbuild.resolve.uv.newest import newest_releases
 from envbuild.store.units import count_noun
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from envbuild.lock.model import Lock
 
 
 @click.command("outdated")
@@ -29,9 +31,6 @@ def command(context: Context, *, name: str | None, everything: bool, as_json: bo
 
     Newer is not always better: a lock for an old base keeps to packages of the same time on purpose.
     """
-    from envbuild.app.lock import require_lock
-    from envbuild.recipe.find import find_recipe
-
     lock = require_lock(find_recipe(name, context.settings))
     rows = _rows(lock, _newest(lock, context), everything=everything)
     if as_json:
@@ -47,10 +46,6 @@ COLUMNS = ("package", "locked", "newest", "why")
 
 
 def _newest(lock: Lock, context: Context) -> Mapping[str, str]:
-    from envbuild.base.model import BaseFacts
-    from envbuild.net.index import index_url
-    from envbuild.resolve.uv.newest import newest_releases
-
     base = lock.base
     facts = BaseFacts(
         image=base.reference, python=base.python, machine=base.machine, glibc=base.glibc
@@ -74,8 +69,6 @@ def _newest(lock: Lock, context: Context) -> Mapping[str, str]:
 def _rows(
     lock: Lock, newest: Mapping[str, str], *, everything: bool
 ) -> list[tuple[str, str, str, str]]:
-    from packaging.version import Version
-
     reasons = {hold.name: hold.reason for hold in lock.held_back}
     default = (
         f"the lock is as of {lock.as_of}" if lock.as_of else "envbuild lock --upgrade may take it"

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from envbuild.app.lock import require_whole_lock
+from envbuild.app.source import find_named_source
+from envbuild.app.spec import build_spec
+from envbuild.build.image.rebuild import Comparison, compare_images, made_again
+from envbuild.build.image.verify import read_embedded_info
 from envbuild.cli.complete import complete_recipe
 from envbuild.cli.output import json_option, print_json
 from envbuild.context import Context
 from envbuild.errors import UsageError
-
-if TYPE_CHECKING:
-    from envbuild.build.image.rebuild import Comparison
+from envbuild.store.atomic import copy_out
 
 SHOWN = 20
 SAME = {
@@ -54,13 +56,6 @@ def command(
     The store's Debian roots, layers, built wheels and bytecode are not used again. With --verify it says whether the
     bytes are equal, or only the files, or which file of which layer differs.
     """
-    from envbuild.app.lock import require_whole_lock
-    from envbuild.app.source import find_named_source
-    from envbuild.app.spec import build_spec
-    from envbuild.build.image.rebuild import compare_images, made_again
-    from envbuild.build.image.verify import read_embedded_info
-    from envbuild.store.atomic import copy_out
-
     if not verify and output is None:
         raise UsageError(
             "would throw away what it makes", hint="add --verify to compare, or -o FILE to keep it"

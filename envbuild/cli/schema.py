@@ -6,6 +6,10 @@ import json
 
 import click
 
+from envbuild.check.report import report_schema
+from envbuild.recipe.schema import recipe_schema
+from envbuild.shelf.model import entry_schema
+
 
 @click.command("schema")
 @click.option(
@@ -22,10 +26,6 @@ def command(what: str) -> None:
     Even Better TOML (VS Code) and taplo complete recipes with it:
       envbuild schema > recipe.schema.json
     """
-    from envbuild.check.report import report_schema
-    from envbuild.recipe.schema import recipe_schema
-    from envbuild.shelf.model import entry_schema
-
     schemas = {"recipe": recipe_schema, "report": report_schema, "entry": entry_schema}
     # patterns end in \Z here, because Python's $ lets one newline through; in JSON Schema $ is the very end
     click.echo(json.dumps(schemas[what](), indent=2).replace("\\\\Z", "$"))

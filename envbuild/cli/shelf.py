@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
+from envbuild.app.pages import write_pages
+from envbuild.app.publish import Published, gather_publication, publish, refuse_failed
+from envbuild.app.shelf import find_library, open_reachable, signed_by, write_entry
 from envbuild.cli.complete import complete_recipe, complete_shelf
 from envbuild.cli.output import json_option, print_json, print_table
 from envbuild.context import Context
-from envbuild.errors import UsageError
-from envbuild.store.units import count_noun
-
-if TYPE_CHECKING:
-    from envbuild.shelf.fetch import VerifiedEntry
+from envbuild.errors import EnvbuildError, UsageError
+from envbuild.shelf.config import (
+    ShelfConfig,
+    add_shelf,
+    backend_of,
+    normal_url,
+    open_shelf,
+    read_shelves,
+    remove_shelf,
+    require_name,
+)
+from envbuild.shelf.fetch import VerifiedEntry, fetch_entry
+from envbuild.shelf.last_verified import last_verified_of
+from envbuild.shelf.sanitize import sanitize_text
+from envbuild.shelf.search import search_entries
+from envbuild.shelf.signatures import read_signers
+from envbuild.store.units import count_noun, human_bytes
 
 
 @click.group("shelf")
@@ -55,16 +70,6 @@ def add_command(
 
     URL is a folder, or a bare git repository: git+file:///PATH, git+ssh://HOST/PATH, ssh://HOST/PATH, USER@HOST:PATH.
     """
-    from envbuild.shelf.config import (
-        ShelfConfig,
-        add_shelf,
-        backend_of,
-        normal_url,
-        read_shelves,
-        require_name,
-    )
-    from envbuild.shelf.signatures import read_signers
-
     settings = context.settings
     require_name(name)
     if require_signed and signers is None:
@@ -98,9 +103,6 @@ def add_command(
 @click.pass_obj
 def remove_command(context: Context, *, name: str, forget: bool, as_json: bool) -> None:
     """Use a shelf no longer; the shelf itself stays as it is."""
-    from envbuild.shelf.config import remove_shelf
-    from envbuild.shelf.last_verified import last_verified_of
-
     shelf = remove_shelf(name, context.settings)
     if forget:
         last_verified_of(shelf.url, context.settings).forget_all()
@@ -114,9 +116,6 @@ def remove_command(context: Context, *, name: str, forget: bool, as_json: bool) 
 @click.pass_obj
 def list_command(context: Context, *, as_json: bool) -> None:
     """List your shelves, how many names each holds, and whether signatures are required."""
-    from envbuild.errors import EnvbuildError
-    from envbuild.shelf.config import open_shelf, read_shelves
-
     rows = []
     for name, shelf in read_shelves(context.settings).items():
         try:
@@ -173,14 +172,30 @@ def publish_command(
 
     Nothing is overwritten: the name points to the new entry, and the older entries stay.
     """
-    from envbuild.cli.publishing import PublishOptions, publish
+    publication = gather_publication(name, context, shelf=shelf, with_image=with_image, key=key)
+    if publication.failed and not failed:
+        question = f"its check failed ({publication.failed}). Publish all the same?"
+        if not (sys.stdin.isatty() and click.confirm(question, err=True)):
+            refuse_failed(publication)
+    _print_published(publish(publication, context), context, as_json=as_json)
 
-    publish(
-        context,
-        name,
-        PublishOptions(with_image=with_image, key=key, shelf=shelf, failed=failed),
-        as_json=as_json,
-    )
+
+def _print_published(published: Published, context: Context, *, as_json: bool) -> None:
+    shelf, stored = published.library.name, published.stored
+    name, number = stored.entry.name, stored.entry.number
+    if as_json:
+        row = {"shelf": shelf, "name": name, "digest": stored.digest, "new": published.added}
+        print_json({**row, "bytes": published.size})
+        return
+    title = f"{shelf}/{name}@{stored.digest[7:19]}"
+    if not published.added:
+        context.report.say(f"{title} says this already")
+        return
+    after = f", after {number - 1} earlier" if number > 1 else ""
+    click.echo(f"{title}: published{after}, {human_bytes(published.size)} new")
+    if not published.has_image:
+        what = "no image of this lock is here, so no verdict is published"
+        context.report.say(f"{what} (envbuild make {name})")
 
 
 @command.command("search")
@@ -207,10 +222,6 @@ def search_command(
 
     Exit code 1 when nothing was found.
     """
-    from envbuild.app.shelf import open_reachable
-    from envbuild.shelf.sanitize import sanitize_text
-    from envbuild.shelf.search import search_entries
-
     rows = search_entries(open_reachable(context), words, framework=framework, gpu=gpu, cuda=cuda)
     if as_json:
         print_json(rows)
@@ -242,9 +253,6 @@ def search_command(
 @click.pass_obj
 def show_command(context: Context, *, name: str, as_json: bool) -> None:
     """Show what is published under a name, who signed it, its verdicts and its history."""
-    from envbuild.app.shelf import find_library
-    from envbuild.shelf.fetch import fetch_entry
-
     library, bare, digest = find_library(context, name)
     taken = fetch_entry(library, bare, digest)
     if as_json:
@@ -270,8 +278,6 @@ def get_command(
     context: Context, *, name: str, with_image: bool, force: bool, as_json: bool
 ) -> None:
     """Write a published recipe, its lock and its check script into ./recipes and ./lockfiles, to build on it."""
-    from envbuild.app.shelf import write_entry
-
     written = write_entry(context, name, with_image=with_image, force=force)
     if as_json:
         print_json({"name": name, "files": written})
@@ -290,8 +296,6 @@ def site_command(context: Context, *, folder: Path, shelf: str | None, as_json: 
 
     Nothing on them asks another server, and they read without JavaScript.
     """
-    from envbuild.app.pages import write_pages
-
     index = context.settings.cwd / folder / "index.html"
     count = write_pages(context, index.parent, shelf)
     if as_json:
@@ -301,10 +305,6 @@ def site_command(context: Context, *, folder: Path, shelf: str | None, as_json: 
 
 
 def _card(taken: VerifiedEntry, history: list[tuple[str, str, str]]) -> None:
-    from envbuild.app.shelf import signed_by
-    from envbuild.shelf.sanitize import sanitize_text
-    from envbuild.store.units import human_bytes
-
     entry, about = taken.stored.entry, taken.stored.entry.about
     click.echo(f"{taken.title}{f': {sanitize_text(about.summary)}' if about.summary else ''}")
     base = f"{about.framework or 'no framework'}, Python {about.python}, {about.base}"

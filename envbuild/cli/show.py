@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 import msgspec
 
+from envbuild.app.lock import require_lock
+from envbuild.app.source import find_named_source
 from envbuild.cli.complete import complete_recipe
 from envbuild.cli.list_ import RecipeRow, recipe_row
 from envbuild.cli.output import json_option, print_json
 from envbuild.context import Context
-
-if TYPE_CHECKING:
-    from envbuild.lock.model import Lock
-    from envbuild.recipe.model import Source
+from envbuild.lock.model import Lock
+from envbuild.plan.definition import plan_definition
+from envbuild.recipe.model import Source
+from envbuild.shelf.sanitize import sanitize_text
 
 
 @click.command("show")
@@ -31,10 +31,6 @@ def command(context: Context, *, name: str | None, script: bool, as_json: bool) 
 
     A name on a shelf is verified first, and nothing of it is run.
     """
-    from envbuild.app.lock import require_lock
-    from envbuild.app.source import find_named_source
-    from envbuild.shelf.sanitize import sanitize_text
-
     source = find_named_source(name, context)
     if script:
         text = script_text(source, require_lock(source))
@@ -75,8 +71,6 @@ def _state(source: Source, about: RecipeRow) -> dict[str, str | list[str]]:
 
 def script_text(source: Source, lock: Lock) -> str:
     """Return, as a shell script with remarks, what a build runs as root, and what its check runs as the user."""
-    from envbuild.plan.definition import plan_definition
-
     recipe = source.recipe
     plan = plan_definition(recipe, lock)
     flat = f"runs none of it, but {_of_flat(lock, len(recipe.system.post))}"

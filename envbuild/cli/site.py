@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import re
+
 import click
 
 from envbuild.cli.complete import complete_site
+from envbuild.cli.follow import follow_job
 from envbuild.cli.output import json_option, print_json, print_table
 from envbuild.context import Context
 from envbuild.errors import CheckFailedError, UsageError
+from envbuild.job.compose import compose
+from envbuild.job.detect import PROBE, detect, probed_sections, with_facts
+from envbuild.job.detect import site_text as detected_site_text
+from envbuild.job.intent import Flags, make_intent
+from envbuild.job.records import log_files
+from envbuild.job.sites import FOLDER, load_site, site_files, site_text
+from envbuild.job.submit import new_key, submit
+from envbuild.recipe.model import JobSection as Wanted
+from envbuild.store.atomic import write_text
 
 COLUMNS = ("site", "scheduler", "where", "summary")
 
@@ -22,8 +34,6 @@ def command() -> None:
 @click.pass_obj
 def list_command(context: Context, *, as_json: bool) -> None:
     """List the sites: your own, and those shipped."""
-    from envbuild.job.sites import load_site, site_files
-
     rows = []
     for name, path in site_files(context.settings).items():
         about = load_site(str(path) if path else name, context.settings).site
@@ -44,8 +54,6 @@ def list_command(context: Context, *, as_json: bool) -> None:
 @click.pass_obj
 def show_command(context: Context, *, name: str, as_json: bool) -> None:
     """Print a site file: copy it to sites/NAME.toml to change it."""
-    from envbuild.job.sites import load_site, site_text
-
     site = load_site(name, context.settings)
     if as_json:
         print_json(site)
@@ -69,12 +77,6 @@ def init_command(
     context: Context, *, name: str, only_print: bool, scheduler: str | None, as_json: bool
 ) -> None:
     """Write sites/NAME.toml from what this machine's scheduler says about itself."""
-    import re
-
-    from envbuild.job.detect import detect, site_text
-    from envbuild.job.sites import FOLDER, load_site
-    from envbuild.store.atomic import write_text
-
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,60}", name):
         raise UsageError(
             "is no name of a site", where=name, hint="letters, digits, dot, underscore and hyphen"
@@ -85,7 +87,7 @@ def init_command(
             "is there already", where=str(path), hint="remove it first, or choose another name"
         )
     found = detect(context.settings, context.runner, scheduler)
-    text = site_text(name, found, context.settings, context.runner)
+    text = detected_site_text(name, found, context.settings, context.runner)
     if only_print:
         click.echo(text, nl=False)
         return
@@ -116,16 +118,6 @@ def probe_command(
     context: Context, *, name: str, gpus: str, account: str | None, partition: str | None
 ) -> None:
     """Fill in driver, glibc and GPUs of a site by a job of one minute."""
-    from envbuild.cli.follow import follow_job
-    from envbuild.job.compose import compose
-    from envbuild.job.detect import PROBE, probed_sections, with_facts
-    from envbuild.job.intent import Flags, make_intent
-    from envbuild.job.records import log_files
-    from envbuild.job.sites import load_site, site_files
-    from envbuild.job.submit import new_key, submit
-    from envbuild.recipe.model import JobSection as Wanted
-    from envbuild.store.atomic import write_text
-
     settings = context.settings
     path = site_files(settings).get(name)
     if path is None:

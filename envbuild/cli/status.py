@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -11,9 +11,10 @@ from envbuild.cli.complete import complete_job
 from envbuild.cli.output import print_table
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError
-
-if TYPE_CHECKING:
-    from envbuild.job.model import Record
+from envbuild.job.model import Record
+from envbuild.job.monitor import exit_code, is_stopped, status_of
+from envbuild.job.records import find_record, load_records, plain_id, read_receipts
+from envbuild.job.sites import load_site
 
 COLUMNS = ("job", "site", "name", "submitted", "state", "detail")
 LAST = 20
@@ -29,8 +30,6 @@ def command(context: Context, *, job: str | None, as_json: bool) -> None:
     A job that has left its receipt has ended, whatever the scheduler says. A job without a receipt that the scheduler
     does not know is shown as unknown, not as finished.
     """
-    from envbuild.job.records import find_record, load_records
-
     folder = context.settings.cwd
     records = (find_record(job, folder),) if job else load_records(folder)[-LAST:]
     rows = [row(record, context) for record in records]
@@ -45,9 +44,6 @@ def command(context: Context, *, job: str | None, as_json: bool) -> None:
 
 def row(record: Record, context: Context) -> dict[str, Any]:
     """Return a job's state as a row of the table."""
-    from envbuild.job.monitor import exit_code, is_stopped
-    from envbuild.job.records import plain_id, read_receipts
-
     known = {
         "job": plain_id(record.id),
         "site": record.site,
@@ -77,9 +73,6 @@ def row(record: Record, context: Context) -> dict[str, Any]:
 
 
 def _asked(record: Record, context: Context) -> tuple[str, str]:
-    from envbuild.job.monitor import status_of
-    from envbuild.job.sites import load_site
-
     try:
         site = load_site(record.site, context.settings)
     except EnvbuildError as error:

@@ -6,6 +6,11 @@ import click
 
 from envbuild.cli.output import json_option, print_json
 from envbuild.context import Context
+from envbuild.parts.cache import layer_items
+from envbuild.store.gc import collect_garbage, remove_files, tree_size
+from envbuild.store.layout import LAYOUT
+from envbuild.store.units import count_noun, human_bytes
+from envbuild.store.verify import is_sound, verify_artifacts, verify_sealed
 
 KEPT = {
     "artifacts": "downloads: wheels, source archives, Debian packages",
@@ -41,10 +46,6 @@ def path_command(context: Context, *, as_json: bool) -> None:
 @click.pass_obj
 def du_command(context: Context, *, as_json: bool) -> None:
     """Say how much space the store takes, and for what."""
-    from envbuild.store.gc import tree_size
-    from envbuild.store.layout import LAYOUT
-    from envbuild.store.units import human_bytes
-
     top = context.store.root / LAYOUT
     names = sorted(path.name for path in top.iterdir() if path.is_dir()) if top.is_dir() else []
     sizes = {name: tree_size(top / name) for name in names}
@@ -72,9 +73,6 @@ def gc_command(context: Context, *, days: float | None, dry_run: bool, as_json: 
 
     Everything in the store can be downloaded or made again, as long as indexes and mirrors still have the files.
     """
-    from envbuild.store.gc import collect_garbage, remove_files
-    from envbuild.store.units import count_noun, human_bytes
-
     found = list(collect_garbage(context.store, keep_days=days))
     gone = [removal for removal in found if dry_run or remove_files(removal)]
     if as_json:
@@ -98,10 +96,6 @@ def gc_command(context: Context, *, days: float | None, dry_run: bool, as_json: 
 @click.pass_obj
 def verify_command(context: Context, *, as_json: bool) -> int:
     """Hash every file of the store again, and remove damaged ones; they are downloaded or made again when needed."""
-    from envbuild.parts.cache import layer_items
-    from envbuild.store.units import count_noun, human_bytes
-    from envbuild.store.verify import is_sound, verify_artifacts, verify_sealed
-
     items = [
         *verify_artifacts(context.store),
         *verify_sealed(context.store),

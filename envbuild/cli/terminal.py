@@ -169,8 +169,8 @@ class Pretty(Lines):
     @contextlib.contextmanager
     def stage(self, title: str, *, total: int | None = None) -> Iterator[Stage]:
         """Show a spinner with the count and the running seconds, then one finished line."""
-        from rich.console import Console
-        from rich.progress import (
+        from rich.console import Console  # late: only on a terminal
+        from rich.progress import (  # late: the same
             MofNCompleteColumn,
             Progress,
             SpinnerColumn,
@@ -201,8 +201,8 @@ class Pretty(Lines):
     @contextlib.contextmanager
     def transfer(self, title: str, *, files: int, size: int) -> Iterator[Transfer]:
         """Show a bar with bytes, rate and the time left."""
-        from rich.console import Console
-        from rich.progress import (
+        from rich.console import Console  # late: only on a terminal
+        from rich.progress import (  # late: the same
             BarColumn,
             DownloadColumn,
             Progress,

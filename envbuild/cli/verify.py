@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from envbuild.app.image import find_image, refuse_old_image
+from envbuild.app.spec import build_spec
+from envbuild.build.image.verify import Verification, read_embedded_info, verify_image
+from envbuild.build.model import BuildSpec
 from envbuild.cli.complete import complete_image
 from envbuild.cli.output import json_option, print_json
 from envbuild.context import Context
-
-if TYPE_CHECKING:
-    from envbuild.build.image.verify import Verification
-    from envbuild.build.model import BuildSpec
-    from envbuild.lock.model import Lock
+from envbuild.errors import EnvbuildError, UsageError
+from envbuild.lock.digest import lock_digest
+from envbuild.lock.model import Lock
+from envbuild.lock.read import read_lock
+from envbuild.recipe.find import find_recipe
 
 SHOWN = 20
 HOLDS = {
@@ -34,9 +37,6 @@ def command(context: Context, *, image: str, as_json: bool) -> int:
     NAME is compared with the recipe's lock: exit code 4 where the image is of another one. IMAGE, a path, is compared
     with the lock inside it. What the store lacks of it is downloaded and packed first. Exit code 1 when they differ.
     """
-    from envbuild.app.image import find_image, refuse_old_image
-    from envbuild.build.image.verify import verify_image
-
     found_image = find_image(image, context)
     path = found_image.path
     way_out = f"to compare it with the lock inside it: envbuild verify ./{path.name}"
@@ -52,13 +52,6 @@ def command(context: Context, *, image: str, as_json: bool) -> int:
 
 def _lock_of(path: Path, image: str, context: Context) -> tuple[Lock, BuildSpec | None]:
     """Return the lock to compare with and, where its recipe is at hand, the order that makes the image."""
-    from envbuild.app.spec import build_spec
-    from envbuild.build.image.verify import read_embedded_info
-    from envbuild.errors import EnvbuildError, UsageError
-    from envbuild.lock.digest import lock_digest
-    from envbuild.lock.read import read_lock
-    from envbuild.recipe.find import find_recipe
-
     carried = read_embedded_info(path)
     name = carried.note.recipe if carried.note else Path(image).stem
     try:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from envbuild.check.nvml import Nvml
+from envbuild.check.watch import Course, Look, family, look
 from envbuild.context import Context
 from envbuild.errors import UsageError
-
-if TYPE_CHECKING:
-    from envbuild.check.nvml import Nvml
-    from envbuild.check.watch import Course, Look
+from envbuild.run import beside
 
 
 @click.command("watch")
@@ -41,10 +39,6 @@ def command(
 
     The exit code is the command's. The lines go to standard error.
     """
-    from envbuild.check.nvml import Nvml
-    from envbuild.check.watch import Course
-    from envbuild.run import beside
-
     if (pid is None) == (not argv):
         raise UsageError(
             "watch takes a command behind --, or --pid PID",
@@ -80,8 +74,6 @@ def _watch_process(
 
 
 def _tell(context: Context, nvml: Nvml, pid: int, course: Course) -> Look:
-    from envbuild.check.watch import family, look
-
     seen = look(family(pid), nvml.cards())
     course.add(seen)
     context.report.say(f"{time.strftime('%H:%M:%S')}  {seen}")

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
+from packaging.utils import canonicalize_name
 
+from envbuild.app.lock import require_lock, resolve_lock
 from envbuild.cli.complete import complete_package, complete_recipe
 from envbuild.cli.context import host_builds
 from envbuild.cli.output import json_option, print_json
 from envbuild.context import Context
-
-if TYPE_CHECKING:
-    from envbuild.lock.model import Lock
-    from envbuild.recipe.model import Source
+from envbuild.errors import EnvbuildError, UsageError
+from envbuild.lock.decide.decide import LockOptions, asking_for
+from envbuild.lock.dependency_paths import describe_package, locked_package
+from envbuild.lock.model import Lock
+from envbuild.recipe.find import find_recipe
+from envbuild.recipe.model import Source
+from envbuild.toml import closest
 
 
 @click.command("why")
@@ -27,14 +30,6 @@ def command(
     context: Context, *, package: str, name: str | None, offline: bool, as_json: bool
 ) -> None:
     """Say why PACKAGE is in the lock of the recipe NAME: who wants it, what holds it back, what would change it."""
-    from packaging.utils import canonicalize_name
-
-    from envbuild.app.lock import require_lock
-    from envbuild.errors import UsageError
-    from envbuild.lock.dependency_paths import describe_package
-    from envbuild.recipe.find import find_recipe
-    from envbuild.toml import closest
-
     source = find_recipe(name, context.settings)
     lock = require_lock(source)
     wanted = canonicalize_name(package)
@@ -56,11 +51,6 @@ def command(
 
 def _outlook(source: Source, lock: Lock, package: str, context: Context) -> str:
     """Say what locking again with a free choice of one package would give; a failure is told, not raised."""
-    from envbuild.app.lock import resolve_lock
-    from envbuild.errors import EnvbuildError
-    from envbuild.lock.decide.decide import LockOptions, asking_for
-    from envbuild.lock.dependency_paths import locked_package
-
     held = locked_package(lock, package)
     if held is None:
         return "never, while the base holds it and what you ask for allows it"

@@ -11,8 +11,8 @@ import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
+from envbuild.app.publish import gather_publication, publish, refuse_failed
 from envbuild.cli import run_cli
-from envbuild.cli.publishing import PublishOptions, publish
 from envbuild.context import Context, open_context
 from envbuild.lock.digest import recipe_digest
 from envbuild.lock.model import Lock, LockedBase, Packer, PythonPackage
@@ -172,7 +172,9 @@ class Member:
         return write_recipe(self.folder, name, summary=summary, text=text)
 
     def publish(self, name: str = "small", *, key: Path | None = None, image: bool = False) -> None:
-        publish(self.context, name, PublishOptions(with_image=image, key=key, shelf="lab"))
+        publication = gather_publication(name, self.context, shelf="lab", with_image=image, key=key)
+        refuse_failed(publication)
+        publish(publication, self.context)
 
     def take(self, name: str = "small", digest: str | None = None) -> VerifiedEntry:
         return fetch_entry(self.library, name, digest)

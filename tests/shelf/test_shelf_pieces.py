@@ -12,13 +12,13 @@ from typing import BinaryIO
 import msgspec
 import pytest
 
+from envbuild.app.publish import gather_publication, publish
 from envbuild.build.image.metadata import embedded_lock, image_note
 from envbuild.build.image.origin import NOTE
 from envbuild.build.image_cache import locked_codec
 from envbuild.check.model import Report
 from envbuild.check.plan import asked_digest
 from envbuild.check.report import save
-from envbuild.cli.publishing import PublishOptions, publish
 from envbuild.errors import CheckFailedError, IntegrityError, SpaceError, UsageError
 from envbuild.formats.file_tree import merge_parts
 from envbuild.formats.sif_reader import image_digest
@@ -331,7 +331,10 @@ class TestVerdicts:
         assert (
             str(told.value) == "publish: its check failed (level full; level quick for driver 450)"
         )
-        publish(ann.context, "small", PublishOptions(shelf="lab", failed=True))
+        publication = gather_publication(
+            "small", ann.context, shelf="lab", with_image=False, key=None
+        )
+        publish(publication, ann.context)
         entry = ann.take().stored.entry
         assert [(one.outcome, one.level, one.target) for one in entry.verdicts] == [
             ("passed", "quick", None),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 
+import httpx
+
 from envbuild.app.doctor.finding import Finding
 from envbuild.base.debian.apt import debian_mirror
 from envbuild.base.oci.registry import front_pages
@@ -127,8 +129,6 @@ def _ask_with_uv(url: str, settings: Settings, runner: Runner) -> None:
 
 def _ask(url: str, settings: Settings) -> int | str:
     """Return the status of an answer, or why there was none."""
-    import httpx
-
     try:
         with make_client(settings) as client:
             return client.head(url, timeout=SECONDS).status_code
