@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import click
+from click.shell_completion import get_completion_class
 
 
 @click.command("completion")
@@ -16,8 +17,6 @@ def command(ctx: click.Context, shell: str) -> None:
     zsh:  envbuild completion zsh > a folder of $fpath, as _envbuild
     fish: envbuild completion fish > ~/.config/fish/completions/envbuild.fish
     """
-    from click.shell_completion import get_completion_class
-
     complete = get_completion_class(shell)
     if complete is None:  # pragma: no cover  (click knows all three)
         raise click.UsageError(f"no completion for {shell}")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import click
 import msgspec
+from msgspec import structs
 
 from envbuild.app.remote import target_of_site
 from envbuild.cli.complete import complete_site
@@ -140,10 +142,6 @@ def _agreed(proposal: Proposal) -> bool:
 
 def _ask_for_cpu(made: RecipeDraft) -> RecipeDraft:
     """Ask whether an image without a GPU is meant, where the base with one was refused."""
-    from dataclasses import replace
-
-    from msgspec import structs
-
     if made.recipe.job.gpus is None or not click.confirm(
         "Is an image for the CPU meant?", default=False, err=True
     ):
