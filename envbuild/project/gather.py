@@ -71,11 +71,15 @@ def _folder(root: Path) -> ProjectFindings:
         f"{_name(path)} is a link that leads out of the project, or nowhere: not read"
         for path in tree.outside
     ]
-    chosen, left = choose(tree.lists)
+    deployed = [path for path in tree.lists if path.name == "cog.yaml"]
+    chosen, left = choose(tuple(path for path in tree.lists if path not in deployed))
     all_findings = _read_all(chosen, root, notes)
     for path in _framework_lists(left, all_findings):
         all_findings += _read_all((path,), root, notes)
         left = tuple(one for one in left if one != path)
+    if not any(findings.requirements for findings in all_findings):
+        # what a service runs with, where nothing else says it
+        all_findings += _read_all(tuple(deployed[:1]), root, notes)
     if not any(findings.requirements for findings in all_findings):
         said = (read_notebook(root / path, root) for path in tree.notebooks if not is_aside(path))
         all_findings += [findings for findings in said if findings is not None]
@@ -243,7 +247,7 @@ def _is_near(path: Path) -> bool:
 
 def _is_docker(path: Path) -> bool:
     """Whether a definition is Docker's: an Apptainer definition beside it is nearer to what is made here."""
-    return "ockerfile" in path.name or path.name in ("Containerfile", "cog.yaml")
+    return "ockerfile" in path.name or path.name == "Containerfile"
 
 
 def _plain(lists: list[Path]) -> list[Path]:
@@ -271,7 +275,7 @@ def _is_table(path: Path) -> bool:
 
 
 def _is_conda(path: Path) -> bool:
-    return path.suffix in (".yml", ".yaml") and path.name != "cog.yaml"
+    return path.suffix in (".yml", ".yaml")
 
 
 def _is_container(path: Path) -> bool:
