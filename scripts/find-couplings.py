@@ -94,6 +94,10 @@ FIRST = {
 TENSORFLOWS_KERAS = re.compile(r"tensorflow\.(?:compat\.v2\.)?keras\.(.+)")
 WITH_KERAS_3 = Version("2.16")
 """From this TensorFlow on, tf.keras is Keras 3."""
+OF_DEVELOPERS = re.compile(
+    r"extra == .[\w.-]*(test|dev|doc|lint|quality|bench|ci\b|all\b)", re.IGNORECASE
+)
+"""Extras that pin what a project itself is tested with."""
 C10 = ("torch/lib/libc10.so", "torch/lib/libc10_cuda.so")
 CUDNNS = ("8", "9")
 SIMPLE: Mapping[str, Callable[[str, str], bool]] = {
@@ -273,7 +277,8 @@ class Finder:
                 continue
             if wanted.marker is None or "extra" not in str(wanted.marker):
                 return None
-            if any(one.operator in ("==", "~=") for one in wanted.specifier):
+            pinned = any(one.operator in ("==", "~=") for one in wanted.specifier)
+            if pinned and not OF_DEVELOPERS.search(str(wanted.marker)):
                 found = Need("extra", str(wanted.specifier), "METADATA")
         return found
 
