@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,8 +18,9 @@ from envbuild.progress import Silent
 from envbuild.resolve.model import HeldBack, Moved, Provided, Request, Resolution
 from envbuild.resolve.uv.resolver import UvResolver
 from envbuild.run import LocalRunner
-from envbuild.settings import Settings
+from envbuild.settings import Settings, load_settings
 from tests.resolve.conftest import SyntheticIndex, base
+from tests.resolve.loopback import Server
 
 Resolve = Callable[..., Resolution]
 NGC = base("torch==2.4.0a0+f70bd71a48.nv24.6", "numpy==1.24.4", requires={"torch": ("numpy",)})
@@ -940,3 +942,33 @@ def test_all_releases_withdrawn_and_no_date(index: SyntheticIndex, resolve: Reso
             NoSolutionError, match="whisperx has no release that its authors have not withdrawn"
         ):
             resolve(base(), "whisperx", **dated)
+
+
+def test_builds_of_a_named_index_as_pytorch_serves_them(
+    index: SyntheticIndex, server: Server, settings: Settings, tmp_path: Path
+) -> None:
+    """Over HTTP: an escaped plus in the address, links from the server's root, many builds on one page."""
+    builds = SyntheticIndex(tmp_path / "builds")
+    names = [f"torch-2.0.1+{build}" for build in ("cpu", "cu117", "cu118")] + ["torch-2.1.0+cu118"]
+    links = []
+    for name in names:
+        builds.wheel("torch", name.removeprefix("torch-"), tag="cp311-cp311-linux_x86_64")
+        file = f"{name}-cp311-cp311-linux_x86_64.whl"
+        data = next(builds.simple.rglob(file)).read_bytes()
+        address = f"whl/cu118/{file.replace('+', '%2B')}"
+        server.files[address] = data
+        links.append(f'<a href="/{address}#sha256={hashlib.sha256(data).hexdigest()}">{file}</a>')
+    server.files["whl/cu118/torch/"] = f"<!DOCTYPE html><body>{''.join(links)}</body>".encode()
+    index.wheel("torch", "2.0.1", "2.1.0")
+    index.wheel("rich", "13.0")
+    environment = {**settings.environment, "ENVBUILD_INDEX_CU118": f"{server.url}/whl/cu118"}
+    context = open_context(load_settings(environment, tmp_path), LocalRunner(), Silent())
+    asked = Request(facts=base(), requirements=("torch==2.0.1+cu118", "rich"), indexes=("cu118",))
+    answer = UvResolver(context)(asked)
+    assert versions(answer) == {"rich": "13.0", "torch": "2.0.1+cu118"}
+    torch = next(package for package in answer.packages if package.name == "torch")
+    assert torch.file.file == "torch-2.0.1+cu118-cp311-cp311-linux_x86_64.whl"
+    assert {package.name: package.file.index for package in answer.packages} == {
+        "rich": None,
+        "torch": "cu118",
+    }
