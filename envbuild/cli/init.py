@@ -16,11 +16,11 @@ from envbuild.cli.complete import complete_site
 from envbuild.cli.terminal import short_path
 from envbuild.context import Context
 from envbuild.errors import UsageError
-from envbuild.project.draft import draft, without
-from envbuild.project.gather import gather
+from envbuild.project.draft import draft_recipe, without_proposals
+from envbuild.project.gather import gather_findings
 from envbuild.project.model import PackageIndex, Proposal, RecipeDraft
 from envbuild.project.package_index import Offline, Online
-from envbuild.project.private import printable
+from envbuild.project.private import as_printable
 from envbuild.recipe.model import JobSection
 from envbuild.recipe.write import write_recipe
 from envbuild.store.atomic import write_text
@@ -63,15 +63,15 @@ def command(
     Dockerfile or Apptainer definition, and the imports of code and notebooks.  Writes ./recipes/NAME.toml.
     """
     _check_name(name)
-    gathered = gather(context.settings.cwd / place)
+    gathered = gather_findings(context.settings.cwd / place)
     target = context.settings.cwd / "recipes" / f"{name or gathered.name}.toml"
     asks = _is_terminal() and not yes and not dry_run
     if not dry_run:
         _may_write(target, force=force, asks=asks)
     driver, gpu = _node(site, context)
-    made = draft(gathered, asker(context, offline=offline), driver=driver, gpu=gpu)
+    made = draft_recipe(gathered, asker(context, offline=offline), driver=driver, gpu=gpu)
     refused = [proposal for proposal in made.proposals if asks and not _agreed(proposal)]
-    made = without(made, refused)
+    made = without_proposals(made, refused)
     if any(proposal.kind == "base" for proposal in refused):
         made = _ask_for_cpu(made)
     text = _text(made, target.stem)
@@ -179,5 +179,5 @@ def _tell(made: RecipeDraft, target: Path) -> None:
     direct = count_noun(len(recipe.python.dependencies), "direct dependency", "direct dependencies")
     click.echo(short_path(f"{target}: {direct} on {base}"), err=True)
     for line in (*made.head[2:], *(line for lines in made.below.values() for line in lines)):
-        click.echo(f"  {printable(line)}", err=True)
+        click.echo(f"  {as_printable(line)}", err=True)
     click.echo(f"next: look it over, then: envbuild lock {target.stem}", err=True)

@@ -39,13 +39,15 @@ class Cleaned:
     cuda: str | None = None
 
 
-def clean(requirements: Iterable[Requirement]) -> Cleaned:
+def clean_requirements(requirements: Iterable[Requirement]) -> Cleaned:
     """Merge, rename and drop."""
     found = Cleaned()
-    for requirement in merged([_named(one, found) for one in requirements], found):
+    for requirement in merge_requirements(
+        [_rename_wrong(one, found) for one in requirements], found
+    ):
         if framework_name(requirement.name):
             found.frameworks.append(requirement)
-        elif _matches(requirement.name, BASE_BRINGS) and not _matches(
+        elif _matches_any(requirement.name, BASE_BRINGS) and not _matches_any(
             requirement.name, NOT_BROUGHT
         ):
             found.dropped.append((requirement, "the base's framework brings it"))
@@ -56,11 +58,11 @@ def clean(requirements: Iterable[Requirement]) -> Cleaned:
     return found
 
 
-def _matches(name: str, patterns: tuple[str, ...]) -> bool:
+def _matches_any(name: str, patterns: tuple[str, ...]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def _named(requirement: Requirement, found: Cleaned) -> Requirement:
+def _rename_wrong(requirement: Requirement, found: Cleaned) -> Requirement:
     """Replace a wrong or dead name; one that stands for nothing gets no name."""
     wrong = load_names().wrong.get(requirement.name)
     if wrong is None:
@@ -90,7 +92,7 @@ def bounds_of(requirement: Requirement) -> str:
     return match[1].strip() if match else ""
 
 
-def merged(requirements: Iterable[Requirement], found: Cleaned) -> list[Requirement]:
+def merge_requirements(requirements: Iterable[Requirement], found: Cleaned) -> list[Requirement]:
     """Return one need for each name: the one with an exact version, else the first with bounds, else the first.
 
     Lines of one name with different markers all stay.
@@ -145,7 +147,7 @@ def _one_of_each(found: Cleaned) -> None:
         there = [requirement for requirement in found.requirements if requirement.name in group]
         if len(there) < 2:
             continue
-        kept = _preferred(module, there)
+        kept = _preferred_one(module, there)
         for requirement in there:
             found.requirements.remove(requirement)
         found.requirements.append(kept)
@@ -155,7 +157,7 @@ def _one_of_each(found: Cleaned) -> None:
         )
 
 
-def _preferred(module: str, there: list[Requirement]) -> Requirement:
+def _preferred_one(module: str, there: list[Requirement]) -> Requirement:
     if module == "cv2":
         contrib = any("contrib" in requirement.name for requirement in there)
         name = "opencv-contrib-python-headless" if contrib else "opencv-python-headless"
@@ -215,4 +217,4 @@ def without_others(
             kept.append(requirement)
         else:
             found.dropped.append((requirement, f"its marker does not hold on this base ({marker})"))
-    return merged(kept, found)
+    return merge_requirements(kept, found)

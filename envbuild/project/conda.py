@@ -11,11 +11,11 @@ import yaml
 from envbuild.data.package_tables import load_names
 from envbuild.errors import UsageError
 from envbuild.project.cuda import cuda_of
-from envbuild.project.declared import gathered
+from envbuild.project.declared import split_requirements
 from envbuild.project.model import FileFindings, Requirement
 from envbuild.project.names import conda_name
 from envbuild.project.requirements import read_pip_lines
-from envbuild.project.tree import read_text, shown
+from envbuild.project.tree import read_text, shown_path
 
 NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
@@ -25,7 +25,7 @@ def read_conda(path: Path, root: Path) -> FileFindings | None:
 
     Raises UsageError for text that is no YAML.
     """
-    file = shown(path, root)
+    file = shown_path(path, root)
     try:
         data: Any = yaml.safe_load(read_text(path) or "")
     except (yaml.YAMLError, RecursionError, ValueError) as error:
@@ -78,7 +78,7 @@ class _CondaReader:
         """Read one item of the list of dependencies."""
         if isinstance(entry, dict):
             section = entry.get("pip") or ()
-            lines = _lines(section) if isinstance(section, str) else section
+            lines = _pip_lines(section) if isinstance(section, str) else section
             self._pip([str(line) for line in lines] if isinstance(lines, list) else [])
         elif isinstance(entry, str):
             self.count += 1
@@ -114,7 +114,7 @@ class _CondaReader:
         elif known.startswith("system:"):
             self.system.append(known.removeprefix("system:"))
         elif known:
-            requirements, aside = gathered([f"{known}{bounds}"], self.file)
+            requirements, aside = split_requirements([f"{known}{bounds}"], self.file)
             self.requirements += requirements
             self.aside += aside
 
@@ -159,7 +159,7 @@ def compiler_note(name: str, bounds: str, where: str) -> str | None:
     return f"{where}: {name}{bounds} is CUDA's compiler: the base brings CUDA; where code is compiled, take a -devel image"
 
 
-def _lines(text: str) -> list[str]:
+def _pip_lines(text: str) -> list[str]:
     """Return the lines of a pip section that was written as text; several names on one line are taken apart."""
     found: list[str] = []
     for line in text.splitlines():

@@ -15,10 +15,10 @@ from envbuild.project.cuda import cuda_of
 from envbuild.project.definition import read_stages
 from envbuild.project.dockerfile import DockerfileStage, read_dockerfile
 from envbuild.project.model import FileFindings
-from envbuild.project.private import has_secret, is_loader, is_secret_name, printable
+from envbuild.project.private import as_printable, has_secret, is_loader, is_secret_name
 from envbuild.project.requirements import read_requirements
 from envbuild.project.shellwords import ShellFindings, read_lines
-from envbuild.project.tree import LARGEST, is_inside, read_text, shown
+from envbuild.project.tree import LARGEST, is_inside, read_text, shown_path
 
 PLAIN = re.compile(
     r"(docker\.io/)?((library/)?(ubuntu|debian|python|pypy|centos|rockylinux|almalinux|fedora|alpine|busybox)|continuumio/\w+"
@@ -71,18 +71,22 @@ class _Parts:
 
 def read_container(path: Path, root: Path) -> FileFindings:
     """Read a definition.  Raises UsageError for a file that is none."""
-    file = shown(path, root)
+    file = shown_path(path, root)
     text = read_text(path)
     if text is None:
         raise UsageError(
             f"cannot be read as text, or is larger than {LARGEST // 1024 // 1024} MB", where=file
         )
-    parts = _docker(text, file) if is_dockerfile(path, text) else _definition(text, path, file)
+    parts = (
+        _read_docker(text, file)
+        if is_dockerfile(path, text)
+        else _read_definition(text, path, file)
+    )
     found = read_lines(parts.lines, file, apart=parts.apart)
     found.system += _listed_packages(found, parts, path, root)
     findings = _with_lists(found, parts, path, root)
     system = tuple(dict.fromkeys(found.system))
-    environment, left = _environment(parts.variables)
+    environment, left = _plain_environment(parts.variables)
     sources = [" ".join(one) for one in parts.copies]
     copies = ", ".join(sources[:3]) + (" …" if len(sources) > 3 else "")
     copied = (
@@ -125,14 +129,14 @@ def is_dockerfile(path: Path, text: str) -> bool:
     )
 
 
-def _docker(text: str, file: str) -> _Parts:
+def _read_docker(text: str, file: str) -> _Parts:
     """Take a Dockerfile apart; its last stage counts, with those that it starts from."""
     stages = read_dockerfile(text)
     if not stages or not stages[-1].start:
         raise UsageError(
             "is not a Dockerfile that can be read", where=file, hint="name another file"
         )
-    chain = _chain(stages)
+    chain = _stage_chain(stages)
     start, last = chain[0].start, chain[-1]
     notes = (
         [f"{file} has {len(stages)} stages; the last one is taken"]
@@ -140,12 +144,14 @@ def _docker(text: str, file: str) -> _Parts:
         else []
     )
     if "$" in start:
-        notes.append(f"{file} starts from {printable(start)}, which is only known when it is built")
+        notes.append(
+            f"{file} starts from {as_printable(start)}, which is only known when it is built"
+        )
     return _Parts(
         lines=[line for stage in chain for line in stage.lines],
         start=start,
-        image=_image(start),
-        command=_command((*last.entrypoint, *last.command)),
+        image=_base_image(start),
+        command=_start_command((*last.entrypoint, *last.command)),
         variables=tuple(pair for stage in chain for pair in stage.variables.items()),
         copies=tuple(pair for stage in chain for pair in stage.copies),
         notes=notes,
@@ -153,17 +159,17 @@ def _docker(text: str, file: str) -> _Parts:
     )
 
 
-def _chain(stages: list[DockerfileStage]) -> list[DockerfileStage]:
+def _stage_chain(stages: list[DockerfileStage]) -> list[DockerfileStage]:
     """Return the last stage after those that it starts from by their names (``FROM image AS name``)."""
     chain = [stages[-1]]
     index = len(stages) - 1
-    while (before := _parent(stages[:index], chain[0].start)) is not None:
+    while (before := _parent_stage(stages[:index], chain[0].start)) is not None:
         index = before
         chain.insert(0, stages[index])
     return chain
 
 
-def _parent(stages: list[DockerfileStage], start: str) -> int | None:
+def _parent_stage(stages: list[DockerfileStage], start: str) -> int | None:
     return next(
         (
             number
@@ -174,7 +180,7 @@ def _parent(stages: list[DockerfileStage], start: str) -> int | None:
     )
 
 
-def _definition(text: str, path: Path, file: str) -> _Parts:
+def _read_definition(text: str, path: Path, file: str) -> _Parts:
     stages = read_stages(text)
     stage = stages[-1]
     agent = stage.header.get("bootstrap", "").lower()
@@ -185,7 +191,7 @@ def _definition(text: str, path: Path, file: str) -> _Parts:
     unread = [name for name in stage.sections if name.startswith("app") or name in ASIDE]
     if unread:
         notes.append(f"{file}: not taken: %{', %'.join(unread)}")
-    image = _image(start) if agent == "docker" else None
+    image = _base_image(start) if agent == "docker" else None
     if agent == "localimage" and start:
         image, said = _local_image(start, path)
         notes.append(f"{file}: {said}")
@@ -200,7 +206,7 @@ def _definition(text: str, path: Path, file: str) -> _Parts:
         lines=stage.lines("post"),
         start=start,
         image=image,
-        command=_command(_words(starts[0])) if len(starts) == 1 else (),
+        command=_start_command(_split_words(starts[0])) if len(starts) == 1 else (),
         variables=tuple(_assignments(stage.lines("environment"))),
         copies=tuple(_copies(stage.lines("files"))),
         notes=notes,
@@ -256,7 +262,7 @@ def _listed_packages(found: ShellFindings, parts: _Parts, path: Path, root: Path
         text = read_text(other) if other is not None else None
         if text is None:
             found.notes.append(
-                f"{shown(path, root)} installs Debian packages from {name}, which is not in the project"
+                f"{shown_path(path, root)} installs Debian packages from {name}, which is not in the project"
             )
         else:
             words = re.sub(r"#.*", "", text).split()
@@ -284,14 +290,14 @@ def _in_project(name: str, parts: _Parts, path: Path, root: Path) -> Path | None
 
 def _with_lists(found: ShellFindings, parts: _Parts, path: Path, root: Path) -> FileFindings:
     """Add the lists that a definition installs from, found by their names beside it or in the project."""
-    file = shown(path, root)
+    file = shown_path(path, root)
     requirements, aside, notes = list(found.requirements), list(found.aside), list[str]()
     python = cuda = None
     frozen = False
     for name in dict.fromkeys((*found.lists, *found.environments)):
         other = _in_project(name, parts, path, root)
         if other is None:
-            notes.append(f"{file} installs from {printable(name)}, which is not in the project")
+            notes.append(f"{file} installs from {as_printable(name)}, which is not in the project")
             continue
         findings = (
             read_conda(other, root)
@@ -322,7 +328,7 @@ def _python_of(start: str) -> str | None:
     return f"=={plain[3]}.*" if plain else None
 
 
-def _image(name: str) -> str | None:
+def _base_image(name: str) -> str | None:
     """Return an image of a registry as a base; None where it is a plain Linux, or known only when it is built."""
     name = name.removeprefix("docker://")
     if not name or PLAIN.match(name) or "$" in name or name == "scratch":
@@ -330,7 +336,7 @@ def _image(name: str) -> str | None:
     return f"docker://{name}"
 
 
-def _command(words: tuple[str, ...]) -> tuple[str, ...]:
+def _start_command(words: tuple[str, ...]) -> tuple[str, ...]:
     """Return what the image starts, where that is a program and its words; what it hands on is left out."""
     words = tuple(word for word in words if word != "$@")
     shells = {"bash", "/bin/bash", "sh", "/bin/sh", "zsh"}
@@ -341,7 +347,7 @@ def _command(words: tuple[str, ...]) -> tuple[str, ...]:
     )
 
 
-def _words(value: object) -> tuple[str, ...]:
+def _split_words(value: object) -> tuple[str, ...]:
     if isinstance(value, list):
         return tuple(str(word) for word in value)
     if not isinstance(value, str) or not value.strip() or "\n" in value.strip():
@@ -365,7 +371,7 @@ HOUSE = (
 """Variables of the image's own housekeeping."""
 
 
-def _environment(
+def _plain_environment(
     pairs: Iterable[tuple[str, str]],
 ) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
     """Return plain variables, and those left out with the reason.

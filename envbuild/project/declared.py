@@ -18,7 +18,7 @@ from envbuild.project.requirements import (
     parse_wheel_address,
     read_requirements,
 )
-from envbuild.project.tree import read_text, shown
+from envbuild.project.tree import read_text, shown_path
 from envbuild.resolve.sources.declared import poetry_bounds, poetry_marker
 from envbuild.toml import parse_toml
 
@@ -26,7 +26,7 @@ MOST_MEMBERS = 100
 """Members of a workspace that are read."""
 
 
-def gathered(
+def split_requirements(
     lines: Iterable[object], where: str
 ) -> tuple[tuple[Requirement, ...], tuple[tuple[str, str], ...]]:
     """Split PEP 508 lines into needs and what a recipe cannot express."""
@@ -54,16 +54,16 @@ def read_pyproject(path: Path, root: Path) -> FileFindings | None:
 
     Raises UsageError for one that is no TOML.
     """
-    file = shown(path, root)
+    file = shown_path(path, root)
     data = parse_toml(read_text(path) or "", file)
-    project, poetry = _table(data, "project"), _table(data, "tool", "poetry")
+    project, poetry = _table_at(data, "project"), _table_at(data, "tool", "poetry")
     if not project and not poetry:
         return None
     if poetry and "dependencies" not in project:
-        return _poetry(poetry, file)
-    requirements, aside = gathered(_list(project.get("dependencies")), file)
+        return _read_poetry(poetry, file)
+    requirements, aside = split_requirements(_list_of(project.get("dependencies")), file)
     notes: list[str] = []
-    members = _workspace(data, path.parent, root)
+    members = _read_workspace(data, path.parent, root)
     requirements, elsewhere = _without_sources(
         requirements, data, {one.project for one in members}, file
     )
@@ -71,33 +71,33 @@ def read_pyproject(path: Path, root: Path) -> FileFindings | None:
         (*requirements, *(requirement for one in members for requirement in one.requirements)),
         (*aside, *elsewhere),
     )
-    dynamic = _table(data, "tool", "setuptools", "dynamic", "dependencies").get("file")
-    if "dependencies" in _list(project.get("dynamic")) and dynamic:
-        for name in _list([dynamic] if isinstance(dynamic, str) else dynamic):
+    dynamic = _table_at(data, "tool", "setuptools", "dynamic", "dependencies").get("file")
+    if "dependencies" in _list_of(project.get("dynamic")) and dynamic:
+        for name in _list_of([dynamic] if isinstance(dynamic, str) else dynamic):
             other = read_requirements(root / str(name), root)
             requirements, aside, notes = (
                 (*requirements, *other.requirements),
                 (*aside, *other.aside),
                 [*notes, *other.notes],
             )
-    groups = [*_table(project, "optional-dependencies"), *_table(data, "dependency-groups")]
+    groups = [*_table_at(project, "optional-dependencies"), *_table_at(data, "dependency-groups")]
     if groups:
         notes.append(f"{file}: its optional groups are not taken: {', '.join(groups)}")
     return FileFindings(
         file=file,
         requirements=requirements,
         aside=aside,
-        python=_text(project.get("requires-python")),
+        python=_text_of(project.get("requires-python")),
         notes=tuple(notes),
         project=canonicalize_name(str(project.get("name", ""))) or None,
         complete=bool(requirements),
     )
 
 
-def _workspace(data: Mapping[str, Any], folder: Path, root: Path) -> list[FileFindings]:
+def _read_workspace(data: Mapping[str, Any], folder: Path, root: Path) -> list[FileFindings]:
     """Read the members of a uv workspace: their code is the project's own, what they ask for is needed."""
     found: list[FileFindings] = []
-    for pattern in _list(_table(data, "tool", "uv", "workspace").get("members")):
+    for pattern in _list_of(_table_at(data, "tool", "uv", "workspace").get("members")):
         if (
             isinstance(pattern, str)
             and not pattern.startswith("/")
@@ -117,8 +117,8 @@ def _without_sources(
 ) -> tuple[tuple[Requirement, ...], tuple[tuple[str, str], ...]]:
     """Take out what uv or Poetry find elsewhere than on an index: on a public one, that name could be anybody's."""
     tables = {
-        **_table(data, "tool", "uv", "sources"),
-        **_table(data, "tool", "poetry", "dependencies"),
+        **_table_at(data, "tool", "uv", "sources"),
+        **_table_at(data, "tool", "poetry", "dependencies"),
     }
     reasons: dict[str, str] = {}
     for name, source in tables.items():
@@ -144,12 +144,12 @@ def _without_sources(
     )
 
 
-def _poetry(poetry: Mapping[str, Any], file: str) -> FileFindings:
+def _read_poetry(poetry: Mapping[str, Any], file: str) -> FileFindings:
     lines: list[str] = []
     notes: list[str] = []
     aside: list[tuple[str, str]] = []
     python = None
-    for name, wish in _table(poetry, "dependencies").items():
+    for name, wish in _table_at(poetry, "dependencies").items():
         if name.lower() == "python":
             python = poetry_bounds(str(wish)) if isinstance(wish, str) else None
             continue
@@ -167,10 +167,10 @@ def _poetry(poetry: Mapping[str, Any], file: str) -> FileFindings:
                 lines.append(
                     f"{name}{extras}{poetry_bounds(str(table.get('version', '*')))}{marker}"
                 )
-    groups = list(_table(poetry, "group")) + (["dev"] if poetry.get("dev-dependencies") else [])
+    groups = list(_table_at(poetry, "group")) + (["dev"] if poetry.get("dev-dependencies") else [])
     if groups:
         notes.append(f"{file}: its groups are not taken: {', '.join(dict.fromkeys(groups))}")
-    requirements, odd = gathered(lines, file)
+    requirements, odd = split_requirements(lines, file)
     return FileFindings(
         file=file,
         requirements=requirements,
@@ -185,7 +185,7 @@ def _poetry(poetry: Mapping[str, Any], file: str) -> FileFindings:
 def read_setup_cfg(path: Path, root: Path) -> FileFindings | None:
     """Read [options] of a setup.cfg; None where it has none or is no INI file."""
     parser = configparser.ConfigParser(interpolation=None, strict=False)
-    file = shown(path, root)
+    file = shown_path(path, root)
     try:
         parser.read_string(read_text(path) or "")
     except configparser.Error as error:
@@ -203,7 +203,7 @@ def read_setup_cfg(path: Path, root: Path) -> FileFindings | None:
             notes=other.notes,
             python=python,
         )
-    requirements, aside = gathered(re.split(r"[\n]+", lines), file)
+    requirements, aside = split_requirements(re.split(r"[\n]+", lines), file)
     return (
         FileFindings(file=file, requirements=requirements, aside=aside, python=python)
         if requirements or aside or python
@@ -213,11 +213,11 @@ def read_setup_cfg(path: Path, root: Path) -> FileFindings | None:
 
 def read_pipfile(path: Path, root: Path) -> FileFindings:
     """Read [packages] of a Pipfile.  Raises UsageError for one that is no TOML."""
-    file = shown(path, root)
+    file = shown_path(path, root)
     data = parse_toml(read_text(path) or "", file)
     lines: list[str] = []
     aside: list[tuple[str, str]] = []
-    for name, wish in _table(data, "packages").items():
+    for name, wish in _table_at(data, "packages").items():
         table = wish if isinstance(wish, dict) else {"version": wish}
         if {"git", "path", "file", "editable"} & set(table):
             if table.get("path") != ".":
@@ -227,11 +227,11 @@ def read_pipfile(path: Path, root: Path) -> FileFindings:
         extras = f"[{','.join(map(str, table['extras']))}]" if table.get("extras") else ""
         marker = f" ; {table['markers']}" if table.get("markers") else ""
         lines.append(f"{name}{extras}{'' if version == '*' else version}{marker}")
-    requirements, odd = gathered(lines, file)
-    requires = _table(data, "requires")
-    exact = _text(requires.get("python_full_version")) or ""
-    python = _text(requires.get("python_version")) or ".".join(exact.split(".")[:2])
-    notes = (f"{file}: [dev-packages] is not taken",) if _table(data, "dev-packages") else ()
+    requirements, odd = split_requirements(lines, file)
+    requires = _table_at(data, "requires")
+    exact = _text_of(requires.get("python_full_version")) or ""
+    python = _text_of(requires.get("python_version")) or ".".join(exact.split(".")[:2])
+    notes = (f"{file}: [dev-packages] is not taken",) if _table_at(data, "dev-packages") else ()
     return FileFindings(
         file=file,
         requirements=requirements,
@@ -241,7 +241,7 @@ def read_pipfile(path: Path, root: Path) -> FileFindings:
     )
 
 
-def _table(data: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
+def _table_at(data: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
     """Return a table inside tables; empty where it is missing or is none."""
     here: Any = data
     for key in keys:
@@ -249,9 +249,9 @@ def _table(data: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
     return here if isinstance(here, dict) else {}
 
 
-def _list(value: object) -> list[object]:
+def _list_of(value: object) -> list[object]:
     return list(value) if isinstance(value, list | tuple) else []
 
 
-def _text(value: object) -> str | None:
+def _text_of(value: object) -> str | None:
     return value if isinstance(value, str) and value else None

@@ -9,14 +9,16 @@ from packaging.utils import canonicalize_name
 
 from envbuild.base.suggest import framework_name
 from envbuild.data.package_tables import load_aliases
-from envbuild.project.draft_builder import MOST_NAMED, DraftBuilder, few
+from envbuild.project.draft_builder import MOST_NAMED, DraftBuilder, name_few
 from envbuild.project.model import FileFindings, ImportedModule, PackageIndex, Proposal, Requirement
 
 WITH_TENSORFLOW = ("keras", "tensorboard", "protobuf", "absl-py")
 """Distributions that TensorFlow itself asks for."""
 
 
-def declared(builder: DraftBuilder, used: frozenset[str], index: PackageIndex) -> list[Requirement]:
+def listed_requirements(
+    builder: DraftBuilder, used: frozenset[str], index: PackageIndex
+) -> list[Requirement]:
     """Return what lists ask for: direct lists as they are, dumps only where there is no direct list, reduced."""
     direct = [
         findings
@@ -33,7 +35,7 @@ def declared(builder: DraftBuilder, used: frozenset[str], index: PackageIndex) -
                 f"{findings.file} is a dump of a whole environment: the direct lists were taken instead",
             )
             continue
-        roots, how = _roots(findings, used, index)
+        roots, how = _roots_of_dump(findings, used, index)
         builder.note(
             "python",
             f"{findings.file} is a dump of {len(findings.requirements)} packages; {len(roots)} are its roots ({how})",
@@ -54,7 +56,7 @@ def declared(builder: DraftBuilder, used: frozenset[str], index: PackageIndex) -
     return [requirement for requirement in requirements if requirement.name not in ourselves]
 
 
-def _roots(
+def _roots_of_dump(
     findings: FileFindings, used: frozenset[str], index: PackageIndex
 ) -> tuple[tuple[Requirement, ...], str]:
     if findings.direct:
@@ -66,7 +68,7 @@ def _roots(
     return index.reduce(findings.requirements, used)
 
 
-def undeclared(
+def imported_requirements(
     builder: DraftBuilder,
     requirements: list[Requirement],
     modules: Mapping[str, str | None],
@@ -151,7 +153,7 @@ def _tell_imports(
         builder.proposals.append(
             Proposal(
                 kind="import",
-                question=f"add what the code imports and no list names: {few(names)}?",
+                question=f"add what the code imports and no list names: {name_few(names)}?",
                 values=names,
                 reason="imported at the top of the project's code",
             )
@@ -165,10 +167,10 @@ def _tell_imports(
     if len(certain) > MOST_NAMED:
         builder.note(
             "python",
-            f"unknown: and {len(certain) - MOST_NAMED} more: {few([one.module for one in certain[MOST_NAMED:]])}",
+            f"unknown: and {len(certain) - MOST_NAMED} more: {name_few([one.module for one in certain[MOST_NAMED:]])}",
         )
     if optional:
         builder.note(
             "python",
-            f"imported and in no list, but not needed at every start, so not taken: {few(optional)}",
+            f"imported and in no list, but not needed at every start, so not taken: {name_few(optional)}",
         )

@@ -9,11 +9,17 @@ from pathlib import Path
 from envbuild.base.suggest import framework_name
 from envbuild.data.package_tables import load_names
 from envbuild.project.age import keras_2_only, newest_pin, shared_pythons, torch_bounds
-from envbuild.project.clean import Cleaned, bounds_of, clean, companion_unpinned, without_others
-from envbuild.project.direct import declared, undeclared
-from envbuild.project.draft_builder import DraftBuilder, few
+from envbuild.project.clean import (
+    Cleaned,
+    bounds_of,
+    clean_requirements,
+    companion_unpinned,
+    without_others,
+)
+from envbuild.project.direct import imported_requirements, listed_requirements
+from envbuild.project.draft_builder import DraftBuilder, name_few
 from envbuild.project.gather import ProjectFindings
-from envbuild.project.imports import compiling, old_tensorflow
+from envbuild.project.imports import compiling_file, old_tensorflow
 from envbuild.project.model import ImportedModule, PackageIndex, Proposal, RecipeDraft, Requirement
 from envbuild.project.names import distribution_of, implied_framework
 from envbuild.project.private import has_secret, is_loader, is_secret_name, without_secrets
@@ -54,7 +60,7 @@ FOLDER_VARIABLES = {
 """Variables of definitions that name folders of another image."""
 
 
-def draft(
+def draft_recipe(
     gathered: ProjectFindings,
     index: PackageIndex,
     *,
@@ -65,27 +71,29 @@ def draft(
     builder = DraftBuilder(gathered)
     modules = {one.module: distribution_of(one.module) for one in gathered.imports}
     used = frozenset(name for name in modules.values() if name)
-    requirements = declared(builder, used, index)
-    asked = [one for one in clean(requirements).requirements if not framework_name(one.name)]
+    requirements = listed_requirements(builder, used, index)
+    asked = [
+        one for one in clean_requirements(requirements).requirements if not framework_name(one.name)
+    ]
     unknown = {
         one.module for one in gathered.imports if one.certain and modules[one.module] is None
     }
     builder.releases, has = index.look_up(tuple(asked), frozenset(unknown))
-    added = undeclared(builder, requirements, modules, has)
+    added = imported_requirements(builder, requirements, modules, has)
     if any(implied_framework(requirement.name) == "tensorflow" for requirement in added):
         builder.releases = {**builder.releases, **index.look_up(tuple(added))[0]}
-    cleaned = clean([*requirements, *added])
-    _frameworks(builder, cleaned)
-    base = _base(builder, cleaned, driver, gpu)
+    cleaned = clean_requirements([*requirements, *added])
+    _sort_frameworks(builder, cleaned)
+    base = _choose_base(builder, cleaned, driver, gpu)
     kept = (
         cleaned.requirements
         if base.exact
         else [companion_unpinned(requirement) for requirement in cleaned.requirements]
     )
     builder.requirements = without_others(kept, base.python, cleaned)
-    _tell(builder, cleaned)
+    _note_cleaning(builder, cleaned)
     _extra_frameworks(builder, cleaned, base.base)
-    system = _system(builder, cleaned, base.base)
+    system = _choose_system(builder, cleaned, base.base)
     for requirement in builder.requirements:
         builder.beside["python", "dependencies", requirement.text] = requirement.where
     _tell_compiled(builder)
@@ -99,12 +107,12 @@ def draft(
             )
         ),
         system=system,
-        run=_run(builder),
+        run=_run_section(builder),
         job=JobSection(gpus=1) if cleaned.frameworks and not base.base.cpu else JobSection(),
     )
     return RecipeDraft(
         recipe=recipe,
-        head=tuple(map(without_secrets, _head(builder))),
+        head=tuple(map(without_secrets, _head_lines(builder))),
         beside=builder.beside,
         below={
             section: tuple(map(without_secrets, lines)) for section, lines in builder.below.items()
@@ -114,7 +122,7 @@ def draft(
     )
 
 
-def without(made: RecipeDraft, refused: Sequence[Proposal]) -> RecipeDraft:
+def without_proposals(made: RecipeDraft, refused: Sequence[Proposal]) -> RecipeDraft:
     """Return the draft without the proposals that were refused."""
     import msgspec
 
@@ -177,12 +185,12 @@ def _tell_compiled(builder: DraftBuilder) -> None:
     if found:
         builder.note(
             "python",
-            f"{few(sorted(found))}: source only on the index, compiled for the GPU: take a base with nvcc (a -devel "
+            f"{name_few(sorted(found))}: source only on the index, compiled for the GPU: take a base with nvcc (a -devel "
             "image), or their makers' wheels by an index of your own ([python] indexes)",
         )
 
 
-def _tell(builder: DraftBuilder, cleaned: Cleaned) -> None:
+def _note_cleaning(builder: DraftBuilder, cleaned: Cleaned) -> None:
     for note in cleaned.notes:
         builder.note("python", note)
     brought = sorted(
@@ -194,7 +202,7 @@ def _tell(builder: DraftBuilder, cleaned: Cleaned) -> None:
     )
     if brought:
         builder.note(
-            "python", f"not taken, because the base's framework brings them: {few(brought)}"
+            "python", f"not taken, because the base's framework brings them: {name_few(brought)}"
         )
     for requirement, why in cleaned.dropped:
         if requirement.name not in brought:
@@ -209,14 +217,14 @@ def _tell(builder: DraftBuilder, cleaned: Cleaned) -> None:
         builder.note("base", f"{first.text}: {asks}")
 
 
-def _frameworks(builder: DraftBuilder, cleaned: Cleaned) -> None:
+def _sort_frameworks(builder: DraftBuilder, cleaned: Cleaned) -> None:
     """Sort the frameworks that are asked for; where none is, take what the code or the other packages need."""
     if not cleaned.frameworks:
-        cleaned.frameworks += _implied(builder, cleaned)
+        cleaned.frameworks += _implied_frameworks(builder, cleaned)
     cleaned.frameworks.sort(
         key=lambda requirement: (
             not is_held(requirement),
-            *_weight(requirement, builder.gathered.imports),
+            *_framework_weight(requirement, builder.gathered.imports),
         )
     )
     first = cleaned.frameworks[0] if cleaned.frameworks else None
@@ -246,16 +254,18 @@ def _upper_bound(
         return "<2", f"{where} is written for TensorFlow 1: a release before 2 is taken"
     old = keras_2_only(cleaned.requirements, builder.releases)
     return (
-        ("<2.16", f"{few(old)}: made for Keras 2, which TensorFlow has before 2.16")
+        ("<2.16", f"{name_few(old)}: made for Keras 2, which TensorFlow has before 2.16")
         if old
         else ("", "")
     )
 
 
-def _implied(builder: DraftBuilder, cleaned: Cleaned) -> list[Requirement]:
+def _implied_frameworks(builder: DraftBuilder, cleaned: Cleaned) -> list[Requirement]:
     """Return the framework that files import, else the one that most packages are nothing without."""
     imported = [
-        one for one in builder.gathered.imports if framework_name(one.module) and _counts(one)
+        one
+        for one in builder.gathered.imports
+        if framework_name(one.module) and _is_own_import(one)
     ]
     if imported:
         most = max(imported, key=lambda one: (one.certain, one.files))
@@ -276,17 +286,19 @@ def _implied(builder: DraftBuilder, cleaned: Cleaned) -> list[Requirement]:
         return []
     best = max(votes, key=lambda name: len(votes[name]))
     return [
-        Requirement(text=best, name=best, where=f"no list names it, but {few(votes[best])} need it")
+        Requirement(
+            text=best, name=best, where=f"no list names it, but {name_few(votes[best])} need it"
+        )
     ]
 
 
-def _counts(one: ImportedModule) -> bool:
+def _is_own_import(one: ImportedModule) -> bool:
     """Whether an import tells a framework: of a program that may do without it too, but not of a notebook or a test."""
     path = Path(one.where)
     return one.certain or (path.suffix == ".py" and not is_aside(path))
 
 
-def _base(
+def _choose_base(
     builder: DraftBuilder, cleaned: Cleaned, driver: str | None, gpu: str | None
 ) -> ProposedBase:
     all_findings = builder.gathered.all_findings
@@ -319,7 +331,9 @@ def _base(
     return proposed
 
 
-def _weight(requirement: Requirement, imports: Sequence[ImportedModule]) -> tuple[int, bool]:
+def _framework_weight(
+    requirement: Requirement, imports: Sequence[ImportedModule]
+) -> tuple[int, bool]:
     """Sort frameworks: that of most files first, those with an exact version first."""
     module = framework_name(requirement.name)
     return (
@@ -350,7 +364,7 @@ def _framework_of(base: BaseSection) -> str | None:
     return next((name for word in words if (name := framework_name(word))), None)
 
 
-def _system(builder: DraftBuilder, cleaned: Cleaned, base: BaseSection) -> SystemSection:
+def _choose_system(builder: DraftBuilder, cleaned: Cleaned, base: BaseSection) -> SystemSection:
     all_findings = builder.gathered.all_findings
     said = tuple(
         dict.fromkeys(
@@ -364,7 +378,7 @@ def _system(builder: DraftBuilder, cleaned: Cleaned, base: BaseSection) -> Syste
         for note in notes:
             builder.note("system", note)
     run, wanted = propose_system(builder.requirements)
-    if file := compiling(builder.gathered.tree):
+    if file := compiling_file(builder.gathered.tree):
         run = {**run, **dict.fromkeys(COMPILERS, f"torch.compile or Triton in {file}")}
     added = {name: why for name, why in run.items() if name not in said}
     post = tuple(
@@ -395,7 +409,7 @@ def _system(builder: DraftBuilder, cleaned: Cleaned, base: BaseSection) -> Syste
         builder.proposals.append(
             Proposal(
                 kind="system",
-                question=f"install the Debian packages {few(names)}?",
+                question=f"install the Debian packages {name_few(names)}?",
                 values=names,
                 reason=f"for {reason}",
             )
@@ -419,7 +433,7 @@ def _tell_refused(builder: DraftBuilder) -> None:
         )
 
 
-def _run(builder: DraftBuilder) -> RunSection:
+def _run_section(builder: DraftBuilder) -> RunSection:
     """Return the command and variables of a definition; a script that it copied is the one in the project's folder."""
     all_findings, root = builder.gathered.all_findings, builder.gathered.tree.root
     command = next((findings.command for findings in all_findings if findings.command), ())
@@ -443,7 +457,7 @@ def _run(builder: DraftBuilder) -> RunSection:
     return RunSection(command=command, environment=environment)
 
 
-def _head(builder: DraftBuilder) -> tuple[str, ...]:
+def _head_lines(builder: DraftBuilder) -> tuple[str, ...]:
     gathered = builder.gathered
     read = ", ".join(findings.file for findings in gathered.all_findings)
     code = len(gathered.tree.code) + len(gathered.tree.notebooks)

@@ -31,7 +31,7 @@ class DraftBuilder:
             lines.append(text)
 
 
-def few(names: Sequence[str]) -> str:
+def name_few(names: Sequence[str]) -> str:
     """Return names with commas, the last ones as a number."""
     return ", ".join(names[:MOST_NAMED]) + (
         f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""

@@ -22,7 +22,7 @@ Requires = Mapping[str, frozenset[str]]
 PIN = re.compile(r"={2,3}\s*([^\s;,]+)")
 
 
-def roots(
+def find_roots(
     requirements: tuple[Requirement, ...], requires: Requires, imported: frozenset[str]
 ) -> tuple[Requirement, ...]:
     """Return the needs that no other one requires, and those that the code imports itself.
@@ -36,15 +36,15 @@ def roots(
         for name in listed
     }
     kept = {name for name in listed if not brought[name] or name in imported}
-    reached = _reached(kept, requires)
+    reached = _reached_names(kept, requires)
     for requirement in requirements:
         if requirement.name not in reached:
             kept.add(requirement.name)
-            reached |= _reached({requirement.name}, requires)
+            reached |= _reached_names({requirement.name}, requires)
     return tuple(requirement for requirement in requirements if requirement.name in kept)
 
 
-def _reached(names: set[str], requires: Requires) -> set[str]:
+def _reached_names(names: set[str], requires: Requires) -> set[str]:
     """Return the names and all that they require, directly or not."""
     found: set[str] = set()
     todo = list(names)
@@ -56,7 +56,7 @@ def _reached(names: set[str], requires: Requires) -> set[str]:
     return found
 
 
-def guessed(
+def guess_roots(
     requirements: tuple[Requirement, ...], imported: frozenset[str]
 ) -> tuple[Requirement, ...]:
     """Return the needs without those that others usually bring, for where no index can be asked."""
@@ -76,7 +76,7 @@ def requirements_of(requirements: tuple[Requirement, ...], context: Context) -> 
     from packaging.requirements import InvalidRequirement
     from packaging.requirements import Requirement as Pep508
 
-    files = _files(requirements, context)
+    files = _pinned_files(requirements, context)
     about = describe_files(files.values(), context)
     found: dict[str, frozenset[str]] = {}
     for name, candidate in files.items():
@@ -92,7 +92,7 @@ def requirements_of(requirements: tuple[Requirement, ...], context: Context) -> 
     return found
 
 
-def _files(requirements: tuple[Requirement, ...], context: Context) -> dict[str, Candidate]:
+def _pinned_files(requirements: tuple[Requirement, ...], context: Context) -> dict[str, Candidate]:
     """Find one file of each pinned version: a wheel, whichever, else the sdist."""
     index = index_url(context.settings, context.runner)
     found: dict[str, Candidate] = {}

@@ -16,13 +16,13 @@ from envbuild.project.cog import read_cog
 from envbuild.project.conda import read_conda
 from envbuild.project.container import read_container
 from envbuild.project.declared import read_pipfile, read_pyproject, read_setup_cfg
-from envbuild.project.imports import imported
+from envbuild.project.imports import imported_modules
 from envbuild.project.model import FileFindings, ImportedModule
 from envbuild.project.notebook import read_notebook
-from envbuild.project.private import printable
+from envbuild.project.private import as_printable
 from envbuild.project.requirements import read_requirements
 from envbuild.project.setup_py import read_setup_py
-from envbuild.project.tree import ProjectTree, is_aside, is_inside, scan, shown
+from envbuild.project.tree import ProjectTree, is_aside, is_inside, scan_project, shown_path
 from envbuild.resolve.sources.project_name import name_and_version
 
 PLAIN_LISTS = (
@@ -52,27 +52,27 @@ class ProjectFindings:
     own: frozenset[str] = frozenset()
 
 
-def gather(place: Path) -> ProjectFindings:
+def gather_findings(place: Path) -> ProjectFindings:
     """Read a project folder, or one file of it.
 
     Raises UsageError for a place that does not exist, that says nothing, or a single file that cannot be read.
     """
     if place.is_dir():
-        return _folder(place)
+        return _gather_folder(place)
     if not place.exists():
-        raise UsageError("there is no such file or folder", where=printable(str(place)))
-    return _file(place)
+        raise UsageError("there is no such file or folder", where=as_printable(str(place)))
+    return _gather_file(place)
 
 
-def _folder(root: Path) -> ProjectFindings:
-    tree = scan(root)
+def _gather_folder(root: Path) -> ProjectFindings:
+    tree = scan_project(root)
     notes = [f"only the first {len(tree.code)} Python files were looked at"] if tree.cut else []
     notes += [
-        f"{_name(path)} is a link that leads out of the project, or nowhere: not read"
+        f"{_path_name(path)} is a link that leads out of the project, or nowhere: not read"
         for path in tree.outside
     ]
     deployed = [path for path in tree.lists if path.name == "cog.yaml"]
-    chosen, left = choose(tuple(path for path in tree.lists if path not in deployed))
+    chosen, left = choose_lists(tuple(path for path in tree.lists if path not in deployed))
     all_findings = _read_all(chosen, root, notes)
     for path in _framework_lists(left, all_findings):
         all_findings += _read_all((path,), root, notes)
@@ -85,13 +85,13 @@ def _folder(root: Path) -> ProjectFindings:
         all_findings += [findings for findings in said if findings is not None]
     aside = (*left, *tree.aside)
     if aside:
-        names = ", ".join(_name(path) for path in aside[:6]) + (" …" if len(aside) > 6 else "")
+        names = ", ".join(_path_name(path) for path in aside[:6]) + (" …" if len(aside) > 6 else "")
         notes.append(f"lists that are not taken: {names}")
-    found, told = imported(tree)
+    found, told = imported_modules(tree)
     if not all_findings and not tree.code and not tree.notebooks:
         raise UsageError(
             "nothing here says what the project needs: no list of requirements, no definition, no Python code",
-            where=printable(str(root)),
+            where=as_printable(str(root)),
             hint="name the project's folder or one of its files: envbuild init path/to/project",
         )
     return ProjectFindings(name=recipe_name(root.resolve().name), all_findings=tuple(all_findings), imports=found, tree=tree,
@@ -108,8 +108,8 @@ def _own_names(tree: ProjectTree) -> frozenset[str]:
     return frozenset(found)
 
 
-def _name(path: Path) -> str:
-    return printable(path.as_posix())
+def _path_name(path: Path) -> str:
+    return as_printable(path.as_posix())
 
 
 def _read_all(paths: tuple[Path, ...], root: Path, notes: list[str]) -> list[FileFindings]:
@@ -117,9 +117,9 @@ def _read_all(paths: tuple[Path, ...], root: Path, notes: list[str]) -> list[Fil
     found: list[FileFindings] = []
     for path in paths:
         try:
-            findings = read(root / path, root)
+            findings = read_list(root / path, root)
         except EnvbuildError as error:
-            notes.append(f"not read: {printable(str(error))}")
+            notes.append(f"not read: {as_printable(str(error))}")
             continue
         found += [findings] if findings is not None else []
     return found
@@ -141,7 +141,7 @@ def _framework_lists(left: tuple[Path, ...], all_findings: list[FileFindings]) -
     return tuple(path for path in about if _is_requirements(path))[:1]
 
 
-def _file(path: Path) -> ProjectFindings:
+def _gather_file(path: Path) -> ProjectFindings:
     root = path.parent
     stem = path.name.split(".")[0] if path.name.count(".") else path.name
     generic = re.match(
@@ -156,16 +156,18 @@ def _file(path: Path) -> ProjectFindings:
         root=root, lists=(), aside=(), code=code, notebooks=notebooks, modules=beside
     )
     if code or notebooks:
-        found, notes = imported(tree)
+        found, notes = imported_modules(tree)
         if notes:
-            raise UsageError("is not a notebook as Jupyter writes it", where=printable(str(path)))
+            raise UsageError(
+                "is not a notebook as Jupyter writes it", where=as_printable(str(path))
+            )
         installs = read_notebook(path, root) if notebooks else None
         return ProjectFindings(
             name=name, all_findings=(installs,) if installs else (), imports=found, tree=tree
         )
-    findings = read(path, root)
+    findings = read_list(path, root)
     if findings is None:
-        raise UsageError("says nothing of what a project needs", where=printable(str(path)))
+        raise UsageError("says nothing of what a project needs", where=as_printable(str(path)))
     return ProjectFindings(
         name=recipe_name(findings.title or name), all_findings=(findings,), imports=(), tree=tree
     )
@@ -187,11 +189,11 @@ READERS: dict[str, Callable[[Path, Path], FileFindings | None]] = {
 """Files that are known by their whole name."""
 
 
-def read(path: Path, root: Path) -> FileFindings | None:
+def read_list(path: Path, root: Path) -> FileFindings | None:
     """Read one list by its kind.  Raises UsageError for one that cannot be read, or that links out of the project."""
     if not is_inside(path, root):
         raise UsageError(
-            "is a link that leads out of the project, or nowhere", where=shown(path, root)
+            "is a link that leads out of the project, or nowhere", where=shown_path(path, root)
         )
     if path.name in READERS:
         return READERS[path.name](path, root)
@@ -204,7 +206,7 @@ def read(path: Path, root: Path) -> FileFindings | None:
     return read_requirements(path, root)
 
 
-def choose(lists: tuple[Path, ...]) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
+def choose_lists(lists: tuple[Path, ...]) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
     """Return the lists to read and those to leave: the root's before folders', one of a kind before its variants."""
     chosen: list[Path] = []
     at_root = any(len(path.parts) == 1 for path in lists)
@@ -215,12 +217,17 @@ def choose(lists: tuple[Path, ...]) -> tuple[tuple[Path, ...], tuple[Path, ...]]
         if kind is _is_table:
             chosen += [path for path in nearest if level == 1]
         elif kind is _is_requirements:
-            chosen += _plain(nearest)
+            chosen += _plain_lists(nearest)
         elif nearest:
             chosen.append(
                 min(
                     nearest,
-                    key=lambda path: (_variant(path), _is_docker(path), len(path.name), path.name),
+                    key=lambda path: (
+                        _is_variant(path),
+                        _is_docker(path),
+                        len(path.name),
+                        path.name,
+                    ),
                 )
             )
     left = [path for path in lists if path not in chosen]
@@ -250,7 +257,7 @@ def _is_docker(path: Path) -> bool:
     return "ockerfile" in path.name or path.name == "Containerfile"
 
 
-def _plain(lists: list[Path]) -> list[Path]:
+def _plain_lists(lists: list[Path]) -> list[Path]:
     by_name = {path.name: path for path in lists}
     found = [by_name[name] for name in PLAIN_LISTS if name in by_name]
     in_folder = [
@@ -258,10 +265,10 @@ def _plain(lists: list[Path]) -> list[Path]:
         for path in lists
         if path.stem in ("base", "main", "common", "runtime", "prod", "default", "core")
     ]
-    return found or in_folder or [path for path in lists if not _variant(path)] or lists[:1]
+    return found or in_folder or [path for path in lists if not _is_variant(path)] or lists[:1]
 
 
-def _variant(path: Path) -> bool:
+def _is_variant(path: Path) -> bool:
     return bool(
         re.search(
             r"cpu|mac|osx|win|arm|rocm|amd|tpu|colab|optional|extra|full|dev|test|lock|frozen",

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from envbuild.project.model import ImportedModule
 from envbuild.project.names import is_standard
-from envbuild.project.private import printable
-from envbuild.project.reach import loaded
+from envbuild.project.private import as_printable
+from envbuild.project.reach import loaded_files
 from envbuild.project.tree import ProjectTree, is_aside, read_text
 
 LINE = re.compile(r"^[ \t]*(?:import|from)[ \t]+(\.*[A-Za-z_][\w.]*)([^\n]*)", re.MULTILINE)
@@ -29,7 +29,7 @@ DOTTED = ("google", "ruamel", "mpl_toolkits")
 """Modules that several distributions share: the second part of the name counts."""
 
 
-def imported(tree: ProjectTree) -> tuple[tuple[ImportedModule, ...], tuple[str, ...]]:
+def imported_modules(tree: ProjectTree) -> tuple[tuple[ImportedModule, ...], tuple[str, ...]]:
     """Return the modules that are neither Python's nor the project's own, sorted, and notes on files left out.
 
     What only files import that the project's own programs do not load, or notebooks beside code, is not certain.
@@ -38,38 +38,40 @@ def imported(tree: ProjectTree) -> tuple[tuple[ImportedModule, ...], tuple[str, 
     notes: list[str] = []
     named: dict[Path, frozenset[str]] = {}
     for path in (*tree.code, *tree.notebooks):
-        text = _source(tree.root / path, notes, printable(path.as_posix()))
-        named[path] = frozenset(one for match in LINE.finditer(text or "") for one in _named(match))
-    own = loaded(tree, named)
+        text = _source_text(tree.root / path, notes, as_printable(path.as_posix()))
+        named[path] = frozenset(
+            one for match in LINE.finditer(text or "") for one in _named_modules(match)
+        )
+    own = loaded_files(tree, named)
     found: dict[str, ImportedModule] = {}
     files: Counter[str] = Counter()
     for path in sorted(named, key=lambda path: path not in own):
-        names = {top(name) for name in named[path] if not name.startswith(".")}
+        names = {top_module(name) for name in named[path] if not name.startswith(".")}
         files.update(names)
         new = {
             name
             for name in names
-            if not _own(name, tree) and not (name in found and found[name].certain)
+            if not _is_own(name, tree) and not (name in found and found[name].certain)
         }
         if not new:
             continue
-        at_top = _at_top(_source(tree.root / path, [], "") or "")
+        at_top = _at_top(_source_text(tree.root / path, [], "") or "")
         for name in new:
             counts = path in own or (path.suffix == ".ipynb" and _is_program(path, tree))
             certain = counts and name in at_top
             if certain or name not in found:
                 found[name] = ImportedModule(
-                    module=name, where=printable(path.as_posix()), certain=certain
+                    module=name, where=as_printable(path.as_posix()), certain=certain
                 )
     return tuple(replace(found[name], files=files[name]) for name in sorted(found)), tuple(notes)
 
 
-def compiling(tree: ProjectTree) -> str | None:
+def compiling_file(tree: ProjectTree) -> str | None:
     """Return the first file that uses torch.compile or Triton, which build code when the program runs."""
     for path in (*tree.code, *tree.notebooks):
-        text = _source(tree.root / path, [], path.as_posix())
+        text = _source_text(tree.root / path, [], path.as_posix())
         if text and not is_aside(path) and COMPILING.search(text):
-            return printable(path.as_posix())
+            return as_printable(path.as_posix())
     return None
 
 
@@ -87,11 +89,11 @@ def old_tensorflow(tree: ProjectTree) -> str | None:
             and OLD.search(text)
             and not re.search(r"compat\.v1|compat import v1", text)
         ):
-            return printable(path.as_posix())
+            return as_printable(path.as_posix())
     return None
 
 
-def _named(match: re.Match[str]) -> list[str]:
+def _named_modules(match: re.Match[str]) -> list[str]:
     """Return the dotted modules that a line may import, with the names of ``from``: they may be modules too."""
     first, rest = match[1], match[2].split("#")[0]
     if match[0].lstrip().startswith("import"):
@@ -101,18 +103,18 @@ def _named(match: re.Match[str]) -> list[str]:
     return [first, *(f"{first}.{name}" for name in names)]
 
 
-def top(module: str) -> str:
+def top_module(module: str) -> str:
     """Return the part of a module's name that tells its distribution."""
     parts = module.split(".")
     return ".".join(parts[:2]) if parts[0] in DOTTED and len(parts) > 1 else parts[0]
 
 
-def _own(name: str, tree: ProjectTree) -> bool:
+def _is_own(name: str, tree: ProjectTree) -> bool:
     first = name.split(".", maxsplit=1)[0]
     return is_standard(first) or first in tree.modules or first.startswith("__")
 
 
-def _source(path: Path, notes: list[str], shown: str) -> str | None:
+def _source_text(path: Path, notes: list[str], shown: str) -> str | None:
     text = read_text(path)
     if path.suffix != ".ipynb" or text is None:
         return text
@@ -120,7 +122,7 @@ def _source(path: Path, notes: list[str], shown: str) -> str | None:
     if cells is None:
         notes.append(f"{shown} is not read: not a notebook as Jupyter writes it")
         return None
-    return "\n".join(map(_code, cells))
+    return "\n".join(map(_cell_code, cells))
 
 
 def notebook_cells(text: str) -> list[str] | None:
@@ -133,7 +135,7 @@ def notebook_cells(text: str) -> list[str] | None:
         return None
 
 
-def _code(cell: str) -> str:
+def _cell_code(cell: str) -> str:
     """Return a cell's Python: lines of the shell and of magics are not, what a magic only measures is."""
     text = MEASURED.sub("", cell)
     return (
@@ -149,30 +151,32 @@ def _at_top(text: str) -> set[str]:
     Of text that is no Python 3 all lines count that look like imports.
     """
     try:
-        return set(_walk(ast.parse(text).body))
+        return set(_imported_by(ast.parse(text).body))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return {top(name) for match in LINE.finditer(text) for name in _named(match)}
+        return {top_module(name) for match in LINE.finditer(text) for name in _named_modules(match)}
 
 
-def _walk(body: Iterable[ast.stmt]) -> Iterable[str]:
+def _imported_by(body: Iterable[ast.stmt]) -> Iterable[str]:
     for node in body:
         if isinstance(node, ast.Import):
-            yield from (top(alias.name) for alias in node.names)
+            yield from (top_module(alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
-            yield top(node.module)
+            yield top_module(node.module)
             yield from (
-                top(f"{node.module}.{alias.name}") for alias in node.names if node.module in DOTTED
+                top_module(f"{node.module}.{alias.name}")
+                for alias in node.names
+                if node.module in DOTTED
             )
         elif isinstance(node, ast.Try):
-            if not _forgives(node):
-                yield from _walk(node.body)
+            if not _survives_failure(node):
+                yield from _imported_by(node.body)
         elif isinstance(node, ast.If) and "TYPE_CHECKING" not in ast.unparse(node.test):
-            yield from _walk([*node.body, *node.orelse])
+            yield from _imported_by([*node.body, *node.orelse])
         elif isinstance(node, ast.With):
-            yield from _walk(node.body)
+            yield from _imported_by(node.body)
 
 
-def _forgives(node: ast.Try) -> bool:
+def _survives_failure(node: ast.Try) -> bool:
     """Whether a failed import is survived; one whose handler stops all the same is not."""
     caught = [
         ast.unparse(handler.type) if handler.type else "Exception" for handler in node.handlers

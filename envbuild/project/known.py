@@ -98,7 +98,7 @@ def _read_pages(
                 links = read_links(index, requirement.name, client, stop=stop)
                 _read_page(requirement, links, pages)
                 wheel = pages.wheels.get(requirement.name)
-                for module in _modules(wheel, client, folder) if wheel is not None else ():
+                for module in _wheel_modules(wheel, client, folder) if wheel is not None else ():
                     modules.setdefault(module, requirement.name)
             except EnvbuildError:
                 return  # what the index does not tell stays unknown
@@ -113,13 +113,13 @@ def _read_page(requirement: Requirement, links: Iterable[Link], pages: _Pages) -
     asked = Pep508(requirement.text)
     files: dict[Version, list[Link]] = {}
     for link in links:
-        version = _version(link.file)
+        version = _file_version(link.file)
         if version is not None and not link.yanked:
             files.setdefault(version, []).append(link)
     pinned = _asked_version(asked, files)
     exact = any(one.operator in ("==", "===") and "*" not in one.version for one in asked.specifier)
-    latest = _day(link for links in files.values() for link in links)
-    pages.releases[requirement.name] = _release(
+    latest = _upload_day(link for links in files.values() for link in links)
+    pages.releases[requirement.name] = _pinned_release(
         files[pinned] if pinned is not None else [], exact=exact, latest=latest
     )
     fitting = [version for version in files if asked.specifier.contains(version)]
@@ -136,7 +136,7 @@ def _read_page(requirement: Requirement, links: Iterable[Link], pages: _Pages) -
         )
 
 
-def _version(file: str) -> Version | None:
+def _file_version(file: str) -> Version | None:
     from packaging.version import InvalidVersion, Version
 
     match = FILE.match(file)
@@ -167,29 +167,29 @@ def _asked_version(asked: Pep508, files: Mapping[Version, object]) -> Version | 
     return None
 
 
-def _day(links: Iterable[Link], *, first: bool = False) -> dt.date | None:
+def _upload_day(links: Iterable[Link], *, first: bool = False) -> dt.date | None:
     """Return the day of the last upload, or of the first."""
     days = sorted(link.uploaded[:10] for link in links if link.uploaded)
     return dt.date.fromisoformat(days[0] if first else days[-1]) if days else None
 
 
-def _release(links: list[Link], *, exact: bool, latest: dt.date | None) -> Release:
+def _pinned_release(links: list[Link], *, exact: bool, latest: dt.date | None) -> Release:
     wheels = [tags for link in links if (tags := WHEEL.search(link.file)) and LINUX.search(tags[3])]
     allowed = next((link.requires_python for link in links if link.requires_python), None)
-    pythons = [minor for minor in MINORS if _allows(allowed, minor)]
+    pythons = [minor for minor in MINORS if _allows_python(allowed, minor)]
     if wheels:
         pythons = [
-            minor for minor in pythons if any(_runs(tags[1], tags[2], minor) for tags in wheels)
+            minor for minor in pythons if any(_runs_on(tags[1], tags[2], minor) for tags in wheels)
         ]
     return Release(
-        day=_day(links, first=True),
+        day=_upload_day(links, first=True),
         pythons=tuple(pythons),
         exact=exact and bool(links),
         latest=latest,
     )
 
 
-def _allows(requires_python: str | None, minor: str) -> bool:
+def _allows_python(requires_python: str | None, minor: str) -> bool:
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
     try:
@@ -200,7 +200,7 @@ def _allows(requires_python: str | None, minor: str) -> bool:
         return True
 
 
-def _runs(python: str, abi: str, minor: str) -> bool:
+def _runs_on(python: str, abi: str, minor: str) -> bool:
     """Whether a wheel with these tags runs on a Python series: cp39, py3, py2.py3; abi3 on later ones too."""
     wanted = int(minor.partition(".")[2])
     for tag in python.split("."):
@@ -212,7 +212,7 @@ def _runs(python: str, abi: str, minor: str) -> bool:
     return False
 
 
-def _modules(wheel: Candidate, client: httpx.Client, folder: object) -> list[str]:
+def _wheel_modules(wheel: Candidate, client: httpx.Client, folder: object) -> list[str]:
     """Return the names that a wheel's files can be imported by; kept by the wheel's sha256."""
     from pathlib import Path
 

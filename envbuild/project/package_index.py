@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from envbuild.context import Context
 from envbuild.data.package_tables import load_names
 from envbuild.errors import EnvbuildError
-from envbuild.project.freeze import guessed, requirements_of, roots
+from envbuild.project.freeze import find_roots, guess_roots, requirements_of
 from envbuild.project.known import look_up
 from envbuild.project.model import Release, Requirement
 
@@ -22,7 +22,7 @@ class Offline:
         self, requirements: tuple[Requirement, ...], imported: frozenset[str]
     ) -> tuple[tuple[Requirement, ...], str]:
         """Reduce a dump by a list of packages that others usually bring."""
-        return guessed(requirements, imported), GUESSED
+        return guess_roots(requirements, imported), GUESSED
 
     def look_up(
         self,
@@ -54,7 +54,7 @@ class Online:
         brought = set(load_names().transitive.names) - imported
         kept = tuple(
             requirement
-            for requirement in roots(requirements, requires, imported)
+            for requirement in find_roots(requirements, requires, imported)
             if requirement.name not in brought
         )
         return kept, "the packages' own metadata"

@@ -54,6 +54,6 @@ def without_secrets(text: str) -> str:
     return SPOKEN.sub("…", GIVEN.sub(r"\1…", KNOWN.sub("…", text)))
 
 
-def printable(text: str) -> str:
+def as_printable(text: str) -> str:
     """Return a text without control characters: a file's name may hold what moves a terminal's cursor."""
     return "".join(char if char.isprintable() else "?" for char in text)

@@ -69,26 +69,31 @@ def propose_base(wanted: BaseNeeds) -> ProposedBase:
             )
             reason = "the project's own definition starts from it"
             return ProposedBase(
-                base=BaseSection(image=wanted.image), reason=reason, python=_series(entry)
+                base=BaseSection(image=wanted.image), reason=reason, python=_python_series(entry)
             )
         notes.append(f"base: the definition starts from {wanted.image}, {other}")
     if wanted.framework is None:
-        return _bare(wanted)
+        return _bare_base(wanted)
     for node in dict.fromkeys(((wanted.driver, wanted.gpu), (None, None))):
-        for wish in _wishes(wanted, wanted.framework):
-            choice = _first(structs.replace(wish, driver=node[0], gpu=node[1]), wanted.framework)
+        for wish in _base_queries(wanted, wanted.framework):
+            choice = _first_match(
+                structs.replace(wish, driver=node[0], gpu=node[1]), wanted.framework
+            )
             if choice is not None:
-                return _proposed(choice, wanted, wanted.framework, notes)
+                return _proposed_base(choice, wanted, wanted.framework, notes)
         notes.append(
             f"base: no base with {wanted.framework.text} runs on driver {node[0]} and GPU {node[1]}"
         )
-    return _bare(wanted)
+    return _bare_base(wanted)
 
 
 def is_held(framework: Requirement) -> bool:
     """Whether a base holds the release line that is pinned; true for a framework without a pin."""
     text = f"{framework_name(framework.name)}{bounds_of(framework)}"
-    return _line(text) == text or _first(BaseQuery(framework=_line(text))) is not None
+    return (
+        _release_line(text) == text
+        or _first_match(BaseQuery(framework=_release_line(text))) is not None
+    )
 
 
 def _other_release(image: str, framework: Requirement | None) -> str | None:
@@ -132,7 +137,7 @@ def _same_line(version: str, bounds: str) -> bool:
     return bool(pinned) and numbers(version)[:2] == numbers(pinned[1])  # type: ignore[index]
 
 
-def _wishes(wanted: BaseNeeds, framework: Requirement) -> Iterator[BaseQuery]:
+def _base_queries(wanted: BaseNeeds, framework: Requirement) -> Iterator[BaseQuery]:
     """Yield wishes from all that is asked for to the framework's name alone."""
     text = f"{framework_name(framework.name)}{bounds_of(framework)}"
     major = wanted.cuda.split(".")[0] if wanted.cuda else None
@@ -142,7 +147,7 @@ def _wishes(wanted: BaseNeeds, framework: Requirement) -> Iterator[BaseQuery]:
     pythons = tuple(dict.fromkeys((
         (wanted.python, wanted.pythons), (None, wanted.pythons), (wanted.python, ()), (None, ()),
     )))  # fmt: skip
-    for name in dict.fromkeys((text, _line(text), framework_name(framework.name))):
+    for name in dict.fromkeys((text, _release_line(text), framework_name(framework.name))):
         for until in days:
             for python, series in pythons:
                 for cuda in cudas:
@@ -151,7 +156,7 @@ def _wishes(wanted: BaseNeeds, framework: Requirement) -> Iterator[BaseQuery]:
                     )
 
 
-def _first(wish: BaseQuery, framework: Requirement | None = None) -> BaseMatch | None:
+def _first_match(wish: BaseQuery, framework: Requirement | None = None) -> BaseMatch | None:
     """Return the best base for a wish; of those for a framework's bare name, the one nearest to the pinned release."""
     try:
         choices, _ = suggest_bases(wish)
@@ -178,12 +183,12 @@ def _first(wish: BaseQuery, framework: Requirement | None = None) -> BaseMatch |
     return sound[0] if sound else None
 
 
-def _line(text: str) -> str:
+def _release_line(text: str) -> str:
     """Widen an exact release to its line: 2.1.3 to 2.1.*."""
     return re.sub(r"={2,3}\s*(\d+\.\d+)[\w.+]*.*$", r"==\1.*", text)
 
 
-def _series(entry: CatalogueEntry | None) -> str | None:
+def _python_series(entry: CatalogueEntry | None) -> str | None:
     """Return the Python series of an entry ("3.9"), None where it is not certain."""
     match = (
         re.fullmatch(r"(\d+\.\d+)(\.\d+)?(rc\d+)?", entry.python or "")
@@ -193,7 +198,7 @@ def _series(entry: CatalogueEntry | None) -> str | None:
     return match[1] if match else None
 
 
-def _proposed(
+def _proposed_base(
     choice: BaseMatch, wanted: BaseNeeds, framework: Requirement, before: list[str]
 ) -> ProposedBase:
     entry = choice.entry
@@ -212,7 +217,7 @@ def _proposed(
     notes += [f"base: {caution}" for caution in choice.cautions]
     reason = "; ".join(choice.reasons)
     return ProposedBase(
-        base=base, reason=reason, notes=tuple(notes), exact=exact, python=_series(entry)
+        base=base, reason=reason, notes=tuple(notes), exact=exact, python=_python_series(entry)
     )
 
 
@@ -220,10 +225,10 @@ def _left_out(
     entry: CatalogueEntry, wanted: BaseNeeds, framework: Requirement, *, exact: bool
 ) -> Iterator[str]:
     """Say which wishes a base does not fulfil, and what decided where a wish was not the user's own word."""
-    series = _series(entry)
+    series = _python_series(entry)
     if not exact:
         yield f"base: no base holds {framework.text}; {entry.version} is the nearest"
-    if wanted.python and series and not _allows(wanted.python, series):
+    if wanted.python and series and not _allows_python(wanted.python, series):
         yield f"base: the project asks for Python {wanted.python}; this base has {series}"
     if wanted.pythons and series and series not in wanted.pythons:
         names = ", ".join(wanted.pythons)
@@ -234,7 +239,7 @@ def _left_out(
         yield f"base: of the time of the project's pins (the newest came out on {wanted.until})"
 
 
-def _allows(python: str, series: str) -> bool:
+def _allows_python(python: str, series: str) -> bool:
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
     try:
@@ -246,10 +251,10 @@ def _allows(python: str, series: str) -> bool:
         return True
 
 
-def _bare(wanted: BaseNeeds) -> ProposedBase:
+def _bare_base(wanted: BaseNeeds) -> ProposedBase:
     series = [one for one in BARE if not wanted.pythons or one in wanted.pythons]
     order = [one for one in ("3.11", "3.13", "3.9") if one in series] or ["3.11", "3.13", "3.9"]
-    fitting = [one for one in order if _allows(wanted.python or "", one)]
+    fitting = [one for one in order if _allows_python(wanted.python or "", one)]
     version = fitting[0] if fitting else order[0]
     notes = (
         ()

@@ -11,7 +11,7 @@ TOOLS = {"conftest", "noxfile", "tasks", "fabfile", "versioneer", "cog_predict"}
 """Files beside a project's programs that are for tests, releases or a service."""
 
 
-def loaded(tree: ProjectTree, names: Mapping[Path, frozenset[str]]) -> frozenset[Path]:
+def loaded_files(tree: ProjectTree, names: Mapping[Path, frozenset[str]]) -> frozenset[Path]:
     """Return the files that the programs at the root and the project's packages load.
 
     ``names`` are the dotted modules that each file imports.  Packages are folders with an __init__.py at the root, in

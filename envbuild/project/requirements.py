@@ -12,7 +12,7 @@ from envbuild.errors import UsageError
 from envbuild.project.cuda import cuda_of
 from envbuild.project.model import FileFindings, Requirement
 from envbuild.project.private import without_secrets
-from envbuild.project.tree import is_inside, read_text, shown
+from envbuild.project.tree import is_inside, read_text, shown_path
 
 MOST_FILES = 100
 """Files that one list may include before it is taken for a mistake."""
@@ -82,7 +82,7 @@ class _RequirementsReader:
 
     def read(self, path: Path, *, constraints: bool) -> None:
         """Read one file; one that includes itself is read once."""
-        name = shown(path, self.root)
+        name = shown_path(path, self.root)
         if not is_inside(path, self.root):
             self.notes.append(
                 f"{name} lies outside of the project, or is a link that leads there: not read"
@@ -90,14 +90,15 @@ class _RequirementsReader:
             return
         place = path.resolve()
         if place in self.include:
-            chain = " -> ".join(shown(one, self.root) for one in (*self.include, place))
+            chain = " -> ".join(shown_path(one, self.root) for one in (*self.include, place))
             self.notes.append(f"{name} includes itself ({chain}): read once")
             return
         if place in self.seen:
             return
         if len(self.seen) >= MOST_FILES:
             raise UsageError(
-                f"includes more than {MOST_FILES} files", where=shown(self.include[0], self.root)
+                f"includes more than {MOST_FILES} files",
+                where=shown_path(self.include[0], self.root),
             )
         text = read_text(path)
         if text is None:
@@ -105,7 +106,7 @@ class _RequirementsReader:
             return
         if self.include:
             said = "as bounds" if constraints else "too"
-            self.notes.append(f"{shown(self.include[0], self.root)}: {name} is read {said}")
+            self.notes.append(f"{shown_path(self.include[0], self.root)}: {name} is read {said}")
         self.seen.add(place)
         self.include.append(place)
         self.text += "" if constraints else text
@@ -138,7 +139,7 @@ class _RequirementsReader:
     def _included(self, name: str, path: Path, *, constraints: bool) -> None:
         if re.match(r"[a-z]+://", name):
             self.notes.append(
-                f"{shown(path, self.root)} includes {without_secrets(name)}, which is not fetched"
+                f"{shown_path(path, self.root)} includes {without_secrets(name)}, which is not fetched"
             )
             return
         self.read(path.parent / name, constraints=constraints)
@@ -174,7 +175,7 @@ def read_requirements(path: Path, root: Path) -> FileFindings:
     """Read a list with all that it includes.  Raises UsageError for one that never ends."""
     reader = _RequirementsReader(root)
     reader.read(path, constraints=False)
-    return _saying(reader, shown(path, root))
+    return _findings_of(reader, shown_path(path, root))
 
 
 def read_pip_lines(lines: list[str], path: Path, root: Path, where: str) -> FileFindings:
@@ -182,11 +183,11 @@ def read_pip_lines(lines: list[str], path: Path, root: Path, where: str) -> File
     reader = _RequirementsReader(root)
     for _, line in logical_lines("\n".join(lines)):
         reader.line(line, where, path, constraints=False)
-    return _saying(reader, where)
+    return _findings_of(reader, where)
 
 
-def _saying(reader: _RequirementsReader, file: str) -> FileFindings:
-    requirements = tuple(_bounded(one, reader.bounds) for one in reader.requirements)
+def _findings_of(reader: _RequirementsReader, file: str) -> FileFindings:
+    requirements = tuple(_with_bounds(one, reader.bounds) for one in reader.requirements)
     return FileFindings(
         file=file,
         requirements=requirements,
@@ -198,7 +199,7 @@ def _saying(reader: _RequirementsReader, file: str) -> FileFindings:
     )
 
 
-def _bounded(one: Requirement, bounds: dict[str, str]) -> Requirement:
+def _with_bounds(one: Requirement, bounds: dict[str, str]) -> Requirement:
     """Give a requirement without bounds those of the constraints file."""
     bound = bounds.get(one.name, "")
     if not bound or re.search(r"[<>=!~;]", one.text):

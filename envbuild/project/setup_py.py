@@ -9,10 +9,10 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from envbuild.project.declared import gathered
+from envbuild.project.declared import split_requirements
 from envbuild.project.model import FileFindings
 from envbuild.project.requirements import read_requirements
-from envbuild.project.tree import is_inside, read_text, shown
+from envbuild.project.tree import is_inside, read_text, shown_path
 from envbuild.resolve.setup_py.handed import Handed, lines_of
 from envbuild.resolve.setup_py.read import read_setup
 
@@ -43,7 +43,7 @@ def read_setup_py(path: Path, root: Path) -> FileFindings | None:
 
     Nothing in it is run.  What cannot be told from the text alone is noted.
     """
-    file = shown(path, root)
+    file = shown_path(path, root)
     text = read_text(path) or ""
     if not _is_python(text):
         return FileFindings(file=file, notes=(f"{file} is not read: no Python 3",))
@@ -58,9 +58,9 @@ def read_setup_py(path: Path, root: Path) -> FileFindings | None:
         (name for name, said in texts.items() if lines and list(lines) == lines_of(said)), None
     )
     if same is not None:
-        return _listed(path.parent / same, root, file, handed)
-    requirements, aside = gathered(lines, file)
-    python = _text(handed, "python_requires")
+        return _from_list(path.parent / same, root, file, handed)
+    requirements, aside = split_requirements(lines, file)
+    python = _text_keyword(handed, "python_requires")
     notes: tuple[str, ...] = ()
     if "python_requires" in handed.keywords and python is None:
         notes = (f"{file}: python_requires is computed, so it is not known",)
@@ -72,29 +72,29 @@ def read_setup_py(path: Path, root: Path) -> FileFindings | None:
         aside=aside,
         python=python,
         notes=notes,
-        project=_project(handed),
+        project=_project_name(handed),
         complete=len(requirements) >= LONG_LIST,
     )
 
 
 def _from_file(path: Path, root: Path, text: str, handed: Handed) -> FileFindings:
     """Take the requirements file with the shortest name of those that a setup.py names which computes its list."""
-    file = shown(path, root)
+    file = shown_path(path, root)
     for name in sorted(
         {match[1] for match in LIST.finditer(text)}, key=lambda name: (len(name), name)
     ):
         other = path.parent / name
         if other.is_file() and is_inside(other, root):
-            return _listed(other, root, file, handed)
+            return _from_list(other, root, file, handed)
     return FileFindings(
         file=file,
-        python=_text(handed, "python_requires"),
-        project=_project(handed),
+        python=_text_keyword(handed, "python_requires"),
+        project=_project_name(handed),
         notes=(f"{file} computes its requirements; it is not run, so they are not known",),
     )
 
 
-def _listed(other: Path, root: Path, file: str, handed: Handed) -> FileFindings:
+def _from_list(other: Path, root: Path, file: str, handed: Handed) -> FileFindings:
     """Return what a setup.py says whose list stands in a requirements file."""
     found = read_requirements(other, root)
     note = f"{file} computes its requirements; they are taken from {found.file}, which it names"
@@ -103,8 +103,8 @@ def _listed(other: Path, root: Path, file: str, handed: Handed) -> FileFindings:
         requirements=found.requirements,
         aside=found.aside,
         notes=(*found.notes, note),
-        python=_text(handed, "python_requires"),
-        project=_project(handed),
+        python=_text_keyword(handed, "python_requires"),
+        project=_project_name(handed),
         frozen=found.frozen,
         cuda=found.cuda,
         complete=len(found.requirements) >= LONG_LIST,
@@ -121,11 +121,11 @@ def _is_python(text: str) -> bool:
     return True
 
 
-def _text(handed: Handed, keyword: str) -> str | None:
+def _text_keyword(handed: Handed, keyword: str) -> str | None:
     value = handed.keywords.get(keyword)
     return (value.strip() or None) if isinstance(value, str) else None
 
 
-def _project(handed: Handed) -> str | None:
-    name = _text(handed, "name")
+def _project_name(handed: Handed) -> str | None:
+    name = _text_keyword(handed, "name")
     return canonicalize_name(name) if name else None

@@ -98,7 +98,7 @@ def read_lines(lines: list[str], where: str, *, apart: bool = False) -> ShellFin
     """
     found = ShellFindings()
     depth, until, folder, workdir = 0, "", "", ""
-    for line in joined(lines):
+    for line in join_lines(lines):
         if until:
             found.post.append(line)
             until = "" if line.strip() == until else until
@@ -111,15 +111,15 @@ def read_lines(lines: list[str], where: str, *, apart: bool = False) -> ShellFin
         if depth or opens or here or re.search(r"\bfunction\b|\(\)\s*\{", line):
             depth = max(0, depth + opens - len(re.findall(r"\b(?:fi|done|esac)\b", line)))
             until = here[1] if here else ""
-            _keep(line, found)
+            _keep_line(line, found)
             continue
         kept = len(found.post)
-        for command in _commands(line):
+        for command in _split_commands(line):
             if CHANGES_FOLDER.match(command):
                 folder = found.here = command
                 continue
             before = len(found.post)
-            _command(command, found, where)
+            _read_command(command, found, where)
             if folder and len(found.post) > before:
                 found.post.insert(before, folder)
                 folder = ""
@@ -136,7 +136,7 @@ def read_lines(lines: list[str], where: str, *, apart: bool = False) -> ShellFin
     return found
 
 
-def joined(lines: list[str]) -> list[str]:
+def join_lines(lines: list[str]) -> list[str]:
     """Return logical lines: continued ones in one, comments and empty ones left out."""
     found: list[str] = []
     pending = ""
@@ -162,7 +162,7 @@ def joined(lines: list[str]) -> list[str]:
     return [*found, pending.strip()] if pending.strip() else found
 
 
-def _commands(line: str) -> list[str]:
+def _split_commands(line: str) -> list[str]:
     """Split at && and ; outside of quotes; a pipe or || stays in its command, but for "|| true"."""
     try:
         lexer = shlex.shlex(line, posix=False, punctuation_chars=";&")
@@ -194,34 +194,36 @@ def _without_brackets(command: str) -> str:
     )
 
 
-def _command(command: str, found: ShellFindings, where: str) -> None:
+def _read_command(command: str, found: ShellFindings, where: str) -> None:
     try:
         words = shlex.split(command)
     except ValueError:
-        _keep(command, found)
+        _keep_line(command, found)
         return
     while words and (words[0] in PREFIXES or re.fullmatch(r"[A-Za-z_]\w*=\S*", words[0])):
         words = words[1:]
     if not words:
         return
-    program, rest = _program(words)
+    program, rest = _program_of(words)
     installs = program in APT or program in CONDA or program == "pip"
     if program in SHELLS and len(rest) > 1 and re.match(r"-\w*c$", rest[0]):
-        for one in _commands(rest[1]):
-            _command(one, found, where)
+        for one in _split_commands(rest[1]):
+            _read_command(one, found, where)
     elif installs and not {"|", "||"} & set(words):
-        _install(program, rest, command, found, where)
+        _read_install(program, rest, command, found, where)
     elif not (HOUSEKEEPING.match(command) or _installs_ourselves(program, rest)):
-        _keep(command, found)
+        _keep_line(command, found)
 
 
-def _install(program: str, rest: list[str], command: str, found: ShellFindings, where: str) -> None:
+def _read_install(
+    program: str, rest: list[str], command: str, found: ShellFindings, where: str
+) -> None:
     if program in APT:
-        _apt(command, rest, found)
+        _read_apt(command, rest, found)
     elif program == "pip":
-        _pip(rest, found, where)
+        _read_pip(rest, found, where)
     else:
-        _conda(rest, found, where)
+        _read_conda(rest, found, where)
 
 
 def _installs_ourselves(program: str, rest: list[str]) -> bool:
@@ -231,12 +233,12 @@ def _installs_ourselves(program: str, rest: list[str]) -> bool:
     return program.startswith("python") and rest[:1] == ["setup.py"] and len(rest) > 1
 
 
-def _program(words: list[str]) -> tuple[str, list[str]]:
+def _program_of(words: list[str]) -> tuple[str, list[str]]:
     """Return the program and its words; every way to call pip is "pip"."""
     program, rest = words[0].rsplit("/", 1)[-1], words[1:]
     if program in CONDA and rest[:1] == ["run"]:
         inner = _after_options(rest[1:])
-        return _program(inner) if inner else (program, rest)
+        return _program_of(inner) if inner else (program, rest)
     if re.fullmatch(r"python[0-9.]*", program) and rest[:2] == ["-m", "pip"]:
         return "pip", rest[2:]
     if program == "uv" and rest[:1] == ["pip"]:
@@ -252,7 +254,7 @@ def _after_options(words: list[str]) -> list[str]:
     return words[index:]
 
 
-def _keep(command: str, found: ShellFindings) -> None:
+def _keep_line(command: str, found: ShellFindings) -> None:
     """Keep a line that is no installation; refuse one that cannot work, does harm or holds a secret."""
     shown = without_secrets(command)[:160]
     if has_secret(command):
@@ -261,14 +263,14 @@ def _keep(command: str, found: ShellFindings) -> None:
         found.refused.append((shown, "it would remove the base's framework"))
     elif FETCHES.match(command):
         found.refused.append((shown, "a build has no network"))
-        found.gone |= _fetched(command)
-    elif any(_names(one, command) or _names(one, found.here) for one in found.gone):
+        found.gone |= _fetched_names(command)
+    elif any(_names_file(one, command) or _names_file(one, found.here) for one in found.gone):
         found.refused.append((shown, "it needs what a line before it fetches"))
     else:
         found.post.append(command)
 
 
-def _names(file: str, command: str) -> bool:
+def _names_file(file: str, command: str) -> bool:
     return re.search(rf"(^|[\s/=\"'{{}}]){re.escape(file)}([\s/\"'.]|$)", command) is not None
 
 
@@ -283,7 +285,7 @@ def removes_framework(command: str) -> bool:
     return deleted[1] in ("", "*") or framework_name(deleted[1].rstrip("*-.")) is not None
 
 
-def _fetched(command: str) -> set[str]:
+def _fetched_names(command: str) -> set[str]:
     """Return the names of files and folders that a line brings: the end of an address, what -O or -o names."""
     words = [word.strip("\"'") for word in command.split()]
     ends = [
@@ -301,7 +303,7 @@ def _fetched(command: str) -> set[str]:
     return {name for name in files if "." in name} | {name for name in stems if len(name) > 2}
 
 
-def _apt(command: str, words: list[str], found: ShellFindings) -> None:
+def _read_apt(command: str, words: list[str], found: ShellFindings) -> None:
     if "install" not in words:
         return  # update, clean, upgrade: the lock's packages are exact
     for match in OF_FILE.finditer(command):
@@ -316,7 +318,7 @@ def _apt(command: str, words: list[str], found: ShellFindings) -> None:
             found.notes.append(f"the Debian package {word} is not a plain name, so it is left out")
 
 
-def _pip(words: list[str], found: ShellFindings, where: str) -> None:
+def _read_pip(words: list[str], found: ShellFindings, where: str) -> None:
     if words[:1] == ["uninstall"]:
         gone = [word for word in words[1:] if framework_name(word)]
         if gone:
@@ -382,7 +384,7 @@ def _pip_word(word: str, found: ShellFindings, where: str) -> None:
         found.requirements.append(one)
 
 
-def _conda(words: list[str], found: ShellFindings, where: str) -> None:
+def _read_conda(words: list[str], found: ShellFindings, where: str) -> None:
     files = [word for flag, word in itertools.pairwise(words) if flag in ("-f", "--file")]
     files += [word.partition("=")[2] for word in words if word.startswith("--file=")]
     verb = next((word for word in words if word in ("install", "create", "update")), None)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild.errors import UsageError
-from envbuild.project.private import printable
+from envbuild.project.private import as_printable
 
 SKIPPED = {
     "__pycache__", "node_modules", "site-packages", "dist-packages", "build", "dist", "wandb", "runs",
@@ -64,19 +64,19 @@ class ProjectTree:
     cut: bool = False
 
 
-def scan(root: Path) -> ProjectTree:
+def scan_project(root: Path) -> ProjectTree:
     """Look through a folder; links to folders are not followed.  Raises UsageError when it cannot be read."""
     try:
         with os.scandir(root) as entries:
             next(entries, None)
     except OSError as error:
         raise UsageError(
-            f"the folder cannot be read: {error.strerror}", where=printable(str(root))
+            f"the folder cannot be read: {error.strerror}", where=as_printable(str(root))
         ) from error
     found: list[Path] = []
     outside: list[Path] = []
     modules: set[str] = set()
-    for path, kind in _walked(root):
+    for path, kind in _walk_files(root):
         if kind == "file" and len(found) < MOST_FILES:
             found.append(path)
         elif kind == "link out":
@@ -106,34 +106,34 @@ def scan(root: Path) -> ProjectTree:
     )
 
 
-def _walked(root: Path) -> Iterator[tuple[Path, str]]:
+def _walk_files(root: Path) -> Iterator[tuple[Path, str]]:
     """Yield what is below a folder with its kind: "file", "folder", "link out", "vendored"; the nearest first."""
     level = [root]
     for _ in range(DEEPEST):
         below: list[Path] = []
         for folder in level:
-            entries = _entries(folder)
+            entries = _sorted_entries(folder)
             if folder != root and any(entry.name in ENVIRONMENT for entry in entries):
                 continue
             for entry in entries:
                 path = Path(entry.path)
-                kind = _kind(entry, root)
+                kind = _entry_kind(entry, root)
                 if kind == "vendored":
-                    yield from ((Path(one.path), kind) for one in _entries(path))
+                    yield from ((Path(one.path), kind) for one in _sorted_entries(path))
                 elif kind:
                     yield path, kind
                 below += [path] if kind == "folder" else []
         level = below
 
 
-def _entries(folder: Path) -> list[os.DirEntry[str]]:
+def _sorted_entries(folder: Path) -> list[os.DirEntry[str]]:
     try:
         return sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError:
         return []  # not ours to read, or gone: what it says is missing
 
 
-def _kind(entry: os.DirEntry[str], root: Path) -> str:
+def _entry_kind(entry: os.DirEntry[str], root: Path) -> str:
     """Return the kind of an entry, as _walked has it; empty for one that is passed over."""
     try:
         is_folder, is_link = entry.is_dir(), entry.is_symlink()
@@ -143,12 +143,12 @@ def _kind(entry: os.DirEntry[str], root: Path) -> str:
         return "link out"
     if not is_folder:
         return "file"
-    if is_link or _hidden(entry.name):
+    if is_link or _is_hidden(entry.name):
         return ""
     return "vendored" if entry.name in SKIPPED else "folder"
 
 
-def _hidden(name: str) -> bool:
+def _is_hidden(name: str) -> bool:
     return name.startswith(".") or name.endswith((".egg-info", ".dist-info"))
 
 
@@ -183,12 +183,12 @@ def is_inside(path: Path, root: Path) -> bool:
         return False
 
 
-def shown(path: Path, root: Path) -> str:
+def shown_path(path: Path, root: Path) -> str:
     """Return a file's name as people read it: below the root, in characters that can be printed."""
     try:
-        return printable(path.resolve().relative_to(root.resolve()).as_posix())
+        return as_printable(path.resolve().relative_to(root.resolve()).as_posix())
     except (OSError, RuntimeError, ValueError):
-        return printable(path.name)
+        return as_printable(path.name)
 
 
 def read_text(path: Path) -> str | None:

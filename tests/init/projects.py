@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from envbuild.project.draft import draft
-from envbuild.project.gather import gather
+from envbuild.project.draft import draft_recipe
+from envbuild.project.gather import gather_findings
 from envbuild.project.model import RecipeDraft
 from envbuild.project.package_index import Offline
 from envbuild.recipe.write import write_recipe
@@ -21,7 +21,7 @@ def write(folder: Path, files: dict[str, str]) -> Path:
 
 
 def drafted(place: Path) -> RecipeDraft:
-    return draft(gather(place), Offline())
+    return draft_recipe(gather_findings(place), Offline())
 
 
 def text_of(made: RecipeDraft) -> str:

@@ -12,8 +12,8 @@ import pytest
 from envbuild.context import open_context
 from envbuild.progress import Silent
 from envbuild.project.age import keras_2_only, newest_pin, shared_pythons, torch_bounds
-from envbuild.project.draft import draft
-from envbuild.project.gather import gather
+from envbuild.project.draft import draft_recipe
+from envbuild.project.gather import gather_findings
 from envbuild.project.known import look_up, top_modules
 from envbuild.project.model import RecipeDraft, Release, Requirement
 from envbuild.project.package_index import Offline
@@ -56,7 +56,7 @@ class Recorded(Offline):
 
 
 def of(folder: Path, files: dict[str, str]) -> RecipeDraft:
-    return draft(gather(write(folder, files)), Recorded())
+    return draft_recipe(gather_findings(write(folder, files)), Recorded())
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envbuild.project.gather import gather
-from envbuild.project.private import has_secret, is_secret_name, printable, without_secrets
-from envbuild.project.tree import DEEPEST, read_text, scan
+from envbuild.project.gather import gather_findings
+from envbuild.project.private import as_printable, has_secret, is_secret_name, without_secrets
+from envbuild.project.tree import DEEPEST, read_text, scan_project
 from tests.init.projects import comments, dependencies, drafted, text_of, write
 
 TOKEN = "hf_" + "abcdefghijklmnopqrstuv"
@@ -75,8 +75,8 @@ def test_lines_without_a_secret(line: str) -> None:
 
 @given(st.text(max_size=60))
 def test_what_is_shown_moves_no_cursor(text: str) -> None:
-    assert printable(text).isprintable()
-    assert len(printable(text)) == len(text)
+    assert as_printable(text).isprintable()
+    assert len(as_printable(text)) == len(text)
 
 
 def test_links(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_a_thousand_folders_in_one_another(tmp_path: Path) -> None:
     write(tmp_path, {"a.py": "import numpy\n"})
     subprocess.run(["sh", "-c", "i=0; while [ $i -lt 1000 ]; do mkdir d; cd d; i=$((i+1)); done; : > deep.py"],
                    cwd=tmp_path, check=True)  # fmt: skip
-    tree = scan(tmp_path)
+    tree = scan_project(tmp_path)
     assert [path.as_posix() for path in tree.code] == ["a.py"]
     assert DEEPEST < 1000
     subprocess.run(["rm", "-rf", "d"], cwd=tmp_path, check=True)
@@ -131,7 +131,7 @@ def test_escapes_in_file_names(tmp_path: Path) -> None:
     write(tmp_path, {"\x1b[2J\nx.py": "import nobody_knows\n"})
     assert "\x1b" not in text_of(drafted(tmp_path))
     with pytest.raises(Exception, match="is not a notebook") as caught:
-        gather(write(tmp_path, {"\x1b[31m.ipynb": "{"}) / "\x1b[31m.ipynb")
+        gather_findings(write(tmp_path, {"\x1b[31m.ipynb": "{"}) / "\x1b[31m.ipynb")
     assert "\x1b" not in str(caught.value)
 
 

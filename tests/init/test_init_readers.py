@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from envbuild.data.package_tables import load_names
 from envbuild.errors import UsageError
-from envbuild.project.clean import clean
+from envbuild.project.clean import clean_requirements
 from envbuild.project.conda import conda_bounds
-from envbuild.project.freeze import guessed, roots
-from envbuild.project.gather import gather, recipe_name
+from envbuild.project.freeze import find_roots, guess_roots
+from envbuild.project.gather import gather_findings, recipe_name
 from envbuild.project.model import Requirement
 from envbuild.project.names import distribution_of
 from envbuild.project.requirements import parse_requirement, read_requirements
@@ -169,7 +169,7 @@ def test_roots_of_a_dump() -> None:
         "ring1": frozenset({"ring2"}),
         "ring2": frozenset({"ring1"}),
     }
-    assert [one.name for one in roots(listed, requires, frozenset({"c"}))] == [
+    assert [one.name for one in find_roots(listed, requires, frozenset({"c"}))] == [
         "a",
         "c",
         "ring1",
@@ -177,7 +177,7 @@ def test_roots_of_a_dump() -> None:
     ]
     assert [
         one.name
-        for one in guessed(requirements("six==1", "idna==2", "lab==1"), frozenset({"idna"}))
+        for one in guess_roots(requirements("six==1", "idna==2", "lab==1"), frozenset({"idna"}))
     ] == ["idna", "lab"]
 
 
@@ -191,7 +191,9 @@ def test_roots_bring_everything_back(edges: list[tuple[int, int]], used: set[int
     requires: dict[str, frozenset[str]] = {}
     for start, end in edges:
         requires[f"p{start}"] = requires.get(f"p{start}", frozenset()) | {f"p{end}"}
-    kept = {one.name for one in roots(listed, requires, frozenset(f"p{number}" for number in used))}
+    kept = {
+        one.name for one in find_roots(listed, requires, frozenset(f"p{number}" for number in used))
+    }
     assert {f"p{number}" for number in used} <= kept
     reached, todo = set(), list(kept)
     while todo:
@@ -203,7 +205,7 @@ def test_roots_bring_everything_back(edges: list[tuple[int, int]], used: set[int
 
 
 def test_wrong_and_dead_names() -> None:
-    cleaned = clean(
+    cleaned = clean_requirements(
         requirements(
             "sklearn==0.0",
             "PIL",
@@ -225,7 +227,7 @@ def test_wrong_and_dead_names() -> None:
 
 
 def test_twice_asked_and_local_builds() -> None:
-    cleaned = clean(
+    cleaned = clean_requirements(
         requirements(
             "numpy",
             "numpy==1.24.4",
@@ -287,7 +289,7 @@ def test_a_definition_with_forty_pip_lines(tmp_path: Path) -> None:
 )
 def test_nothing_there(files: dict[str, str], told: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
-        gather(write(tmp_path, files))
+        gather_findings(write(tmp_path, files))
     assert caught.value.what == told
 
 
@@ -307,7 +309,7 @@ def test_nothing_there(files: dict[str, str], told: str, tmp_path: Path) -> None
 def test_a_single_bad_file(name: str, text: str, told: str, tmp_path: Path) -> None:
     write(tmp_path, {name: text})
     with pytest.raises(UsageError) as caught:
-        gather(tmp_path / name)
+        gather_findings(tmp_path / name)
     assert caught.value.what == told
     assert name in str(caught.value)
 
@@ -436,7 +438,7 @@ predict: "predict.py:Predictor"
     assert made.recipe.system.post == ("echo ready > /etc/ready",)
     (tmp_path / "cog.yaml").write_text("build: [")
     with pytest.raises(UsageError, match=r"cog\.yaml: is not YAML"):
-        gather(tmp_path / "cog.yaml")
+        gather_findings(tmp_path / "cog.yaml")
 
 
 def test_notebooks_of_examples_are_no_list(tmp_path: Path) -> None:
