@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild.bundle.unpack import unpack
+from envbuild.run import GRACE_SECONDS
 from envbuild.store.layout import Store
 from tests.project import Project, shared_store, small_project
 
@@ -29,7 +30,7 @@ IMAGE, LOCK, BUNDLE = "small.sif", "lockfiles/small.lock", "small.bundle.tar"
 PUBLISHED = ("shelf", "show", "lab/small", "--json")
 KEPT = ("artifacts", "bases", "built", "facts")
 """What the store below has, so that a run takes seconds: downloads, and not what is packed."""
-ORPHANS_SECONDS = 5.0
+ORPHANS_SECONDS = GRACE_SECONDS + 3
 """How long what a killed run had started may take to end."""
 
 

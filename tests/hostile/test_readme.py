@@ -1,0 +1,28 @@
+"""The table of attacks names tests that exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parents[1]
+ROWS = re.findall(
+    r"^\| .* \| (\S+\.py)::(\w+) \|$",
+    (TESTS / "hostile/README.md").read_text("utf-8"),
+    re.MULTILINE,
+)
+
+
+@pytest.mark.parametrize(("file", "name"), ROWS)
+def test_it_is_there(file: str, name: str) -> None:
+    assert re.search(rf"^ *def {name}\(", (TESTS / file).read_text("utf-8"), re.MULTILINE)
+
+
+def test_every_row_names_one() -> None:
+    lines = (TESTS / "hostile/README.md").read_text("utf-8").splitlines()
+    rows = [line for line in lines if line.startswith("|")]
+    # a title and a line below it for each table
+    tables = sum(line.startswith("|---") for line in rows)
+    assert len(rows) - 2 * tables == len(ROWS)
