@@ -17,7 +17,8 @@ LINE_LIMIT = 4000
 """Characters of one line that are looked at; progress bars and dumped arrays are longer."""
 ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 TROUBLE = re.compile(
-    r"^.*(?:Error\b|Exception\b|FATAL|fatal|Segmentation fault|Traceback|ERROR:|error:).*$",
+    r"^.*(?:Error\b|Exception\b|FATAL|fatal|Segmentation fault|Traceback|ERROR:|error:|"
+    r"[Ff]all(?:ing|s)? back to (?:the )?(?:CPU|cpu)|(?:only|run) on (?:the )?CPU|without GPU support).*$",
     re.MULTILINE,
 )
 
@@ -69,14 +70,20 @@ def explain(pieces: Iterable[str]) -> Explanation:
             _search(rule, block, lines, found)
         trouble = [*trouble, *(one[0].strip() for one in TROUBLE.finditer(block))][-5:]
         lines += block.count("\n")
-    told = tuple(
+    told = [
         found[rule.name]
         for rule in rules()
         if rule.name in found and not any(name in found for name in rule.follows)
-    )
-    return Explanation(
-        known=told, lines=lines, trouble=() if told else tuple(line[:300] for line in trouble)
-    )
+    ]
+    # what does no harm comes last, and does not hide messages that nobody knows
+    told.sort(key=is_harmless)
+    unknown = () if told and not is_harmless(told[0]) else tuple(line[:300] for line in trouble)
+    return Explanation(known=tuple(told), lines=lines, trouble=unknown)
+
+
+def is_harmless(known: Known) -> bool:
+    """Tell whether a message is known to mean nothing (its cause in the table begins so)."""
+    return known.cause.startswith("harmless")
 
 
 def _search(rule: LogRule, block: str, before: int, found: dict[str, Known]) -> None:
@@ -94,7 +101,7 @@ def _search(rule: LogRule, block: str, before: int, found: dict[str, Known]) -> 
     found[rule.name] = Known(
         name=rule.name,
         cause=rule.cause.format(**groups),
-        do=(provide(groups["soname"]), *do) if "soname" in groups else do,
+        do=(provide(first["soname"]), *do) if first.groupdict().get("soname") else do,
         source=rule.source,
         line=before + block.count("\n", 0, start) + 1,
         text=block[start : block.find("\n", start)].strip()[:300],

@@ -22,7 +22,7 @@ NAMES = st.text("abcdefghijklmnop.-_+0123456789", min_size=1, max_size=40)
 def library_probe() -> types.SimpleNamespace:
     """Load the probe's functions without letting it answer."""
     source = probe_source(ProbeRequest(name="libraries_probe", parts=())).removesuffix("main()\n")
-    space: dict[str, object] = {}
+    space: dict[str, object] = {"PARAMETERS": {"driver": []}}
     exec(compile(f"import os, sys\n{source}", "libraries_probe", "exec"), space)  # noqa: S102
     return types.SimpleNamespace(**space)
 
@@ -134,3 +134,64 @@ def test_a_damaged_cache_of_the_loader_is_no_accident(tmp_path: Path) -> None:
     cache.write_bytes(b"glibc-ld.so.cache1.1" + b"\xff" * 60)
     assert PROBE.read_cache(str(cache)) == {}
     assert PROBE.read_cache(str(tmp_path / "none")) == {}
+
+
+def process(root: Path, library_path: list[str]) -> types.SimpleNamespace:
+    """Return the probe's process for a folder of libraries made by hand."""
+    search = PROBE.Search()
+    search.cache = {}
+    search.defaults = []
+    search.machine = PROBE.Elf(str(next(root.rglob("*.so*")))).machine
+    return PROBE.Process(search, library_path)
+
+
+def library(path: Path, *needed: str, rpath: str = "", runpath: str = "") -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(shared_object(list(needed), soname=path.name, rpath=rpath, runpath=runpath))
+    return str(path)
+
+
+def test_an_opened_library_is_looked_for_by_the_path_of_the_object_that_opens_it(
+    tmp_path: Path,
+) -> None:
+    opener = library(tmp_path / "tf/libframework.so", runpath="$ORIGIN/../runtime")
+    library(tmp_path / "tf/libcc.so", runpath="$ORIGIN/../solver")
+    library(tmp_path / "runtime/librt.so.12")
+    library(tmp_path / "solver/libsolver.so.11")
+    tried = process(tmp_path, [])
+    assert tried.open("librt.so.12", opener) == (f"{tmp_path}/runtime/librt.so.12", [])
+    assert tried.open("libsolver.so.11", opener) == (None, [])
+
+
+@pytest.mark.parametrize(("kind", "first"), [("rpath", "wheel"), ("runpath", "path")])
+def test_library_path_comes_after_rpath_and_before_runpath(
+    kind: str, first: str, tmp_path: Path
+) -> None:
+    opener = library(tmp_path / "tf/libframework.so", **{kind: "$ORIGIN/../wheel"})
+    library(tmp_path / "wheel/libcudnn.so.8")
+    library(tmp_path / "path/libcudnn.so.8")
+    tried = process(tmp_path, [str(tmp_path / "path")])
+    assert tried.find("libcudnn.so.8", opener) == f"{tmp_path}/{first}/libcudnn.so.8"
+
+
+def test_what_an_opened_library_needs_in_turn_is_told_and_undone(tmp_path: Path) -> None:
+    opener = library(tmp_path / "tf/libframework.so", runpath="$ORIGIN/../solver")
+    solver = library(tmp_path / "solver/libsolver.so.11", "libjit.so.12")
+    tried = process(tmp_path, [])
+    assert tried.open("libsolver.so.11", opener) == (solver, [["libjit.so.12", solver]])
+    assert "libsolver.so.11" not in tried.loaded
+
+
+def test_rpath_of_the_object_that_loads_holds_for_what_it_loads(tmp_path: Path) -> None:
+    opener = library(tmp_path / "a/libone.so", rpath="$ORIGIN/../b")
+    library(tmp_path / "b/libtwo.so", "libthree.so")
+    library(tmp_path / "b/libthree.so")
+    assert process(tmp_path, []).open("libtwo.so", opener)[1] == []
+
+
+def test_a_library_that_is_loaded_already_is_found_without_a_path(tmp_path: Path) -> None:
+    opener = library(tmp_path / "a/libone.so")
+    first = library(tmp_path / "b/libcublas.so.12")
+    tried = process(tmp_path, [])
+    tried.load(first)
+    assert tried.open("libcublas.so.12", opener) == (first, [])

@@ -15,6 +15,7 @@ from envbuild.check.model import Finding, Report
 from envbuild.check.plan import ProbeRequest
 from envbuild.check.probe_runner import ProbeRunner
 from envbuild.check.target import Target, read_target
+from envbuild.data import lookup
 from envbuild.errors import UsageError
 from envbuild.run import Command, LocalRunner
 from tests.check import fatbin
@@ -316,3 +317,108 @@ def test_a_library_older_than_what_was_linked_is_named(tmp_path: Path) -> None:
     assert failures(tree.check()) == {
         "shared-libraries": "user/native.so needs THING_1.10 of libthing.so.1, and the image's is older"
     }
+
+
+CARDS = {
+    35: ["Tesla K40m"],
+    37: ["Tesla K80"],
+    50: ["Tesla M10", "GeForce GTX 750 Ti"],
+    52: [
+        "Tesla M60",
+        "Tesla M40 24GB",
+        "Quadro M6000 24GB",
+        "GeForce GTX TITAN X",
+        "GeForce GTX 980 Ti",
+    ],
+    60: ["Tesla P100-PCIE-16GB", "Quadro GP100"],
+    61: [
+        "Tesla P40",
+        "Tesla P4",
+        "Quadro P5000",
+        "Quadro P400",
+        "NVIDIA TITAN X (Pascal)",
+        "NVIDIA TITAN Xp",
+        "GeForce GTX 1080 Ti",
+        "GeForce GTX 1050",
+    ],
+    62: ["Jetson TX2"],
+    70: ["Tesla V100-SXM2-32GB", "Tesla V100S-PCIE-32GB", "Quadro GV100", "NVIDIA TITAN V"],
+    72: ["Xavier NX"],
+    75: [
+        "Tesla T4",
+        "NVIDIA T4G",
+        "NVIDIA T1000 8GB",
+        "NVIDIA T400 4GB",
+        "Quadro RTX 3000",
+        "Quadro RTX 4000",
+        "Quadro RTX 5000",
+        "Quadro RTX 6000",
+        "Quadro RTX 8000",
+        "NVIDIA TITAN RTX",
+        "GeForce RTX 2080 Ti",
+        "GeForce GTX 1660 SUPER",
+    ],
+    80: ["NVIDIA A100-SXM4-80GB", "NVIDIA A100 80GB PCIe", "NVIDIA A800-SXM4-80GB", "NVIDIA A30"],
+    86: [
+        "NVIDIA A10",
+        "NVIDIA A10G",
+        "NVIDIA A2",
+        "NVIDIA A16",
+        "NVIDIA A40",
+        "NVIDIA RTX A2000 12GB",
+        "NVIDIA RTX A4000",
+        "NVIDIA RTX A4500",
+        "NVIDIA RTX A5000",
+        "NVIDIA RTX A6000",
+        "NVIDIA GeForce RTX 3060 Laptop GPU",
+        "NVIDIA GeForce RTX 3090 Ti",
+    ],
+    87: ["Orin Nano", "Jetson AGX Orin"],
+    89: [
+        "NVIDIA L4",
+        "NVIDIA L40",
+        "NVIDIA L40S",
+        "NVIDIA L20",
+        "NVIDIA RTX 2000 Ada Generation",
+        "NVIDIA RTX 3000 Ada Generation Laptop GPU",
+        "NVIDIA RTX 4000 SFF Ada Generation",
+        "NVIDIA RTX 4500 Ada Generation",
+        "NVIDIA RTX 5000 Ada Generation",
+        "NVIDIA RTX 6000 Ada Generation",
+        "NVIDIA GeForce RTX 4090 D",
+        "NVIDIA GeForce RTX 4060 Ti",
+    ],
+    90: [
+        "NVIDIA H100 80GB HBM3",
+        "NVIDIA H100 PCIe",
+        "NVIDIA H100 NVL",
+        "NVIDIA H200",
+        "NVIDIA H20",
+        "NVIDIA GH200 480GB",
+    ],
+    100: ["NVIDIA B200", "NVIDIA GB200"],
+    103: ["NVIDIA B300 SXM6 AC", "NVIDIA GB300"],
+    120: [
+        "NVIDIA RTX PRO 6000 Blackwell Server Edition",
+        "NVIDIA RTX PRO 4500 Blackwell",
+        "NVIDIA GeForce RTX 5090",
+        "NVIDIA GeForce RTX 5070 Ti",
+    ],
+    121: ["NVIDIA GB10"],
+}
+"""Names as nvidia-smi prints them, by compute capability (NVIDIA's list of CUDA GPUs)."""
+
+
+@pytest.mark.parametrize(("capability", "names"), CARDS.items())
+def test_cards_by_the_names_that_tools_print(capability: int, names: list[str]) -> None:
+    assert {name: capability_of(name) for name in names} == dict.fromkeys(names, capability)
+    assert sum(map(len, CARDS.values())) >= 80
+
+
+def test_code_for_one_gpu_alone_runs_on_no_other() -> None:
+    assert lookup.runs_on(90, (), (), (90,)) == "sass"
+    assert lookup.runs_on(100, (), (), (90,)) is None
+    assert (
+        lookup.runs_on(103, (100,), (), (100,)) == "sass"
+    )  # plain code beside it runs on 10.3 too
+    assert lookup.runs_on(103, (), (), (100,)) is None

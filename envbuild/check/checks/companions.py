@@ -33,7 +33,8 @@ def companions(evidence: Evidence) -> Verdict:
         return failed(
             f"{evidence.framework.name} {evidence.release} asks for {listing([wish for _, wish in parts])}; "
             f"there is {listing([f'{name} {versions[name]}' for name, _ in parts])}",
-            "something replaced a part of the framework; ask for it again, and for nothing that moves its parts",
+            f'something replaced a part of the framework: put "{parts[0][1]}" into [python] dependencies, and nothing '
+            "that moves its parts",
             wanted=dict(parts),
         )
     broken = [

@@ -306,11 +306,20 @@ def toolkit_of(evidence: Evidence) -> str | None:
     """Return the CUDA that the installed framework was built for: as its files say, else by its name or release."""
     if evidence.framework is None:
         return None
+    if evidence.framework.name == "jax":
+        return _toolkit_of_plugin(evidence)
     row = evidence.build
     seen = evidence.built_for.cuda
     if row is not None and (seen is None or len(lookup.numbers(seen)) < 2):
         return row.cuda  # wheels of TensorFlow 2.2 say "10" and mean 10.1
     return seen or _toolkit_in_name(evidence)
+
+
+def _toolkit_of_plugin(evidence: Evidence) -> str | None:
+    """Return the CUDA family that JAX's plug-in is for, which its name tells."""
+    names = [dist.name for dist in evidence.installed.dists if not dist.shadowed]
+    found = [match for name in names if (match := re.fullmatch(r"jax-cuda(\d+)-plugin", name))]
+    return found[0][1] if found else None
 
 
 def cudnn_of(evidence: Evidence) -> str | None:

@@ -40,11 +40,26 @@ def target_architecture(evidence: Evidence) -> Verdict:
             without=others,
             **shown,
         )
-    if how == "ptx":
-        return passed(
-            f"{name} has portable code for {gpu}, compiled at first use (minutes, once)", **shown
+    if how == "ptx" and _cannot_compile(evidence, target.capability):
+        return failed(
+            f"{name} has only portable code for {gpu}, and what it compiles from it is refused there "
+            "(CUDA_ERROR_INVALID_PTX)",
+            "take TensorFlow 2.21 or newer, or a node with an older GPU",
+            **shown,
         )
-    return passed(f"{name} has machine code for {gpu}", **shown)
+    what = "machine code" if how == "sass" else "portable code"
+    when = "" if how == "sass" else ", compiled at first use (minutes, once)"
+    return passed(f"{name} has {what} for {gpu}{when}", **shown)
+
+
+def _cannot_compile(evidence: Evidence, capability: int) -> bool:
+    """Tell whether TensorFlow's own compiler makes code that Blackwell GPUs refuse.
+
+    Reported for 2.16.2 to 2.20 on RTX 50 (tensorflow#89272, #97387, #99592, #101746).
+    """
+    release = lookup.numbers(evidence.release or "")
+    is_tensorflow = evidence.framework is not None and evidence.framework.name == "tensorflow"
+    return is_tensorflow and (2, 10) <= release < (2, 21) and capability >= 100
 
 
 def target_driver(evidence: Evidence) -> Verdict:

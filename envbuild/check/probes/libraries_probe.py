@@ -12,6 +12,7 @@ folders where CUDA is installed), ``driver`` (patterns of sonames that come with
 
 import fnmatch
 import glob
+import mmap
 import platform
 import re
 import site
@@ -378,7 +379,7 @@ def survey(search, objects):
 
 
 def idle_objects(needed_by, folders):
-    """Objects that lack a library and that nothing loads: no module, needed by none, named by no Python file.
+    """Objects that lack a library and that nothing loads: no module, needed by none, named by no other file.
 
     What NVIDIA's wheels hold is opened by others, so it counts.
     """
@@ -387,7 +388,7 @@ def idle_objects(needed_by, folders):
         for path, needers in needed_by.items()
         if not needers and "/nvidia/" not in path and not is_module(path)
     ]
-    return [path for path in alone if not named_in_python(path, folders)]
+    return [path for path in alone if not is_named(path, folders)]
 
 
 def for_other_pythons(objects):
@@ -418,8 +419,8 @@ def is_module(path):
         return True
 
 
-def named_in_python(path, folders):
-    """Tell whether a Python file of the same package names a shared object, to open it with ctypes."""
+def is_named(path, folders):
+    """Tell whether something of the same package names a shared object, to open it."""
     stem = re.escape(os.path.basename(path).split(".so")[0].replace("lib", "", 1)).encode()
     word = re.compile(rb"\b(?:lib)?" + stem + rb"\b")
     for folder in folders:
@@ -427,16 +428,28 @@ def named_in_python(path, folders):
             continue
         top = os.path.join(folder, path[len(folder) + 1 :].split("/", 1)[0])
         for parent, _, names in os.walk(top if os.path.isdir(top) else folder):
-            for name in names:
-                if not name.endswith((".py", ".json")):
-                    continue
-                try:
-                    with open(os.path.join(parent, name), "rb") as file:
-                        if word.search(file.read()):
-                            return True
-                except OSError:
-                    pass
+            if any(holds(os.path.join(parent, name), word, path) for name in names):
+                return True
     return False
+
+
+def holds(place, word, path):
+    """Tell whether a Python file names an object, or another object has its whole name in it (dlopen)."""
+    if place == path or not os.path.isfile(place):
+        return False
+    try:
+        with open(place, "rb") as file:
+            if place.endswith((".py", ".json")):
+                return word.search(file.read()) is not None
+            if not (place.endswith(".so") or ".so." in place):
+                return False
+            whole = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            try:
+                return whole.find(b"\0" + os.path.basename(path).encode() + b"\0") >= 0
+            finally:
+                whole.close()
+    except (OSError, ValueError):
+        return False
 
 
 def needed_versions(elf):

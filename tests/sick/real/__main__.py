@@ -17,7 +17,7 @@ from envbuild.check.model import Report
 from envbuild.errors import EnvbuildError
 from tests.check.tree import make_recipe
 from tests.sick.real.cases import HEALTHY, SICK, Case
-from tests.sick.real.trees import WheelTree, make_tree, run_python
+from tests.sick.real.trees import WheelTree, make_tree, remove_tree, run_python
 
 
 def interpreter(version: str = "3.11") -> Path:
@@ -82,7 +82,9 @@ def main(words: list[str]) -> None:
     wanted = words[2:] if stack else words
     rows = []
     for case in (*SICK, *HEALTHY):
-        if (stack and case.stack != stack) or not all(word in case.name for word in wanted):
+        if (stack and case.stack != stack) or (
+            wanted and not any(word in case.name for word in wanted)
+        ):
             continue
         try:
             row = try_case(case)
@@ -94,6 +96,9 @@ def main(words: list[str]) -> None:
                 "error": repr(error)[:600],
             }
         rows.append(row)
+        for one in [case.tree, case.mended]:
+            if one:
+                remove_tree(one, interpreter())
         print(json.dumps(row), flush=True)
     print(figures(rows), file=sys.stderr)
 

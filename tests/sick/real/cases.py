@@ -293,10 +293,10 @@ SICK = (
     ),
     # -- torch and what goes with it
     sick(
-        "torch 2.5 with numpy 2 under 2.2's ABI: torchvision of another torch",
+        "torchvision of another torch",
         "t251",
         of(T251, "--no-deps torchvision==0.19.1", "pillow"),
-        "import torchvision",
+        "import torchvision; torchvision.ops.nms",
         r"RuntimeError: operator torchvision::nms does not exist",
         "torch torchvision",
         "companions",
@@ -328,8 +328,8 @@ SICK = (
         "torch 2.5 without triton",
         "t251",
         of(T251, remove=("triton",)),
-        "import triton",
-        "ModuleNotFoundError",
+        "import importlib.util as u; assert u.find_spec('triton')",
+        "AssertionError",
         "torch",
         "companions",
         r"triton==3\.1\.0",
@@ -762,17 +762,6 @@ SICK = (
         fine="",
     ),
     # -- others
-    sick(
-        "numba-cuda without NVVM",
-        "small",
-        of("numba-cuda==0.4.0 numpy<2.3"),
-        "from numba.cuda.cudadrv.nvvm import NVVM; NVVM()",
-        r"NVVM|nvvm",
-        "numba-cuda",
-        "entry-points",
-        r"NVVM",
-        hint="nvidia-cuda-nvcc",
-    ),
     sick(
         "pandas 1.5 under numpy 2",
         "small",

@@ -57,9 +57,7 @@ def uv_environment() -> dict[str, str]:
 
 def make_tree(recipe: Recipe, interpreter: Path) -> WheelTree:
     """Make a tree, or take the one that was made before."""
-    key = hashlib.sha256(repr((recipe.install, recipe.remove, sorted(recipe.copy.items()),
-                               sorted(recipe.files.items()), str(interpreter))).encode())  # fmt: skip
-    root = CACHE / "trees" / key.hexdigest()[:16]
+    root = folder_of(recipe, interpreter)
     done = root / "made"
     if not done.exists():
         shutil.rmtree(root, ignore_errors=True)
@@ -69,6 +67,23 @@ def make_tree(recipe: Recipe, interpreter: Path) -> WheelTree:
     for name, value in recipe.environment.items():
         tree.env[name] = value.format(site=tree.site, tree=root)
     return tree
+
+
+def folder_of(recipe: Recipe, interpreter: Path) -> Path:
+    """Return where a tree is kept: by a digest over what is in it."""
+    steps = (
+        recipe.install,
+        recipe.remove,
+        sorted(recipe.copy.items()),
+        sorted(recipe.files.items()),
+        str(interpreter),
+    )
+    return CACHE / "trees" / hashlib.sha256(repr(steps).encode()).hexdigest()[:16]
+
+
+def remove_tree(recipe: Recipe, interpreter: Path) -> None:
+    """Give a tree's space back; what uv unpacked stays in its cache."""
+    shutil.rmtree(folder_of(recipe, interpreter), ignore_errors=True)
 
 
 def _fill(root: Path, recipe: Recipe, interpreter: Path) -> None:
