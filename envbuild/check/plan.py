@@ -256,7 +256,8 @@ def libraries_request() -> ProbeRequest:
         "toolkits": TOOLKITS,
         "driver": load_sonames().driver,
     }
-    return ProbeRequest(name="libraries_probe", parameters=parameters, limit=300.0)
+    parts = ("preamble", "elf", "loader")
+    return ProbeRequest(name="libraries_probe", parameters=parameters, parts=parts, limit=300.0)
 
 
 def imports_request(

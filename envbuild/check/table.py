@@ -16,7 +16,7 @@ from envbuild.check.checks import (
 )
 from envbuild.check.checks.frameworks import for_framework, joined
 from envbuild.check.evidence import Evidence, Verdict, passed
-from envbuild.check.model import Finding, Level
+from envbuild.check.model import Finding
 from envbuild.check.plan import Expected
 
 CheckFunction = Callable[[Evidence], Verdict]
@@ -47,6 +47,46 @@ def starts(evidence: Evidence) -> Verdict:
     )
 
 
+def has_lock(expected: Expected) -> bool:
+    """Tell whether a lock says what should be there."""
+    return bool(expected.locked)
+
+
+def has_target_gpu(expected: Expected) -> bool:
+    """Tell whether a node's GPU was named."""
+    return expected.target is not None and expected.target.capability is not None
+
+
+def has_target_driver(expected: Expected) -> bool:
+    """Tell whether a node's driver was named."""
+    return expected.target is not None and expected.target.driver is not None
+
+
+def has_target_glibc(expected: Expected) -> bool:
+    """Tell whether a node's C library was named."""
+    return expected.target is not None and expected.target.glibc is not None
+
+
+def has_project(expected: Expected) -> bool:
+    """Tell whether the user's own Python is at hand."""
+    return expected.project is not None
+
+
+def has_script(expected: Expected) -> bool:
+    """Tell whether the recipe has a check of its own."""
+    return expected.script is not None
+
+
+def is_deep(expected: Expected) -> bool:
+    """Tell whether more than the quick level was asked for."""
+    return expected.level != "quick"
+
+
+def is_soak(expected: Expected) -> bool:
+    """Tell whether the GPU should be kept busy for long."""
+    return expected.level == "soak"
+
+
 CHECKS: tuple[Check, ...] = (
     Check(name="start", title="the image starts", run=starts),
     Check(
@@ -62,7 +102,7 @@ CHECKS: tuple[Check, ...] = (
         name="locked-versions",
         title="packages as locked",
         run=packages.locked_versions,
-        asked=lambda expected: bool(expected.locked),
+        asked=has_lock,
     ),
     Check(
         name="direct-imports",
@@ -102,9 +142,7 @@ CHECKS: tuple[Check, ...] = (
         title="code for the node's GPU",
         run=target.target_architecture,
         needs=("static", "code"),
-        asked=lambda expected: (
-            expected.target is not None and expected.target.capability is not None
-        ),
+        asked=has_target_gpu,
     ),
     Check(
         name="target-driver",
@@ -112,13 +150,13 @@ CHECKS: tuple[Check, ...] = (
         title="driver of the node",
         run=target.target_driver,
         needs=("static", "code"),
-        asked=lambda expected: expected.target is not None and expected.target.driver is not None,
+        asked=has_target_driver,
     ),
     Check(
         name="target-glibc",
         title="C library of the node",
         run=target.target_glibc,
-        asked=lambda expected: expected.target is not None and expected.target.glibc is not None,
+        asked=has_target_glibc,
     ),
     Check(name="user-site-off", title="user packages stay out", run=environment.user_site_off),
     Check(
@@ -134,14 +172,14 @@ CHECKS: tuple[Check, ...] = (
         name="sources",
         title="the project's own Python",
         run=packages.own_sources,
-        asked=lambda expected: expected.project is not None,
+        asked=has_project,
     ),
     Check(
         name="script",
         title="the recipe's own check",
         run=packages.own_script,
         needs=("static", "script"),
-        asked=lambda expected: expected.script is not None,
+        asked=has_script,
     ),
     Check(
         name="driver",
@@ -173,20 +211,20 @@ CHECKS: tuple[Check, ...] = (
             title=title,
             run=run,
             needs=("static", "driver", "compute"),
-            asked=lambda expected, least=least: LEVELS.index(expected.level) >= LEVELS.index(least),  # type: ignore[misc]
+            asked=asked,
             gpu=True,
             each=True,
         )
-        for name, title, run, least in (
-            ("precision", "tf32, fp16, bf16", compute.precision, "full"),
-            ("convolution", "convolution", compute.convolution, "full"),
-            ("training", "a training step", compute.training, "full"),
-            ("compiled", "compiled code", compute.compiled, "full"),
-            ("seen-by-driver", "the driver sees it", compute.seen_by_driver, "full"),
-            ("one-prefix", "one set of libraries", compute.one_prefix, "full"),
-            ("speed", "faster than the CPU", compute.speed, "full"),
-            ("collective", "GPUs among each other", compute.collective, "full"),
-            ("endurance", "right all the time", compute.endurance, "soak"),
+        for name, title, run, asked in (
+            ("precision", "tf32, fp16, bf16", compute.precision, is_deep),
+            ("convolution", "convolution", compute.convolution, is_deep),
+            ("training", "a training step", compute.training, is_deep),
+            ("compiled", "compiled code", compute.compiled, is_deep),
+            ("seen-by-driver", "the driver sees it", compute.seen_by_driver, is_deep),
+            ("one-prefix", "one set of libraries", compute.one_prefix, is_deep),
+            ("speed", "faster than the CPU", compute.speed, is_deep),
+            ("collective", "GPUs among each other", compute.collective, is_deep),
+            ("endurance", "right all the time", compute.endurance, is_soak),
         )
     ),
 )

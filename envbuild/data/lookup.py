@@ -97,6 +97,12 @@ def opened_by(framework: Framework) -> tuple[str, ...]:
     return tuple(sorted(name for name in names if matches(name, wanted)))
 
 
+def is_cuda_library(soname: str) -> bool:
+    """Tell whether a library is one of NVIDIA's that wheels bring (data/sonames.toml)."""
+    row = provider_of(soname)
+    return row is not None and row.wheel is not None and row.wheel.startswith("nvidia-")
+
+
 def toolkit_of_library(soname: str) -> int | None:
     """Return the CUDA family that a library is of, where its soname tells it."""
     found = re.fullmatch(

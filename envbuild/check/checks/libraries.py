@@ -28,7 +28,7 @@ def shared_libraries(evidence: Evidence) -> Verdict:
         )
     missing: dict[str, list[str]] = {}
     for soname, paths in sorted(found.missing.items()):
-        needy = [path for path in paths if _is_loaded(evidence, path)]
+        needy = [path for path in paths if _is_loaded(evidence, path, soname)]
         if needy and not lookup.from_driver(soname):
             missing[soname] = [relative(path, found.folders) for path in needy]
     shown = {
@@ -61,15 +61,19 @@ def shared_libraries(evidence: Evidence) -> Verdict:
     )
 
 
-def _is_loaded(evidence: Evidence, path: str, below: tuple[str, ...] = ()) -> bool:
-    """Tell whether anything loads an object: what only optional parts need may lack its libraries."""
+def _is_loaded(evidence: Evidence, path: str, soname: str, below: tuple[str, ...] = ()) -> bool:
+    """Tell whether anything loads an object: what only optional parts need may lack its libraries.
+
+    What lacks one of CUDA's libraries is opened by name at run time, as torch does with libcaffe2_nvrtc.
+    """
     found = given(evidence.libraries)
     if _own_code(evidence, path):
         return True
-    if path in found.idle or path in below or lookup.may_lack(path) is not None:
+    is_idle = path in found.idle and not lookup.is_cuda_library(soname)
+    if is_idle or path in below or lookup.may_lack(path) is not None:
         return False
     needers = found.needed_by.get(path, ())
-    return not needers or any(_is_loaded(evidence, one, (*below, path)) for one in needers)
+    return not needers or any(_is_loaded(evidence, one, soname, (*below, path)) for one in needers)
 
 
 def _cure_of(evidence: Evidence, soname: str, needers: list[str]) -> str:

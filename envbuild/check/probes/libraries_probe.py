@@ -1,7 +1,6 @@
 """Whether every shared object below site-packages finds the libraries it needs, without running any of them.
 
-Follows ld.so(8): DT_RPATH (where there is no DT_RUNPATH), LD_LIBRARY_PATH, DT_RUNPATH, /etc/ld.so.cache, default
-folders; $ORIGIN, $LIB and $PLATFORM are replaced.  A library that is only found elsewhere below site-packages counts
+A library that is only found elsewhere below site-packages counts
 as "preloaded": its package loads it itself before (wheels of PyTorch, TensorFlow plug-ins, NVIDIA's own).
 
 Parameters: ``wanted`` (import name of a framework -> ``openers``, shell patterns of the objects that open libraries at
@@ -12,259 +11,16 @@ folders where CUDA is installed), ``driver`` (patterns of sonames that come with
 
 import fnmatch
 import glob
-import mmap
-import platform
 import re
 import site
-import struct
 import subprocess
 import sysconfig
 import time
 
-PT_LOAD, PT_DYNAMIC = 1, 2
-DT_NEEDED, DT_STRTAB, DT_SONAME, DT_RPATH, DT_RUNPATH = 1, 5, 14, 15, 29
-DT_VERDEF, DT_VERDEFNUM, DT_VERNEED, DT_VERNEEDNUM = 0x6FFFFFFC, 0x6FFFFFFD, 0x6FFFFFFE, 0x6FFFFFFF
-MOST_VERSIONS = 4096
-BIGGEST_TABLE = 64 << 20
 BIGGEST_TREE = 2000000
 SHOWN = 8
 RUNTIME_LIBRARIES = "/.singularity.d/libs"
 TOOLS = ("ptxas", "libdevice.10.bc")  # XLA and triton compile with them
-
-
-class Unreadable(Exception):
-    pass
-
-
-class Elf(object):
-    """Dynamic section of one ELF file."""
-
-    __slots__ = ("machine", "needed", "path", "rpath", "runpath", "soname", "tables")
-
-    def __init__(self, path):
-        self.path, self.tables = path, None
-        with open(path, "rb") as file:
-            try:
-                self._parse(file)
-            except (struct.error, IndexError, OverflowError, MemoryError, ValueError, OSError):
-                raise Unreadable("it is cut off")
-
-    def _parse(self, file):
-        head = file.read(64)
-        if head[:4] != b"\x7fELF":
-            raise Unreadable("no ELF file")
-        wide, order = head[4] == 2, "<" if head[5] == 1 else ">"
-        self.machine = (head[4],) + struct.unpack_from(order + "H", head, 18)
-        if wide:
-            (offset,) = struct.unpack_from(order + "Q", head, 32)
-            size, count = struct.unpack_from(order + "HH", head, 54)
-        else:
-            (offset,) = struct.unpack_from(order + "I", head, 28)
-            size, count = struct.unpack_from(order + "HH", head, 42)
-        file.seek(offset)
-        table = file.read(size * count)
-        loads, dynamic = [], None
-        for number in range(count):
-            if wide:
-                kind, _, where, address, _, length = struct.unpack_from(
-                    order + "IIQQQQ", table, number * size
-                )
-            else:
-                kind, where, address, _, length = struct.unpack_from(
-                    order + "IIIII", table, number * size
-                )
-            if kind == PT_LOAD:
-                loads.append((address, length, where))
-            elif kind == PT_DYNAMIC:
-                dynamic = (where, length)
-        self.needed, self.rpath, self.runpath, self.soname = [], "", "", None
-        if dynamic is None:
-            return
-        self._read_dynamic(file, order, "QQ" if wide else "II", loads, dynamic)
-
-    def _read_dynamic(self, file, order, entry, loads, dynamic):
-        file.seek(dynamic[0])
-        raw = file.read(min(dynamic[1], BIGGEST_TABLE))
-        step = struct.calcsize(order + entry)
-        tags = []
-        for at in range(0, len(raw) - step + 1, step):
-            tag, value = struct.unpack_from(order + entry, raw, at)
-            if tag == 0:
-                break
-            tags.append((tag, value))
-        values = dict(tags)
-        if DT_STRTAB not in values:
-            return
-
-        def place(virtual):
-            return next(
-                (w + virtual - a for a, length, w in loads if a <= virtual < a + length), None
-            )
-
-        base = place(values[DT_STRTAB])
-        if base is None:
-            raise Unreadable("its string table is outside the file")
-        self.tables = (order, base, place, values)
-        for tag, value in tags:
-            if tag == DT_NEEDED:
-                self.needed.append(text_at(file, base + value))
-            elif tag == DT_SONAME:
-                self.soname = text_at(file, base + value)
-            elif tag == DT_RPATH:
-                self.rpath = text_at(file, base + value)
-            elif tag == DT_RUNPATH:
-                self.runpath = text_at(file, base + value)
-
-    def versions_needed(self):
-        """library -> names of the symbol versions that it must have."""
-        found = {}
-        for file, at, count, order, base in self._versions(DT_VERNEED, DT_VERNEEDNUM):
-            for _ in range(count):
-                file.seek(at)
-                _, names, library, first, following = struct.unpack(order + "HHIII", file.read(16))
-                inner = at + first
-                for _ in range(min(names, MOST_VERSIONS)):
-                    file.seek(inner)
-                    _, flags, _, name, step = struct.unpack(order + "IHHII", file.read(16))
-                    if not flags & 2:  # VER_FLG_WEAK
-                        found.setdefault(text_at(file, base + library), []).append(
-                            text_at(file, base + name)
-                        )
-                    inner += step
-                at += following
-        return found
-
-    def versions_defined(self):
-        """Names of the symbol versions that this library has."""
-        found = set()
-        for file, at, count, order, base in self._versions(DT_VERDEF, DT_VERDEFNUM):
-            for _ in range(count):
-                file.seek(at)
-                _, _, _, _, _, first, following = struct.unpack(order + "HHHHIII", file.read(20))
-                file.seek(at + first)
-                found.add(text_at(file, base + struct.unpack(order + "I", file.read(4))[0]))
-                at += following
-        return found
-
-    def _versions(self, table, number):
-        """The open file, where a table of versions starts and how many rows it has; at most one item."""
-        if self.tables is None:
-            return
-        order, base, place, values = self.tables
-        start = place(values[table]) if table in values else None
-        if start is not None:
-            with open(self.path, "rb") as file:
-                yield file, start, min(values.get(number, 0), MOST_VERSIONS), order, base
-
-
-def text_at(file, at):
-    file.seek(at)
-    return file.read(4096).split(b"\0", 1)[0].decode("utf-8", "replace")
-
-
-def read_cache(path="/etc/ld.so.cache"):
-    """soname -> paths from the loader's cache (glibc's "new" format, also where it follows the old one)."""
-    try:
-        with open(path, "rb") as file:
-            raw = file.read()
-    except OSError:
-        return {}
-    start = raw.find(b"glibc-ld.so.cache1.1")
-    if start < 0:
-        return {}
-    found = {}
-    try:
-        (count,) = struct.unpack_from("=I", raw, start + 20)
-        for number in range(min(count, 1 << 20)):
-            _, key, value, _, _ = struct.unpack_from("=iIIIQ", raw, start + 48 + 24 * number)
-            name, target = (
-                raw[start + at : raw.index(b"\0", start + at)].decode("utf-8", "replace")
-                for at in (key, value)
-            )
-            found.setdefault(name, []).append(target)
-    except (struct.error, ValueError):
-        pass
-    return found
-
-
-def default_folders():
-    multiarch = sysconfig.get_config_var("MULTIARCH") or "%s-linux-gnu" % platform.machine()
-    return [
-        "/lib/" + multiarch,
-        "/usr/lib/" + multiarch,
-        "/lib64",
-        "/usr/lib64",
-        "/lib",
-        "/usr/lib",
-    ]
-
-
-def expand(paths, origin):
-    folders = []
-    for entry in paths.split(":"):
-        for name, value in (("ORIGIN", origin), ("LIB", "lib64"), ("PLATFORM", platform.machine())):
-            entry = entry.replace("${%s}" % name, value).replace("$" + name, value)
-        if entry:
-            folders.append(os.path.normpath(entry))
-    return folders
-
-
-class Search(object):
-    """Finds libraries as the loader would; every file is opened once."""
-
-    def __init__(self):
-        self.known = {}
-        self.machine = Elf(os.path.realpath("/proc/self/exe")).machine
-        self.cache = read_cache()
-        self.library_path = [f for f in os.environ.get("LD_LIBRARY_PATH", "").split(":") if f]
-        self.defaults = default_folders()
-        self.listed = {}
-        self.defined = {}
-
-    def elf(self, path):
-        if path not in self.known:
-            try:
-                self.known[path] = Elf(path)
-            except (Unreadable, OSError) as error:
-                self.known[path] = error
-        return self.known[path]
-
-    def lacks(self, path, versions):
-        """Symbol versions that a library does not have; none for one that has no versions at all."""
-        if path not in self.defined:
-            try:
-                self.defined[path] = self.elf(path).versions_defined()
-            except (AttributeError, OSError, struct.error):
-                self.defined[path] = set()
-        return [name for name in versions if self.defined[path] and name not in self.defined[path]]
-
-    def fits(self, path):
-        elf = self.elf(path)
-        return isinstance(elf, Elf) and elf.machine == self.machine
-
-    def names(self, folder):
-        if folder not in self.listed:
-            try:
-                self.listed[folder] = set(os.listdir(folder))
-            except OSError:
-                self.listed[folder] = set()
-        return self.listed[folder]
-
-    def find(self, soname, rpath=(), runpath=(), library_path=None):
-        if "/" in soname:
-            return soname if os.path.exists(soname) else None
-        before = [] if runpath else list(rpath)
-        given = self.library_path if library_path is None else library_path
-        for folder in before + given + list(runpath):
-            if soname in self.names(folder) and self.fits(os.path.join(folder, soname)):
-                return os.path.join(folder, soname)
-        for path in self.cache.get(soname, ()):
-            if os.path.exists(path) and self.fits(path):
-                return path
-        for folder in self.defaults:
-            if soname in self.names(folder) and self.fits(os.path.join(folder, soname)):
-                return os.path.join(folder, soname)
-        return None
 
 
 def site_folders():
@@ -379,7 +135,7 @@ def survey(search, objects):
 
 
 def idle_objects(needed_by, folders):
-    """Objects that lack a library and that nothing loads: no module, needed by none, named by no other file.
+    """Objects that lack a library and that nothing loads: no module, needed by none, named by no Python file.
 
     What NVIDIA's wheels hold is opened by others, so it counts.
     """
@@ -420,7 +176,7 @@ def is_module(path):
 
 
 def is_named(path, folders):
-    """Tell whether something of the same package names a shared object, to open it."""
+    """Tell whether a Python file of the same package names a shared object, to open it with ctypes."""
     stem = re.escape(os.path.basename(path).split(".so")[0].replace("lib", "", 1)).encode()
     word = re.compile(rb"\b(?:lib)?" + stem + rb"\b")
     for folder in folders:
@@ -428,27 +184,19 @@ def is_named(path, folders):
             continue
         top = os.path.join(folder, path[len(folder) + 1 :].split("/", 1)[0])
         for parent, _, names in os.walk(top if os.path.isdir(top) else folder):
-            if any(holds(os.path.join(parent, name), word, path) for name in names):
+            if any(holds(os.path.join(parent, name), word) for name in names):
                 return True
     return False
 
 
-def holds(place, word, path):
-    """Tell whether a Python file names an object, or another object has its whole name in it (dlopen)."""
-    if place == path or not os.path.isfile(place):
+def holds(place, word):
+    """Tell whether a Python file has a word in it."""
+    if not place.endswith((".py", ".json")):
         return False
     try:
         with open(place, "rb") as file:
-            if place.endswith((".py", ".json")):
-                return word.search(file.read()) is not None
-            if not (place.endswith(".so") or ".so." in place):
-                return False
-            whole = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-            try:
-                return whole.find(b"\0" + os.path.basename(path).encode() + b"\0") >= 0
-            finally:
-                whole.close()
-    except (OSError, ValueError):
+            return word.search(file.read()) is not None
+    except OSError:
         return False
 
 
@@ -457,71 +205,6 @@ def needed_versions(elf):
         return elf.versions_needed()
     except (OSError, struct.error):
         return {}
-
-
-class Process(object):
-    """What one process has loaded, by soname: ld.so(8) for NEEDED libraries, dlopen(3) for opened ones.
-
-    ``library_path`` takes the place of LD_LIBRARY_PATH.
-    """
-
-    def __init__(self, search, library_path):
-        self.search, self.library_path = search, library_path
-        self.loaded, self.loader = {}, {}
-
-    def find(self, soname, caller):
-        """Where the loader finds a library for the object that asks for it; what is loaded already comes first."""
-        if soname in self.loaded:
-            return self.loaded[soname]
-        elf = self.search.elf(caller) if caller else None
-        if not isinstance(elf, Elf):
-            return self.search.find(soname, library_path=self.library_path)
-        # DT_RPATH holds for the whole chain of loaders; DT_RUNPATH for its own object only, and switches it off
-        rpath, one = [], caller
-        while one and not elf.runpath:
-            mine = self.search.elf(one)
-            if isinstance(mine, Elf) and not mine.runpath:
-                rpath += expand(mine.rpath, os.path.dirname(os.path.realpath(one)))
-            one = self.loader.get(one)
-        runpath = expand(elf.runpath, os.path.dirname(os.path.realpath(caller)))
-        return self.search.find(soname, rpath, runpath, self.library_path)
-
-    def load(self, path, caller=None):
-        """Load an object and what it needs; returns the names that are not found, with who needs them."""
-        lost, queue = [], [(path, caller)]
-        while queue:
-            path, caller = queue.pop(0)
-            if path in self.loader:
-                continue
-            self.loader[path] = caller
-            elf = self.search.elf(path)
-            if not isinstance(elf, Elf):
-                continue
-            for name in (elf.soname, os.path.basename(path)):
-                if name:
-                    self.loaded.setdefault(name, path)
-            for soname in elf.needed:
-                place = self.find(soname, path)
-                if place:
-                    queue.append((place, path))
-                elif not from_driver(soname):
-                    lost.append([soname, path])
-        return lost
-
-    def open(self, soname, caller):
-        """Open a library as dlopen(3) does: all that it needs or nothing; returns (path or None, what is lost)."""
-        place = self.find(soname, caller)
-        if place is None:
-            return None, []
-        before = dict(self.loaded), dict(self.loader)
-        lost = self.load(place, caller)
-        if lost:
-            self.loaded, self.loader = before
-        return place, lost
-
-
-def from_driver(soname):
-    return any(fnmatch.fnmatch(soname, pattern) for pattern in PARAMETERS["driver"])
 
 
 def opened_libraries(search, objects, folders, row, library_path):

@@ -1,0 +1,51 @@
+"""A few trees of real wheels that are small enough for every run; python -m tests.sick.real tries them all."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.base.interpreters import interpreter
+from tests.check.tree import failures, make_recipe
+from tests.sick.real.cases import HEALTHY, SICK, Case
+from tests.sick.real.trees import make_tree, run_python
+from tests.support import needs
+
+PYTHON = interpreter("3.11")
+QUICK = [
+    case
+    for case in (*SICK, *HEALTHY)
+    if case.stack == "small"
+    or case.name in ("jax for the CPU", "onnxruntime-gpu 1.20 without CUDA")
+]
+pytestmark = [
+    pytest.mark.live,
+    needs("uv") if not Path(sys.executable).with_name("uv").exists() else needs("gcc"),
+    pytest.mark.skipif(PYTHON is None, reason="not installed here: CPython 3.11"),
+]
+
+
+@pytest.mark.parametrize("case", QUICK, ids=lambda case: case.name)
+def test_a_real_tree_is_judged_as_its_framework_behaves(case: Case) -> None:
+    assert PYTHON is not None
+    tree = make_tree(case.tree, PYTHON)
+    _, said = run_python(tree, case.proof, driver=case.driver)
+    assert re.search(case.says, said)
+    report = tree.check(make_recipe(*case.direct))
+    found = failures(report)
+    if case.found is None:
+        assert found == {}
+        return
+    check, words = case.found
+    told = [why for name, why in found.items() if re.fullmatch(check, name)]
+    assert any(re.search(words, why) for why in told), found
+
+
+def test_the_table_has_each_tree_once_and_enough_of_them() -> None:
+    names = [case.name for case in (*SICK, *HEALTHY)]
+    assert len(names) == len(set(names))
+    assert (len(SICK) >= 45, len(HEALTHY) >= 34) == (True, True)
+    assert all(case.found is None for case in HEALTHY)
