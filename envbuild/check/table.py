@@ -16,7 +16,7 @@ from envbuild.check.checks import (
 )
 from envbuild.check.checks.frameworks import for_framework, joined
 from envbuild.check.evidence import Evidence, Verdict, passed
-from envbuild.check.model import Finding
+from envbuild.check.model import Finding, Level
 from envbuild.check.plan import Expected
 
 CheckFunction = Callable[[Evidence], Verdict]
