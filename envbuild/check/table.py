@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from envbuild.check.checks import (
     companions,
+    compilers,
     compute,
     environment,
     gpu,
@@ -133,7 +134,7 @@ CHECKS: tuple[Check, ...] = (
         name="compiler-tools",
         each=True,
         title="tools for compiled code",
-        run=libraries.compiler_tools,
+        run=compilers.compiler_tools,
         needs=("static", "libraries"),
     ),
     Check(

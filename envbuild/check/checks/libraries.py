@@ -179,7 +179,7 @@ def cuda_match(evidence: Evidence) -> Verdict:
             "no known GPU framework is installed, and none was asked for"
         )
     name = f"{framework.name} {evidence.release or ''}".strip()
-    if built.is_cuda is False or _cpu_only(evidence):
+    if built.is_cuda is False or is_cpu_build(evidence):
         return _without_cuda(evidence, name)
     if framework.name == "jax":
         return _jax_plugin(evidence, name)
@@ -332,47 +332,6 @@ def cudnn_of(evidence: Evidence) -> str | None:
     return row.cudnn if row is not None and row.cudnn else evidence.built_for.cudnn
 
 
-COMPILERS = ("gcc", "g++", "Python.h")
-"""What Triton builds its launchers with (triton/runtime/build.py), and Inductor its code for the CPU."""
-
-
-def compiler_tools(evidence: Evidence) -> Verdict:
-    """Check whether ptxas and libdevice are there for a project whose framework compiles for the GPU.
-
-    XLA and triton call ptxas; XLA links libdevice (tensorflow#58859, jax#6323).
-    """
-    framework, tools = evidence.framework, given(evidence.libraries).tools
-    if framework is None or not (
-        framework.name == "jax" or (evidence.sources and evidence.sources.compiles)
-    ):
-        return skipped(
-            "nothing here is known to compile for the GPU (XLA, torch.compile)", tools=tools
-        )
-    without = [name for name in COMPILERS if not tools.get(name)]
-    if framework.name == "torch" and evidence.sources and evidence.sources.inductor and without:
-        return failed(
-            "the project uses torch.compile or Triton, which build code when it runs (with gcc, g++ and Python.h); the "
-            f"image lacks {listing(without)}",
-            'add to the recipe: [system] packages = ["gcc", "g++", "python3-dev"]',
-            tools=tools,
-        )
-    if _without_gpu_part(evidence):
-        return skipped(f"{framework.name} has no CUDA part that could compile", tools=tools)
-    needed = ["ptxas"] if framework.name == "torch" else ["ptxas", "libdevice.10.bc"]
-    lost = [name for name in needed if not tools.get(name)]
-    if lost:
-        major = lookup.numbers(toolkit_of(evidence) or "12")[0]
-        return failed(
-            f"the project lets {framework.name} compile for the GPU, which needs {' and '.join(lost)}, and the image "
-            f"has {'none' if len(lost) == 1 else 'neither'}",
-            f'add "nvidia-cuda-nvcc-cu{major}" to [python] dependencies',
-            tools=tools,
-        )
-    return passed(
-        f"{' and '.join(needed)} {'is' if len(needed) == 1 else 'are'} there", tools=tools
-    )
-
-
 def _loaders(evidence: Evidence) -> tuple[str, ...]:
     """Return import names whose opened libraries come from NVIDIA's wheels by a path of their own."""
     found = given(evidence.libraries)
@@ -380,16 +339,8 @@ def _loaders(evidence: Evidence) -> tuple[str, ...]:
     return tuple(name for name, place in places if place.path and "/nvidia/" in place.path)
 
 
-def _without_gpu_part(evidence: Evidence) -> bool:
-    """Tell whether the framework computes on the CPU only, which cuda_match tells."""
-    jaxlib = evidence.installed.dist("jaxlib")
-    plugged = any(dist.name.startswith("jax-cuda") for dist in evidence.installed.dists)
-    is_jax = evidence.framework is not None and evidence.framework.name == "jax"
-    bare_jax = is_jax and not plugged and not (jaxlib and "+cuda" in jaxlib.version)
-    return bare_jax or evidence.built_for.is_cuda is False or _cpu_only(evidence)
-
-
-def _cpu_only(evidence: Evidence) -> bool:
+def is_cpu_build(evidence: Evidence) -> bool:
+    """Tell whether a framework is a distribution that never computes on the GPU."""
     owners = (
         evidence.installed.owners.get(evidence.framework.module, ()) if evidence.framework else ()
     )

@@ -64,11 +64,12 @@ NO_GPU, ONE_GPU = r"GPUS 0", r"GPUS 1"
 CUDNN = "import torch; print('CUDNN', torch.backends.cudnn.version())"
 TORCH = "import torch; print('FINE', torch.ones(3).numpy().sum())"
 PROVIDER = """
-import onnxruntime as o, os, ctypes
+import onnxruntime as o, os, ctypes, subprocess
 {first}
-d = os.path.join(os.path.dirname(o.__file__), 'capi')
-ctypes.CDLL(d + '/libonnxruntime_providers_shared.so', ctypes.RTLD_GLOBAL)
-ctypes.CDLL(d + '/libonnxruntime_providers_cuda.so')
+path = os.path.join(os.path.dirname(o.__file__), 'capi/libonnxruntime_providers_cuda.so')
+text = subprocess.run(['ldd', path], stdout=subprocess.PIPE).stdout.decode()
+for name in [line.split()[0] for line in text.splitlines() if 'not found' in line]:
+    ctypes.CDLL(name)
 print('FINE')
 """
 ORT = PROVIDER.format(first="")

@@ -1,0 +1,56 @@
+"""Checks of the tools that frameworks compile with when they run."""
+
+from __future__ import annotations
+
+from envbuild.check.checks.libraries import is_cpu_build, toolkit_of
+from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, passed, skipped
+from envbuild.data import lookup
+
+COMPILERS = ("gcc", "g++", "Python.h")
+"""What Triton builds its launchers with (triton/runtime/build.py), and Inductor its code for the CPU."""
+
+
+def compiler_tools(evidence: Evidence) -> Verdict:
+    """Check whether ptxas and libdevice are there for a project whose framework compiles for the GPU.
+
+    XLA and triton call ptxas; XLA links libdevice (tensorflow#58859, jax#6323).
+    """
+    framework, tools = evidence.framework, given(evidence.libraries).tools
+    if framework is None or not (
+        framework.name == "jax" or (evidence.sources and evidence.sources.compiles)
+    ):
+        return skipped(
+            "nothing here is known to compile for the GPU (XLA, torch.compile)", tools=tools
+        )
+    without = [name for name in COMPILERS if not tools.get(name)]
+    if framework.name == "torch" and evidence.sources and evidence.sources.inductor and without:
+        return failed(
+            "the project uses torch.compile or Triton, which build code when it runs (with gcc, g++ and Python.h); the "
+            f"image lacks {listing(without)}",
+            'add to the recipe: [system] packages = ["gcc", "g++", "python3-dev"]',
+            tools=tools,
+        )
+    if _without_gpu_part(evidence):
+        return skipped(f"{framework.name} has no CUDA part that could compile", tools=tools)
+    needed = ["ptxas"] if framework.name == "torch" else ["ptxas", "libdevice.10.bc"]
+    lost = [name for name in needed if not tools.get(name)]
+    if lost:
+        major = lookup.numbers(toolkit_of(evidence) or "12")[0]
+        return failed(
+            f"the project lets {framework.name} compile for the GPU, which needs {' and '.join(lost)}, and the image "
+            f"has {'none' if len(lost) == 1 else 'neither'}",
+            f'add "nvidia-cuda-nvcc-cu{major}" to [python] dependencies',
+            tools=tools,
+        )
+    return passed(
+        f"{' and '.join(needed)} {'is' if len(needed) == 1 else 'are'} there", tools=tools
+    )
+
+
+def _without_gpu_part(evidence: Evidence) -> bool:
+    """Tell whether the framework computes on the CPU only, which cuda_match tells."""
+    jaxlib = evidence.installed.dist("jaxlib")
+    plugged = any(dist.name.startswith("jax-cuda") for dist in evidence.installed.dists)
+    is_jax = evidence.framework is not None and evidence.framework.name == "jax"
+    bare_jax = is_jax and not plugged and not (jaxlib and "+cuda" in jaxlib.version)
+    return bare_jax or evidence.built_for.is_cuda is False or is_cpu_build(evidence)
