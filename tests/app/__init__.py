@@ -1,0 +1,1 @@
+"""Tests of what verbs do, in this process and without a command line."""
