@@ -58,7 +58,7 @@ class BaseKind:
 
     @property
     def is_portable(self) -> bool:
-        """Whether it is the same on every machine; other kinds are files or engines of one machine."""
+        """Whether it is the same on every machine; others are files or engines of one."""
         return self.in_registry or self.is_bootstrap
 
 

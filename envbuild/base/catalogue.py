@@ -1,4 +1,4 @@
-"""The catalogue of bases (data/catalogue.toml), with what CUDA and its drivers demand of each (data/cuda.toml)."""
+"""The bases to choose from (data/catalogue.toml), with what their wheels were built for."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class CatalogueEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 @functools.cache
 def catalogue_entries() -> tuple[CatalogueEntry, ...]:
-    """Return every base of the catalogue: bootstraps with each release line that fits their Python, then images."""
+    """Return every base: bootstraps with each release line for their Python, then images."""
     catalogue = load_catalogue()
     found = []
     for suite in catalogue.suite:

@@ -1,4 +1,4 @@
-"""Digests of images that need not be computed again: noted in the store, believed while a file stays as it is."""
+"""Digests of images, noted in the store and used while the file does not change."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from envbuild.store.sealed import hash_file
 
 
 class DigestNote(msgspec.Struct, frozen=True):
-    """The image digest of a file, with its size in bytes, times in nanoseconds, and number on its disk.
+    """The image digest of a file, with its size, times (ns) and number on its disk.
 
     ``changed`` is the time that no program can set back (st_ctime), which a renaming or signing
     moves too.
@@ -37,12 +37,12 @@ def _file_state(found: os.stat_result) -> tuple[int, int, int, int]:
 
 
 def known_digest(image: Path, store: Store) -> str:
-    """Return an image's digest (``sha256:…``); it is read as a whole only where it has changed since the last time."""
+    """Return an image's digest (``sha256:…``); the file is read only if it has changed."""
     return _known_or_fresh(image, store, "", siffile.image_digest)
 
 
 def known_sha256(file: Path, store: Store) -> str:
-    """Return the sha256 (``sha256:…``) of a file's bytes, read only where it has changed since the last time."""
+    """Return the sha256 (``sha256:…``) of a file, which is read only if it has changed."""
     return _known_or_fresh(file, store, "sha256", hash_file)
 
 

@@ -187,7 +187,7 @@ def keep_facts(facts: BaseFacts, digest: str, store: Store) -> None:
 
 
 def cached_facts(digest: str, store: Store) -> BaseFacts | None:
-    """Return the facts kept under a digest; None where there are none, or only ones of another version of the probe."""
+    """Return the facts of a digest; None without facts of this version of the probe."""
     data = read_sealed(store.facts(digest))
     try:
         facts = msgspec.json.decode(data or b"", type=BaseFacts)

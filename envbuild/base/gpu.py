@@ -1,4 +1,4 @@
-"""Tell the GPU framework and the CUDA, cuDNN and NCCL versions of an image from what the probe found."""
+"""Read framework, CUDA, cuDNN and NCCL versions from what the probe found."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def framework_of_dists(dists: Sequence[Dist]) -> str | None:
 
 
 def built_for(texts: Mapping[str, str]) -> dict[str, str]:
-    """Return the "cuda" and "cudnn" versions that TensorFlow's or PyTorch's own build information names."""
+    """Return the "cuda" and "cudnn" versions of TensorFlow's or PyTorch's build information."""
     found: dict[str, str] = {}
     tensorflow, torch = texts.get("tensorflow", ""), texts.get("torch", "")
     for key in ("cuda", "cudnn"):
@@ -66,7 +66,7 @@ def cudnn_version(
     environment: Mapping[str, str],
     apt: Iterable[AptPackage],
 ) -> str | None:
-    """Return the cuDNN version, as precise as it can be told (sources in the same order as for CUDA)."""
+    """Return the cuDNN version, as precise as possible (sources in the order of CUDA's)."""
     header = dict(
         re.findall(r"#define CUDNN_(MAJOR|MINOR|PATCHLEVEL)\s+(\d+)", texts.get("cudnn header", ""))
     )
@@ -100,7 +100,7 @@ def nccl_version(
 
 
 def stub_paths(libraries: Iterable[tuple[str, str]]) -> tuple[str, ...]:
-    """Return the paths under which a stub of libcuda can be loaded; it answers every call with error 34."""
+    """Return the paths of loadable stubs of libcuda, which answer every call with error 34."""
     return tuple(
         path
         for path, real in libraries
@@ -113,7 +113,7 @@ def _is_stub(real: str) -> bool:
 
 
 def _wheel_version(dists: Iterable[Dist], name: str) -> str | None:
-    """Return the version of nvidia's wheel, whose name ends with -cu11, -cu12 or (from CUDA 13 on) nothing."""
+    """Return the version of NVIDIA's wheel; its name ends with -cu11, -cu12 or nothing."""
     versions = [
         dist.version
         for dist in dists

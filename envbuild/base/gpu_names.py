@@ -14,7 +14,7 @@ SERIES = re.compile(r"(?:rtx|gtx) \d\d?")
 
 
 def capability_of(text: str) -> int:
-    """Return the compute capability (times ten) of a card, or of "8.0" and "sm_80".  Raises UsageError."""
+    """Return the capability (times ten) of a card, "8.0" or "sm_80".  Raises UsageError."""
     plain = re.fullmatch(r"(?:sm_|compute_)?(\d{2,3})[a-z]?|(\d{1,2})\.(\d)", text.strip().lower())
     if plain:
         return int(plain[1] or plain[2] + plain[3])
@@ -44,7 +44,7 @@ def _card_capabilities() -> list[tuple[str, int]]:
 
 
 def _is_card(wanted: str, card: str) -> bool:
-    """Tell whether a name as tools print it ("h100 80gb") begins with a card's; spaces and dashes do not matter."""
+    """Tell whether a printed name ("h100 80gb") begins with a card's, spaces aside."""
     pattern = r"[\s-]*".join(map(re.escape, re.findall(r"[a-z]+|\d+", card)))
     more = r"\d{0,2}" if SERIES.fullmatch(card) else ""
     return re.match(rf"{pattern}{more}(?!\d)", wanted) is not None

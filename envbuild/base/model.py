@@ -64,7 +64,7 @@ class DebianPackage(
     rename="kebab",
     omit_defaults=True,
 ):
-    """One Debian package; ``group`` tells the layer: the bootstrap's base, [system] packages, or build only."""
+    """One Debian package; ``group`` is its layer: base, [system] packages, or build only."""
 
     name: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9+.-]+\Z")]
     version: Annotated[str, Meta(pattern=r"^[0-9][A-Za-z0-9.+~:-]*\Z", max_length=100)]

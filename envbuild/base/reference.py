@@ -21,7 +21,7 @@ FORMS = (
 
 
 def parse_reference(text: str) -> BaseReference:
-    """Read "docker://NAME", "oras://NAME", "oci-archive:FILE" and its like, "debian:SUITE" or the path of a ``.sif``.
+    """Read the name of a base: "docker://NAME", "oci-archive:FILE", "debian:SUITE", a ``.sif``.
 
     Raises UsageError, naming the known forms, for everything else.
     """

@@ -1,4 +1,4 @@
-"""A base that can run here, before anything is built on it: for tools that have to run in its own Python."""
+"""A base that can be run before a build, for tools that need its own Python."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOUNTED = ("dev", "proc", "sys", "tmp", "mnt")
 
 
 def runnable_root(facts: BaseFacts, folder: Path, context: Context) -> Path:
-    """Return what the container runtime can start of a base: an image file, a layout (``oci:…``) or a folder.
+    """Return what the runtime can start: an image file, a layout (``oci:…``) or a folder.
 
     A bootstrap's root is unpacked into ``folder``, which has to be empty.  Raises UsageError for
     facts whose image is no base, HostError for a bootstrap that the store has not got, and what

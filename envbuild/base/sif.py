@@ -19,7 +19,7 @@ from envbuild.runtime import Runtime, find_runtime
 
 INTERPRETERS = ("python3", "python")
 PROBE_SECONDS = 600.0
-"""Reading the facts of a 10 GB image over a network file system takes minutes; a plain one takes a second."""
+"""A 10 GB image over a network file system takes minutes, others a second."""
 
 
 def describe_sif(reference: BaseReference, context: Context) -> BaseFacts:
@@ -46,7 +46,7 @@ def describe_sif(reference: BaseReference, context: Context) -> BaseFacts:
 
 
 def fetch_sif(reference: BaseReference, context: Context) -> Header:
-    """Return the header that starts from the locked file.  Raises IntegrityError for another one under its name."""
+    """Return the header for the locked file.  Raises IntegrityError for another file."""
     path = context.settings.cwd / Path(reference.name).expanduser()
     found = image_digest(path)
     if found != reference.digest:
@@ -87,6 +87,6 @@ def _probe_error(result: Result, image: str) -> EnvbuildError:
 
 
 def _creation_day(facts: BaseFacts, sif: SifFile) -> str | None:
-    """Return the day the image's content is from: file times, but never later than the file's own creation."""
+    """Return the day of the image's content: from file times, not after the file's own."""
     packed = iso_day(sif.created) if sif.created > 0 else None
     return min(filter(None, (facts.created, packed)), default=None)

@@ -52,7 +52,7 @@ def describe_base(reference: BaseReference, context: Context) -> BaseFacts:
 
 
 def fetch_base(reference: BaseReference, context: Context) -> Header:
-    """Make sure that the locked image is here, and return the header of a definition that starts from it.
+    """Make sure that the locked image is here, and return the header that starts from it.
 
     ``reference`` has the locked digest, and is none of a bootstrap.
     """

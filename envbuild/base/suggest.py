@@ -1,4 +1,4 @@
-"""Choose a base from the catalogue: what fits framework, Python, CUDA, GPU, driver and glibc, and why."""
+"""Choose a base by framework, Python, CUDA, GPU, driver and glibc, with reasons."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ SUITES = ("debian:bookworm", "debian:trixie", "debian:bullseye")
 OLDEST_PYTHON = (3, 6)
 """Probes and the installer need it."""
 OLD_CUDA = (11,)
-"""The index's wheels of torch before 1.13 are for CUDA 10.2, which has no code for an A100; images are for CUDA 11."""
+"""Torch before 1.13 from the index is for CUDA 10.2, without code for an A100."""
 MOST_PATCHES = 60
 """Releases that a line may have: jax 0.4 had 38."""
 USUAL_CUDA = 12
-"""Without a driver to go by, the newest CUDA is not proposed: its oldest driver is newer than many clusters have."""
+"""Newer CUDA needs a newer driver than many clusters have: not proposed unasked."""
 
 
 class BaseQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,7 +54,7 @@ class BaseQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BaseMatch(msgspec.Struct, frozen=True, kw_only=True):
-    """A base that fits: ``framework`` is what a bootstrap's recipe writes, ``driver`` the oldest one that will do."""
+    """A base that fits; ``framework`` is for a bootstrap's recipe, ``driver`` the oldest."""
 
     entry: CatalogueEntry
     framework: str | None
@@ -114,7 +114,7 @@ def oldest_driver(entry: CatalogueEntry, capability: int | None = None) -> str |
 
 
 def framework_name(text: str) -> str | None:
-    """Return the catalogue's name of the framework that a requirement asks for, None for any other package."""
+    """Return the framework of the catalogue that a requirement asks for, or None."""
     match = re.match(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)", text)
     return framework_called(canonicalize_name(match[1])) if match else None
 
@@ -280,7 +280,7 @@ class _Matcher:
 
 
 def has_code_for(entry: CatalogueEntry, capability: int) -> bool:
-    """Whether a base has code that runs on a GPU: machine code of its family, or portable code for an older one.
+    """Whether a base has machine code for a GPU, or portable code for an older one.
 
     Where only the CUDA of a base is known, its toolkit must compile for that GPU.
     """

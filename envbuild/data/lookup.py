@@ -22,7 +22,7 @@ from envbuild.data.tables import (
 
 
 def numbers(version: str) -> tuple[int, ...]:
-    """Return the leading numbers of a version, for comparing drivers and toolkits: "12.5.1" gives (12, 5, 1)."""
+    """Return the leading numbers of a version, to compare: "12.5.1" gives (12, 5, 1)."""
     found = re.match(r"\d+(?:\.\d+)*", version)
     return tuple(map(int, found[0].split("."))) if found else ()
 
@@ -41,7 +41,7 @@ def framework_of(dist: str) -> Framework | None:
 
 
 def framework_held(names: Collection[str]) -> str | None:
-    """Return which of the canonical names is the framework that an image is about: by name, then by pattern."""
+    """Return the canonical name that is an image's framework: by name, then by pattern."""
     patterns: list[str] = []
     for row in load_frameworks().framework:
         patterns += row.dists
@@ -52,13 +52,13 @@ def framework_held(names: Collection[str]) -> str | None:
 
 
 def framework_called(name: str) -> str | None:
-    """Return the framework of the catalogue that people call so (canonical name), None for any other package."""
+    """Return the catalogue's framework that people call so (canonical name), or None."""
     rows = load_frameworks().framework
     return next((row.name for row in rows if name in row.called), None)
 
 
 def is_framework(name: str, *, greater: bool = False) -> bool:
-    """Whether a canonical name is one of the distributions that compute on the GPU (or a greater one of them)."""
+    """Whether a canonical name is a framework (or a greater one) that computes on the GPU."""
     for row in load_frameworks().framework:
         if (row.greater or not greater) and matches(name, (*row.dists, *row.parts)):
             return True
@@ -73,14 +73,14 @@ def build_of(framework: str, version: str) -> WheelBuild | None:
 
 
 def released(framework: str | None, version: str | None) -> dt.date | None:
-    """Return the day on which the release line of a version came out; None for one that nobody knows."""
+    """Return the day on which a version's release line came out, None if unknown."""
     line = ".".join((version or "").split(".")[:2])
     days: dict[str, dt.date] = getattr(load_releases(), framework or "", {})
     return days.get(line)
 
 
 def cuda_libraries(toolkit: str) -> tuple[str, ...]:
-    """Return the sonames that a program built for a toolkit opens; empty for one older than the table."""
+    """Return the sonames that a toolkit's programs open; empty for an older toolkit."""
     wanted = (*numbers(toolkit), 0)[:2]  # "12" stands for all of 12
     fitting = [row for row in load_cuda().libraries if numbers(row.since) <= wanted]
     return max(fitting, key=lambda row: numbers(row.since)).names if fitting else ()
@@ -88,7 +88,7 @@ def cuda_libraries(toolkit: str) -> tuple[str, ...]:
 
 @cache
 def opened_by(framework: Framework) -> tuple[str, ...]:
-    """Return every soname that some release of a framework opens or links, for any toolkit and cuDNN."""
+    """Return every soname that a release of a framework opens or links, for any toolkit."""
     names = set(itertools.chain.from_iterable(row.names for row in load_cuda().libraries))
     names |= {
         f"libcudnn.so.{numbers(row.cudnn)[0]}" for row in load_frameworks().build if row.cudnn
@@ -164,7 +164,7 @@ def compiles_for(toolkit: str, gpu: GpuModel) -> bool:
 def runs_on(
     capability: int, sass: tuple[int, ...], ptx: tuple[int, ...], exact: tuple[int, ...] = ()
 ) -> str | None:
-    """Return how code runs on a GPU: "sass" (machine code), "ptx" (compiled at first use) or None (not at all).
+    """Return how code runs on a GPU: "sass" (machine code), "ptx" (compiled), or None.
 
     Machine code runs on the same major capability and an equal or higher minor one; portable code
     on every GPU from its own capability up; ``exact`` code (sm_90a) on that very capability alone
@@ -179,7 +179,7 @@ def runs_on(
 
 
 def gpu_names(capability: int) -> str:
-    """Return cards with a capability, for messages ("V100"); the bare capability where none is known."""
+    """Return the cards of a capability ("V100"), or the capability itself."""
     return next(
         (row.names for row in load_cuda().gpu if row.capability == capability),
         f"capability {capability / 10}",

@@ -9,7 +9,7 @@ from envbuild.data.tables import TableRow, load_table
 
 
 class PublishedCheck(TableRow, frozen=True):
-    """Where a coupling stands that metadata does not declare: regular expressions for a file's path and its text.
+    """Where a coupling is published: regular expressions for a file's path and its text.
 
     ``minimum`` and ``maximum`` find the bounds on the other one in a file of the package, or ``of``
     the framework.  ``says`` is in the next release that the row leaves out and not in the last that
@@ -38,7 +38,7 @@ class CouplingRow(TableRow, frozen=True):
 
 
 class CouplingRule(TableRow, frozen=True):
-    """One coupling of a package (or of several that exclude each other) to a framework, with its source.
+    """One coupling of a package (or of several exclusive ones) to a framework.
 
     It is void where the base holds ``unless``, or the user asks for it.  ``packages`` are wheels of
     the source-only ``built_from``, one of which a row chooses.  ``check`` and ``look`` say how a
@@ -66,7 +66,7 @@ class CompanionTable(TableRow, frozen=True):
 
 
 class ExtraRule(TableRow, frozen=True):
-    """An extra to ask for when a framework is in the base, because it carries the bound of every release."""
+    """An extra to ask for beside a framework, as it carries the bound of every release."""
 
     extra: str
     framework: str
@@ -117,7 +117,7 @@ class AliasTable(TableRow, frozen=True):
 
 
 class BackendNeeds(TableRow, frozen=True):
-    """What one build backend asks for; ``of`` is a source package, ``where`` a bound on a chosen build tool."""
+    """What a build backend asks for; ``of`` limits it to a source package, ``where`` to tools."""
 
     name: str
     asks: tuple[str, ...]
@@ -176,7 +176,7 @@ class NameList(TableRow, frozen=True):
 
 
 class NameTable(TableRow, frozen=True):
-    """The whole of names.toml; ``compiled`` are distributions that are built for the GPU from source."""
+    """The whole of names.toml; ``compiled`` are built for the GPU from source."""
 
     schema: int
     source: str

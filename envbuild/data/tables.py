@@ -1,4 +1,4 @@
-"""The tables of this folder, typed: one record and one loader a file (those about packages: package_tables).
+"""The tables of this folder: one record and one loader a file (see package_tables).
 
 The head of each file says what its keys mean.  Unknown keys are errors, so a slip of the pen is
 found by the first test.
@@ -25,7 +25,7 @@ class TableRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Framework(TableRow, frozen=True):
-    """A module that computes on the GPU; ``dists``, ``cpu`` and ``protected`` are shell patterns of distributions.
+    """A module that computes on the GPU; ``dists``, ``cpu``, ``protected`` are shell patterns.
 
     ``parts`` hold a part of it and are never replaced either; ``called`` is what people write for
     it where a base is chosen.  ``probe`` is the script that tries it on a GPU, None where there is
@@ -53,7 +53,7 @@ class Framework(TableRow, frozen=True):
 
 
 class EntryPoint(TableRow, frozen=True):
-    """A program that shows what a package opens when it runs; entry_points.toml says what the fields mean."""
+    """A program that makes a package open its libraries (entry_points.toml)."""
 
     name: str
     dists: tuple[str, ...]
@@ -74,7 +74,7 @@ class EntryPointTable(TableRow, frozen=True):
 
 
 class WheelBuild(TableRow, frozen=True):
-    """What the wheels of one release line were built for; ``sass`` and ``ptx`` are capabilities times ten."""
+    """What a release line was built for; ``sass`` and ``ptx`` are capabilities times ten."""
 
     framework: str
     version: str
@@ -109,7 +109,7 @@ class ToolkitLibraries(TableRow, frozen=True):
 
 
 class GpuModel(TableRow, frozen=True):
-    """A compute capability (times ten), cards that have it (``also``: rarer ones), toolkits that compile for it."""
+    """A capability (times ten), its cards (``also``: rarer ones), its first and last toolkit."""
 
     capability: int
     names: str
@@ -128,7 +128,7 @@ class InitCode(TableRow, frozen=True):
 
 
 class CudaTable(TableRow, frozen=True):
-    """The whole of cuda.toml: oldest drivers by toolkit and by family, libraries, GPUs, answers of cuInit."""
+    """The whole of cuda.toml: drivers, libraries, GPUs, answers of cuInit."""
 
     drivers: dict[str, str]
     families: dict[str, str]
@@ -202,7 +202,7 @@ class CatalogueSuite(TableRow, frozen=True):
 
 
 class WheelLine(TableRow, frozen=True):
-    """A release line of a framework on the package index, and the Python versions it has Linux wheels for."""
+    """A release line of a framework, and the Python versions that it has Linux wheels for."""
 
     framework: str
     line: str
@@ -212,7 +212,7 @@ class WheelLine(TableRow, frozen=True):
 
 
 class CatalogueImage(TableRow, frozen=True):
-    """An image of a registry; ``holds`` is what its framework is called inside, ``version`` the public version."""
+    """An image; ``holds`` is its framework's own name, ``version`` the public version."""
 
     image: str
     status: Status

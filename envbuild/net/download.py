@@ -1,4 +1,4 @@
-"""Download one file: continue what is there, check size and hash, and only then give it its name."""
+"""Download one file: continue, check size and hash, then give it its name."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def _fill_partial(
 def _receive_body(
     download: Download, partial: Partial, client: httpx.Client, transfer: Transfer, until: Until
 ) -> None:
-    """Receive what one connection brings; raises PassingError unless it brings everything that was missing."""
+    """Receive from one connection.  Raises PassingError unless everything came."""
     begun = partial.have
     try:
         _append_all(download, partial, client, transfer, until)
@@ -165,7 +165,7 @@ class _CannotContinue(Exception):  # noqa: N818  (no failure: the download start
 def _watch_chunks(
     download: Download, have: int, client: httpx.Client
 ) -> Iterator[tuple[int, Iterator[bytes]]]:
-    """Lend (offset, bytes from there on); the offset is ``have``, or 0 where the server ignores ranges."""
+    """Yield (offset, chunks); the offset is ``have``, or 0 where ranges are ignored."""
     path = local_path(download.url)
     if path is not None:
         with _read_local(path, download, have) as chunks:
@@ -182,7 +182,7 @@ def _watch_chunks(
 
 
 def _range_start(download: Download, response: httpx.Response, have: int) -> int:
-    """Check the announced size and range, and return the offset of the first byte that will come."""
+    """Check the announced size and range; return the offset of the first byte."""
     length = response.headers.get("Content-Length", "")
     if response.status_code == 200:
         if length.isdecimal() and int(length) != download.size:
@@ -227,7 +227,7 @@ def _read_local(path: Path, download: Download, start: int) -> Iterator[Iterator
 
 
 def _watch_stall(chunks: Iterator[bytes], until: Until, download: Download) -> Iterator[bytes]:
-    """Pass chunks on; raises StoppedError, PassingError when they trickle, NetworkError at the deadline."""
+    """Pass chunks on.  Raises StoppedError, PassingError (too slow), NetworkError (deadline)."""
     stop, deadline = until
     since, brought = time.monotonic(), 0
     for chunk in chunks:

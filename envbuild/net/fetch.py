@@ -1,4 +1,4 @@
-"""Bring artifacts into the store: found by file name, many at a time, resumable, hash-checked before they count."""
+"""Download artifacts into the store: many at a time, resumable, checked by hash."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def total_size(wanted: Iterable[Artifact]) -> int:
 
 
 def missing_artifacts(wanted: Iterable[Artifact], store: Store) -> tuple[Artifact, ...]:
-    """Return what the store does not have yet, each content once; a stored file is trusted by its size."""
+    """Return what the store lacks, each content once; a stored file counts by its size."""
     return tuple(
         item
         for item in _distinct(wanted)
@@ -120,7 +120,7 @@ def fetch_artifacts(
 def locate_files(
     wanted: Iterable[Artifact], *, settings: Settings, runner: Runner
 ) -> dict[str, str]:
-    """Return where this machine's indexes have Python files, by sha256: an address without credentials.
+    """Return addresses of Python files on this machine's indexes, by sha256.
 
     Raises GoneError for a file that its index does not list any more, NetworkError where one does
     not answer, IntegrityError where it offers the file with other content.
@@ -154,7 +154,7 @@ def ask_sizes(urls: Iterable[str], client: httpx.Client) -> dict[str, int]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Session:
-    """Where files come from on this machine (index name to URL, the Debian mirror's URL), and where they go."""
+    """Where files come from (index name to URL, the Debian mirror) and go to."""
 
     indexes: Mapping[str | None, str]
     mirror: str

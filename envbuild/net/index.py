@@ -74,7 +74,7 @@ def config_file(settings: Settings) -> Path:
 def read_links(
     index: str, project: str, client: httpx.Client, *, stop: threading.Event | None = None
 ) -> tuple[Link, ...]:
-    """List the files of a project on an index: JSON where it is served, else HTML; ``file:`` indexes hold HTML.
+    """List a project's files on an index: JSON where it is served, else HTML.
 
     Entries that name no package file are left out.  Raises GoneError when the index has no such
     project, NetworkError when it does not answer, refuses, or answers with something that is no
@@ -127,7 +127,7 @@ def _read_local(folder: Path, page: str) -> tuple[Link, ...]:
 
 
 def index_variable(name: str) -> str:
-    """Return the variable that gives the address of an extra index, for settings that hold no password."""
+    """Return the variable with an extra index's address, for settings without a password."""
     return "ENVBUILD_INDEX_" + re.sub("[^A-Z0-9]", "_", name.upper())
 
 
@@ -172,7 +172,7 @@ def _default_indexes(settings: Settings) -> Iterator[tuple[str, str | None]]:
 
 
 def _uv_files(settings: Settings) -> list[Path]:
-    """Return uv's configuration files, the strongest first (uv's documentation, "Configuration files")."""
+    """Return uv's configuration files, the strongest first (uv, "Configuration files")."""
     env = settings.environment
     if env.get("UV_CONFIG_FILE"):
         return [Path(env["UV_CONFIG_FILE"])]
@@ -209,7 +209,7 @@ def _of_uv_table(table: dict[str, Any]) -> str | None:
 
 
 def _pip_files(settings: Settings) -> list[Path]:
-    """Return pip's configuration files, the strongest first (pip's documentation, "Configuration")."""
+    """Return pip's configuration files, the strongest first (pip, "Configuration")."""
     env = settings.environment
     own = env.get("PIP_CONFIG_FILE")
     if own == "/dev/null":
@@ -278,7 +278,7 @@ def _index_of_uv(settings: Settings, runner: Runner, program: str) -> str:
 
 @functools.lru_cache(maxsize=4)
 def _built_in(runner: Runner, program: str) -> str:
-    """Ask uv for its default index, which its help prints: no registry's name is written in this program."""
+    """Ask uv for its default index, so that no registry's name is in this program."""
     result = runner(Command(argv=(program, "pip", "compile", "--help"), timeout=60))
     found = re.search(r"by\s+default:\s+<([^>\s]+)>", result.stdout)
     if not found:

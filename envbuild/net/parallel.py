@@ -13,13 +13,13 @@ from envbuild.net.web import StoppedError
 
 T = TypeVar("T")
 PATIENCE = 0.5
-"""Seconds to wait for threads after an error; one that still sits in a read is left to end with the process."""
+"""Seconds to wait for threads after an error; the process ends those that hang."""
 
 
 def for_each_parallel(
     items: Iterable[T], action: Callable[[T, threading.Event], None], *, workers: int
 ) -> None:
-    """Call ``action(item, stop)`` for every item on ``workers`` threads; raise the first error of any.
+    """Call ``action(item, stop)`` for every item on ``workers`` threads; raise the first error.
 
     An action looks at ``stop`` after whatever blocks, and raises StoppedError when it is set.  The
     threads are daemons, not a pool's: a pool would keep the process alive until the last silent

@@ -1,4 +1,4 @@
-"""The growing file beside a store file: locked, resumable, and whole before it gets the final name."""
+"""The partial file beside a store file: locked, resumable, complete before renaming."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Partial:
         self._digest = hashlib.sha256()
 
     def adopt(self, limit: int) -> None:
-        """Hash what an earlier process left; more than ``limit`` bytes cannot be ours and are dropped."""
+        """Hash what an earlier process left; drop it where it is longer than ``limit``."""
         with os_errors_as(self.path):
             if os.fstat(self.handle).st_size > limit:
                 self.restart()
@@ -79,12 +79,12 @@ class Partial:
 
 
 def partial_path(final: Path) -> Path:
-    """Return where this user's part of a file is kept: another user could neither continue nor rename it."""
+    """Return this user's partial file; another user could not continue or rename it."""
     return final.with_name(f"{final.name}.{os.getuid()}.partial")
 
 
 def is_complete(final: Path, size: int) -> bool:
-    """Tell whether the store has a file of this size; a link or anything else planted there does not count."""
+    """Tell whether the store has a regular file of this size; a planted link does not count."""
     try:
         found = final.lstat()
     except OSError:
@@ -123,7 +123,7 @@ def locked_partial(
 
 
 def _open_regular(path: Path) -> int:
-    """Open a file for reading and writing; a link or anything else planted under its name is removed first."""
+    """Open a file for reading and writing; anything else under its name is removed first."""
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     for _ in range(3):
         try:
@@ -148,7 +148,7 @@ def _try_lock(handle: int) -> bool:
 
 
 def _is_at(path: Path, handle: int) -> bool:
-    """Tell whether the name still leads to the open file: its holder may have renamed it meanwhile."""
+    """Tell whether the name still leads to the open file, which may have been renamed."""
     try:
         return os.path.samestat(path.lstat(), os.fstat(handle))
     except FileNotFoundError:

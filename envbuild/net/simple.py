@@ -28,7 +28,7 @@ class PageError(ValueError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Link:
-    """One file of a project: ``sha256`` in hex, ``size`` in bytes, ``uploaded`` as ISO time, where the index says so.
+    """One file: ``sha256`` in hex, ``size`` in bytes, ``uploaded`` as ISO time, where known.
 
     ``requires_python`` is a version specifier as the index writes it. ``file`` is a plain file name
     and ``url`` absolute, with the scheme http, https or (from a local index) file.
@@ -156,7 +156,7 @@ def _make_link(
     requires_python: str | None = None,
     local: bool | None = None,
 ) -> Link | None:
-    """Return the record of a link, None when it names no package file or leads where an index must not lead."""
+    """Return a link's record, None for no package file or a forbidden address."""
     try:
         parts = urlsplit(urljoin(page, href.strip()))
         _ = parts.port

@@ -1,4 +1,4 @@
-"""Talk to indexes and mirrors: one client, credentials that stay with their host, patience, clear errors."""
+"""The HTTP client for indexes and mirrors: credentials, retries, clear errors."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ SERVER_HINT = (
 
 
 class PassingError(Exception):
-    """A failure that may pass: ``reason`` for people, ``wait`` the seconds a server asked for, ``hint`` what to do.
+    """A failure that may pass: ``reason``, ``wait`` in seconds, ``hint`` what to do.
 
     ``progressed`` tells that bytes arrived, so that patience starts anew; ``kind`` is the error
     once patience ends.
@@ -132,7 +132,7 @@ def _trusted_certificates(bundle: Path | None) -> ssl.SSLContext:
 
 
 def _credentials_hook(settings: Settings) -> Callable[[httpx.Request], httpx.Request]:
-    """Return the function that adds a password to a request: the URL's, one known for the same origin, netrc's.
+    """Return what adds a password to a request: the URL's, the same origin's, netrc's.
 
     Known are those of the configured indexes and of URLs seen before: links on an index's pages
     have none.

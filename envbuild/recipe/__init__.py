@@ -1,1 +1,1 @@
-"""What a person wants: the direct requirements, the base they stand on, and how to check the result."""
+"""The recipe: the base, the direct requirements, and how to check the result."""

@@ -1,4 +1,4 @@
-"""Find recipes: by path, in ./recipes, in configured folders, and among those shipped with envbuild."""
+"""Find recipes: by path, in ./recipes, in configured folders, among shipped ones."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def find_recipe(name: str | None, settings: Settings) -> Source:
 
 
 def lock_path(path: Path, platform: str, settings: Settings) -> Path:
-    """Return where a recipe's lock is read from, or will be written: ./lockfiles first, else beside ``recipes``."""
+    """Return where a recipe's lock is: ./lockfiles first, else beside ``recipes``."""
     here = settings.cwd / LOCKS / f"{path.stem}{BY_PLATFORM[platform].lock_suffix}"
     beside = path.resolve().parent.parent / LOCKS / here.name
     if here.exists() or path.resolve().parent.name != RECIPES:

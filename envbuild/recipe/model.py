@@ -39,7 +39,7 @@ class AboutSection(_Section, frozen=True):
 
 
 class BaseSection(_Section, frozen=True):
-    """[base]: an image that exists, or a Linux made from packages plus a framework made from wheels.
+    """[base]: an existing image, or Debian packages plus a framework from wheels.
 
     Exactly one of ``image`` (a reference or the path of a ``.sif``) and ``bootstrap``
     ("debian:bookworm") is given; ``framework`` is one requirement ("tensorflow[and-cuda]==2.15.*")
@@ -90,7 +90,7 @@ DebianName = Annotated[
 
 
 class SystemSection(_Section, frozen=True):
-    """[system]: Debian packages to keep, packages only for building, and shell lines run last in the build."""
+    """[system]: Debian packages, packages for building only, and last shell lines."""
 
     packages: tuple[DebianName, ...] = ()
     build_packages: tuple[DebianName, ...] = ()
@@ -98,7 +98,7 @@ class SystemSection(_Section, frozen=True):
 
 
 class CheckSection(_Section, frozen=True):
-    """[check]: modules to import, a script (path beside the recipe) to run, the framework the check must find.
+    """[check]: modules to import, a script beside the recipe, the framework to find.
 
     ``network`` lets imports and script reach the network, which they otherwise cannot.
     """
@@ -137,7 +137,7 @@ Count = Annotated[int, Meta(ge=1, le=100_000)]
 
 
 class JobSection(_Section, frozen=True):
-    """[job]: what a job of this project needs on a cluster; flags of ``submit`` and ``job`` win (docs/job.md).
+    """[job]: what a job needs on a cluster; flags of ``submit`` and ``job`` win (docs/job.md).
 
     ``gpus`` and ``tasks`` are in all (``gpus`` None: one for each node where the image has CUDA),
     ``cpus`` per task, ``memory`` per node ("32GiB"), ``walltime`` "24h"; ``environment`` are names

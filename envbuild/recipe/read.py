@@ -82,7 +82,7 @@ KEPT_OUT = (
     "/.singularity.d",
     "/.envbuild",
 )
-"""Folders of an image that [files] does not write to: mounted over, or the runtime's and envbuild's own."""
+"""Folders that [files] does not write to: mounted over, or the runtime's own."""
 
 
 def _check_files(recipe: Recipe, path: Path, text: str) -> None:
@@ -142,7 +142,7 @@ def _read_requirement(line: str, where: str) -> Requirement:
 
 
 def _place_of_item(path: Path, text: str, section: str, key: str, item: str) -> str:
-    """Name the line on which an item of a list stands; the key's own line where it cannot be found."""
+    """Name the line of a list's item, or that of its key."""
     start = line_of(text, (section, key))
     lines = text.splitlines()
     for number in range(start - 1, len(lines)):

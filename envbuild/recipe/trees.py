@@ -1,4 +1,4 @@
-"""Requirements that are source trees: a folder of the project (``.``, ``-e ./sub``), or a commit of a git server."""
+"""Requirements that are source trees: a folder (``.``, ``-e ./sub``) or a git commit."""
 
 from __future__ import annotations
 

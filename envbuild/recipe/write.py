@@ -45,7 +45,7 @@ def write_recipe(
 
 
 def _changed_text(section: msgspec.Struct | Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Return the keys of a section that differ from their default, in the order of the record; all of a free table."""
+    """Return the keys that differ from their default, in order; all of a free table."""
     if isinstance(section, Mapping):
         return [(_quoted_key(name), value) for name, value in section.items()]
     found = []

@@ -1,4 +1,4 @@
-"""What a place must be able to do to hold a shelf: list, read, and append one entry whole or not at all."""
+"""What a place must do to hold a shelf: list, read, append one entry atomically."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 MARKER = "envbuild-shelf.json"
-"""The file that makes a place a shelf: without it, a folder that was not mounted would look like an empty one."""
+"""The file that marks a shelf: a folder that is not mounted has none."""
 MARKER_TEXT = b'{"schema":1}\n'
 NAMES = "names"
 BIGGEST_TEXT = 4 * 1024 * 1024
@@ -15,7 +15,7 @@ BIGGEST_TEXT = 4 * 1024 * 1024
 
 
 class SlotTakenError(Exception):
-    """Somebody else has published under this name and number meanwhile; the caller looks again and retries."""
+    """Somebody else has published this number; the caller retries."""
 
 
 class PieceStore(Protocol):
@@ -30,7 +30,7 @@ class PieceStore(Protocol):
         ...  # pragma: no cover
 
     def piece_path(self, digest: str) -> Path:
-        """Return a file with these bytes, not verified.  Raises IntegrityError where there is none."""
+        """Return a file with these bytes, unverified.  Raises IntegrityError for none."""
         ...  # pragma: no cover
 
     def free_bytes(self) -> int:
@@ -39,7 +39,7 @@ class PieceStore(Protocol):
 
 
 class Backend(Protocol):
-    """A place that holds a shelf.  Paths are relative ("names/NAME.000001"), as in docs/shelf.md."""
+    """A place of a shelf.  Paths are relative ("names/NAME.000001"; docs/shelf.md)."""
 
     @property
     def pieces(self) -> PieceStore | None:
@@ -47,11 +47,11 @@ class Backend(Protocol):
         ...  # pragma: no cover
 
     def refresh(self) -> None:
-        """Look at the place as it is now.  Raises HostError or NetworkError where it cannot be reached."""
+        """Read the place again.  Raises HostError or NetworkError where it cannot be reached."""
         ...  # pragma: no cover
 
     def create(self) -> bool:
-        """Make an empty place a shelf; return False where it is one already.  Raises UsageError for anything else."""
+        """Make an empty place a shelf; False where it is one.  Raises UsageError otherwise."""
         ...  # pragma: no cover
 
     def slots(self) -> tuple[str, ...]:
@@ -59,7 +59,7 @@ class Backend(Protocol):
         ...  # pragma: no cover
 
     def read(self, paths: Iterable[str]) -> dict[str, bytes]:
-        """Return the files that are there, by path.  Raises IntegrityError for links, devices and giants."""
+        """Return the files by path.  Raises IntegrityError for links, devices, huge files."""
         ...  # pragma: no cover
 
     def append(self, slot: str, entry: bytes, objects: Mapping[str, bytes]) -> None:

@@ -1,4 +1,4 @@
-"""A shelf as its users see it: names with histories, of which only what proves true is handed out."""
+"""A shelf as users see it: names with histories, of which only verified ones are given."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class ShelfClient:
         self.__dict__.pop("numbers", None)
 
     def newest_entries(self) -> dict[str, StoredEntry | IntegrityError]:
-        """Return the newest entry of every name, not verified but for its form; damage takes the entry's place."""
+        """Return the newest entry of every name, checked for its form only, or the error."""
         slots = {name: slot_name(name, numbers[-1]) for name, numbers in self.numbers.items()}
         paths = [slot_path(slot) for slot in slots.values()]
         try:
@@ -113,7 +113,7 @@ class ShelfClient:
         return tuple(entries)
 
     def find_entry(self, name: str, digest: str | None = None) -> StoredEntry:
-        """Return the newest entry of a name, or the one whose digest begins so; its history is verified."""
+        """Return a name's newest entry, or the one of a digest; its history is verified."""
         entries = self.history(name)
         if digest is None:
             return entries[-1]
@@ -149,7 +149,7 @@ class ShelfClient:
         return None
 
     def read_object(self, digest: str, what: str) -> bytes:
-        """Return the bytes that a digest names; ``what`` they are, for the error.  Raises IntegrityError."""
+        """Return the bytes of a digest; ``what`` names them.  Raises IntegrityError."""
         path = object_path(digest)
         data = self.backend.read([path]).get(path)
         if data is None:
@@ -178,7 +178,7 @@ class ShelfClient:
     def append_entry(
         self, draft: Entry, objects: Mapping[str, bytes], sign: Callable[[bytes], str] | None
     ) -> tuple[StoredEntry, bool]:
-        """Publish a draft behind whatever is newest and return it as stored, and whether it was added.
+        """Publish a draft behind the newest entry; return it, and whether it was added.
 
         Number, previous entry and signature are made anew each time that somebody else was quicker.
         A draft that says what the newest entry says adds nothing.  ``objects`` are by digest.
@@ -222,7 +222,7 @@ class ShelfClient:
         return self.history(name)[-1]
 
     def _stands(self, head: StoredEntry, sign: object) -> bool:
-        """Tell whether an entry needs no second one that says the same: it is signed well, or is not to be."""
+        """Tell whether an equal entry need not be added: it is signed well, or need not be."""
         try:
             return sign is None or self.signer(head) is not None
         except IntegrityError:

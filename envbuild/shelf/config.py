@@ -1,4 +1,4 @@
-"""Which shelves a user has: ``shelves.toml`` beside the settings, with the pinned signers of each in a file."""
+"""The user's shelves: ``shelves.toml`` beside the settings, pinned signers in files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ HEADING = "# Written by envbuild shelf add and remove.\n"
 class ShelfConfig(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"
 ):
-    """One shelf: where it is, whether allowed signers are pinned beside, and whether unsigned entries are refused."""
+    """One shelf: its place, whether signers are pinned, whether unsigned entries are refused."""
 
     url: Annotated[str, Meta(min_length=1, max_length=2000, pattern=r"^[^\x00-\x1f\x7f]*\Z")]
     pinned: bool = False
@@ -68,7 +68,7 @@ def require_name(name: str) -> None:
 
 
 def add_shelf(name: str, shelf: ShelfConfig, signers: Path | None, settings: Settings) -> None:
-    """Write a shelf down, with a copy of its allowed signers: whoever can write to the shelf cannot change them."""
+    """Add a shelf, with a copy of its allowed signers that its writers cannot change."""
     require_name(name)
     if signers is not None:
         write_text(signers_file(name, settings), read_signers(signers))
@@ -78,7 +78,7 @@ def add_shelf(name: str, shelf: ShelfConfig, signers: Path | None, settings: Set
 
 
 def remove_shelf(name: str, settings: Settings) -> ShelfConfig:
-    """Forget a shelf; the shelf itself stays as it is.  Raises UsageError for one that is not there."""
+    """Forget a shelf, which itself stays.  Raises UsageError for an unknown one."""
     known = read_shelves(settings)
     shelf = known.pop(name, None)
     if shelf is None:
@@ -103,7 +103,7 @@ def _write_shelves(known: Mapping[str, ShelfConfig], settings: Settings) -> None
 
 
 def open_shelf(name: str, settings: Settings, runner: Runner) -> ShelfClient:
-    """Open one of the user's shelves; nothing is read yet.  Raises UsageError for an unknown one."""
+    """Open a shelf of the user's, unread.  Raises UsageError for an unknown one."""
     known = read_shelves(settings)
     if name not in known:
         hint = "envbuild shelf add NAME URL" if not known else None
@@ -127,7 +127,7 @@ def backend_of(url: str, settings: Settings, runner: Runner) -> Backend:
 
 
 def normal_url(text: str, settings: Settings) -> str:
-    """Return a place as it is kept: a URL as it is, an absolute path for a folder or a bare repository."""
+    """Return a place as it is kept: a URL, or the absolute path of a folder or repository."""
     if GIT_URL.fullmatch(text):
         return text
     if re.match(r"\w+::", text) or ("://" in text and not text.startswith("file://")):

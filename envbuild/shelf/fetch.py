@@ -1,4 +1,4 @@
-"""Take an entry from a shelf: everything it names is fetched, verified and held to the rules before anyone uses it."""
+"""Fetch an entry from a shelf, and verify everything that it names before its use."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from envbuild.toml import convert, parse_toml
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class VerifiedEntry:
-    """An entry that proved true: texts as published, what they mean, and who signed it (None: nobody)."""
+    """A verified entry: its texts, what they mean, and who signed it (None: nobody)."""
 
     shelf: str
     stored: StoredEntry
@@ -48,7 +48,7 @@ class VerifiedEntry:
 
 
 def fetch_entry(library: ShelfClient, name: str, digest: str | None = None) -> VerifiedEntry:
-    """Return a verified entry of a name, the newest one or the one whose digest begins so, and remember it.
+    """Return a verified entry, the newest or the one whose digest begins so; remember it.
 
     Raises UsageError for one that is not there or that breaks the rules, IntegrityError for one
     that was changed, was put in another's place, is not signed as the shelf requires, or
@@ -111,7 +111,7 @@ def project_files(taken: VerifiedEntry) -> dict[str, bytes]:
 
 
 def stored_source(taken: VerifiedEntry, store: Store) -> Source:
-    """Write an entry's files into the store and return them as a recipe to make, not to write to."""
+    """Write an entry's files into the store, and return them as a recipe to make."""
     folder = store.folder("shelf") / taken.stored.digest.removeprefix("sha256:")
     for path, data in project_files(taken).items():
         target = folder / path

@@ -1,4 +1,4 @@
-"""A shelf in a folder: files written beside, synced, then linked under a name that nobody can take twice."""
+"""A shelf in a folder: files are written, synced, then linked to a name once."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
 class FolderBackend:
-    """A folder on a file system that the lab shares; what is written gets the mode of its top folder."""
+    """A shared folder; files get the mode of the top folder."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -59,7 +59,7 @@ class FolderBackend:
             )
 
     def create(self) -> bool:
-        """Make a shelf of a missing or empty folder; with the group's permissions where its parent has them."""
+        """Make a shelf of a missing or empty folder, writable for the group as its parent."""
         with _shelf_errors(self.root):
             if (self.root / MARKER).is_file():
                 return False
@@ -105,7 +105,7 @@ class FolderBackend:
         return found
 
     def append(self, slot: str, entry: bytes, objects: Mapping[str, bytes]) -> None:
-        """Put the objects, then link the entry to its name: one of two publishers gets it, the other one is told."""
+        """Write the objects, then link the entry to its name; a second publisher fails."""
         self.refresh()
         with _shelf_errors(self.root):
             self._sweep()
@@ -155,7 +155,7 @@ class FolderBackend:
         return found.f_bavail * found.f_frsize
 
     def _put(self, path: str, data: bytes) -> None:
-        """Write one small file; one that is there already stays, unless it is damaged: its name says what it holds."""
+        """Write one small file; an equal one stays, a damaged one is replaced."""
         target = self.root / path
         self._folder(target.parent)
         with contextlib.suppress(IntegrityError):
@@ -270,7 +270,7 @@ def _open_file(root: Path, relative: str) -> int:
 
 
 def _link_error(error: OSError, path: Path) -> EnvbuildError:
-    """Return the error for what cannot be opened without following a link (ELOOP; ENOTDIR for one to a folder)."""
+    """Return the error for a path with a link in it (ELOOP; ENOTDIR for one to a folder)."""
     if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.ENXIO):
         return IntegrityError("is a link, which a shelf never holds", where=str(path))
     error.filename = str(path)

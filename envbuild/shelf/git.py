@@ -1,4 +1,4 @@
-"""A shelf in a bare git repository: git itself is the client, a push is what publishes, and no push is forced."""
+"""A shelf in a bare git repository: a push publishes, and no push is forced."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ RACE_MESSAGES = (
     "failed to update ref",
     "incorrect old",
 )
-"""What git says to a push that came second (builtin/push.c, builtin/receive-pack.c, refs/files-backend.c)."""
+"""Git's messages to a push that came second (receive-pack.c, refs/files-backend.c)."""
 SAFE_OPTIONS = (
     "-c", "core.hooksPath=/dev/null", "-c", "protocol.ext.allow=never", "-c", "transfer.fsckObjects=true",
     "-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "advice.detachedHead=false",
@@ -57,7 +57,7 @@ SAFE_OPTIONS = (
 
 
 def is_git(url: str) -> bool:
-    """Tell whether a place is a git repository: by its form, or a folder that looks like a bare one."""
+    """Tell whether a place is a git repository, by its form or its files."""
     # os.path: a folder that may not be entered is no repository, and no error yet
     parts = (os.path.exists(os.path.join(url, name)) for name in ("HEAD", "objects", "refs"))  # noqa: PTH110, PTH118
     return GIT_URL.fullmatch(url) is not None or all(parts)
@@ -79,7 +79,7 @@ class GitBackend:
         self._tree: dict[str, tuple[str, int]] = {}
 
     def refresh(self) -> None:
-        """Fetch.  Raises NetworkError where the repository cannot be reached, HostError where it holds no shelf."""
+        """Fetch.  Raises NetworkError for no answer, HostError where there is no shelf."""
         if not self._fetch():
             what = "the repository is there, but it has no branch main"
             raise HostError(what, where=self.url, hint="was it made anew? nothing was changed")
@@ -288,7 +288,7 @@ GIT_VARIABLES = (
     "GIT_OBJECT_DIRECTORY",
     "GIT_ALTERNATE_OBJECT_DIRECTORIES",
 )
-"""Variables of a git command that we may have been started by: they would lead git away from our mirror."""
+"""Variables of a git command around us, which would lead git to another repository."""
 
 
 def _import_data(content: bytes) -> str:

@@ -1,4 +1,4 @@
-"""What this user has seen of a shelf: a name whose history goes back behind that was rolled back or replaced."""
+"""The last entries that this user verified, so that a shelf cannot be rolled back."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class LastVerified:
         self.path = path
 
     def read_heads(self) -> Mapping[str, VerifiedHead]:
-        """Return the heads by name.  Raises IntegrityError for a damaged file: without it a rollback goes unseen."""
+        """Return the heads by name.  Raises IntegrityError for a damaged file."""
         try:
             return msgspec.json.decode(self.path.read_bytes(), type=dict[str, VerifiedHead])
         except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The shelf's record (docs/shelf.md): an entry names by digest everything that was published together."""
+"""The shelf's record (docs/shelf.md): an entry names by digest what was published."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class CheckSummary(_Record, frozen=True):
 
 
 class EntrySummary(_Record, frozen=True):
-    """What a search looks at, copied out of recipe and lock; ``direct`` are the direct requirements."""
+    """What a search looks at, from recipe and lock; ``direct`` are direct requirements."""
 
     summary: Text = ""
     base: Text = ""
@@ -149,7 +149,7 @@ def read_entry(data: bytes, where: str) -> Entry:
 
 
 def _schema_of(data: bytes) -> int:
-    """Return the schema that a document which is no entry of ours says it has, 0 where it says none."""
+    """Return the schema number of any document, 0 where it has none."""
     try:
         return msgspec.json.decode(data, type=_SchemaField).schema
     except UNREADABLE:

@@ -1,4 +1,4 @@
-"""The bytes of images on a shelf, cut where files begin, so that what two images have in common is kept once.
+"""Image bytes on a shelf, cut at files, so that equal parts are kept once.
 
 An image is a list of pieces, each named by its sha256.  Where to cut depends on the packed files
 alone and not on where in the image they lie, so a second image on the same base is cut alike where
@@ -47,7 +47,7 @@ class PieceList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def describe_image(image: Path, locked: str, store: Store) -> ImageDescriptor:
-    """Return what an entry says of an image; ``locked`` is the digest of the lock it must be made from.
+    """Describe an image for an entry; ``locked`` is the digest of the lock it must have.
 
     ``store`` remembers the digests of a file that has not changed.  Raises UsageError for an image
     that may not be shared: layered, or of another lock.
@@ -75,7 +75,7 @@ def require_flat(image: Path) -> None:
 def store_image(
     image: Path, weight: ImageDescriptor, pieces: PieceStore, report: Reporter
 ) -> tuple[bytes, int]:
-    """Put the bytes of an image on a shelf; return the list of its pieces, and how many bytes were new.
+    """Write an image's bytes to a shelf; return the list of pieces and the new bytes.
 
     Raises SpaceError before anything is written where the shelf has no room.
     """
@@ -146,7 +146,7 @@ def fetch_image(
 
 
 def _read_chunks(path: Path, size: int) -> Iterator[bytes]:
-    """Yield the bytes of a file that should have this size; no more of it than one byte too many is read."""
+    """Yield a file of a known size; at most one byte more is read."""
     left = size
     with path.open("rb") as file:
         while left > 0 and (chunk := file.read(min(CHUNK, left))):
@@ -173,7 +173,7 @@ def _hash_pieces(image: Path, cut: list[int]) -> Iterator[tuple[str, int, int]]:
 
 
 def cut_points(image: Path, size: int) -> list[int]:
-    """Return where to cut an image, in bytes from its start, ascending; a file system that cannot be read: evenly."""
+    """Return where to cut an image (bytes, ascending); evenly if it cannot be read."""
     try:
         anchors = _cut_candidates(image)
     except EnvbuildError:
@@ -187,7 +187,7 @@ def cut_points(image: Path, size: int) -> list[int]:
 
 
 def _cut_candidates(image: Path) -> dict[int, int]:
-    """Return the places where one may cut, each with a number that depends on what lies there, not on where it lies."""
+    """Return places to cut, each with a number that depends on the content there alone."""
     primary = read_sif(image).primary
     if primary is None:
         return {}

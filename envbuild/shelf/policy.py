@@ -1,4 +1,4 @@
-"""What a recipe and a lock may say on a shelf: nothing that reads or writes outside the image they describe.
+"""What recipe and lock may contain on a shelf: nothing that leaves their image.
 
 Rules are the same for publishing and for taking.  What a person reads (summary, notes) and what
 runs inside the image only ([system] post, [run]) is free text; every other value is a plain word.
@@ -150,7 +150,7 @@ def refuse_lock(recipe: Recipe, lock: Lock, where: str) -> None:
 
 
 def _string_values(value: Any, keys: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield every string of a document, keys of tables that are names of the writer's own included."""
+    """Yield every string of a document, the writer's own table keys included."""
     if isinstance(value, str):
         yield keys, value
     elif isinstance(value, dict):

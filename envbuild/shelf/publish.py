@@ -115,7 +115,7 @@ def summarize_report(digest: str, report: Report) -> CheckSummary:
 
 
 def with_earlier_checks(entry: Entry, earlier: Entry | None) -> Entry:
-    """Return an entry that keeps the verdicts which the one before it has about the same image, oldest first."""
+    """Return an entry with the earlier checks of the same image, oldest first."""
     if (
         earlier is None
         or earlier.image is None

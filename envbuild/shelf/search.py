@@ -1,4 +1,4 @@
-"""Search: a table of the newest entry of every name, over all shelves, without opening anything else."""
+"""Search the newest entry of every name, over all shelves."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from envbuild.shelf.model import Entry
 
 
 class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a search tells of one name; ``gpu`` are those it passed on, ``state`` is why it is not to be used, or ""."""
+    """A search result; ``gpu`` are those it passed on, ``state`` why it is refused, or ""."""
 
     shelf: str
     name: str
@@ -124,7 +124,7 @@ def _fits_filters(
 
 
 def _version_begins(version: str, wanted: list[str]) -> bool:
-    """Tell whether a version is, or begins with, the wanted one: 12 and 12.1 begin 12.1.1, 1 does not."""
+    """Tell whether a version begins with the wanted one: 12.1.1 with 12, not with 1."""
     return not wanted or f"{version}.".startswith(f"{wanted[0].rstrip('.*')}.")
 
 

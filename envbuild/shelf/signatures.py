@@ -1,4 +1,4 @@
-"""Who published an entry: signatures by the ssh keys that people already have (ssh-keygen -Y, PROTOCOL.sshsig)."""
+"""Signatures of entries by ssh keys (ssh-keygen -Y, PROTOCOL.sshsig)."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from envbuild.run import Command, Result, Runner
 NAMESPACE = "envbuild"
 """A signature that the same key made for git, mail or files is none for a shelf."""
 KEY = re.compile(r"\s((?:ssh-|ecdsa-|sk-)[\w@.-]+)\s+([A-Za-z0-9+/]{20,}=*)")
-"""Kind and body of a key in a line of an allowed signers file, behind the principals and the options."""
+"""Kind and body of a key in an allowed signers file, behind principals and options."""
 SECONDS = 120.0
 """A key on a token waits for a touch."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Signer:
-    """Who signed: ``principal`` as the pinned file names the key's owner (None where none is pinned), and the key."""
+    """The signer: ``principal`` of the pinned file (None where none is pinned), and the key."""
 
     principal: str | None
     key: str
@@ -32,7 +32,7 @@ class Signer:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SignatureVerifier:
-    """The means to sign and to judge: ``signers`` is the pinned allowed signers file (ssh-keygen(1)), if any."""
+    """Signs and verifies; ``signers`` is the pinned allowed signers file (ssh-keygen(1))."""
 
     runner: Runner
     environment: Mapping[str, str]
@@ -103,7 +103,7 @@ class SignatureVerifier:
         return tuple(name.strip() for name in names if name.strip() and name[0] != "!")
 
     def _unknown(self, key: str, where: str) -> EnvbuildError:
-        """Return the error for a good signature that no principal's key answers for, today and for this purpose."""
+        """Return the error for a good signature by no key that is valid today and for this."""
         owners = [
             (name, options)
             for name, options, known in _pinned_keys(self.signers)
@@ -131,7 +131,7 @@ class SignatureVerifier:
 
 
 def read_signers(path: Path) -> str:
-    """Return the text of an allowed signers file.  Raises UsageError where it names no key that a shelf could use."""
+    """Return an allowed signers file.  Raises UsageError where it names no usable key."""
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:

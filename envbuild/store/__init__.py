@@ -1,1 +1,1 @@
-"""Files kept by content: artifacts, bases, images and verdicts, safe under concurrency and interruption."""
+"""Files by content: artifacts, bases, images, verdicts; safe for several processes."""

@@ -21,7 +21,7 @@ FICLONE = 0x40049409
 
 @contextlib.contextmanager
 def os_errors_as(path: Path) -> Iterator[None]:
-    """Turn the operating system's errors about a path into ours: full disk, quota, permission, read-only."""
+    """Turn the system's errors into ours: full disk, quota, permission, read-only."""
     try:
         yield
     except OSError as error:
@@ -81,7 +81,7 @@ def sync_meanwhile(path: Path) -> Iterator[None]:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder and those above it; below one that a group shares (setgid, group-writable) they are shared alike.
+    """Make a folder and those above it, shared with the group where their parent is.
 
     So one user's umask shuts nobody else out of a lab's store.  Raises OSError.
     """
@@ -94,7 +94,7 @@ def make_folder(path: Path) -> None:
 
 
 def _make_shared(folder: Path) -> None:
-    """Make a folder of its parent's mode at once: another member may want to write to it before it could be changed."""
+    """Make a folder with its parent's mode at once, so that members can write to it."""
     made = Path(tempfile.mkdtemp(prefix=".", dir=folder.parent))
     made.chmod(stat.S_IMODE(folder.parent.stat().st_mode))
     try:
@@ -106,7 +106,7 @@ def _make_shared(folder: Path) -> None:
 
 
 def make_empty(path: Path, mode: int) -> None:
-    """Make an empty file of a final mode at once, whatever the umask; one that is there stays as it is."""
+    """Make an empty file with its final mode at once; an existing one stays."""
     if path.exists():
         return
     handle, name = tempfile.mkstemp(prefix=".", dir=path.parent)
@@ -164,7 +164,7 @@ def commit_file(temporary: Path, final: Path, *, mode: int = 0o444) -> None:
 
 
 def clone_file(source: Path, out: IO[bytes]) -> None:
-    """Fill an open file with another one's content, durably: shared blocks where the file system can, else a copy."""
+    """Copy into an open file and sync it: shared blocks where possible, else a copy."""
     with source.open("rb") as file:
         try:
             fcntl.ioctl(out.fileno(), FICLONE, file.fileno())
@@ -175,7 +175,7 @@ def clone_file(source: Path, out: IO[bytes]) -> None:
 
 
 def copy_out(source: Path, target: Path, *, mode: int = 0o644) -> None:
-    """Copy a store file to where the user wants it: a reflink where the file system can, else a copy.
+    """Copy a store file out: a reflink where the file system can, else a copy.
 
     Never a hard link: signing an image in place would change the store's file.
     """

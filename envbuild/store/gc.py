@@ -48,7 +48,7 @@ def collect_garbage(
 
 
 def find_leftovers(store: Store) -> Iterator[Removal]:
-    """Yield working folders, notes and half-written images of processes that ended without clearing them."""
+    """Yield working folders, notes and partial images of processes that are dead."""
     folder = store.root / LAYOUT / "tmp"
     names = {path.name for path in _list_folder(folder)}
     for name in sorted(names):
@@ -139,7 +139,7 @@ def remove_files(removal: Removal) -> bool:
 
 
 def mounted_below(path: Path, table: Path = Path("/proc/self/mountinfo")) -> bool:
-    """Tell whether something is mounted at a path or below it; bind mounts of the same file system count too."""
+    """Tell whether something is mounted at a path or below it, bind mounts included."""
     try:
         lines = table.read_text("utf-8", "surrogateescape").splitlines()
     except OSError:
@@ -162,7 +162,7 @@ def mark_used(path: Path) -> None:
 
 
 def tree_size(path: Path) -> int:
-    """Return the bytes of all files below a folder, or of one file; what vanishes meanwhile does not count."""
+    """Return the bytes of a file or of all files below a folder, as far as they stay."""
     if not path.is_dir() or path.is_symlink():
         return _size_of(path)
     return sum(_size_of(file) for file in _files_below(path))

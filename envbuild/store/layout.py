@@ -17,7 +17,7 @@ from envbuild.store.atomic import is_shared, make_empty, make_folder, os_errors_
 
 LAYOUT = "v1"
 REFUSED_SECONDS, REFUSED_PAUSE = 5.0, 0.1
-"""How long a lock's file that may not be opened is tried again: what an older envbuild made is opened up then."""
+"""How long a lock file that cannot be opened is tried again (older versions fix it)."""
 HELD = ".held"
 """Ending of the files that tell that a working folder's process lives."""
 LEFT = ".partial.sif"
@@ -56,13 +56,13 @@ class Store:
         return self._find(f"facts/{file_name_of(digest)}.json")
 
     def scheme(self, digest: str, python: str) -> Path:
-        """Return where it is kept where a Python of the image with this digest installs packages."""
+        """Return the file that says where a Python of the image installs packages."""
         return self._find(
             f"facts/{file_name_of(digest)}{file_name_of(python).replace('/', '-')}.scheme"
         )
 
     def image(self, key: str) -> Path:
-        """Return where a built image is kept; the key is over lock digest, mode and pack settings."""
+        """Return the path of a built image; its key is of lock digest, mode and packing."""
         return self._find(f"images/{file_name_of(key)}.sif")
 
     def record(self, key: str) -> Path:
@@ -82,15 +82,15 @@ class Store:
         return self.root / LAYOUT / "digests" / f"{key}.json"
 
     def layer(self, key: str) -> Path:
-        """Return where the index of a packed tree is kept; its bytes lie beside, with the ending ``.blob``."""
+        """Return the index of a packed tree; its bytes are beside it, as ``.blob``."""
         return self._find(f"layers/{key}.index")
 
     def own_layer(self, key: str) -> Path:
-        """Return where this store itself keeps a layer, also when one below has it: that one may be damaged."""
+        """Return this store's own path of a layer, as that of a store below may be damaged."""
         return self.root / LAYOUT / "layers" / f"{key}.index"
 
     def metadata(self, name: str) -> Path:
-        """Return where it is kept what a file of an index says; the name begins with the file's sha256."""
+        """Return the path of an index file's metadata; its name begins with the sha256."""
         return self._find(f"metadata/{name}")
 
     def built(self, key: str) -> Path:
@@ -105,7 +105,7 @@ class Store:
         return next((path for top in self.below if (path := top / LAYOUT / relative).exists()), own)
 
     def own(self, path: Path) -> Path:
-        """Return where this store itself keeps what was found at a path: the one in a store below may be damaged."""
+        """Return this store's own path of a file, as that of a store below may be damaged."""
         top = next((top for top in self.below if path.is_relative_to(top)), self.root)
         return self.root / path.relative_to(top)
 
@@ -122,7 +122,7 @@ class Store:
 
     @contextlib.contextmanager
     def work(self, purpose: str) -> Iterator[Path]:
-        """Lend a temporary folder on the store's own file system; it is removed afterwards, whatever happens."""
+        """Yield a temporary folder on the store's file system, removed afterwards."""
         with claim_folder(self.folder("tmp"), purpose) as path:
             with os_errors_as(path):
                 path.mkdir(mode=0o700)
@@ -133,7 +133,7 @@ class Store:
 
     @contextlib.contextmanager
     def beside(self, target: Path) -> Iterator[Path]:
-        """Lend a name beside a final one, for a file that gets it in the end; what is still there then is removed.
+        """Yield a name beside a final one for a new file; what is left there is removed.
 
         The store remembers the name meanwhile, so that ``store gc`` finds what a killed process
         left.
@@ -147,7 +147,7 @@ class Store:
 
     @contextlib.contextmanager
     def outside(self, parent: Path) -> Iterator[Path]:
-        """Lend a temporary folder of our own in another folder, such as TMPDIR; the store remembers it likewise."""
+        """Yield a temporary folder elsewhere, such as TMPDIR, which the store remembers."""
         path = parent / f"{OUTSIDE}{os.getpid()}-{os.urandom(6).hex()}"
         with claim_folder(self.folder("tmp"), "outside", remember=path):
             with os_errors_as(path):
@@ -189,7 +189,7 @@ class Store:
 
 
 def _lock_patiently(acquire: Callable[[], object]) -> None:
-    """Open a lock's file; one refused may be another user's whose mode is not yet what it will be."""
+    """Open a lock's file; a refusal may pass, as another user is just making it."""
     until = time.monotonic() + REFUSED_SECONDS
     while True:
         try:
@@ -211,7 +211,7 @@ def _lock_holder(path: Path) -> str:
 
 @contextlib.contextmanager
 def claim_folder(parent: Path, purpose: str, *, remember: Path | None = None) -> Iterator[Path]:
-    """Lend an unused name in a folder; a locked file beside it, NAME.held, tells that its process lives.
+    """Yield an unused name in a folder; a locked NAME.held shows that its process lives.
 
     ``remember`` is a path elsewhere that is to vanish with the claim.
     """

@@ -1,4 +1,4 @@
-"""Stored files that no lock names by their hash (roots, built wheels, facts): it is written down beside them.
+"""Stored files that no lock names (roots, wheels, facts): their hash is beside them.
 
 A file without its seal, or of other bytes than it says, does not count: it is made again.  A seal
 tells damage, and what was half written; against who may write to the folder it is no help
@@ -33,7 +33,7 @@ def seal_path(path: Path) -> Path:
 
 
 def commit_sealed(temporary: Path, final: Path) -> None:
-    """Give a finished file its final name, and write its hash beside it.  Raises SpaceError or HostError."""
+    """Give a file its final name and write its hash.  Raises SpaceError or HostError."""
     with temporary.open("rb") as file:
         sha256 = hash_stream(file)
     seal_path(final).unlink(missing_ok=True)  # it would belong to another file for a moment
@@ -68,7 +68,7 @@ def is_sealed(path: Path) -> bool:
 
 
 def read_sealed(path: Path) -> bytes | None:
-    """Return the content of a small file, None where it is not there or not what was written down."""
+    """Return a small file's content, None where it is missing or damaged."""
     try:
         data = path.read_bytes()
     except OSError:
@@ -106,13 +106,13 @@ def hash_stream(file: BinaryIO) -> str:
 
 
 def _state(file: BinaryIO) -> tuple[int, ...]:
-    """Return what changes with a file's content: st_ctime is the kernel's own, and no program sets it back."""
+    """Return what changes with the content: st_ctime, which no program can set."""
     found = os.fstat(file.fileno())
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 def require_hash(file: BinaryIO, sha256: str | None, name: str) -> None:
-    """Raise IntegrityError unless an open file of the store holds what it should; None is no hash at all."""
+    """Raise IntegrityError unless an open file has this hash; None is no hash."""
     if hash_stream(file) != sha256:
         what = f"{name} was changed in the store"
         raise IntegrityError(

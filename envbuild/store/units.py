@@ -16,5 +16,5 @@ def human_bytes(count: int) -> str:
 
 
 def count_noun(count: int, noun: str, plural: str = "") -> str:
-    """Return a count with its noun: "1 package", "2 packages"; ``plural`` is for nouns that do not just take an s."""
+    """Return "1 package", "2 packages"; ``plural`` is for nouns that do not just take an s."""
     return f"{count} {noun if count == 1 else plural or noun + 's'}"

@@ -1,4 +1,4 @@
-"""Hash the store again: files that are not what their name says are found before somebody builds from them."""
+"""Hash the store again, to find damaged files before a build uses them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CHUNK = 1 << 22
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoredItem:
-    """One file to hash: ``sha256`` is what it must give, ``parts`` what goes with it when it is damaged."""
+    """One file to hash, its expected ``sha256``, and the ``parts`` that go with it."""
 
     path: Path
     size: int
@@ -46,7 +46,7 @@ def verify_sealed(store: Store) -> Iterator[StoredItem]:
 
 
 def is_sound(item: StoredItem, advance: Callable[[int], None]) -> bool:
-    """Tell whether a file has the size and hash that it must have; ``advance`` is told the bytes read."""
+    """Tell whether a file has its size and hash; ``advance`` gets the bytes read."""
     digest, size = hashlib.sha256(), 0
     try:
         with item.path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""Which Debian packages: apt's own resolver over a private configuration, no root and no trace on the host."""
+"""Choose Debian packages with apt's own resolver: no root, no trace on the host."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ UPDATE_SECONDS = 600.0
 FULL = re.compile(r"No space left on device|Disk quota exceeded")
 FULL_HINT = "free space there, or point ENVBUILD_STORE to a larger file system"
 INSTALL_LINE = re.compile(r"^Inst (\S+) (?:\[\S+\] )?\((\S+) [^\[\n]*\[(\S+)\]\)", re.MULTILINE)
-"""Name, version and architecture of ``Inst libc6 [2.36-9] (2.36-9+deb12u14 Debian:12.15/oldstable [amd64]) []``."""
+"""Name, version and architecture of ``Inst libc6 [2.36-9] (2.36-9+deb12u14 … [amd64]) []``."""
 
 
 class InstalledPackage(Protocol):
@@ -66,7 +66,7 @@ class InstalledPackage(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class AptLists:
-    """A suite's package lists, refreshed: apt's configuration file, the Packages files, the release's date (ISO).
+    """A suite's lists: apt's configuration file, the Packages files, the release's date (ISO).
 
     ``release`` is what people call it: "Debian bookworm".  ``digest`` is the hash of the Release
     file, which names every Packages file with its hash.
@@ -82,7 +82,7 @@ class AptLists:
 
     @cached_property
     def index(self) -> PackageIndex:
-        """The parsed Packages files: 50 MB, a second of the processor, so only where they are needed."""
+        """The parsed Packages files: 50 MB and a second, so only where they are needed."""
         return PackageIndex.read(*self.files)
 
 
@@ -144,7 +144,7 @@ def resolve_debian(
     group: Literal["base", "system", "build"],
     installed: Collection[InstalledPackage] = (),
 ) -> tuple[DebianPackage, ...]:
-    """Return the packages that apt would install beside ``installed``, without recommended ones, sorted by name.
+    """Return what apt would install beside ``installed``, without recommended ones, sorted.
 
     The same question about the same release is answered from the store: apt needs two seconds for
     it. Raises UsageError for a name that the suite lacks, NoSolutionError where dependencies cannot
@@ -224,7 +224,7 @@ class Bootstrap:
 
     @property
     def digest(self) -> str:
-        """Return ``sha256:…`` over suite, date and the sorted packages, and over the root that it starts from."""
+        """Return ``sha256:…`` over suite, date, packages, and the root that it starts from."""
         own = bootstrap_digest(self.suite, self.created, self.packages)
         if self.over is None:
             return own
@@ -245,7 +245,7 @@ class Bootstrap:
 
 
 def bootstrap_digest(suite: str, created: str, packages: Iterable[DebianPackage]) -> str:
-    """Return ``sha256:…`` over lines of text: suite, date, then "name version sha256" of each package, sorted."""
+    """Return ``sha256:…`` over suite, date and "name version sha256" of each package, sorted."""
     lines = sorted(f"{package.name} {package.version} {package.sha256}" for package in packages)
     text = "\n".join([f"debian {suite}", created, *lines]) + "\n"
     return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
@@ -276,7 +276,7 @@ def _source_line(distribution: Distribution, url: str, suite: str) -> str:
 def _write_config(
     folder: Path, source: str, settings: Settings, runner: Runner, *, architecture: str
 ) -> Path:
-    """Write an apt configuration that keeps nothing of the host's but how to reach the network (Acquire::…)."""
+    """Write an apt configuration that has nothing of the host's but its network (Acquire::…)."""
     for name in ("state/lists/partial", "cache/archives/partial"):
         with os_errors_as(folder):
             (folder / name).mkdir(parents=True, exist_ok=True)

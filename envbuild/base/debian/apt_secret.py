@@ -1,4 +1,4 @@
-"""Passwords of mirrors and proxies for apt: never in the store's own files, which others may read."""
+"""Give apt passwords without writing them into the store, which others may read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Make a root file system from locked Debian packages: no network, no root, the same bytes every time."""
+"""Make a root file system from locked Debian packages: offline, without root, reproducible."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def _clean_environment(bootstrap: Bootstrap, settings: Settings) -> dict[str, st
 def write_repository(
     packages: Iterable[DebianPackage], store: Store, folder: Path, runner: Runner
 ) -> None:
-    """Lay out a flat repository: each .deb under its name, and a Packages file that names its size and sha256.
+    """Lay out a repository: each .deb by name, and a Packages file with sizes and hashes.
 
     Raises IntegrityError for a package that the store does not hold whole.
     """

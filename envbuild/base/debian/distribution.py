@@ -1,4 +1,4 @@
-"""Where Debian packages of a release come from: Debian's own main section, Ubuntu's main and universe."""
+"""Where packages come from: Debian's main section, Ubuntu's main and universe."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def release_of(distro: str) -> tuple[Distribution, str]:
 
 
 def mirror_of(distribution: Distribution, settings: Settings, runner: Runner) -> str:
-    """Return the URL of a distribution's mirror: the configured one, else the one that apt on this machine uses.
+    """Return a distribution's mirror: the configured one, else that of this machine's apt.
 
     Raises UsageError for a configured one that is no URL, HostError where apt knows none.
     """

@@ -54,7 +54,7 @@ class PackageIndex:
 
     @cached_property
     def required(self) -> set[str]:
-        """The names of essential packages and those of priority "required": what mmdebstrap's minbase takes."""
+        """The essential packages and those of priority "required", as minbase takes them."""
         wanted = re.compile(r"^(?:Essential: yes|Priority: required)$", re.MULTILINE)
         return {name for name, stanzas in self.stanzas.items() if wanted.search(stanzas[0])}
 
@@ -84,7 +84,7 @@ class PackageIndex:
     def locked(
         self, name: str, version: str, architecture: str, group: Literal["base", "system", "build"]
     ) -> DebianPackage:
-        """Return what a lock keeps of one package.  Raises IntegrityError where the index says nonsense."""
+        """Return a package as a lock has it.  Raises IntegrityError for a wrong index."""
         for stanza in self.stanzas.get(name, ()):
             if (
                 field_of(stanza, "Version") == version
@@ -114,7 +114,7 @@ class PackageIndex:
             ) from error
 
     def status_entry(self, package: InstalledPackage) -> str:
-        """Write an installed package as /var/lib/dpkg/status has it, with the relations that the suite knows of."""
+        """Write an installed package for /var/lib/dpkg/status, with its relations in the suite."""
         known = list(self.stanzas.get(package.name, ()))
         same = [one for one in known if field_of(one, "Version") == package.version]
         stanza = (same or known or [""])[0]

@@ -13,9 +13,9 @@ CLEAN = (
     "/etc/hostname",  # the building machine's
     "/etc/resolv.conf",
 )
-"""Files that mmdebstrap fills from the building machine; they are left empty, with modes of their own."""
+"""Files that mmdebstrap copies from the building machine; they are emptied."""
 PARTIAL = ("/var/lib/apt/lists/partial", "/var/cache/apt/archives/partial")
-"""Folders that apt gives to its user _apt, but only where that user may enter the folder the root is made in."""
+"""Folders of apt's user _apt; apt sets that only where this user may enter the root."""
 
 
 def mmdebstrap_arguments(
@@ -27,7 +27,7 @@ def mmdebstrap_arguments(
     hooks: Iterable[str] = (),
     over: Path | None = None,
 ) -> tuple[str, ...]:
-    """Return the command line that makes a root from a folder with .deb files and their Packages file.
+    """Return the command that makes a root from .deb files and their Packages file.
 
     ``target`` ends with ".tar" or is a folder; ``mode`` is "root" or "unshare"; ``hooks`` run in
     the finished root before it is cleaned; ``over`` is the tar of a root to start from.

@@ -1,4 +1,4 @@
-"""Facts of a bootstrapped base for another machine: its packages are unpacked, and nothing of them is run."""
+"""Read the facts of a bootstrap for another machine from its packages; none is run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SECONDS = 300.0
 
 
 def machine_of(bootstrap: Bootstrap) -> str | None:
-    """Return the machine that a bootstrap's packages are for, as uname tells it; None where all are for any."""
+    """Return the machine (uname) that the packages are for; None where all are for any."""
     for package in bootstrap.packages:
         if package.architecture in BY_DEBIAN:
             return BY_DEBIAN[package.architecture].machine

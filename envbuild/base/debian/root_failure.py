@@ -1,4 +1,4 @@
-"""What a failure of mmdebstrap means, in the words of the tool that found it, and where its whole output is kept."""
+"""Explain a failure of mmdebstrap, and keep its whole output."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LONGEST_LINE = 240
 
 
 def explain_failure(error: ToolFailedError, settings: Settings, store: Store) -> EnvbuildError:
-    """Return the error to show for a failed mmdebstrap; all that it printed goes into a log of the store."""
+    """Return the error for a failed mmdebstrap; its output goes into a log of the store."""
     text = error.stderr + error.stdout
     log = _keep_log(text, store)
     packages = _failed_packages(text)
@@ -63,7 +63,7 @@ def _failed_packages(text: str) -> list[str]:
 
 
 def _dpkg_lines(text: str) -> list[str]:
-    """Return each of dpkg's errors with the line before it, which is the failed script's own, and the one after."""
+    """Return each of dpkg's errors with the line before it (the script's) and after it."""
     lines = text.splitlines()
     places = [number for number, line in enumerate(lines) if DPKG_ERROR.match(line)]
     shown: list[str] = []

@@ -1,1 +1,1 @@
-"""Images of registries, of archives and of a Docker daemon: fetched, kept and described without being run."""
+"""Images of registries, archives and a Docker daemon, described without being run."""

@@ -51,7 +51,7 @@ def describe_archive(reference: BaseReference, context: Context) -> BaseFacts:
 
 
 def fetch_archive(reference: BaseReference, context: Context) -> Header:
-    """Return the header that starts from the locked image, read again from its file where the store lost it.
+    """Return the header that starts from the locked image, read again where the store lost it.
 
     Raises IntegrityError where the file holds another image by now.
     """
@@ -185,7 +185,7 @@ def _read_layout(opener: Opener, reference: BaseReference, store: Store) -> OciI
 
 
 def _read_saved(opener: Opener, reference: BaseReference, store: Store) -> OciImage:
-    """Read what ``docker save`` wrote: layers are plain tars there, so the manifest is written here."""
+    """Read the output of ``docker save``: plain tars, so the manifest is written here."""
     where = reference.text
     try:
         told: Any = msgspec.json.decode(_read_small(opener, "manifest.json", where))
@@ -249,7 +249,7 @@ def _import_blob(
     known: Blob | None = None,
     kind: str = "",
 ) -> Blob:
-    """Copy a member into the store under the sha256 that it has; one that is there already is not read again."""
+    """Copy a member into the store by its sha256, unless it is there already."""
     if known is not None and is_complete(store.artifact(known.sha256), known.size):
         return known
     digest = hashlib.sha256()

@@ -92,7 +92,7 @@ class RegistryAuth(httpx.Auth):
         return f"Bearer {token}" if isinstance(token, str) and token.isprintable() else None
 
     def _ask(self, request: httpx.Request) -> bytes:
-        """Return the answer of a token service; "" where it refuses.  A form with a token in it follows no redirect."""
+        """Return the answer of a token service, "" for a refusal; redirects are not followed."""
         follow = request.method == "GET"
         answer = self._client.send(request, stream=True, auth=httpx.Auth(), follow_redirects=follow)
         try:

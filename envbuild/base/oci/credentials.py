@@ -22,7 +22,7 @@ HELPER_SECONDS = 30.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Credentials:
-    """A user and a password, or (``token``) an identity token; ``origin`` tells where they are from."""
+    """A user and a password, or an identity token (``token``); ``origin`` is their source."""
 
     user: str
     password: str = field(repr=False)
@@ -31,7 +31,7 @@ class Credentials:
 
 
 def find_credentials(host: str, settings: Settings, runner: Runner) -> Credentials | None:
-    """Return what is known for a registry's host; None where nothing is, and the registry is asked as anybody.
+    """Return the credentials of a registry's host, None where there are none.
 
     APPTAINER_DOCKER_USERNAME and _PASSWORD (or DOCKER_, SINGULARITY_DOCKER_) win, as they do for
     the runtime. They name no registry, and a recipe of a stranger names any: they count for Docker

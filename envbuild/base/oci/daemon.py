@@ -57,7 +57,7 @@ def open_engine(settings: Settings) -> Iterator[Any]:
 
 
 def save_image(reference: BaseReference, target: Path, settings: Settings) -> None:
-    """Write what ``docker save`` writes of an image into a file.  Raises UsageError for an unknown image."""
+    """Write the output of ``docker save`` to a file.  Raises UsageError for no such image."""
     import docker
 
     name = (

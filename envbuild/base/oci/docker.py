@@ -14,7 +14,7 @@ from envbuild.names import BASE_KINDS
 
 
 def describe_docker(reference: BaseReference, context: Context) -> BaseFacts:
-    """Return the facts of a registry's image; only the first look at a digest downloads its layers."""
+    """Return the facts of a registry's image; layers are downloaded once per digest."""
     from envbuild.base.oci.registry import download_layers, resolve_image
 
     name = parse_image_name(reference.name)
@@ -28,7 +28,7 @@ def describe_docker(reference: BaseReference, context: Context) -> BaseFacts:
 
 
 def fetch_docker(reference: BaseReference, context: Context) -> Header:
-    """Bring the image with the locked digest into the store, whatever its tag means now; nothing where it is there.
+    """Download the image with the locked digest where the store lacks it.
 
     Returns the header that starts from the store's copy.
     """
@@ -60,7 +60,7 @@ def describe_oras(reference: BaseReference, context: Context) -> BaseFacts:
 
 
 def fetch_oras(reference: BaseReference, context: Context) -> Header:
-    """Bring the SIF with the locked digest into the store; returns the header that starts from there."""
+    """Download the SIF with the locked digest; return the header that starts from it."""
     from envbuild.base.oci.registry import download_sif, resolve_sif
 
     name = parse_image_name(reference.name).with_digest(reference.digest or "")

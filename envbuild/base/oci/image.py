@@ -1,4 +1,4 @@
-"""An OCI image as a base, wherever it comes from: its facts read from the layers, its files laid out for a build."""
+"""An OCI image as a base: facts from its layers, files laid out for a build."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def image_facts(
     download_missing: Callable[[], None],
     context: Context,
 ) -> BaseFacts:
-    """Return the facts of an image whose manifest and configuration are in the store, kept by its digest.
+    """Return the facts of an image whose manifest is in the store, kept by its digest.
 
     ``bring`` fetches the layers and is called only where the facts are not known yet.
     """

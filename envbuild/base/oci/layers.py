@@ -1,4 +1,4 @@
-"""See the layers of an image as one file system, without unpacking or running it (OCI image layer specification)."""
+"""The layers of an image as one file system, read without running it (OCI layer spec)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST_LINKS = 40
 
 @dataclass(kw_only=True, slots=True)
 class Node:
-    """A file, folder, link or device of the merged tree; ``layer`` is the one that brought it (from 0)."""
+    """A file, folder, link or device of the merged tree, from layer number ``layer``."""
 
     kind: str
     layer: int
@@ -105,7 +105,7 @@ class Tree:
             folder.children[name] = node
 
     def _folder(self, parts: list[str], number: int) -> Node:
-        """Return the folder that an entry goes to: links on the way are followed, missing folders made."""
+        """Return the folder of an entry: links are followed, missing folders made."""
         if self._last[0] == parts:
             return self._last[1]
         node = self._root
@@ -128,7 +128,7 @@ class Tree:
         return node
 
     def real(self, path: str) -> str:
-        """Return a path with all links resolved inside the tree, as os.path.realpath does; missing parts stay."""
+        """Return a path with links resolved inside the tree, as os.path.realpath does."""
         todo = [part for part in path.split("/") if part][::-1]
         done: list[tuple[str, Node | None]] = []
         links = 0
@@ -170,7 +170,7 @@ class Tree:
         return None if node is None else node.mtime
 
     def glob(self, pattern: str) -> list[str]:
-        """Return the existing paths that an absolute pattern matches, sorted; a star stays within one name."""
+        """Return the paths that a pattern matches, sorted; a star stays within one name."""
         found = [""]
         for part in pattern.strip("/").split("/"):
             found = [f"{at}/{name}" for at in found for name in self._matching(at, part)]

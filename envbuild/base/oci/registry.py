@@ -1,4 +1,4 @@
-"""Pull images from container registries (OCI distribution specification 1.1); every byte is hashed here.
+"""Pull images from registries (OCI distribution specification 1.1); all bytes are hashed.
 
 Apptainer's own client is not used: a build that pulls is a build with a network, and what it caches
 is not the store.
@@ -70,7 +70,7 @@ PROBE_SECONDS = 5.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RegistryServer:
-    """One server that may have a repository: its URL, the repository's path there, and a client that may ask."""
+    """One server of a repository: its URL, the path there, and a client with credentials."""
 
     url: str
     repository: str
@@ -83,7 +83,7 @@ class RegistryServer:
 
 
 def resolve_image(name: ImageName, platform: str, context: Context) -> OciImage:
-    """Return the image that a name stands for now; manifest and configuration are in the store afterwards.
+    """Return the image of a name as of now; its manifest and configuration are stored.
 
     Mirrors are asked first.  Raises GoneError for an unknown image or tag (with the nearest tags),
     NetworkError for denied access, limits and silence, IntegrityError for bytes that are not what
@@ -95,7 +95,7 @@ def resolve_image(name: ImageName, platform: str, context: Context) -> OciImage:
 
 
 def resolve_sif(name: ImageName, context: Context) -> OciImage:
-    """Return the SIF that a name stands for now; its manifest is in the store afterwards.  Raises as resolve does."""
+    """Return the SIF of a name as of now; its manifest is stored.  Raises as resolve_image."""
 
     def ask(place: RegistryServer) -> OciImage:
         data, kind = _read_manifest(place, name, name.reference)
@@ -116,7 +116,7 @@ def download_sif(name: ImageName, image: OciImage, context: Context) -> Path:
 
 
 def download_layers(name: ImageName, image: OciImage, context: Context) -> None:
-    """Download the layers that the store lacks, ``settings.downloads`` at a time; what has arrived is continued."""
+    """Download the layers that the store lacks, several at a time; partial ones continue."""
     wanted = {layer.digest: layer for layer in (image.manifest.config, *image.manifest.layers)}
     todo = [
         blob
@@ -156,7 +156,7 @@ def download_layers(name: ImageName, image: OciImage, context: Context) -> None:
 
 
 def _try_servers(name: ImageName, action: Callable[[RegistryServer], T], context: Context) -> T:
-    """Do something at the first place that answers: the mirrors in order, then the registry itself."""
+    """Act at the first server that answers: mirrors in order, then the registry."""
     places = list(_server_urls(name, context.settings))
     for number, (url, repository) in enumerate(places, 1):
         with _open_server(url, repository, context.settings, context.runner) as place:
@@ -173,14 +173,14 @@ def _try_servers(name: ImageName, action: Callable[[RegistryServer], T], context
 
 
 def front_pages(settings: Settings) -> Iterator[tuple[str, str]]:
-    """Tell every server that images may come from here: the registry's name and the address of its front page."""
+    """Yield each configured server: the registry's name and the address of its front page."""
     for registry in dict.fromkeys((HUB, *settings.registries)):
         for url, _ in _server_urls(ImageName(registry=registry, repository="library"), settings):
             yield registry, f"{url}/v2/"
 
 
 def _server_urls(name: ImageName, settings: Settings) -> Iterator[tuple[str, str]]:
-    """Tell the servers to ask, each with the repository's path there (a mirror's URL may have a path of its own)."""
+    """Yield the servers to ask, each with the repository's path (a mirror may add its own)."""
     reached = settings.registries.get(name.registry, Reached())
     for mirror in reached.mirrors:
         found = re.fullmatch(r"(https?://[^/]+)(/.*)?", mirror)
@@ -194,7 +194,7 @@ def _server_urls(name: ImageName, settings: Settings) -> Iterator[tuple[str, str
 
 
 def _speaks_http(host: str, settings: Settings) -> bool:
-    """Tell whether a registry on this machine speaks plain HTTP, as docker and the runtime find out too."""
+    """Tell whether a registry on this machine speaks plain HTTP, as docker does."""
     import httpx
 
     if not is_loopback(re.sub(r":\d+$", "", host)):
@@ -250,7 +250,7 @@ def _resolve_at(name: ImageName, platform: str, place: RegistryServer, store: St
 
 
 def _read_manifest(place: RegistryServer, name: ImageName, reference: str) -> tuple[bytes, str]:
-    """Return a manifest's bytes, hashed against what was asked for or what the server says they are."""
+    """Return a manifest's bytes, checked against the digest asked for or announced."""
     url = place.address("manifests", reference)
     try:
         data, kind, told = _get_bounded(place, url, accept=", ".join((*MANIFESTS, *INDEXES)))

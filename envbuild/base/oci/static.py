@@ -1,4 +1,4 @@
-"""Facts of an image that is not running: the probe reads the merged layers, this module finds the Python in them."""
+"""Read facts from the merged layers of an image that does not run."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PROGRAM = re.compile(
 
 
 def is_read(path: str, size: int, *, named: frozenset[str] = frozenset()) -> bool:
-    """Tell whether a file's content is needed for facts; ``named`` are paths that the image's variables name."""
+    """Tell whether facts need a file's content; ``named`` are paths in variables."""
     path = f"/{path}"
     if PROGRAM.search(path):
         return size <= PROGRAMS
@@ -175,7 +175,7 @@ def _python_abi(tree: Tree, stdlib: str, minor: int) -> str:
 def _search_path(
     tree: Tree, environment: Mapping[str, str], *, stdlib: str, prefix: str, home: str, minor: int
 ) -> list[str]:
-    """Return sys.path: PYTHONPATH, the standard library, then site folders with what their .pth files add."""
+    """Return sys.path: PYTHONPATH, standard library, site folders and their .pth lines."""
     sites = _site_folders(tree, prefix=prefix, home=home, minor=minor)
     found = [*environment.get("PYTHONPATH", "").split(":"), stdlib, f"{stdlib}/lib-dynload"]
     for site in sites:
@@ -184,7 +184,7 @@ def _search_path(
 
 
 def _site_folders(tree: Tree, *, prefix: str, home: str, minor: int) -> list[str]:
-    """Return the site folders: Debian's own Python has dist-packages (its site.py), all others site-packages."""
+    """Return the site folders: dist-packages for Debian's Python, else site-packages."""
     python = f"python3.{minor}"
     if prefix == "/usr" and tree.kind("/usr/lib/python3/dist-packages"):
         return [
@@ -214,7 +214,7 @@ def _pth_folders(tree: Tree, site: str) -> list[str]:
 
 
 def _glibc_version(tree: Tree) -> str | None:
-    """Return glibc's version from its file's name, or from the line that it prints when run; None without glibc."""
+    """Return glibc's version from its file's name or its text; None without glibc."""
     for pattern in (
         "/lib/*-linux-gnu/libc.so.6",
         "/lib64/libc.so.6",

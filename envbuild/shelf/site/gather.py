@@ -1,4 +1,4 @@
-"""Read a shelf into leaves: what does not prove true is shown as refused, never left out in silence."""
+"""Read a shelf into pages; what cannot be verified is shown as refused."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def page_of(
 
 
 def list_proofs(history: Sequence[StoredEntry]) -> tuple[CheckProof, ...]:
-    """Return the verdicts of the newest lock, one for each GPU, driver, target and level, newest first."""
+    """Return the newest lock's verdicts by GPU, driver, target and level, newest first."""
     locked = history[-1].entry.locked
     found: dict[tuple[str, str, str, str], CheckProof] = {}
     for stored in history:
@@ -164,7 +164,7 @@ def layer_sizes(lock: Lock) -> dict[str, list[tuple[str, int]]]:
 
 
 def dependency_tree(lock: Lock) -> tuple[DependencyNode, ...]:
-    """Return the direct requirements with what each brings; a package's own needs are drawn once."""
+    """Return the direct requirements as trees; a package's needs are drawn once."""
     packages = {p.name: p for p in lock.installed}
     needs: dict[str, list[PythonPackage]] = {}
     for package in packages.values():

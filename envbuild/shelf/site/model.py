@@ -1,4 +1,4 @@
-"""What the pages show: plain values, already chosen and ordered; the templates only lay them out."""
+"""The values on the pages, chosen and ordered; templates only lay them out."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class TreemapTile:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DependencyNode:
-    """A package in the dependency tree; ``again`` tells that what it needs is shown where it stands first."""
+    """A package in the dependency tree; ``again``: its needs are shown elsewhere."""
 
     name: str
     version: str
@@ -63,7 +63,7 @@ class PageCommand:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EntryPage:
-    """One name of the shelf with all that its page shows; ``refused`` is why it is not to be used, or ""."""
+    """A name of the shelf with its page; ``refused`` is why it must not be used, or ""."""
 
     name: str
     digest: str = ""
@@ -107,7 +107,7 @@ class EntryPage:
 
     @property
     def verdict(self) -> CheckProof | None:
-        """The newest verdict on the image itself; one for a kind of node only where there is no other."""
+        """The newest verdict on the image; one for a target only where there is no other."""
         return (
             max(self.proofs, key=lambda proof: (not proof.target, proof.day))
             if self.proofs

@@ -1,4 +1,4 @@
-"""Write the pages: an index and one page a name, each with its style and script inside, none with a request."""
+"""Write an index and a page for each name, with style and script inside."""
 
 from __future__ import annotations
 
