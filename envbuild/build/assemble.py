@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from envbuild.build.assembly_plan import (
@@ -73,6 +74,11 @@ class Assembled:
     layers: tuple[Layer, ...]
     wheels: tuple[CachedPart, ...]
 
+    @property
+    def parts(self) -> tuple[CachedPart, ...]:
+        """The parts of all layers, the lowest first."""
+        return tuple(chain.from_iterable(layer.parts for layer in self.layers))
+
 
 def assemble(spec: AssemblySpec, context: Context) -> Assembled:
     """Return the parts of an image; whatever the store lacks of them is fetched, packed or run."""
@@ -116,8 +122,10 @@ class _Assembly:
             self.report.say(line)
         self._compile(plan, wheels, base, scheme)
 
+        # by key: the plan names each part by what it is made from
         made = {part.part.key: part for part in base.parts}
         made |= {key: wheel.kept for key, wheel in wheels.items()}
+        # the rest in the plan's order, so that [system] post finds all parts below it made
         for planned in plan.parts:
             if planned.key not in made:
                 made[planned.key] = self._provide(planned, base, scheme, made)
@@ -219,6 +227,7 @@ class _Assembly:
                 lacking.append((wheels[wheel], planned.key))
         if not lacking:
             return
+        # images are large, and compiling needs their Python alone
         lean = not self.lock.is_bootstrap
         with (
             self.report.stage(f"compile {count_noun(len(lacking), 'package')}"),

@@ -133,10 +133,6 @@ class _Planner:
         # last, for its lines see all that is below
         yield from self._post(parts)
 
-    def _with_state(self, part: PlannedPart) -> PlannedPart:
-        """Return a part as stored where the store has it."""
-        return replace(part, state="stored") if part.key and self.is_cached(part.key) else part
-
     def _packages(self, group: str, layer: str) -> list[PlannedPart]:
         """Return the parts of a group's wheels, and those of their bytecode above."""
         packages = [package for package in self.spec.lock.python if package.group == group]
@@ -156,15 +152,14 @@ class _Planner:
             layer=layer, kind="wheel", subject=title, key=key, inputs=inputs, state="to pack"
         )
         # compiling needs the wheel itself, so it is built also where only its part is there
-        return self._with_state(part) if is_ready else replace(part, state="to run")
+        return _with_state(part, self.is_cached) if is_ready else replace(part, state="to run")
 
     def _bytecode(self, wheel: PlannedPart) -> PlannedPart:
         base = self.spec.lock.base
         key = bytecode_key(wheel.key, python=base.python, epoch=base.epoch) if wheel.key else ""
         inputs = (wheel.key,) if wheel.key else ()
-        return self._with_state(
-            replace(wheel, kind="bytecode", key=key, inputs=inputs, state="to run")
-        )
+        part = replace(wheel, kind="bytecode", key=key, inputs=inputs, state="to run")
+        return _with_state(part, self.is_cached)
 
     def _hidden(self) -> list[PlannedPart]:
         """Return the part that hides the packages of an image which locked ones replace, if any."""
@@ -179,20 +174,19 @@ class _Planner:
             inputs=(),
             state="to pack",
         )
-        return [self._with_state(part)]
+        return [_with_state(part, self.is_cached)]
 
     def _files(self, locked: LockedFiles) -> PlannedPart:
         key = part_key("files", archive=locked.sha256, packer=self.spec.codec.key)
-        return self._with_state(
-            PlannedPart(
-                layer="project",
-                kind="files",
-                subject=locked.target,
-                key=key,
-                inputs=(locked.sha256,),
-                state="to pack",
-            )
+        part = PlannedPart(
+            layer="project",
+            kind="files",
+            subject=locked.target,
+            key=key,
+            inputs=(locked.sha256,),
+            state="to pack",
         )
+        return _with_state(part, self.is_cached)
 
     def _runtime(self) -> list[PlannedPart]:
         """Return the part of the container runtime's own files, where there is a definition."""
@@ -209,7 +203,7 @@ class _Planner:
             inputs=(),
             state="to pack",
         )
-        return [self._with_state(part)]
+        return [_with_state(part, self.is_cached)]
 
     def _post(self, below: list[PlannedPart]) -> list[PlannedPart]:
         """Return the part of what the recipe's own lines of shell change, where there are any."""
@@ -229,28 +223,37 @@ class _Planner:
             inputs=tuple(keys),
             state="to run",
         )
-        return [self._with_state(part)]
+        return [_with_state(part, self.is_cached)]
 
 
 def plan_base(
     lock: Lock, own: Sequence[str], system: Sequence[str], is_cached: Callable[[str], bool]
 ) -> tuple[PlannedPart, ...]:
     """Return the parts of a base with these keys: its own, and those of Debian packages over it."""
-    rows: list[PlannedPart] = []
-    for layer, keys, kind in (("base", own, "base"), ("system", system, "captured")):
-        for key in keys:
-            todo: State = "to run" if kind == "captured" else "to pack"
-            rows.append(
-                PlannedPart(
-                    layer=layer,
-                    kind=kind,
-                    subject=lock.base.reference if kind == "base" else "Debian packages",
-                    key=key,
-                    inputs=(lock.base.digest,) if kind == "base" else tuple(own),
-                    state="stored" if key and is_cached(key) else todo,
-                )
-            )
-    return tuple(rows)
+    root = PlannedPart(
+        layer="base",
+        kind="base",
+        subject=lock.base.reference,
+        key="",
+        inputs=(lock.base.digest,),
+        state="to pack",
+    )
+    debian = PlannedPart(
+        layer="system",
+        kind="captured",
+        subject="Debian packages",
+        key="",
+        inputs=tuple(own),
+        state="to run",
+    )
+    parts = [replace(root, key=key) for key in own]
+    parts += [replace(debian, key=key) for key in system]
+    return tuple(_with_state(part, is_cached) for part in parts)
+
+
+def _with_state(part: PlannedPart, is_cached: Callable[[str], bool]) -> PlannedPart:
+    """Return a part as stored where the store has it."""
+    return replace(part, state="stored") if part.key and is_cached(part.key) else part
 
 
 def package_title(package: PythonPackage) -> str:

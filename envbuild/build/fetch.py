@@ -58,6 +58,7 @@ def fetch_files(lock: Lock, context: Context) -> None:
     if not todo:
         context.report.detail(f"all {len(wanted)} files are in the store")
         return
+    # finding the mirror starts apt: only where something is missing
     found = _debian_mirror(lock, context) if any(item.kind == "debian" for item in todo) else None
     fetch_artifacts(
         wanted,
@@ -76,6 +77,7 @@ def locked_bootstrap(lock: Lock, groups: Sequence[str] = ("base",)) -> Bootstrap
     """Return the bootstrap of these groups of Debian packages, each installed over those before."""
     created = datetime.fromtimestamp(lock.base.epoch, timezone.utc).date().isoformat()
     found: Bootstrap | None = None
+    # each group is installed over the root of those before, so that recipes share the base's
     for group in groups:
         own = tuple(
             msgspec.structs.replace(p, group="base") for p in lock.debian if p.group == group

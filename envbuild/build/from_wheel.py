@@ -10,9 +10,18 @@ import io
 import posixpath
 import warnings
 import zipfile
+from base64 import urlsafe_b64encode
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
+
+from installer import install
+from installer.destinations import WheelDestination
+from installer.records import Hash, RecordEntry
+from installer.scripts import Script
+from installer.sources import WheelFile
+from installer.utils import Scheme as SchemeName
+from installer.utils import construct_record_file, fix_shebang
 
 from envbuild import limits
 from envbuild.build.in_base.install_scheme import Scheme
@@ -22,9 +31,6 @@ from envbuild.formats.file_tree import Entry
 from envbuild.limits import Room, reading
 from envbuild.parts.writer import PartWriter
 from envbuild.store.sealed import require_hash
-
-if TYPE_CHECKING:
-    from installer.destinations import WheelDestination
 
 INSTALLER = b"envbuild\n"
 LINE_ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
@@ -51,9 +57,8 @@ def unpack_wheel(
 
 
 def _install_wheel(raw: BinaryIO, name: str, scheme: Scheme, writer: PartWriter, size: int) -> None:
-    from installer import install
-    from installer.sources import WheelFile
 
+    # what was hashed is what is read: the same open file, not the name once more
     with open_zip(raw) as archive, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         archive.filename = name
@@ -79,6 +84,7 @@ def _require_sizes(archive: zipfile.ZipFile, size: int) -> None:
             raise IntegrityError(
                 f"{info.filename} is of {info.file_size} bytes, which no such file is"
             )
+        # installer splits RECORD by str.splitlines into memory
         if name == "RECORD" and folder.endswith(".dist-info"):
             text = archive.read(info).decode("utf-8", "replace")
             if sum(text.count(end) for end in LINE_ENDS) > 2 * len(archive.infolist()) + SPARE_ROWS:
@@ -99,15 +105,12 @@ def _require_schemes(archive: zipfile.ZipFile, folder: str) -> None:
 
 def _make_destination(project: str, scheme: Scheme, writer: PartWriter) -> WheelDestination:
     from installer.destinations import WheelDestination
-    from installer.records import Hash, RecordEntry
-    from installer.scripts import Script
-    from installer.utils import Scheme as SchemeName
-    from installer.utils import construct_record_file, fix_shebang
 
     class Destination(WheelDestination):
         def write_file(
             self, scheme: Any, path: Any, stream: BinaryIO, is_executable: bool
         ) -> RecordEntry:
+            # the wheel specification: "#!python" becomes the path of the installing Python
             if scheme == "scripts":
                 seekable = io.BytesIO(stream.read())
                 with fix_shebang(seekable, f"/{self_scheme.python}") as fixed:
@@ -132,6 +135,7 @@ def _make_destination(project: str, scheme: Scheme, writer: PartWriter) -> Wheel
             self, scheme: Any, record_file_path: str, records: Iterable[tuple[Any, RecordEntry]]
         ) -> None:
             def prefix(of: Any) -> str | None:
+                # rows of RECORD are relative to the folder that holds the .dist-info
                 if of in ("purelib", "platlib"):
                     return None
                 return posixpath.relpath(self_scheme.folder(of, project), self_scheme.site) + "/"
@@ -151,7 +155,6 @@ def _make_destination(project: str, scheme: Scheme, writer: PartWriter) -> Wheel
 
 
 def _record_hash(sha256: str) -> str:
-    from base64 import urlsafe_b64encode
 
     return urlsafe_b64encode(bytes.fromhex(sha256)).decode().rstrip("=")
 

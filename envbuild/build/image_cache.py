@@ -45,6 +45,7 @@ def key_of(order: BuildSpec) -> str:
     key = image_key(order.lock, order.mode, order.definition)
     if not MODES[order.mode].is_assembled:
         return key
+    # the same lock packed by another library, or in other formats, is another image
     parts = [key, order.codec.name, FORMATS]
     encoded = msgspec.json.encode(parts, order="sorted")
     return "sha256:" + hashlib.sha256(encoded).hexdigest()

@@ -48,6 +48,7 @@ def locked_reference(lock: Lock) -> BaseReference:
 
 def report_old_cuda(lock: Lock, report: Reporter) -> bool:
     """Say so, and return True, where the base's CUDA package source has to be switched off."""
+    # apt-get update fails in such images until the source is off
     old = is_before_cuda_key(lock.base)
     if old:
         report.say(

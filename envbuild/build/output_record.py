@@ -48,6 +48,7 @@ def matching_output(target: Path, store: Store, key: str) -> OutputRecord | None
         return None
     return (
         note
+        # size and time, not the content: hashing gigabytes would make every "make" slow
         if note and (note.key, note.size, note.time) == (key, found.st_size, found.st_mtime_ns)
         else None
     )

@@ -21,6 +21,7 @@ def find_overlaps(wheels: Iterable[WheelPart]) -> Iterator[str]:
     pairs: dict[tuple[str, str], list[str]] = {}
     for wheel in wheels:
         for entry in wheel.kept.part.entries:
+            # equal files are no conflict: namespace packages share theirs
             before, sha256 = held.get(entry.path, ("", entry.sha256))
             if sha256 != entry.sha256:
                 pairs.setdefault((before, wheel.name), []).append(entry.path)

@@ -15,6 +15,9 @@ from importlib import util
 from importlib.machinery import ExtensionFileLoader
 from pathlib import Path
 
+from packaging.tags import sys_tags
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+
 from envbuild import limits
 from envbuild.build.image_cache import is_stored, locked_codec
 from envbuild.build.model import BuildSpec
@@ -83,6 +86,7 @@ def _fetch_library(lock: Lock, context: Context) -> bytes:
     machine's index lists.
     """
     item = _fitting_wheel(lock)
+    # asked once per user: what was listed and hashed once stays trusted
     if not _is_known(item.sha256, context):
         _require_listed(item, context)
         write_bytes(_listed_mark(item.sha256, context), b"")
@@ -93,6 +97,7 @@ def _fetch_library(lock: Lock, context: Context) -> bytes:
         fetch_artifacts([wanted], context)
     if item.size > limits.LIBRARY:
         raise IntegrityError(f"{item.file} is of {item.size} bytes, which no such wheel is")
+    # read once into memory and hashed there: the file could be exchanged between hash and load
     with context.store.artifact(item.sha256).open("rb") as file:
         wheel = file.read(item.size + 1)
     if hashlib.sha256(wheel).hexdigest() != item.sha256:
@@ -127,9 +132,6 @@ def _fitting_wheel(lock: Lock) -> PackerFile:
 
     Raises IntegrityError where the lock lists none.
     """
-    from packaging.tags import sys_tags
-    from packaging.utils import InvalidWheelFilename, parse_wheel_filename
-
     known = list(sys_tags())
     for item in lock.packers:
         try:

@@ -58,6 +58,7 @@ def _stored_base(spec: AssemblySpec, store: Store) -> PlannedBase:
         key = root_key(lock, ("system",), spec.codec)
         parts = plan_base(lock, [key], [], lambda key: is_cached(key, store))
         return PlannedBase(parts=parts, scheme=bootstrap_scheme(lock), config=NO_CONFIG)
+    # only what the store knows already: an image that was never fetched has one part without a key
     keys = _own_keys(spec, store)
     base = _packed_base(spec, keys, store)
     answer = cached_scheme(lock.base, store)

@@ -9,6 +9,7 @@ import csv
 import posixpath
 import re
 from collections.abc import Callable, Collection, Iterator
+from itertools import product
 
 from packaging.utils import canonicalize_name
 
@@ -18,7 +19,6 @@ from envbuild.formats.oci_layer import WHITEOUT
 
 Read = Callable[[str], bytes | None]
 """Returns the content of a file of the base by its path."""
-LISTS = ("RECORD", "installed-files.txt")
 METADATA = re.compile(
     r"(?P<name>[A-Za-z0-9._+]+?)-[^/]*\.(dist|egg)-info$|(?P<bare>[A-Za-z0-9._+]+)\.egg-info$"
 )
@@ -46,6 +46,7 @@ def replaced_entries(
 def _install_folders(scheme: Scheme) -> set[str]:
     """Return the folders that packages go to, and those before them on the path."""
     own = {scheme.site, scheme.platform or scheme.site}
+    # copies in later folders of sys.path stay: an installer would not remove them either
     last = max((number for number, path in enumerate(scheme.path) if path in own), default=-1)
     return own | set(scheme.path[: last + 1])
 
@@ -54,9 +55,11 @@ def _distribution_files(tree: Tree, info: str, read: Read) -> Iterator[str]:
     """Yield the paths of a distribution's files, by its own list; its metadata always."""
     site = info.rpartition("/")[0]
     yield from _paths_below(tree, info)
-    listed = next((data for name in LISTS if (data := read(f"{info}/{name}")) is not None), None)
+    # RECORD for wheels, installed-files.txt for eggs; without either only what top_level.txt names
+    record = read(f"{info}/RECORD")
+    listed = read(f"{info}/installed-files.txt") if record is None else record
     if listed is not None:
-        relative = info if read(f"{info}/RECORD") is None else site
+        relative = info if record is None else site
         rows = csv.reader(listed.decode("utf-8", "replace").splitlines())
         names = [
             posixpath.normpath(posixpath.join("/", relative, row[0])).lstrip("/")
@@ -65,12 +68,9 @@ def _distribution_files(tree: Tree, info: str, read: Read) -> Iterator[str]:
         ]
     else:
         modules = (read(f"{info}/top_level.txt") or b"").decode("utf-8", "replace").split()
-        names = [
-            f"{site}/{module}{end}"
-            for module in modules
-            for end in ("", ".py")
-            if module.isidentifier()
-        ]
+        names = []
+        for module in filter(str.isidentifier, modules):
+            names += [f"{site}/{module}", f"{site}/{module}.py"]
     for name in names:
         folder, _, base = name.rpartition("/")
         path = f"{resolve_links(tree, folder)}/{base}"
@@ -105,9 +105,8 @@ def _bytecode_tags(tree: Tree, folder: str) -> Collection[str]:
     """Return the endings that bytecode of CPython may have."""
     if folder not in tree:
         return ()
-    return [
-        f"cpython-3{minor}{opt}.pyc" for minor in range(6, 20) for opt in ("", ".opt-1", ".opt-2")
-    ]
+    tags = product(range(6, 20), ("", ".opt-1", ".opt-2"))
+    return [f"cpython-3{minor}{optimized}.pyc" for minor, optimized in tags]
 
 
 def _whiteout_entries(tree: Tree, gone: set[str]) -> Iterator[Entry]:
@@ -117,6 +116,7 @@ def _whiteout_entries(tree: Tree, gone: set[str]) -> Iterator[Entry]:
         if path:
             folder = path.rpartition("/")[0]
             left[folder] = left.get(folder, 0) + 1
+    # a folder that has lost everything goes too, and then maybe its parent
     todo, hidden = sorted(gone), set(gone)
     while todo:
         path = todo.pop()

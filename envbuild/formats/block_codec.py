@@ -88,7 +88,7 @@ def unpack_block(data: bytes, compressor: str, limit: int = BLOCK * 8) -> bytes:
         if compressor == "gzip":
             return zlib.decompressobj().decompress(data, limit)
         if compressor == "xz":
-            import lzma
+            import lzma  # late: no image of ours is packed with it
 
             return lzma.LZMADecompressor(memlimit=2**28).decompress(data, limit)
     raise IntegrityError(
@@ -97,7 +97,7 @@ def unpack_block(data: bytes, compressor: str, limit: int = BLOCK * 8) -> bytes:
 
 
 def _unpack_zstd(data: bytes, limit: int) -> bytes:
-    import zstandard
+    import zstandard  # late: an image that is up to date unpacks nothing
 
     if (
         zstandard.frame_content_size(data) > limit

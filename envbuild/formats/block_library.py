@@ -9,6 +9,6 @@ LIBRARY = "zstandard"
 
 def library_here() -> str:
     """Return the compressor that this machine has, such as "zstd 1.5.7"."""
-    import zstandard
+    import zstandard  # late: reading a lock needs none
 
     return "zstd " + ".".join(map(str, zstandard.ZSTD_VERSION))

@@ -2,7 +2,7 @@
 
 Most of the time of packing a wheel goes into inflating it, and isal does that faster. ``isal``
 (Intel's ISA-L) inflates 2 to 3 times as fast as zlib, to the same bytes; everything else is
-zipfile's. Where it is not installed, zipfile does it all.
+zipfile's.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import struct
 import zipfile
 from pathlib import Path
 from typing import IO, Any, BinaryIO
+
+from isal import isal_zlib
 
 LOCAL_HEADER = struct.Struct("<4s22xHH")
 """Signature and the lengths of name and extra field (APPNOTE.TXT 4.3.7)."""
@@ -23,11 +25,7 @@ MOST = 1 << 22
 
 
 def open_zip(path: Path | BinaryIO) -> zipfile.ZipFile:
-    """Open a zip archive for reading, by the fastest means that is there."""
-    try:
-        import isal.isal_zlib  # noqa: F401  (whether it can be loaded)
-    except ImportError:
-        return zipfile.ZipFile(path)
+    """Open a zip archive for reading."""
     return FastZipFile(path)
 
 
@@ -66,8 +64,6 @@ class _Inflated(io.RawIOBase):
     """The content of one member; the archive's file may be read by others between two reads."""
 
     def __init__(self, file: BinaryIO, at: int, info: zipfile.ZipInfo) -> None:
-        from isal import isal_zlib
-
         self._file, self._at, self._left, self._info = file, at, info.compress_size, info
         # raw deflate with the largest window (RFC 1951), without zlib's header
         self._inflater = isal_zlib.decompressobj(-15)
@@ -82,14 +78,14 @@ class _Inflated(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         while not self._ready and not self._ended:
-            self._fill()
+            self._read_ahead()
         view = memoryview(buffer).cast("B")
         count = min(len(view), len(self._ready))
         view[:count] = self._ready[:count]
         self._ready = self._ready[count:]
         return count
 
-    def _fill(self) -> None:
+    def _read_ahead(self) -> None:
         data = self._inflater.unconsumed_tail
         if not data and self._left:
             self._file.seek(self._at)
@@ -98,7 +94,7 @@ class _Inflated(io.RawIOBase):
                 raise zipfile.BadZipFile(f"{self._info.filename} is cut off")
             self._at += len(data)
             self._left -= len(data)
-        piece = self._inflate(data)
+        piece = self._inflate_some(data)
         self._size += len(piece)
         self._crc = self._crc32(piece, self._crc)
         self._ready = memoryview(piece)
@@ -110,7 +106,7 @@ class _Inflated(io.RawIOBase):
             if (self._size, self._crc) != (self._info.file_size, self._info.CRC):
                 raise zipfile.BadZipFile(f"Bad CRC-32 for file {self._info.filename!r}")
 
-    def _inflate(self, data: bytes) -> bytes:
+    def _inflate_some(self, data: bytes) -> bytes:
         try:
             piece: bytes = self._inflater.decompress(data, MOST)
         except self._error as error:

@@ -135,7 +135,7 @@ class _Stack:
         self.tree = tree
         self._children: dict[str, set[str]] = {}
         for path in tree:
-            self._note(path)
+            self._note_children(path)
         self._real: dict[str, str] = {}
 
     def add(self, part: Part, number: int) -> None:
@@ -144,21 +144,21 @@ class _Stack:
             folder, _, name = entry.path.rpartition("/")
             # image-spec, layer.md, "Opaque Whiteout": all of the folder in lower layers goes
             if entry.kind == "o":
-                for child in list(self._children.get(self.real(folder), ())):
-                    self._remove(child)
+                for child in list(self._children.get(self.real_path(folder), ())):
+                    self._remove_tree(child)
             elif entry.kind == "w":
-                self._remove(_join_path(self.real(folder), name.removeprefix(WHITEOUT)))
+                self._remove_tree(_join_path(self.real_path(folder), name.removeprefix(WHITEOUT)))
         for entry in part.entries:
             if entry.kind not in ("o", "w"):
-                self._put(entry, number)
+                self._put_entry(entry, number)
 
-    def _put(self, entry: Entry, number: int) -> None:
+    def _put_entry(self, entry: Entry, number: int) -> None:
         folder, _, name = entry.path.rpartition("/")
         # a layer may write below a link of a lower one: /bin/sh goes to /usr/bin/sh
-        path = _join_path(self.real(folder), name) if name else ""
+        path = _join_path(self.real_path(folder), name) if name else ""
         _add_parents(self.tree, path)
         if entry.kind == "h":
-            found = self.tree.get(self.real(entry.target))
+            found = self.tree.get(self.real_path(entry.target))
             if found is None or found[0].kind == "d":
                 raise IntegrityError(
                     f"/{path} is another name of /{entry.target}, which no layer holds"
@@ -167,7 +167,7 @@ class _Stack:
         held = self.tree.get(path)
         # a file over a folder, or a folder over a file, takes all of it away
         if held is not None and held[0].kind != entry.kind and "d" in (held[0].kind, entry.kind):
-            self._remove(path)
+            self._remove_tree(path)
         # paths that were resolved through this name lead elsewhere from now on
         if entry.kind in "ld" and held is not None and held[0].kind != entry.kind:
             self._real.clear()
@@ -175,16 +175,16 @@ class _Stack:
             entry if entry.path == path else msgspec.structs.replace(entry, path=path),
             number,
         )
-        self._note(path)
+        self._note_children(path)
 
-    def _remove(self, path: str) -> None:
+    def _remove_tree(self, path: str) -> None:
         if path and self.tree.pop(path, None) is not None:
             self._children.get(path.rpartition("/")[0], set()).discard(path)
         for child in list(self._children.pop(path, ())):
-            self._remove(child)
+            self._remove_tree(child)
         self._real.clear()
 
-    def _note(self, path: str) -> None:
+    def _note_children(self, path: str) -> None:
         while path:
             parent = path.rpartition("/")[0]
             siblings = self._children.setdefault(parent, set())
@@ -193,7 +193,7 @@ class _Stack:
             siblings.add(path)
             path = parent
 
-    def real(self, path: str) -> str:
+    def real_path(self, path: str) -> str:
         """Return a path with all links resolved inside the tree; missing parts stay."""
         if path not in self._real:
             self._real[path] = resolve_links(self.tree, path)

@@ -100,7 +100,8 @@ class OciConfig(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def environment(self) -> dict[str, str]:
         """The image's variables."""
-        pairs = (line.partition("=") for line in (self.config.env if self.config else None) or ())
+        lines = self.config.env if self.config else None
+        pairs = (line.partition("=") for line in lines or ())
         return {name: value for name, _, value in pairs if name}
 
     @property

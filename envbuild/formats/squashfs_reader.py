@@ -79,10 +79,10 @@ class SquashImage:
         # the tables may stand in any order, all behind the data
         self.data_end = min(fields[15], fields[16], fields[17], fields[13])
         self._block = functools.lru_cache(maxsize=4096)(self._metadata_block)
-        table = self._table(fields[17], fragments, 16) if fragments else b""
+        table = self._read_table(fields[17], fragments, 16) if fragments else b""
         self.fragments = [(start, packed) for start, packed, _ in struct.iter_unpack("<QII", table)]
         self._ids = [
-            number for (number,) in struct.iter_unpack("<I", self._table(fields[13], ids, 4))
+            number for (number,) in struct.iter_unpack("<I", self._read_table(fields[13], ids, 4))
         ]
         self._xattr_table, self._xattr_rows = 0, b""
         # squashfs.rst, "Xattr table": place of the values, number of sets, then the list of their
@@ -91,7 +91,7 @@ class SquashImage:
             self._xattr_table, count, _ = struct.unpack("<QII", self.read(fields[14], 16))
             if count > MOST_XATTRS:
                 raise self.damaged("its extended attributes are too many")
-            self._xattr_rows = self._table(fields[14] + 16, count, 16)
+            self._xattr_rows = self._read_table(fields[14] + 16, count, 16)
 
     def close(self) -> None:
         """Close the file."""
@@ -146,7 +146,7 @@ class SquashImage:
                 raise self.damaged("an empty block of its tables")
             at, offset = following, 0
 
-    def _table(self, at: int, count: int, width: int) -> bytes:
+    def _read_table(self, at: int, count: int, width: int) -> bytes:
         self._room.take(count * limits.ENTRY)
         blocks = -(-count * width // METADATA)
         places = struct.unpack(f"<{blocks}Q", self.read(at, 8 * blocks))
@@ -158,7 +158,7 @@ class SquashImage:
             raise self.damaged("a table is too short")
         return data[: count * width]
 
-    def _xattrs(self, number: int) -> tuple[tuple[str, bytes], ...]:
+    def _read_xattrs(self, number: int) -> tuple[tuple[str, bytes], ...]:
         """Return a set of extended attributes, sorted."""
         if number == NONE32:
             return ()
@@ -195,21 +195,21 @@ class SquashImage:
         Raises IntegrityError for whatever is damaged.
         """
         with reading(DAMAGED, str(self.path)):
-            yield from self._walk("", self.root)
+            yield from self._walk_tree("", self.root)
 
-    def _walk(self, path: str, reference: int) -> Iterator[Entry]:
+    def _walk_tree(self, path: str, reference: int) -> Iterator[Entry]:
         require_path(
             path
         )  # folders that lead in a circle end here, if the room does not end before
-        entry, listing = self._inode(path, reference)
+        entry, listing = self._read_inode(path, reference)
         attributes = sum(len(value) for _, value in entry.xattrs)
         self._room.take(limits.ENTRY + len(path) + len(entry.target) + attributes)
         yield entry
         if listing is not None:
-            for name, child in self._listing(*listing):
-                yield from self._walk(f"{path}/{name}" if path else name, child)
+            for name, child in self._read_listing(*listing):
+                yield from self._walk_tree(f"{path}/{name}" if path else name, child)
 
-    def _inode(self, path: str, reference: int) -> tuple[Entry, tuple[int, int, int] | None]:
+    def _read_inode(self, path: str, reference: int) -> tuple[Entry, tuple[int, int, int] | None]:
         at, offset = self._inode_table + (reference >> 16), reference & 0xFFFF
         fields: Any
 
@@ -228,14 +228,14 @@ class SquashImage:
         if basic == "d":
             if long:
                 _, size, start, _, _, begin, xattrs = take("<IIIIHHI")
-                common["xattrs"] = self._xattrs(xattrs)
+                common["xattrs"] = self._read_xattrs(xattrs)
             else:
                 start, _, size, begin, _ = take("<IIHHI")
             return Entry(path, "d", mode, **common), (start, begin, size)
         if basic == "f":
             if long:
                 start, size, _, _, fragment, begin, xattrs = take("<QQQIIII")
-                common["xattrs"] = self._xattrs(xattrs)
+                common["xattrs"] = self._read_xattrs(xattrs)
             else:
                 start, fragment, begin, size = take("<IIII")
             # the rest of a file lies in a fragment, where it has one, else in a block of its own
@@ -257,14 +257,14 @@ class SquashImage:
             if size > limits.PATH:
                 raise self.damaged(f"/{path} leads nowhere")
             (target,) = take(f"<{size}s")
-            common["xattrs"] = self._xattrs(take("<I")[0]) if long else ()
+            common["xattrs"] = self._read_xattrs(take("<I")[0]) if long else ()
             return Entry(path, "l", mode, **common, target=target.decode()), None
         numbers = take("<II" if basic in ("b", "c") else "<I")  # links, and which device
         device = numbers[1] if basic in ("b", "c") else 0
-        common["xattrs"] = self._xattrs(take("<I")[0]) if long else ()
+        common["xattrs"] = self._read_xattrs(take("<I")[0]) if long else ()
         return Entry(path, basic, mode, **common, device=device), None
 
-    def _listing(self, start: int, begin: int, size: int) -> Iterator[tuple[str, int]]:
+    def _read_listing(self, start: int, begin: int, size: int) -> Iterator[tuple[str, int]]:
         data, _, _ = self.metadata(self._folder_table + start, begin, max(size - 3, 0))
         at, before = 0, b""
         while at < len(data):
@@ -288,7 +288,7 @@ class _ContentHasher:
     image: SquashImage
     advance: Callable[[int], None]
 
-    def large(self, entry: Entry) -> list[Entry]:
+    def hash_large(self, entry: Entry) -> list[Entry]:
         digest, at, size = hashlib.sha256(), entry.start, 0
         for packed in entry.blocks:
             expected = min(self.image.block_size, entry.size - size)
@@ -298,7 +298,9 @@ class _ContentHasher:
             size += len(block)
             digest.update(block)
         if entry.fragment != NO_FRAGMENT:
-            rest = self._fragment(entry.fragment)[entry.offset : entry.offset + entry.size - size]
+            rest = self._read_fragment(entry.fragment)[
+                entry.offset : entry.offset + entry.size - size
+            ]
             size += len(rest)
             digest.update(rest)
         if size != entry.size:
@@ -306,10 +308,12 @@ class _ContentHasher:
         self.advance(entry.size)
         return [msgspec.structs.replace(entry, sha256=digest.hexdigest())]
 
-    def small(self, entries: list[Entry]) -> list[Entry]:
+    def hash_small(self, entries: list[Entry]) -> list[Entry]:
         """Hash files that lie in one fragment."""
         data = (
-            memoryview(self._fragment(entries[0].fragment)) if entries[0].size else memoryview(b"")
+            memoryview(self._read_fragment(entries[0].fragment))
+            if entries[0].size
+            else memoryview(b"")
         )
         hashed = []
         for entry in entries:
@@ -320,7 +324,7 @@ class _ContentHasher:
         self.advance(sum(entry.size for entry in entries))
         return hashed
 
-    def _fragment(self, number: int) -> bytes:
+    def _read_fragment(self, number: int) -> bytes:
         if number >= len(self.image.fragments):
             raise self.image.damaged(f"it has no fragment {number}")
         return self.image.content(*self.image.fragments[number])
@@ -343,10 +347,10 @@ def read_tree(
         if entry.kind != "f":
             tree[entry.path] = entry
         elif entry.blocks:
-            futures.append(pool.submit(hasher.large, entry))
+            futures.append(pool.submit(hasher.hash_large, entry))
         else:
             shared.setdefault(entry.fragment if entry.size else NO_FRAGMENT, []).append(entry)
-    futures += [pool.submit(hasher.small, entries) for entries in shared.values()]
+    futures += [pool.submit(hasher.hash_small, entries) for entries in shared.values()]
     try:
         for future in futures:
             tree.update((entry.path, entry) for entry in future.result())

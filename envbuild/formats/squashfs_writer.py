@@ -152,19 +152,19 @@ class _InodeTables:
             children, key=lambda path: (-path.count("/") if path else 1, os.fsencode(path))
         ):
             if path:
-                self._folder(path, children[path])
-        self._folder("", children[""])
+                self._write_folder(path, children[path])
+        self._write_folder("", children[""])
         block, offset = self.places[""]
         return block << 16 | offset
 
-    def _folder(self, path: str, children: list[str]) -> None:
+    def _write_folder(self, path: str, children: list[str]) -> None:
         for child in children:
             if self.tree[child][0].kind != "d":
                 # a folder's listing names the places of its children's inodes, so these come first
-                self._inode(child)
+                self._write_inode(child)
         start, offset = self.folders.where()
         # the kernel counts 3 bytes more than the listing has: for "." and ".." (fs/squashfs/dir.c)
-        size = self._listing(children) + 3
+        size = self._write_listing(children) + 3
         # the root's parent is a number that no inode has
         parent = self.numbers[path.rpartition("/")[0]] if path else len(self.tree) + 1
         # a folder is also "." in itself and ".." in each folder below it
@@ -172,16 +172,18 @@ class _InodeTables:
         xattrs = self.xattrs.number(self.tree[path][0].xattrs)
         # the short inode has 16 bits for the listing's size, and no place for attributes
         if size <= 0xFFFF and xattrs == NONE32:
-            self._write(path, DIRECTORY, struct.pack("<IIHHI", start, links, size, offset, parent))
+            self._add_inode(
+                path, DIRECTORY, struct.pack("<IIHHI", start, links, size, offset, parent)
+            )
         else:
             body = struct.pack("<IIIIHHI", links, size, start, parent, 0, offset, xattrs)
-            self._write(path, DIRECTORY + LONG, body)
+            self._add_inode(path, DIRECTORY + LONG, body)
 
-    def _listing(self, children: list[str]) -> int:
+    def _write_listing(self, children: list[str]) -> int:
         before = len(self.folders.data)
         index = 0
         while index < len(children):
-            run = self._run(children, index)
+            run = self._next_run(children, index)
             block = self.places[children[index]][0]
             first = self.numbers[children[index]]
             self.folders.data += struct.pack("<III", len(run) - 1, block, first)
@@ -195,7 +197,7 @@ class _InodeTables:
             index += len(run)
         return len(self.folders.data) - before
 
-    def _run(self, children: list[str], index: int) -> list[str]:
+    def _next_run(self, children: list[str], index: int) -> list[str]:
         """Return the next children that may share a header.
 
         One block of inodes, numbers close by, at most 256.
@@ -213,14 +215,14 @@ class _InodeTables:
             end += 1
         return children[index:end]
 
-    def _inode(self, path: str) -> None:
+    def _write_inode(self, path: str) -> None:
         entry, part = self.tree[path]
         if entry.kind == "f":
-            self._file(path, entry, part)
+            self._write_file(path, entry, part)
         else:
-            self._special(path, entry)
+            self._write_special(path, entry)
 
-    def _special(self, path: str, entry: Entry) -> None:
+    def _write_special(self, path: str, entry: Entry) -> None:
         """Write what is neither file nor folder; extended attributes stand behind the rest."""
         xattrs = self.xattrs.number(entry.xattrs)
         long, tail = (0, b"") if xattrs == NONE32 else (LONG, struct.pack("<I", xattrs))
@@ -231,9 +233,9 @@ class _InodeTables:
             body = struct.pack("<I", 1)
         else:
             body = struct.pack("<II", 1, entry.device)
-        self._write(path, BASIC[entry.kind] + long, body + tail)
+        self._add_inode(path, BASIC[entry.kind] + long, body + tail)
 
-    def _file(self, path: str, entry: Entry, part: int) -> None:
+    def _write_file(self, path: str, entry: Entry, part: int) -> None:
         small = entry.fragment != NO_FRAGMENT
         fragment = self.fragments[part] + entry.fragment if small else NONE32
         start = self.starts[part] + entry.start if entry.blocks else 0
@@ -241,14 +243,14 @@ class _InodeTables:
         xattrs = self.xattrs.number(entry.xattrs)
         # the short inode has 32 bits for place and size
         if start <= NONE32 and entry.size <= NONE32 and xattrs == NONE32:
-            self._write(
+            self._add_inode(
                 path, FILE, struct.pack("<IIII", start, fragment, entry.offset, entry.size) + sizes
             )
         else:
             body = struct.pack("<QQQIIII", start, entry.size, 0, 1, fragment, entry.offset, xattrs)
-            self._write(path, FILE + LONG, body + sizes)
+            self._add_inode(path, FILE + LONG, body + sizes)
 
-    def _write(self, path: str, kind: int, body: bytes) -> None:
+    def _add_inode(self, path: str, kind: int, body: bytes) -> None:
         entry = self.tree[path][0]
         self.places[path] = self.inodes.where()
         # inodes hold a 16-bit place in the table of ids, not the id

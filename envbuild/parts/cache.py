@@ -80,6 +80,7 @@ def cached_part(key: str, store: Store) -> CachedPart | None:
     try:
         part = read_index(index)
         found = blob.stat()
+        # the index is written last: a younger blob was written by somebody else
         untouched = found.st_mtime_ns <= index.stat().st_mtime_ns
         whole = found.st_size == part.size and part.key == key and untouched
     except (OSError, IntegrityError):
@@ -135,6 +136,7 @@ def provide_blob(key: str, packing: PackContext, pack: Callable[[BinaryIO], Part
 
     ``pack`` writes its bytes and returns its index where the store has none.
     """
+    # others may have packed it while this process waited
     found = cached_part(key, packing.store)
     if found is not None:
         return found

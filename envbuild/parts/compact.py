@@ -23,6 +23,7 @@ def drop_unused_blocks(
 
     Parts that are no layers of images stay as they are.
     """
+    # wheels hold nothing that could be hidden: only parts of images are looked through
     used: dict[int, tuple[set[Extent], set[int]]] = {
         number: (set(), set()) for number, part in enumerate(kept) if part.part.layer
     }
@@ -62,6 +63,7 @@ class _CompactPart:
         self._extents: list[Extent] = []
         self.starts: dict[int, int] = {}
         size = begin = end = 0
+        # files of equal content share their blocks, so extents may be the same or overlap
         for start, length in sorted(wanted):  # they may overlap: equal beginnings are kept once
             if not self._extents or start > end:
                 size += end - begin

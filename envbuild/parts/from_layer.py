@@ -74,11 +74,13 @@ def _add_member(
 ) -> None:
     path, target = _path_in_image(member.name), _path_in_image(member.linkname)
     name = path.rpartition("/")[2]
+    # kept as marks: what they hide is known only when layers are merged
     if name.startswith(WHITEOUT):
         require_hidden(name)
         writer.add(Entry(path, "o" if name == OPAQUE else "w", 0))
         return
     if member.islnk():
+        # the file may be in a lower layer: then the link is resolved when layers are merged
         if not writer.add_link(path, target):
             writer.add(Entry(path, "h", 0, target=target))
         return

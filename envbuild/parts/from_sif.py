@@ -48,6 +48,7 @@ def sif_part(path: Path, digest: str, packing: PackContext) -> CachedPart:
     image = SquashImage(path, sif.primary.offset, sif.primary.size)
     try:
         packing.report.detail(f"pack {path.name}")
+        # packed blocks can be taken over where compressor and size are ours
         if (image.compressor, image.block_size) == (packing.codec.compressor, BLOCK):
             return provide_blob(key, packing, lambda out: _copy_blocks(image, key, out, packing))
         return provide_blob(key, packing, lambda out: _repack(image, key, out, packing))

@@ -85,6 +85,7 @@ def tar_contents(path: Path, sha256: str | None) -> Iterator[Content]:
 
 
 def _read_member(tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> Content:
+    # a hard link becomes a file of its own
     source = tar.getmember(member.linkname) if member.islnk() else member
     kind = KINDS.get(source.type)
     name = member.name.removeprefix("./").strip("/")

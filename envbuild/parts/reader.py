@@ -78,6 +78,7 @@ def image_contents(image: SquashImage) -> Iterator[Content]:
     """Yield the tree of a file system with its contents, in the order in which they lie in it."""
 
     @functools.lru_cache(maxsize=8)
+    # small files follow one another in a fragment: a few unpacked ones are enough
     def fragment(number: int) -> bytes:
         if number >= len(image.fragments):
             raise image.damaged(f"it has no fragment {number}")

@@ -77,11 +77,7 @@ class PartWriter:
         if entry.kind != "f":
             self._entries[entry.path] = (entry, None)
             return None
-        stream = (
-            content
-            if content is not None and not isinstance(content, bytes)
-            else io.BytesIO(content or b"")
-        )
+        stream = io.BytesIO(content or b"") if isinstance(content, bytes | None) else content
         block = _read_block(stream)
         place = self._small_file(block) if len(block) < BLOCK else self._large_file(block, stream)
         self._entries[entry.path] = (entry, place)
@@ -140,6 +136,7 @@ class PartWriter:
 
     def _small_file(self, content: bytes) -> FilePlace:
         sha256 = hashlib.sha256(content).hexdigest()
+        # equal small files (licences, empty __init__.py) are stored once
         if sha256 in self._known or not content:
             return self._known.get(sha256) or FilePlace(sha256=sha256)
         if len(self._small) + len(content) > BLOCK:
@@ -162,6 +159,8 @@ class PartWriter:
 
     def _submit(self, block: bytes, note: Callable[[int, int], None]) -> None:
         self._waiting.append((self._pool.submit(self._codec.pack, block), note))
+        # written in the order of reading, whichever thread is done first: the same bytes on any
+        # machine
         while len(self._waiting) > IN_FLIGHT:
             self._write_one()
 
@@ -187,6 +186,7 @@ def _read_block(stream: BinaryIO) -> bytes:
         more = stream.read(BLOCK - len(block))
         if not more:
             break
+        # a short read is no end: a pipe gives what it has
         block += more
     return block
 

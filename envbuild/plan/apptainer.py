@@ -70,6 +70,7 @@ def _render_section(section: str, lines: tuple[str, ...]) -> str:
             continue
         _refuse_section(section, line)
         out.append(f"{INDENT}{line}".rstrip())
+        # a here-document ends at its word alone at the start of a line: it cannot be indented
         if "<<'" in line:
             end = line.split("<<'", 1)[1].split("'", 1)[0]
     return "\n".join(out) + "\n"

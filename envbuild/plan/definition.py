@@ -114,6 +114,7 @@ def _post_lines(recipe: Recipe, lock: Lock, *, bootstrapped: bool) -> tuple[str,
             3,
             7,
         )  # the first that knows bytecode checked by hash (PEP 552)
+        # PEP 668: Debian's Python refuses to install into itself otherwise
         forced = bootstrapped or lock.base.externally_managed
         lines += shell.install_python(python, break_system=forced, compiles=hashed)
         if not hashed:
@@ -134,6 +135,7 @@ def _post_lines(recipe: Recipe, lock: Lock, *, bootstrapped: bool) -> tuple[str,
 def _environment_of(recipe: Recipe, lock: Lock) -> Pairs:
     base = {"PYTHONNOUSERSITE": "1"}
     if lock.base.distro.split(" ")[0] in ("", "debian", "ubuntu"):
+        # without a locale Python 3.6 reads files as ASCII
         base["LC_ALL"] = "C.UTF-8"  # others have it only since glibc 2.35
     return tuple(sorted({**base, **recipe.run.environment}.items()))
 
@@ -191,12 +193,13 @@ def _runscript_lines(recipe: Recipe) -> tuple[str, ...]:
 
 
 def _help_lines(recipe: Recipe, lock: Lock) -> tuple[str, ...]:
-    direct = ", ".join(lock.direct)
+    direct = ", ".join(lock.direct) or "none"
+    framework = lock.base.framework or "no framework"
     return (
         recipe.recipe.summary or recipe.name,
         "",
-        f"Base: {lock.base.reference}, Python {lock.base.python}, {lock.base.framework or 'no framework'}.",
-        f"Direct requirements: {direct or 'none'}.",
+        f"Base: {lock.base.reference}, Python {lock.base.python}, {framework}.",
+        f"Direct requirements: {direct}.",
         "",
         f"    apptainer exec --nv {recipe.name}.sif python train.py",
         f"    envbuild check {recipe.name}.sif --require-gpu",

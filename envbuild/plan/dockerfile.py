@@ -44,6 +44,7 @@ def render_dockerfile(
         blocks.append(
             f"ARG BUILDER={BUILDER}\nFROM ${{BUILDER}} AS root\n{_render_run(definition.setup, _mount_options(None))}"
         )
+    # what stands before this FROM belongs to the stage that makes the root
     blocks.append(_render_base(definition.header, root))
     blocks.append(
         "".join(f"ENV {name}={_quote_value(value)}\n" for name, value in definition.environment)

@@ -36,7 +36,7 @@ from envbuild.store.layout import Store
 
 if sys.argv[2] == "renamed":
     for module in (assemble, inherited, model, parts, scheme, tree, plan):
-        for record in [one for one in vars(module).values() if isinstance(one, type)]:
+        for record in [one for one in vars(module).values() if isinstance(one, type) and one.__module__.startswith("envbuild")]:
             record.__name__ = record.__qualname__ = "Renamed" + record.__name__
 
 root, folder, wheel = map(Path, sys.argv[3:])

@@ -72,6 +72,7 @@ def _export_script(environment: dict[str, str]) -> str:
     lines = ["#!/bin/sh"]
     for name, value in environment.items():
         if not name.isidentifier() or not name.isascii():
+            # names as "a.b" are allowed in an image's configuration
             continue  # no shell could set it
         export = f"export {name}={quote_literal(value)}"
         lines.append(export if name == "PATH" else f'[ -n "${{{name}:-}}" ] || {export}')
@@ -79,13 +80,12 @@ def _export_script(environment: dict[str, str]) -> str:
 
 
 def _run_script(config: OciConfig) -> str:
-    """Return a script that runs the entry point with the arguments given, or with the image's own."""
-    told = config.config
-    entry = " ".join(map(quote_literal, (told.entrypoint if told else None) or ()))
-    command = " ".join(map(quote_literal, (told.cmd if told else None) or ()))
-    default = (
-        f'if [ "$#" -eq 0 ]; then set -- {command or "/bin/sh"}; fi\n'
-        if command or not entry
-        else ""
-    )
+    """Return a script that runs the entry point with the given arguments, or the image's own."""
+    entry = command = ""
+    if config.config is not None:
+        entry = " ".join(map(quote_literal, config.config.entrypoint or ()))
+        command = " ".join(map(quote_literal, config.config.cmd or ()))
+    default = ""
+    if command or not entry:
+        default = f'if [ "$#" -eq 0 ]; then set -- {command or "/bin/sh"}; fi\n'
     return f'#!/bin/sh\n{default}exec {entry} "$@"\n'

@@ -21,12 +21,11 @@ def describe_difference(one: Path, two: Path) -> str:
 
     Raises IntegrityError for an image that is damaged.
     """
-    first, second = (_unsigned_objects(path) for path in (one, two))
-    names = [[item.name or "flat" for item in items] for items in (first, second)]
-    if names[0] != names[1]:
-        return (
-            f"the objects are {', '.join(names[0])} in one and {', '.join(names[1])} in the other"
-        )
+    # signing adds objects, and changes none of the others
+    first, second = _unsigned_objects(one), _unsigned_objects(two)
+    names, others = _names_of(first), _names_of(second)
+    if names != others:
+        return f"the objects are {names} in one and {others} in the other"
     with ThreadPoolExecutor(len(os.sched_getaffinity(0)), "hash") as pool:
         for a, b in zip(first, second, strict=True):
             if a.data_type == PARTITION:
@@ -36,6 +35,10 @@ def describe_difference(one: Path, two: Path) -> str:
             if told:
                 return f"{_object_title(a)}: {told}"
     return ""
+
+
+def _names_of(items: list[SifObject]) -> str:
+    return ", ".join(item.name or "flat" for item in items)
 
 
 def _unsigned_objects(path: Path) -> list[SifObject]:

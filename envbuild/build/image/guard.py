@@ -50,6 +50,7 @@ def is_guard(path: str) -> bool:
 
 def _plain_part(files: dict[str, tuple[bytes, int]]) -> tuple[Part, Copy]:
     """Return a part of a few small files in one block, stored as it is."""
+    # a block of its own, stored as it is: it needs no library that packs
     entries, content = [], b""
     for path, (text, mode) in files.items():
         sha256 = hashlib.sha256(text).hexdigest()

@@ -51,13 +51,14 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
 @contextmanager
 def made_again(order: BuildSpec, context: Context) -> Iterator[tuple[Path, Context]]:
-    """Lend the image of an order, made with a store that holds nothing but the locked files, and that workshop.
+    """Yield the image of an order, made with a store of nothing but the locked files, and its context.
 
     Roots, wheels of sdists, layers and bytecode are all made anew.  Missing files are downloaded into the real store
     first.
     """
     fetch_files(order.lock, context)
     with context.store.work("rebuild") as work:
+        # an empty store: nothing that was packed before can hide a difference
         clean = replace(context, store=Store(work / "store"))
         give_files(order.lock, context.store, clean.store)
         again = replace(order, target=work / f"{order.recipe.name}.sif")
@@ -68,12 +69,10 @@ def made_again(order: BuildSpec, context: Context) -> Iterator[tuple[Path, Conte
 
 def give_files(lock: Lock, store: Store, other: Store) -> None:
     """Give another store the locked files that the first one has, by name or as copies."""
-    wanted = (
-        {p.sha256 for p in lock.python}
-        | {p.sha256 for p in lock.debian}
-        | {f.sha256 for f in lock.files}
-    )
-    for sha256 in sorted(wanted | base_files(lock, store)):
+    wanted = base_files(lock, store)
+    for items in (lock.python, lock.debian, lock.files):
+        wanted.update(item.sha256 for item in items)
+    for sha256 in sorted(wanted):
         source, target = store.artifact(sha256), other.artifact(sha256)
         with os_errors_as(target):
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -105,7 +104,7 @@ def base_files(lock: Lock, store: Store) -> set[str]:
 
 
 def compare_images(first: Path, order: BuildSpec, second: Path, clean: Context) -> Comparison:
-    """Compare an image with the one that was made again; ``clean`` is the workshop it was made in.
+    """Compare an image with the one that was made again; ``clean`` is the context it was made in.
 
     Raises UsageError for a file without a root file system.
     """
@@ -158,8 +157,8 @@ def _layer_names(order: BuildSpec, store: Store) -> Mapping[str, str]:
     record = read_record(key_of(order), store)
     found: dict[str, str] = {}
     for name, keys in record.layers if record else ():
-        parts = (cached_part(key, store) for key in keys)
-        found.update(
-            {entry.path: name for part in parts if part is not None for entry in part.part.entries}
-        )
+        for key in keys:
+            part = cached_part(key, store)
+            if part is not None:
+                found.update((entry.path, name) for entry in part.part.entries)
     return found

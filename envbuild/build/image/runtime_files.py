@@ -58,6 +58,7 @@ def runtime_contents(
     for path, target in LINKS.items():
         yield Entry(path, "l", 0o777, target=target), None
     for name, content in runtime_files(definition, text, inherited).items():
+        # the runtime sources or starts all but these
         executable = not name.endswith((".json", ".help", "Singularity"))
         yield Entry(f"{HOME}/{name}", "f", 0o755 if executable else 0o644), content.encode()
 
@@ -69,21 +70,23 @@ def runtime_files(
 
     The base's environment comes first, the definition's wins.
     """
+    # scripts in env/ run in the order of their names, 90-environment.sh is the definition's
     before = dict(inherited.environment)
     own = before.pop("90-environment.sh", "#!/bin/sh\n")
     exports = "".join(
         f"export {name}={quote_word(value)}\n" for name, value in definition.environment
     )
+    runscript = inherited.runscript or shell_script(())
+    if definition.runscript:
+        runscript = shell_script(definition.runscript)
+    all_labels = image_labels(definition, inherited)
     files = {
         "Singularity": text,
         **{f"env/{name}": script for name, script in before.items()},
         "env/90-environment.sh": own.rstrip("\n") + f"\n{exports}",
         "env/99-base.sh": f"#!/bin/sh\n{LIBRARIES}",
-        "labels.json": json.dumps(image_labels(definition, inherited), indent="\t", sort_keys=True)
-        + "\n",
-        "runscript": shell_script(definition.runscript)
-        if definition.runscript
-        else inherited.runscript or shell_script(()),
+        "labels.json": json.dumps(all_labels, indent="\t", sort_keys=True) + "\n",
+        "runscript": runscript,
         "runscript.help": "\n".join(definition.help) + "\n",
         "startscript": "#!/bin/sh\n",
         "test": shell_script(definition.test),

@@ -126,6 +126,7 @@ def recorded_digest(image: Path, store: Store) -> str | None:
     if delivery is None:
         return None
     record = read_record(delivery.key, store)
+    # modes that build from the definition keep the image itself, and no record of parts
     if record is None:
         kept = store.image(delivery.key)
         is_same = kept.is_file() and _own_objects(kept) == _own_objects(image)
@@ -154,14 +155,16 @@ def verify_image(path: Path, lock: Lock, order: BuildSpec | None, context: Conte
     assembled = assemble(spec, context)
     found = image_tree(path, context)
     digest = tree_digest(found.values())
-    parts = [part.part for layer in assembled.layers for part in layer.parts]
-    expected = {name: entry for name, (entry, _) in merge_parts(parts).items()}
+    merged = merge_parts(part.part for part in assembled.parts)
+    expected = {name: entry for name, (entry, _) in merged.items()}
+    # pip or uv wrote these files inside a build: only those of wheels can be foretold
     if carried.note is None:
         expected, compared = (
             _of_wheels(assembled),
             "the files of Python packages: the image was built from its definition",
         )
         seen: Mapping[str, Entry] = {name: found[name] for name in expected if name in found}
+    # the runtime's files come from the recipe, and from the version of their format
     elif order is None or carried.note.formats != FORMATS:
         why = "there is no recipe to compare those with" if order is None else OTHER_FORMATS
         compared = f"all files but the container runtime's own: {why}"
@@ -171,11 +174,15 @@ def verify_image(path: Path, lock: Lock, order: BuildSpec | None, context: Conte
     missing, changed, extra = compare_trees(expected, seen)
     outside = strange_frame(path)
     same = not (missing or changed or extra or outside)
-    why = _why_other_bytes(path, carried.note, order, assembled, context) if same else ""
+    holds: Literal["bytes", "tree", "differs"] = "differs"
+    why = ""
+    if same:
+        why = _why_other_bytes(path, carried.note, order, assembled, context)
+        holds = "tree" if why else "bytes"
     return Verification(
         image=str(path),
         lock=lock_digest(lock),
-        holds=("tree" if why else "bytes") if same else "differs",
+        holds=holds,
         compared=compared,
         tree=digest,
         why=why,
@@ -247,10 +254,13 @@ def root_partitions(path: Path) -> tuple[SifObject, ...]:
 
 
 def _of_wheels(assembled: Assembled) -> dict[str, Entry]:
-    entries = (entry for part in assembled.wheels for entry in part.part.entries)
-    return {
-        e.path: e for e in entries if e.path.rpartition("/")[2] not in OWN and "/bin/" not in e.path
-    }
+    """Return the files of wheels that every installer writes alike."""
+    found = {}
+    for part in assembled.wheels:
+        for entry in part.part.entries:
+            if entry.path.rpartition("/")[2] not in OWN and "/bin/" not in entry.path:
+                found[entry.path] = entry
+    return found
 
 
 def _without_runtime(tree: Mapping[str, Entry]) -> dict[str, Entry]:

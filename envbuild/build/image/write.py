@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
@@ -44,8 +45,10 @@ def write_image(path: Path, order: BuildSpec, layers: Sequence[Layer], key: str)
     is synced.
     """
     lock = order.lock
-    kept = [part for layer in layers for part in layer.parts]
+    kept = list(chain.from_iterable(layer.parts for layer in layers))
     groups = [layer.parts for layer in layers] if MODES[order.mode].is_layered else [kept]
+    # what is there after each layer: the tree of a layered image's partition is what changed since
+    # the one below
     merger, trees = TreeMerger(), []
     for group in groups:
         for cached in group:
@@ -53,6 +56,7 @@ def write_image(path: Path, order: BuildSpec, layers: Sequence[Layer], key: str)
         trees.append(merger.tree())
     tree = trees[-1]
     digest = tree_digest(entry for entry, _ in tree.values())
+    # the object that "inspect" reads has to say what the files inside say
     held = _read_runtime_files(tree, kept, lock.packer.compressor)
     written = (
         _layer_trees(layers, trees)
@@ -109,11 +113,14 @@ def _layer_trees(layers: Sequence[Layer], trees: Sequence[Tree]) -> list[Written
     below: Tree = {}
     first, whole = 0, trees[-1]
     for number, (layer, upto) in enumerate(zip(layers, trees, strict=True)):
+        # parts are numbered through all layers: those from "first" on are this layer's own
         own: Tree = {
             path: (entry, at - first) for path, (entry, at) in upto.items() if at >= first and path
         }
+        # names that were there below and are gone now: only a mark hides them from overlayfs
         for path in below.keys() - upto.keys():
             folder = upto.get(path.rpartition("/")[0])
+            # where the folder itself is gone, its own mark hides all that is below
             if folder is not None and folder[0].kind == "d":
                 own[path] = (Entry(path, "c", 0), 0)
         extra, content = guard_part(keys[1:]) if number == 0 else mark_part(keys[number])
@@ -121,6 +128,7 @@ def _layer_trees(layers: Sequence[Layer], trees: Sequence[Tree]) -> list[Written
             own[entry.path] = (entry, len(layer.parts))
         for path in list(own):
             _add_folders(own, path)
+        # overlayfs takes mode and owner of a folder from the topmost layer that has it
         for path, (entry, _) in own.items():
             if entry.kind == "d" and path in whole:
                 own[path] = (whole[path][0], 0)
@@ -143,6 +151,7 @@ def layer_key(layer: Layer) -> str:
 
     Over the files that it is made of, whatever packed or named them.
     """
+    # digests of trees and not keys of parts: a rename in the code changes no mark in an image
     trees = [tree_digest(part.part.entries) for part in layer.parts]
     return hashlib.sha256("\n".join([layer.name, *trees]).encode()).hexdigest()
 

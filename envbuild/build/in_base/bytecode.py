@@ -53,6 +53,7 @@ def bytecode_key(wheel: str, *, python: str, epoch: int) -> str:
 
     ``python`` is the base's version. Python 3.6 writes times into it.
     """
+    # PEP 552 came with 3.7: before it, bytecode holds its source's time
     old = tuple(map(int, python.split(".")[:2])) < (3, 7)
     script = resources.files("envbuild.build.in_base.scripts").joinpath("compile.py").read_bytes()
     return part_key(
@@ -73,6 +74,7 @@ def module_sources(wheel: WheelPart, scheme: Scheme) -> list[tuple[str, str]]:
     found = []
     with zipfile.ZipFile(wheel.file) as archive:
         for member in archive.namelist():
+            # the two schemes of a wheel's data folder that may hold modules
             inner = re.sub(r"^[^/]+\.data/(purelib|platlib)/", "", member)
             if not inner.endswith(".py") or "__pycache__" in inner:
                 continue
@@ -100,6 +102,7 @@ def compile_wheels(
             jobs.append(
                 {"wheel": f"{GIVEN}/{key}.zip", "out": f"{INSIDE}/{key}", "members": members}
             )
+        # paths in tracebacks are the image's: members are compiled under their final names
         order = {"jobs": jobs, "mtime": epoch, "workers": len(os.sched_getaffinity(0))}
         between.write("compile.json", json.dumps(order).encode())
         inside.run("compile.py", f"{GIVEN}/compile.json", between=between, env=ENVIRONMENT)
@@ -122,6 +125,7 @@ def _give_sources(
         zipfile.ZipFile(path, "x") as given,
     ):
         for member, _ in members:
+            # ZipInfo has a fixed time, 1980: what is given is the same every time
             given.writestr(zipfile.ZipInfo(member), archive.read(member))
         path.chmod(0o644)
 
@@ -132,6 +136,7 @@ def _keep_bytecode(key: str, packing: PackContext, between: Exchange, folders: s
 
 def _add_bytecode(writer: PartWriter, folder: Path, key: str, folders: set[str]) -> None:
     for path, data in _read_results(folder, key):
+        # what comes out of the run is checked as if a stranger wrote it: packages run in there
         if path.rpartition("/")[0] not in folders or not path.endswith(".pyc"):
             raise IntegrityError(
                 "the base's Python left what is no bytecode of these packages", where=path

@@ -55,6 +55,7 @@ class Container:
         between.write(
             script, resources.files("envbuild.build.in_base.scripts").joinpath(script).read_bytes()
         )
+        # no user site, and no bytecode written beside our script
         argv = (self.python, "-s", "-B", f"{GIVEN}/{script}", *arguments)
         command = self.context.runtime.exec_command(
             self.image, argv, binds=between.binds(*more), env=env, timeout=SECONDS, network=False
@@ -97,6 +98,8 @@ def write_root(
     """Write a plain image of a root, for a run on this machine."""
     tree = merge_parts([part.part for part in root])
     if lean:
+        # starting a Python needs its standard library: copying gigabytes of CUDA would take longer
+        # than compiling
         tree = {name: held for name, held in tree.items() if not LARGE.search(name)}
     tree, parts = drop_unused_blocks(tree, root)
     with os_errors_as(path), path.open("wb") as out:

@@ -118,6 +118,7 @@ def _copy_hashed(source: BinaryIO, out: BinaryIO) -> str:
     """Copy a file, sharing its blocks where the file system can; return the sha256 of the copy."""
     digest = hashlib.sha256()
     try:
+        # a copy-on-write copy: the run gets its own file, and no byte moves
         fcntl.ioctl(out.fileno(), FICLONE, source.fileno())
         shared = True
     except OSError:
@@ -137,6 +138,7 @@ def result_file(folder: Path, name: str, *, limit: int = FILE_LIMIT) -> Iterator
     file that is too large. It may be changed by no run any more, but is never renamed or kept: copy
     it.
     """
+    # from here on the descriptor is used, never the name: what it names could be exchanged
     handle = _open_below(folder, name)
     found = os.fstat(handle)
     why = "" if stat.S_ISREG(found.st_mode) else "is no regular file"
@@ -145,6 +147,7 @@ def result_file(folder: Path, name: str, *, limit: int = FILE_LIMIT) -> Iterator
     if why:
         os.close(handle)
         raise _refusal(name, why)
+    # O_NONBLOCK was for opening a FIFO without waiting for its writer
     os.set_blocking(handle, True)
     with os.fdopen(handle, "rb") as file:
         yield file
@@ -169,6 +172,7 @@ def result_names(folder: Path, name: str = ".") -> list[str]:
         if not stat.S_ISDIR(os.fstat(handle).st_mode):
             raise _refusal(name, "is no folder")
         with os.scandir(handle) as entries:
+            # a folder with a million names is not read to its end
             found = [entry.name for entry, _ in zip(entries, range(NAMES_LIMIT + 1), strict=False)]
     finally:
         os.close(handle)
@@ -203,6 +207,7 @@ def _open_below(folder: Path, name: str) -> int:
     try:
         for number, part in enumerate(parts, 1):
             kind = 0 if number == len(parts) else os.O_DIRECTORY
+            # one folder at a time (openat(2)), so no part of the path can be a link
             inner = os.open(part, PLAIN | kind, dir_fd=handle)
             os.close(handle)
             handle = inner

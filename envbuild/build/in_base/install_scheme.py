@@ -113,6 +113,7 @@ def read_scheme(told: bytes, base: LockedBase, tree: Tree) -> Scheme:
         raise HostError(
             f"its Python does not tell where it keeps packages: {error}", where=base.reference
         ) from error
+    # links are resolved now: parts are laid by path, and would replace the link by a folder
     site, platform = resolve_links(tree, data.purelib), resolve_links(tree, data.platlib)
     return Scheme(
         site=site,

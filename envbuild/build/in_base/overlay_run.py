@@ -180,6 +180,7 @@ class _OverlayRun:
 
     def run(self) -> None:
         """Run the script, leave what it changed as ``layer.tar``, and remove the overlay."""
+        # files that are younger than this were written by the run: their times become the epoch
         order = {"epoch": self.base.epoch, "started": time.time_ns() - SLACK}
         done = False
         try:

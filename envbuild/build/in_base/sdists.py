@@ -12,7 +12,11 @@ from graphlib import CycleError, TopologicalSorter
 from importlib import resources
 from pathlib import Path
 
-from packaging.utils import canonicalize_name
+from installer import install
+from installer.destinations import SchemeDictionaryDestination
+from installer.sources import WheelFile
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.version import Version
 
 from envbuild import limits
 from envbuild.build.in_base.container import Container
@@ -82,11 +86,13 @@ def build_wheels(
     what another one gives. Raises ToolFailedError with the backend's last lines, IntegrityError
     when another version came out, UsageError where archives need each other.
     """
+    # one folder of build tools for all runs, which none of them can write to
     tools = inside.folder / "tools"
     make_open(tools / "lib")
     for tool in needs.packages:
         if _is_tool(tool) and not tool.is_sdist:
             _install_tool(tool.file, store.artifact(tool.sha256), tool.sha256, tools, inside)
+    # tools that come as source are built first, each with those before it
     for tool in _build_order([p for p in needs.packages if _is_tool(p) and p.is_sdist], store):
         kept = store.built(wheel_key(tool, needs))
         if not is_sealed(kept):
@@ -128,6 +134,7 @@ def _build_sdist(
     with open_exchange(inside.folder) as between:
         archive = between.given / "archives" / package.file
         give_file(store.artifact(package.sha256), archive, package.sha256)
+        # PEP 517: a script of ours calls the backend inside, offline and without isolation
         job = {
             "name": package.file,
             "archive": f"{GIVEN}/archives/{package.file}",
@@ -173,10 +180,6 @@ def _install_tool(
     name: str, kept: Path, sha256: str | None, tools: Path, inside: Container
 ) -> None:
     """Install a wheel that building needs into a folder that no run may write to."""
-    from installer import install
-    from installer.destinations import SchemeDictionaryDestination
-    from installer.sources import WheelFile
-
     folders = {
         "purelib": "lib",
         "platlib": "lib",
@@ -228,13 +231,12 @@ def _read_top(archive: Path, name: str, file: str) -> str | None:
 
 def _keep_wheel(package: PythonPackage, key: str, out: Path, store: Store) -> tuple[str, ...]:
     """Keep a built wheel; return the names that it requires and its archive does not say."""
-    from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
-    from packaging.version import Version
-
     from envbuild.resolve.sources.artifacts import note_built  # late: only source packages need it
     from envbuild.resolve.sources.metadata import wheel_headers
 
     built = [name for name in result_names(out, "out") if name.endswith(".whl")]
+    # the archive decides what its build leaves: exactly one wheel is taken, and its name is
+    # checked
     if len(built) != 1:
         raise IntegrityError("its build gave no wheel", where=package.file)
     try:

@@ -39,6 +39,7 @@ def assembling(order: BuildSpec, context: Context) -> Iterator[UnnamedImage]:
     order = settle_codec(order, context)
     store, key = context.store, key_of(order)
     with store.lock(key, context.report):
+        # what another process made while this one waited for the lock counts
         record = read_record(key, store)
         layers = _kept_layers(record, store)
         built = layers is None
@@ -72,6 +73,7 @@ def _kept_layers(record: ImageRecord | None, store: Store) -> tuple[Layer, ...] 
     layers = []
     for name, keys in record.layers if record else ():
         found = [part for key in keys if (part := cached_part(key, store)) is not None]
+        # gc may have taken a part: then all is gathered again, which packs only what is gone
         if len(found) != len(keys):
             return None
         layers.append(Layer(name=name, parts=tuple(found)))

@@ -73,6 +73,7 @@ def check_space(
     Needs on one file system add up. ``quotas`` tells which quotas count what is written into a
     folder. Raises SpaceError naming the first file system or quota that is too small.
     """
+    # needs on one file system add up; st_dev tells which folders share one
     systems: dict[int, list[Need]] = {}
     for folder, size, setting in needs:
         existing = next(path for path in (folder, *folder.parents) if path.exists())

@@ -35,6 +35,7 @@ class Fakeroot:
         mounts the host's /tmp and /var/tmp while %post runs; folders of the build's own take their
         place.
         """
+        # read by the definition's own %setup: with these it downloads nothing
         env = {
             "ENVBUILD_FILES": str(request.files),
             "SOURCE_DATE_EPOCH": str(request.lock.base.epoch),

@@ -76,6 +76,7 @@ def run_build(
         result = runner(_told(command, report), check=False)
         if result.code != 0:
             raise _build_failure(result, request)
+    # a build that ended well and left no image has failed all the same
     if not request.target.exists():
         raise _build_failure(result, request)
 

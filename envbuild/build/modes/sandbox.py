@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import msgspec
@@ -153,12 +154,8 @@ def find_manual_changes(folder: Path, note: SandboxNote, facts: BaseFacts) -> Ma
         and not path.startswith((*sites, *programs))
         and path not in known
     )
-    required = {
-        _required_names(line)
-        for dist in facts.dists
-        for line in dist.requires
-        if "extra ==" not in line
-    }
+    lines = chain.from_iterable(dist.requires for dist in facts.dists)
+    required = {_required_names(line) for line in lines if "extra ==" not in line}
     direct = tuple(name for name, _, version in dists if version and _plain(name) not in required)
     automatic = _automatic_packages(folder)
     asked = tuple(

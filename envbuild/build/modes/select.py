@@ -131,6 +131,7 @@ def read_capabilities(
     Raises HostError without a runtime.
     """
     facts = host or read_host()
+    # root without its capabilities (in a container) mounts nothing by itself
     whole_root = facts.uid == 0 and not facts.crippled_root
     containers = layers = None
     runtime = runtime or find_runtime(settings, runner, facts)
