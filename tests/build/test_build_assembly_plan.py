@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from envbuild.build.assembly_plan import (
     AssemblyPlan,
@@ -18,11 +19,14 @@ from envbuild.build.assembly_plan import (
 )
 from envbuild.build.image.base_config import NO_CONFIG, BaseConfig
 from envbuild.build.in_base.install_scheme import bootstrap_scheme
+from envbuild.build.stored_plan import plan_image
 from envbuild.formats.block_codec import Codec
 from envbuild.lock.read import read_lock
 from envbuild.plan.apptainer import render_definition
 from envbuild.plan.definition import plan_definition
 from envbuild.recipe.read import read_recipe
+from envbuild.store.layout import Store
+from tests.build.test_build_estimate import IMAGE, order
 
 ROOT = Path(__file__).parents[2]
 CODEC = Codec(compressor="zstd", level=3, library="zstd 1.5.7")
@@ -124,3 +128,15 @@ def test_what_changes_a_key() -> None:
 def test_without_a_definition_there_are_no_files_of_the_runtime() -> None:
     plan = planned(replace(spec_for("keras-bert"), definition=None))
     assert plan.of_kind("runtime") == ()
+
+
+@pytest.mark.parametrize(
+    ("image", "first"), [(False, "debian:bookworm"), (True, IMAGE.base.reference)]
+)
+def test_looking_at_an_empty_store_writes_nothing(image: bool, first: str, tmp_path: Path) -> None:
+    spec = order(tmp_path, "flat", image=image)
+    plan = plan_image(spec, Store(tmp_path / "store"))
+    assert (plan.parts[0].subject, plan.parts[0].state) == (first, "to pack")
+    assert bool(plan.parts[0].key) is not image
+    assert {part.state for part in plan.of_kind("bytecode")} == {"to run"}
+    assert list(tmp_path.iterdir()) == []
