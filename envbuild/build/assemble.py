@@ -174,7 +174,7 @@ class _Assembly:
         return read_scheme(answer, self.lock.base, base.tree)
 
     def _submit_ready_wheels(self, scheme: Scheme) -> None:
-        """Let threads pack the wheels that need not be built, before the rest of the base is there."""
+        """Let threads pack the wheels that need not be built, before all of the base is there."""
         wheels = self._plan(PlannedBase(scheme=scheme)).of_kind("wheel")
         self._submit_wheels([part for part in wheels if part.state != "to run"], scheme)
 

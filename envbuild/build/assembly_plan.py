@@ -280,7 +280,7 @@ def build_needs(lock: Lock) -> BuildNeeds:
 
 
 def _build_root(lock: Lock) -> str:
-    """Return the digest of the root, with all Debian packages, that source archives are built in."""
+    """Return the digest of the root that source archives are built in."""
     if lock.is_bootstrap:
         return locked_bootstrap(lock, ("base", "system", "build")).digest
     sums = sorted(package.sha256 for package in lock.debian)

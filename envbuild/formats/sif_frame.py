@@ -37,7 +37,7 @@ def frame_digest(path: Path) -> str:
         )
         for at, size in _find_gaps(file, sif):
             for chunk in _read_at(file, at, size):
-                # behind the last object there is nothing but what signing put there, aligned by zeros
+                # behind the last object is only what signing put there, aligned by zeros
                 if at < end or not signed or chunk.strip(b"\0"):
                     digest.update(b"%d\n" % at + chunk)
     return "sha256:" + digest.hexdigest()

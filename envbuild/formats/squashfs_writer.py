@@ -266,10 +266,11 @@ class _InodeTables:
 def write_squashfs(
     out: BinaryIO, tree: Tree, parts: Sequence[tuple[Part, Copy]], *, epoch: int, compressor: str
 ) -> int:
-    """Write a file system at the current place of ``out``, a multiple of 4096, and return its size in bytes.
+    """Write a file system at the current place of ``out`` and return its size in bytes.
 
-    ``parts`` are the indexes with what writes their blobs, in the order that the tree's part numbers mean.  ``epoch``
-    (seconds) is the time of whatever has none of its own.
+    The place is a multiple of 4096. ``parts`` are the indexes with what writes their blobs, in the
+    order that the tree's part numbers mean. ``epoch`` (seconds) is the time of whatever has none of
+    its own.
     """
     out.flush()
     begin = out.tell()

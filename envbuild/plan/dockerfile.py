@@ -42,7 +42,8 @@ def render_dockerfile(
     blocks = ["".join(f"# {text_line(line)}".rstrip() + "\n" for line in definition.comment)]
     if staged:
         blocks.append(
-            f"ARG BUILDER={BUILDER}\nFROM ${{BUILDER}} AS root\n{_render_run(definition.setup, _mount_options(None))}"
+            f"ARG BUILDER={BUILDER}\nFROM ${{BUILDER}} AS root\n"
+            + _render_run(definition.setup, _mount_options(None))
         )
     # what stands before this FROM belongs to the stage that makes the root
     blocks.append(_render_base(definition.header, root))
@@ -100,7 +101,8 @@ def _render_run(lines: tuple[str, ...], mounts: str) -> str:
     # a shell's printf takes every line as one word, and sh reads them as they were
     words = " \\\n".join(f"    {shlex.quote(line)}" for line in lines)
     script = f"{BUILD}/script"
-    text = f"RUN {mounts}mkdir -p {BUILD} && printf '%s\\n' \\\n{words} \\\n    >{script} && /bin/sh {script}\n"
+    text = f"RUN {mounts}mkdir -p {BUILD} && printf '%s\\n' \\\n{words} \\\n"
+    text += f"    >{script} && /bin/sh {script}\n"
     if len(text.encode()) > LONGEST:
         raise UsageError(
             f"the build's script is {len(text.encode())} bytes long, a Dockerfile carries {LONGEST}",

@@ -26,8 +26,8 @@ def quote_word(value: str) -> str:
     if any(char in value for char in "\n\r\0"):
         raise UsageError(f"{value!r} has a line break, which a definition cannot carry in a value")
     quoted = shlex.quote(value)
-    # inside single quotes, close and open them again between two braces: the shell joins the parts, the template
-    # engine of the definition finds no braces
+    # inside single quotes, close and open them again between two braces: the shell joins the
+    # parts, the template engine of the definition finds no braces
     return quoted.replace("{{", "{''{") if quoted.startswith("'") else quoted
 
 

@@ -19,10 +19,11 @@ TARGET, STAGED, SUPPLIED_DEBIAN = "/target", "/debian", "/mnt/debian"
 def bootstrap_root(
     base: tuple[DebianPackage, ...], others: tuple[DebianPackage, ...], epoch: int
 ) -> tuple[str, ...]:
-    """Return %setup lines that fill the root with the locked Debian packages and lay the others ready for %post.
+    """Return %setup lines that fill the root, and lay the other Debian packages ready for %post.
 
-    ``epoch`` is in seconds.  With ENVBUILD_ROOT (a tar that envbuild made from the same packages) nothing is
-    downloaded; else the files come from this machine's own Debian mirror, or from DEBIAN_MIRROR, and are verified.
+    ``epoch`` is in seconds. With ENVBUILD_ROOT (a tar that envbuild made from the same packages)
+    nothing is downloaded; else the files come from this machine's own Debian mirror, or from
+    DEBIAN_MIRROR, and are verified.
     """
     return (
         "set -eu",
@@ -56,7 +57,10 @@ def root_stage(
         f"export SOURCE_DATE_EPOCH={epoch} DEBIAN_FRONTEND=noninteractive DPKG_FORCE=unsafe-io",
         f"if [ -r {SECRETS}/network ]; then set -a; . {SECRETS}/network; set +a; fi",
         f"if [ -r {SECRETS}/certificates ]; then",
-        f"""    echo 'Acquire::https::CAInfo "{SECRETS}/certificates";' >/etc/apt/apt.conf.d/99certificates""",
+        (
+            f"""    echo 'Acquire::https::CAInfo "{SECRETS}/certificates";' """
+            ">/etc/apt/apt.conf.d/99certificates"
+        ),
         "fi",
         'if [ -n "${DEBIAN_MIRROR:-}" ]; then',
         "    rm -f /etc/apt/sources.list.d/*",
@@ -64,7 +68,10 @@ def root_stage(
         '    echo "deb $DEBIAN_MIRROR $release main" >/etc/apt/sources.list',
         "fi",
         "apt-get -qq update",
-        "apt-get -qq -o Dpkg::Use-Pty=0 install --yes --no-install-recommends mmdebstrap >/dev/null",
+        (
+            "apt-get -qq -o Dpkg::Use-Pty=0 install --yes --no-install-recommends mmdebstrap "
+            ">/dev/null"
+        ),
         f"root={TARGET}",
         'mkdir "$root"',
         "{",
@@ -81,7 +88,10 @@ def take_secrets(*, staged: bool) -> tuple[str, ...]:
     """
     take = (
         f"if [ -r {SECRETS}/network ]; then cp {SECRETS}/network {BUILD}/network; fi",
-        f"if [ -r {SECRETS}/certificates ]; then cp {SECRETS}/certificates {BUILD}/certificates.crt; fi",
+        (
+            f"if [ -r {SECRETS}/certificates ]; then "
+            f"cp {SECRETS}/certificates {BUILD}/certificates.crt; fi"
+        ),
     )
     return (
         (*take, f"mkdir -p {BUILD}/files", f"cp -r {SUPPLIED_DEBIAN} {BUILD}/files/debian")
@@ -93,7 +103,7 @@ def take_secrets(*, staged: bool) -> tuple[str, ...]:
 def _fill_root(
     base: tuple[DebianPackage, ...], others: tuple[DebianPackage, ...]
 ) -> tuple[str, ...]:
-    """Return lines that download into a folder $work, and fill $root with the packages of the base."""
+    """Return lines that download into a folder $work, and fill $root with the base."""
     return (
         *_download_debian(base, others),
         "    # a flat repository of exactly the locked files",
@@ -130,13 +140,19 @@ def _download_debian(
         '    work=$(mktemp -d "${TMPDIR:-/tmp}/envbuild-XXXXXX")',
         """    trap 'rm -rf "$work"' EXIT""",
         '    mkdir "$work/base" "$work/others"',
-        "    # this machine's own mirror: its first apt source that ends in /debian; DEBIAN_MIRROR names another",
+        (
+            "    # this machine's own mirror: its first apt source that ends in /debian; "
+            "DEBIAN_MIRROR names another"
+        ),
         """    sources=$(apt-get update --print-uris | sed -n "s,^'\\([^' ]*\\)/dists/.*,\\1,p")""",
         """    mirror=${DEBIAN_MIRROR:-$(printf '%s\\n' "$sources" | grep -m1 '/debian/*$')}""",
         *write_heredoc('    cat >"$work/packages"', "PACKAGES", listing),
         "    while read -r folder sum path; do",
         """        printf '%s\\n' "${mirror%/}/$path" "$work/$folder/${path##*/}" "SHA256:$sum\"""",
-        """    done <"$work/packages" | xargs -n 300 /usr/lib/apt/apt-helper download-file >"$work/log" 2>&1 ||""",
+        (
+            """    done <"$work/packages" | xargs -n 300 /usr/lib/apt/apt-helper download-file """
+            """>"$work/log" 2>&1 ||"""
+        ),
         '        { cat "$work/log" >&2; exit 1; }',
         "    while read -r folder sum path; do",
         """        printf '%s  %s\\n' "$sum" "$work/$folder/${path##*/}\"""",

@@ -58,12 +58,23 @@ def pass_network(*, debian: bool = False) -> tuple[str, ...]:
 
 def network_for_post(more: str = "") -> tuple[str, ...]:
     """Return %setup lines that tell %post how this machine reaches its package index."""
-    wanted = f"^({more}PIP_INDEX_URL|ENVBUILD_INDEX_[A-Z0-9_]+|https?_proxy|HTTPS?_PROXY|no_proxy|NO_PROXY)="
+    proxies = "https?_proxy|HTTPS?_PROXY|no_proxy|NO_PROXY"
+    wanted = f"^({more}PIP_INDEX_URL|ENVBUILD_INDEX_[A-Z0-9_]+|{proxies})="
     return (
-        "    # certificates, proxies and index of this machine: only for the build, removed at its end",
+        (
+            "    # certificates, proxies and index of this machine: "
+            "only for the build, removed at its end"
+        ),
         "    certificates=${PIP_CERT:-${SSL_CERT_FILE:-/etc/ssl/certs/ca-certificates.crt}}",
-        f'    if [ -r "$certificates" ]; then cp "$certificates" "$root{BUILD}/certificates.crt"; fi',
-        f"""    env | grep -E '{wanted}' | sed "s/'/'\\\\''/g; s/=/='/; s/$/'/" >"$root{BUILD}/network" || true""",
+        (
+            '    if [ -r "$certificates" ]; then '
+            f'cp "$certificates" "$root{BUILD}/certificates.crt"; fi'
+        ),
+        # each line NAME='value': quotes in a value are closed, escaped and opened again
+        (
+            f"    env | grep -E '{wanted}' | "
+            f"""sed "s/'/'\\\\''/g; s/=/='/; s/$/'/" >"$root{BUILD}/network" || true"""
+        ),
     )
 
 
@@ -73,7 +84,8 @@ def requirement_lines(packages: Iterable[PythonPackage]) -> tuple[str, ...]:
     The file name, and the name of an extra index, follow as a comment.
     """
     return tuple(
-        f"{p.name}=={p.version} --hash=sha256:{p.sha256}  # {p.file}{f' @{p.index}' if p.index else ''}"
+        f"{p.name}=={p.version} --hash=sha256:{p.sha256}  # {p.file}"
+        + (f" @{p.index}" if p.index else "")
         for p in packages
     )
 
@@ -108,7 +120,10 @@ def supply_files(
         *write_heredoc(f"cat >{BUILD}/packages.txt", "LOCKED", requirement_lines(packages)),
         *write_heredoc(f"cat >{BUILD}/build.txt", "LOCKED", requirement_lines(build)),
         f"if [ -d {SUPPLIED} ]; then",
-        "    # built by envbuild: every file was downloaded and verified before; nothing below has a network",
+        (
+            "    # built by envbuild: every file was downloaded and verified before; "
+            "nothing below has a network"
+        ),
         f"    files={SUPPLIED}",
         "    offline=",
         "    if unshare --net true 2>/dev/null; then offline='unshare --net'; fi",
@@ -118,9 +133,15 @@ def supply_files(
         "    offline=",
         f"    mkdir -p {BUILD}/files/python",
         f"    if [ -s {BUILD}/network ]; then set -a; . {BUILD}/network; set +a; fi",
-        f"    if [ -s {BUILD}/certificates.crt ]; then export SSL_CERT_FILE={BUILD}/certificates.crt; fi",
+        (
+            f"    if [ -s {BUILD}/certificates.crt ]; then "
+            f"export SSL_CERT_FILE={BUILD}/certificates.crt; fi"
+        ),
         *write_heredoc(f"    cat >{BUILD}/fetch.py", "PYTHON", program_lines("fetch_packages")),
-        f"    {quote_word(python)} {BUILD}/fetch.py {BUILD}/files/python {BUILD}/packages.txt {BUILD}/build.txt",
+        (
+            f"    {quote_word(python)} {BUILD}/fetch.py {BUILD}/files/python "
+            f"{BUILD}/packages.txt {BUILD}/build.txt"
+        ),
         *_fetch_debian(debian, python),
         "fi",
     )
@@ -189,28 +210,43 @@ def install_python(python: str, *, break_system: bool, compiles: bool = True) ->
     return (
         "# the installer is one of the locked files",
         f"installer=$(sed -n 's/^uv==.*  # //p' {BUILD}/build.txt)",
-        f"""(cd "$files/python" && sed -n 's/^uv==.*sha256:\\([0-9a-f]*\\)  # /\\1  /p' {BUILD}/build.txt |""",
+        (
+            """(cd "$files/python" && sed -n 's/^uv==.*sha256:\\([0-9a-f]*\\)  # /\\1  /p' """
+            f"{BUILD}/build.txt |"
+        ),
         "    sha256sum --check --quiet)",
         f'{quote_word(python)} -m zipfile -e "$files/python/$installer" {BUILD}/installer',
         f"chmod 755 {BUILD}/installer/uv-*.data/scripts/uv",
-        f"export UV_CACHE_DIR={BUILD}/cache UV_LINK_MODE=hardlink UV_NO_CONFIG=1 UV_OFFLINE=1 LC_ALL=C.UTF-8",
+        (
+            f"export UV_CACHE_DIR={BUILD}/cache UV_LINK_MODE=hardlink "
+            "UV_NO_CONFIG=1 UV_OFFLINE=1 LC_ALL=C.UTF-8"
+        ),
         *(("export PYC_INVALIDATION_MODE=UNCHECKED_HASH",) if compiles else ()),
-        f"$offline {BUILD}/installer/uv-*.data/scripts/uv pip install --quiet --python {quote_word(python)}{forced} \\",
+        (
+            f"$offline {BUILD}/installer/uv-*.data/scripts/uv pip install --quiet "
+            f"--python {quote_word(python)}{forced} \\"
+        ),
         f"    --no-deps --require-hashes --no-index{bytecode} \\",
-        f'    --find-links "$files/python" --build-constraints {BUILD}/build.txt --requirement {BUILD}/packages.txt',
+        (
+            f'    --find-links "$files/python" --build-constraints {BUILD}/build.txt '
+            f"--requirement {BUILD}/packages.txt"
+        ),
     )
 
 
 def compile_by_time(python: str, epoch: int) -> tuple[str, ...]:
-    """Return %post lines that make bytecode with a Python of before 3.7, which knows no hash-checked one.
+    """Return %post lines that make bytecode with a Python of before 3.7, which has no hashes in it.
 
-    Such bytecode counts as long as its source keeps its time, so times that packing would clamp to ``epoch`` (seconds)
-    are set before.
+    Such bytecode counts as long as its source keeps its time, so times that packing would clamp to
+    ``epoch`` (seconds) are set before.
     """
     program = (
         "import compileall, os, sys",
         f"epoch = {epoch}",
-        'folders = [p for p in sys.path if os.path.basename(p) in ("site-packages", "dist-packages")]',
+        (
+            "folders = [p for p in sys.path "
+            'if os.path.basename(p) in ("site-packages", "dist-packages")]'
+        ),
         "for folder in folders:",
         "    for top, _, names in os.walk(folder):",
         '        for path in (os.path.join(top, name) for name in names if name.endswith(".py")):',
@@ -236,9 +272,15 @@ def switch_off_cuda_sources() -> tuple[str, ...]:
     (NVIDIA/nvidia-docker#1631).
     """
     return (
-        "# NVIDIA signs its package lists by another key since 2022-04-28 (NO_PUBKEY A4B469963BF863CC): without them",
+        (
+            "# NVIDIA signs its package lists by another key since 2022-04-28 "
+            "(NO_PUBKEY A4B469963BF863CC): without them"
+        ),
         "# apt-get update works again",
-        "for list in $(grep -lsE 'nvidia[.]com/compute/(cuda|machine-learning)/' /etc/apt/sources.list.d/*.list); do",
+        (
+            "for list in $(grep -lsE 'nvidia[.]com/compute/(cuda|machine-learning)/' "
+            "/etc/apt/sources.list.d/*.list); do"
+        ),
         '    echo "$list is switched off: the image is older than the key that signs it" >&2',
         '    mv "$list" "$list.off"',
         "done",
@@ -252,7 +294,13 @@ def clean_up() -> tuple[str, ...]:
     """
     return (
         "# nothing of the build stays: caches, logs, how this machine reached its index",
-        f"rm -rf {BUILD} /var/lib/apt/lists/* /var/cache/apt/*.bin /var/cache/apt/archives/*.deb \\",
-        "    /var/cache/ldconfig/aux-cache /var/log/apt /var/log/dpkg.log /var/log/alternatives.log \\",
+        (
+            f"rm -rf {BUILD} /var/lib/apt/lists/* /var/cache/apt/*.bin "
+            "/var/cache/apt/archives/*.deb \\"
+        ),
+        (
+            "    /var/cache/ldconfig/aux-cache /var/log/apt /var/log/dpkg.log "
+            "/var/log/alternatives.log \\"
+        ),
         "    /var/log/bootstrap.log",
     )

@@ -36,10 +36,11 @@ from envbuild.store.atomic import os_errors_as
 
 
 def flatten_image(source: Path, target: Path) -> str:
-    """Write a layered image as one partition and return its tree digest, which is that of the layered one.
+    """Write a layered image as one partition and return its tree digest, which stays the same.
 
-    Packed bytes are copied as they are.  Raises UsageError for an image that is not layered, IntegrityError for one
-    that has lost a layer, is damaged, or holds something else than its note says.
+    Packed bytes are copied as they are. Raises UsageError for an image that is not layered,
+    IntegrityError for one that has lost a layer, is damaged, or holds something else than its note
+    says.
     """
     carried = read_embedded_info(source)
     if carried.note is None or carried.note.mode != "layered":

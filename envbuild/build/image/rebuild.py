@@ -1,4 +1,4 @@
-"""Make an image a second time, from locked files alone, and say whether the first one was the same."""
+"""Make an image a second time, from locked files alone, and compare it with the first one."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
 @contextmanager
 def made_again(order: BuildSpec, context: Context) -> Iterator[tuple[Path, Context]]:
-    """Yield the image of an order, made with a store of nothing but the locked files, and its context.
+    """Yield an image made with a store of nothing but the locked files, and its context.
 
-    Roots, wheels of sdists, layers and bytecode are all made anew.  Missing files are downloaded into the real store
-    first.
+    Roots, wheels of sdists, layers and bytecode are all made anew. Missing files are downloaded
+    into the real store first.
     """
     fetch_files(order.lock, context)
     with context.store.work("rebuild") as work:

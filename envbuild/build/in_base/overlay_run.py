@@ -56,7 +56,7 @@ NO_OVERLAY = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OverlayScript:
-    """A shell script, the files that it sees below /mnt/in/files (name, place, sha256), variables."""
+    """A shell script, its variables, and its files below /mnt/in/files (name, place, sha256)."""
 
     name: str
     script: tuple[str, ...]
@@ -196,7 +196,8 @@ class _OverlayRun:
             self._collect(order)
             done = True
         finally:
-            # its files belong to ids of the namespace: only a run like the one that wrote them can remove them
+            # its files belong to ids of the namespace: only a run like the one that wrote them can
+            # remove them
             if not done:
                 self._collect({**order, "only-remove": 1})
 
@@ -229,7 +230,8 @@ class _OverlayRun:
             argv,
             overlay=overlay,
             binds=binds,
-            # dpkg need not sync every file: a run that is cut off leaves nothing, and what it leaves else is packed
+            # dpkg need not sync every file: a run that is cut off leaves nothing, and what it
+            # leaves else is packed
             env={**dict(self.script.environment), "DPKG_FORCE": "unsafe-io"},
             timeout=SECONDS,
         )

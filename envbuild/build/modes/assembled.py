@@ -69,7 +69,7 @@ def _gather_layers(order: BuildSpec, context: Context) -> tuple[Layer, ...]:
 
 
 def _kept_layers(record: ImageRecord | None, store: Store) -> tuple[Layer, ...] | None:
-    """Return the layers of an image that was made before, None where the store has lost a part of it."""
+    """Return the layers of an image made before, None where the store has lost a part of it."""
     layers = []
     for name, keys in record.layers if record else ():
         found = [part for key in keys if (part := cached_part(key, store)) is not None]

@@ -38,7 +38,7 @@ Need = tuple[Path, int, str]
 
 
 def estimate_build(lock: Lock, mode: Mode, *, to_download: int) -> Estimate:
-    """Return what building this lock will take when ``to_download`` bytes are not in the store yet."""
+    """Return what building this lock will take, with ``to_download`` bytes to be fetched."""
     files = sum(p.size for p in lock.python) + sum(p.size for p in lock.debian) + lock.base.size
     root = ROOT if lock.is_bootstrap else 0
     left = Estimate(

@@ -244,7 +244,7 @@ def mode_blocker(
 
 
 def exposure(mode: str, lock: Lock, ground: HostCapabilities, trust: Trust) -> str | None:
-    """Return what foreign code could reach in a mode, where nobody allowed that (docs/security.md)."""
+    """Return what foreign code could reach in a mode without leave (docs/security.md)."""
     source = any(package.is_sdist and package.source is None for package in lock.python)
     brought = (
         f"what it brings from {trust.origin}"
