@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import chain
 
 from packaging.specifiers import SpecifierSet
 
@@ -22,14 +23,10 @@ KERAS_3 = dt.date(2024, 3, 9)
 """TensorFlow 2.16 came out, the first with Keras 3 (data/releases.toml)."""
 MOST_PATCHES = 5
 TORCH = tuple(f"1.{minor}" for minor in range(4, 14)) + tuple(f"2.{minor}" for minor in range(20))
+TORCHVISION = tuple(f"0.{number}" for number in range(5, 5 + len(TORCH)))
 TORCH_LINES = {
-    "torchaudio": tuple(
-        (line, line.replace("1.", "0.", 1) if line[0] == "1" else line) for line in TORCH
-    ),
-    "torchvision": tuple(
-        (line, f"0.{int(line[2:]) + 1}" if line[0] == "1" else f"0.{int(line[2:]) + 15}")
-        for line in TORCH
-    ),
+    "torchaudio": tuple((line, line.replace("1.", "0.", 1)) for line in TORCH),
+    "torchvision": tuple(zip(TORCH, TORCHVISION, strict=True)),
 }
 """Release lines of PyTorch with those of its companions, oldest first."""
 GRACE = dt.timedelta(days=30)
@@ -47,7 +44,9 @@ def newest_pin(releases: Mapping[str, Release], packages: int) -> dt.date | None
     }
     close = any(name in WITH_FRAMEWORKS or implied_framework(name) for name in pinned)
     enough = len(days) >= FEWEST_DATED and len(days) >= DATED_SHARE * packages
-    return max(days) + GRACE if pinned and (close or enough) else None
+    if not pinned or not (close or enough):
+        return None
+    return max(days) + GRACE
 
 
 def keras_2_only(requirements: Sequence[Requirement], releases: Mapping[str, Release]) -> list[str]:
@@ -74,9 +73,8 @@ def keras_2_only(requirements: Sequence[Requirement], releases: Mapping[str, Rel
 
 def shared_pythons(releases: Mapping[str, Release]) -> tuple[str, ...]:
     """Return the Python series that most of the pinned releases can be had for; none where nothing is pinned."""
-    counts = Counter(
-        series for release in releases.values() if release.exact for series in release.pythons
-    )
+    pinned = (release.pythons for release in releases.values() if release.exact)
+    counts = Counter(chain.from_iterable(pinned))
     most = max(counts.values(), default=0)
     return tuple(
         sorted(

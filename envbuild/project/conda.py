@@ -128,15 +128,14 @@ class _CondaReader:
             self.notes.append(
                 f"{self.file}: of these conda packages nothing is known outside of conda: {names}"
             )
+        named = (pair for pair in self.environment if NAME.fullmatch(pair[0]))
         return FileFindings(
             file=self.file,
             requirements=tuple(self.requirements),
             aside=(*self.aside, *unknown),
             system=() if frozen else tuple(dict.fromkeys(self.system)),
             python=self.python,
-            environment=tuple(
-                (k, v) for k, v in self.environment if NAME.fullmatch(k) and v.isprintable()
-            ),
+            environment=tuple(pair for pair in named if pair[1].isprintable()),
             frozen=frozen,
             direct=self._direct() if frozen else frozenset(),
             notes=tuple(self.notes),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 from collections.abc import Iterable
@@ -85,7 +86,9 @@ def read_container(path: Path, root: Path) -> FileFindings:
     found = read_lines(parts.lines, file, apart=parts.apart)
     found.system += _listed_packages(found, parts, path, root)
     findings = _with_lists(found, parts, path, root)
-    system = tuple(dict.fromkeys(found.system))
+    system = [name for name in dict.fromkeys(found.system) if not _is_needless(name)]
+    for_building = [name for name in system if BUILD_SYSTEM.fullmatch(name)]
+    used = [one for one in findings.requirements if one.name not in FOR_DEVELOPERS]
     environment, left = _plain_environment(parts.variables)
     sources = [" ".join(one) for one in parts.copies]
     copies = ", ".join(sources[:3]) + (" …" if len(sources) > 3 else "")
@@ -96,18 +99,10 @@ def read_container(path: Path, root: Path) -> FileFindings:
     )
     return FileFindings(
         file=file,
-        requirements=tuple(
-            requirement
-            for requirement in findings.requirements
-            if requirement.name not in FOR_DEVELOPERS
-        ),
+        requirements=tuple(used),
         aside=findings.aside,
-        system=tuple(
-            name for name in system if not _is_needless(name) and not BUILD_SYSTEM.fullmatch(name)
-        ),
-        build=tuple(
-            name for name in system if BUILD_SYSTEM.fullmatch(name) and not _is_needless(name)
-        ),
+        system=tuple(name for name in system if name not in for_building),
+        build=tuple(for_building),
         post=tuple(found.post),
         image=parts.image,
         python=found.python or findings.python or _python_of(parts.start),
@@ -148,12 +143,12 @@ def _read_docker(text: str, file: str) -> _Parts:
             f"{file} starts from {as_printable(start)}, which is only known when it is built"
         )
     return _Parts(
-        lines=[line for stage in chain for line in stage.lines],
+        lines=list(itertools.chain.from_iterable(stage.lines for stage in chain)),
         start=start,
         image=_base_image(start),
         command=_start_command((*last.entrypoint, *last.command)),
-        variables=tuple(pair for stage in chain for pair in stage.variables.items()),
-        copies=tuple(pair for stage in chain for pair in stage.copies),
+        variables=tuple(itertools.chain.from_iterable(one.variables.items() for one in chain)),
+        copies=tuple(itertools.chain.from_iterable(stage.copies for stage in chain)),
         notes=notes,
         apart=True,
     )
@@ -278,9 +273,8 @@ def _in_project(name: str, parts: _Parts, path: Path, root: Path) -> Path | None
         for source, target in parts.copies
         if Path(target).name == wanted or Path(source).name == wanted
     ]
-    tries = [
-        base / source for source in copied if "*" not in source for base in (path.parent, root)
-    ]
+    plain = (source for source in copied if "*" not in source)
+    tries = [base / source for source, base in itertools.product(plain, (path.parent, root))]
     tries += [path.parent / wanted, root / name.lstrip("/"), root / wanted]
     try:
         return next((one for one in tries if one.is_file() and is_inside(one, root)), None)
@@ -340,11 +334,9 @@ def _start_command(words: tuple[str, ...]) -> tuple[str, ...]:
     """Return what the image starts, where that is a program and its words; what it hands on is left out."""
     words = tuple(word for word in words if word != "$@")
     shells = {"bash", "/bin/bash", "sh", "/bin/sh", "zsh"}
-    return (
-        ()
-        if not words or words[0] in shells or any("$" in word or "\n" in word for word in words)
-        else words
-    )
+    if not words or words[0] in shells or re.search(r"[$\n]", "".join(words)):
+        return ()
+    return words
 
 
 def _split_words(value: object) -> tuple[str, ...]:

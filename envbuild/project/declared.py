@@ -67,10 +67,9 @@ def read_pyproject(path: Path, root: Path) -> FileFindings | None:
     requirements, elsewhere = _without_sources(
         requirements, data, {one.project for one in members}, file
     )
-    requirements, aside = (
-        (*requirements, *(requirement for one in members for requirement in one.requirements)),
-        (*aside, *elsewhere),
-    )
+    for member in members:
+        requirements = (*requirements, *member.requirements)
+    aside = (*aside, *elsewhere)
     dynamic = _table_at(data, "tool", "setuptools", "dynamic", "dependencies").get("file")
     if "dependencies" in _list_of(project.get("dynamic")) and dynamic:
         for name in _list_of([dynamic] if isinstance(dynamic, str) else dynamic):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from itertools import chain
 
 from packaging.utils import canonicalize_name
 
@@ -26,7 +27,7 @@ def listed_requirements(
         if not findings.frozen and findings.requirements
     ]
     dumps = [findings for findings in builder.gathered.all_findings if findings.frozen]
-    requirements = [requirement for findings in direct for requirement in findings.requirements]
+    requirements = list(chain.from_iterable(findings.requirements for findings in direct))
     enough = any(not findings.image and findings.requirements for findings in direct)
     for findings in dumps:
         if enough:
@@ -79,12 +80,8 @@ def imported_requirements(
     ``has`` are distributions of the lists by the modules in their wheels.
     """
     named = {requirement.name for requirement in requirements}
-    elsewhere = {
-        name
-        for findings in builder.gathered.all_findings
-        for text, _ in findings.aside
-        if (name := _name_of(text))
-    }
+    aside = chain.from_iterable(findings.aside for findings in builder.gathered.all_findings)
+    elsewhere = set(filter(None, (_name_of(text) for text, _ in aside)))
     frameworks = {name for name in map(framework_name, named) if name}
     complete = any(findings.complete for findings in builder.gathered.all_findings)
     found: list[Requirement] = []
@@ -123,9 +120,9 @@ def _name_of(text: str) -> str | None:
 def _has_name(module: str, names: set[str], *, known: bool) -> bool:
     """Whether a package is called as a module; of a module that no table knows, a word of the name is enough."""
     name = canonicalize_name(module)
-    return name in names or (
-        not known and len(name) > 2 and any(f"-{name}-" in f"-{one}-" for one in names)
-    )
+    if name in names or known or len(name) <= 2:
+        return name in names
+    return any(f"-{name}-" in f"-{one}-" for one in names)
 
 
 def _is_there(dist: str, named: set[str]) -> bool:

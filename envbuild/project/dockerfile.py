@@ -98,7 +98,10 @@ def _read(
         stage.lines += _run(text, documents, stage)
     elif word == "arg":
         name, equals, _ = text.partition("=")
-        stage.known |= _assigned(text) if equals else {name: given[name]} if name in given else {}
+        if equals:
+            stage.known |= _assigned(text)
+        elif name in given:
+            stage.known[name] = given[name]
     elif word == "env":
         stage.variables |= _assigned(text)
         stage.known |= stage.variables
@@ -119,9 +122,8 @@ def _run(text: str, documents: list[str], stage: DockerfileStage) -> list[str]:
     if text.lstrip().startswith("["):
         return [shlex.join(_words(text))]
     if documents and re.match(r"(\S*\b(ba|da|z|k)?sh\b[^<]*)?<<", text):
-        return [
-            _filled(line, stage.known) for document in documents for line in document.splitlines()
-        ]
+        lines = "\n".join(documents).splitlines()
+        return [_filled(line, stage.known) for line in lines]
     if documents:
         found = [text]
         for mark, document in zip(HERE.finditer(text), documents, strict=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 
 from envbuild.base.suggest import framework_name
@@ -98,17 +99,15 @@ def draft_recipe(
         builder.beside["python", "dependencies", requirement.text] = requirement.where
     _tell_compiled(builder)
     builder.requirements.sort(key=lambda requirement: requirement.name)
+    lines = dict.fromkeys(requirement.text for requirement in builder.requirements)
+    on_gpu = bool(cleaned.frameworks) and not base.base.cpu
     recipe = Recipe(
         recipe=AboutSection(name=gathered.name, summary=""),
         base=base.base,
-        python=PythonSection(
-            dependencies=tuple(
-                dict.fromkeys(requirement.text for requirement in builder.requirements)
-            )
-        ),
+        python=PythonSection(dependencies=tuple(lines)),
         system=system,
         run=_run_section(builder),
-        job=JobSection(gpus=1) if cleaned.frameworks and not base.base.cpu else JobSection(),
+        job=JobSection(gpus=1) if on_gpu else JobSection(),
     )
     return RecipeDraft(
         recipe=recipe,
@@ -303,12 +302,14 @@ def _choose_base(
 ) -> ProposedBase:
     all_findings = builder.gathered.all_findings
     framework = cleaned.frameworks[0] if cleaned.frameworks else None
-    cudas = [findings.cuda for findings in all_findings if findings.cuda]
+    cudas = (findings.cuda for findings in all_findings if findings.cuda)
+    pythons = (findings.python for findings in all_findings if findings.python)
+    images = (findings.image for findings in all_findings if findings.image)
     wanted = BaseNeeds(
         framework=framework,
-        python=next((findings.python for findings in all_findings if findings.python), None),
-        image=next((findings.image for findings in all_findings if findings.image), None),
-        cuda=cleaned.cuda or next(iter(cudas), None),
+        python=next(pythons, None),
+        image=next(images, None),
+        cuda=cleaned.cuda or next(cudas, None),
         pythons=shared_pythons(builder.releases),
         until=newest_pin(builder.releases, len(cleaned.requirements)),
         driver=driver,
@@ -366,12 +367,9 @@ def _framework_of(base: BaseSection) -> str | None:
 
 def _choose_system(builder: DraftBuilder, cleaned: Cleaned, base: BaseSection) -> SystemSection:
     all_findings = builder.gathered.all_findings
-    said = tuple(
-        dict.fromkeys(
-            (*(name for findings in all_findings for name in findings.system), *cleaned.system)
-        )
-    )
-    build = tuple(dict.fromkeys(name for findings in all_findings for name in findings.build))
+    listed = chain.from_iterable(findings.system for findings in all_findings)
+    said = tuple(dict.fromkeys((*listed, *cleaned.system)))
+    build = tuple(dict.fromkeys(chain.from_iterable(one.build for one in all_findings)))
     if base.image is None:
         notes: list[str] = []
         said, build = for_debian(said, notes), for_debian(build, notes)
@@ -381,12 +379,8 @@ def _choose_system(builder: DraftBuilder, cleaned: Cleaned, base: BaseSection) -
     if file := compiling_file(builder.gathered.tree):
         run = {**run, **dict.fromkeys(COMPILERS, f"torch.compile or Triton in {file}")}
     added = {name: why for name, why in run.items() if name not in said}
-    post = tuple(
-        line
-        for findings in all_findings
-        for line in findings.post
-        if line.isprintable() and not has_secret(line)
-    )
+    posts = chain.from_iterable(findings.post for findings in all_findings)
+    post = tuple(line for line in posts if line.isprintable() and not has_secret(line))
     _tell_refused(builder)
     if post:
         builder.beside["system", "post", ""] = (
@@ -419,11 +413,9 @@ def _choose_system(builder: DraftBuilder, cleaned: Cleaned, base: BaseSection) -
 
 def _tell_refused(builder: DraftBuilder) -> None:
     """Name the lines and variables of definitions that are not taken."""
-    refused = [
-        (f"{text} ({findings.file}): {why}")
-        for findings in builder.gathered.all_findings
-        for text, why in findings.refused
-    ]
+    refused: list[str] = []
+    for findings in builder.gathered.all_findings:
+        refused += [f"{text} ({findings.file}): {why}" for text, why in findings.refused]
     for text in refused[:MOST_REFUSED]:
         builder.note("system", f"not taken: {text}")
     if len(refused) > MOST_REFUSED:
@@ -433,21 +425,23 @@ def _tell_refused(builder: DraftBuilder) -> None:
         )
 
 
+def _in_project(word: str, root: Path) -> str:
+    """Return a word of a command; the path of a script that was copied becomes the script's name."""
+    name = word.rpartition("/")[2]
+    copied = word.startswith("/") and name != "" and (root / name).is_file()
+    return name if copied else word
+
+
 def _run_section(builder: DraftBuilder) -> RunSection:
     """Return the command and variables of a definition; a script that it copied is the one in the project's folder."""
     all_findings, root = builder.gathered.all_findings, builder.gathered.tree.root
     command = next((findings.command for findings in all_findings if findings.command), ())
-    command = tuple(
-        name
-        if word.startswith("/") and (name := word.rpartition("/")[2]) and (root / name).is_file()
-        else word
-        for word in command
-    )
+    command = tuple(_in_project(word, root) for word in command)
     if has_secret(" ".join(command)):
         builder.note("run", "the definition's command holds a secret, so it is not taken")
         command = ()
     environment: dict[str, str] = {}
-    for name, value in (pair for findings in all_findings for pair in findings.environment):
+    for name, value in chain.from_iterable(findings.environment for findings in all_findings):
         if is_secret_name(name) or has_secret(value) or is_loader(name):
             builder.note(
                 "run", f"variable {name} is not taken: hand it on from your own environment"
@@ -465,6 +459,6 @@ def _head_lines(builder: DraftBuilder) -> tuple[str, ...]:
     lines = [
         f"Drafted by envbuild init from {' and '.join(parts)}.  Look it over; then: envbuild lock {gathered.name}"
     ]
-    notes = [note for findings in gathered.all_findings for note in findings.notes]
+    notes = list(chain.from_iterable(findings.notes for findings in gathered.all_findings))
     every = tuple(dict.fromkeys((*gathered.notes, *notes)))
     return (*lines, "", *every) if every else tuple(lines)

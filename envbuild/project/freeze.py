@@ -31,11 +31,10 @@ def find_roots(
     first one stays.
     """
     listed = {requirement.name for requirement in requirements}
-    brought = {
-        name: {by for by in listed if name in requires.get(by, ()) and by != name}
-        for name in listed
-    }
-    kept = {name for name in listed if not brought[name] or name in imported}
+    brought: set[str] = set()
+    for by in listed:
+        brought |= requires.get(by, frozenset()) - {by}
+    kept = {name for name in listed if name not in brought or name in imported}
     reached = _reached_names(kept, requires)
     for requirement in requirements:
         if requirement.name not in reached:

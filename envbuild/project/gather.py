@@ -151,9 +151,9 @@ def _gather_file(path: Path) -> ProjectFindings:
     name = recipe_name(root.resolve().name if generic else stem)
     code = (Path(path.name),) if path.suffix == ".py" and path.name != "setup.py" else ()
     notebooks = (Path(path.name),) if path.suffix == ".ipynb" else ()
-    beside = frozenset(one.stem for one in root.glob("*.py")) if code or notebooks else frozenset()
+    beside = {one.stem for one in root.glob("*.py")} if code or notebooks else set()
     tree = ProjectTree(
-        root=root, lists=(), aside=(), code=code, notebooks=notebooks, modules=beside
+        root=root, lists=(), aside=(), code=code, notebooks=notebooks, modules=frozenset(beside)
     )
     if code or notebooks:
         found, notes = imported_modules(tree)
@@ -210,8 +210,9 @@ def choose_lists(lists: tuple[Path, ...]) -> tuple[tuple[Path, ...], tuple[Path,
     """Return the lists to read and those to leave: the root's before folders', one of a kind before its variants."""
     chosen: list[Path] = []
     at_root = any(len(path.parts) == 1 for path in lists)
+    near = [path for path in lists if not at_root or _is_near(path)]
     for kind in (_is_table, _is_requirements, _is_conda, _is_container):
-        of_kind = [path for path in lists if kind(path) and (not at_root or _is_near(path))]
+        of_kind = [path for path in near if kind(path)]
         level = min((len(path.parts) for path in of_kind), default=0)
         nearest = [path for path in of_kind if len(path.parts) == level]
         if kind is _is_table:

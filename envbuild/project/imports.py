@@ -39,20 +39,15 @@ def imported_modules(tree: ProjectTree) -> tuple[tuple[ImportedModule, ...], tup
     named: dict[Path, frozenset[str]] = {}
     for path in (*tree.code, *tree.notebooks):
         text = _source_text(tree.root / path, notes, as_printable(path.as_posix()))
-        named[path] = frozenset(
-            one for match in LINE.finditer(text or "") for one in _named_modules(match)
-        )
+        named[path] = frozenset(_modules_of_lines(text or ""))
     own = loaded_files(tree, named)
     found: dict[str, ImportedModule] = {}
     files: Counter[str] = Counter()
     for path in sorted(named, key=lambda path: path not in own):
         names = {top_module(name) for name in named[path] if not name.startswith(".")}
         files.update(names)
-        new = {
-            name
-            for name in names
-            if not _is_own(name, tree) and not (name in found and found[name].certain)
-        }
+        certain_ones = {name for name, one in found.items() if one.certain}
+        new = {name for name in names - certain_ones if not _is_own(name, tree)}
         if not new:
             continue
         at_top = _at_top(_source_text(tree.root / path, [], "") or "")
@@ -91,6 +86,12 @@ def old_tensorflow(tree: ProjectTree) -> str | None:
         ):
             return as_printable(path.as_posix())
     return None
+
+
+def _modules_of_lines(text: str) -> Iterable[str]:
+    """Yield the dotted modules that the lines of a file may import."""
+    for match in LINE.finditer(text):
+        yield from _named_modules(match)
 
 
 def _named_modules(match: re.Match[str]) -> list[str]:
@@ -153,7 +154,7 @@ def _at_top(text: str) -> set[str]:
     try:
         return set(_imported_by(ast.parse(text).body))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return {top_module(name) for match in LINE.finditer(text) for name in _named_modules(match)}
+        return set(map(top_module, _modules_of_lines(text)))
 
 
 def _imported_by(body: Iterable[ast.stmt]) -> Iterable[str]:
@@ -186,4 +187,4 @@ def _survives_failure(node: ast.Try) -> bool:
         any(isinstance(inner, ast.Raise) for inner in ast.walk(handler))
         for handler in node.handlers
     )
-    return any(name in kind for kind in caught for name in names) and not stops
+    return re.search("|".join(names), " ".join(caught)) is not None and not stops

@@ -10,6 +10,8 @@ import re
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
@@ -118,17 +120,14 @@ def _read_page(requirement: Requirement, links: Iterable[Link], pages: _Pages) -
             files.setdefault(version, []).append(link)
     pinned = _asked_version(asked, files)
     exact = any(one.operator in ("==", "===") and "*" not in one.version for one in asked.specifier)
-    latest = _upload_day(link for links in files.values() for link in links)
+    latest = _upload_day(chain.from_iterable(files.values()))
     pages.releases[requirement.name] = _pinned_release(
         files[pinned] if pinned is not None else [], exact=exact, latest=latest
     )
     fitting = [version for version in files if asked.specifier.contains(version)]
     chosen = pinned if pinned is not None else max(fitting, default=None)
-    wheels = (
-        [link for link in files.get(chosen, ()) if link.file.endswith(".whl") and link.sha256]
-        if chosen
-        else []
-    )
+    links = files.get(chosen, []) if chosen else []
+    wheels = [link for link in links if link.file.endswith(".whl") and link.sha256]
     if wheels:
         smallest = min(wheels, key=lambda link: link.size or 0)
         pages.wheels[requirement.name] = Candidate(
@@ -163,14 +162,16 @@ def _asked_version(asked: Pep508, files: Mapping[Version, object]) -> Version | 
                 for one in files
                 if one >= version and asked.specifier.contains(one, prereleases=True)
             )
-            return version if version in files else later[0] if later else None
+            return version if version in files else next(iter(later), None)
     return None
 
 
 def _upload_day(links: Iterable[Link], *, first: bool = False) -> dt.date | None:
     """Return the day of the last upload, or of the first."""
     days = sorted(link.uploaded[:10] for link in links if link.uploaded)
-    return dt.date.fromisoformat(days[0] if first else days[-1]) if days else None
+    if not days:
+        return None
+    return dt.date.fromisoformat(days[0] if first else days[-1])
 
 
 def _pinned_release(links: list[Link], *, exact: bool, latest: dt.date | None) -> Release:
@@ -212,11 +213,9 @@ def _runs_on(python: str, abi: str, minor: str) -> bool:
     return False
 
 
-def _wheel_modules(wheel: Candidate, client: httpx.Client, folder: object) -> list[str]:
+def _wheel_modules(wheel: Candidate, client: httpx.Client, folder: Path) -> list[str]:
     """Return the names that a wheel's files can be imported by; kept by the wheel's sha256."""
-    from pathlib import Path
-
-    kept = Path(str(folder)) / f"{wheel.sha256}.modules"
+    kept = folder / f"{wheel.sha256}.modules"
     try:
         return kept.read_text("utf-8").split()
     except (OSError, UnicodeDecodeError):

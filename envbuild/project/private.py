@@ -42,10 +42,9 @@ def is_loader(name: str) -> bool:
 def has_secret(text: str) -> bool:
     """Whether a shell line, a command or a value has a user in an address, or what looks like a key."""
     assigned = re.findall(r"\b([A-Za-z_]\w*)=(?=[^\s$=])", text)
-    return bool(
-        any(shape.search(text) for shape in (USER, KNOWN, GIVEN, SPOKEN))
-        or any(is_secret_name(one) for one in assigned)
-    )
+    if any(shape.search(text) for shape in (USER, KNOWN, GIVEN, SPOKEN)):
+        return True
+    return any(map(is_secret_name, assigned))
 
 
 def without_secrets(text: str) -> str:

@@ -25,7 +25,8 @@ def loaded_files(tree: ProjectTree, names: Mapping[Path, frozenset[str]]) -> fro
         )  # all of it is scripts, tools or examples: those are the project
     starts = {path for path in code if _is_program(path)}
     if starts or (tree.root / "src").is_dir():
-        starts |= {path for package in _packages(tree) for path in code if _is_below(path, package)}
+        for package in _packages(tree):
+            starts |= {path for path in code if _is_below(path, package)}
     if not starts:
         return frozenset(path for path in code if not _in_part(path, tree))
     by_module = _modules(tree)

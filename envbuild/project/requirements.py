@@ -247,16 +247,11 @@ def called_direct(text: str) -> frozenset[str]:
         if pinned:
             name, open_via = canonicalize_name(pinned[1]), False
         via = re.search(r"#\s+via\s*(.*)$", line)
-        said = (
-            via[1]
-            if via
-            else (
-                line.strip().lstrip("#").strip()
-                if open_via and line.strip().startswith("#")
-                else ""
-            )
-        )
-        open_via = bool(via) or (open_via and line.strip().startswith("#"))
+        continues = open_via and line.strip().startswith("#")
+        said = line.strip().lstrip("#").strip() if continues else ""
+        if via:
+            said = via[1]
+        open_via = bool(via) or continues
         if name and re.search(r"(^|,\s*)(-r\s|\S+ \((pyproject\.toml|setup\.(py|cfg))\))", said):
             found.add(name)
     return frozenset(found)

@@ -399,9 +399,8 @@ def _read_conda(words: list[str], found: ShellFindings, where: str) -> None:
         word = rest[index]
         index += 1
         if word in ("-c", "-f", "--file", *WITH_VALUE):
-            found.cuda = found.cuda or cuda_of(
-                rest[index] if index < len(rest) and word in ("-c", "--channel") else ""
-            )
+            if found.cuda is None and index < len(rest) and word in ("-c", "--channel"):
+                found.cuda = cuda_of(rest[index])
             index += 1
         elif not word.startswith("-") and verb != "update":
             _conda_package(word, found, where)

@@ -90,17 +90,16 @@ def scan_project(root: Path) -> ProjectTree:
     modules.update(path.stem for path in code)
     lists = [path for path in relative if len(path.parts) <= DEEPEST_LIST + 1 and is_list(path)]
     aside = [path for path in lists if is_about_developing(path)]
+    notebooks = [path for path in relative if path.suffix == ".ipynb"]
+    projects = {path.parent for path in relative if path.name in ("setup.py", "pyproject.toml")}
     return ProjectTree(
         root=root,
         lists=tuple(path for path in lists if path not in aside),
         aside=tuple(aside),
         code=tuple(path for path in code if path.name != "setup.py"),
-        notebooks=tuple(path for path in relative if path.suffix == ".ipynb"),
+        notebooks=tuple(notebooks),
         modules=frozenset(modules),
-        parts=frozenset(
-            path.parent for path in relative if path.name in ("setup.py", "pyproject.toml")
-        )
-        - {Path()},
+        parts=frozenset(projects - {Path()}),
         outside=tuple(path.relative_to(root) for path in outside if is_list(path)),
         cut=len(found) >= MOST_FILES,
     )
