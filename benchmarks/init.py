@@ -33,7 +33,7 @@ from packaging.utils import canonicalize_name
 from envbuild.base.catalogue import catalogue_entries
 from envbuild.base.suggest import framework_name
 from envbuild.cli.context import make_context
-from envbuild.cli.init import asker
+from envbuild.cli.init import choose_index
 from envbuild.project.draft import draft_recipe
 from envbuild.project.gather import gather_findings
 from envbuild.project.model import RecipeDraft
@@ -114,7 +114,7 @@ def drafted(folder: Path, *, offline: bool) -> tuple[RecipeDraft, float]:
     """Draft one project; also return the seconds it took."""
     context = make_context(verbose=0, quiet=True, color="never")
     started = time.monotonic()
-    made = draft_recipe(gather_findings(folder), asker(context, offline=offline))
+    made = draft_recipe(gather_findings(folder), choose_index(context, offline=offline))
     return made, time.monotonic() - started
 
 

@@ -66,7 +66,8 @@ def check_and_save(
 ) -> Report:
     """Check an image and save the report.
 
-    ``digest`` is the image's, where it is known.  With ``compare`` the file is compared with what make recorded of it.
+    ``digest`` is the image's, where it is known.  With ``compare`` the file is compared with what
+    make recorded of it.
     """
     recorded = recorded_digest(image, context.store) if compare else None
     digest_of = known_digest if recorded is None else fresh_digest

@@ -33,7 +33,8 @@ def plan_entry(
 ) -> Command:
     """Return the command that runs ``argv`` in an image, or opens a shell where it is empty.
 
-    The current folder is bound at its own path.  Without ``dry_run`` the folders that the command needs are made.
+    The current folder is bound at its own path.  Without ``dry_run`` the folders that the command
+    needs are made.
     """
     settings = context.settings
     given = tuple(parse_bind(text, settings.cwd) for text in binds)

@@ -65,7 +65,8 @@ class FoundImage:
 def find_image(name: str | None, context: Context) -> FoundImage:
     """Return the image of a recipe (./NAME.sif; without a name the only recipe's), or the one at a path.
 
-    Raises UsageError when there is none, naming the command that builds it, and for a file that is no image.
+    Raises UsageError when there is none, naming the command that builds it, and for a file that is
+    no image.
     """
     cwd = context.settings.cwd
     if name is not None and is_image_path(name):

@@ -36,8 +36,9 @@ from envbuild.recipe.model import JobSection, RunSection
 class JobRequest:
     """What the command line says of a job.
 
-    ``image`` is the word for the image, ``argv`` the command (empty: the recipe's own), ``flags`` go over the recipe's
-    [job]; ``each`` is a CSV file, ``env_file`` a file of KEY=VALUE lines; ``variables`` and ``binds`` are as typed.
+    ``image`` is the word for the image, ``argv`` the command (empty: the recipe's own), ``flags``
+    go over the recipe's [job]; ``each`` is a CSV file, ``env_file`` a file of KEY=VALUE lines;
+    ``variables`` and ``binds`` are as typed.
     """
 
     image: str

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 class LockRequest:
     """What ``envbuild lock`` was asked for.
 
-    ``upgrade`` are package names, or EVERYTHING; ``as_of`` is an ISO date or "none"; ``facts`` is a facts file in place
-    of a base image; ``proof_seconds`` is the budget of the proof by import (None: no proof); ``site`` is a cluster,
-    SITE[:PARTITION], that the lock has to run on.
+    ``upgrade`` are package names, or EVERYTHING; ``as_of`` is an ISO date or "none"; ``facts`` is a
+    facts file in place of a base image; ``proof_seconds`` is the budget of the proof by import
+    (None: no proof); ``site`` is a cluster, SITE[:PARTITION], that the lock has to run on.
     """
 
     upgrade: tuple[str, ...] = ()

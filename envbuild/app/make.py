@@ -1,6 +1,7 @@
 """Make an image, from top to bottom: find the recipe, lock it, plan the image, build it, check it, publish it.
 
-Each step is one function below, in this order.  A make that changes nothing ends before anything heavy is imported.
+Each step is one function below, in this order.  A make that changes nothing ends before anything
+heavy is imported.
 """
 
 from __future__ import annotations
@@ -41,9 +42,10 @@ if TYPE_CHECKING:
 class MakeRequest:
     """What was asked for.
 
-    ``output`` is the image file (None: ./NAME.sif); ``mode`` is a way to build, or "auto"; ``proof_seconds`` is the
-    budget for the proof of a first lock (None: no proof); ``as_root`` lets a stranger's code run with root's own rights;
-    ``from_bundle`` says that a bundle brought recipe, lock and files, and that the project itself is not here.
+    ``output`` is the image file (None: ./NAME.sif); ``mode`` is a way to build, or "auto";
+    ``proof_seconds`` is the budget for the proof of a first lock (None: no proof); ``as_root`` lets
+    a stranger's code run with root's own rights; ``from_bundle`` says that a bundle brought recipe,
+    lock and files, and that the project itself is not here.
     """
 
     output: Path | None = None
@@ -60,8 +62,9 @@ class MakeRequest:
 class MakeResult:
     """What was made: ``spec`` is the plan of it.
 
-    ``changed`` is False where the file was this very image already; ``report`` is None where nothing was checked;
-    ``parts`` is the plan of its parts after a dry run, where the image would be put together from parts.
+    ``changed`` is False where the file was this very image already; ``report`` is None where
+    nothing was checked; ``parts`` is the plan of its parts after a dry run, where the image would
+    be put together from parts.
     """
 
     spec: BuildSpec
@@ -74,7 +77,8 @@ class MakeResult:
 def make(name: str | None, request: MakeRequest, context: Context) -> MakeResult:
     """Make the image of a recipe on this machine, or take the one that a shelf has for its lock.
 
-    Raises what the steps raise: the image gets its name only when it is whole and its check has passed.
+    Raises what the steps raise: the image gets its name only when it is whole and its check has
+    passed.
     """
     started = time.monotonic()
     entry = find_entry(name, context)
@@ -337,7 +341,8 @@ def _take_published(
 ) -> tuple[bool, Report | None]:
     """Put the published image under its name; return False where it lies there already.
 
-    A verdict that a pinned signer published counts like one of this machine's own; anybody else's is made again.
+    A verdict that a pinned signer published counts like one of this machine's own; anybody else's
+    is made again.
     """
     from envbuild.app.shelf import fetching_image, published_before  # late: only for a shelf
 

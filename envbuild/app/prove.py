@@ -104,7 +104,8 @@ class ImportTester:
     def _failed_imports(self, image: Path, lock: Lock) -> tuple[Failure, ...]:
         """Import every direct dependency, and what the project's own source imports.
 
-        Failures of the project's source come last.  Raises HostError where the image gives no answer.
+        Failures of the project's source come last.  Raises HostError where the image gives no
+        answer.
         """
         settings, recipe = self.context.settings, self.source.recipe
         is_project = not self.source.shipped and settings.cwd.resolve() != settings.home.resolve()

@@ -34,7 +34,8 @@ from envbuild.shelf.sanitize import sanitize_text
 class Publication:
     """What is to be published: the recipe, its lock, and ./NAME.sif with its verdicts where it is that lock's image.
 
-    ``with_image`` says that the image's bytes go to the shelf too; ``key`` is the ssh key that signs.
+    ``with_image`` says that the image's bytes go to the shelf too; ``key`` is the ssh key that
+    signs.
     """
 
     library: ShelfClient

@@ -36,19 +36,17 @@ def target_of_site(text: str, context: Context) -> Target:
     """Return what SITE[:PARTITION or GPU] says about its nodes; raises UsageError where its file knows nothing."""
     name, _, part = text.partition(":")
     site = load_site(name, context.settings)
-    gpu = _gpu(site, part)
+    gpu, host = _gpu_of_site(site, part), site.host
     if gpu is None and not site.host.driver and not site.host.glibc:
         hint = f"envbuild site probe --on {name} asks one of its nodes; or say it: --gpu, --driver, --glibc"
         raise UsageError("its file tells nothing about its nodes", where=f"site {name}", hint=hint)
-    return Target(
-        gpu=gpu.name if gpu else None,
-        capability=gpu.capability if gpu else None,
-        driver=site.host.driver or None,
-        glibc=site.host.glibc or None,
-    )
+    driver, glibc = host.driver or None, host.glibc or None
+    if gpu is None:
+        return Target(driver=driver, glibc=glibc)
+    return Target(gpu=gpu.name, capability=gpu.capability, driver=driver, glibc=glibc)
 
 
-def _gpu(site: Site, part: str) -> Gpu | None:
+def _gpu_of_site(site: Site, part: str) -> Gpu | None:
     found = [
         row
         for row in site.gpu
@@ -76,8 +74,8 @@ def submit_check(
 ) -> tuple[Record, Site]:
     """Submit the check of an image as a job.
 
-    A check of the same image that was submitted before and still runs, or ended unseen, is taken up again: a lost
-    connection costs nothing.
+    A check of the same image that was submitted before and still runs, or ended unseen, is taken up
+    again: a lost connection costs nothing.
     """
     site = find_site(site_text, context)
     subject = f"{known_digest(find_image(target, context).path, context.store)} {level}"
@@ -98,9 +96,10 @@ def _unfinished(site: Site, subject: str, context: Context) -> Record | None:
     for record in reversed(load_records(settings.cwd)):
         if (record.site, record.purpose, record.subject) != (site.name, "check", subject):
             continue
-        seen = (settings.cwd / record.script).with_suffix(".seen").exists()
+        if (settings.cwd / record.script).with_suffix(".seen").exists():
+            return None
         alive = status_of(record, site, settings, context.runner).phase in ("queued", "running")
-        return record if not seen and (alive or read_receipts(record, settings.cwd)) else None
+        return record if alive or read_receipts(record, settings.cwd) else None
     return None
 
 
@@ -183,19 +182,17 @@ def _check_intent(
 
 
 def _build_intent(site_text: str, site: Site, account: str | None) -> Intent:
-    build, partition = site.build, site_text.partition(":")[2]
-    fixed = site.resources.memory == "none"
-    return make_intent(
-        Wanted(),
-        Flags(
-            gpus=str(build.gpus) if build.gpus else None,
-            cpus=build.cpus,
-            memory=None if fixed else build.memory,
-            walltime=build.walltime,
-            account=account,
-            partition=partition or build.partition,
-        ),
+    build = site.build
+    fixed_memory = site.resources.memory == "none"
+    flags = Flags(
+        gpus=str(build.gpus) if build.gpus else None,
+        cpus=build.cpus,
+        memory=None if fixed_memory else build.memory,
+        walltime=build.walltime,
+        account=account,
+        partition=site_text.partition(":")[2] or build.partition,
     )
+    return make_intent(Wanted(), flags)
 
 
 def _submit_words(

@@ -38,8 +38,8 @@ class Member(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a bundle holds.
 
-    ``lock`` is the lock's digest, ``python`` the Python versions that the wheels below ``tool/`` are for ("3.10,
-    3.11", "" where there are none).
+    ``lock`` is the lock's digest, ``python`` the Python versions that the wheels below ``tool/``
+    are for ("3.10, 3.11", "" where there are none).
     """
 
     schema: Literal[1]

@@ -54,8 +54,8 @@ class Tool:
 def own_wheels(folder: Path, context: Context) -> Tool:
     """Put envbuild's wheel and those of what it needs, for this machine, into a folder.
 
-    They are for this Python, and for the other supported ones that the index has all wheels for.  Raises NetworkError
-    (GoneError) where it lacks one for this Python.
+    They are for this Python, and for the other supported ones that the index has all wheels for.
+    Raises NetworkError (GoneError) where it lacks one for this Python.
     """
     wanted, pythons = _wanted(context)
     fetch_artifacts(wanted, context)

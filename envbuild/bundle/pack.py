@@ -64,7 +64,8 @@ def write_bundle(
     """Write the bundle of a recipe under its final name, whole or not at all; return its size in bytes.
 
     ``tool`` is envbuild itself.  What the store lacks is downloaded first.  The same inputs give
-    the same bytes.  Raises UsageError for a base that cannot travel, SpaceError, IntegrityError for a damaged store.
+    the same bytes.  Raises UsageError for a base that cannot travel, SpaceError, IntegrityError for
+    a damaged store.
     """
     fetch_files(order.lock, context)
     with_local_base(

@@ -32,7 +32,8 @@ BESIDE = ("SHA256SUMS",)
 def opened_bundle(path: Path) -> Iterator[tuple[tarfile.TarFile, Table]]:
     """Open a bundle and read its table.
 
-    Raises UsageError for what is no bundle or one of a newer envbuild, IntegrityError for a damaged table.
+    Raises UsageError for what is no bundle or one of a newer envbuild, IntegrityError for a damaged
+    table.
     """
     try:
         file = path.open("rb")
@@ -83,8 +84,8 @@ def _table(tar: tarfile.TarFile, path: Path) -> Table:
 def unpack(path: Path, store: Store, folder: Path, progress: Transfer | None = None) -> Table:
     """Put a bundle's packages into the store, and its recipe and lock into a folder; return its table.
 
-    Nothing gets a name before its bytes are those that the table says.  Raises UsageError, SpaceError, IntegrityError
-    for a file that was changed, is missing or not listed.
+    Nothing gets a name before its bytes are those that the table says.  Raises UsageError,
+    SpaceError, IntegrityError for a file that was changed, is missing or not listed.
     """
     with opened_bundle(path) as (tar, table):
         wanted = {f"{table.name}/{member.path}": member for member in table.members}

@@ -178,14 +178,14 @@ ALIASES = {
 }
 """What people type out of habit with other tools, and the verb that is meant."""
 COMMAND_VERBS = ("exec", "shell", "run", "watch")
-"""Verbs that return the exit code of the user's own command, so that envbuild's failures have one of their own."""
+"""LazyGroup that return the exit code of the user's own command, so that envbuild's failures have one of their own."""
 WORD_VERBS = (*COMMAND_VERBS, "job", "submit")
-"""Verbs that end with a command of the user's, whose options are not ours."""
+"""LazyGroup that end with a command of the user's, whose options are not ours."""
 
 SWITCHES = ("-v", "-vv", "--verbose", "-q", "--quiet")
 
 
-class Verbs(click.Group):
+class LazyGroup(click.Group):
     """A group that knows its verbs by name and imports the module of the one that is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
@@ -221,7 +221,7 @@ class Verbs(click.Group):
         return super().resolve_command(ctx, args)
 
 
-@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(
     __version__, "-V", "--version", prog_name="envbuild", message="%(prog)s %(version)s"
 )
@@ -252,22 +252,24 @@ def run_cli(arguments: Sequence[str]) -> int:
     _end_as_by_keyboard()
     try:
         result: Any = main_group.main(
-            args=hoisted(_as_option(arguments)), prog_name="envbuild", standalone_mode=False
+            args=move_global_options(_as_option(arguments)),
+            prog_name="envbuild",
+            standalone_mode=False,
         )
     except click.exceptions.Exit as error:
         return error.exit_code
     except BrokenPipeError:
         return _closed_pipe()
     except (click.Abort, KeyboardInterrupt):
-        return _interrupted()
+        return _say_interrupted()
     except MemoryError:
-        code = _tell(
+        code = _print_error(
             HostError("this machine's memory, or what is left of it to you, is not enough"),
             arguments,
         )
         return OWN_FAILURE if _runs_command(arguments) else code
     except (click.ClickException, EnvbuildError, OSError) as error:
-        code = _tell(error, arguments)
+        code = _print_error(error, arguments)
         return OWN_FAILURE if _runs_command(arguments) else code
     return result if isinstance(result, int) else 0
 
@@ -286,7 +288,7 @@ def _end_as_by_keyboard() -> None:
             signal.signal(number, signal.default_int_handler)
 
 
-def hoisted(arguments: Sequence[str]) -> list[str]:
+def move_global_options(arguments: Sequence[str]) -> list[str]:
     """Move -v, -q and --color before the verb, so that they may stand on either side of it; stops at ``--``."""
     own, rest = [], list(arguments)
     end = rest.index("--") if "--" in rest else len(rest)
@@ -310,7 +312,9 @@ def _as_option(arguments: Sequence[str]) -> Sequence[str]:
     return [*arguments[1:], "--help"] if arguments[:1] == ["help"] else arguments
 
 
-def _tell(error: click.ClickException | EnvbuildError | OSError, arguments: Sequence[str]) -> int:
+def _print_error(
+    error: click.ClickException | EnvbuildError | OSError, arguments: Sequence[str]
+) -> int:
     """Print an error for people and return its exit code."""
     from envbuild.cli.terminal import show_error  # late: only for an error
     from envbuild.store.atomic import error_of_os  # late: the same
@@ -350,7 +354,7 @@ def _recipe_named(arguments: Sequence[str]) -> str:
     return shlex.quote(named[0]) if named else "NAME"
 
 
-def _interrupted() -> int:
+def _say_interrupted() -> int:
     click.echo(
         "envbuild: interrupted; nothing half-made was left under a final name, the next run goes on",
         err=True,

@@ -36,7 +36,7 @@ def command(context: Context, *, job_id: str, argv: tuple[str, ...]) -> None:
     settings = context.settings
     record = find_record(job_id, settings.cwd)
     site = load_site(record.site, settings)
-    job = _beside(record, argv)
+    job = _job_beside(record, argv)
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
     line = scheduler_of(site).attach("SCRIPT", plain_id(record.id), terminal=terminal)
     status = status_of(record, site, settings, context.runner)
@@ -58,7 +58,7 @@ def command(context: Context, *, job_id: str, argv: tuple[str, ...]) -> None:
     )
 
 
-def _beside(record: Record, argv: tuple[str, ...]) -> Job:
+def _job_beside(record: Record, argv: tuple[str, ...]) -> Job:
     """Return a job like the one that runs, but for one command and nothing that was done already."""
     job = record.job
     where = f"job {record.id}"

@@ -46,7 +46,7 @@ def inspect_command(context: Context, *, reference: str, as_json: bool) -> None:
     REF is a bootstrap such as debian:bookworm, or the path of a .sif.
     """
     facts = describe_base(parse_reference(reference), context)
-    click.echo(encode_facts(facts).decode() if as_json else table(facts), nl=False)
+    click.echo(encode_facts(facts).decode() if as_json else describe_facts(facts), nl=False)
 
 
 @command.command("suggest")
@@ -113,7 +113,7 @@ def suggest_command(
         )
     else:
         click.echo(
-            suggestions(choices if everything else choices[:SHOWN], len(choices), refusals),
+            describe_matches(choices if everything else choices[:SHOWN], len(choices), refusals),
             nl=False,
         )
 
@@ -163,7 +163,7 @@ def _entry_row(entry: CatalogueEntry) -> tuple[str, ...]:
     return tuple(cell or "-" for cell in cells)
 
 
-def suggestions(choices: tuple[BaseMatch, ...], count: int, refusals: RejectionCounts) -> str:
+def describe_matches(choices: tuple[BaseMatch, ...], count: int, refusals: RejectionCounts) -> str:
     """Lay suggestions out for people: what to write into the recipe, why, what to beware of."""
     lines = []
     for number, choice in enumerate(choices, 1):
@@ -184,9 +184,9 @@ def _as_json(choices: tuple[BaseMatch, ...]) -> str:
     return msgspec.json.format(msgspec.json.encode(choices), indent=1).decode()
 
 
-def table(facts: BaseFacts) -> str:
+def describe_facts(facts: BaseFacts) -> str:
     """Lay facts out for people: one line a fact, then one line a distribution."""
-    rows = [(name, value) for name, value in _rows(facts) if value]
+    rows = [(name, value) for name, value in _fact_rows(facts) if value]
     lines = [f"{name + ':':<17}{value}" for name, value in rows]
     if facts.dists:
         width = max(len(dist.name) for dist in facts.dists)
@@ -194,36 +194,32 @@ def table(facts: BaseFacts) -> str:
         for dist in facts.dists:
             note = f"  ({dist.note})" if dist.note else ""
             lines.append(f"  {dist.name:<{width}}  {dist.version}{note}")
-    return "\n".join(_printable(line) for line in lines) + "\n"
+    return "\n".join(_mask_controls(line) for line in lines) + "\n"
 
 
-def _rows(facts: BaseFacts) -> tuple[tuple[str, str | None], ...]:
+def _fact_rows(facts: BaseFacts) -> tuple[tuple[str, str | None], ...]:
     managed = " (externally managed, PEP 668)" if facts.externally_managed else ""
+    python = f"{facts.python} {facts.abi or ''} {facts.python_path or ''}".rstrip()
     built = ", ".join(f"{name} {version}" for name, version in sorted(facts.built_for.items()))
-    return (
+    size = human_bytes(facts.size) if facts.size else None
+    packages = str(len(facts.apt)) if facts.apt else None
+    constraints = f"{len(facts.constraints.splitlines())} lines" if facts.constraints else None
+    rows: list[tuple[str, str | None]] = [
         ("base", facts.image),
         ("digest", facts.digest),
         ("created", facts.created),
-        ("size", human_bytes(facts.size) if facts.size else None),
+        ("size", size),
         ("system", f"{facts.distro or 'unknown'}, {facts.machine}, glibc {facts.glibc}"),
-        (
-            "Python",
-            f"{facts.python} {facts.abi or ''} {facts.python_path or ''}".rstrip() + managed,
-        ),
+        ("Python", python + managed),
         ("framework", facts.framework or "none"),
         ("built for", built),
-        ("CUDA", facts.cuda or "none"),
-        ("cuDNN", facts.cudnn or "none"),
-        ("NCCL", facts.nccl or "none"),
-        ("libcuda stub", ", ".join(facts.stubs)),
-        ("Debian packages", str(len(facts.apt)) if facts.apt else None),
-        (
-            "pip constraints",
-            f"{len(facts.constraints.splitlines())} lines" if facts.constraints else None,
-        ),
-    )
+    ]
+    rows += [("CUDA", facts.cuda or "none"), ("cuDNN", facts.cudnn or "none")]
+    rows += [("NCCL", facts.nccl or "none"), ("libcuda stub", ", ".join(facts.stubs))]
+    rows += [("Debian packages", packages), ("pip constraints", constraints)]
+    return tuple(rows)
 
 
-def _printable(line: str) -> str:
+def _mask_controls(line: str) -> str:
     """Keep an image's own texts from steering the terminal."""
     return "".join(char if char.isprintable() else "?" for char in line)

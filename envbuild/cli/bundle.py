@@ -26,8 +26,9 @@ def command(
 ) -> None:
     """Write a recipe with base, packages, lock, definition and envbuild itself into one file.
 
-    On a machine without a network: envbuild make --from-bundle FILE gives the same image, and the file unpacked
-    (tar -xf) builds with Apptainer alone, by build.sh. envbuild's own wheels are for every Python that it runs on.
+    On a machine without a network: envbuild make --from-bundle FILE gives the same image, and the
+    file unpacked (tar -xf) builds with Apptainer alone, by build.sh. envbuild's own wheels are for
+    every Python that it runs on.
     """
     source, target, size = bundle_recipe(name, output, context, with_tool=not no_tool)
     if as_json:

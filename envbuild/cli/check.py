@@ -83,9 +83,9 @@ def command(
 ) -> None:
     """Check an image: the right framework, its files and libraries, imports, and the GPU where there is one.
 
-    IMAGE is a .sif file; NAME is a recipe, whose image is ./NAME.sif.  With --gpu, --driver and --glibc it is judged
-    for the kind of node where it will run, on any machine; --for takes these from a cluster's site file, and --on
-    checks it there.
+    IMAGE is a .sif file; NAME is a recipe, whose image is ./NAME.sif.  With --gpu, --driver and
+    --glibc it is judged for the kind of node where it will run, on any machine; --for takes these
+    from a cluster's site file, and --on checks it there.
     """
     node = read_target(gpu=gpu, driver=driver, glibc=glibc)
     if site is not None:
@@ -112,13 +112,13 @@ def command(
     if as_json:
         click.echo(to_json(report))
     else:
-        click.echo(table(report, style=_coloured))
+        click.echo(table(report, style=_colour_text))
     if report.verdict == "failed":
         raise CheckFailedError(f"the check failed: {failed_checks(report)}", where=report.image)
     require_verdict(report)
 
 
-def _coloured(text: str, outcome: Outcome) -> str:
+def _colour_text(text: str, outcome: Outcome) -> str:
     return click.style(text, fg=COLOURS[outcome])
 
 

@@ -1,7 +1,7 @@
 """What the shell completes: names of recipes, images, sites, shelves and locked packages.
 
-Each function is called by click with what was typed so far.  A broken settings file or recipe completes to nothing:
-an error message would destroy the line that the user types.
+Each function is called by click with what was typed so far.  A broken settings file or recipe
+completes to nothing: an error message would destroy the line that the user types.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from envbuild.settings import Settings, load_settings
 Completer = Callable[[click.Context, click.Parameter, str], list[str]]
 
 
-def _completer(names: Callable[[Settings, click.Context], Iterable[str]]) -> Completer:
+def _make_completer(names: Callable[[Settings, click.Context], Iterable[str]]) -> Completer:
     """Turn a function that lists all names into one that completes what was typed."""
 
     def complete(ctx: click.Context, _: click.Parameter, typed: str) -> list[str]:
@@ -65,9 +65,9 @@ def _job_ids(settings: Settings, _: click.Context) -> Iterable[str]:
     return (plain_id(record.id) for record in load_records(settings.cwd))
 
 
-complete_recipe = _completer(_recipe_names)
-complete_image = _completer(_image_names)
-complete_site = _completer(_site_names)
-complete_shelf = _completer(_shelf_names)
-complete_package = _completer(_package_names)
-complete_job = _completer(_job_ids)
+complete_recipe = _make_completer(_recipe_names)
+complete_image = _make_completer(_image_names)
+complete_site = _make_completer(_site_names)
+complete_shelf = _make_completer(_shelf_names)
+complete_package = _make_completer(_package_names)
+complete_job = _make_completer(_job_ids)

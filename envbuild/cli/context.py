@@ -20,17 +20,17 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def make_context(*, verbose: int, quiet: bool, color: str) -> Context:
     """Read the settings and choose how progress looks: a live line on a terminal, else plain lines."""
-    return open_context(load_settings(), LocalRunner(), _reporter(verbose, quiet, color))
+    return open_context(load_settings(), LocalRunner(), _make_reporter(verbose, quiet, color))
 
 
-def _reporter(verbose: int, quiet: bool, color: str) -> Reporter:
+def _make_reporter(verbose: int, quiet: bool, color: str) -> Reporter:
     if quiet:
         return Silent()
     on_terminal = sys.stderr.isatty() and color != "never"
     return Pretty(verbose=verbose) if on_terminal or color == "always" else Lines(verbose=verbose)
 
 
-def _allow(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+def _allow_host_builds(ctx: click.Context, _: click.Parameter, value: bool) -> None:
     if value:
         ctx.obj = replace(ctx.obj, settings=replace(ctx.obj.settings, host_builds=True))
 
@@ -41,7 +41,7 @@ def host_builds(command: F) -> F:
         "--allow-host-builds",
         is_flag=True,
         expose_value=False,
-        callback=_allow,
+        callback=_allow_host_builds,
         help="Let the builds of source archives run on this machine, to know what they require.",
     )
     return option(command)

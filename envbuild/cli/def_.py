@@ -26,8 +26,8 @@ from envbuild.store.atomic import write_text
 def command(context: Context, *, name: str | None, syntax: str, output: Path | None) -> None:
     """Print the definition of a recipe's lock.
 
-    It builds on another machine without envbuild: apptainer build --fakeroot NAME.sif NAME.def, or with --format
-    docker: docker build --tag NAME --file Dockerfile .
+    It builds on another machine without envbuild: apptainer build --fakeroot NAME.sif NAME.def, or
+    with --format docker: docker build --tag NAME --file Dockerfile .
     """
     source = find_named_source(name, context)
     lock = require_fresh_lock(source)

@@ -31,14 +31,14 @@ def command(context: Context, *, before: str, after: str, as_json: bool) -> None
     envbuild diff bert bert.sif
     envbuild diff lab/bert@0a1b2c3d lab/bert
     """
-    found = difference(_side(before, context), _side(after, context))
+    found = difference(_read_side(before, context), _read_side(after, context))
     if as_json:
-        print_json(_rows(found))
+        print_json(_change_rows(found))
         return
-    click.echo(_text(found), nl=False)
+    click.echo(_difference_text(found), nl=False)
 
 
-def _side(text: str, context: Context) -> DiffInput:
+def _read_side(text: str, context: Context) -> DiffInput:
     path = Path(text)
     if path.suffix == ".lock":
         return input_of_lock(text, read_lock(path))
@@ -50,9 +50,9 @@ def _side(text: str, context: Context) -> DiffInput:
     return input_of_lock(text, require_lock(find_named_source(text, context)))
 
 
-def _text(found: Difference) -> str:
+def _difference_text(found: Difference) -> str:
     lines = [f"{change.name}: {change.before} -> {change.after}" for change in found.about]
-    lines += [_told(change) for change in found.packages]
+    lines += [_change_text(change) for change in found.packages]
     if found.unknown:
         lines.append(
             f"(what the base of {found.unknown} holds besides is not in its lock, so not compared)"
@@ -60,11 +60,11 @@ def _text(found: Difference) -> str:
     return "".join(f"{line}\n" for line in lines) or "no difference\n"
 
 
-def _told(change: Change) -> str:
+def _change_text(change: Change) -> str:
     return f"{change} (Debian)" if change.kind == "debian" else str(change)
 
 
-def _rows(found: Difference) -> dict[str, object]:
+def _change_rows(found: Difference) -> dict[str, object]:
     rows = [
         {"kind": c.kind, "name": c.name, "before": c.before, "after": c.after}
         for c in (*found.about, *found.packages)

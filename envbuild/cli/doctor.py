@@ -17,8 +17,8 @@ from envbuild.errors import HostError
 def command(context: Context, *, as_json: bool) -> int:
     """Say what works on this machine, and how to repair the rest.
 
-    Each line says that something is fine, works in another way, or is broken and how to repair it. The exit code is 7
-    when something is broken that `envbuild make` needs.
+    Each line says that something is fine, works in another way, or is broken and how to repair it.
+    The exit code is 7 when something is broken that `envbuild make` needs.
     """
     findings = examine(context.settings, context.runner)
     broken = any(finding.verdict == "broken" for finding in findings)
@@ -30,11 +30,11 @@ def command(context: Context, *, as_json: bool) -> int:
         )
     else:
         for finding in findings:
-            _show(finding)
+            _print_finding(finding)
     return HostError.code if broken else 0
 
 
-def _show(finding: Finding) -> None:
+def _print_finding(finding: Finding) -> None:
     colour, word = {
         "fine": ("green", "fine"),
         "differs": ("yellow", "works differently"),

@@ -30,10 +30,10 @@ def command(
 ) -> None:
     """Run a command inside the image.
 
-    Nothing of this machine is seen inside but the current folder (at the same path, writable), the folders bound with
-    --bind, the GPUs where there is a driver, and the network. HOME is a folder of its own that vanishes, but for
-    downloads of models and data sets and for compiled code, which are kept (docs/howto-data.md). The exit code is the
-    command's; 125 when envbuild itself failed.
+    Nothing of this machine is seen inside but the current folder (at the same path, writable), the
+    folders bound with --bind, the GPUs where there is a driver, and the network. HOME is a folder
+    of its own that vanishes, but for downloads of models and data sets and for compiled code, which
+    are kept (docs/howto-data.md). The exit code is the command's; 125 when envbuild itself failed.
     """
     enter_image(context, image, argv, binds, variables, dry_run=dry_run)
 

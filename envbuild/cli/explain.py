@@ -24,21 +24,21 @@ def command(log: BinaryIO, *, as_json: bool) -> None:
     envbuild explain slurm-1234.out
     python train.py 2>&1 | envbuild explain -
     """
-    found = explain(_pieces(log))
+    found = explain(_read_pieces(log))
     if as_json:
         print_json(found)
     else:
-        click.echo("\n".join(_told(found)))
+        click.echo("\n".join(_explanation_lines(found)))
 
 
-def _pieces(log: BinaryIO) -> Iterator[str]:
+def _read_pieces(log: BinaryIO) -> Iterator[str]:
     """Read a log in any encoding; a byte that is no UTF-8 becomes a sign that no rule looks for."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     while piece := log.read(PIECE):
         yield decoder.decode(piece)
 
 
-def _told(found: Explanation) -> Iterator[str]:
+def _explanation_lines(found: Explanation) -> Iterator[str]:
     for known in found.known:
         more = f", and {known.count - 1} more" if known.count > 1 else ""
         yield f"line {known.line}{more}: {known.text}"

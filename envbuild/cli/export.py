@@ -46,14 +46,14 @@ def command(context: Context, *, name: str | None, form: str, output: Path | Non
     """
     source = find_named_source(name, context)
     lock = require_fresh_lock(source)
-    text = _text(form, source.recipe, lock, context)
+    text = _export_text(form, source.recipe, lock, context)
     if output is None:
         click.echo(text, nl=False)
     else:
         write_text(context.settings.cwd / output, text)
 
 
-def _text(form: str, recipe: Recipe, lock: Lock, context: Context) -> str:
+def _export_text(form: str, recipe: Recipe, lock: Lock, context: Context) -> str:
     if form == "sbom":
         return write_sbom(recipe.name, lock).decode() + "\n"
     if form in ("def", "dockerfile"):
@@ -68,10 +68,10 @@ def _text(form: str, recipe: Recipe, lock: Lock, context: Context) -> str:
             f"{', '.join(trees)}: a source tree is on no index, so {form} cannot name it",
             where=recipe.name,
         )
-    return _pylock(lock, context) if form == "pylock" else _requirements(lock, context)
+    return _pylock_text(lock, context) if form == "pylock" else _requirements_text(lock, context)
 
 
-def _pylock(lock: Lock, context: Context) -> str:
+def _pylock_text(lock: Lock, context: Context) -> str:
     kept = {package.sha256 for package in lock.installed}
     wanted = [item for item in wanted_files(lock) if item.sha256 in kept]
     with context.report.stage(f"look up where {count_noun(len(wanted), 'file is', 'files are')}"):
@@ -79,7 +79,7 @@ def _pylock(lock: Lock, context: Context) -> str:
     return pylock_text(lock, located)
 
 
-def _requirements(lock: Lock, context: Context) -> str:
+def _requirements_text(lock: Lock, context: Context) -> str:
     names = sorted({package.index for package in lock.installed if package.index})
     return requirements_text(
         lock,

@@ -28,7 +28,8 @@ from envbuild.store.units import human_bytes
 def command(context: Context, *, image: str, output: Path | None, as_json: bool) -> None:
     """Write a layered image as one partition, from the image alone.
 
-    The files stay the same, and no layer can be lost any more. Signatures are lost: sign the image again.
+    The files stay the same, and no layer can be lost any more. Signatures are lost: sign the image
+    again.
     """
     source = find_image(image, context).path
     target = context.settings.cwd / output if output else source

@@ -59,8 +59,9 @@ def command(
 ) -> None:
     """Write a recipe from a project's own files.
 
-    Reads pyproject.toml, requirements*.txt, setup.cfg, setup.py (it is not run), Pipfile, environment.yml, a
-    Dockerfile or Apptainer definition, and the imports of code and notebooks.  Writes ./recipes/NAME.toml.
+    Reads pyproject.toml, requirements*.txt, setup.cfg, setup.py (it is not run), Pipfile,
+    environment.yml, a Dockerfile or Apptainer definition, and the imports of code and notebooks.
+    Writes ./recipes/NAME.toml.
     """
     _check_name(name)
     gathered = gather_findings(context.settings.cwd / place)
@@ -68,23 +69,23 @@ def command(
     asks = _is_terminal() and not yes and not dry_run
     if not dry_run:
         _may_write(target, force=force, asks=asks)
-    driver, gpu = _node(site, context)
-    made = draft_recipe(gathered, asker(context, offline=offline), driver=driver, gpu=gpu)
-    refused = [proposal for proposal in made.proposals if asks and not _agreed(proposal)]
+    driver, gpu = _site_node(site, context)
+    made = draft_recipe(gathered, choose_index(context, offline=offline), driver=driver, gpu=gpu)
+    refused = [proposal for proposal in made.proposals if asks and not _ask_about(proposal)]
     made = without_proposals(made, refused)
     if any(proposal.kind == "base" for proposal in refused):
         made = _ask_for_cpu(made)
-    text = _text(made, target.stem)
+    text = _recipe_text(made, target.stem)
     if dry_run:
         click.echo(text, nl=False)
         return
     target.parent.mkdir(exist_ok=True)
     write_text(target, text)
-    _tell(made, target)
+    _print_summary(made, target)
     _ignore_images(context.settings.cwd)
 
 
-def _node(site: str | None, context: Context) -> tuple[str | None, str | None]:
+def _site_node(site: str | None, context: Context) -> tuple[str | None, str | None]:
     """Return the driver and the compute capability of a site's nodes, as far as its file knows them."""
     if site is None:
         return None, None
@@ -101,11 +102,9 @@ def _ignore_images(project: Path) -> None:
     text = path.read_text("utf-8", "replace") if path.is_file() else ""
     missing = [line for line in IGNORED if line not in text.splitlines()]
     if missing:
+        missing_end = "\n" if text and not text.endswith("\n") else ""
         with path.open("a", encoding="utf-8") as file:
-            file.write(
-                ("\n" if text and not text.endswith("\n") else "")
-                + "".join(f"{line}\n" for line in missing)
-            )
+            file.write(missing_end + "".join(f"{line}\n" for line in missing))
         click.echo(f"  .gitignore: added {', '.join(missing)}", err=True)
 
 
@@ -135,7 +134,7 @@ def _may_write(target: Path, *, force: bool, asks: bool) -> None:
         )
 
 
-def _agreed(proposal: Proposal) -> bool:
+def _ask_about(proposal: Proposal) -> bool:
     click.echo(f"  {proposal.reason}", err=True)
     return click.confirm(proposal.question, default=True, err=True)
 
@@ -152,14 +151,14 @@ def _ask_for_cpu(made: RecipeDraft) -> RecipeDraft:
     return replace(made, recipe=recipe)
 
 
-def asker(context: Context, *, offline: bool) -> PackageIndex:
+def choose_index(context: Context, *, offline: bool) -> PackageIndex:
     """Return what a draft asks the package index by, or what knows nothing of it."""
     if offline:
         return Offline()
     return Online(context=context)
 
 
-def _text(made: RecipeDraft, name: str) -> str:
+def _recipe_text(made: RecipeDraft, name: str) -> str:
     about = msgspec.structs.replace(made.recipe.recipe, name=name)
     recipe = msgspec.structs.replace(made.recipe, recipe=about)
     head = tuple(
@@ -169,7 +168,7 @@ def _text(made: RecipeDraft, name: str) -> str:
     return write_recipe(recipe, head=head, beside=made.beside, below=made.below)
 
 
-def _tell(made: RecipeDraft, target: Path) -> None:
+def _print_summary(made: RecipeDraft, target: Path) -> None:
     """Say what was taken, what is not certain, and what to do next."""
     recipe = made.recipe
     base = (

@@ -139,7 +139,8 @@ def job_options(function: Callable[..., Any]) -> Callable[..., Any]:
 def command(context: Context, *, request: JobRequest) -> None:
     """Print the job script that runs CMD in the image on a cluster; nothing is submitted.
 
-    Left out, CMD is the recipe's [run] command. The script stands alone: submit it from the project folder.
+    Left out, CMD is the recipe's [run] command. The script stands alone: submit it from the project
+    folder.
     """
     job, site, _ = plan_job(request, context)
     click.echo(render(job, site, scheduler_of(site)), nl=False)

@@ -27,8 +27,9 @@ COLUMNS = ("recipe", "lock", "image", "last verdict", "summary")
 class RecipeRow(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     """What a recipe is at.
 
-    ``lock`` is fits, stale, none or broken; ``image`` is current, old, none or "no image file"; ``image_bytes`` is the
-    size of ./NAME.sif; ``verdict`` and ``checked`` (UTC, ISO 8601) are those of its last check.
+    ``lock`` is fits, stale, none or broken; ``image`` is current, old, none or "no image file";
+    ``image_bytes`` is the size of ./NAME.sif; ``verdict`` and ``checked`` (UTC, ISO 8601) are those
+    of its last check.
     """
 
     recipe: str

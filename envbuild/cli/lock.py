@@ -95,8 +95,8 @@ def command(
 ) -> None:
     """Resolve a recipe against its base and write ./lockfiles/NAME.lock.
 
-    The old lock's versions are kept where they still fit, so that a new line in the recipe changes as little as
-    possible.
+    The old lock's versions are kept where they still fit, so that a new line in the recipe changes
+    as little as possible.
     """
     _require_sense(prove=prove, budget=budget, facts=facts)
     source = find_recipe(name, context.settings)

@@ -101,8 +101,8 @@ def command(
 ) -> None:
     """Build the image of a recipe from its lock, and check it.
 
-    A recipe without a lock is locked first; a stale lock is refused with the line that changed.  The image gets its
-    name only when it is whole and its check has passed.
+    A recipe without a lock is locked first; a stale lock is refused with the line that changed.
+    The image gets its name only when it is whole and its check has passed.
     """
     if from_bundle is not None and (name or on or every or from_sandbox):
         raise UsageError("a bundle holds one recipe and is built here", where="--from-bundle")

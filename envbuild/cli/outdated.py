@@ -29,10 +29,11 @@ from envbuild.store.units import count_noun
 def command(context: Context, *, name: str | None, everything: bool, as_json: bool) -> None:
     """List packages of the lock that have a newer release for its Python, and what holds them.
 
-    Newer is not always better: a lock for an old base keeps to packages of the same time on purpose.
+    Newer is not always better: a lock for an old base keeps to packages of the same time on
+    purpose.
     """
     lock = require_lock(find_recipe(name, context.settings))
-    rows = _rows(lock, _newest(lock, context), everything=everything)
+    rows = _outdated_rows(lock, _newest_releases(lock, context), everything=everything)
     if as_json:
         print_json([dict(zip(COLUMNS, row, strict=True)) for row in rows])
         return
@@ -45,7 +46,7 @@ def command(context: Context, *, name: str | None, everything: bool, as_json: bo
 COLUMNS = ("package", "locked", "newest", "why")
 
 
-def _newest(lock: Lock, context: Context) -> Mapping[str, str]:
+def _newest_releases(lock: Lock, context: Context) -> Mapping[str, str]:
     base = lock.base
     facts = BaseFacts(
         image=base.reference, python=base.python, machine=base.machine, glibc=base.glibc
@@ -66,20 +67,22 @@ def _newest(lock: Lock, context: Context) -> Mapping[str, str]:
         )
 
 
-def _rows(
+def _outdated_rows(
     lock: Lock, newest: Mapping[str, str], *, everything: bool
 ) -> list[tuple[str, str, str, str]]:
     reasons = {hold.name: hold.reason for hold in lock.held_back}
     default = (
         f"the lock is as of {lock.as_of}" if lock.as_of else "envbuild lock --upgrade may take it"
     )
-    return [
-        (p.name, p.version, newest[p.name], reasons.get(p.name, _group_reason(p.group, default)))
-        for p in lock.installed
-        if (everything or "(direct)" in p.via)
-        and p.name in newest
-        and Version(newest[p.name]) > Version(p.version)
-    ]
+    rows = []
+    for package in lock.installed:
+        release = newest.get(package.name)
+        if release is None or Version(release) <= Version(package.version):
+            continue
+        if everything or "(direct)" in package.via:
+            reason = reasons.get(package.name, _group_reason(package.group, default))
+            rows.append((package.name, package.version, release, reason))
+    return rows
 
 
 def _group_reason(group: str, default: str) -> str:

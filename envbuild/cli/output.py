@@ -21,8 +21,8 @@ NARROWEST = 12
 def print_json(value: Any) -> None:
     """Print a record, list or dictionary as JSON, indented by one blank a level.
 
-    Keys are written as in recipes and locks: small letters, words joined by hyphens.  Sizes are bytes, durations
-    seconds, times UTC in ISO 8601.
+    Keys are written as in recipes and locks: small letters, words joined by hyphens.  Sizes are
+    bytes, durations seconds, times UTC in ISO 8601.
     """
     click.echo(msgspec.json.format(msgspec.json.encode(value), indent=1).decode())
 

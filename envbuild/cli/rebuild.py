@@ -53,8 +53,8 @@ def command(
 ) -> int:
     """Make an image again from its lock, with nothing but the locked files.
 
-    The store's Debian roots, layers, built wheels and bytecode are not used again. With --verify it says whether the
-    bytes are equal, or only the files, or which file of which layer differs.
+    The store's Debian roots, layers, built wheels and bytecode are not used again. With --verify it
+    says whether the bytes are equal, or only the files, or which file of which layer differs.
     """
     if not verify and output is None:
         raise UsageError(
@@ -78,11 +78,11 @@ def command(
     if as_json:
         print_json(found)
     else:
-        _show(found)
+        _print_comparison(found)
     return 1 if found.same == "nothing" else 0
 
 
-def _show(found: Comparison) -> None:
+def _print_comparison(found: Comparison) -> None:
     click.echo(f"{found.name}: made again from lock {found.lock[7:19]}: {SAME[found.same]}")
     click.echo(f"  before  {found.before}")
     click.echo(f"  again   {found.after}")

@@ -29,7 +29,7 @@ from envbuild.shelf.config import (
 from envbuild.shelf.fetch import VerifiedEntry, fetch_entry
 from envbuild.shelf.last_verified import last_verified_of
 from envbuild.shelf.sanitize import sanitize_text
-from envbuild.shelf.search import search_entries
+from envbuild.shelf.search import SearchResult, search_entries
 from envbuild.shelf.signatures import read_signers
 from envbuild.store.units import count_noun, human_bytes
 
@@ -68,7 +68,8 @@ def add_command(
 ) -> None:
     """Use a shelf under a name of your own; an empty folder or repository becomes one.
 
-    URL is a folder, or a bare git repository: git+file:///PATH, git+ssh://HOST/PATH, ssh://HOST/PATH, USER@HOST:PATH.
+    URL is a folder, or a bare git repository: git+file:///PATH, git+ssh://HOST/PATH,
+    ssh://HOST/PATH, USER@HOST:PATH.
     """
     settings = context.settings
     require_name(name)
@@ -135,7 +136,7 @@ def list_command(context: Context, *, as_json: bool) -> None:
     elif not rows:
         click.echo("no shelves: envbuild shelf add NAME URL")
     else:
-        _table(rows)
+        _print_rows(rows)
 
 
 @command.command("publish")
@@ -228,21 +229,20 @@ def search_command(
     elif not rows:
         context.report.say("nothing on your shelves fits")
     else:
-        _table(
-            [
-                {
-                    "name": f"{row.shelf}/{row.name}",
-                    "framework": row.framework or "-",
-                    "cuda": row.cuda or "-",
-                    "python": row.python,
-                    "image": "yes" if row.image else "-",
-                    "last verdict": row.verdict or "-",
-                    "summary": sanitize_text(row.state or row.summary),
-                }
-                for row in rows
-            ]
-        )
+        _print_rows([_search_row(row) for row in rows])
     return 0 if rows else 1
+
+
+def _search_row(row: SearchResult) -> dict[str, object]:
+    return {
+        "name": f"{row.shelf}/{row.name}",
+        "framework": row.framework or "-",
+        "cuda": row.cuda or "-",
+        "python": row.python,
+        "image": "yes" if row.image else "-",
+        "last verdict": row.verdict or "-",
+        "summary": sanitize_text(row.state or row.summary),
+    }
 
 
 @command.command("show")
@@ -260,7 +260,7 @@ def show_command(context: Context, *, name: str, as_json: bool) -> None:
         signer = taken.signer.principal or taken.signer.key if taken.signer else None
         print_json({"digest": taken.stored.digest, "signer": signer, "entry": entry})
         return
-    _card(
+    _print_card(
         taken,
         [(stored.digest, stored.entry.when, stored.entry.who) for stored in library.history(bare)],
     )
@@ -304,7 +304,7 @@ def site_command(context: Context, *, folder: Path, shelf: str | None, as_json: 
     click.echo(f"{index}: {count_noun(count, 'page')}")
 
 
-def _card(taken: VerifiedEntry, history: list[tuple[str, str, str]]) -> None:
+def _print_card(taken: VerifiedEntry, history: list[tuple[str, str, str]]) -> None:
     entry, about = taken.stored.entry, taken.stored.entry.about
     click.echo(f"{taken.title}{f': {sanitize_text(about.summary)}' if about.summary else ''}")
     base = f"{about.framework or 'no framework'}, Python {about.python}, {about.base}"
@@ -333,5 +333,5 @@ def _card(taken: VerifiedEntry, history: list[tuple[str, str, str]]) -> None:
     click.echo(f"  take it    envbuild make {taken.shelf}/{entry.name}")
 
 
-def _table(rows: Sequence[Mapping[str, object]]) -> None:
+def _print_rows(rows: Sequence[Mapping[str, object]]) -> None:
     print_table(list(rows[0]), [tuple(row.values()) for row in rows])

@@ -38,14 +38,14 @@ def command(context: Context, *, name: str | None, script: bool, as_json: bool) 
         return
     about = recipe_row(source.path, context)
     if as_json:
-        print_json({**_facts(source), **msgspec.to_builtins(about)})
+        print_json({**_recipe_facts(source), **msgspec.to_builtins(about)})
         return
-    for key, value in {**_facts(source), **_state(source, about)}.items():
+    for key, value in {**_recipe_facts(source), **_recipe_state(source, about)}.items():
         text = "; ".join(value) if isinstance(value, list) else value
         click.echo(f"{key.replace('-', ' '):<13}  {sanitize_text(text or '-')}")
 
 
-def _facts(source: Source) -> dict[str, str | list[str]]:
+def _recipe_facts(source: Source) -> dict[str, str | list[str]]:
     """Return what the recipe itself says, by key."""
     recipe = source.recipe
     base = filter(None, (recipe.base.image or recipe.base.bootstrap, recipe.base.framework))
@@ -60,7 +60,7 @@ def _facts(source: Source) -> dict[str, str | list[str]]:
     }
 
 
-def _state(source: Source, about: RecipeRow) -> dict[str, str | list[str]]:
+def _recipe_state(source: Source, about: RecipeRow) -> dict[str, str | list[str]]:
     """Return what there is of the recipe, for people."""
     return {
         "lock": f"{about.lock} ({source.lock})" if source.lock.is_file() else "none",
@@ -77,18 +77,18 @@ def script_text(source: Source, lock: Lock) -> str:
     parts = [
         f"# What envbuild make {recipe.name} runs as root: root of a user namespace, which has your rights outside.",
         f"# --mode flat {flat}.",
-        *_part("outside the image, in its root folder (%setup)", plan.setup),
-        *_part("inside the image (%post)", plan.post),
+        *_script_part("outside the image, in its root folder (%setup)", plan.setup),
+        *_script_part("inside the image (%post)", plan.post),
     ]
     if recipe.check.script:
         text = (source.path.parent / recipe.check.script).read_text("utf-8").splitlines()
-        parts += _part(
+        parts += _script_part(
             f"its check runs {recipe.check.script} inside the sealed image, as you", tuple(text)
         )
     return "\n".join(parts) + "\n"
 
 
-def _part(title: str, lines: tuple[str, ...]) -> list[str]:
+def _script_part(title: str, lines: tuple[str, ...]) -> list[str]:
     return ["", f"# ---- {title} ----", *lines] if lines else []
 
 

@@ -27,12 +27,12 @@ LAST = 20
 def command(context: Context, *, job: str | None, as_json: bool) -> None:
     """Tell the state of one job, or of the last ones submitted from this folder.
 
-    A job that has left its receipt has ended, whatever the scheduler says. A job without a receipt that the scheduler
-    does not know is shown as unknown, not as finished.
+    A job that has left its receipt has ended, whatever the scheduler says. A job without a receipt
+    that the scheduler does not know is shown as unknown, not as finished.
     """
     folder = context.settings.cwd
     records = (find_record(job, folder),) if job else load_records(folder)[-LAST:]
-    rows = [row(record, context) for record in records]
+    rows = [job_row(record, context) for record in records]
     if as_json:
         click.echo(json.dumps(rows, indent=1))
         return
@@ -42,7 +42,7 @@ def command(context: Context, *, job: str | None, as_json: bool) -> None:
     print_table(COLUMNS, [tuple(item.values()) for item in rows])
 
 
-def row(record: Record, context: Context) -> dict[str, Any]:
+def job_row(record: Record, context: Context) -> dict[str, Any]:
     """Return a job's state as a row of the table."""
     known = {
         "job": plain_id(record.id),
@@ -52,7 +52,9 @@ def row(record: Record, context: Context) -> dict[str, Any]:
     }
     receipts = read_receipts(record, context.settings.cwd)
     whole = len(receipts) >= max(1, len(record.tasks))
-    state, detail = ("", "") if whole and not is_stopped(receipts) else _asked(record, context)
+    state, detail = (
+        ("", "") if whole and not is_stopped(receipts) else _ask_scheduler(record, context)
+    )
     why = detail if state == "ended" else ""
     if whole and state not in ("queued", "running"):
         code = exit_code(receipts)
@@ -72,7 +74,7 @@ def row(record: Record, context: Context) -> dict[str, Any]:
     return {**known, "state": state, "detail": detail}
 
 
-def _asked(record: Record, context: Context) -> tuple[str, str]:
+def _ask_scheduler(record: Record, context: Context) -> tuple[str, str]:
     try:
         site = load_site(record.site, context.settings)
     except EnvbuildError as error:

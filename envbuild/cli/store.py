@@ -71,7 +71,8 @@ def du_command(context: Context, *, as_json: bool) -> None:
 def gc_command(context: Context, *, days: float | None, dry_run: bool, as_json: bool) -> None:
     """Remove what killed processes left and, with --keep, what nobody used for that many days.
 
-    Everything in the store can be downloaded or made again, as long as indexes and mirrors still have the files.
+    Everything in the store can be downloaded or made again, as long as indexes and mirrors still
+    have the files.
     """
     found = list(collect_garbage(context.store, keep_days=days))
     gone = [removal for removal in found if dry_run or remove_files(removal)]

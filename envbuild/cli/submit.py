@@ -61,8 +61,8 @@ def command(
 ) -> int:
     """Submit a job that runs CMD in the image on a cluster.
 
-    The log folder is made first; the job writes its log and, at its end, a receipt beside it. With --wait the exit
-    code is the job's, 125 when envbuild itself failed; Ctrl-C leaves the job alone.
+    The log folder is made first; the job writes its log and, at its end, a receipt beside it. With
+    --wait the exit code is the job's, 125 when envbuild itself failed; Ctrl-C leaves the job alone.
     """
     if wait and interactive:
         raise UsageError("--wait and --interactive exclude each other", where="--interactive")

@@ -34,8 +34,9 @@ HOLDS = {
 def command(context: Context, *, image: str, as_json: bool) -> int:
     """Compare an image with its lock, file by file; say what is missing, changed or extra.
 
-    NAME is compared with the recipe's lock: exit code 4 where the image is of another one. IMAGE, a path, is compared
-    with the lock inside it. What the store lacks of it is downloaded and packed first. Exit code 1 when they differ.
+    NAME is compared with the recipe's lock: exit code 4 where the image is of another one. IMAGE, a
+    path, is compared with the lock inside it. What the store lacks of it is downloaded and packed
+    first. Exit code 1 when they differ.
     """
     found_image = find_image(image, context)
     path = found_image.path
@@ -46,7 +47,7 @@ def command(context: Context, *, image: str, as_json: bool) -> int:
     if as_json:
         print_json(found)
     else:
-        _show(found)
+        _print_verification(found)
     return 1 if found.holds == "differs" else 0
 
 
@@ -74,7 +75,7 @@ def _lock_of(path: Path, image: str, context: Context) -> tuple[Lock, BuildSpec 
     return lock, build_spec(source, lock, path, mode)
 
 
-def _show(found: Verification) -> None:
+def _print_verification(found: Verification) -> None:
     click.echo(f"{found.image}: {HOLDS[found.holds]}")
     click.echo(f"  compared  {found.compared}")
     click.echo(f"  lock      {found.lock}")

@@ -52,7 +52,7 @@ def command(
     code = beside(
         argv,
         context.settings.environment,
-        lambda child: _tell(context, nvml, child, course),
+        lambda child: _report_use(context, nvml, child, course),
         every=every,
     )
     context.report.say(f"watch: {course}")
@@ -65,7 +65,7 @@ def _watch_process(
     if not Path(f"/proc/{pid}").exists():
         raise UsageError("there is no such process on this machine", where=f"--pid {pid}")
     while Path(f"/proc/{pid}").exists():
-        seen = _tell(context, nvml, pid, course)
+        seen = _report_use(context, nvml, pid, course)
         if once:
             return 0 if seen.mine else 1
         time.sleep(every)
@@ -73,7 +73,7 @@ def _watch_process(
     return 0
 
 
-def _tell(context: Context, nvml: Nvml, pid: int, course: Course) -> Look:
+def _report_use(context: Context, nvml: Nvml, pid: int, course: Course) -> Look:
     seen = look(family(pid), nvml.cards())
     course.add(seen)
     context.report.say(f"{time.strftime('%H:%M:%S')}  {seen}")

@@ -39,7 +39,7 @@ def command(
         raise UsageError(
             f'"{package}" is not in the lock{closest(wanted, known)}', where=str(source.lock)
         )
-    outlook = None if offline else _outlook(source, lock, wanted, context)
+    outlook = None if offline else _find_outlook(source, lock, wanted, context)
     if as_json:
         print_json({"package": wanted, "reasons": lines, "would-change": outlook})
         return
@@ -49,7 +49,7 @@ def command(
         click.echo(f"would change: {outlook}")
 
 
-def _outlook(source: Source, lock: Lock, package: str, context: Context) -> str:
+def _find_outlook(source: Source, lock: Lock, package: str, context: Context) -> str:
     """Say what locking again with a free choice of one package would give; a failure is told, not raised."""
     held = locked_package(lock, package)
     if held is None:

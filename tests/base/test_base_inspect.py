@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from envbuild.base.facts import keep_facts, load_facts
 from envbuild.base.model import AptPackage, BaseFacts, Dist
 from envbuild.base.sources import SOURCES
-from envbuild.cli.base import command, table
+from envbuild.cli.base import command, describe_facts
 from envbuild.context import Context, open_context
 from envbuild.errors import UsageError
 from envbuild.formats.sif_reader import image_digest
@@ -69,11 +69,13 @@ distributions (2):
 
 
 def test_the_table_for_people() -> None:
-    assert table(FACTS) == TABLE
+    assert describe_facts(FACTS) == TABLE
 
 
 def test_a_table_of_the_least_facts() -> None:
-    assert table(BaseFacts(image="x", python="3.8.10", machine="x86_64", glibc="2.31")) == (
+    assert describe_facts(
+        BaseFacts(image="x", python="3.8.10", machine="x86_64", glibc="2.31")
+    ) == (
         "base:            x\n"
         "system:          unknown, x86_64, glibc 2.31\n"
         "Python:          3.8.10\n"

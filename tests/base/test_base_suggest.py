@@ -21,7 +21,7 @@ from envbuild.base.suggest import (
     suggest_bases,
 )
 from envbuild.cli.base import command as base_command
-from envbuild.cli.base import suggestions
+from envbuild.cli.base import describe_matches
 from envbuild.cli.context import make_context
 from envbuild.context import Context
 from envbuild.data.tables import load_catalogue
@@ -167,7 +167,7 @@ def test_wrong_wishes(wish: dict[str, Any], told: str) -> None:
 
 def test_the_table_for_people(golden: Callable[[str, str], None]) -> None:
     choices, refusals = suggest_bases(BaseQuery(framework="tensorflow==2.1.0"))
-    golden("init/suggest.txt", suggestions(choices, len(choices), refusals))
+    golden("init/suggest.txt", describe_matches(choices, len(choices), refusals))
 
 
 def _context() -> Context:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Iterable
 
@@ -29,25 +30,21 @@ MEND = "check the network and the proxy variables (https_proxy, no_proxy); witho
 
 def probes(settings: Settings, runner: Runner) -> list[tuple[str, Callable[[], Iterable[Finding]]]]:
     """Return the probes of the package indexes, the Debian mirror and the registries."""
-    extra = sorted(name for name in settings.indexes if name != "default")
+    names: dict[str, str | None] = {"package index": None}
+    names |= {f"index {name}": name for name in sorted(settings.indexes) if name != "default"}
 
-    def index(name: str) -> Callable[[], Iterable[Finding]]:
-        return lambda: [
-            reach_index(f"index {name}", index_url(settings, runner, name), settings, runner)
-        ]
+    def probe_index(title: str, name: str | None) -> list[Finding]:
+        return [reach_index(title, index_url(settings, runner, name), settings, runner)]
 
-    return [
-        (
-            "package index",
-            lambda: [reach_index("package index", index_url(settings, runner), settings, runner)],
-        ),
-        *((f"index {name}", index(name)) for name in extra),
-        (
-            "Debian mirror",
-            lambda: [reach("Debian mirror", debian_mirror(settings, runner), settings)],
-        ),
-        ("registries", lambda: registries(settings)),
+    def probe_mirror() -> list[Finding]:
+        return [reach("Debian mirror", debian_mirror(settings, runner), settings)]
+
+    found: list[tuple[str, Callable[[], Iterable[Finding]]]] = [
+        (title, functools.partial(probe_index, title, name)) for title, name in names.items()
     ]
+    found.append(("Debian mirror", probe_mirror))
+    found.append(("registries", lambda: registries(settings)))
+    return found
 
 
 def reach_index(name: str, url: str, settings: Settings, runner: Runner) -> Finding:
@@ -84,7 +81,8 @@ def reach(name: str, url: str, settings: Settings) -> Finding:
 def registries(settings: Settings) -> Iterable[Finding]:
     """Ask each registry and mirror; one that wants a password answers too (401).
 
-    None is needed for a base that is made from Debian packages, so none that is silent breaks ``make``.
+    None is needed for a base that is made from Debian packages, so none that is silent breaks
+    ``make``.
     """
     for registry, url in front_pages(settings):
         shown, answer = redact(url), _ask(url, settings)
