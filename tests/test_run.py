@@ -104,7 +104,7 @@ def test_time_limit_ends_grandchildren_too(tmp_path: Path, monkeypatch: pytest.M
                 timeout=1.0,
             )
         )
-    assert time.monotonic() - started < 15
+    assert time.monotonic() - started < 300  # the child would sleep for 600
     assert (
         str(caught.value)
         == f"{Path(sys.executable).name} was ended after 1 s without finishing\nstill at work"
@@ -258,7 +258,7 @@ def test_daemon_that_holds_the_pipes_open_is_not_waited_for(tmp_path: Path) -> N
     )
     daemon = int(noted.read_text())
     try:
-        assert time.monotonic() - started < 10
+        assert time.monotonic() - started < 300  # the daemon sleeps for 600
         assert (result.code, result.stdout) == (0, "started\n")
         assert is_alive(daemon)  # it was asked for, and is no part of the child's group
     finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import resource
 import shutil
 import signal
 import subprocess
@@ -121,11 +122,13 @@ def test_bytecode_is_there_and_nothing_is_written_over_it(first: Project) -> Non
 
 def test_nothing_changed_takes_no_time(first: Project) -> None:
     first.run("make")
-    started = time.monotonic()
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     again = first.run("make")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert again.code == 0
     assert "small.sif is up to date" in again.stderr
-    assert time.monotonic() - started < 2.0
+    # of the processor, however busy the machine is
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 2.0
 
 
 def test_verify_says_what_holds(first: Project, tmp_path: Path) -> None:
@@ -289,11 +292,11 @@ def test_a_store_below_is_used_and_never_written_to(first: Project, tmp_path: Pa
 def test_a_read_only_store_is_told(
     first: Project, tmp_path: Path, small_disk: Callable[[str], Path]
 ) -> None:
-    disk = small_disk("1m")
+    disk = small_disk("2g")
     subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
     other = small_project(tmp_path / "p", disk / "store")
     shutil.copytree(first.folder / "lockfiles", other.folder / "lockfiles")
     made = other.run("make")
-    assert made.code in (7, 8), made.stderr
+    assert made.code == 7, made.stderr
     assert str(disk) in made.stderr
     assert "Traceback" not in made.stderr

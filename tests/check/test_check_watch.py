@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -151,7 +150,6 @@ def test_one_look_at_a_process_has_an_exit_code(
 
 @needs("cc")
 def test_a_command_keeps_its_exit_code_and_is_summed_up(context: Context) -> None:
-    started = time.monotonic()
     code, told = run(
         context,
         "--every",
@@ -163,7 +161,6 @@ def test_a_command_keeps_its_exit_code_and_is_summed_up(context: Context) -> Non
     )
     assert code == 3
     assert told.splitlines()[-1].startswith("watch: never on the GPU in ")
-    assert time.monotonic() - started < 10
 
 
 @needs("cc")

@@ -343,7 +343,7 @@ def test_ctrl_c_in_every_stage(stage: str, tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     rest = process.communicate(timeout=60)[1]
     assert process.returncode == 130, rest
-    assert time.monotonic() - started < 20
+    assert time.monotonic() - started < 55  # the script of the check sleeps for 60
     assert "Traceback" not in rest
     assert not list(project.folder.glob("*.sif"))
     assert not list((project.store / "v1").glob("bases/*.partial"))

@@ -127,7 +127,7 @@ def test_search_is_quick(browser: Chrome, site: Path) -> None:
         "for (const c of document.querySelectorAll('[data-words]')) c.hidden = !c.dataset.words.includes('torch');"
         "document.body.offsetHeight; return performance.now() - t"
     )
-    assert took < 2000  # milliseconds; a hang, not a benchmark
+    assert took < 30_000  # milliseconds; a hang, not a benchmark
 
 
 def test_the_keyboard_is_enough(browser: Chrome, site: Path) -> None:
