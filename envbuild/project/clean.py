@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
+from packaging.requirements import Requirement as Pep508
 from packaging.utils import canonicalize_name
 
 from envbuild.base.suggest import framework_name
@@ -191,8 +192,6 @@ def without_others(
     requirements: Iterable[Requirement], python: str | None, found: Cleaned
 ) -> list[Requirement]:
     """Drop needs whose marker does not hold on the base: Linux on x86_64, a Python series where it is known."""
-    from packaging.requirements import Requirement as Pep508
-
     there = {
         "sys_platform": "linux",
         "platform_system": "Linux",

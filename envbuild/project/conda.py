@@ -129,15 +129,17 @@ class _CondaReader:
                 f"{self.file}: of these conda packages nothing is known outside of conda: {names}"
             )
         named = (pair for pair in self.environment if NAME.fullmatch(pair[0]))
+        variables = tuple(pair for pair in named if pair[1].isprintable())
+        direct = self._direct() if frozen else frozenset()
         return FileFindings(
             file=self.file,
             requirements=tuple(self.requirements),
             aside=(*self.aside, *unknown),
             system=() if frozen else tuple(dict.fromkeys(self.system)),
             python=self.python,
-            environment=tuple(pair for pair in named if pair[1].isprintable()),
+            environment=variables,
             frozen=frozen,
-            direct=self._direct() if frozen else frozenset(),
+            direct=direct,
             notes=tuple(self.notes),
             cuda=self.cuda,
             title=self.title,

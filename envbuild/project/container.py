@@ -88,6 +88,8 @@ def read_container(path: Path, root: Path) -> FileFindings:
     findings = _with_lists(found, parts, path, root)
     system = [name for name in dict.fromkeys(found.system) if not _is_needless(name)]
     for_building = [name for name in system if BUILD_SYSTEM.fullmatch(name)]
+    python = found.python or findings.python or _python_of(parts.start)
+    cuda = found.cuda or findings.cuda or cuda_of(parts.start)
     used = [one for one in findings.requirements if one.name not in FOR_DEVELOPERS]
     environment, left = _plain_environment(parts.variables)
     sources = [" ".join(one) for one in parts.copies]
@@ -105,12 +107,12 @@ def read_container(path: Path, root: Path) -> FileFindings:
         build=tuple(for_building),
         post=tuple(found.post),
         image=parts.image,
-        python=found.python or findings.python or _python_of(parts.start),
+        python=python,
         command=parts.command,
         environment=environment,
         frozen=findings.frozen,
         notes=(*copied, *parts.notes, *found.notes, *findings.notes),
-        cuda=found.cuda or findings.cuda or cuda_of(parts.start),
+        cuda=cuda,
         refused=(*left, *found.refused),
     )
 
@@ -142,13 +144,15 @@ def _read_docker(text: str, file: str) -> _Parts:
         notes.append(
             f"{file} starts from {as_printable(start)}, which is only known when it is built"
         )
+    variables = itertools.chain.from_iterable(stage.variables.items() for stage in chain)
+    copies = itertools.chain.from_iterable(stage.copies for stage in chain)
     return _Parts(
         lines=list(itertools.chain.from_iterable(stage.lines for stage in chain)),
         start=start,
         image=_base_image(start),
         command=_start_command((*last.entrypoint, *last.command)),
-        variables=tuple(itertools.chain.from_iterable(one.variables.items() for one in chain)),
-        copies=tuple(itertools.chain.from_iterable(stage.copies for stage in chain)),
+        variables=tuple(variables),
+        copies=tuple(copies),
         notes=notes,
         apart=True,
     )

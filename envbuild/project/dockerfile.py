@@ -64,7 +64,7 @@ def _take_apart(stage: DockerfileStage) -> None:
 
     It prints, raises anything, and ends the process where it cannot go on: such a stage copies and starts nothing.
     """
-    from spython.logger import bot
+    from spython.logger import bot  # late: slow, and few projects have a Dockerfile
     from spython.main.parse.parsers import DockerParser
 
     level, bot.level = bot.level, 0

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 
+import msgspec
+
 from envbuild.base.suggest import framework_name
 from envbuild.data.package_tables import load_names
 from envbuild.project.age import keras_2_only, newest_pin, shared_pythons, torch_bounds
@@ -123,8 +125,6 @@ def draft_recipe(
 
 def without_proposals(made: RecipeDraft, refused: Sequence[Proposal]) -> RecipeDraft:
     """Return the draft without the proposals that were refused."""
-    import msgspec
-
     recipe, below = made.recipe, made.below
     for proposal in refused:
         gone = set(proposal.values)
@@ -158,8 +158,6 @@ def _without_base(
     recipe: Recipe, proposal: Proposal, below: dict[str, tuple[str, ...]]
 ) -> tuple[Recipe, dict[str, tuple[str, ...]]]:
     """Return a recipe on a bare Debian that still asks for its framework: no image is for the CPU by accident."""
-    import msgspec
-
     shown, *frameworks = proposal.values
     names = tuple(sorted({*recipe.python.dependencies, *frameworks}))
     recipe = msgspec.structs.replace(

@@ -6,6 +6,8 @@ import re
 import threading
 from collections.abc import Mapping
 
+from packaging.requirements import InvalidRequirement
+from packaging.requirements import Requirement as Pep508
 from packaging.utils import canonicalize_name
 
 from envbuild.context import Context
@@ -72,9 +74,6 @@ def requirements_of(requirements: tuple[Requirement, ...], context: Context) -> 
 
     A package that is not on the index requires nothing that is known.  Raises NetworkError.
     """
-    from packaging.requirements import InvalidRequirement
-    from packaging.requirements import Requirement as Pep508
-
     files = _pinned_files(requirements, context)
     about = describe_files(files.values(), context)
     found: dict[str, frozenset[str]] = {}

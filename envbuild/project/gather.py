@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
@@ -127,11 +128,8 @@ def _read_all(paths: tuple[Path, ...], root: Path, notes: list[str]) -> list[Fil
 
 def _framework_lists(left: tuple[Path, ...], all_findings: list[FileFindings]) -> tuple[Path, ...]:
     """Return the list beside the others that is about the framework, where these name none (requirements-jax.txt)."""
-    if any(
-        framework_name(requirement.name)
-        for findings in all_findings
-        for requirement in findings.requirements
-    ):
+    named = chain.from_iterable(findings.requirements for findings in all_findings)
+    if any(framework_name(requirement.name) for requirement in named):
         return ()
     about = (
         path
@@ -151,9 +149,14 @@ def _gather_file(path: Path) -> ProjectFindings:
     name = recipe_name(root.resolve().name if generic else stem)
     code = (Path(path.name),) if path.suffix == ".py" and path.name != "setup.py" else ()
     notebooks = (Path(path.name),) if path.suffix == ".ipynb" else ()
-    beside = {one.stem for one in root.glob("*.py")} if code or notebooks else set()
+    beside = [one.stem for one in root.glob("*.py")]
     tree = ProjectTree(
-        root=root, lists=(), aside=(), code=code, notebooks=notebooks, modules=frozenset(beside)
+        root=root,
+        lists=(),
+        aside=(),
+        code=code,
+        notebooks=notebooks,
+        modules=frozenset(beside if code or notebooks else ()),
     )
     if code or notebooks:
         found, notes = imported_modules(tree)

@@ -14,7 +14,10 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from packaging.requirements import Requirement as Pep508
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
 
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError
@@ -28,8 +31,6 @@ from envbuild.store.atomic import write_text
 
 if TYPE_CHECKING:
     import httpx
-    from packaging.requirements import Requirement as Pep508
-    from packaging.version import Version
 
 DEEPEST_CLOSURE = 3
 """Packages below one another in which modules are looked for that no table knows."""
@@ -110,7 +111,6 @@ def _read_pages(
 
 
 def _read_page(requirement: Requirement, links: Iterable[Link], pages: _Pages) -> None:
-    from packaging.requirements import Requirement as Pep508
 
     asked = Pep508(requirement.text)
     files: dict[Version, list[Link]] = {}
@@ -136,7 +136,6 @@ def _read_page(requirement: Requirement, links: Iterable[Link], pages: _Pages) -
 
 
 def _file_version(file: str) -> Version | None:
-    from packaging.version import InvalidVersion, Version
 
     match = FILE.match(file)
     try:
@@ -147,8 +146,6 @@ def _file_version(file: str) -> Version | None:
 
 def _asked_version(asked: Pep508, files: Mapping[Version, object]) -> Version | None:
     """Return the release that a requirement pins, or starts from (>=, ~=, ==1.2.*); None where it is not there."""
-    from packaging.version import InvalidVersion, Version
-
     for operators in (("==", "==="), ("~=", ">=", ">")):
         for bound in asked.specifier:
             if bound.operator not in operators:
@@ -191,7 +188,6 @@ def _pinned_release(links: list[Link], *, exact: bool, latest: dt.date | None) -
 
 
 def _allows_python(requires_python: str | None, minor: str) -> bool:
-    from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
     try:
         return requires_python is None or any(

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from msgspec import structs
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from envbuild.base.catalogue import CatalogueEntry, catalogue_entries
 from envbuild.base.suggest import BaseMatch, BaseQuery, framework_name, suggest_bases
@@ -98,8 +99,6 @@ def is_held(framework: Requirement) -> bool:
 
 def _other_release(image: str, framework: Requirement | None) -> str | None:
     """Return in words why an image does not hold what the lists ask for; None where it does or nobody knows."""
-    from packaging.specifiers import InvalidSpecifier, SpecifierSet
-
     text = bounds_of(framework) if framework is not None else ""
     if framework is None or not text:
         return None
@@ -240,7 +239,6 @@ def _left_out(
 
 
 def _allows_python(python: str, series: str) -> bool:
-    from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
     try:
         return any(
@@ -299,7 +297,7 @@ def for_debian(names: Sequence[str], notes: list[str]) -> tuple[str, ...]:
 
 def takes_debian_packages(image: str) -> bool:
     """Whether the catalogue knows what an image's system is, and its Debian packages can be locked."""
-    from envbuild.base.debian.distribution import release_of
+    from envbuild.base.debian.distribution import release_of  # late: few bases are Debian's
 
     distro = next((entry.distro for entry in catalogue_entries() if entry.reference == image), None)
     try:

@@ -407,6 +407,7 @@ def _read_conda(words: list[str], found: ShellFindings, where: str) -> None:
 
 
 def _conda_package(word: str, found: ShellFindings, where: str) -> None:
+    # late: conda reads pip sections, which need this module
     from envbuild.project.conda import compiler_note, conda_bounds, conda_cuda
 
     match = re.match(r"(?:[\w/.-]+::?)?([A-Za-z0-9_][\w.-]*)(.*)$", word)

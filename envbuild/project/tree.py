@@ -91,12 +91,13 @@ def scan_project(root: Path) -> ProjectTree:
     lists = [path for path in relative if len(path.parts) <= DEEPEST_LIST + 1 and is_list(path)]
     aside = [path for path in lists if is_about_developing(path)]
     notebooks = [path for path in relative if path.suffix == ".ipynb"]
+    programs = [path for path in code if path.name != "setup.py"]
     projects = {path.parent for path in relative if path.name in ("setup.py", "pyproject.toml")}
     return ProjectTree(
         root=root,
         lists=tuple(path for path in lists if path not in aside),
         aside=tuple(aside),
-        code=tuple(path for path in code if path.name != "setup.py"),
+        code=tuple(programs),
         notebooks=tuple(notebooks),
         modules=frozenset(modules),
         parts=frozenset(projects - {Path()}),
