@@ -12,7 +12,7 @@ from envbuild.errors import EnvbuildError, StaleLockError, UsageError
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Lock
 from envbuild.lock.read import read_lock
-from envbuild.lock.staleness import staleness
+from envbuild.lock.staleness import stale_reasons
 from envbuild.recipe.find import find_recipe, recipe_files
 from envbuild.recipe.model import Source
 
@@ -51,7 +51,7 @@ class FoundImage:
         if self.source is None or self.lock is None or not self.path.is_file():
             return None
         name = self.source.recipe.name
-        reasons = staleness(self.source.recipe, self.lock)
+        reasons = stale_reasons(self.source.recipe, self.lock)
         if reasons:
             reason = f"the recipe was changed: {'; '.join(reasons)}"
             return OldImage(reason=reason, remedy=f"envbuild lock {name} && envbuild make {name}")

@@ -11,7 +11,7 @@ from envbuild.context import Context
 from envbuild.errors import EnvbuildError, NoSolutionError, StaleLockError, UsageError
 from envbuild.lock.model import EVERYTHING, Lock
 from envbuild.lock.read import read_lock
-from envbuild.lock.staleness import staleness
+from envbuild.lock.staleness import stale_reasons
 from envbuild.recipe.model import Source
 
 if TYPE_CHECKING:
@@ -76,14 +76,14 @@ def write_first_lock(source: Source, context: Context, proof_seconds: float | No
 def describe_lock(old: Lock | None, lock: Lock, target: Path | None) -> list[str]:
     """Return for people what a new lock holds and what changed; ``target`` is None where it was not written."""
     from envbuild.lock.report import summarize_lock  # late: the same
-    from envbuild.lock.staleness import changes  # late: the same
+    from envbuild.lock.staleness import lock_changes  # late: the same
 
     first, *others = summarize_lock(lock)
     lines = [f"{target or 'not written'}: {first}", *(f"  {line}" for line in others)]
     how = " (envbuild lock --prove, or the check of envbuild make)"
     lines.append(f"  proof: {lock.proof}{'' if lock.proof == 'imported' else how}")
     if old is not None:
-        changed = changes(old, lock)
+        changed = lock_changes(old, lock)
         lines += [f"  {change}" for change in changed] or ["  no package changed"]
     return lines
 
@@ -174,7 +174,7 @@ def require_lock(source: Source) -> Lock:
 def require_fresh_lock(source: Source) -> Lock:
     """Read a recipe's lock.  Raises StaleLockError where there is none, or where it no longer fits."""
     lock = require_lock(source)
-    reasons = staleness(source.recipe, lock)
+    reasons = stale_reasons(source.recipe, lock)
     if reasons:
         raise StaleLockError(
             f"the lock no longer fits {source.path.name}: {'; '.join(reasons)}",

@@ -13,7 +13,7 @@ from envbuild.base.reference import parse_reference
 from envbuild.base.sources import describe_base
 from envbuild.cli.output import json_option, print_json
 from envbuild.context import Context
-from envbuild.lock.diff import Difference, DiffInput, difference, input_of_image, input_of_lock
+from envbuild.lock.diff import Difference, DiffInput, compare_inputs, input_of_image, input_of_lock
 from envbuild.lock.read import read_lock
 from envbuild.lock.staleness import Change
 
@@ -31,7 +31,7 @@ def command(context: Context, *, before: str, after: str, as_json: bool) -> None
     envbuild diff bert bert.sif
     envbuild diff lab/bert@0a1b2c3d lab/bert
     """
-    found = difference(_read_side(before, context), _read_side(after, context))
+    found = compare_inputs(_read_side(before, context), _read_side(after, context))
     if as_json:
         print_json(_change_rows(found))
         return

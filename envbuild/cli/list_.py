@@ -16,7 +16,7 @@ from envbuild.cli.output import json_option, print_json, print_table
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError
 from envbuild.lock.read import read_lock
-from envbuild.lock.staleness import staleness
+from envbuild.lock.staleness import stale_reasons
 from envbuild.recipe.find import find_recipe, recipe_files
 from envbuild.recipe.model import Source
 from envbuild.store.units import human_bytes
@@ -106,7 +106,7 @@ def _lock_state(path: Path, recipe: Any) -> str:
     if not path.is_file():
         return "none"
     try:
-        return "stale" if staleness(recipe, read_lock(path)) else "fits"
+        return "stale" if stale_reasons(recipe, read_lock(path)) else "fits"
     except EnvbuildError:
         return "broken"
 

@@ -18,6 +18,7 @@ def dependency_paths(lock: Lock, name: str) -> tuple[tuple[str, ...], ...]:
     """
     via = {package.name: package.via for package in lock.installed}
     found: list[tuple[str, ...]] = []
+    # breadth first, so that the shortest ways come first
     todo: deque[tuple[str, ...]] = deque([(name,)])
     seen = {name}
     while todo and len(found) < MOST:
@@ -41,7 +42,7 @@ def describe_package(lock: Lock, name: str) -> list[str]:
     lines: list[str] = []
     if package is not None:
         lines.append(f"{package.name} {package.version} ({package.group}): {package.file}")
-        lines += [f"wanted by: {_told(way, lock)}" for way in dependency_paths(lock, name)]
+        lines += [f"wanted by: {_describe_path(way, lock)}" for way in dependency_paths(lock, name)]
     for provided in lock.provided:
         if name in (provided.name, provided.alias_of):
             stand_in = f"; {provided.alias_of} stands for it" if provided.alias_of else ""
@@ -60,12 +61,14 @@ def describe_package(lock: Lock, name: str) -> list[str]:
     if needs:
         lines.append(f"brings: {', '.join(needs)}")
     builders = [p for p in lock.build_only if p.name == name]
-    lines += [f"{p.name} {p.version} (build only): for building {_some(p.via)}" for p in builders]
+    lines += [
+        f"{p.name} {p.version} (build only): for building {_name_list(p.via)}" for p in builders
+    ]
     lines += [f"note: {note}" for note in lock.notes if name in note.split()]
     return lines
 
 
-def _told(way: tuple[str, ...], lock: Lock) -> str:
+def _describe_path(way: tuple[str, ...], lock: Lock) -> str:
     versions: Mapping[str, str] = {p.name: p.version for p in lock.installed}
     first = locked_package(lock, way[0])
     start = "the base"
@@ -75,5 +78,5 @@ def _told(way: tuple[str, ...], lock: Lock) -> str:
     return " -> ".join((start, *steps))
 
 
-def _some(via: tuple[str, ...]) -> str:
+def _name_list(via: tuple[str, ...]) -> str:
     return ", ".join("the image" if name == DIRECT else name for name in via)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
 from envbuild.base import gpu
 from envbuild.base.model import BaseFacts, Dist
 from envbuild.base.suggest import framework_name
@@ -52,7 +55,7 @@ def input_of_lock(label: str, lock: Lock) -> DiffInput:
     )
     return DiffInput(
         label=label,
-        about=_about(
+        about=_about_values(
             {
                 "base": lock.base.reference,
                 "Python": lock.base.python,
@@ -70,32 +73,32 @@ def input_of_lock(label: str, lock: Lock) -> DiffInput:
 
 def input_of_image(facts: BaseFacts) -> DiffInput:
     """Return what an image holds."""
-    from packaging.utils import canonicalize_name
-
     dists = list(facts.dists)
     if facts.apt:
         dists = [dist for dist in dists if not (dist.location or "").startswith(DEBIAN_PYTHON)]
     return DiffInput(
         label=facts.image,
-        about=_about({"Python": facts.python, "glibc": facts.glibc}, facts.framework, facts.cuda),
+        about=_about_values(
+            {"Python": facts.python, "glibc": facts.glibc}, facts.framework, facts.cuda
+        ),
         python={canonicalize_name(dist.name): dist.version for dist in dists},
         debian={package.name: package.version for package in facts.apt},
         whole=True,
     )
 
 
-def _about(
+def _about_values(
     values: Mapping[str, str | None], framework: str | None, cuda: str | None
 ) -> dict[str, str]:
     name, _, version = (framework or "").partition(" ")
     known = framework_name(name) if name else None
     build = build_of(known, version) if known else None
     cuda = cuda or (build.cuda if build else None)
-    more = {"framework": framework, "CUDA": cuda, "oldest driver": _driver(cuda)}
+    more = {"framework": framework, "CUDA": cuda, "oldest driver": _oldest_driver(cuda)}
     return {key: value for key, value in {**values, **more}.items() if value is not None}
 
 
-def _driver(cuda: str | None) -> str | None:
+def _oldest_driver(cuda: str | None) -> str | None:
     if cuda is None:
         return None
     table = load_cuda()
@@ -104,7 +107,7 @@ def _driver(cuda: str | None) -> str | None:
     )
 
 
-def difference(before: DiffInput, after: DiffInput) -> Difference:
+def compare_inputs(before: DiffInput, after: DiffInput) -> Difference:
     """Return what differs, single values first, then Debian and Python packages, each sorted by name."""
     keys = [
         key for key in (*before.about, *after.about) if key in before.about and key in after.about
@@ -122,7 +125,8 @@ def difference(before: DiffInput, after: DiffInput) -> Difference:
         packages += [
             Change(kind=kind, name=name, before=old.get(name), after=new.get(name))
             for name in sorted({*old, *new})
-            if not _same(old.get(name), new.get(name)) and _counts(name, old, new, before, after)
+            if not _is_same_version(old.get(name), new.get(name))
+            and _is_known_change(name, old, new, before, after)
         ]
     unknown = None
     if before.whole != after.whole:
@@ -130,24 +134,23 @@ def difference(before: DiffInput, after: DiffInput) -> Difference:
     return Difference(about=about, packages=tuple(packages), unknown=unknown)
 
 
-def _counts(
+def _is_known_change(
     name: str, old: Mapping[str, str], new: Mapping[str, str], before: DiffInput, after: DiffInput
 ) -> bool:
     """Whether a change is known to be one: what a lock does not name, the image below it may hold all the same."""
+    # a lock over an image does not name what the image holds
     if before.whole == after.whole:
         return True
     return name in (old if not before.whole else new)
 
 
-def _same(before: str | None, after: str | None) -> bool:
+def _is_same_version(before: str | None, after: str | None) -> bool:
     if before is None or after is None:
         return before is after
-    return before == after or _version(before) == _version(after)
+    return before == after or _parse_version(before) == _parse_version(after)
 
 
-def _version(text: str) -> object:
-    from packaging.version import InvalidVersion, Version
-
+def _parse_version(text: str) -> object:
     try:
         return Version(text)
     except InvalidVersion:

@@ -20,6 +20,7 @@ def recipe_digest(recipe: Recipe) -> str:
     if recipe.files:
         parts["files"] = recipe.files
     plain: dict[str, dict[str, Any]] = msgspec.to_builtins(parts)
+    # a key that is not used leaves the digest as it was before the key existed
     for section, keys in YOUNGER.items():
         for key in keys:
             if not plain[section][key]:

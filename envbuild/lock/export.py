@@ -15,7 +15,10 @@ def requirements_text(lock: Lock, indexes: Mapping[str, str]) -> str:
 
     The default index is the reader's own.  Only sdists are not fully held: pip takes what builds them by itself.
     """
-    lines = [*_about(lock), "# pip install --require-hashes --no-deps --requirement THIS-FILE"]
+    lines = [
+        *_about_lines(lock),
+        "# pip install --require-hashes --no-deps --requirement THIS-FILE",
+    ]
     lines += [f"--extra-index-url {indexes[name]}" for name in sorted(indexes)]
     for p in sorted(lock.installed, key=lambda package: package.name):
         lines.append(f"{p.name}=={p.version} --hash=sha256:{p.sha256}")
@@ -24,41 +27,44 @@ def requirements_text(lock: Lock, indexes: Mapping[str, str]) -> str:
 
 def pylock_text(lock: Lock, located: Mapping[str, str]) -> str:
     """Return a ``pylock.toml`` (PEP 751); ``located`` has the address of each file by its sha256."""
+    # a lock is for one Python and one machine: PEP 751 says so by environments and requires-python
     minor = ".".join(lock.base.python.split(".")[:2])
     machine = write_value(
         [f"sys_platform == 'linux' and platform_machine == '{lock.base.machine}'"]
     )
     packages = sorted(lock.installed, key=lambda package: package.name)
     blocks = [
-        *(f"{line}\n" for line in _about(lock)),
+        *(f"{line}\n" for line in _about_lines(lock)),
         'lock-version = "1.0"\n',
         f"environments = {machine}\n",
         f'requires-python = "=={minor}.*"\n',
         'created-by = "envbuild"\n',
-        *(_entry(package, located[package.sha256]) for package in packages),
+        *(_package_entry(package, located[package.sha256]) for package in packages),
     ]
     return "".join(blocks)
 
 
-def _entry(package: PythonPackage, url: str) -> str:
+def _package_entry(package: PythonPackage, url: str) -> str:
     pairs = {
         "name": package.file,
         "url": url,
         "size": package.size,
         "hashes": {"sha256": package.sha256},
     }
-    file = "{ " + ", ".join(f"{key} = {_inline(value)}" for key, value in pairs.items()) + " }"
+    file = (
+        "{ " + ", ".join(f"{key} = {_inline_value(value)}" for key, value in pairs.items()) + " }"
+    )
     kind = f"sdist = {file}" if package.is_sdist else f"wheels = [{file}]"
     return f"\n[[packages]]\nname = {quote(package.name)}\nversion = {quote(package.version)}\n{kind}\n"
 
 
-def _inline(value: object) -> str:
+def _inline_value(value: object) -> str:
     if isinstance(value, dict):
         return "{ " + ", ".join(f"{key} = {quote(str(text))}" for key, text in value.items()) + " }"
     return str(value) if isinstance(value, int) else quote(str(value))
 
 
-def _about(lock: Lock) -> Iterable[str]:
+def _about_lines(lock: Lock) -> Iterable[str]:
     base = lock.base
     yield f"# {lock.name}: written by envbuild {__version__} from lock {lock_digest(lock)}."
     held = (

@@ -62,6 +62,7 @@ def find_packers(machine: str, context: Context) -> tuple[PackerFile, ...]:
         )
         for wheel in wheels
     )
+    # a wheel that is missing today may be there tomorrow
     if len(found) == len(bases):
         write_bytes(path, msgspec.json.encode(found))
     return found

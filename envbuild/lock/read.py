@@ -52,6 +52,7 @@ def _check_consistent(lock: Lock, where: str) -> None:
     for file, sha256 in files:
         if seen.setdefault(file, sha256) != sha256:
             raise IntegrityError(f"{file} is listed with two different hashes", where=where)
+    # a name may stand there twice: once for the image, and once for building
     for group in (("framework", "project"), ("build",)):
         names: set[str] = set()
         for package in lock.python:

@@ -22,16 +22,16 @@ def lock_json(lock: Lock) -> str:
     sdists needs; each has ``name``, ``version``, ``group``, ``via`` and ``files``.
     """
     data: dict[str, Any] = {name: getattr(lock, name) for name in SCALARS}
-    data["base"] = _plain(lock.base)
-    data["packages"] = list(map(_package, lock.installed))
-    data["build"] = list(map(_package, lock.build_only))
+    data["base"] = _plain_fields(lock.base)
+    data["packages"] = list(map(_package_row, lock.installed))
+    data["build"] = list(map(_package_row, lock.build_only))
     for name in TABLES:
-        data[name] = list(map(_plain, getattr(lock, name)))
-    data |= {"notes": lock.notes, "tools": lock.tools, "packer": _plain(lock.packer)}
+        data[name] = list(map(_plain_fields, getattr(lock, name)))
+    data |= {"notes": lock.notes, "tools": lock.tools, "packer": _plain_fields(lock.packer)}
     return msgspec.json.format(msgspec.json.encode(data), indent=1).decode()
 
 
-def _package(package: PythonPackage) -> dict[str, Any]:
+def _package_row(package: PythonPackage) -> dict[str, Any]:
     return {
         "name": package.name,
         "version": package.version,
@@ -48,7 +48,7 @@ def _package(package: PythonPackage) -> dict[str, Any]:
     }
 
 
-def _plain(record: msgspec.Struct) -> dict[str, Any]:
+def _plain_fields(record: msgspec.Struct) -> dict[str, Any]:
     """Return a record's fields under their Python names, defaults included."""
     return msgspec.structs.asdict(record)
 

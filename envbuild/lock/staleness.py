@@ -11,10 +11,11 @@ from envbuild.lock.model import Lock
 from envbuild.recipe.model import Recipe
 
 
-def staleness(recipe: Recipe, lock: Lock) -> tuple[str, ...]:
+def stale_reasons(recipe: Recipe, lock: Lock) -> tuple[str, ...]:
     """Return why the lock no longer fits the recipe, one line a reason; empty when it fits."""
     if lock.name != recipe.name:
         return (f"it is the lock of {lock.name}",)
+    # nothing that a lock depends on was changed
     if recipe_digest(recipe) == lock.recipe_digest:
         return ()
     reasons = [
@@ -52,6 +53,7 @@ def staleness(recipe: Recipe, lock: Lock) -> tuple[str, ...]:
 def refuse_changed_files(before: Lock | None, after: Lock) -> None:
     """Raise IntegrityError where an index now offers other content under a file name that was locked before."""
     known = {package.file: package.sha256 for package in before.python} if before else {}
+    # a tree is packed here, and may change
     for package in (p for p in after.python if p.source is None):
         if known.get(package.file, package.sha256) != package.sha256:
             raise IntegrityError(
@@ -80,7 +82,7 @@ class Change:
         return f"~ {self.name} {self.before} -> {self.after}"
 
 
-def changes(before: Lock, after: Lock) -> tuple[Change, ...]:
+def lock_changes(before: Lock, after: Lock) -> tuple[Change, ...]:
     """Return what differs: the base, Debian packages, Python packages, each sorted by name; empty for equal locks."""
     found: list[Change] = []
     if before.base.digest != after.base.digest:
@@ -94,7 +96,7 @@ def changes(before: Lock, after: Lock) -> tuple[Change, ...]:
             )
         )
     for kind in ("debian", "python"):
-        old, new = _versions(before, kind), _versions(after, kind)
+        old, new = _package_versions(before, kind), _package_versions(after, kind)
         found += [
             Change(kind=kind, name=name, before=old.get(name), after=new.get(name))
             for name in sorted({*old, *new})
@@ -102,15 +104,15 @@ def changes(before: Lock, after: Lock) -> tuple[Change, ...]:
         ]
         found += [
             change
-            for change in _files(before, after, kind)
+            for change in _changed_files(before, after, kind)
             if old.get(change.name) == new.get(change.name)
         ]
     return tuple(found)
 
 
-def _files(before: Lock, after: Lock, kind: str) -> Iterator[Change]:
+def _changed_files(before: Lock, after: Lock, kind: str) -> Iterator[Change]:
     """Yield what has the same version in both and comes in another file: a wheel in place of the source, or rebuilt."""
-    old, new = _contents(before, kind), _contents(after, kind)
+    old, new = _file_contents(before, kind), _file_contents(after, kind)
     for name in sorted(set(old) & set(new)):
         (file, content), (other, changed) = old[name], new[name]
         if content != changed:
@@ -121,13 +123,13 @@ def _files(before: Lock, after: Lock, kind: str) -> Iterator[Change]:
             yield Change(kind=kind, name=name, before=names[0], after=names[1])
 
 
-def _contents(lock: Lock, kind: str) -> dict[str, tuple[str, str]]:
+def _file_contents(lock: Lock, kind: str) -> dict[str, tuple[str, str]]:
     if kind == "debian":
         return {item.name: (item.file, item.sha256) for item in lock.debian}
     return {item.name: (item.file, item.sha256) for item in lock.installed}
 
 
-def _versions(lock: Lock, kind: str) -> dict[str, str]:
+def _package_versions(lock: Lock, kind: str) -> dict[str, str]:
     if kind == "debian":
         return {item.name: item.version for item in lock.debian}
     return {item.name: item.version for item in lock.installed}

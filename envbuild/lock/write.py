@@ -27,8 +27,8 @@ def write_lock(lock: Lock) -> str:
     blocks += [f"{key} = {write_value(data[key])}\n" for key in SCALARS if key in data]
     blocks.append(_string_list("direct", lock.direct) or "direct = []\n")
     blocks += [_string_list("system", lock.system), _string_list("notes", lock.notes)]
-    blocks += [_rows(key, data.get(key, [])) for key in TABLES]
-    blocks += [_section(key, data.get(key, {})) for key in SECTIONS]
+    blocks += [_write_rows(key, data.get(key, [])) for key in TABLES]
+    blocks += [_write_section(key, data.get(key, {})) for key in SECTIONS]
     return "".join(blocks)
 
 
@@ -37,14 +37,15 @@ def _string_list(key: str, items: Sequence[str]) -> str:
     return f"{key} = [\n{body}]\n" if body else ""
 
 
-def _section(name: str, content: dict[str, Any]) -> str:
+def _write_section(name: str, content: dict[str, Any]) -> str:
     if not content:
         return ""
-    body = "".join(f"{_key(key)} = {write_value(value)}\n" for key, value in content.items())
+    body = "".join(f"{_quote_key(key)} = {write_value(value)}\n" for key, value in content.items())
     return f"\n[{name}]\n{body}"
 
 
-def _rows(key: str, rows: Iterable[dict[str, Any]]) -> str:
+def _write_rows(key: str, rows: Iterable[dict[str, Any]]) -> str:
+    # sorted, so that two locks differ in few lines
     def order(row: dict[str, Any]) -> tuple[str, ...]:
         return (
             row.get("group", ""),
@@ -54,15 +55,15 @@ def _rows(key: str, rows: Iterable[dict[str, Any]]) -> str:
             row.get("file", ""),
         )
 
-    body = "".join(f"  {{ {_inline(row)} }},\n" for row in sorted(rows, key=order))
+    body = "".join(f"  {{ {_inline_row(row)} }},\n" for row in sorted(rows, key=order))
     return f"\n{key} = [\n{body}]\n" if body else ""
 
 
-def _inline(row: dict[str, Any]) -> str:
-    return ", ".join(f"{_key(key)} = {write_value(value)}" for key, value in row.items())
+def _inline_row(row: dict[str, Any]) -> str:
+    return ", ".join(f"{_quote_key(key)} = {write_value(value)}" for key, value in row.items())
 
 
-def _key(name: str) -> str:
+def _quote_key(name: str) -> str:
     return (
         name if name.replace("-", "").replace("_", "").isalnum() and name.isascii() else quote(name)
     )

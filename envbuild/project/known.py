@@ -26,7 +26,7 @@ from envbuild.net.parallel import for_each_parallel
 from envbuild.project.model import Release, Requirement
 from envbuild.resolve.pylock import Candidate
 from envbuild.resolve.sources.artifacts import describe_files, wheel_members
-from envbuild.resolve.stubs import parsed
+from envbuild.resolve.stubs import parse_requirements
 from envbuild.store.atomic import write_text
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def _required_by(wheels: Iterable[Candidate], context: Context) -> dict[str, Req
     """Return what wheels require on Linux without any extra, by name."""
     found: dict[str, Requirement] = {}
     for about in describe_files(wheels, context).values():
-        for one in parsed(about.requires):
+        for one in parse_requirements(about.requires):
             name = canonicalize_name(one.name)
             if one.marker is None or one.marker.evaluate({"sys_platform": "linux", "extra": ""}):
                 found[name] = Requirement(text=f"{name}{one.specifier}", name=name, where="")

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from types import MappingProxyType
 
 from envbuild.data.package_tables import load_aliases
-from envbuild.resolve.stubs import first
+from envbuild.resolve.stubs import first_match
 
 
 @functools.cache
@@ -16,18 +16,20 @@ def stand_ins() -> Mapping[str, tuple[str, ...]]:
     """Return by wanted name the patterns of what may be there instead, best first; lossy ones last."""
     data = load_aliases()
     found: dict[str, tuple[str, ...]] = dict(data.alias)
+    # the last member of a group holds most, so that it is tried first
     for members in data.interchangeable.values():
         for name in members:
             found[name] = (
                 *found.get(name, ()),
                 *(other for other in reversed(members) if other != name),
             )
+    # what holds less than the wanted one comes last: it is better than nothing
     for name, lossy in data.lossy.items():
         found[name] = (*found.get(name, ()), *lossy.by)
     return MappingProxyType(found)
 
 
-def caution(alias: str, real: str) -> str | None:
+def caution_about(alias: str, real: str) -> str | None:
     """Return what a person should know when ``real`` stands for ``alias``; None where they are the same."""
     data = load_aliases()
     lossy = data.lossy.get(alias)
@@ -38,7 +40,7 @@ def caution(alias: str, real: str) -> str | None:
     return None
 
 
-def doubled(names: Collection[str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+def doubled_modules(names: Collection[str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Return (module, members) of the groups of which more than one member is among the names, best member first.
 
     The files of such members overwrite each other.
@@ -53,24 +55,25 @@ def doubled(names: Collection[str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
     return tuple(found)
 
 
-def merged(names: Collection[str], asked: Collection[str]) -> dict[str, str]:
+def merge_aliases(names: Collection[str], asked: Collection[str]) -> dict[str, str]:
     """Return which of several new members of a group stands for the others: alias to real name.
 
     What the user asks for by name comes first, then what holds most.  A group is left alone where no member can stand
     for all others.
     """
     found: dict[str, str] = {}
-    for _, members in doubled(names):
+    for _, members in doubled_modules(names):
+        # sorted() is stable: what the user names comes first, then the order of the table
         for real in sorted(members, key=lambda name: name not in asked):
             others = [name for name in members if name != real]
-            if all(_full(alias, real) for alias in others):
+            if all(_stands_for_all(alias, real) for alias in others):
                 found |= dict.fromkeys(others, real)
                 break
     return found
 
 
-def _full(alias: str, real: str) -> bool:
+def _stands_for_all(alias: str, real: str) -> bool:
     lossy = load_aliases().lossy.get(alias)
-    return first(stand_ins().get(alias, ()), {real}) is not None and not (
+    return first_match(stand_ins().get(alias, ()), {real}) is not None and not (
         lossy and real in lossy.by
     )

@@ -56,20 +56,21 @@ class CachedResolver:
             name: index_url(settings, self.context.runner, name)
             for name in (*request.indexes, "default")
         }
+        # the files of a folder may change at any time, so that no answer from one is kept
         if not all(url.startswith("http") for url in indexes.values()):
             return self.make()(request)
-        key = _key(request, indexes, host_builds=settings.host_builds)
+        key = _question_key(request, indexes, host_builds=settings.host_builds)
         path = self.context.store.folder("answers") / f"{key}.json"
-        kept = None if request.refresh else _read(path)
+        kept = None if request.refresh else _read_answer(path)
         if kept is None:
-            kept = self._asked(request)
-            _forget(path.parent)
+            kept = self._ask_backend(request)
+            _remove_old(path.parent)
             write_bytes(path, msgspec.json.encode(kept), mode=PRIVATE)
         if kept.resolution is None:
             raise NoSolutionError(kept.what, hint=kept.hint)
         return kept.resolution
 
-    def _asked(self, request: Request) -> CachedAnswer:
+    def _ask_backend(self, request: Request) -> CachedAnswer:
         at = time.time()
         try:
             return CachedAnswer(at=at, resolution=self.make()(request))
@@ -77,7 +78,7 @@ class CachedResolver:
             return CachedAnswer(at=at, what=refusal.what, hint=refusal.hint)
 
 
-def _key(request: Request, indexes: Mapping[str, str], *, host_builds: bool) -> str:
+def _question_key(request: Request, indexes: Mapping[str, str], *, host_builds: bool) -> str:
     """Return the digest of all that an answer depends on but the index's pages: also envbuild's own rules and data."""
     own = Path(__file__).parent
     # a change of envbuild's code or tables may change the answer, so that old answers do not count then
@@ -94,7 +95,7 @@ def _key(request: Request, indexes: Mapping[str, str], *, host_builds: bool) -> 
     return hashlib.sha256(said).hexdigest()
 
 
-def _read(path: Path) -> CachedAnswer | None:
+def _read_answer(path: Path) -> CachedAnswer | None:
     try:
         kept = msgspec.json.decode(path.read_bytes(), type=CachedAnswer)
     except (OSError, *UNREADABLE):
@@ -102,7 +103,7 @@ def _read(path: Path) -> CachedAnswer | None:
     return kept if 0 <= time.time() - kept.at < FRESH_SECONDS else None
 
 
-def _forget(folder: Path) -> None:
+def _remove_old(folder: Path) -> None:
     """Remove what is too old to be used."""
     for path in folder.glob("*.json"):
         with suppress(OSError):

@@ -6,19 +6,22 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from packaging.requirements import Requirement
+from packaging.version import Version
+
 from envbuild.base.model import BaseFacts
 from envbuild.data.lookup import is_framework
 from envbuild.errors import NoSolutionError
-from envbuild.resolve.aliases import caution, doubled
+from envbuild.resolve.aliases import caution_about, doubled_modules
 from envbuild.resolve.conflict.explain import Problem
 from envbuild.resolve.dates import read_date
-from envbuild.resolve.graph import DIRECT, Edge, sources, walk
+from envbuild.resolve.graph import DIRECT, Edge, requiring_names, walk_requirements
 from envbuild.resolve.model import Found, FoundFile, HeldBack, Moved, Provided, Resolution
 from envbuild.resolve.overlap import second_stack
-from envbuild.resolve.platform import best_wheel, markers
+from envbuild.resolve.platform import best_wheel, marker_environment
 from envbuild.resolve.pylock import Candidate, Chosen
 from envbuild.resolve.sources.artifacts import About
-from envbuild.resolve.stubs import Stub, distributions, parsed
+from envbuild.resolve.stubs import Stub, base_distributions, parse_requirements
 
 if TYPE_CHECKING:
     from packaging.tags import Tag
@@ -43,7 +46,7 @@ class Parts:
     origins: Mapping[str, str]
 
 
-def pick(chosen: Chosen, order: Mapping[Tag, int]) -> Candidate:
+def pick_file(chosen: Chosen, order: Mapping[Tag, int]) -> Candidate:
     """Return the best wheel for the base, else the sdist.  Raises NoSolutionError where neither is there."""
     by_file = {wheel.file: wheel for wheel in chosen.wheels}
     best = best_wheel(by_file, order)
@@ -78,21 +81,27 @@ def compose(
     tool: str,
 ) -> Resolution:
     """Return the resolution."""
-    edges = _edges(parts)
-    via = sources(edges)
+    # who requires whom is taken from the files themselves, not from what the index says of them
+    edges = _find_edges(parts)
+    via = requiring_names(edges)
     stubs = parts.problem.stubs.by_name
+    # an index may hold the very build of the base, which === asks for: it is not brought twice
     same = {
         name
         for name in parts.files
-        if name in stubs and _same(stubs[name], parts.answer[name].version)
+        if name in stubs and _is_same_build(stubs[name], parts.answer[name].version)
     }
     packages = tuple(
-        _found(name, parts, via.get(name, ())) for name in sorted(parts.files) if name not in same
+        _found_package(name, parts, via.get(name, ()))
+        for name in sorted(parts.files)
+        if name not in same
     )
     provided = sorted(
         {edge.target for edge in edges if edge.target in stubs} - {p.name for p in packages}
     )
-    moved = tuple(_moved(stubs[p.name], p.version, edges) for p in packages if p.name in stubs)
+    moved = tuple(
+        _moved_package(stubs[p.name], p.version, edges) for p in packages if p.name in stubs
+    )
     return Resolution(
         packages=packages,
         build=build,
@@ -106,9 +115,9 @@ def compose(
             dict.fromkeys(
                 (
                     *notes,
-                    *_notes(parts, packages),
-                    *_aliased(parts, provided),
-                    *_ancient(parts, packages, held),
+                    *_package_notes(parts, packages),
+                    *_alias_notes(parts, provided),
+                    *_ancient_notes(parts, packages, held),
                 )
             )
         ),
@@ -117,25 +126,25 @@ def compose(
     )
 
 
-def _same(stub: Stub, version: str) -> bool:
+def _is_same_build(stub: Stub, version: str) -> bool:
     """Whether the index's file is the very version that the base holds (``===`` asks past the stub)."""
-    from packaging.version import Version
-
     return not stub.hard and Version(stub.real) == Version(version)
 
 
-def _edges(parts: Parts) -> tuple[Edge, ...]:
+def _find_edges(parts: Parts) -> tuple[Edge, ...]:
     """Return the requirements in force over what is new and what the base holds."""
-    dists = distributions(parts.facts)
+    dists = base_distributions(parts.facts)
     requires = {
         name: (stub.alias_of,) if stub.alias_of else dists[name].requires
         for name, stub in parts.problem.stubs.by_name.items()
     }
     requires |= {name: parts.abouts[file.sha256].requires for name, file in parts.files.items()}
-    return walk([(DIRECT, text) for text in parts.wanted], requires, markers(parts.facts))
+    return walk_requirements(
+        [(DIRECT, text) for text in parts.wanted], requires, marker_environment(parts.facts)
+    )
 
 
-def _found(name: str, parts: Parts, via: tuple[str, ...]) -> Found:
+def _found_package(name: str, parts: Parts, via: tuple[str, ...]) -> Found:
     file = parts.files[name]
     about = parts.abouts[file.sha256]
     return Found(
@@ -148,7 +157,7 @@ def _found(name: str, parts: Parts, via: tuple[str, ...]) -> Found:
     )
 
 
-def _moved(stub: Stub, after: str, edges: Iterable[Edge]) -> Moved:
+def _moved_package(stub: Stub, after: str, edges: Iterable[Edge]) -> Moved:
     wanting = sorted(
         {
             f"{edge.source} needs {edge.requirement.name}{edge.requirement.specifier}"
@@ -166,7 +175,7 @@ def _moved(stub: Stub, after: str, edges: Iterable[Edge]) -> Moved:
     )
 
 
-def _ancient(
+def _ancient_notes(
     parts: Parts, packages: tuple[Found, ...], held: tuple[HeldBack, ...]
 ) -> Iterable[str]:
     """Yield a warning for what was held back so far that it names nothing of the base any more (accelerate 0.0.1)."""
@@ -188,26 +197,25 @@ def _ancient(
             )
 
 
-def _aliased(parts: Parts, provided: Iterable[str]) -> Iterable[str]:
+def _alias_notes(parts: Parts, provided: Iterable[str]) -> Iterable[str]:
     """Yield what to know about the distributions that stand for others."""
     for name in provided:
         real = parts.problem.stubs.by_name[name].alias_of
         if real is not None and real in parts.files:
             yield f"{real} stands for {name}: both hold the same modules, and one would overwrite the other's files"
-        elif real is not None and (text := caution(name, real)) is not None:
+        elif real is not None and (text := caution_about(name, real)) is not None:
             yield text
 
 
-def _notes(parts: Parts, packages: tuple[Found, ...]) -> Iterable[str]:
+def _package_notes(parts: Parts, packages: tuple[Found, ...]) -> Iterable[str]:
     """Yield what a person should know beside the answer."""
-    from packaging.requirements import Requirement
-
     versions = {package.name: package.version for package in packages}
     for row in parts.problem.couplings:
         version = versions.get(row.package)
         outside = version is not None and not Requirement(row.constraint).specifier.contains(
             version, prereleases=True
         )
+        # a row that is known from memory is no constraint: being outside of it is only told
         if outside and not row.binding:
             yield f"{row.package} {version} may not fit: as far as is known {row.constraint} goes with {row.reason}"
         if version is not None and row.note:
@@ -223,7 +231,7 @@ def _notes(parts: Parts, packages: tuple[Found, ...]) -> Iterable[str]:
         *versions,
         *(name for name, stub in parts.problem.stubs.by_name.items() if not stub.alias_of),
     }
-    for group, members in doubled(present):
+    for group, members in doubled_modules(present):
         if any(member in versions for member in members):
             yield f"{' and '.join(members)} both hold the module {group}: one overwrites the other's files"
 
@@ -233,10 +241,13 @@ def _without_cuda(parts: Parts, packages: tuple[Found, ...]) -> Iterable[str]:
 
     So it is with the published torch for aarch64 up to 2.10.
     """
-    here = {**markers(parts.facts), "extra": ""}
+    # the same markers (PEP 508) for this machine, and as if it were an x86_64
+    here = {**marker_environment(parts.facts), "extra": ""}
     there = {**here, "platform_machine": "x86_64"}
     for package in packages:
-        cuda = [one for one in parsed(package.requires) if one.name.startswith(CUDA_NAMES)]
+        cuda = [
+            one for one in parse_requirements(package.requires) if one.name.startswith(CUDA_NAMES)
+        ]
         asked = [one.marker for one in cuda if one.marker is not None]
         mine = any(marker.evaluate(here) for marker in asked)
         theirs = any(marker.evaluate(there) for marker in asked)
@@ -252,17 +263,16 @@ def _compiled_elsewhere(parts: Parts, packages: tuple[Found, ...]) -> Iterable[s
 
     A wheel with machine code that pins the framework links against it: NGC's torch 2.4.0a0 is not the published 2.4.0.
     """
-    from packaging.version import Version
-
     built = {
         name: stub
         for name, stub in parts.problem.stubs.by_name.items()
         if is_framework(name) and not stub.alias_of and Version(stub.real).is_prerelease
     }
     for package in packages:
+        # what is pure Python links against nothing
         if not package.file.file.endswith(".whl") or package.file.file.endswith("-any.whl"):
             continue
-        for requirement in parsed(package.requires):
+        for requirement in parse_requirements(package.requires):
             stub = built.get(requirement.name)
             if stub is not None and any(
                 specifier.operator == "==" for specifier in requirement.specifier

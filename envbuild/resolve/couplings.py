@@ -7,11 +7,13 @@ from collections.abc import Collection, Mapping
 from fnmatch import fnmatchcase
 
 import msgspec
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from envbuild.base.model import BaseFacts
 from envbuild.data.lookup import is_framework
 from envbuild.data.package_tables import CouplingRow, CouplingRule, load_aliases, load_companions
-from envbuild.resolve.stubs import Stubs, distributions, parsed
+from envbuild.resolve.stubs import Stubs, base_distributions, parse_requirements
 
 TEMPLATE = re.compile(r"\{([a-z0-9-]+)\.(minor2|minor|public|nodot)(?:\+(\d+))?\}")
 UPPER = ("<", "<=", "==", "~=", "===")
@@ -43,23 +45,22 @@ def protected_names(facts: BaseFacts, extra: Collection[str] = ()) -> frozenset[
     They are the frameworks, their companions and CUDA wheels by data, what a framework's own metadata pins from
     above (numpy<2, gast==0.2.2, triton==3.1.0), and ``extra``.
     """
-    from packaging.utils import canonicalize_name
-
     patterns = load_aliases().protected
-    dists = distributions(facts)
+    dists = base_distributions(facts)
     frameworks = {name for name in dists if is_framework(name)}
     if facts.framework:
         frameworks |= {canonicalize_name(facts.framework.split()[0])} & set(dists)
     if not any(is_framework(name, greater=True) for name in dists):
-        frameworks |= {name for name in dists if _matches(name, patterns.lesser, patterns.but)}
+        frameworks |= {name for name in dists if _matches_any(name, patterns.lesser, patterns.but)}
     found = set(frameworks)
     found |= {
         name
         for name in dists
-        if _matches(name, (*patterns.companions, *patterns.cuda), patterns.but)
+        if _matches_any(name, (*patterns.companions, *patterns.cuda), patterns.but)
     }
     for name in frameworks:
-        for requirement in parsed(dists[name].requires):
+        for requirement in parse_requirements(dists[name].requires):
+            # the bounds of an extra count for who asks for the extra
             if requirement.marker is not None and "extra" in str(requirement.marker):
                 continue
             if any(specifier.operator in UPPER for specifier in requirement.specifier):
@@ -68,21 +69,23 @@ def protected_names(facts: BaseFacts, extra: Collection[str] = ()) -> frozenset[
     return frozenset(found & set(dists))
 
 
-def computes(name: str) -> bool:
+def runs_on_gpu(name: str) -> bool:
     """Whether a canonical name is a framework's, or of what it runs on a GPU with: CUDA libraries, triton, plugins."""
     patterns = load_aliases().protected
     if is_framework(name):
         return True
-    return _matches(name, (*patterns.cuda, *patterns.plugins), patterns.but)
+    return _matches_any(name, (*patterns.cuda, *patterns.plugins), patterns.but)
 
 
-def _matches(name: str, patterns: Collection[str], but: Collection[str]) -> bool:
+def _matches_any(name: str, patterns: Collection[str], but: Collection[str]) -> bool:
     if any(fnmatchcase(name, pattern) for pattern in but):
         return False
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def couplings(facts: BaseFacts, stubs: Stubs, asked: Collection[str] = ()) -> tuple[Coupling, ...]:
+def couplings_for(
+    facts: BaseFacts, stubs: Stubs, asked: Collection[str] = ()
+) -> tuple[Coupling, ...]:
     """Return the rows whose framework the base holds at a version that they are about.
 
     A row about what the base holds and protects is left out, and one that the base itself breaks: the base is a fact.
@@ -104,8 +107,8 @@ def rows_for(
         if rule.framework not in frameworks or rule.unless in versions or rule.unless in asked:
             continue
         for row in rule.rows:
-            if _holds(row.when, versions[rule.framework]):
-                found += _couple(rule, row, versions)
+            if _row_holds(row.when, versions[rule.framework]):
+                found += _coupling_rows(rule, row, versions)
     return found
 
 
@@ -120,8 +123,8 @@ def built_for(names: Collection[str], facts: BaseFacts, stubs: Stubs) -> dict[st
         if rule.framework not in versions:
             continue
         for row in rule.rows:
-            if _holds(row.when, versions[rule.framework]):
-                found[source] = _filled(row.constrain, versions)
+            if _row_holds(row.when, versions[rule.framework]):
+                found[source] = _fill_template(row.constrain, versions)
     return found
 
 
@@ -140,19 +143,19 @@ def framework_versions(facts: BaseFacts, stubs: Stubs) -> dict[str, str]:
     return versions
 
 
-def _holds(when: str, version: str) -> bool:
-    from packaging.requirements import Requirement
-
+def _row_holds(when: str, version: str) -> bool:
     return Requirement(when).specifier.contains(version, prereleases=True)
 
 
-def _couple(rule: CouplingRule, row: CouplingRow, versions: Mapping[str, str]) -> list[Coupling]:
-    from packaging.requirements import Requirement
-
-    text = _filled(row.constrain, versions)
+def _coupling_rows(
+    rule: CouplingRule, row: CouplingRow, versions: Mapping[str, str]
+) -> list[Coupling]:
+    text = _fill_template(row.constrain, versions)
     wanted = Requirement(text)
     reason = f"{rule.framework} {versions[rule.framework]} ({rule.source})"
     binding = (row.sure or rule.sure) != "memory"
+    # of wheels for several CUDA versions one is chosen: the others get a bound that no release
+    # meets
     if rule.packages and not wanted.specifier:
         return [
             Coupling(
@@ -169,16 +172,15 @@ def _couple(rule: CouplingRule, row: CouplingRow, versions: Mapping[str, str]) -
             binding=binding,
             also=row.also,
             note=row.note,
-            turned=_turned(row.when),
+            turned=_turned_bound(row.when),
         )
     ]
 
 
-def _turned(when: str) -> str | None:
+def _turned_bound(when: str) -> str | None:
     """Return the constraint under which a condition does not hold ("numpy>=2": "numpy<2"); a range's lower side."""
-    from packaging.requirements import Requirement
-
     condition = Requirement(when)
+    # a row about "numpy>=2" does not hold below its floor: that is where numpy may give way to
     floors = [one.version for one in condition.specifier if one.operator == ">="]
     if floors:
         return f"{condition.name}<{floors[0]}"
@@ -186,12 +188,13 @@ def _turned(when: str) -> str | None:
     return f"{condition.name}>={ceilings[0]}" if ceilings else None
 
 
-def _filled(constraint: str, versions: Mapping[str, str]) -> str:
+def _fill_template(constraint: str, versions: Mapping[str, str]) -> str:
     """Return a row's constraint with versions of the base in place of ``{torch.minor2}`` and the like."""
-    return TEMPLATE.sub(lambda field: _fill(field, versions), constraint)
+    return TEMPLATE.sub(lambda field: _fill_field(field, versions), constraint)
 
 
-def _fill(found: re.Match[str], versions: Mapping[str, str]) -> str:
+def _fill_field(found: re.Match[str], versions: Mapping[str, str]) -> str:
+    # templates leave out the epoch ("1!2.0", PEP 440)
     version = versions[found[1]].partition("!")[2] or versions[found[1]]
     numbers = [*version.split("."), "0"]
     if found[2] == "public":
@@ -205,7 +208,7 @@ def _fill(found: re.Match[str], versions: Mapping[str, str]) -> str:
 
 def _settled_by_base(coupling: Coupling, stubs: Stubs) -> bool:
     stub = stubs.by_name.get(coupling.package)
-    return stub is not None and (stub.hard or not _holds(coupling.constraint, stub.public))
+    return stub is not None and (stub.hard or not _row_holds(coupling.constraint, stub.public))
 
 
 def _numpy_major(stubs: Stubs) -> tuple[Coupling, ...]:

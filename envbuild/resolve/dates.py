@@ -22,8 +22,9 @@ def default_as_of(facts: BaseFacts, today: dt.date) -> str | None:
     if facts.created is None:
         return None
     created = read_date(facts.created, facts.image)
-    if created >= _months_before(today, OLD_MONTHS) and not _ended(facts, today):
+    if created >= _months_before(today, OLD_MONTHS) and not _python_ended(facts, today):
         return None
+    # other projects follow a new framework within weeks, not on the day of its image
     return min(created + dt.timedelta(days=GRACE_DAYS), today).isoformat()
 
 
@@ -35,7 +36,7 @@ def read_date(text: str, where: str) -> dt.date:
         raise UsageError(f"{text!r} is not a date such as 2024-06-10", where=where) from error
 
 
-def _ended(facts: BaseFacts, today: dt.date) -> bool:
+def _python_ended(facts: BaseFacts, today: dt.date) -> bool:
     minor = ".".join(map(str, python_minor(facts)))
     return any(
         release.version == minor and release.ends < today for release in load_pythons().python
@@ -43,5 +44,6 @@ def _ended(facts: BaseFacts, today: dt.date) -> bool:
 
 
 def _months_before(day: dt.date, months: int) -> dt.date:
+    # every month has a 28th
     count = day.year * 12 + day.month - 1 - months
     return dt.date(count // 12, count % 12 + 1, min(day.day, 28))

@@ -8,10 +8,10 @@ from packaging.utils import canonicalize_name
 from envbuild.base.model import BaseFacts, Dist
 from envbuild.data.lookup import is_framework
 from envbuild.errors import UsageError
-from envbuild.resolve.couplings import computes
+from envbuild.resolve.couplings import runs_on_gpu
 from envbuild.resolve.graph import DIRECT
 from envbuild.resolve.model import Found, Resolution
-from envbuild.resolve.stubs import parsed
+from envbuild.resolve.stubs import parse_requirements
 
 
 def with_framework(facts: BaseFacts, resolution: Resolution) -> BaseFacts:
@@ -25,10 +25,10 @@ def with_framework(facts: BaseFacts, resolution: Resolution) -> BaseFacts:
     framework = next((found for found in resolution.packages if DIRECT in found.via), None)
     if framework is None:
         raise UsageError("the framework is already part of the base", where=facts.image)
-    new = {canonicalize_name(found.name): _dist(found) for found in resolution.packages}
+    new = {canonicalize_name(found.name): _dist_of(found) for found in resolution.packages}
     kept = tuple(dist for dist in facts.dists if canonicalize_name(dist.name) not in new)
     created = framework.file.uploaded or facts.created
-    return _replace(facts, dists=(*kept, *new.values()), framework=framework, created=created)
+    return _with_dists(facts, dists=(*kept, *new.values()), framework=framework, created=created)
 
 
 def bare_framework(facts: BaseFacts, resolution: Resolution) -> tuple[BaseFacts, tuple[str, ...]]:
@@ -46,9 +46,11 @@ def bare_framework(facts: BaseFacts, resolution: Resolution) -> tuple[BaseFacts,
     pinned: set[str] = set()
     for found in resolution.packages:
         if found.name in kept:
-            pinned |= _pinned(found)
+            pinned |= _pinned_names(found)
     kept |= {
-        found.name for found in resolution.packages if found.name in pinned and computes(found.name)
+        found.name
+        for found in resolution.packages
+        if found.name in pinned and runs_on_gpu(found.name)
     }
     new = {canonicalize_name(found.name) for found in resolution.packages}
     base = tuple(dist for dist in facts.dists if canonicalize_name(dist.name) not in kept)
@@ -56,17 +58,17 @@ def bare_framework(facts: BaseFacts, resolution: Resolution) -> tuple[BaseFacts,
     return structs.replace(whole, dists=(*base, *own)), tuple(sorted(kept))
 
 
-def _pinned(found: Found) -> set[str]:
+def _pinned_names(found: Found) -> set[str]:
     """Return the names that a package requires in one exact release."""
     names: set[str] = set()
-    for requirement in parsed(found.requires):
+    for requirement in parse_requirements(found.requires):
         exact = [one for one in requirement.specifier if one.operator == "=="]
         if any("*" not in one.version for one in exact):
             names.add(canonicalize_name(requirement.name))
     return names
 
 
-def _replace(
+def _with_dists(
     facts: BaseFacts, *, dists: tuple[Dist, ...], framework: Found, created: str | None
 ) -> BaseFacts:
     return structs.replace(
@@ -74,7 +76,7 @@ def _replace(
     )
 
 
-def _dist(found: Found) -> Dist:
+def _dist_of(found: Found) -> Dist:
     return Dist(
         name=found.name,
         version=found.version,

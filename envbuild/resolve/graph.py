@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from envbuild.resolve.stubs import parsed
+from packaging.utils import canonicalize_name
+
+from envbuild.resolve.stubs import parse_requirements
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -23,7 +25,7 @@ class Edge:
     requirement: Requirement
 
 
-def walk(
+def walk_requirements(
     starts: Iterable[tuple[str, str]],
     requires: Mapping[str, tuple[str, ...]],
     environment: Mapping[str, str],
@@ -33,17 +35,16 @@ def walk(
     ``starts`` are (source, PEP 508 string), the source being ``(direct)`` for what the user wrote.
     ``requires`` maps the canonical names of all packages to the PEP 508 strings of their metadata.
     """
-    from packaging.utils import canonicalize_name
-
     edges: list[Edge] = []
     seen: set[tuple[str, str]] = set()
     todo: list[tuple[str, Requirement]] = []
     for source, text in starts:
-        todo += [(source, requirement) for requirement in parsed((text,))]
+        todo += [(source, requirement) for requirement in parse_requirements((text,))]
     while todo:
         source, requirement = todo.pop()
         target = canonicalize_name(requirement.name)
         edges.append(Edge(source=source, target=target, requirement=requirement))
+        # a package is walked once for itself, and once for each extra that anybody asks for
         for extra in ("", *requirement.extras):
             if (target, extra) not in seen and target in requires:
                 seen.add((target, extra))
@@ -57,14 +58,14 @@ def _in_force(
     requires: tuple[str, ...], extra: str, environment: Mapping[str, str]
 ) -> list[Requirement]:
     """Return what holds with an extra and did not without it; with none, what always holds."""
-    from packaging.utils import canonicalize_name
-
     found = []
-    for requirement in parsed(requires):
+    for requirement in parse_requirements(requires):
         marker = requirement.marker
+        # a marker that names an extra is in force with that extra only (PEP 508)
         of_extra = marker is not None and "extra" in str(marker)
         if of_extra != bool(extra):
             continue
+        # old metadata spells extras as their authors did, newer metadata canonically (PEP 685)
         if marker is None or any(
             marker.evaluate({**environment, "extra": spelled})
             for spelled in {extra, canonicalize_name(extra)}
@@ -73,7 +74,7 @@ def _in_force(
     return found
 
 
-def sources(edges: Iterable[Edge]) -> dict[str, tuple[str, ...]]:
+def requiring_names(edges: Iterable[Edge]) -> dict[str, tuple[str, ...]]:
     """Return by target who requires it, sorted."""
     found: dict[str, set[str]] = {}
     for edge in edges:

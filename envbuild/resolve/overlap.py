@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from envbuild.base.model import BaseFacts
 from envbuild.data.lookup import is_framework
-from envbuild.resolve.aliases import doubled
+from envbuild.resolve.aliases import doubled_modules
 from envbuild.resolve.couplings import Coupling
 from envbuild.resolve.model import Found
 from envbuild.resolve.stubs import Stubs
@@ -39,7 +39,7 @@ class Overlap:
         return Coupling(package=self.name, constraint=f"{self.name}<0", reason=reason)
 
 
-def overlaps(new: Mapping[str, str], stubs: Stubs) -> tuple[Overlap, ...]:
+def find_overlaps(new: Mapping[str, str], stubs: Stubs) -> tuple[Overlap, ...]:
     """Return the overlaps of new packages (name to version) that would break what computes.
 
     These are all with what is protected, and among CUDA wheels.  Others are only told: doubled.
@@ -48,7 +48,8 @@ def overlaps(new: Mapping[str, str], stubs: Stubs) -> tuple[Overlap, ...]:
         name: stub.real for name, stub in stubs.by_name.items() if stub.hard and not stub.alias_of
     }
     found: dict[str, Overlap] = {}
-    for group, cuda in _groups({*new, *real}):
+    for group, cuda in _sharing_groups({*new, *real}):
+        # what the base holds stays; of new CUDA wheels the one for the newest CUDA stays
         held = next((name for name in group if name in real), None)
         against = held or (group[-1] if cuda else None)
         for name in group:
@@ -74,14 +75,14 @@ def describe_overlaps(found: Collection[Overlap]) -> str:
     )
 
 
-def _groups(names: Collection[str]) -> Iterable[tuple[tuple[str, ...], bool]]:
+def _sharing_groups(names: Collection[str]) -> Iterable[tuple[tuple[str, ...], bool]]:
     """Yield groups of names that share files, and whether they are CUDA wheels (the newest CUDA last)."""
     stems: dict[str, list[str]] = {}
     for name in sorted(names):
         if wheel := CUDA_WHEEL.fullmatch(name):
             stems.setdefault(wheel[1], []).append(name)
     yield from ((tuple(members), True) for members in stems.values() if len(members) > 1)
-    for _, members in doubled(names):
+    for _, members in doubled_modules(names):
         if members[0] not in {name for group in stems.values() for name in group}:
             yield members, False
 

@@ -32,10 +32,11 @@ def pinned_wheels(
         links = {link.file: link for link in read_links(index, name, client)}
         wheels = [link for link in links.values() if _is_wheel_of(link, Version(version))]
         files = [link.file for link in wheels]
+        # the same order of tags as for every other package (PEP 425)
         chosen = [best_wheel(files, tag_order(base)) for base in bases]
         wanted = [links[file] for file in chosen if file is not None]
         known = ask_sizes([link.url for link in wanted if link.size is None], client)
-    return tuple(_found(name, version, link, known) for link in wanted)
+    return tuple(_found_wheel(name, version, link, known) for link in wanted)
 
 
 def pinned_wheel(name: str, version: str, base: BaseFacts, context: Context) -> Found | None:
@@ -53,7 +54,7 @@ def _is_wheel_of(link: Link, version: Version) -> bool:
     return link.sha256 is not None and SHA256.fullmatch(link.sha256) is not None
 
 
-def _found(name: str, version: str, link: Link, known: dict[str, int]) -> Found:
+def _found_wheel(name: str, version: str, link: Link, known: dict[str, int]) -> Found:
     uploaded = link.uploaded[:10] if link.uploaded else None
     file = FoundFile(
         file=link.file,

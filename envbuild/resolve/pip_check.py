@@ -4,24 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from packaging.utils import canonicalize_name
+
 from envbuild.base.model import BaseFacts
-from envbuild.resolve.platform import markers
-from envbuild.resolve.stubs import Stubs, distributions, parsed
+from envbuild.resolve.platform import marker_environment
+from envbuild.resolve.stubs import Stubs, base_distributions, parse_requirements
 
 
-def broken(facts: BaseFacts, stubs: Stubs, new: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+def broken_requirements(
+    facts: BaseFacts, stubs: Stubs, new: Mapping[str, str]
+) -> tuple[tuple[str, str], ...]:
     """Return (name, sentence) for each distribution left in the base that ``new`` (name to version) would break.
 
     Only what held before counts: a base that was broken already stays as it is.
     """
-    from packaging.utils import canonicalize_name
-
-    environment = markers(facts)
+    environment = marker_environment(facts)
     found: list[tuple[str, str]] = []
-    for name, dist in distributions(facts).items():
+    for name, dist in base_distributions(facts).items():
+        # what is replaced brings its own requirements
         if name in new:
             continue
-        for requirement in parsed(dist.requires):
+        for requirement in parse_requirements(dist.requires):
             wanted = canonicalize_name(requirement.name)
             if (
                 wanted not in new

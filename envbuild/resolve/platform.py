@@ -50,6 +50,7 @@ def uv_platform(facts: BaseFacts) -> str:
             f"machine {facts.machine!r} is not one of {', '.join(BY_MACHINE)}", where=facts.image
         )
     minor = glibc_minor(facts)
+    # uv knows some versions of glibc only: the next older one is safe
     known = [value for value in GLIBC_MINORS if value <= minor]
     if not known:
         raise UsageError(
@@ -66,6 +67,7 @@ def tag_order(facts: BaseFacts) -> dict[Tag, int]:
     version = python_minor(facts)
     minor, machine = glibc_minor(facts), facts.machine
     platforms: list[str] = []
+    # a wheel for glibc 2.x runs on every newer one (PEP 600), and the newest fits best
     for value in range(minor, 4, -1):
         platforms.append(f"manylinux_2_{value}_{machine}")
         platforms += [f"{name}_{machine}" for name, glibc in LEGACY_TAGS.items() if glibc == value]
@@ -88,13 +90,14 @@ def best_wheel(files: Iterable[str], order: Mapping[Tag, int]) -> str | None:
             _, _, build, file_tags = parse_wheel_filename(file)
         except InvalidWheelFilename:
             continue
+        # a file name may carry several tags (PEP 425): the best of them counts
         places = [order[tag] for tag in file_tags if tag in order]
         if places:
             ranked.append((min(places), (-build[0],) if build else (0,), file))
     return min(ranked)[2] if ranked else None
 
 
-def markers(facts: BaseFacts) -> dict[str, str]:
+def marker_environment(facts: BaseFacts) -> dict[str, str]:
     """Return the marker environment (PEP 508) of the base, with no extra asked for."""
     major, minor = python_minor(facts)
     return {

@@ -46,25 +46,27 @@ def read_pylock(text: str) -> dict[str, Chosen]:
     """Read uv's answer by name.  Raises ToolFailedError when it is not what this version of envbuild knows."""
     data = parse_toml(text, "uv's answer")
     try:
-        return {entry["name"]: _chosen(entry) for entry in data.get("packages", ())}
+        return {entry["name"]: _read_package(entry) for entry in data.get("packages", ())}
     except (KeyError, TypeError, AttributeError) as error:
         raise ToolFailedError(f"uv's answer is not a lock as PEP 751 has it: {error}") from error
 
 
-def _chosen(entry: Mapping[str, Any]) -> Chosen:
+def _read_package(entry: Mapping[str, Any]) -> Chosen:
     version = entry["version"]
     if not isinstance(version, str) or not isinstance(entry["name"], str):
         raise TypeError("name and version have to be strings")
+    # of a stub nothing counts but name and version: its file is one of ours
     if is_stub(version):
         return Chosen(name=entry["name"], version=version)
-    wheels = tuple(_candidate(wheel) for wheel in entry.get("wheels", ()))
-    sdist = _candidate(entry["sdist"]) if "sdist" in entry else None
+    wheels = tuple(_read_candidate(wheel) for wheel in entry.get("wheels", ()))
+    sdist = _read_candidate(entry["sdist"]) if "sdist" in entry else None
     return Chosen(name=entry["name"], version=version, wheels=wheels, sdist=sdist)
 
 
-def _candidate(entry: Mapping[str, Any]) -> Candidate:
+def _read_candidate(entry: Mapping[str, Any]) -> Candidate:
     url = entry["url"] if "url" in entry else f"file://{entry['path']}"
     uploaded = entry.get("upload-time")
+    # PEP 751 lets the name be left out where the address ends with it
     file = entry.get("name") or _file_of(url)
     if not FILE.fullmatch(file):
         raise IntegrityError(
@@ -94,4 +96,5 @@ def write_seed(pins: Iterable[tuple[str, str]]) -> str:
     entries = "".join(
         f"\n[[packages]]\nname = {quote(n)}\nversion = {quote(v)}\n" for n, v in sorted(pins)
     )
+    # uv takes preferences from its own output file, where it needs names and versions alone
     return 'lock-version = "1.0"\ncreated-by = "envbuild"\n' + (entries or "packages = []\n")

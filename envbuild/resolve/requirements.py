@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
 
 from envbuild.errors import UsageError
 from envbuild.resolve.stubs import Stubs
-
-if TYPE_CHECKING:
-    from packaging.requirements import Requirement
 
 LONGEST = 300
 FORM = "write one package a line, such as numpy>=1.24,<2 or transformers[torch]"
@@ -52,12 +51,10 @@ def read_directs(
     Raises UsageError for pip options, paths, addresses, control characters, anything that is not PEP 508, and for
     ``===`` on a package that the base protects.
     """
-    from packaging.utils import canonicalize_name
-
     found: list[Direct] = []
     notes: list[str] = []
     for written in requirements:
-        requirement = _read(written)
+        requirement = _read_requirement(written)
         name = canonicalize_name(requirement.name)
         if requirement.marker is not None and not requirement.marker.evaluate(dict(environment)):
             notes.append(f"{written} does not apply to this base: its marker is false there")
@@ -65,7 +62,7 @@ def read_directs(
         if stubs.hard(name) and any(
             specifier.operator == "===" for specifier in requirement.specifier
         ):
-            raise _protected(written, name, stubs)
+            raise _protected_error(written, name, stubs)
         extras = tuple(sorted(requirement.extras))
         held = stubs.by_name.get(name)
         # its very build, +cu118 too, is there: the stub's own mark would be another local part
@@ -75,15 +72,15 @@ def read_directs(
     return tuple(found), tuple(notes)
 
 
-def _read(written: str) -> Requirement:
-    from packaging.requirements import InvalidRequirement, Requirement
-
-    where = f"requirement {_shown(written)}"
+def _read_requirement(written: str) -> Requirement:
+    where = f"requirement {_shown_text(written)}"
+    # a line break would begin another line of the file that uv reads
     if not written.isprintable():
         raise UsageError("holds a line break or a control character", where=where, hint=FORM)
     if len(written) > LONGEST:
         raise UsageError(f"is longer than {LONGEST} characters", where=where, hint=FORM)
     text = written.strip()
+    # options could name other indexes, or files of this machine
     if text.startswith("-") or re.search(r"\s(--[a-z]|-[a-z]\s)", text):
         raise UsageError(
             "is an option of pip, not a requirement",
@@ -94,16 +91,16 @@ def _read(written: str) -> Requirement:
         requirement = Requirement(text)
     except InvalidRequirement as error:
         if re.match(r"[a-z+]+:|\.{0,2}/|\.$", text):
-            raise _address(where) from error
+            raise _address_error(where) from error
         raise UsageError(
             "is not a requirement as PEP 508 has it", where=where, hint=FORM
         ) from error
     if requirement.url is not None:
-        raise _address(where)
+        raise _address_error(where)
     return requirement
 
 
-def _address(where: str) -> UsageError:
+def _address_error(where: str) -> UsageError:
     return UsageError(
         "is an address or a path, and a lock names no host",
         where=where,
@@ -111,16 +108,16 @@ def _address(where: str) -> UsageError:
     )
 
 
-def _protected(written: str, name: str, stubs: Stubs) -> UsageError:
+def _protected_error(written: str, name: str, stubs: Stubs) -> UsageError:
     stub = stubs.by_name[name]
     held = f"{stub.alias_of or name} {stub.real}"
     return UsageError(
         f"asks by === for one exact build, but the base holds {held}, which is never replaced",
-        where=f"requirement {_shown(written)}",
+        where=f"requirement {_shown_text(written)}",
         hint=f"write {name}=={stub.public}, or only {name}, to take the base's",
     )
 
 
-def _shown(text: str) -> str:
+def _shown_text(text: str) -> str:
     shown = repr(text if len(text) <= 80 else f"{text[:77]}...")
     return shown if shown.isascii() else ascii(text[:77])

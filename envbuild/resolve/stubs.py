@@ -21,14 +21,14 @@ from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
 
 from envbuild.base.model import BaseFacts, Dist
-from envbuild.resolve.platform import markers
+from envbuild.resolve.platform import marker_environment
 from envbuild.store.layout import Store, remove_tree
-
-if TYPE_CHECKING:
-    from packaging.requirements import Requirement
 
 MARK = "base"
 NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?", re.ASCII)
@@ -86,7 +86,7 @@ class Stubs:
         more = {
             alias: Stub(
                 name=alias,
-                version=lenient(own[alias]),
+                version=lenient_version(own[alias]),
                 real=own[alias],
                 requires=(f"{real}=={version}",),
                 hard=True,
@@ -102,22 +102,18 @@ class Stubs:
         return stub is not None and stub.hard
 
 
-def lenient(version: str) -> str:
+def lenient_version(version: str) -> str:
     """Return the version that a stub carries; raises packaging's InvalidVersion for what is not PEP 440."""
-    from packaging.version import Version
-
-    parsed = Version(version)
-    epoch = f"{parsed.epoch}!" if parsed.epoch else ""
-    post = f".post{parsed.post}" if parsed.post is not None else ""
-    local = f"{parsed.local}.{MARK}" if parsed.local else MARK
-    return f"{epoch}{'.'.join(map(str, parsed.release))}{post}+{local}"
+    parse_requirements = Version(version)
+    epoch = f"{parse_requirements.epoch}!" if parse_requirements.epoch else ""
+    post = f".post{parse_requirements.post}" if parse_requirements.post is not None else ""
+    local = f"{parse_requirements.local}.{MARK}" if parse_requirements.local else MARK
+    return f"{epoch}{'.'.join(map(str, parse_requirements.release))}{post}+{local}"
 
 
-def _lenient(version: str) -> str | None:
-    from packaging.version import InvalidVersion
-
+def _lenient_or_none(version: str) -> str | None:
     try:
-        return lenient(version)
+        return lenient_version(version)
     except InvalidVersion:
         return None
 
@@ -143,13 +139,13 @@ def plan_stubs(
     notes: list[str] = []
     versions: dict[str, str] = {}
     dists: dict[str, Dist] = {}
-    for name, dist in distributions(facts).items():
+    for name, dist in base_distributions(facts).items():
         if not NAME.fullmatch(dist.name):
             notes.append(
                 f"{ascii(dist.name)[:80]} of the base is left out: no distribution has such a name"
             )
             continue
-        if (version := _lenient(dist.version)) is None:
+        if (version := _lenient_or_none(dist.version)) is None:
             notes.append(
                 f"{dist.name} {ascii(dist.version)[1:-1][:80]} of the base is left out: its version is not PEP 440"
             )
@@ -157,17 +153,18 @@ def plan_stubs(
         versions[name], dists[name] = version, dist
     alias_of: dict[str, str] = {}
     for alias, reals in aliases.items():
-        real = first(reals, dists)
+        real = first_match(reals, dists)
         if alias not in dists and real:
             alias_of[alias] = real
+    # what asks for an alias gets the version of what stands for it
     known = versions | {alias: versions[real] for alias, real in alias_of.items()}
     hard = {name for name in dists if name in protected} | set(alias_of.values())
-    environment = markers(facts)
+    environment = marker_environment(facts)
     stubs: dict[str, Stub] = {}
     for name, dist in dists.items():
-        requires = _all(dist)
+        requires = _all_requires(dist)
         if name in hard and name not in whole:
-            requires = _requires(dist, known, environment, own_cuda=facts.cuda is not None)
+            requires = _met_requires(dist, known, environment, own_cuda=facts.cuda is not None)
         stubs[name] = Stub(
             name=name,
             version=versions[name],
@@ -188,17 +185,15 @@ def plan_stubs(
     return Stubs(stubs, tuple(notes))
 
 
-def distributions(facts: BaseFacts) -> dict[str, Dist]:
+def base_distributions(facts: BaseFacts) -> dict[str, Dist]:
     """Return the base's distributions by canonical name; the first of two wins, as on Python's path."""
-    from packaging.utils import canonicalize_name
-
     found: dict[str, Dist] = {}
     for dist in facts.dists:
         found.setdefault(canonicalize_name(dist.name), dist)
     return found
 
 
-def first(patterns: tuple[str, ...], present: Collection[str]) -> str | None:
+def first_match(patterns: tuple[str, ...], present: Collection[str]) -> str | None:
     """Return the first name that is present and matches; of several for one pattern the last in the alphabet."""
     for pattern in patterns:
         if "*" not in pattern:
@@ -214,39 +209,40 @@ def extras_named(requires: Iterable[str]) -> list[str]:
     return sorted(set(EXTRA.findall("\n".join(requires))))
 
 
-def parsed(requires: tuple[str, ...]) -> list[Requirement]:
+def parse_requirements(requires: tuple[str, ...]) -> list[Requirement]:
     """Parse requirement strings; what is not PEP 508 (old metadata has it) is left out."""
-    return [requirement for text in requires if (requirement := _requirement(text)) is not None]
+    return [
+        requirement for text in requires if (requirement := _parse_requirement(text)) is not None
+    ]
 
 
 @functools.lru_cache(maxsize=16384)
-def _requirement(text: str) -> Requirement | None:
-    from packaging.requirements import InvalidRequirement, Requirement
-
+def _parse_requirement(text: str) -> Requirement | None:
     try:
         return Requirement(text)
     except InvalidRequirement:
         return None
 
 
-def _all(dist: Dist) -> tuple[str, ...]:
+def _all_requires(dist: Dist) -> tuple[str, ...]:
     return tuple(
-        str(requirement) for requirement in parsed(dist.requires) if requirement.url is None
+        str(requirement)
+        for requirement in parse_requirements(dist.requires)
+        if requirement.url is None
     )
 
 
-def _requires(
+def _met_requires(
     dist: Dist, known: Mapping[str, str], environment: Mapping[str, str], *, own_cuda: bool
 ) -> tuple[str, ...]:
     """Keep what the base satisfies today, so that a vendor's torch without nvidia wheels does not ask for them.
 
     What belongs to an extra stays, because it is only asked for by name; CUDA wheels go where the base has its own.
     """
-    from packaging.utils import canonicalize_name
-
     kept = []
-    for requirement in parsed(dist.requires):
+    for requirement in parse_requirements(dist.requires):
         name = canonicalize_name(requirement.name)
+        # an address would lead around the index
         if requirement.url is not None:
             continue
         if requirement.marker and "extra" in str(requirement.marker):
@@ -281,6 +277,7 @@ def kept_stubs(stubs: Stubs, store: Store) -> Path:
             os.utime(final)
         return final
     with suppress(OSError):
+        # stubs of bases that nobody has asked about for a month
         for old in final.parent.iterdir():
             if time.time() - old.stat().st_mtime > STUBS_SECONDS:
                 remove_tree(old)

@@ -26,22 +26,22 @@ def release_of(file: str) -> tuple[str, Version] | None:
         return None
 
 
-def older(answer: Mapping[str, Chosen], name: str, version: str) -> bool:
+def is_older(answer: Mapping[str, Chosen], name: str, version: str) -> bool:
     """Whether an answer has a package in an older version than this one."""
     return name in answer and Version(answer[name].version) < Version(version)
 
 
-def previews(answer: Mapping[str, Chosen]) -> set[str]:
+def preview_names(answer: Mapping[str, Chosen]) -> set[str]:
     """Return the names of what an answer brings that is no final release."""
     return {name for name, one in answer.items() if not one.from_base and is_preview(one.version)}
 
 
-def satisfies(version: str, specifier: str) -> bool:
+def is_within(version: str, specifier: str) -> bool:
     """Whether a version is within bounds."""
     return SpecifierSet(specifier).contains(version, prereleases=True)
 
 
-def newer(version: str, specifier: str) -> bool:
+def is_newer(version: str, specifier: str) -> bool:
     """Whether a version is newer than one that bounds name."""
     return any(
         Version(version) > Version(one.version.removesuffix(".*"))

@@ -17,7 +17,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from envbuild.base.reference import parse_reference
 from envbuild.errors import EnvbuildError, IntegrityError, UsageError
 from envbuild.lock.model import Lock
-from envbuild.lock.staleness import staleness
+from envbuild.lock.staleness import stale_reasons
 from envbuild.plan.apptainer import render_definition
 from envbuild.plan.definition import plan_definition
 from envbuild.recipe.model import Recipe
@@ -123,7 +123,7 @@ def refuse_lock(recipe: Recipe, lock: Lock, where: str) -> None:
     IntegrityError: it does not belong to the recipe.  UsageError: a value leads out of the build,
     or no definition can carry it.
     """
-    reasons = staleness(recipe, lock)
+    reasons = stale_reasons(recipe, lock)
     if reasons or lock.name != recipe.name:
         what = f"is no lock of this recipe: {'; '.join(reasons) or f'it is for {lock.name}'}"
         raise IntegrityError(what, where=where)

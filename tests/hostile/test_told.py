@@ -21,7 +21,7 @@ from envbuild.formats.file_tree import Entry, Part
 from envbuild.formats.oci import OciConfig
 from envbuild.lock.model import LockedBase
 from envbuild.lock.read import parse_lock, read_lock
-from envbuild.lock.staleness import staleness
+from envbuild.lock.staleness import stale_reasons
 from envbuild.lock.write import write_lock
 from envbuild.parts.cache import CachedPart
 from envbuild.recipe.read import read_recipe
@@ -90,8 +90,8 @@ class TestLocks:
 
     def test_a_lock_of_another_recipe(self) -> None:
         recipe, _ = read_recipe(ROOT / "recipes/torch-mnist.toml")
-        assert staleness(recipe, LOCK) == ()
-        assert staleness(recipe, msgspec.structs.replace(LOCK, name="evil")) == (
+        assert stale_reasons(recipe, LOCK) == ()
+        assert stale_reasons(recipe, msgspec.structs.replace(LOCK, name="evil")) == (
             "it is the lock of evil",
         )
 

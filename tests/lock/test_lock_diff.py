@@ -8,7 +8,7 @@ from hypothesis import given
 from msgspec import structs
 
 from envbuild.base.model import AptPackage, BaseFacts, Dist
-from envbuild.lock.diff import difference, input_of_image, input_of_lock
+from envbuild.lock.diff import compare_inputs, input_of_image, input_of_lock
 from envbuild.lock.model import Lock, LockedProvided
 from envbuild.lock.read import read_lock
 from envbuild.lock.staleness import Change
@@ -22,13 +22,13 @@ MNIST = read_lock(LOCKFILES / "torch-mnist.lock")
 @given(locks())
 def test_nothing_differs_from_itself(lock: Lock) -> None:
     side = input_of_lock("a", lock)
-    assert difference(side, side).packages == ()
+    assert compare_inputs(side, side).packages == ()
 
 
 @given(locks(), locks())
 def test_difference_backwards_is_the_difference(first: Lock, second: Lock) -> None:
-    forth = difference(input_of_lock("a", first), input_of_lock("b", second))
-    back = difference(input_of_lock("b", second), input_of_lock("a", first))
+    forth = compare_inputs(input_of_lock("a", first), input_of_lock("b", second))
+    back = compare_inputs(input_of_lock("b", second), input_of_lock("a", first))
     turned = {structs_of(c) for c in back.packages}
     assert {(c.kind, c.name, c.before, c.after) for c in forth.packages} == turned
 
@@ -38,7 +38,7 @@ def structs_of(change: Change) -> tuple[str, str, str | None, str | None]:
 
 
 def test_framework_cuda_and_driver_of_two_locks() -> None:
-    found = difference(input_of_lock("bert", BERT), input_of_lock("mnist", MNIST))
+    found = compare_inputs(input_of_lock("bert", BERT), input_of_lock("mnist", MNIST))
     about = {change.name: (change.before, change.after) for change in found.about}
     assert about["framework"] == ("tensorflow 2.15.1", "torch 2.5.1")
     assert about["CUDA"] == ("12.2", "12.4")
@@ -51,7 +51,7 @@ def test_older_driver_that_another_cuda_family_allows() -> None:
     old = structs.replace(
         MNIST, python=(), base=structs.replace(MNIST.base, cuda="11.8", framework="torch 2.0.1")
     )
-    found = difference(input_of_lock("a", old), input_of_lock("b", MNIST))
+    found = compare_inputs(input_of_lock("a", old), input_of_lock("b", MNIST))
     about = {change.name: (change.before, change.after) for change in found.about}
     assert about["oldest driver"] == ("450.80.02", "525.60.13")
 
@@ -74,12 +74,12 @@ def image_of(lock: Lock, *more: Dist) -> BaseFacts:
 
 
 def test_image_that_is_what_its_lock_says() -> None:
-    found = difference(input_of_lock("mnist", MNIST), input_of_image(image_of(MNIST)))
+    found = compare_inputs(input_of_lock("mnist", MNIST), input_of_image(image_of(MNIST)))
     assert (found.about, found.packages) == ((), ())
 
 
 def test_image_to_which_somebody_added_a_package() -> None:
-    found = difference(
+    found = compare_inputs(
         input_of_lock("mnist", MNIST),
         input_of_image(image_of(MNIST, Dist(name="Rich", version="14.0"))),
     )
@@ -91,7 +91,7 @@ def test_what_the_base_below_a_lock_holds_is_not_taken_for_a_difference() -> Non
         MNIST, debian=(), provided=(LockedProvided(name="xyz", version="1.16.0"),)
     )
     image = image_of(MNIST, Dist(name="rich", version="14.0"), Dist(name="xyz", version="1.17.0"))
-    found = difference(input_of_lock("mnist", on_image), input_of_image(image))
+    found = compare_inputs(input_of_lock("mnist", on_image), input_of_image(image))
     assert [str(change) for change in found.packages] == ["~ xyz 1.16.0 -> 1.17.0"]
     assert found.unknown == "mnist"
 
@@ -105,4 +105,4 @@ def test_versions_that_are_only_written_differently_are_equal() -> None:
         dists=(Dist(name="x", version="1.0"),),
     )
     two = structs.replace(one, dists=(Dist(name="X", version="1.0.0"),))
-    assert difference(input_of_image(one), input_of_image(two)).packages == ()
+    assert compare_inputs(input_of_image(one), input_of_image(two)).packages == ()

@@ -16,7 +16,7 @@ from envbuild.errors import NoSolutionError, UsageError
 from envbuild.lock.decide.decide import LockOptions, decide_lock
 from envbuild.lock.decide.framework import require_framework
 from envbuild.lock.model import Lock
-from envbuild.lock.staleness import staleness
+from envbuild.lock.staleness import stale_reasons
 from envbuild.progress import Silent
 from envbuild.recipe.model import AboutSection, BaseSection, CheckSection, Recipe, Source
 from envbuild.recipe.read import read_recipe
@@ -53,7 +53,7 @@ def lock(tmp_path: Path, index: SyntheticIndex) -> Callable[[str], Lock]:
         recipe, read = read_recipe(path)
         source = Source(recipe=recipe, path=path, text=read, lock=tmp_path / "x.lock")
         found = decide_lock(source, LockOptions(), context, date(2024, 11, 21), facts=FACTS)
-        assert staleness(recipe, found) == ()
+        assert stale_reasons(recipe, found) == ()
         return found
 
     return decide

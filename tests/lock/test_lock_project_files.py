@@ -18,7 +18,7 @@ from envbuild.lock.decide.project_files import require_files
 from envbuild.lock.digest import lock_digest, recipe_digest
 from envbuild.lock.model import Lock
 from envbuild.lock.read import parse_lock
-from envbuild.lock.staleness import staleness
+from envbuild.lock.staleness import stale_reasons
 from envbuild.lock.write import write_lock
 from envbuild.plan.apptainer import render_definition
 from envbuild.plan.definition import plan_definition
@@ -134,7 +134,7 @@ def test_what_changed_is_told_and_what_was_lost_is_packed_again(
     ):
         require_files(asked, lock, context)
     moved = source(project, '"labels.txt" = "/opt/other.txt"')
-    assert staleness(moved.recipe, lock) == (
+    assert stale_reasons(moved.recipe, lock) == (
         '[files] "data" was changed',
         '[files] "labels.txt" was changed',
     )

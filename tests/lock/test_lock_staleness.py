@@ -8,13 +8,13 @@ from msgspec import structs
 
 from envbuild.errors import IntegrityError
 from envbuild.lock.model import Lock
-from envbuild.lock.staleness import changes, refuse_changed_files
+from envbuild.lock.staleness import lock_changes, refuse_changed_files
 from tests.lock.strategies import locks
 
 
 @given(locks())
 def test_equal_locks_have_no_changes_and_no_changed_files(lock: Lock) -> None:
-    assert changes(lock, lock) == ()
+    assert lock_changes(lock, lock) == ()
     refuse_changed_files(lock, lock)
     refuse_changed_files(None, lock)
 
@@ -40,7 +40,7 @@ def test_another_file_of_the_same_version_is_a_change_that_names_both(lock: Lock
     before = installed[-1]
     after = structs.replace(before, file=f"other-{before.file}", sha256="f" * 64)
     others = tuple(package for package in lock.python if package.name != before.name)
-    found = changes(
+    found = lock_changes(
         structs.replace(lock, python=(*others, before)),
         structs.replace(lock, python=(*others, after)),
     )

@@ -11,7 +11,7 @@ from envbuild.errors import EnvbuildError, IntegrityError, UsageError
 from envbuild.lock.digest import image_key, lock_digest, recipe_digest
 from envbuild.lock.model import Lock
 from envbuild.lock.read import read_lock
-from envbuild.lock.staleness import changes, staleness
+from envbuild.lock.staleness import lock_changes, stale_reasons
 from envbuild.lock.write import write_lock
 from envbuild.recipe.read import read_recipe
 from tests.lock.strategies import locks
@@ -64,7 +64,7 @@ def test_the_order_of_packages_changes_nothing(lock: Lock) -> None:
 @given(locks())
 @settings(max_examples=15, deadline=None)
 def test_equal_locks_have_no_changes(lock: Lock) -> None:
-    assert changes(lock, lock) == ()
+    assert lock_changes(lock, lock) == ()
 
 
 @given(locks())
@@ -96,7 +96,7 @@ def test_each_package_stands_on_one_line() -> None:
 def test_shipped_locks_fit_their_recipes_and_are_in_canonical_form(path: Path) -> None:
     lock = read_lock(path)
     recipe, _ = read_recipe(ROOT / "recipes" / f"{lock.name}.toml")
-    assert staleness(recipe, lock) == ()
+    assert stale_reasons(recipe, lock) == ()
     assert write_lock(lock) == path.read_text(encoding="utf-8")
 
 
@@ -160,7 +160,7 @@ def test_a_changed_line_makes_the_lock_stale_and_is_named(line: str, tmp_path: P
         text.replace(line, new).replace('script = "keras-bert/check.py"\n', ""), encoding="utf-8"
     )
     recipe, _ = read_recipe(path)
-    assert reason in staleness(recipe, read_lock(ROOT / "lockfiles" / "keras-bert.lock"))
+    assert reason in stale_reasons(recipe, read_lock(ROOT / "lockfiles" / "keras-bert.lock"))
 
 
 def test_check_and_run_do_not_make_a_lock_stale(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from envbuild.cli import run_cli
 from envbuild.context import Context, open_context
 from envbuild.lock.decide.decide import LockOptions, decide_lock
 from envbuild.lock.model import Lock
-from envbuild.lock.staleness import changes
+from envbuild.lock.staleness import lock_changes
 from envbuild.progress import Silent
 from envbuild.recipe.model import Source
 from envbuild.recipe.read import read_recipe
@@ -142,13 +142,13 @@ def test_upgrade_of_one_package_changes_as_little_as_possible(
     index.wheel("rich", "14.0", requires=("pygments>=2.18", "mdurl"))
     for name, _, second in RELEASES:
         index.wheel(name, second)
-    assert changes(old, lock(LockOptions(old=old))) == ()
-    upgraded = changes(old, lock(LockOptions(old=old, upgrade=("rich",))))
+    assert lock_changes(old, lock(LockOptions(old=old))) == ()
+    upgraded = lock_changes(old, lock(LockOptions(old=old, upgrade=("rich",))))
     assert [str(change) for change in upgraded] == [
         "~ pygments 2.17 -> 2.18",
         "~ rich 13.0 -> 14.0",
     ]
-    assert len(changes(old, lock(LockOptions(old=old, upgrade_all=True)))) == 4
+    assert len(lock_changes(old, lock(LockOptions(old=old, upgrade_all=True)))) == 4
 
 
 RELEASES = (("pygments", "2.17", "2.18"), ("mdurl", "0.1", "0.2"), ("click", "8.0", "8.1"))

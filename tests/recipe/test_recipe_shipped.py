@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from envbuild.lock.read import read_lock
-from envbuild.lock.staleness import staleness
+from envbuild.lock.staleness import stale_reasons
 from envbuild.recipe.read import read_recipe
 
 ROOT = Path(__file__).parents[2]
@@ -42,7 +42,7 @@ def test_a_shipped_recipe_says_for_whom_it_is(path: Path) -> None:
 def test_a_shipped_recipe_is_locked_proved_and_checked_by_training(path: Path) -> None:
     recipe, _ = read_recipe(path)
     lock = read_lock(ROOT / f"lockfiles/{path.stem}.lock")
-    assert staleness(recipe, lock) == ()
+    assert stale_reasons(recipe, lock) == ()
     assert lock.proof == "imported" or path.stem in {"keras-bert", "torch-mnist"}, (
         "locked before proofs were kept"
     )

@@ -13,7 +13,7 @@ from packaging.version import Version
 
 from envbuild.data.package_tables import CouplingRow, CouplingRule, PublishedCheck
 from envbuild.resolve.couplings import TEMPLATE
-from envbuild.resolve.stubs import parsed
+from envbuild.resolve.stubs import parse_requirements
 
 LOWER, UPPER = (">", ">=", "==", "~="), ("<", "<=", "==", "~=")
 CUDAS = tuple(
@@ -306,7 +306,7 @@ def _bounds(name: str, version: Version, on: str, index: Index) -> list[Specifie
     """
     found = [
         r
-        for r in parsed(index.requires(name, version))
+        for r in parse_requirements(index.requires(name, version))
         if canonicalize_name(r.name) == on and r.specifier
     ]
     plain = [r.specifier for r in found if r.marker is None or "extra" not in str(r.marker)]

@@ -6,8 +6,8 @@ import pytest
 from packaging.utils import canonicalize_name
 
 from envbuild.data.package_tables import load_aliases
-from envbuild.resolve.aliases import caution, doubled, merged, stand_ins
-from envbuild.resolve.stubs import first
+from envbuild.resolve.aliases import caution_about, doubled_modules, merge_aliases, stand_ins
+from envbuild.resolve.stubs import first_match
 
 
 def test_names_are_canonical() -> None:
@@ -41,24 +41,24 @@ def test_nothing_stands_for_itself() -> None:
     ],
 )
 def test_who_stands_for_whom(wanted: str, held: set[str], real: str | None) -> None:
-    assert first(stand_ins().get(wanted, ()), held) == real
+    assert first_match(stand_ins().get(wanted, ()), held) == real
 
 
 def test_what_a_stand_in_lacks_is_told() -> None:
-    assert caution("opencv-contrib-python", "opencv-python") == (
+    assert caution_about("opencv-contrib-python", "opencv-python") == (
         "opencv-python stands for opencv-contrib-python: cv2's contrib modules are missing"
     )
-    assert caution("cupy-cuda11x", "cupy-cuda12x") == (
+    assert caution_about("cupy-cuda11x", "cupy-cuda12x") == (
         "cupy-cuda12x stands for cupy-cuda11x: the same modules, built for another CUDA"
     )
-    assert caution("tensorflow", "tensorflow-gpu") is None
+    assert caution_about("tensorflow", "tensorflow-gpu") is None
 
 
 def test_members_of_one_group() -> None:
-    assert doubled({"opencv-python", "opencv-contrib-python", "rich"}) == (
+    assert doubled_modules({"opencv-python", "opencv-contrib-python", "rich"}) == (
         ("cv2", ("opencv-contrib-python", "opencv-python")),
     )
-    assert doubled({"opencv-python", "rich"}) == ()
+    assert doubled_modules({"opencv-python", "rich"}) == ()
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_members_of_one_group() -> None:
 def test_one_new_member_stands_for_the_others(
     new: set[str], asked: tuple[str, ...], expected: dict[str, str]
 ) -> None:
-    assert merged(new, asked) == expected
+    assert merge_aliases(new, asked) == expected
 
 
 def test_every_group_names_members_that_data_protects_or_merges() -> None:

@@ -11,7 +11,7 @@ from envbuild.data.package_tables import (
     load_companions,
 )
 from envbuild.resolve.aliases import stand_ins
-from envbuild.resolve.couplings import TEMPLATE, couplings, extras_for, protected_names
+from envbuild.resolve.couplings import TEMPLATE, couplings_for, extras_for, protected_names
 from envbuild.resolve.stubs import Stubs, plan_stubs
 from tests.resolve.conftest import base
 from tests.resolve.rowchecks import CHECKS
@@ -25,7 +25,7 @@ def stubs_of(*pins: str, **facts: str) -> Stubs:
 
 
 def constraints(*pins: str, **facts: str) -> list[str]:
-    rows = couplings(base(*pins, **facts), stubs_of(*pins, **facts))
+    rows = couplings_for(base(*pins, **facts), stubs_of(*pins, **facts))
     return [row.constraint for row in rows if row.binding]
 
 
@@ -167,7 +167,7 @@ def test_a_row_from_memory_only_does_not_bind(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(
         "envbuild.resolve.couplings.load_companions", lambda: CompanionTable(schema=1, rule=(rule,))
     )
-    (found,) = couplings(base("tensorflow==2.9.3"), stubs_of("tensorflow==2.9.3"))
+    (found,) = couplings_for(base("tensorflow==2.9.3"), stubs_of("tensorflow==2.9.3"))
     assert not found.binding
     assert found.reason == "tensorflow 2.9.3 (nobody)"
 
@@ -177,7 +177,7 @@ def test_transformers_keeps_its_tensorflow_models_where_there_is_no_torch() -> N
     found = constraints("tensorflow==2.17.0", "torch==2.6.0")
     assert not any(text.startswith("transformers") for text in found)
     held = base("tensorflow==2.17.0")
-    rows = couplings(held, stubs_of("tensorflow==2.17.0"), {"transformers", "torch"})
+    rows = couplings_for(held, stubs_of("tensorflow==2.17.0"), {"transformers", "torch"})
     assert not any(row.package == "transformers" for row in rows)
 
 

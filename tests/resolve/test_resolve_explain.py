@@ -12,8 +12,8 @@ from envbuild.resolve.conflict.explain import (
     held_reason,
     name_of,
     no_solution,
-    plain,
-    told,
+    plain_text,
+    plain_warning,
     translate_failure,
 )
 from envbuild.resolve.stubs import plan_stubs
@@ -114,11 +114,11 @@ def test_chain_without_the_base_is_told_as_it_is_and_not_at_length() -> None:
 
 
 def test_alias_is_named_by_what_the_base_holds() -> None:
-    assert plain("only tensorflow==2.1.0+base is available", STUBS) == (
+    assert plain_text("only tensorflow==2.1.0+base is available", STUBS) == (
         "only tensorflow-gpu 2.1.0 as tensorflow (in the base) is available"
     )
-    assert plain("torch<2.4.0+nv24.6.base", STUBS) == "torch<2.4.0"
-    assert plain("database==1.0+database", STUBS) == "database==1.0+database"
+    assert plain_text("torch<2.4.0+nv24.6.base", STUBS) == "torch<2.4.0"
+    assert plain_text("database==1.0+database", STUBS) == "database==1.0+database"
 
 
 @pytest.mark.parametrize(
@@ -135,12 +135,14 @@ def test_name_of_a_term(term: str, name: str) -> None:
 
 
 def test_warnings() -> None:
-    assert told('`rich==13.0` is yanked (reason: "broken \x1b[31mbuild")', STUBS) == (
+    assert plain_warning('`rich==13.0` is yanked (reason: "broken \x1b[31mbuild")', STUBS) == (
         "rich 13.0 was withdrawn by its authors: broken [31mbuild"
     )
-    assert told("`rich==13.0` is yanked", STUBS) == "rich 13.0 was withdrawn by its authors"
     assert (
-        told(
+        plain_warning("`rich==13.0` is yanked", STUBS) == "rich 13.0 was withdrawn by its authors"
+    )
+    assert (
+        plain_warning(
             "The requested Python version 3.6 is not available; 3.11.7 will be used instead.", STUBS
         )
         is None

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from envbuild.resolve.graph import DIRECT, sources, walk
-from envbuild.resolve.platform import markers
+from envbuild.resolve.graph import DIRECT, requiring_names, walk_requirements
+from envbuild.resolve.platform import marker_environment
 from tests.resolve.conftest import base
 
 REQUIRES = {
@@ -21,7 +21,7 @@ REQUIRES = {
 
 def test_who_requires_whom() -> None:
     starts = [(DIRECT, "keras-bert"), (DIRECT, "transformers[torch]>=4")]
-    found = sources(walk(starts, REQUIRES, markers(base())))
+    found = requiring_names(walk_requirements(starts, REQUIRES, marker_environment(base())))
     assert found == {
         "keras-bert": (DIRECT,),
         "transformers": (DIRECT, "accelerate"),
@@ -35,18 +35,26 @@ def test_who_requires_whom() -> None:
 
 
 def test_markers_are_the_bases() -> None:
-    edges = walk([(DIRECT, "keras-pos-embd")], REQUIRES, markers(base(python="3.6.9")))
+    edges = walk_requirements(
+        [(DIRECT, "keras-pos-embd")], REQUIRES, marker_environment(base(python="3.6.9"))
+    )
     assert "tqdm" in {edge.target for edge in edges}
 
 
 def test_extra_asked_for_later_still_counts() -> None:
     requires = {"a": ("b",), "b": ("c ; extra == 'x'",), "d": ("b[x]",)}
-    assert "c" in sources(walk([(DIRECT, "a"), (DIRECT, "d")], requires, markers(base())))
-    assert "c" in sources(walk([(DIRECT, "d"), (DIRECT, "a")], requires, markers(base())))
+    assert "c" in requiring_names(
+        walk_requirements([(DIRECT, "a"), (DIRECT, "d")], requires, marker_environment(base()))
+    )
+    assert "c" in requiring_names(
+        walk_requirements([(DIRECT, "d"), (DIRECT, "a")], requires, marker_environment(base()))
+    )
 
 
 def test_circle_ends() -> None:
-    assert sources(walk([("x", "a")], {"a": ("b",), "b": ("a",)}, markers(base()))) == {
+    assert requiring_names(
+        walk_requirements([("x", "a")], {"a": ("b",), "b": ("a",)}, marker_environment(base()))
+    ) == {
         "a": ("b", "x"),
         "b": ("a",),
     }

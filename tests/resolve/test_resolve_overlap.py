@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from envbuild.resolve.overlap import overlaps
+from envbuild.resolve.overlap import find_overlaps
 from envbuild.resolve.stubs import Stub, Stubs
 from tests.resolve.conftest import SyntheticIndex, base
 from tests.resolve.test_resolve_uv import Resolve, error_of, versions
@@ -20,16 +20,16 @@ def held(name: str, version: str) -> Stubs:
 
 
 def test_cuda_wheels_of_one_library_for_two_cudas_overlap() -> None:
-    found = overlaps({"nvidia-cudnn-cu11": "8.5.0.96"}, held("nvidia-cudnn-cu12", "9.6.0.74"))
+    found = find_overlaps({"nvidia-cudnn-cu11": "8.5.0.96"}, held("nvidia-cudnn-cu12", "9.6.0.74"))
     assert [(one.name, one.other, one.protected) for one in found] == [
         ("nvidia-cudnn-cu11", "nvidia-cudnn-cu12", True)
     ]
-    assert overlaps({"nvidia-cublas": "13.1"}, held("nvidia-cublas-cu12", "12.4")) == ()
-    assert overlaps({"nvidia-cufft-cu11": "1"}, held("nvidia-cudnn-cu12", "9.1")) == ()
+    assert find_overlaps({"nvidia-cublas": "13.1"}, held("nvidia-cublas-cu12", "12.4")) == ()
+    assert find_overlaps({"nvidia-cufft-cu11": "1"}, held("nvidia-cudnn-cu12", "9.1")) == ()
 
 
 def test_of_two_new_ones_the_newer_cuda_stays() -> None:
-    found = overlaps({"nvidia-nccl-cu11": "2.14.3", "nvidia-nccl-cu12": "2.21.5"}, Stubs({}))
+    found = find_overlaps({"nvidia-nccl-cu11": "2.14.3", "nvidia-nccl-cu12": "2.21.5"}, Stubs({}))
     assert [(one.name, one.other, one.protected) for one in found] == [
         ("nvidia-nccl-cu11", "nvidia-nccl-cu12", False)
     ]

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from envbuild.resolve.pip_check import broken
+from envbuild.resolve.pip_check import broken_requirements
 from envbuild.resolve.stubs import plan_stubs
 from tests.resolve.conftest import base
 
@@ -23,14 +23,14 @@ STUBS = plan_stubs(FACTS, protected=(), aliases={})
 
 
 def test_only_what_held_before_and_does_not_now() -> None:
-    assert broken(FACTS, STUBS, {"numpy": "1.27.0"}) == (
+    assert broken_requirements(FACTS, STUBS, {"numpy": "1.27.0"}) == (
         ("numba", "numba 0.59.1 of the base needs numpy<1.27,>=1.22"),
     )
 
 
 def test_what_moves_itself_is_not_broken() -> None:
-    assert broken(FACTS, STUBS, {"numpy": "1.27.0", "numba": "0.60.0"}) == ()
+    assert broken_requirements(FACTS, STUBS, {"numpy": "1.27.0", "numba": "0.60.0"}) == ()
 
 
 def test_move_within_the_bounds() -> None:
-    assert broken(FACTS, STUBS, {"numpy": "1.26.4"}) == ()
+    assert broken_requirements(FACTS, STUBS, {"numpy": "1.26.4"}) == ()

@@ -4,7 +4,7 @@ import pytest
 from packaging.utils import parse_wheel_filename
 
 from envbuild.errors import UsageError
-from envbuild.resolve.platform import best_wheel, markers, tag_order, uv_platform
+from envbuild.resolve.platform import best_wheel, marker_environment, tag_order, uv_platform
 from tests.resolve.conftest import base
 
 
@@ -46,7 +46,7 @@ def test_bases_that_no_wheel_fits(facts: dict[str, str], text: str) -> None:
 
 def test_python_that_is_no_version() -> None:
     with pytest.raises(UsageError, match=r"python '3' is not a version such as 3\.11\.2"):
-        markers(base(python="3"))
+        marker_environment(base(python="3"))
 
 
 def best(*files: str, **facts: str) -> str | None:
@@ -93,7 +93,7 @@ def test_order_begins_with_the_base() -> None:
 
 
 def test_markers_are_of_the_base() -> None:
-    found = markers(base(python="3.6.9", machine="aarch64"))
+    found = marker_environment(base(python="3.6.9", machine="aarch64"))
     assert (found["python_version"], found["platform_machine"], found["sys_platform"]) == (
         "3.6",
         "aarch64",

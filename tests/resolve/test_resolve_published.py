@@ -22,7 +22,7 @@ from envbuild.data.package_tables import (
 )
 from envbuild.data.tables import load_frameworks
 from envbuild.net.web import make_client
-from envbuild.resolve.stubs import parsed
+from envbuild.resolve.stubs import parse_requirements
 from envbuild.settings import load_settings
 from tests.project import shared_store
 from tests.resolve.published import Published, settings_with
@@ -312,7 +312,7 @@ def test_stand_ins_hold_the_same_modules(published: Published) -> None:
 @pytest.mark.live
 def test_every_extra_carries_a_bound_on_its_framework(published: Published) -> None:
     for name, ruled in load_aliases().extras.items():
-        requires = parsed(published.requires(name, published.releases(name)[-1]))
+        requires = parse_requirements(published.requires(name, published.releases(name)[-1]))
         marked = [
             r
             for r in requires

@@ -8,8 +8,8 @@ from envbuild.resolve.uv.query import (
     QUIET,
     REQUESTS,
     Question,
-    arguments,
     read_origins,
+    uv_arguments,
     uv_environment,
     write_question,
 )
@@ -20,7 +20,7 @@ from tests.resolve.conftest import base
 def test_arguments_of_a_question(tmp_path: Path) -> None:
     question = Question(requirements=("rich",), as_of="2020-04-08", fresh=("setuptools",))
     facts = base(python="3.6.9", glibc="2.27")
-    assert arguments(question, tmp_path / "question-1", facts, "/usr/bin/python3") == (
+    assert uv_arguments(question, tmp_path / "question-1", facts, "/usr/bin/python3") == (
         *("pip", "compile", "--color", "never", "--no-header", "--no-python-downloads"),
         *("--config-file", "uv.toml", "--python", "/usr/bin/python3", "--python-version", "3.6.9"),
         *("--python-platform", "x86_64-manylinux_2_17"),
@@ -37,7 +37,7 @@ def test_arguments_of_a_question(tmp_path: Path) -> None:
 
 
 def test_question_without_dependencies_soft_stubs_or_date(tmp_path: Path) -> None:
-    found = arguments(
+    found = uv_arguments(
         Question(requirements=("rich",), deps=False, soft=False), tmp_path / "q", base(), "python3"
     )
     assert "--no-deps" in found

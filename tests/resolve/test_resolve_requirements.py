@@ -6,12 +6,12 @@ from hypothesis import strategies as st
 from packaging.requirements import Requirement
 
 from envbuild.errors import UsageError
-from envbuild.resolve.platform import markers
+from envbuild.resolve.platform import marker_environment
 from envbuild.resolve.requirements import Direct, read_directs
 from envbuild.resolve.stubs import Stubs
 from tests.resolve.conftest import base
 
-ENVIRONMENT = markers(base())
+ENVIRONMENT = marker_environment(base())
 OPTION = "is an option of pip, not a requirement"
 ADDRESS = "is an address or a path, and a lock names no host"
 FORM = "is not a requirement as PEP 508 has it"

@@ -14,7 +14,7 @@ from packaging.version import InvalidVersion, Version
 from envbuild.resolve.stubs import (
     is_stub,
     kept_stubs,
-    lenient,
+    lenient_version,
     plan_stubs,
     write_stubs,
     write_wheel,
@@ -42,19 +42,19 @@ LOCALS = st.sampled_from(["", "+cu121", "+nv24.6", "+f70bd71a48.nv24.6"])
     ],
 )
 def test_lenient_version(real: str, taken: str) -> None:
-    assert lenient(real) == taken
+    assert lenient_version(real) == taken
 
 
 def test_version_that_is_not_pep_440() -> None:
     with pytest.raises(InvalidVersion):
-        lenient("1.0-ubuntu1~22")
+        lenient_version("1.0-ubuntu1~22")
 
 
 @given(release=RELEASES, suffix=SUFFIXES, local=LOCALS)
 def test_lenient_version_is_a_stub_of_the_final_release(
     release: str, suffix: str, local: str
 ) -> None:
-    taken = Version(lenient(f"{release}{suffix}{local}"))
+    taken = Version(lenient_version(f"{release}{suffix}{local}"))
     assert is_stub(str(taken))
     assert not taken.is_prerelease
     assert taken.release == Version(release).release

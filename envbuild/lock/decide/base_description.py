@@ -33,9 +33,10 @@ def brought_alone(base: BaseDescription, lines: tuple[str, ...]) -> tuple[tuple[
     """
     from packaging.utils import canonicalize_name
 
-    from envbuild.resolve.stubs import parsed
+    from envbuild.resolve.stubs import parse_requirements
 
-    direct = {canonicalize_name(requirement.name) for requirement in parsed(lines)}
+    # a direct requirement is free: the newest release of it is wanted
+    direct = {canonicalize_name(requirement.name) for requirement in parse_requirements(lines)}
     packages = base.framework.packages if base.framework else ()
     return tuple((p.name, p.version) for p in packages if p.name not in {*base.protect, *direct})
 

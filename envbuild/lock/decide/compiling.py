@@ -50,7 +50,7 @@ def with_compiling(
         for package in resolution.packages
         if package.is_sdist
     )
-    found = [_look(package, path) for package, path in archives if path.is_file()]
+    found = [_look_into(package, path) for package, path in archives if path.is_file()]
     notes = compile_notes(found, recipe, base.under or base.facts, brought)
     names = at_hand(found, brought) if base.framework else frozenset()
     return replace(
@@ -98,6 +98,7 @@ def at_hand(found: Collection[Compiling], brought: Collection[Found]) -> frozens
     known = {package.name for package in brought}
     todo = [name for name in chain.from_iterable(one.imports for one in found) if name in known]
     seen: set[str] = set()
+    # what a framework requires has to be there with it
     while todo:
         name = todo.pop()
         if name not in seen:
@@ -106,9 +107,9 @@ def at_hand(found: Collection[Compiling], brought: Collection[Found]) -> frozens
     return frozenset(seen)
 
 
-def _look(package: Found, path: Path) -> Compiling:
+def _look_into(package: Found, path: Path) -> Compiling:
     try:
-        names, setup = _members(path)
+        names, setup = _archive_members(path)
     except (OSError, tarfile.TarError, zipfile.BadZipFile):
         names, setup = (), ""  # resolving has read it, or said why not
     nvcc = any(name.endswith(".cu") for name in names) and GPU_BUILD.search(setup) is not None
@@ -120,7 +121,7 @@ def _look(package: Found, path: Path) -> Compiling:
     )
 
 
-def _members(path: Path) -> tuple[tuple[str, ...], str]:
+def _archive_members(path: Path) -> tuple[tuple[str, ...], str]:
     """Return the names in an archive, and the text of its own setup.py (or pyproject.toml)."""
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:

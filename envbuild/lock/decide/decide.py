@@ -86,16 +86,18 @@ def decide_lock(
     from envbuild.lock.decide.source_trees import take_trees, with_sources
 
     recipe = source.recipe
-    resolver = _resolver(context)
+    resolver = _uv_resolver(context)
+    # what can be refused without the network comes first
     refuse_removal(recipe)
     if facts is None:
         require_python(recipe)
     base = (
-        _given(facts, recipe, options, context, today)
+        _given_base(facts, recipe, options, context, today)
         if facts
-        else _describe(recipe, options, context, today)
+        else _describe_base(recipe, options, context, today)
     )
     require_python(recipe, base.facts.python)
+    # from here on a tree is a requirement with a name and an exact version
     lines, trees = take_trees(source, base.facts, options.old, options.upgrade, context)
     request = Request(
         requirements=lines,
@@ -115,10 +117,10 @@ def decide_lock(
     brought = (*framework_packages(base, resolution), *resolution.packages)
     cuda_notes = require_cuda(recipe, base.under or base.facts, brought)
     installer = find_installer(resolver, base.facts, context)
-    packing = _packing(options, base.facts.machine, context)
+    packing = _choose_packer(options, base.facts.machine, context)
     resolution = replace(resolution, notes=(*resolution.notes, *cuda_notes))
     resolution = with_compiling(resolution, recipe, base, brought, context.store)
-    lock = with_sources(_assemble(source, base, resolution, installer, packing), trees)
+    lock = with_sources(_assemble_lock(source, base, resolution, installer, packing), trees)
     if recipe.files:
         lock = structs.replace(lock, files=take_files(source, context))
     refuse_changed_files(options.old, lock)
@@ -139,7 +141,7 @@ def _resolve_project(
     Raises NoSolutionError about the first one.
     """
     ask = RESOLVERS[options.resolver](context)
-    whole = _whole(request, base, recipe, options, today)
+    whole = _whole_request(request, base, recipe, options, today)
     with context.report.stage(
         "resolve the requirements" + (f" as of {whole.as_of}" if whole.as_of else "")
     ):
@@ -149,22 +151,23 @@ def _resolve_project(
             first = refusal
     from envbuild.lock.decide.framework import other_release
 
+    # the framework was chosen by itself: another release of its line may suit the project
     pin = other_release(whole, base, ask)
     if pin is None or base.under is None:
         raise first
     try:
-        other = _framed(
+        other = _with_framework(
             replace(base, facts=base.under), recipe, options, context, today, bounds=(pin,)
         )
         with context.report.stage(f"resolve the requirements with {pin}"):
-            resolution = ask(_whole(request, other, recipe, options, today))
+            resolution = ask(_whole_request(request, other, recipe, options, today))
     except NoSolutionError:
         raise first from None
     note = f"{pin} is taken, not {base.facts.framework}: the requirements have no solution with that one"
     return other, replace(resolution, notes=(note, *resolution.notes))
 
 
-def _whole(
+def _whole_request(
     request: Request, base: BaseDescription, recipe: Recipe, options: LockOptions, today: date
 ) -> Request:
     """Return the project's request with all that depends on the release of the framework."""
@@ -177,7 +180,7 @@ def _whole(
         facts=base.bare or base.facts,
         as_of=_as_of(chosen, base.facts, today),
         latest=latest,
-        keep=(*brought_alone(base, request.requirements), *_keep(options)),
+        keep=(*brought_alone(base, request.requirements), *_kept_versions(options)),
         protect=base.protect,
         framework=framework,
     )
@@ -206,11 +209,11 @@ def asking_for(source: Source, package: str) -> Source:
     return structs.replace(source, recipe=structs.replace(source.recipe, python=python))
 
 
-def _resolver(context: Context) -> Resolver:
+def _uv_resolver(context: Context) -> Resolver:
     return RESOLVERS["uv"](context)
 
 
-def _describe(
+def _describe_base(
     recipe: Recipe, options: LockOptions, context: Context, today: date
 ) -> BaseDescription:
     """Read the base's facts; a bootstrap's are made of its Debian packages and its framework's wheels."""
@@ -226,28 +229,28 @@ def _describe(
         )
     machine = BY_PLATFORM[recipe.base.platform].machine
     with context.report.stage(f"choose the Debian packages ({reference.text})"):
-        bootstrap, debian = _debian(recipe, reference.name, machine, options, context)
+        bootstrap, debian = _debian_packages(recipe, reference.name, machine, options, context)
     facts = bootstrap_facts(bootstrap, context)
     base = BaseDescription(
         facts=facts, digest=bootstrap.digest, epoch=bootstrap.epoch, debian=debian
     )
-    return _framed(base, recipe, options, context, today)
+    return _with_framework(base, recipe, options, context, today)
 
 
-def _given(
+def _given_base(
     facts: BaseFacts, recipe: Recipe, options: LockOptions, context: Context, today: date
 ) -> BaseDescription:
     """Take the facts that the user gives for the whole base; they may hold the recipe's framework already."""
     base = _described_facts(facts)
     if recipe.base.image is not None:
-        base = replace(base, debian=_system(recipe, facts, options, context))
+        base = replace(base, debian=_system_packages(recipe, facts, options, context))
     held = recipe.base.framework is not None and facts.dist(
         re.split(r"[^\w.-]", recipe.base.framework)[0]
     )
-    return base if held else _framed(base, recipe, options, context, today)
+    return base if held else _with_framework(base, recipe, options, context, today)
 
 
-def _framed(
+def _with_framework(
     base: BaseDescription,
     recipe: Recipe,
     options: LockOptions,
@@ -267,12 +270,13 @@ def _framed(
         requirements=(named,), facts=base.facts, indexes=recipe.python.indexes, bounds=bounds
     )
     request = replace(
-        request, keep=_keep(options), upgrade=options.upgrade, refresh=options.refresh
+        request, keep=_kept_versions(options), upgrade=options.upgrade, refresh=options.refresh
     )
     with context.report.stage(f"resolve the framework {named}"):
         framework_of_dists = resolve_framework(
-            request, recipe, options.as_of or recipe.python.as_of, _resolver(context), today
+            request, recipe, options.as_of or recipe.python.as_of, _uv_resolver(context), today
         )
+    # what the framework merely allows (numpy) is chosen together with the project
     bare, protect = bare_framework(base.facts, framework_of_dists)
     whole = with_framework(base.facts, framework_of_dists)
     return replace(
@@ -292,10 +296,10 @@ def _described_image(recipe: Recipe, options: LockOptions, context: Context) -> 
         parse_reference(recipe.base.image or ""), platform=recipe.base.platform
     )
     base = _described_facts(describe_base(reference, context))
-    return replace(base, debian=_system(recipe, base.facts, options, context))
+    return replace(base, debian=_system_packages(recipe, base.facts, options, context))
 
 
-def _system(
+def _system_packages(
     recipe: Recipe, facts: BaseFacts, options: LockOptions, context: Context
 ) -> tuple[DebianPackage, ...]:
     if not (recipe.system.packages or recipe.system.build_packages):
@@ -317,12 +321,13 @@ def _described_facts(facts: BaseFacts) -> BaseDescription:
     return BaseDescription(facts=facts, digest=facts.digest or facts_digest(facts), epoch=epoch)
 
 
-def _debian(
+def _debian_packages(
     recipe: Recipe, suite: str, machine: str, options: LockOptions, context: Context
 ) -> tuple[Bootstrap, tuple[DebianPackage, ...]]:
     """Choose the Debian packages: those of the old lock where nothing asks for others, else today's."""
     from envbuild.base.debian.apt import Bootstrap, choose_bootstrap, read_lists, resolve_debian
 
+    # Debian changes every day: what was locked stays until it is asked for anew
     wanted = (*recipe.system.packages, *recipe.system.build_packages)
     old = options.old
     if (
@@ -367,13 +372,13 @@ def _as_of(chosen: str | None, facts: BaseFacts, today: date) -> str | None:
     return default_as_of(facts, today)
 
 
-def _keep(options: LockOptions) -> tuple[tuple[str, str], ...]:
+def _kept_versions(options: LockOptions) -> tuple[tuple[str, str], ...]:
     if options.old is None or options.upgrade_all:
         return ()
     return tuple((p.name, p.version) for p in options.old.installed)
 
 
-def _packing(
+def _choose_packer(
     options: LockOptions, machine: str, context: Context
 ) -> tuple[Packer, tuple[PackerFile, ...]]:
     """Return the packer of the last lock unless all is to be new, so that images keep their bytes; else today's."""
@@ -383,7 +388,7 @@ def _packing(
     return packer_here(), find_packers(machine, context)
 
 
-def _assemble(
+def _assemble_lock(
     source: Source,
     base: BaseDescription,
     resolution: Resolution,
@@ -393,13 +398,14 @@ def _assemble(
     recipe = source.recipe
     framework_of_dists = framework_packages(base, resolution)
     own = {p.name for p in framework_of_dists}
+    # the last one wins: the installer is pinned, whatever else asks for uv
     build = {
         p.name: p
         for p in (*(base.framework.build if base.framework else ()), *resolution.build, *installer)
     }
-    python = [_locked(p, "framework") for p in framework_of_dists]
-    python += [_locked(p, "project") for p in resolution.packages if p.name not in own]
-    python += [_locked(p, "build") for p in build.values()]
+    python = [_locked_package(p, "framework") for p in framework_of_dists]
+    python += [_locked_package(p, "project") for p in resolution.packages if p.name not in own]
+    python += [_locked_package(p, "build") for p in build.values()]
     moved = [
         LockedMove(name=m.name, before=m.before, after=m.after, reason=m.reason)
         for m in resolution.moved
@@ -427,13 +433,13 @@ def _assemble(
         notes=tuple(dict.fromkeys((*earlier, *resolution.notes))),
         debian=base.debian,
         python=tuple(python),
-        provided=_provided(resolution, framework_of_dists),
+        provided=_locked_provided(resolution, framework_of_dists),
         moved=tuple(moved),
         held_back=tuple(held),
     )
 
 
-def _provided(
+def _locked_provided(
     resolution: Resolution, framework_of_dists: tuple[Found, ...]
 ) -> tuple[LockedProvided, ...]:
     """Name what the base itself holds; what the framework's wheels bring is locked by file already."""
@@ -469,7 +475,7 @@ def _of_image(facts: BaseFacts) -> dict[str, Any]:
     return {**path, "externally_managed": facts.externally_managed, "size": facts.size or 0}
 
 
-def _locked(found: Found, group: Literal["framework", "project", "build"]) -> PythonPackage:
+def _locked_package(found: Found, group: Literal["framework", "project", "build"]) -> PythonPackage:
     return PythonPackage(
         name=found.name,
         version=found.version,

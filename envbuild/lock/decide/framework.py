@@ -31,9 +31,10 @@ def resolve_framework(
     ``chosen`` is the date that the user names, "none", or None.  What the framework brings along keeps to the bounds of
     the direct requirements where that is possible: CuPy takes NumPy 1.23 or 2.4, and the recipe's numpy<1.24 decides.
     """
-    resolve = _bounded(resolver, bounds(recipe))
+    resolve = _bounded_resolver(resolver, direct_bounds(recipe))
     if chosen is not None and chosen != "none":
         return resolve(replace(request, as_of=chosen))
+    # without a date at first: the release itself tells of which time it is
     found = resolve(request)
     as_of = None if chosen == "none" else default_as_of(with_framework(request.facts, found), today)
     return found if as_of is None else resolve(replace(request, as_of=as_of))
@@ -47,6 +48,7 @@ def other_release(request: Request, base: BaseDescription, resolver: Resolver) -
     """
     if request.framework is None or base.under is None or base.framework is None:
         return None
+    # an exact pin leaves no other release to look for
     named = Requirement(request.framework)
     if any(one.operator in ("==", "===") and "*" not in one.version for one in named.specifier):
         return None
@@ -77,10 +79,13 @@ def require_framework(recipe: Recipe, facts: BaseFacts, brought: Collection[str]
     except InvalidRequirement:
         return  # a name of a family, which the check itself knows
     name = str(canonicalize_name(wanted.name))
+    # images spell names as their wheels do
     held = {str(canonicalize_name(dist.name)): dist.version for dist in facts.dists}
     found = next((other for other in (name, *stand_ins().get(name, ())) if other in held), None)
     # NGC's 2.4.0a0+nv24.06 is what becomes 2.4.0
-    if name in brought or (found is not None and (found != name or _fits(held[found], wanted))):
+    if name in brought or (
+        found is not None and (found != name or _fits_bounds(held[found], wanted))
+    ):
         return
     has = (
         f"{name} {held[name]}"
@@ -93,14 +98,14 @@ def require_framework(recipe: Recipe, facts: BaseFacts, brought: Collection[str]
     )
 
 
-def _fits(version: str, wanted: Requirement) -> bool:
+def _fits_bounds(version: str, wanted: Requirement) -> bool:
     try:
         return wanted.specifier.contains(Version(version).base_version)
     except InvalidVersion:
         return not wanted.specifier
 
 
-def bounds(recipe: Recipe) -> tuple[str, ...]:
+def direct_bounds(recipe: Recipe) -> tuple[str, ...]:
     """Return the direct requirements that bound something, without their extras; the framework itself may be one."""
     found = []
     for line in recipe.python.dependencies:
@@ -113,7 +118,7 @@ def bounds(recipe: Recipe) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _bounded(resolver: Resolver, kept: tuple[str, ...]) -> Resolver:
+def _bounded_resolver(resolver: Resolver, kept: tuple[str, ...]) -> Resolver:
     """Return a resolver that keeps to bounds, and drops them where they leave no solution."""
 
     def resolve(request: Request) -> Resolution:

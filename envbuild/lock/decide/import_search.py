@@ -15,7 +15,7 @@ import msgspec
 
 from envbuild.errors import NoSolutionError, ToolFailedError
 from envbuild.lock.model import PROOF_SECONDS, Lock, LockedHold, PythonPackage
-from envbuild.resolve.couplings import computes
+from envbuild.resolve.couplings import runs_on_gpu
 from envbuild.resolve.graph import DIRECT
 
 MOST_CULPRITS = 4
@@ -102,7 +102,7 @@ class ImportSearch:
         Raises NoSolutionError saying what was tried and how long it took.
         """
         self.started = self.clock()
-        failures = self._try(SearchBounds(), lock)
+        failures = self._try_imports(SearchBounds(), lock)
         bounds = SearchBounds()
         left: list[Failure] = []
         while failures:
@@ -112,8 +112,11 @@ class ImportSearch:
                 failures = failures[1:]
             else:
                 bounds, lock, failures = found
+                # a failure that may stay is not looked at again
                 failures = tuple(
-                    one for one in failures if not any(_fails(known, (one,)) for known in left)
+                    one
+                    for one in failures
+                    if not any(_still_fails(known, (one,)) for known in left)
                 )
         for culprit, failure in self.reasons:
             lock = explain_hold(lock, culprit, failure)
@@ -127,7 +130,7 @@ class ImportSearch:
     ) -> tuple[SearchBounds, Lock, tuple[Failure, ...]] | None:
         """Return a lock in which the first failure is gone, None for one that may stay.  Raises NoSolutionError."""
         try:
-            found = self._mended(bounds, lock, failures)
+            found = self._mend_first(bounds, lock, failures)
         except NoSolutionError:
             if not failures[0].used:
                 raise
@@ -136,7 +139,7 @@ class ImportSearch:
             raise self._given_up(failures)
         return found
 
-    def _mended(
+    def _mend_first(
         self, bounds: SearchBounds, lock: Lock, failures: tuple[Failure, ...]
     ) -> tuple[SearchBounds, Lock, tuple[Failure, ...]] | None:
         """Return a lock in which the first failure is gone: by an older culprit, else by an older date."""
@@ -145,11 +148,12 @@ class ImportSearch:
             found = self._walk_back(culprit, failure, bounds, lock)
             if found is not None:
                 return found
+        # no older release of one package helps: all of an earlier day may
         for date in self.dates:
             if bounds.as_of is None or date < bounds.as_of:
                 tried = replace(bounds, as_of=date)
-                made, left = self._attempt(tried, lock)
-                if made is not None and not _fails(failure, left):
+                made, left = self._attempt_lock(tried, lock)
+                if made is not None and not _still_fails(failure, left):
                     self.reasons.append((date, failure))
                     return tried, made, left
         return None
@@ -163,65 +167,67 @@ class ImportSearch:
         low, high = -1, len(older)  # the newest that is known to fail, the oldest that may be taken
         good: tuple[int, SearchBounds, Lock, tuple[Failure, ...]] | None = None
         while good is None or good[0] - low > 1:
-            if good is not None and not self._left():
+            if good is not None and not self._has_time():
                 break
             index = next(walk, None) if high == len(older) and good is None else None
             if index is None:  # what fails and what is good lie around it
                 index = (low + (high if good is None else good[0])) // 2
             if index <= low:
                 return None
-            tried = _bounded(bounds, f"{culprit.name}<={older[index]}")
-            made, left = self._attempt(tried, lock)
+            tried = _with_bound(bounds, f"{culprit.name}<={older[index]}")
+            made, left = self._attempt_lock(tried, lock)
             if made is None:
                 high = index  # older ones ask for still older neighbours, or for older tools to be built
-            elif _fails(failure, left):
+            elif _still_fails(failure, left):
                 low = index
             else:
                 good = (index, tried, made, left)
         self.reasons.append((culprit, failure))
         return good[1:]
 
-    def _attempt(self, bounds: SearchBounds, old: Lock) -> tuple[Lock | None, tuple[Failure, ...]]:
+    def _attempt_lock(
+        self, bounds: SearchBounds, old: Lock
+    ) -> tuple[Lock | None, tuple[Failure, ...]]:
         """Lock with bounds and import; no lock where there is no solution, or a package that cannot be built.
 
         Raises NoSolutionError past the budget.
         """
-        if not self._left():
+        if not self._has_time():
             raise self._given_up(self.trials[0].failures)
         before = self.clock()
         try:
             lock = self.lab.relock(bounds, old)
         except NoSolutionError as error:
             reason = next((line.lstrip("- ") for line in error.what.splitlines()[1:]), error.what)
-            self._note(
+            self._note_attempt(
                 Attempt(
                     bounds=bounds, failures=(), seconds=self.clock() - before, unsolvable=reason
                 )
             )
             return None, ()
         try:
-            return lock, self._try(bounds, lock, before=before)
+            return lock, self._try_imports(bounds, lock, before=before)
         except ToolFailedError as error:  # an old release's own setup.py may want tools of its day
-            self._note(
+            self._note_attempt(
                 Attempt(
                     bounds=bounds, failures=(), seconds=self.clock() - before, unsolvable=error.what
                 )
             )
             return None, ()
 
-    def _try(
+    def _try_imports(
         self, bounds: SearchBounds, lock: Lock, *, before: float | None = None
     ) -> tuple[Failure, ...]:
         before = self.clock() if before is None else before
         failures = self.lab.imports(lock)
-        self._note(Attempt(bounds=bounds, failures=failures, seconds=self.clock() - before))
+        self._note_attempt(Attempt(bounds=bounds, failures=failures, seconds=self.clock() - before))
         return failures
 
-    def _note(self, trial: Attempt) -> None:
+    def _note_attempt(self, trial: Attempt) -> None:
         self.trials.append(trial)
         self.say(f"try {len(self.trials)}: {trial}")
 
-    def _left(self) -> bool:
+    def _has_time(self) -> bool:
         return self.clock() - self.started < self.seconds
 
     def _given_up(self, failures: tuple[Failure, ...]) -> NoSolutionError:
@@ -239,6 +245,7 @@ class ImportSearch:
 
 def suspects(failure: Failure, lock: Lock) -> tuple[PythonPackage, ...]:
     """Return the packages to walk back for a failure, nearest first: never what the base holds, nor its GPU part."""
+    # what the base holds is a fact
     own = {package.name: package for package in lock.python if _may_move(package)}
     return tuple(own[name] for name in dict.fromkeys(failure.blame) if name in own)[:MOST_CULPRITS]
 
@@ -246,7 +253,7 @@ def suspects(failure: Failure, lock: Lock) -> tuple[PythonPackage, ...]:
 def _may_move(package: PythonPackage) -> bool:
     """Whether a package is resolved with the project: of a framework's own, those that do not run on the GPU."""
     if package.group == "framework":
-        return DIRECT not in package.via and not computes(package.name)
+        return DIRECT not in package.via and not runs_on_gpu(package.name)
     return package.group == "project"
 
 
@@ -307,14 +314,14 @@ def carry_proof(old: Lock, lock: Lock) -> Lock:
     return msgspec.structs.replace(lock, proof=old.proof, held_back=old.held_back, notes=old.notes)
 
 
-def _bounded(bounds: SearchBounds, constraint: str) -> SearchBounds:
+def _with_bound(bounds: SearchBounds, constraint: str) -> SearchBounds:
     """Return bounds with a constraint in place of an older one on the same package."""
     name = constraint.partition("<=")[0]
     kept = tuple(one for one in bounds.constraints if one.partition("<=")[0] != name)
     return replace(bounds, constraints=(*kept, constraint))
 
 
-def _fails(failure: Failure, failures: tuple[Failure, ...]) -> bool:
+def _still_fails(failure: Failure, failures: tuple[Failure, ...]) -> bool:
     """Whether a failure is still there: the module fails, and not for another reason that lies with another package."""
     return any(one.module == failure.module and not _is_another(failure, one) for one in failures)
 

@@ -55,14 +55,16 @@ def require_cuda(recipe: Recipe, facts: BaseFacts, packages: Collection[Found]) 
         return ()
     held = frozenset(canonicalize_name(dist.name) for dist in facts.dists)
     names = held | {found.name for found in packages}
-    lacks = [lack for found in packages if (lack := _lack(found, names, facts)) is not None]
+    lacks = [lack for found in packages if (lack := _lack_of(found, names, facts)) is not None]
     lacking = [lack.found for lack in lacks]
-    others = [found for found in packages if _source(found.name) and found not in lacking]
+    others = [found for found in packages if _source_row(found.name) and found not in lacking]
     alone = not others and facts.cuda is None
     for lack in lacks:
         if alone and DIRECT in lack.found.via:
             raise NoSolutionError(
-                str(lack), where=_where(recipe, lack), hint="\nor ".join(_hints(lack, facts))
+                str(lack),
+                where=_where_asked(recipe, lack),
+                hint="\nor ".join(_list_hints(lack, facts)),
             )
     return tuple(str(lack) for lack in lacks)
 
@@ -78,7 +80,7 @@ def refuse_removal(recipe: Recipe) -> None:
             )
 
 
-def _source(name: str) -> CudaSource | None:
+def _source_row(name: str) -> CudaSource | None:
     rows = (
         row
         for row in load_cuda_sources().framework
@@ -87,14 +89,14 @@ def _source(name: str) -> CudaSource | None:
     return next(rows, None)
 
 
-def _lack(found: Found, names: Collection[str], facts: BaseFacts) -> Lack | None:
+def _lack_of(found: Found, names: Collection[str], facts: BaseFacts) -> Lack | None:
     """Return what a framework of the lock misses for a GPU, None where nothing is missing or it is no framework."""
-    source = _source(found.name)
-    missing = _missing(found, source, names, facts) if source else None
+    source = _source_row(found.name)
+    missing = _missing_libraries(found, source, names, facts) if source else None
     return Lack(found=found, source=source, missing=missing) if source and missing else None
 
 
-def _missing(
+def _missing_libraries(
     found: Found, source: CudaSource, names: Collection[str], facts: BaseFacts
 ) -> str | None:
     version = Version(found.version)
@@ -108,6 +110,7 @@ def _missing(
         and facts.machine == "x86_64"
         and version in SpecifierSet(source.within)
     )
+    # before its wheels came, CUDA lay inside those of the framework; in +cu118 builds it still does
     if within or re.match(r"cu(da)?\d", local):
         return None
     if source.plugin and not matching(names, source.plugin):
@@ -119,13 +122,13 @@ def _missing(
     return f"its wheel holds no CUDA libraries ({spoken}), nor does the base"
 
 
-def _where(recipe: Recipe, lack: Lack) -> str:
+def _where_asked(recipe: Recipe, lack: Lack) -> str:
     own = recipe.base.framework
     named = own is not None and canonicalize_name(re.split(r"[^\w.-]", own)[0]) == lack.found.name
     return f'[base] framework = "{own}"' if named else "[python] dependencies"
 
 
-def _hints(lack: Lack, facts: BaseFacts) -> Iterable[str]:
+def _list_hints(lack: Lack, facts: BaseFacts) -> Iterable[str]:
     """Yield what would bring the libraries, the nearest first: only what is known to be there."""
     found, source = lack.found, lack.source
     declared = extras_named(found.requires)
@@ -135,18 +138,18 @@ def _hints(lack: Lack, facts: BaseFacts) -> Iterable[str]:
         yield f"write {found.name}[{','.join(asked)}], which brings them"
     if source.instead:
         yield f"take {source.instead} with CUDA libraries, or another framework"
-    bases = _bases(found, facts)
+    bases = _fitting_bases(found, facts)
     if bases:
         yield f"take a base that has them: {bases}"
     if source.wheels and not extras:
         yield (
-            f"name the wheels nvidia-*-cu{_major(found, source)} under [python] dependencies, and their folders in "
+            f"name the wheels nvidia-*-cu{_cuda_major(found, source)} under [python] dependencies, and their folders in "
             "LD_LIBRARY_PATH, as the recipe chainer-mnist does (envbuild show chainer-mnist)"
         )
     yield "write cpu = true under [base], if the CPU is meant"
 
 
-def _bases(found: Found, facts: BaseFacts) -> str:
+def _fitting_bases(found: Found, facts: BaseFacts) -> str:
     """Return bases of the catalogue that hold this release line with its CUDA, else the nearest newer ones."""
     name = framework_name(found.name)
     if name is None:
@@ -167,7 +170,7 @@ def _bases(found: Found, facts: BaseFacts) -> str:
     return ""
 
 
-def _major(found: Found, source: CudaSource) -> str:
+def _cuda_major(found: Found, source: CudaSource) -> str:
     """Return the CUDA major that a distribution's name carries (cupy-cuda11x, mxnet-cu112), else what the data says."""
     number = re.search(r"-cu(?:da)?(\d\d)", found.name)
     return number[1] if number else source.cuda

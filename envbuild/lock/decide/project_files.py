@@ -34,7 +34,7 @@ def take_files(source: Source, context: Context) -> tuple[LockedFiles, ...]:
             prefix="envbuild-files-", dir=context.settings.tmpdir
         ) as work:
             archive = Path(work) / "files.tar"
-            sha256 = _pack(_place(source, name), target, archive)
+            sha256 = _pack_archive(_source_path(source, name), target, archive)
             found.append(
                 LockedFiles(source=name, target=target, size=archive.stat().st_size, sha256=sha256)
             )
@@ -49,7 +49,10 @@ def require_files(source: Source, lock: Lock, context: Context) -> None:
             prefix="envbuild-files-", dir=context.settings.tmpdir
         ) as work:
             archive = Path(work) / "files.tar"
-            if _pack(_place(source, locked.source), locked.target, archive) != locked.sha256:
+            if (
+                _pack_archive(_source_path(source, locked.source), locked.target, archive)
+                != locked.sha256
+            ):
                 raise StaleLockError(
                     f"{locked.source} ([files]) was changed since it was locked",
                     where=str(source.lock),
@@ -59,7 +62,7 @@ def require_files(source: Source, lock: Lock, context: Context) -> None:
                 commit_file(archive, context.store.artifact(locked.sha256))
 
 
-def _place(source: Source, name: str) -> Path:
+def _source_path(source: Source, name: str) -> Path:
     project = project_folder(source.path)
     path = project / name
     if not path.resolve().is_relative_to(project.resolve()):
@@ -75,13 +78,14 @@ def _place(source: Source, name: str) -> Path:
     return path
 
 
-def _pack(path: Path, target: str, archive: Path) -> str:
+def _pack_archive(path: Path, target: str, archive: Path) -> str:
     """Write the archive of a file or folder as it will lie in the image; the same files give the same bytes."""
     top = target.strip("/")
     with os_errors_as(archive), tarfile.open(archive, "w", format=tarfile.PAX_FORMAT) as out:
-        for name, member in _members(path):
+        for name, member in _list_members(path):
             entry = tarfile.TarInfo(f"{top}/{name}" if name else top)
             found = member.lstat()
+            # one time and two modes: the same files give the same bytes
             entry.mtime, entry.mode = TIME, 0o755 if found.st_mode & 0o100 else 0o644
             if stat.S_ISLNK(found.st_mode):
                 entry.type, entry.linkname, entry.mode = (
@@ -100,14 +104,15 @@ def _pack(path: Path, target: str, archive: Path) -> str:
             else:
                 raise UsageError("is no ordinary file, folder or link", where=str(member))
     with archive.open("rb") as file:
-        return _sha256(file)
+        return _file_sha256(file)
 
 
-def _members(path: Path) -> Iterator[tuple[str, Path]]:
+def _list_members(path: Path) -> Iterator[tuple[str, Path]]:
     """Yield a file, or all in a folder by name.
 
     Of folders only the empty ones are told: others come by themselves, and one that the image has keeps its mode.
     """
+    # a link that [files] names itself stands for what it leads to
     followed = path.resolve() if path.is_symlink() else path
     if not followed.is_dir():
         yield "", followed
@@ -141,7 +146,7 @@ def _inner_link(link: Path, top: Path) -> str:
     return text
 
 
-def _sha256(file: BinaryIO) -> str:
+def _file_sha256(file: BinaryIO) -> str:
     digest = hashlib.sha256()
     while chunk := file.read(1 << 20):
         digest.update(chunk)

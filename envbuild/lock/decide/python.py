@@ -20,6 +20,7 @@ def require_python(recipe: Recipe, found: str | None = None) -> None:
     ``found`` is the base's Python; None while it is not looked at: of a Debian release it is known beforehand.
     """
     wanted = recipe.python.version
+    # of a Debian release the Python is known without looking
     suites = {suite.bootstrap: suite.python for suite in load_catalogue().suite}
     held = found or suites.get(recipe.base.bootstrap or "")
     if wanted is None or held is None or ".".join(held.split(".")[:2]) == wanted:
@@ -27,11 +28,11 @@ def require_python(recipe: Recipe, found: str | None = None) -> None:
     name = recipe.base.image or recipe.base.bootstrap
     raise NoSolutionError(
         f'[python] version is "{wanted}", and the base {name} has Python {held}',
-        hint="\nor ".join(_hints(recipe, wanted, suites)),
+        hint="\nor ".join(_python_hints(recipe, wanted, suites)),
     )
 
 
-def _hints(recipe: Recipe, wanted: str, suites: dict[str, str]) -> Iterable[str]:
+def _python_hints(recipe: Recipe, wanted: str, suites: dict[str, str]) -> Iterable[str]:
     """Yield the Debian releases with that Python, and images of the same framework."""
     having = [suite for suite, python in suites.items() if python == wanted]
     if recipe.base.bootstrap and having:

@@ -16,9 +16,9 @@ from envbuild.resolve.sources.source_trees import (
     SourceTreeContext,
     project_folder,
     repack_tree,
-    requirement,
     take_tree,
     tree_digest,
+    tree_requirement,
 )
 
 
@@ -33,7 +33,7 @@ def take_trees(
         return source.recipe.python.dependencies, ()
     from envbuild.resolve.uv.session import build_python
 
-    places = _places(source, context, build_python(facts, context.settings))
+    places = _tree_context(source, context, build_python(facts, context.settings))
     lines: list[str] = []
     trees: list[SourceTree] = []
     for written in source.recipe.python.dependencies:
@@ -42,11 +42,11 @@ def take_trees(
             lines.append(written)
             continue
         with context.report.stage(f"pack {line.folder or line.url}"):
-            tree = take_tree(line, places, locked=_locked(line, old, upgrade))
+            tree = take_tree(line, places, locked=_locked_source(line, old, upgrade))
         if any(tree.name == other.name for other in trees):
             raise UsageError(f"{tree.name} is asked for twice", where=repr(written))
         trees.append(tree)
-        lines.append(requirement(tree, line))
+        lines.append(tree_requirement(tree, line))
     return tuple(lines), tuple(trees)
 
 
@@ -65,7 +65,7 @@ def require_trees(source: Source, lock: Lock, context: Context) -> None:
 
     Raises StaleLockError where a folder of the project is not what was locked.
     """
-    places = _places(source, context, "")
+    places = _tree_context(source, context, "")
     for package in (p for p in lock.python if p.source is not None):
         _require_unchanged(package, places, source)
         if not is_complete(context.store.artifact(package.sha256), package.size):
@@ -77,6 +77,7 @@ def _require_unchanged(package: PythonPackage, places: SourceTreeContext, source
     line = read_source(package.source or "")
     if line.folder is None:
         return  # a commit never changes
+    # the archive is packed again: times and names in a listing would say less
     if tree_digest(line, package.file, places) != package.sha256:
         raise StaleLockError(
             f"the files of {package.source} ({package.name} {package.version}) were changed since they were locked",
@@ -86,7 +87,7 @@ def _require_unchanged(package: PythonPackage, places: SourceTreeContext, source
         )
 
 
-def _places(source: Source, context: Context, python: str) -> SourceTreeContext:
+def _tree_context(source: Source, context: Context, python: str) -> SourceTreeContext:
     return SourceTreeContext(
         project=project_folder(source.path),
         context=context,
@@ -94,7 +95,7 @@ def _places(source: Source, context: Context, python: str) -> SourceTreeContext:
     )
 
 
-def _locked(line: TreeLine, old: Lock | None, upgrade: tuple[str, ...]) -> str | None:
+def _locked_source(line: TreeLine, old: Lock | None, upgrade: tuple[str, ...]) -> str | None:
     """Return the source that the old lock has for a line that was written the same then."""
     if old is None or line.folder is not None or line.written not in old.direct:
         return None

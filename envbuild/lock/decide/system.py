@@ -29,6 +29,7 @@ def choose_system(
     names = (*wanted["system"], *wanted["build"])
     if not names:
         return ()
+    # the same packages over the same image: nothing is to be chosen
     if old is not None and old.system == names and old.base.digest == facts.digest:
         return old.debian
     distribution, suite = release_of(facts.distro or "")

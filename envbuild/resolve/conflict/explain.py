@@ -6,6 +6,9 @@ import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
 from envbuild.base.model import BaseFacts
 from envbuild.errors import (
     HostError,
@@ -65,6 +68,7 @@ class ConflictError(Exception):
     traps: tuple[str, ...] = ()
 
     def __init__(self, output: str) -> None:
+        # uv prints the derivation first, then hints, each at the beginning of a line
         body, *hints = re.split(r"^hint: ", output, flags=re.MULTILINE)
         cause = body.partition("cause:")[2] or body
         self.text = re.sub(
@@ -158,19 +162,20 @@ class Clash:
     stub: Stub
 
     def __str__(self) -> str:
-        return f"{self.subject} needs {self.wanted}; {self.stub.holder} {_held(self.stub)}"
+        return f"{self.subject} needs {self.wanted}; {self.stub.holder} {_held_version(self.stub)}"
 
 
 def no_solution(
     conflict: ConflictError, problem: Problem, clashes: Iterable[Clash], hints: Iterable[str] = ()
 ) -> NoSolutionError:
     """Return the error that tells a conflict in the user's words; ``hints`` are what would help."""
+    # of several clashes about one pair the first is told: filled backwards, the dict keeps that one
     once = {(name_of(clash.subject), clash.wanted): clash for clash in reversed(tuple(clashes))}
     reasons = dict.fromkeys(
-        (*conflict.told, *map(str, reversed(once.values())), *_reasons(conflict, problem))
+        (*conflict.told, *map(str, reversed(once.values())), *_other_reasons(conflict, problem))
     )
     lines = [HEADING, *(f"- {reason}" for reason in reasons)]
-    reasoning = plain(conflict.text, problem.stubs)
+    reasoning = plain_text(conflict.text, problem.stubs)
     cut = (
         reasoning
         if len(reasoning) <= LONGEST_REASONING
@@ -184,14 +189,14 @@ def held_reason(conflict: ConflictError, problem: Problem) -> str:
     """Return in one sentence why a newer release cannot be had."""
     reasons = (
         *map(str, clashes_of(conflict, problem)),
-        *_reasons(conflict, problem),
-        *_rivals(conflict.text, problem),
-        *_disputes(conflict.text, problem),
+        *_other_reasons(conflict, problem),
+        *_newer_rivals(conflict.text, problem),
+        *_disputed_bounds(conflict.text, problem),
     )
-    return reasons[0] if reasons else plain(conflict.text, problem.stubs)[:LONGEST_REASON]
+    return reasons[0] if reasons else plain_text(conflict.text, problem.stubs)[:LONGEST_REASON]
 
 
-def _disputes(text: str, problem: Problem) -> Iterable[str]:
+def _disputed_bounds(text: str, problem: Problem) -> Iterable[str]:
     """Yield two packages of a derivation that want the same third one; a range among them says less than a bound."""
     first: dict[str, tuple[str, str]] = {}
     for package, wanted in DEPENDS.findall(text):
@@ -199,30 +204,30 @@ def _disputes(text: str, problem: Problem) -> Iterable[str]:
         other = first.setdefault(target, (package, wanted))
         if name_of(other[0]) != name_of(package) and other[1] != wanted:
             one, two = (
-                f"{plain(p, problem.stubs)} needs {w.rstrip(',.')}"
+                f"{plain_text(p, problem.stubs)} needs {w.rstrip(',.')}"
                 for p, w in (other, (package, wanted))
             )
             yield f"{one}, and {two}"
 
 
-def _rivals(text: str, problem: Problem) -> Iterable[str]:
+def _newer_rivals(text: str, problem: Problem) -> Iterable[str]:
     """Yield what is possible only with an older release of something else that the user asks for."""
     asked = {direct.name for direct in problem.directs}
     for package, wanted in DEPENDS.findall(text):
         other = name_of(wanted)
         if other in asked and other != name_of(package):
             yield (
-                f"{plain(package, problem.stubs)} needs {wanted.rstrip(',.')}, and you ask for {other}, which is there "
+                f"{plain_text(package, problem.stubs)} needs {wanted.rstrip(',.')}, and you ask for {other}, which is there "
                 "in a newer release"
             )
 
 
-def mentioned(text: str) -> set[str]:
+def mentioned_names(text: str) -> set[str]:
     """Return the canonical names that a derivation speaks of."""
     return {name_of(found[0]) for found in re.finditer(TERM, text)}
 
 
-def told(warning: str, stubs: Stubs, *, quiet: Collection[str] = ()) -> str | None:
+def plain_warning(warning: str, stubs: Stubs, *, quiet: Collection[str] = ()) -> str | None:
     """Return a warning of uv in the user's words; None for one that is not about the answer.
 
     ``quiet`` are extras (``name[extra]``) that nobody asked for.
@@ -235,23 +240,27 @@ def told(warning: str, stubs: Stubs, *, quiet: Collection[str] = ()) -> str | No
         )
     extra = NO_EXTRA.fullmatch(warning)
     if extra and f"{name_of(extra[1])}[{extra[2]}]" not in quiet:
-        return f"{plain(extra[1], stubs)} has no extra named {extra[2]}: nothing is added for it"
+        return (
+            f"{plain_text(extra[1], stubs)} has no extra named {extra[2]}: nothing is added for it"
+        )
     return None
 
 
-def plain(text: str, stubs: Stubs) -> str:
+def plain_text(text: str, stubs: Stubs) -> str:
     """Write stub versions as what the base holds."""
 
     def named(found: re.Match[str]) -> str:
         stub = stubs.by_name.get(found[1].lower())
         return (
-            f"{_held(stub)} (in the base)" if stub is not None and is_stub(found[2]) else found[0]
+            f"{_held_version(stub)} (in the base)"
+            if stub is not None and is_stub(found[2])
+            else found[0]
         )
 
     return re.sub(r"\+(?:[a-z0-9]+\.)*base(?![a-z0-9.])", "", PINNED.sub(named, text))
 
 
-def _held(stub: Stub) -> str:
+def _held_version(stub: Stub) -> str:
     alias = f" as {stub.name}" if stub.alias_of else ""
     taken = f", taken as {stub.public}" if stub.public != stub.real else ""
     return f"{stub.alias_of or stub.name} {stub.real}{alias}{taken}"
@@ -260,36 +269,39 @@ def _held(stub: Stub) -> str:
 def clashes_of(conflict: ConflictError, problem: Problem) -> Iterable[Clash]:
     """Yield the clauses of a derivation that are about what the base holds, and the user has not asked to replace."""
     stubs = problem.stubs.by_name
+    # a direct requirement may replace what the base merely prefers: that is no clash
     given_up = {
-        d.name for d in problem.directs if d.name in stubs and not satisfied(d.text, stubs[d.name])
+        d.name
+        for d in problem.directs
+        if d.name in stubs and not is_satisfied(d.text, stubs[d.name])
     }
     given_up = {name for name in given_up if not stubs[name].hard}
     for package, wanted in DEPENDS.findall(conflict.text):
         stub = problem.stubs.by_name.get(name_of(wanted))
-        if stub is not None and stub.name not in given_up and not satisfied(wanted, stub):
+        if stub is not None and stub.name not in given_up and not is_satisfied(wanted, stub):
             yield Clash(
-                subject=plain(package, problem.stubs), wanted=wanted.rstrip(",."), stub=stub
+                subject=plain_text(package, problem.stubs), wanted=wanted.rstrip(",."), stub=stub
             )
 
 
-def _reasons(conflict: ConflictError, problem: Problem) -> Iterable[str]:
+def _other_reasons(conflict: ConflictError, problem: Problem) -> Iterable[str]:
     """Yield the other clauses that a person can act on, the strongest first."""
     text = conflict.text
     for name in MISSING.findall(text):
         yield f"{name} is not on the index"
     for name in empty_pages(conflict):
         yield f"the index offers no release of {name} at all"
-    yield from _withdrawn(text)
+    yield from _withdrawn_releases(text)
     for package in BROKEN.findall(text):
         yield f"what the index offers as {package} is no package"
     for wanted, package in PYTHON.findall(text):
-        yield f"{plain(package, problem.stubs)} needs Python {wanted.rstrip(',')}; the base has {problem.facts.python}"
+        yield f"{plain_text(package, problem.stubs)} needs Python {wanted.rstrip(',')}; the base has {problem.facts.python}"
     for direct in problem.directs:
         stub = problem.stubs.by_name.get(direct.name)
-        if stub is not None and stub.hard and not satisfied(direct.text, stub):
-            yield f"you ask for {direct.written}; {stub.holder} {_held(stub)}"
-    yield from _quarrels(text, problem)
-    names = mentioned(text)
+        if stub is not None and stub.hard and not is_satisfied(direct.text, stub):
+            yield f"you ask for {direct.written}; {stub.holder} {_held_version(stub)}"
+    yield from _direct_conflicts(text, problem)
+    names = mentioned_names(text)
     for coupling in problem.couplings:
         if coupling.binding and coupling.package in names and coupling.constraint in text:
             yield f"{coupling.constraint} goes with {coupling.reason}"
@@ -297,7 +309,7 @@ def _reasons(conflict: ConflictError, problem: Problem) -> Iterable[str]:
         yield f"newer releases of {name} are left out: the resolution is as of {problem.as_of}"
 
 
-def _withdrawn(text: str) -> Iterable[str]:
+def _withdrawn_releases(text: str) -> Iterable[str]:
     for name in dict.fromkeys(WITHDRAWN.findall(text)):
         if f"all versions of {name} cannot be used" in text:
             yield f"{name} has no release that its authors have not withdrawn"
@@ -310,13 +322,13 @@ def empty_pages(conflict: ConflictError) -> tuple[str, ...]:
     )
 
 
-def _quarrels(text: str, problem: Problem) -> Iterable[str]:
+def _direct_conflicts(text: str, problem: Problem) -> Iterable[str]:
     """Yield what the user's own requirements want of each other, and what has no file for the base."""
     bounded = {d.name: d for d in problem.directs if d.specifier and not problem.stubs.hard(d.name)}
     for package, wanted in DEPENDS.findall(text):
         direct = bounded.get(name_of(wanted))
         if direct is not None and direct.text not in wanted and direct.name != name_of(package):
-            yield f"{plain(package, problem.stubs)} needs {wanted.rstrip(',.')}; you ask for {direct.written}"
+            yield f"{plain_text(package, problem.stubs)} needs {wanted.rstrip(',.')}; you ask for {direct.written}"
     facts = problem.facts
     for package, tag in NO_WHEELS.findall(text):
         where = (
@@ -324,13 +336,11 @@ def _quarrels(text: str, problem: Problem) -> Iterable[str]:
             if "platform" in tag
             else f"Python {facts.python}"
         )
-        yield f"{plain(package, problem.stubs)} has no wheels for {where}, and no source"
+        yield f"{plain_text(package, problem.stubs)} has no wheels for {where}, and no source"
 
 
-def satisfied(wanted: str, stub: Stub) -> bool:
+def is_satisfied(wanted: str, stub: Stub) -> bool:
     """Whether what the base holds satisfies a requirement as uv writes it."""
-    from packaging.requirements import InvalidRequirement, Requirement
-
     try:
         requirement = Requirement(wanted.rstrip(",."))
     except InvalidRequirement:
@@ -340,7 +350,5 @@ def satisfied(wanted: str, stub: Stub) -> bool:
 
 def name_of(term: str) -> str:
     """Return the canonical name at the beginning of a term such as ``foo[bar]==1.0``."""
-    from packaging.utils import canonicalize_name
-
     found = re.match(NAME, re.split(r"[\[=<>!~,\s]", term, maxsplit=1)[0])
     return canonicalize_name(found[0]) if found else term

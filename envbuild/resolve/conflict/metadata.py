@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from envbuild.data.lookup import is_framework
 from envbuild.errors import EnvbuildError
-from envbuild.resolve.compose import pick
+from envbuild.resolve.compose import pick_file
 from envbuild.resolve.conflict.explain import (
     MISSING,
     NO_WHEELS,
@@ -14,19 +14,21 @@ from envbuild.resolve.conflict.explain import (
     Clash,
     ConflictError,
     Problem,
+    is_satisfied,
     name_of,
-    satisfied,
 )
-from envbuild.resolve.platform import markers, tag_order
+from envbuild.resolve.platform import marker_environment, tag_order
 from envbuild.resolve.sources.artifacts import describe_files
-from envbuild.resolve.stubs import is_stub, parsed
+from envbuild.resolve.stubs import is_stub, parse_requirements
 from envbuild.resolve.uv.query import Question
 from envbuild.resolve.uv.session import Session
 
 MOST_SUBJECTS = 4
 
 
-def gather(session: Session, conflict: ConflictError, problem: Problem) -> tuple[Clash, ...]:
+def gather_clashes(
+    session: Session, conflict: ConflictError, problem: Problem
+) -> tuple[Clash, ...]:
     """Return all clashes of the exact versions in a derivation with what the base protects, frameworks first.
 
     What cannot be read is left out: the derivation itself is told in any case.
@@ -45,7 +47,7 @@ def gather(session: Session, conflict: ConflictError, problem: Problem) -> tuple
         for direct in problem.directs:
             if direct.name == name_of(name):
                 extras |= {*direct.extras, *filter(None, (direct.added,))}
-        found += _clashes(session, name, version, problem, extras)
+        found += _clashes_of_release(session, name, version, problem, extras)
     return tuple(sorted(found, key=lambda clash: not is_framework(clash.stub.name)))
 
 
@@ -55,7 +57,7 @@ def with_others(session: Session, conflict: ConflictError, problem: Problem) -> 
     uv tells of the first one alone.
     """
     directs = {d.name: d for d in problem.directs if d.name not in problem.stubs.by_name}
-    gone = _gone(conflict) & set(directs)
+    gone = _missing_names(conflict) & set(directs)
     for _ in range(MOST_SUBJECTS if gone else 0):
         rest = tuple(d.text for d in directs.values() if d.name not in gone)
         try:
@@ -63,42 +65,44 @@ def with_others(session: Session, conflict: ConflictError, problem: Problem) -> 
                 Question(requirements=rest, deps=False, soft=False, as_of=problem.as_of)
             ) if rest else None
         except ConflictError as other:
-            if not _gone(other) & set(directs) - gone:
+            if not _missing_names(other) & set(directs) - gone:
                 break
-            gone |= _gone(other)
+            gone |= _missing_names(other)
             conflict = conflict.joined(other)
         else:
             break
     return conflict
 
 
-def _gone(conflict: ConflictError) -> set[str]:
+def _missing_names(conflict: ConflictError) -> set[str]:
     """Return the names of which a derivation says that there is nothing for the base."""
     return {name_of(term) for term, _ in NO_WHEELS.findall(conflict.text)} | set(
         MISSING.findall(conflict.text)
     )
 
 
-def _clashes(
+def _clashes_of_release(
     session: Session, name: str, version: str, problem: Problem, extras: Collection[str]
 ) -> list[Clash]:
     try:
         question = Question(
             requirements=(f"{name}=={version}",), deps=False, soft=False, as_of=problem.as_of
         )
-        file = pick(session.ask(question)[name], tag_order(session.facts))
+        file = pick_file(session.ask(question)[name], tag_order(session.facts))
         about = describe_files([file], session.context)[file.sha256]
     except (ConflictError, EnvbuildError, KeyError):
         return []
-    environments = [markers(session.facts) | {"extra": extra} for extra in ("", *sorted(extras))]
+    environments = [
+        marker_environment(session.facts) | {"extra": extra} for extra in ("", *sorted(extras))
+    ]
     clashes = []
-    for requirement in parsed(about.requires):
+    for requirement in parse_requirements(about.requires):
         stub = problem.stubs.by_name.get(name_of(requirement.name))
         if stub is None or not stub.hard:
             continue
         if requirement.marker and not any(map(requirement.marker.evaluate, environments)):
             continue
         wanted = f"{requirement.name}{requirement.specifier}"
-        if not satisfied(wanted, stub):
+        if not is_satisfied(wanted, stub):
             clashes.append(Clash(subject=f"{name}=={version}", wanted=wanted, stub=stub))
     return clashes

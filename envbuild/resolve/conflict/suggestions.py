@@ -26,18 +26,18 @@ from envbuild.resolve.conflict.explain import (
     ConflictError,
     Problem,
     empty_pages,
-    mentioned,
+    mentioned_names,
     name_of,
 )
 from envbuild.resolve.dates import read_date
 from envbuild.resolve.platform import python_minor
 from envbuild.resolve.pylock import Chosen
 from envbuild.resolve.requirements import Direct
-from envbuild.resolve.stubs import Stub, Stubs, lenient
+from envbuild.resolve.stubs import Stub, Stubs, lenient_version
 from envbuild.resolve.uv.passes import Task
 from envbuild.resolve.uv.query import Question
 from envbuild.resolve.uv.session import Session
-from envbuild.resolve.versions import newer, satisfies
+from envbuild.resolve.versions import is_newer, is_within
 from envbuild.store.units import count_noun
 
 SECONDS = 20.0
@@ -107,14 +107,15 @@ def suggest_changes(
     session: Session, task: Task, conflict: ConflictError, clashes: Iterable[Clash]
 ) -> tuple[str, ...]:
     """Return what to change, the smallest change first; that nothing was found where nothing was."""
-    told = tuple(_untried(conflict, task.problem))
+    # what the index lacks is mended by no other version
+    told = tuple(_index_advice(conflict, task.problem))
     if told:
         return told
-    trials = _trials(session, task)
+    trials = _make_trials(session, task)
     told_of = tuple(clashes)
     found = [
-        *_pins(trials, conflict),
-        *_dates(trials, conflict),
+        *_loosened_pins(trials, conflict),
+        *_later_dates(trials, conflict),
         *_other_bases(trials, conflict, told_of),
     ]
     if not found and not told_of:
@@ -129,7 +130,7 @@ def suggest_changes(
     )
 
 
-def _trials(session: Session, task: Task) -> Trials:
+def _make_trials(session: Session, task: Task) -> Trials:
     """Return the trials of a task; a framework that the recipe chooses may be another release of its line in them."""
     stubs = task.problem.stubs
     chosen = {name for name, stub in stubs.by_name.items() if stub.chosen}
@@ -144,7 +145,7 @@ def _trials(session: Session, task: Task) -> Trials:
         dist for dist in session.facts.dists if canonicalize_name(dist.name) not in chosen
     )
     trials = Trials(session=session, task=task)
-    free = _elsewhere(
+    free = _session_elsewhere(
         trials, structs.replace(session.facts, dists=dists, framework=None), Stubs(kept)
     )
     roots = tuple(root for root in task.roots if name_of(root) not in chosen)
@@ -152,7 +153,7 @@ def _trials(session: Session, task: Task) -> Trials:
     return Trials(session=free, task=replace(task, roots=roots))
 
 
-def _untried(conflict: ConflictError, problem: Problem) -> Iterable[str]:
+def _index_advice(conflict: ConflictError, problem: Problem) -> Iterable[str]:
     """Yield what to do about names and files of the index that no other answer would mend."""
     elsewhere = load_aliases().elsewhere
     for name in dict.fromkeys(
@@ -181,35 +182,41 @@ def _untried(conflict: ConflictError, problem: Problem) -> Iterable[str]:
         yield f"leave out {names}, or take a base for another machine than {machine}"
 
 
-def _pins(trials: Trials, conflict: ConflictError) -> Iterable[str]:
+def _loosened_pins(trials: Trials, conflict: ConflictError) -> Iterable[str]:
     """Yield the direct requirements to loosen: each alone, so that the others stay; where that helps nowhere, all."""
-    pins = _pinned(conflict, trials.task.problem)[:MOST_PINS]
-    found = {pin.name: fit for pin in pins if (fit := _fit(trials, pin, {pin.name})) is not None}
+    pins = _pinned_directs(conflict, trials.task.problem)[:MOST_PINS]
+    found = {
+        pin.name: fit
+        for pin in pins
+        if (fit := _fitting_release(trials, pin, {pin.name})) is not None
+    }
+    # no pin helps alone: perhaps all of them together do
     if not found and len(pins) > 1:
         names = {pin.name for pin in pins}
-        fits = {pin.name: _fit(trials, pin, names) for pin in pins}
+        fits = {pin.name: _fitting_release(trials, pin, names) for pin in pins}
         found = {name: replace(fit, alone=False) for name, fit in fits.items() if fit is not None}
     inert = [
         pin.name
         for pin in pins
-        if pin.name in found and satisfies(found[pin.name].version, pin.specifier)
+        if pin.name in found and is_within(found[pin.name].version, pin.specifier)
     ]
     useful = [pin for pin in pins if pin.name in found and pin.name not in inert]
     # a pin that stays as it is was not in the way, unless it is the only one
     for pin in useful or [pin for pin in pins if pin.name in found]:
-        yield _loosened(pin, trials.task.problem, found[pin.name])
+        yield _describe_loosened(pin, trials.task.problem, found[pin.name])
 
 
-def _pinned(conflict: ConflictError, problem: Problem) -> tuple[Direct, ...]:
+def _pinned_directs(conflict: ConflictError, problem: Problem) -> tuple[Direct, ...]:
     """Return the direct requirements with bounds that a derivation speaks of."""
-    names = mentioned(conflict.text)
+    names = mentioned_names(conflict.text)
     return tuple(direct for direct in problem.directs if direct.name in names and direct.specifier)
 
 
-def _fit(trials: Trials, pin: Direct, loose: Collection[str]) -> FittingRelease | None:
+def _fitting_release(trials: Trials, pin: Direct, loose: Collection[str]) -> FittingRelease | None:
     """Return the release that a requirement gets without bounds: the newest one, as uv goes back too far at first."""
     answer = trials.ask(trials.changed(loose))
     chosen = answer.get(pin.name) if answer else None
+    # uv goes back too far from a conflict: newer ones are tried step by step
     for _ in range(MOST_STEPS):
         if chosen is None or chosen.from_base:
             break
@@ -227,13 +234,13 @@ def _fit(trials: Trials, pin: Direct, loose: Collection[str]) -> FittingRelease 
     return FittingRelease(version=chosen.version, uploaded=min(uploads, default=None))
 
 
-def _dates(trials: Trials, conflict: ConflictError) -> Iterable[str]:
+def _later_dates(trials: Trials, conflict: ConflictError) -> Iterable[str]:
     if conflict.filtered and trials.ask(replace(trials.changed(), as_of=None)) is not None:
         yield 'set as-of under [python] to a later date, or to "none"'
 
 
 def _left_out(trials: Trials, conflict: ConflictError) -> Iterable[str]:
-    names = mentioned(conflict.text)
+    names = mentioned_names(conflict.text)
     directs = trials.task.problem.directs
     for direct in [direct for direct in directs if direct.name in names][:MOST_PINS]:
         if len(directs) > 1 and trials.ask(trials.changed(without={direct.name})) is not None:
@@ -246,21 +253,21 @@ def _other_bases(
     """Yield bases of the catalogue on which the requirements have an answer."""
     problem = trials.task.problem
     wanted = dict.fromkeys(clash.wanted for clash in clashes if clash.stub.hard)
-    pins = _pinned(conflict, problem)
+    pins = _pinned_directs(conflict, problem)
     lacking = {name_of(package) for package, _ in NO_WHEELS.findall(conflict.text)}
     wanted |= dict.fromkeys(d.text for d in pins if problem.stubs.hard(d.name) or d.name in lacking)
     named = [text for text in wanted if framework_name(text)]
     fitting = [
-        entry for entry in _candidates(conflict, problem, named) if _has_answer(trials, entry)
+        entry for entry in _candidate_bases(conflict, problem, named) if _has_answer(trials, entry)
     ]
     if fitting:
-        told = " or ".join(map(_told, fitting))
+        told = " or ".join(map(_describe_entry, fitting))
         yield (
             f"take a base that holds {named[0]}: {told}" if named else f"take another base: {told}"
         )
 
 
-def _candidates(
+def _candidate_bases(
     conflict: ConflictError, problem: Problem, named: list[str]
 ) -> list[CatalogueEntry]:
     own = ".".join(map(str, python_minor(problem.facts)))
@@ -270,7 +277,7 @@ def _candidates(
         # the same Python first: nothing else of the project has to change then
         wishes += [BaseQuery(framework=text, python=own), BaseQuery(framework=text, python=None)]
     if pythons and not named:
-        wishes = [BaseQuery(framework=text, python=pythons[0]) for text in _held(problem)]
+        wishes = [BaseQuery(framework=text, python=pythons[0]) for text in _held_framework(problem)]
     for wish in wishes:
         try:
             chosen = [
@@ -297,16 +304,19 @@ def _has_answer(trials: Trials, entry: CatalogueEntry) -> bool:
     asked = entry.requirement if entry.is_bootstrap else name
     try:
         stub = Stub(
-            name=name, version=lenient(entry.version or ""), real=entry.version or "", hard=True
+            name=name,
+            version=lenient_version(entry.version or ""),
+            real=entry.version or "",
+            hard=True,
         )
     except ValueError:
         return False  # the catalogue knows its line only
-    other = _elsewhere(trials, facts, Stubs({} if entry.is_bootstrap else {name: stub}))
+    other = _session_elsewhere(trials, facts, Stubs({} if entry.is_bootstrap else {name: stub}))
     directs = (direct.text for direct in trials.task.problem.directs)
     return trials.ask(Question(requirements=(*filter(None, (asked,)), *directs)), other) is not None
 
 
-def _elsewhere(trials: Trials, facts: BaseFacts, stubs: Stubs) -> Session:
+def _session_elsewhere(trials: Trials, facts: BaseFacts, stubs: Stubs) -> Session:
     """Return a session like the task's own, on another base."""
     session = trials.session
     folder = session.folder.with_name(f"{session.folder.name}-base-{trials.asked}")
@@ -330,12 +340,13 @@ def _other_pythons(trials: Trials, conflict: ConflictError) -> Iterable[str]:
         return
     facts = trials.session.facts
     for python in (*PYTHONS, None):
+        # None stands for the same Python on a newer system
         glibc = facts.glibc if python else NEWEST_GLIBC
         other = structs.replace(facts, python=python or facts.python, glibc=glibc)
         if other == facts or (python and facts.python.startswith(f"{python}.")):
             continue
         if (
-            trials.ask(trials.changed(), _elsewhere(trials, other, trials.session.stubs))
+            trials.ask(trials.changed(), _session_elsewhere(trials, other, trials.session.stubs))
             is not None
         ):
             yield (
@@ -344,20 +355,20 @@ def _other_pythons(trials: Trials, conflict: ConflictError) -> Iterable[str]:
             return
 
 
-def _loosened(direct: Direct, problem: Problem, fit: FittingRelease) -> str:
+def _describe_loosened(direct: Direct, problem: Problem, fit: FittingRelease) -> str:
     stubs = problem.stubs
     if stubs.hard(direct.name):
         whose = "the framework's" if stubs.by_name[direct.name].chosen else "the base's"
         return f"loosen {direct.written}: {whose} {stubs.by_name[direct.name].public} is then taken"
     day = f" of {fit.uploaded}" if fit.uploaded else ""
     others = "" if fit.alone else ", once the others named here are loosened too"
-    if _ancient(fit, problem) and not newer(fit.version, direct.specifier):
+    if _is_ancient(fit, problem) and not is_newer(fit.version, direct.specifier):
         only = f"only {direct.name} {fit.version}{day} fits then, years older than this base"
         return f"loosen {direct.written}, though {only}"
     return f"loosen {direct.written}: {direct.name} {fit.version}{day} fits this base{others}"
 
 
-def _ancient(fit: FittingRelease, problem: Problem) -> bool:
+def _is_ancient(fit: FittingRelease, problem: Problem) -> bool:
     """Whether a release is from long before the base, and then fits mostly because it declares no bounds."""
     made = problem.facts.created
     if not made or not fit.uploaded:
@@ -365,7 +376,7 @@ def _ancient(fit: FittingRelease, problem: Problem) -> bool:
     return (read_date(made, "created") - read_date(fit.uploaded, "uploaded")).days > ANCIENT_DAYS
 
 
-def _held(problem: Problem) -> list[str]:
+def _held_framework(problem: Problem) -> list[str]:
     """Return what the base's framework is called, at its version and at any."""
     for stub in problem.stubs.by_name.values():
         name = framework_name(stub.name)
@@ -374,7 +385,7 @@ def _held(problem: Problem) -> list[str]:
     return []
 
 
-def _told(entry: CatalogueEntry) -> str:
+def _describe_entry(entry: CatalogueEntry) -> str:
     if entry.is_bootstrap:
         return f'bootstrap = "{entry.reference}" with framework = "{entry.requirement}" (Python {entry.python})'
     return f"{entry.reference} ({entry.holds}, Python {entry.python})"

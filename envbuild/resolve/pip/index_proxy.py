@@ -85,14 +85,14 @@ class IndexProxy:
                 if len(parts) < 3 or not secrets.compare_digest(parts[0].encode(), word.encode()):
                     return None
                 if parts[1] == "simple" and len(parts) == 3:
-                    return self._page(canonicalize_name(parts[2]), client, as_of, fresh)
+                    return self._project_page(canonicalize_name(parts[2]), client, as_of, fresh)
                 return (
-                    self._file(parts[2], parts[-1], client)
+                    self._serve_file(parts[2], parts[-1], client)
                     if parts[1] == "file" and len(parts) == 4
                     else None
                 )
 
-            server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(answer, self._note))
+            server = ThreadingHTTPServer(("127.0.0.1", 0), _handler_class(answer, self._note_error))
             thread = threading.Thread(
                 target=server.serve_forever, args=(POLL_SECONDS,), daemon=True
             )
@@ -105,17 +105,17 @@ class IndexProxy:
                 server.server_close()
                 thread.join()
 
-    def _note(self, error: EnvbuildError) -> None:
+    def _note_error(self, error: EnvbuildError) -> None:
         self.failure = self.failure or error
 
-    def _page(
+    def _project_page(
         self, project: str, client: httpx.Client, as_of: str | None, fresh: Collection[str]
     ) -> Answer | None:
         """Write a project's page as it was; None where no index has the project."""
         if project in self._hidden:
             return None
         if project not in self._pages:
-            self._pages[project] = self._links(project, client)
+            self._pages[project] = self._project_links(project, client)
         links = self._pages[project]
         if links is None:
             return None
@@ -124,32 +124,37 @@ class IndexProxy:
         shown = [link for link in links if day is None or _day_of(link) <= day]
         if project in self._from_source:
             shown = [link for link in shown if not link.file.endswith(".whl")]
-        pure = {_release(link.file) for link in shown if link.file.endswith("-none-any.whl")}
+        # a release with a pure wheel needs no sdist, which pip might else choose
+        pure = {_release_text(link.file) for link in shown if link.file.endswith("-none-any.whl")}
         shown = [
-            link for link in shown if link.file.endswith(".whl") or _release(link.file) not in pure
+            link
+            for link in shown
+            if link.file.endswith(".whl") or _release_text(link.file) not in pure
         ]
-        lines = map(self._anchor, shown)
+        lines = map(self._file_anchor, shown)
         return (
             "text/html; charset=utf-8",
             f"<!DOCTYPE html><html><body>{''.join(lines)}</body></html>".encode(),
         )
 
-    def _links(self, project: str, client: httpx.Client) -> tuple[Link, ...] | None:
-        pages = (self._listed(index, project, client) for index in self._indexes)
+    def _project_links(self, project: str, client: httpx.Client) -> tuple[Link, ...] | None:
+        pages = (self._read_listed(index, project, client) for index in self._indexes)
         return next((links for links in pages if links is not None), None)
 
-    def _listed(self, index: str, project: str, client: httpx.Client) -> tuple[Link, ...] | None:
+    def _read_listed(
+        self, index: str, project: str, client: httpx.Client
+    ) -> tuple[Link, ...] | None:
         try:
             return read_links(index, project, client, stop=self._stop)
         except GoneError:
             return None
 
-    def _anchor(self, link: Link) -> str:
+    def _file_anchor(self, link: Link) -> str:
         """Write one file; those without a sha256 cannot be locked and are not offered."""
         if link.sha256 is None or not SHA256.fullmatch(link.sha256):
             return ""
         key = hashlib.sha256(link.url.encode()).hexdigest()[:24]
-        release = _release(link.file)
+        release = _release_text(link.file)
         self._files[key] = Candidate(
             file=link.file, url=link.url, sha256=link.sha256, size=link.size
         )
@@ -169,20 +174,20 @@ class IndexProxy:
         )
         return f"<a {given}>{html.escape(file)}</a>\n"
 
-    def _file(self, key: str, name: str, client: httpx.Client) -> Answer | None:
+    def _serve_file(self, key: str, name: str, client: httpx.Client) -> Answer | None:
         candidate = self._files.get(key)
-        release = _release(candidate.file) if candidate is not None else None
+        release = _release_text(candidate.file) if candidate is not None else None
         if candidate is not None and release is not None and name == stub_file(*release):
-            return "application/octet-stream", self._stub(candidate, release)
+            return "application/octet-stream", self._stub_wheel(candidate, release)
         if candidate is None or name not in (candidate.file, f"{candidate.file}.metadata"):
             return None
         if name.endswith(".metadata"):
-            return "application/octet-stream", self._metadata(candidate, client).encode()
+            return "application/octet-stream", self._read_metadata(candidate, client).encode()
         return "application/octet-stream", stored_file(
             candidate, client, self._context.store, self._stop
         )
 
-    def _stub(self, candidate: Candidate, release: tuple[str, str]) -> bytes:
+    def _stub_wheel(self, candidate: Candidate, release: tuple[str, str]) -> bytes:
         """Return a wheel without content that requires what a source archive says.
 
         A placeholder requires what is nowhere, so that it is no answer.
@@ -198,7 +203,7 @@ class IndexProxy:
         ) as folder:
             return write_wheel(Path(folder), *release, requires).read_bytes()
 
-    def _metadata(self, candidate: Candidate, client: httpx.Client) -> str:
+    def _read_metadata(self, candidate: Candidate, client: httpx.Client) -> str:
         """Return a wheel's METADATA, kept in the store by the wheel's sha256."""
         kept: Path = self._context.store.folder("metadata") / f"{candidate.sha256}.txt"
         try:
@@ -209,7 +214,7 @@ class IndexProxy:
             return text
 
 
-def _release(file: str) -> tuple[str, str] | None:
+def _release_text(file: str) -> tuple[str, str] | None:
     """Return name and version of a file of an index, None for one that is no file of a package."""
     found = release_of(file)
     return None if found is None else (found[0], str(found[1]))
@@ -224,7 +229,9 @@ def stub_file(name: str, version: str) -> str:
     return f"{name.replace('-', '_')}-{version}-py3-none-any.whl"
 
 
-def _handler(answer: Callable[[str], Answer | None], note: Callable[[EnvbuildError], None]) -> type:
+def _handler_class(
+    answer: Callable[[str], Answer | None], note: Callable[[EnvbuildError], None]
+) -> type:
     """Return the class that answers requests; what fails behind it is noted and answered with an error."""
 
     class Handler(BaseHTTPRequestHandler):

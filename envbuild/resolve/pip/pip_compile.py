@@ -58,7 +58,7 @@ class OnHost:
             for name, value in self.environment.items()
             if name.lower() not in NOT_INHERITED
         }
-        env |= _variables(str(self.folder), index) | {"HOME": str(self.folder / "home")}
+        env |= _pip_variables(str(self.folder), index) | {"HOME": str(self.folder / "home")}
         if self.tools is not None:
             env["PYTHONPATH"] = str(self.tools)
         argv = (self.python, "-m", "piptools", *words)
@@ -77,7 +77,10 @@ class InBase:
 
     def __call__(self, words: tuple[str, ...], place: Path, index: str) -> Result:
         """Run ``python -m piptools`` inside."""
-        env = _variables(INSIDE, index) | {"PYTHONPATH": f"{INSIDE}/tools", "PYTHONNOUSERSITE": "1"}
+        env = _pip_variables(INSIDE, index) | {
+            "PYTHONPATH": f"{INSIDE}/tools",
+            "PYTHONNOUSERSITE": "1",
+        }
         cwd = f"{INSIDE}/{place.relative_to(self.folder)}" if place != self.folder else INSIDE
         own = [(self.folder / "home", f"{INSIDE}/home", True)]
         if place != self.folder:
@@ -95,7 +98,7 @@ class InBase:
         return self.runner(command, check=False)
 
 
-def _variables(folder: str, index: str) -> dict[str, str]:
+def _pip_variables(folder: str, index: str) -> dict[str, str]:
     """Return what configures pip: the index alone, whose address is no argument, for other users see those."""
     own = {"TMPDIR": f"{folder}/home", "PIP_INDEX_URL": index}
     caches = {
@@ -124,10 +127,11 @@ def find_compiler(
     with os_errors_as(folder):
         (folder / "home").mkdir(exist_ok=True)
     found = runner(Command(argv=(python, "-c", PROBE)), check=False).stdout.split()
+    # a resolver must be of the base's Python: pip evaluates markers in the Python that runs it
     on_host = found[:1] == [minor]
     tools = None if on_host and "piptools" in found else folder / "tools"
     if not on_host:
-        image = _base(facts, folder, context)
+        image = _runnable_base(facts, folder, context)
     if tools is not None:
         argv = (
             uv, "pip", "install", "--quiet", "--no-config", "--target", str(tools), "--python-version", minor,
@@ -151,7 +155,7 @@ def find_compiler(
     )
 
 
-def _base(facts: BaseFacts, folder: Path, context: Context) -> Path:
+def _runnable_base(facts: BaseFacts, folder: Path, context: Context) -> Path:
     """Return a base whose Python answers here."""
     minor = ".".join(map(str, python_minor(facts)))
     hint = f"install python{minor}, or leave out --resolver"

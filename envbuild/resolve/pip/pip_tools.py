@@ -46,14 +46,14 @@ class PipToolsResolver(UvResolver):
     Raises HostError where no Python of the base's version can run, and what the uv backend raises.
     """
 
-    def _session(self, request: Request, task: Task, folder: Path) -> Session:
+    def _open_session(self, request: Request, task: Task, folder: Path) -> Session:
         with os_errors_as(folder):
             folder.mkdir()
         return _PipSession(
             folder=folder,
             facts=request.facts,
             stubs=task.problem.stubs,
-            indexes=self._indexes(request),
+            indexes=self._index_urls(request),
             context=self.context,
             from_source=request.from_source,
         )
@@ -77,16 +77,19 @@ class _PipSession(Session):
             context=self.context,
         )
         told = self._compiler(("compile", "--help"), self.folder, "").stdout
-        self._options = tuple(wish for wish in WISHES if _names(told, wish.partition("=")[0]))
+        self._options = tuple(
+            wish for wish in WISHES if _names_option(told, wish.partition("=")[0])
+        )
 
     def ask(self, question: Question) -> dict[str, Chosen]:
         """Put one question.  Raises as Session.ask; a conflict is told in uv's words, which name who wants what."""
         if not question.deps or question.lowest or question.seconds is not None:
             return super().ask(question)
-        place = self._place(question, {})
-        result = self._compile(question, place)
+        place = self._question_folder(question, {})
+        result = self._run_pip_compile(question, place)
         if result.code == 0:
             pins = PIN.findall((place / "pinned.txt").read_text("utf-8"))
+            # pip-compile chose the versions, uv names their files
             exact = replace(
                 question,
                 requirements=tuple(f"{name}=={version}" for name, version in pins),
@@ -99,7 +102,7 @@ class _PipSession(Session):
             raise self._proxy.failure
         if not any(sign in result.stderr for sign in NO_SOLUTION):
             raise ToolFailedError(
-                f"pip-compile failed: {_plain(result)}",
+                f"pip-compile failed: {_plain_output(result)}",
                 argv=result.argv,
                 exit_code=result.code,
                 stdout=result.stdout,
@@ -108,11 +111,14 @@ class _PipSession(Session):
             )
         with suppress(ConflictError):
             super().ask(question)
-            raise ConflictError(f"pip-tools finds no solution, though uv does: {_plain(result)}")
+            raise ConflictError(
+                f"pip-tools finds no solution, though uv does: {_plain_output(result)}"
+            )
         return super().ask(question)
 
-    def _compile(self, question: Question, place: Path) -> Result:
+    def _run_pip_compile(self, question: Question, place: Path) -> Result:
         """Run pip-compile on a question's files; the seed is its output file, whose pins it prefers."""
+        # pip asks all indexes for every name: protected ones are pinned to their stubs
         fixed = [
             f"{stub.name}=={stub.version}" for stub in self.stubs.by_name.values() if stub.hard
         ]
@@ -144,12 +150,12 @@ class _PipSession(Session):
         return result
 
 
-def _names(told: str, option: str) -> bool:
+def _names_option(told: str, option: str) -> bool:
     """Whether the help names an option."""
     return re.search(rf"(?<![\w-]){re.escape(option)}(?![\w-])", told) is not None
 
 
-def _plain(result: Result) -> str:
+def _plain_output(result: Result) -> str:
     """Return what pip-compile said, without the stub's own mark and without passwords."""
     lines = [
         line.strip()

@@ -32,7 +32,7 @@ class Condition(NamedTuple):
 
     def both(self, other: Condition) -> Condition:
         """Return the condition that both hold."""
-        return _joined("and", (self, other))
+        return _join_conditions("and", (self, other))
 
     def negated(self) -> Condition:
         """Return the opposite; that of what always holds is a comparison that never does."""
@@ -62,27 +62,27 @@ def condition_of(  # noqa: PLR0911  (a row for each kind of expression)
             parts = [condition_of(value, named) for value in values]
             known = [part for part in parts if part is not None]
             word = "and" if isinstance(op, ast.And) else "or"
-            return _joined(word, known) if len(known) == len(parts) else None
+            return _join_conditions(word, known) if len(known) == len(parts) else None
         case ast.Call(args=[ast.Constant(value=str(given))], func=function):
             asks = ast.unparse(function) == "sys.platform.startswith" and given in BEGINNINGS
-            return _compare("sys_platform", "==", BEGINNINGS[given]) if asks else None
+            return _compare_marker("sys_platform", "==", BEGINNINGS[given]) if asks else None
         case ast.Compare(left=left, ops=operators, comparators=others):
-            return _chained([left, *others], [SIGNS.get(type(one)) for one in operators])
+            return _read_chain([left, *others], [SIGNS.get(type(one)) for one in operators])
     return None
 
 
-def _compare(marker: str, sign: str, value: str) -> Condition:
+def _compare_marker(marker: str, sign: str, value: str) -> Condition:
     return Condition(f'{marker} {sign} "{value}"', f'{marker} {OPPOSITE[sign]} "{value}"')
 
 
 KNOWN = {
     "__name__ == '__main__'": ALWAYS,
-    "six.PY2": _compare("python_version", "<", "3"),
-    "six.PY3": _compare("python_version", ">=", "3"),
+    "six.PY2": _compare_marker("python_version", "<", "3"),
+    "six.PY3": _compare_marker("python_version", ">=", "3"),
 }
 
 
-def _joined(word: str, conditions: Iterable[Condition]) -> Condition:
+def _join_conditions(word: str, conditions: Iterable[Condition]) -> Condition:
     """Join conditions by "and" or "or"; the opposite is joined by the other word (De Morgan)."""
     parts = list(conditions)
     if word == "or" and ALWAYS in parts:
@@ -96,64 +96,64 @@ def _joined(word: str, conditions: Iterable[Condition]) -> Condition:
     return Condition(f"({text})", f"({opposite})")
 
 
-def _chained(sides: list[ast.expr], signs: list[str | None]) -> Condition | None:
+def _read_chain(sides: list[ast.expr], signs: list[str | None]) -> Condition | None:
     """Read ``a < b <= c`` as Python does: every neighbours' comparison holds."""
     found: list[Condition] = []
     for left, sign, right in zip(sides, signs, sides[1:], strict=False):
         if sign is None:
             return None
-        one = _comparison(left, sign, right)
+        one = _read_comparison(left, sign, right)
         if one is None:  # the constant may stand on the left: (3, 8) > sys.version_info
-            one = _comparison(right, MIRRORED.get(sign, sign), left)
+            one = _read_comparison(right, MIRRORED.get(sign, sign), left)
         if one is None:
             return None
         found.append(one)
-    return _joined("and", found)
+    return _join_conditions("and", found)
 
 
-def _comparison(asked: ast.expr, sign: str, value: ast.expr) -> Condition | None:
+def _read_comparison(asked: ast.expr, sign: str, value: ast.expr) -> Condition | None:
     what = ast.unparse(asked)
     try:
         given = ast.literal_eval(value)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return None
     if what in MARKERS:
-        return _among(MARKERS[what], sign, given)
+        return _marker_among(MARKERS[what], sign, given)
     if what in MAJOR and isinstance(given, int):
-        return _major(sign, given)
+        return _major_version(sign, given)
     if what == "sys.version_info" or (what.startswith("sys.version_info[") and ":" in what):
-        return _version(sign, given, exact=what.endswith((":2]", ":2)]")))
+        return _version_condition(sign, given, exact=what.endswith((":2]", ":2)]")))
     return None
 
 
-def _among(marker: str, sign: str, given: object) -> Condition | None:
+def _marker_among(marker: str, sign: str, given: object) -> Condition | None:
     if isinstance(given, str):
-        return _compare(marker, sign, given) if '"' not in given else None
+        return _compare_marker(marker, sign, given) if '"' not in given else None
     if sign != "==" or not isinstance(given, list | tuple | set):
         return None
     if not all(isinstance(item, str) for item in given):
         return None
-    return _joined("or", [_compare(marker, "==", item) for item in sorted(given)])
+    return _join_conditions("or", [_compare_marker(marker, "==", item) for item in sorted(given)])
 
 
-def _major(sign: str, major: int) -> Condition:
-    lower = _compare("python_version", ">=", str(major))
-    upper = _compare("python_version", "<", str(major + 1))
+def _major_version(sign: str, major: int) -> Condition:
+    lower = _compare_marker("python_version", ">=", str(major))
+    upper = _compare_marker("python_version", "<", str(major + 1))
     equal = lower.both(upper)
     found = {"<": lower.negated(), "<=": upper, ">": upper.negated(), ">=": lower, "==": equal}
     return found.get(sign, equal.negated())
 
 
-def _version(sign: str, given: object, *, exact: bool) -> Condition | None:
+def _version_condition(sign: str, given: object, *, exact: bool) -> Condition | None:
     """Compare sys.version_info, of which ``exact`` takes the first two numbers, with a tuple."""
     if not isinstance(given, tuple) or not given:
         return None
     if not all(isinstance(part, int) for part in given[:3]):
         return None
     if len(given) > 2:
-        return _compare("python_full_version", sign, ".".join(map(str, given[:3])))
+        return _compare_marker("python_full_version", sign, ".".join(map(str, given[:3])))
     # (3, 8) lies before every 3.8.x, whose tuples are longer
     whole = {"<=": "<", ">": ">="}.get(sign, sign)
     if len(given) == 1:
-        return _major(whole, given[0])
-    return _compare("python_version", sign if exact else whole, ".".join(map(str, given)))
+        return _major_version(whole, given[0])
+    return _compare_marker("python_version", sign if exact else whole, ".".join(map(str, given)))

@@ -49,13 +49,14 @@ class Expressions:
     def known(self, node: ast.expr) -> Value | None:
         """Return the value of an expression, None where only running the file would tell."""
         try:
-            return self._value(node)
+            return self._value_of(node)
         except Unknown:
             return None
 
-    def _value(  # noqa: C901, PLR0911, PLR0912  (a row for each kind of expression)
+    def _value_of(  # noqa: C901, PLR0911, PLR0912  (a row for each kind of expression)
         self, node: ast.expr
     ) -> Value:
+        # a hostile file may be as deep as it likes
         self.steps += 1
         if self.steps > MOST_STEPS:
             raise Unknown
@@ -63,78 +64,78 @@ class Expressions:
             case ast.Constant(value=str(text)):
                 return text
             case ast.Name(id=name):
-                return _required(self.names.get(name))
+                return _require_value(self.names.get(name))
             case ast.List(elts=items) | ast.Tuple(elts=items) | ast.Set(elts=items):
-                return tuple(chain.from_iterable(map(self._lines, items)))
+                return tuple(chain.from_iterable(map(self._lines_of, items)))
             case ast.Dict():
-                return self._table(node)
+                return self._table_of(node)
             case ast.BinOp(left=left, op=operator, right=right):
-                return _combined(self._value(left), operator, self._value(right))
+                return _combine_values(self._value_of(left), operator, self._value_of(right))
             case ast.JoinedStr(values=parts):
-                return "".join(map(self._text, parts))
+                return "".join(map(self._text_of, parts))
             case ast.FormattedValue(value=inner):
-                return self._text(inner)
+                return self._text_of(inner)
             case ast.IfExp():
-                return self._either(node)
+                return self._either_list(node)
             case ast.Subscript(value=table, slice=key):
-                return self._item(table, key)
+                return self._table_item(table, key)
             case ast.Attribute(value=path, attr="parent"):
-                return self._text(path).rpartition("/")[0]
+                return self._text_of(path).rpartition("/")[0]
             case (
                 ast.ListComp(elt=element, generators=[only])
                 | ast.GeneratorExp(elt=element, generators=[only])
             ):
-                return self._cleaned([element, *only.ifs], only.iter)
+                return self._cleaned_lines([element, *only.ifs], only.iter)
             case ast.Call():
-                return self._result(node)
+                return self._call_result(node)
         raise Unknown
 
-    def _text(self, node: ast.expr) -> str:
-        value = self._value(node)
+    def _text_of(self, node: ast.expr) -> str:
+        value = self._value_of(node)
         if not isinstance(value, str):
             raise Unknown
         return value
 
-    def _lines(self, node: ast.expr) -> tuple[Line, ...]:
+    def _lines_of(self, node: ast.expr) -> tuple[Line, ...]:
         """Return what an element puts into its list: itself, or, with a star before it, its own."""
         if not isinstance(node, ast.Starred):
-            return (Line(self._text(node)),)
-        value = self._value(node.value)
+            return (Line(self._text_of(node)),)
+        value = self._value_of(node.value)
         if not isinstance(value, tuple):
             raise Unknown
         return value
 
-    def _table(self, node: ast.Dict) -> Mapping[str, Value | None]:
+    def _table_of(self, node: ast.Dict) -> Mapping[str, Value | None]:
         items: dict[str, Value | None] = {}
         for key, value in zip(node.keys, node.values, strict=True):
             if key is not None:
-                items[self._text(key)] = self.known(value)
+                items[self._text_of(key)] = self.known(value)
                 continue
-            inner = self._value(value)  # {**other}
+            inner = self._value_of(value)  # {**other}
             if not isinstance(inner, Mapping):
                 raise Unknown
             items |= inner
         return items
 
-    def _either(self, node: ast.IfExp) -> tuple[Line, ...]:
+    def _either_list(self, node: ast.IfExp) -> tuple[Line, ...]:
         test = self.condition(node.test)
-        one, other = self._value(node.body), self._value(node.orelse)
+        one, other = self._value_of(node.body), self._value_of(node.orelse)
         if test is None or not isinstance(one, tuple) or not isinstance(other, tuple):
             raise Unknown
         there = [line.under(test) for line in one]
         return (*there, *(line.under(test.negated()) for line in other))
 
-    def _item(self, table: ast.expr, key: ast.expr) -> Value:
-        value = self._value(table)
+    def _table_item(self, table: ast.expr, key: ast.expr) -> Value:
+        value = self._value_of(table)
         if not isinstance(value, Mapping):
             raise Unknown
-        return _required(value.get(self._text(key)))
+        return _require_value(value.get(self._text_of(key)))
 
-    def _cleaned(self, parts: Sequence[ast.expr], lines: ast.expr) -> tuple[Line, ...]:
+    def _cleaned_lines(self, parts: Sequence[ast.expr], lines: ast.expr) -> tuple[Line, ...]:
         """Return the requirements among lines, where these parts of an expression only clean them."""
-        if not _calls(parts) <= CLEANING:
+        if not _called_names(parts) <= CLEANING:
             raise Unknown
-        value = self._value(lines)
+        value = self._value_of(lines)
         if isinstance(value, str):
             return tuple(map(Line, lines_of(value)))
         if not isinstance(value, tuple):
@@ -142,20 +143,20 @@ class Expressions:
         stripped = [Line(line.text.strip(), line.when) for line in value]
         return tuple(line for line in stripped if line.text[:1] not in ("", "#"))
 
-    def _result(self, call: ast.Call) -> Value:
+    def _call_result(self, call: ast.Call) -> Value:
         """Return what a call gives."""
         name = name_of(call.func) or ""
         match call:
             case ast.Call(func=ast.Name()) if name in self.functions:
                 return self.call_function(self.functions[name], call)
             case ast.Call(args=[first, *_]) if name in SAME:
-                return self._value(first)
+                return self._value_of(first)
             case ast.Call(args=[function, lines]) if name == "map":
-                return self._cleaned([function], lines)
+                return self._cleaned_lines([function], lines)
             case ast.Call(args=[]) if name == "dict":
                 return {word.arg: self.known(word.value) for word in call.keywords if word.arg}
             case ast.Call(func=ast.Attribute(value=owner)) if name in OF_LINES:
-                return self._split(self._text(owner), name, call.args)
+                return self._split_lines(self._text_of(owner), name, call.args)
         return self._called_text(call, name)
 
     def _called_text(self, call: ast.Call, name: str) -> str:
@@ -163,26 +164,26 @@ class Expressions:
         match call:
             case ast.Call(func=ast.Attribute(value=owner), args=parts) if name == "join":
                 if name_of(owner) == "path":
-                    lines = chain.from_iterable(map(self._lines, parts))
-                    return _joined(line.text for line in lines)
+                    lines = chain.from_iterable(map(self._lines_of, parts))
+                    return _join_paths(line.text for line in lines)
             case ast.Call(args=[path, *_]) if name == "dirname":
-                return self._text(path).rpartition("/")[0]
+                return self._text_of(path).rpartition("/")[0]
             case ast.Call(func=ast.Name() | ast.Attribute(), args=[path, *_]) if name == "open":
-                return self._file(self._text(path))
+                return self._file_text(self._text_of(path))
             case ast.Call(func=ast.Attribute(value=owner)) if name in ("read_text", "open"):
-                return self._file(self._text(owner))
+                return self._file_text(self._text_of(owner))
             case ast.Call(func=ast.Attribute(value=owner)) if name == "read":
-                return self._text(owner)
+                return self._text_of(owner)
             case ast.Call(func=ast.Attribute(value=owner), args=[]) if name in STRIPPING:
-                return str(getattr(self._text(owner), name)())
+                return str(getattr(self._text_of(owner), name)())
         raise Unknown
 
-    def _split(self, text: str, name: str, arguments: Sequence[ast.expr]) -> tuple[Line, ...]:
-        by = self._text(arguments[0]) if name == "split" and arguments else None
+    def _split_lines(self, text: str, name: str, arguments: Sequence[ast.expr]) -> tuple[Line, ...]:
+        by = self._text_of(arguments[0]) if name == "split" and arguments else None
         parts = text.split(by) if name == "split" and by != "" else text.splitlines()
         return tuple(map(Line, lines_of("\n".join(parts))))
 
-    def _file(self, path: str) -> str:
+    def _file_text(self, path: str) -> str:
         """Return the text of a file of the archive; an absolute path is one below its top folder."""
         text = self.files.get(path.removeprefix("./").lstrip("/"))
         if text is None:
@@ -202,13 +203,13 @@ def lines_in(value: Value | Condition | None) -> tuple[Line, ...] | None:
     return value if isinstance(value, tuple) and not isinstance(value, Condition) else None
 
 
-def _required(value: Value | Condition | None) -> Value:
+def _require_value(value: Value | Condition | None) -> Value:
     if value is None or isinstance(value, Condition):
         raise Unknown
     return value
 
 
-def _calls(nodes: Iterable[ast.AST]) -> set[str | None]:
+def _called_names(nodes: Iterable[ast.AST]) -> set[str | None]:
     """Return the names of what is called in expressions."""
     found: set[str | None] = set()
     for node in nodes:
@@ -216,7 +217,7 @@ def _calls(nodes: Iterable[ast.AST]) -> set[str | None]:
     return found
 
 
-def _combined(left: Value, operator: ast.operator, right: Value) -> Value:
+def _combine_values(left: Value, operator: ast.operator, right: Value) -> Value:
     if isinstance(left, tuple) and isinstance(right, tuple) and isinstance(operator, ast.Add):
         return left + right
     if not isinstance(left, str) or not isinstance(right, str):
@@ -224,11 +225,11 @@ def _combined(left: Value, operator: ast.operator, right: Value) -> Value:
     if isinstance(operator, ast.Add):
         return left + right
     if isinstance(operator, ast.Div):
-        return _joined((left, right))
+        return _join_paths((left, right))
     if isinstance(operator, ast.Mod) and left.count("%") == left.count("%s") == 1:
         return left.replace("%s", right)
     raise Unknown
 
 
-def _joined(parts: Iterable[str]) -> str:
+def _join_paths(parts: Iterable[str]) -> str:
     return "/".join(part.strip("/") for part in parts if part.strip("/"))

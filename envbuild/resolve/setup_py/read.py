@@ -59,9 +59,9 @@ class _Walk(Expressions):
     def run(self, body: Sequence[ast.stmt], when: Condition) -> None:
         """Go through statements that hold under a condition."""
         for statement in body:
-            self._follow(statement, when)
+            self._follow_statement(statement, when)
 
-    def _follow(  # noqa: C901, PLR0912  (a row for each kind of statement)
+    def _follow_statement(  # noqa: C901, PLR0912  (a row for each kind of statement)
         self, statement: ast.stmt, when: Condition
     ) -> None:
         """Follow one statement; of most kinds nothing is to be told."""
@@ -70,62 +70,63 @@ class _Walk(Expressions):
                 self.functions[name] = statement
             case ast.Assign(targets=targets, value=value):
                 for target in targets:
-                    self._assign(target, value, when)
+                    self._assign_target(target, value, when)
             case ast.AnnAssign(target=target, value=ast.expr() as value):
-                self._assign(target, value, when)
+                self._assign_target(target, value, when)
             case ast.AugAssign(target=target, op=ast.Add(), value=value):
-                self._extend(target, value, when)
+                self._extend_list(target, value, when)
             case ast.AugAssign() | ast.For() | ast.While():
-                self._forget([statement])
+                self._forget_names([statement])
             case ast.Expr(value=ast.Call() as call):
-                self._do(call, when)
+                self._follow_call(call, when)
             case ast.Try(body=body, handlers=handlers, orelse=orelse, finalbody=finalbody):
                 self.run(body, when)
-                self._forget([*handlers, *orelse, *finalbody])
+                self._forget_names([*handlers, *orelse, *finalbody])
             case ast.With(items=items, body=body):
                 for item in items:
                     if item.optional_vars is not None:
-                        self._assign(item.optional_vars, item.context_expr, when)
+                        self._assign_target(item.optional_vars, item.context_expr, when)
                 self.run(body, when)
             case ast.Raise():
-                self._end(when)
+                self._end_walk(when)
             case ast.If():
-                self._branch(statement, when)
+                self._follow_branch(statement, when)
 
-    def _end(self, when: Condition) -> None:
+    def _end_walk(self, when: Condition) -> None:
         """Break off where the file itself would, and in every case."""
         if when == ALWAYS and self.handed is None and not self.depth:
             raise Ended
 
-    def _branch(self, node: ast.If, when: Condition) -> None:
+    def _follow_branch(self, node: ast.If, when: Condition) -> None:
         test = self.condition(node.test)
         if test is not None:
             self.run(node.body, when.both(test))
             self.run(node.orelse, when.both(test.negated()))
             return
-        self._forget([*node.body, *node.orelse])
+        # what a test asks of the author's machine may go either way
+        self._forget_names([*node.body, *node.orelse])
         for part in (node.body, node.orelse):
             if _calls_setup(part):
                 self.run(part, when)
 
-    def _forget(self, nodes: Iterable[ast.AST]) -> None:
+    def _forget_names(self, nodes: Iterable[ast.AST]) -> None:
         """Hold for unknown whatever these statements may change."""
         for node in nodes:
             for inner in ast.walk(node):
-                name = _changed(inner)
+                name = _changed_name(inner)
                 if name is not None:
                     self.names[name] = None
 
-    def _assign(self, target: ast.expr, value: ast.expr, when: Condition) -> None:
+    def _assign_target(self, target: ast.expr, value: ast.expr, when: Condition) -> None:
         match target:
             case ast.Subscript(value=ast.Name(id=name), slice=key):
                 self._set_item(name, key, value, when)
             case ast.Name(id=name):
-                self.names[name] = self._assigned(self.names.get(name), value, when)
+                self.names[name] = self._assigned_value(self.names.get(name), value, when)
             case _:
-                self._forget([target])
+                self._forget_names([target])
 
-    def _assigned(
+    def _assigned_value(
         self, before: Value | Condition | None, node: ast.expr, when: Condition
     ) -> Value | Condition | None:
         """Return what a name stands for after an assignment that holds under a condition."""
@@ -145,33 +146,33 @@ class _Walk(Expressions):
         else:
             self.names[name] = None
 
-    def _extend(self, target: ast.expr, value: ast.expr, when: Condition) -> None:
+    def _extend_list(self, target: ast.expr, value: ast.expr, when: Condition) -> None:
         if not isinstance(target, ast.Name):
-            self._forget([target])
+            self._forget_names([target])
             return
         before, more = lines_in(self.names.get(target.id)), lines_in(self.known(value))
         self.names[target.id] = None
         if before is not None and more is not None:
             self.names[target.id] = (*before, *(line.under(when) for line in more))
 
-    def _do(self, call: ast.Call, when: Condition) -> None:
+    def _follow_call(self, call: ast.Call, when: Condition) -> None:
         """Follow a call that stands by itself: setup(), a change of a list, an exit."""
         name = name_of(call.func)
         owner = call.func.value if isinstance(call.func, ast.Attribute) else None
         if name == "setup" and (owner is None or name_of(owner) in ("setuptools", "core")):
-            self.handed = Handed(keywords=self._keywords(call))
+            self.handed = Handed(keywords=self._read_keywords(call))
         elif name in ("exit", "_exit"):
-            self._end(when)
+            self._end_walk(when)
         elif name in ("append", "insert") and isinstance(owner, ast.Name) and call.args:
-            self._extend(owner, ast.List(elts=[call.args[-1]]), when)
+            self._extend_list(owner, ast.List(elts=[call.args[-1]]), when)
         elif name == "extend" and isinstance(owner, ast.Name) and call.args:
-            self._extend(owner, call.args[-1], when)
+            self._extend_list(owner, call.args[-1], when)
         elif name == "update" and isinstance(owner, ast.Name):
             self.names[owner.id] = None
         elif name in self.functions and owner is None:
             self._go_inside(self.functions[name], call, when)
 
-    def _bind(self, parameters: ast.arguments, call: ast.Call) -> None:
+    def _bind_parameters(self, parameters: ast.arguments, call: ast.Call) -> None:
         """Give the parameters of a function what it is called with, or their defaults."""
         names = [parameter.arg for parameter in parameters.args]
         for name, default in zip(reversed(names), reversed(parameters.defaults), strict=False):
@@ -197,20 +198,21 @@ class _Walk(Expressions):
         if self.depth >= DEEPEST:
             raise Unknown
         kept = dict(self.names)
-        self._bind(function.args, call)
+        self._bind_parameters(function.args, call)
         self.depth += 1
         try:
             self.run(_before_return(function.body), when)
-            returned = _returned(function.body)
+            returned = _returned_value(function.body)
             return self.known(returned) if returned is not None else None
         finally:
             self.depth -= 1
             # a function's names end with it; what it changed of the file's own is not followed
             changed = {name for name in kept if self.names.get(name) != kept[name]}
-            self.names = {**kept, **dict.fromkeys(changed & _globals(function))}
+            self.names = {**kept, **dict.fromkeys(changed & _global_names(function))}
 
-    def _keywords(self, call: ast.Call) -> dict[str, Value | None]:
+    def _read_keywords(self, call: ast.Call) -> dict[str, Value | None]:
         """Return what is handed over by name; keywords from a dictionary that is not known leave the others open."""
+        # setup(**metadata): what is named outright is known all the same
         spread: dict[str, Value | None] = {}
         named: dict[str, Value | None] = {}
         for word in call.keywords:
@@ -229,7 +231,7 @@ def _before_return(body: Sequence[ast.stmt]) -> Sequence[ast.stmt]:
     return body
 
 
-def _returned(body: Sequence[ast.stmt]) -> ast.expr | None:
+def _returned_value(body: Sequence[ast.stmt]) -> ast.expr | None:
     """Return the expression that a function returns: by its first return, or at the end of its last ``with``."""
     for statement in body:
         if isinstance(statement, ast.Return):
@@ -238,7 +240,7 @@ def _returned(body: Sequence[ast.stmt]) -> ast.expr | None:
     return last.value if isinstance(last, ast.Return) else None
 
 
-def _globals(function: ast.FunctionDef) -> set[str]:
+def _global_names(function: ast.FunctionDef) -> set[str]:
     found: set[str] = set()
     for node in ast.walk(function):
         if isinstance(node, ast.Global):
@@ -251,7 +253,7 @@ def _calls_setup(body: Sequence[ast.stmt]) -> bool:
     return any(isinstance(node, ast.Call) and name_of(node.func) == "setup" for node in inner)
 
 
-def _changed(node: ast.AST) -> str | None:
+def _changed_name(node: ast.AST) -> str | None:
     """Return the name that a node may change."""
     match node:
         case (

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 import msgspec
+from packaging.utils import canonicalize_name
 
 from envbuild.context import Context
 from envbuild.errors import IntegrityError, NetworkError
@@ -27,7 +28,7 @@ from envbuild.progress import Silent
 from envbuild.resolve.pylock import Candidate
 from envbuild.resolve.sources.metadata import TAIL, Remote, member_names, wheel_headers, wheel_text
 from envbuild.resolve.sources.sdists import read_sdist
-from envbuild.resolve.stubs import parsed
+from envbuild.resolve.stubs import parse_requirements
 from envbuild.store.atomic import os_errors_as, write_bytes
 from envbuild.store.layout import Store
 
@@ -74,7 +75,7 @@ def describe_files(files: Iterable[Candidate], context: Context) -> dict[str, Ab
     folder = store.folder("metadata")
     known = {}
     for sha in wanted:
-        about = _kept(store.metadata(f"{sha}-{FORM}.json"))
+        about = _read_kept(store.metadata(f"{sha}-{FORM}.json"))
         if about is not None:
             known[sha] = _as_built(about, sha, folder)
     missing = [candidate for sha, candidate in wanted.items() if sha not in known]
@@ -84,7 +85,7 @@ def describe_files(files: Iterable[Candidate], context: Context) -> dict[str, Ab
     with make_client(context.settings) as client:
 
         def one(candidate: Candidate, stop: threading.Event) -> None:
-            about = _ask(candidate, client, store, stop)
+            about = _ask_file(candidate, client, store, stop)
             with os_errors_as(folder):
                 (folder / f"{candidate.sha256}-{FORM}.json").write_bytes(msgspec.json.encode(about))
             known[candidate.sha256] = _as_built(about, candidate.sha256, folder)
@@ -98,15 +99,13 @@ def note_built(sha256: str, requires: tuple[str, ...], store: Store) -> tuple[st
 
     Where the archive says what holds for every build, nothing is kept.  What was resolved before is forgotten.
     """
-    from packaging.utils import canonicalize_name
-
     folder = store.folder("metadata")
-    about = _kept(folder / f"{sha256}-{FORM}.json")
+    about = _read_kept(folder / f"{sha256}-{FORM}.json")
     if about is None or about.read_from not in COMPUTED:
         return ()
     write_bytes(folder / f"{sha256}-built.json", msgspec.json.encode(requires))
-    said = {canonicalize_name(one.name) for one in parsed(about.requires)}
-    plain = [one for one in parsed(requires) if "extra ==" not in str(one.marker or "")]
+    said = {canonicalize_name(one.name) for one in parse_requirements(about.requires)}
+    plain = [one for one in parse_requirements(requires) if "extra ==" not in str(one.marker or "")]
     new = {canonicalize_name(one.name) for one in plain} - said
     for answer in store.folder("answers").glob("*.json") if new else ():
         answer.unlink(missing_ok=True)
@@ -126,7 +125,7 @@ def _as_built(about: About, sha256: str, folder: Path) -> About:
     return msgspec.structs.replace(about, requires=requires, read_from="built")
 
 
-def _kept(path: Path) -> About | None:
+def _read_kept(path: Path) -> About | None:
     try:
         return msgspec.json.decode(path.read_bytes(), type=About)
     except (OSError, *UNREADABLE):
@@ -174,7 +173,9 @@ def stored_file(
     return final
 
 
-def _ask(candidate: Candidate, client: httpx.Client, store: Store, stop: threading.Event) -> About:
+def _ask_file(
+    candidate: Candidate, client: httpx.Client, store: Store, stop: threading.Event
+) -> About:
     if candidate.file.endswith(".whl"):
         path = local_path(candidate.url)
         if path is None:
@@ -211,11 +212,14 @@ def _remote_wheel(candidate: Candidate, client: httpx.Client) -> tuple[BinaryIO,
 
     Returns the wheel as a file, and its size.
     """
+    # offsets are those of the file, not of a compressed answer
     plain = {"Accept-Encoding": "identity"}
+    # a suffix range (RFC 9110, 14.1.2) gives the end, where a zip keeps its directory
     tail = {**plain, "Range": f"bytes=-{TAIL}"}
     with open_response(client, candidate.url, headers=tail, accept=(200, 206)) as response:
         found = RANGE.fullmatch(response.headers.get("Content-Range", ""))
         length = response.headers.get("Content-Length", "")
+        # a server without ranges sends the whole file, which is taken where it is small
         if response.status_code == 200 and not (
             length.isdecimal() and int(length) <= LARGEST_WHOLE
         ):

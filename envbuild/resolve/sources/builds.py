@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
 from envbuild.errors import NoSolutionError
-from envbuild.resolve.compose import found_file, pick
-from envbuild.resolve.conflict.explain import ConflictError, plain
-from envbuild.resolve.graph import sources, walk
+from envbuild.resolve.compose import found_file, pick_file
+from envbuild.resolve.conflict.explain import ConflictError, plain_text
+from envbuild.resolve.graph import requiring_names, walk_requirements
 from envbuild.resolve.model import Found
-from envbuild.resolve.platform import markers, tag_order
+from envbuild.resolve.platform import marker_environment, tag_order
 from envbuild.resolve.pylock import Candidate, Chosen
 from envbuild.resolve.sources.artifacts import About, describe_files
-from envbuild.resolve.sources.pep517 import archives_of, asked
-from envbuild.resolve.stubs import parsed
+from envbuild.resolve.sources.pep517 import archives_of, ask_backends
+from envbuild.resolve.stubs import parse_requirements
 from envbuild.resolve.uv.query import Question
 from envbuild.resolve.uv.session import Session
 
@@ -35,24 +38,27 @@ def resolve_builds(
     archives = archives_of(files, session.context.store)
     if not archives:
         return ()
-    wanted = _wanted(session, files, abouts)
+    wanted = _declared_requirements(session, files, abouts)
     seed = {name: chosen.version for name, chosen in answer.items() if not chosen.from_base}
+    # an extension is compiled against the numpy that it will run with
     seed |= {
         n: stub.real for n, stub in session.stubs.by_name.items() if n not in seed and not stub.hard
     }
-    found = _ask(session, wanted, tuple(seed.items()), as_of)
+    found = _ask_builds(session, wanted, tuple(seed.items()), as_of)
     said_by = {name: abouts[files[name].sha256] for name in archives}
-    more = _beyond(session, asked(session, archives, said_by, found), wanted)
+    more = _undeclared_requirements(
+        session, ask_backends(session, archives, said_by, found), wanted
+    )
     if more:
         wanted = (*wanted, *more)
-        found = _ask(session, wanted, tuple(seed.items()), as_of)
+        found = _ask_builds(session, wanted, tuple(seed.items()), as_of)
     order = tag_order(session.facts)
     chosen = {
-        name: pick(package, order) for name, package in found.items() if not package.from_base
+        name: pick_file(package, order) for name, package in found.items() if not package.from_base
     }
     said = describe_files(chosen.values(), session.context)
     requires = {name: said[file.sha256].requires for name, file in chosen.items()}
-    via = sources(walk(wanted, requires, markers(session.facts)))
+    via = requiring_names(walk_requirements(wanted, requires, marker_environment(session.facts)))
     return tuple(
         Found(
             name=name,
@@ -66,27 +72,22 @@ def resolve_builds(
     )
 
 
-def _wanted(
+def _declared_requirements(
     session: Session, files: Mapping[str, Candidate], abouts: Mapping[str, About]
 ) -> tuple[tuple[str, str], ...]:
     """Return (sdist, build requirement) for all sdists; what the base protects is there when they are built."""
-    from packaging.utils import canonicalize_name
-
     found: list[tuple[str, str]] = []
     for name, file in sorted(files.items()):
-        wanted = parsed(abouts[file.sha256].build)
+        wanted = parse_requirements(abouts[file.sha256].build)
         own = [one for one in wanted if not session.stubs.hard(canonicalize_name(one.name))]
         found += [(name, str(one)) for one in own]
     return tuple(found)
 
 
-def _beyond(
+def _undeclared_requirements(
     session: Session, told: tuple[tuple[str, str], ...], wanted: tuple[tuple[str, str], ...]
 ) -> tuple[tuple[str, str], ...]:
     """Return what backends ask for and no archive declares; what the base protects is there when they are built."""
-    from packaging.requirements import Requirement
-    from packaging.utils import canonicalize_name
-
     return tuple(
         pair
         for pair in told
@@ -95,7 +96,7 @@ def _beyond(
     )
 
 
-def _ask(
+def _ask_builds(
     session: Session,
     wanted: tuple[tuple[str, str], ...],
     seed: tuple[tuple[str, str], ...],
@@ -104,12 +105,13 @@ def _ask(
     texts = tuple(dict.fromkeys(text for _, text in wanted))
     if not texts:
         return {}
+    # a build tool may be younger than the date: better that than no answer
     for date in dict.fromkeys((as_of, None)):
         question = Question(requirements=texts, seed=seed, soft=False, as_of=date)
         try:
             return session.ask(question)
         except ConflictError as conflict:
-            last = plain(conflict.text, session.stubs)
+            last = plain_text(conflict.text, session.stubs)
     names = ", ".join(dict.fromkeys(name for name, _ in wanted))
     raise NoSolutionError(
         f"the build requirements of {names} have no solution: {last}",

@@ -30,12 +30,12 @@ def egg_requires(text: str) -> list[str]:
 def project_requires(data: Mapping[str, Any]) -> list[str] | None:
     """Return what [project] of a pyproject.toml requires, extras too; None where it leaves that to the build."""
     project = data.get("project")
-    if not isinstance(project, dict) or "dependencies" in _texts(project.get("dynamic")):
+    if not isinstance(project, dict) or "dependencies" in _text_items(project.get("dynamic")):
         return None
-    found = _texts(project.get("dependencies"))
+    found = _text_items(project.get("dependencies"))
     groups = project.get("optional-dependencies")
     for extra, lines in groups.items() if isinstance(groups, dict) else ():
-        found += [with_extra(line, str(extra)) for line in _texts(lines)]
+        found += [with_extra(line, str(extra)) for line in _text_items(lines)]
     return found
 
 
@@ -44,7 +44,9 @@ def poetry_requires(data: Mapping[str, Any]) -> list[str] | None:
     poetry = inner_table(data, "tool", "poetry")
     if not poetry:
         return None
-    extras = {str(name): _texts(members) for name, members in inner_table(poetry, "extras").items()}
+    extras = {
+        str(name): _text_items(members) for name, members in inner_table(poetry, "extras").items()
+    }
     found: list[str] = []
     for name, wish in inner_table(poetry, "dependencies").items():
         if name.lower() == "python":
@@ -121,14 +123,14 @@ def cfg_requires(text: str, files: Mapping[str, str]) -> list[str] | None:
         if None in named:
             return None
         needs = "\n".join(name or "" for name in named)
-    found = list(_lines(needs.splitlines()))
+    found = list(_requirement_lines(needs.splitlines()))
     section = "options.extras_require"
     for extra in parser.options(section) if parser.has_section(section) else ():
         lines = re.split(
             r"[\n;]" if "\n" not in parser.get(section, extra) else r"\n",
             parser.get(section, extra),
         )
-        found += [with_extra(line, extra) for line in _lines(lines)]
+        found += [with_extra(line, extra) for line in _requirement_lines(lines)]
     return found
 
 
@@ -141,7 +143,7 @@ def with_extra(line: str, extra: str) -> str:
     return f"{wanted.strip()} ; {' and '.join(parts)}"
 
 
-def _lines(lines: Iterable[str]) -> Iterable[str]:
+def _requirement_lines(lines: Iterable[str]) -> Iterable[str]:
     for line in lines:
         text = line.partition(" #")[0].strip()
         if text and text[0] not in "#-":
@@ -156,5 +158,5 @@ def inner_table(data: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
     return here if isinstance(here, dict) else {}
 
 
-def _texts(value: object) -> list[str]:
+def _text_items(value: object) -> list[str]:
     return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []

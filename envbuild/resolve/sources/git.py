@@ -32,19 +32,20 @@ def checkout(url: str, revision: str, target: Path, context: Context, *, below: 
     with os_errors_as(target):
         target.mkdir(exist_ok=True)  # git makes an empty folder for a submodule
     git = _Git(target, context)
-    found = _fetch(url, revision, git)
+    found = _fetch_commit(url, revision, git)
     git.run("checkout", "--quiet", "--force", found)
-    for path, address, commit in _submodules(url, below, git):
+    for path, address, commit in _find_submodules(url, below, git):
         checkout(address, commit, target / path, context)
     return found
 
 
-def _fetch(url: str, revision: str, git: _Git) -> str:
+def _fetch_commit(url: str, revision: str, git: _Git) -> str:
     """Bring the objects of a revision and return its commit."""
     git.run("init", "--quiet")
     wanted = [revision] if revision else ["HEAD"]
     if not COMMIT.fullmatch(revision or ""):
         wanted += [f"refs/tags/{revision}", f"refs/heads/{revision}"] if revision else []
+    # a server may allow a branch or tag alone, and refuse a single commit
     alone = next(
         (name for name in wanted if git.tried("fetch", "--quiet", "--depth", "1", url, name)), None
     )
@@ -52,7 +53,7 @@ def _fetch(url: str, revision: str, git: _Git) -> str:
         # servers of plain files know no single commits
         every = ("+HEAD:refs/envbuild/head", "+refs/heads/*:refs/remotes/origin/*")
         if not git.tried("fetch", "--quiet", "--tags", url, *every):
-            raise _unreachable(url, git.last)
+            raise _unreachable_error(url, git.last)
     names = (revision, f"refs/remotes/origin/{revision}") if revision else ("refs/envbuild/head",)
     names = ("FETCH_HEAD",) if alone else names
     for name in names:
@@ -66,16 +67,18 @@ def _fetch(url: str, revision: str, git: _Git) -> str:
     return found
 
 
-def _submodules(url: str, below: str, git: _Git) -> Iterator[tuple[str, str, str]]:
+def _find_submodules(url: str, below: str, git: _Git) -> Iterator[tuple[str, str, str]]:
     """Yield path, address and commit of the submodules of what is checked out, at or under a folder ("" for all)."""
     commits = {}
     for entry in git.run("ls-files", "-z", "--stage").stdout.split("\0"):
         kind, _, path = entry.partition("\t")
+        # mode 160000 is the commit of a submodule (gitlink)
         if kind.startswith("160000 ") and f"{path}/".startswith(f"{below}/" if below else ""):
             commits[path] = kind.split()[1]
     if not commits:
         return
     names = r"^submodule\..*\.(path|url)$"
+    # from the commit itself: in the work tree .gitmodules may be a link
     git.tried("config", "--blob", "HEAD:.gitmodules", "-z", "--get-regexp", names)
     told = dict(line.split("\n", 1) for line in git.last.stdout.split("\0") if "\n" in line)
     addresses = {
@@ -135,7 +138,7 @@ class _Git:
 
     def __init__(self, folder: Path, context: Context) -> None:
         self._folder = folder
-        self._environment = _environment(context.settings.environment)
+        self._git_environment = _git_environment(context.settings.environment)
         self._runner = context.runner
         self.last = Result(argv=(), code=0, stdout="", stderr="", seconds=0.0)
 
@@ -144,7 +147,7 @@ class _Git:
         command = Command(
             argv=("git", *SAFE, *arguments),
             cwd=self._folder,
-            env=self._environment,
+            env=self._git_environment,
             timeout=SECONDS,
         )
         self.last = self._runner(command, check=False)
@@ -159,7 +162,7 @@ class _Git:
         return self.last
 
 
-def _environment(environment: Mapping[str, str]) -> dict[str, str]:
+def _git_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """Return git's environment: the user's, without what names another repository, and never asking for a password."""
     kept = {
         name: value
@@ -169,7 +172,7 @@ def _environment(environment: Mapping[str, str]) -> dict[str, str]:
     return kept | {"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C.UTF-8"}
 
 
-def _unreachable(url: str, result: Result) -> NetworkError:
+def _unreachable_error(url: str, result: Result) -> NetworkError:
     said = mask_users(result.last_lines(2))
     return NetworkError(
         f"the repository cannot be read: {said}",

@@ -9,16 +9,16 @@ import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
+
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
 
 from envbuild.errors import IntegrityError
 from envbuild.limits import reading
 from envbuild.net.web import PassingError
-from envbuild.resolve.stubs import parsed
+from envbuild.resolve.stubs import parse_requirements
 from envbuild.resolve.versions import release_of
-
-if TYPE_CHECKING:
-    from packaging.version import Version
 
 TAIL = 64 * 1024
 """Bytes read at a time from the end: directory and metadata of all but the largest wheels lie in the last ones."""
@@ -45,7 +45,9 @@ class Headers:
 def headers(text: str) -> Headers:
     """Read core metadata (METADATA, PKG-INFO); requirements that are not PEP 508 are left out."""
     message = email.parser.HeaderParser().parsestr(text)
-    requires = parsed(tuple(str(value) for value in message.get_all("Requires-Dist") or ()))
+    requires = parse_requirements(
+        tuple(str(value) for value in message.get_all("Requires-Dist") or ())
+    )
     python = message.get("Requires-Python")
     form = re.findall(r"[0-9]{1,4}", str(message.get("Metadata-Version", "")))
     dynamic = message.get_all("Dynamic") or ()
@@ -74,12 +76,10 @@ def require_same(found: Headers, file: str) -> None:
 
     What is no name or version of today's form (files of long ago) is not compared.
     """
-    from packaging.utils import canonicalize_name
-
     named = release_of(file)
     if named is None:
         return
-    name, version = canonicalize_name(found.name), _parsed(found.release)
+    name, version = canonicalize_name(found.name), _parse_version(found.release)
     other = bool(name) and name != "unknown" and name != named[0]
     if other or (version is not None and name != "unknown" and version != named[1]):
         raise IntegrityError(
@@ -89,9 +89,7 @@ def require_same(found: Headers, file: str) -> None:
         )
 
 
-def _parsed(version: str) -> Version | None:
-    from packaging.version import InvalidVersion, Version
-
+def _parse_version(version: str) -> Version | None:
     try:
         return Version(version)
     except InvalidVersion:

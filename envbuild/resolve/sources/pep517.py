@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from packaging.requirements import Requirement
 
 from envbuild.data.package_tables import BackendNeeds, load_backends
 from envbuild.errors import EnvbuildError, IntegrityError, UsageError
@@ -25,7 +26,7 @@ from envbuild.resolve.pylock import Candidate, Chosen
 from envbuild.resolve.sources.artifacts import About
 from envbuild.resolve.sources.sdists import LEGACY_BACKEND
 from envbuild.resolve.sources.unpack import unpack_archive
-from envbuild.resolve.stubs import parsed
+from envbuild.resolve.stubs import parse_requirements
 from envbuild.resolve.uv.session import Session
 from envbuild.run import Command
 from envbuild.store.atomic import write_bytes
@@ -58,12 +59,10 @@ def backend_of(project: Mapping[str, Any]) -> tuple[str, list[str]] | None:
 def known_asks(name: str, backend: str, tools: Mapping[str, Chosen]) -> tuple[str, ...]:
     """Return what the table says that a source package's backend asks for, with these build tools."""
     rows = (row for row in load_backends().backend if row.name == backend)
-    return tuple(chain.from_iterable(row.asks for row in rows if _applies(row, name, tools)))
+    return tuple(chain.from_iterable(row.asks for row in rows if _row_applies(row, name, tools)))
 
 
-def _applies(row: BackendNeeds, name: str, tools: Mapping[str, Chosen]) -> bool:
-    from packaging.requirements import Requirement
-
+def _row_applies(row: BackendNeeds, name: str, tools: Mapping[str, Chosen]) -> bool:
     if row.of not in (None, name):
         return False
     if row.where is None:
@@ -75,7 +74,7 @@ def _applies(row: BackendNeeds, name: str, tools: Mapping[str, Chosen]) -> bool:
     )
 
 
-def asked(
+def ask_backends(
     session: Session,
     archives: Mapping[str, Path],
     abouts: Mapping[str, About],
@@ -116,28 +115,30 @@ def _asked_here(
                 "\n".join([archive.name, session.python, *pins]).encode()
             ).hexdigest()
             remembered = memory / f"asked-{key}.json"
-            texts = _kept(remembered)
+            texts = _read_kept(remembered)
             if texts is None:
                 session.context.report.say(
                     f"{package}: its build backend is asked on this machine (--allow-host-builds)"
                 )
                 if not installed:
-                    installed = _install(session, pins, place / "tools")
-                texts = _ask(session, archive, place) if installed else []
+                    installed = _install_tools(session, pins, place / "tools")
+                texts = _ask_backend(session, archive, place) if installed else []
                 with suppress(EnvbuildError):
                     write_bytes(remembered, msgspec.json.encode(texts))
-            found += [(package, str(requirement)) for requirement in parsed(tuple(texts))]
+            found += [
+                (package, str(requirement)) for requirement in parse_requirements(tuple(texts))
+            ]
     return found
 
 
-def _kept(path: Path) -> list[str] | None:
+def _read_kept(path: Path) -> list[str] | None:
     try:
         return msgspec.json.decode(path.read_bytes(), type=list[str])
     except (OSError, *UNREADABLE):
         return None
 
 
-def _install(session: Session, pins: Sequence[str], folder: Path) -> bool:
+def _install_tools(session: Session, pins: Sequence[str], folder: Path) -> bool:
     """Put the wheels of the build tools into a folder; tell whether that was possible."""
     if not pins:
         return True
@@ -149,15 +150,16 @@ def _install(session: Session, pins: Sequence[str], folder: Path) -> bool:
     return result.code == 0
 
 
-def _ask(session: Session, archive: Path, place: Path) -> list[str]:
+def _ask_backend(session: Session, archive: Path, place: Path) -> list[str]:
     try:
         top = unpack_archive(archive, place / archive.name)
     except IntegrityError as error:
         session.context.report.detail(str(error))
         return []
-    backend = _backend(top)
+    backend = _backend_in(top)
     if backend is None:
         return []
+    # a backend sees nothing of the user's environment
     env = {
         "PATH": f"{place / 'tools' / 'bin'}:/usr/local/bin:/usr/bin:/bin",
         "PYTHONPATH": str(place / "tools"),
@@ -181,7 +183,7 @@ def _ask(session: Session, archive: Path, place: Path) -> list[str]:
     return []
 
 
-def _backend(top: Path) -> tuple[str, list[str]] | None:
+def _backend_in(top: Path) -> tuple[str, list[str]] | None:
     path = top / "pyproject.toml"
     project: Mapping[str, Any] = {}
     with suppress(UsageError):

@@ -23,68 +23,69 @@ def name_and_version(folder: Path) -> tuple[str, str] | None:
     """Return what a project's files say, "" for what they leave to its build; None where there is no project."""
     if not any((folder / name).is_file() for name in FILES):
         return None
-    text = _text(folder, "pyproject.toml")
+    text = _read_inside(folder, "pyproject.toml")
     data = parse_toml(text, str(folder / "pyproject.toml")) if text is not None else {}
     project, poetry = inner_table(data, "project"), inner_table(data, "tool", "poetry")
-    setup = _handed(folder)
-    cfg = _setup_cfg(_text(folder, "setup.cfg") or "")
+    setup = _handed_texts(folder)
+    cfg = _setup_cfg(_read_inside(folder, "setup.cfg") or "")
     named = (project.get("name"), poetry.get("name"), cfg.get("name"), setup.get("name"))
+    # in the order in which builders take them
     versions = (
         project.get("version"),
         poetry.get("version") if not project else None,
-        _dynamic(data, folder),
-        _directed(cfg.get("version", ""), folder) if not project.get("version") else None,
+        _dynamic_version(data, folder),
+        _directed_version(cfg.get("version", ""), folder) if not project.get("version") else None,
         setup.get("version"),
     )
-    return _first(named), _first(versions)
+    return _first_text(named), _first_text(versions)
 
 
-def _first(values: tuple[object, ...]) -> str:
+def _first_text(values: tuple[object, ...]) -> str:
     return next((value for value in values if isinstance(value, str) and value), "")
 
 
-def _dynamic(data: Mapping[str, Any], folder: Path) -> str | None:
+def _dynamic_version(data: Mapping[str, Any], folder: Path) -> str | None:
     """Return the version that the backend would read from a file of the project: setuptools, hatch, flit."""
     version = inner_table(data, "tool", "setuptools", "dynamic").get("version")
     if isinstance(version, dict):
         named = version.get("attr"), version.get("file")
         if isinstance(named[0], str):
-            return _attribute(named[0], folder)
+            return _module_attribute(named[0], folder)
         file = named[1][0] if isinstance(named[1], list) and named[1] else named[1]
-        return _stripped(_text(folder, file)) if isinstance(file, str) else None
+        return _stripped_text(_read_inside(folder, file)) if isinstance(file, str) else None
     hatch = inner_table(data, "tool", "hatch", "version")
     if isinstance(hatch.get("path"), str) and "pattern" not in hatch:
-        return _assigned(_text(folder, hatch["path"]))
+        return _assigned_version(_read_inside(folder, hatch["path"]))
     backend = inner_table(data, "build-system").get("build-backend", "")
     name = inner_table(data, "project").get("name")
     if str(backend).startswith("flit_core") and isinstance(name, str):
-        return _attribute(f"{name.replace('-', '_')}.__version__", folder)
+        return _module_attribute(f"{name.replace('-', '_')}.__version__", folder)
     return None
 
 
-def _directed(version: str, folder: Path) -> str | None:
+def _directed_version(version: str, folder: Path) -> str | None:
     """Return the version of a setup.cfg, which may point to a module or a file."""
     kind, colon, where = version.partition(":")
     if not colon:
         return version
     if kind.strip() == "attr":
-        return _attribute(where.strip(), folder)
-    return _stripped(_text(folder, where.strip())) if kind.strip() == "file" else None
+        return _module_attribute(where.strip(), folder)
+    return _stripped_text(_read_inside(folder, where.strip())) if kind.strip() == "file" else None
 
 
-def _attribute(dotted: str, folder: Path) -> str | None:
+def _module_attribute(dotted: str, folder: Path) -> str | None:
     """Return a string that a module of the project assigns, as setuptools reads it without importing."""
     *module, name = dotted.split(".")
     for top in ("", "src/"):
         for file in (f"{top}{'/'.join(module)}.py", f"{top}{'/'.join([*module, '__init__'])}.py"):
-            text = _text(folder, file)
-            found = _literal(text, name) if text is not None else None
+            text = _read_inside(folder, file)
+            found = _literal_text(text, name) if text is not None else None
             if found is not None:
                 return found
     return None
 
 
-def _literal(text: str, name: str) -> str | None:
+def _literal_text(text: str, name: str) -> str | None:
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -100,13 +101,13 @@ def _literal(text: str, name: str) -> str | None:
     return None
 
 
-def _assigned(text: str | None) -> str | None:
+def _assigned_version(text: str | None) -> str | None:
     found = VERSION.search(text or "")
     return found[1] if found else None
 
 
-def _handed(folder: Path) -> dict[str, str]:
-    text = _text(folder, "setup.py")
+def _handed_texts(folder: Path) -> dict[str, str]:
+    text = _read_inside(folder, "setup.py")
     handed = read_setup(text, _Texts(folder)) if text is not None else None
     keywords = handed.keywords if handed is not None else {}
     return {name: value.strip() for name, value in keywords.items() if isinstance(value, str)}
@@ -121,7 +122,7 @@ class _Texts(dict[str, str]):
 
     def get(self, name: str, default: str | None = None) -> str | None:  # type: ignore[override]
         """Return the text of a file of the folder."""
-        found = _text(self.folder, name)
+        found = _read_inside(self.folder, name)
         return default if found is None else found
 
 
@@ -134,7 +135,7 @@ def _setup_cfg(text: str) -> Mapping[str, str]:
     return dict(parser["metadata"]) if parser.has_section("metadata") else {}
 
 
-def _text(folder: Path, name: str) -> str | None:
+def _read_inside(folder: Path, name: str) -> str | None:
     """Return the text of a file inside the folder, None where there is none, or it is a link that leaves it."""
     path = folder / name
     try:
@@ -145,5 +146,5 @@ def _text(folder: Path, name: str) -> str | None:
         return None
 
 
-def _stripped(text: str | None) -> str | None:
+def _stripped_text(text: str | None) -> str | None:
     return text.strip() if text is not None else None

@@ -22,7 +22,7 @@ from envbuild.resolve.sources.declared import (
     project_requires,
 )
 from envbuild.resolve.sources.metadata import Headers, headers, require_same
-from envbuild.resolve.stubs import parsed
+from envbuild.resolve.stubs import parse_requirements
 from envbuild.tarread import opened_members
 from envbuild.toml import parse_toml
 
@@ -75,7 +75,7 @@ def read_sdist(path: Path, name: str) -> Declared:
     """Read an sdist file; ``name`` is its file name.  Raises IntegrityError when it is not an archive."""
     names: set[str] = set()
     with reading("is not a readable source archive", name):
-        members = dict(_members(path, name, names))
+        members = dict(_wanted_members(path, name, names))
     return declared(members, name, names)
 
 
@@ -85,47 +85,50 @@ def declared(members: Mapping[str, str], where: str, names: Collection[str] = ()
     ``names`` are all of its members, where more of them are known than were read.
     """
     information = headers(members.get("PKG-INFO", ""))
-    project = _pyproject(members.get("pyproject.toml"), where)
+    project = _read_pyproject(members.get("pyproject.toml"), where)
     handed = read_setup(members["setup.py"], members) if "setup.py" in members else None
-    requires, read_from = _requires(members, information, project, handed)
-    backend = _backend(project)
+    requires, read_from = _find_requires(members, information, project, handed)
+    backend = _named_backend(project)
     require_same(information, where)
-    cleaned = _clean(requires)
+    cleaned = _clean_requires(requires)
     return Declared(
         requires=cleaned,
-        build=_build(project, handed),
+        build=_build_requires(project, handed),
         read_from=read_from,
         requires_python=information.requires_python,
         backend=backend,
-        stub=_stub(backend, handed, cleaned, members, names or members),
+        stub=_stub_reason(backend, handed, cleaned, members, names or members),
     )
 
 
-def _requires(
+def _find_requires(
     members: Mapping[str, str],
     information: Headers,
     project: Mapping[str, Any],
     handed: Handed | None,
 ) -> tuple[Iterable[str], str]:
     """Return the requirements and where they stand: what holds for every build comes before what was packed."""
+    # PEP 643: since metadata 2.2 a field holds for every build unless it is listed as dynamic
     if information.version >= STATIC_SINCE and "requires-dist" not in information.dynamic:
         return information.requires, "pkg-info"
     listed = project_requires(project)
     if listed is not None:
         return listed, "pyproject"
+    # Poetry writes its own table into PKG-INFO, as it understood it
     poetry = poetry_requires(project)
     if poetry is not None:
         return (information.requires, "pkg-info") if information.requires else (poetry, "poetry")
-    return _computed(members, information, handed)
+    return _computed_requires(members, information, handed)
 
 
-def _computed(
+def _computed_requires(
     members: Mapping[str, str], information: Headers, handed: Handed | None
 ) -> tuple[Iterable[str], str]:
     """Return what setup.py says to who reads it, else what came out of it on its author's machine."""
-    packed = _packed(members, information)
+    packed = _packed_requires(members, information)
     plain = _of_setup(members, handed)
-    if plain is not None and _covers(plain[0], packed or ()):
+    # what was read has to hold all that the author's build gave: else something was not understood
+    if plain is not None and _covers_all(plain[0], packed or ()):
         extras = [line for line in packed or () if "extra ==" in line]
         return [
             *(line for line in plain[0] if not extras or "extra ==" not in line),
@@ -139,7 +142,7 @@ def _computed(
     return packed, "pkg-info" if information.requires else "egg-info"
 
 
-def _packed(members: Mapping[str, str], information: Headers) -> tuple[str, ...] | None:
+def _packed_requires(members: Mapping[str, str], information: Headers) -> tuple[str, ...] | None:
     """Return what building gave on its author's machine, None where the archive does not say."""
     if information.requires:
         return information.requires
@@ -148,7 +151,7 @@ def _packed(members: Mapping[str, str], information: Headers) -> tuple[str, ...]
         for path, text in sorted(members.items())
         if ".egg-info/" in path
     }
-    return _clean(egg_requires(egg.get("requires.txt", ""))) if egg else None
+    return _clean_requires(egg_requires(egg.get("requires.txt", ""))) if egg else None
 
 
 def _of_setup(
@@ -167,13 +170,17 @@ def _of_setup(
     return ((), "setup.py") if handed is not None and not handed.ends and told else None
 
 
-def _covers(plain: Iterable[str], packed: Iterable[str]) -> bool:
+def _covers_all(plain: Iterable[str], packed: Iterable[str]) -> bool:
     """Whether what was read holds all that came out on the author's machine: else something was not understood."""
-    read = {requirement.name.lower() for requirement in parsed(tuple(plain))}
-    return all(r.name.lower() in read for r in parsed(tuple(packed)) if "extra ==" not in str(r))
+    read = {requirement.name.lower() for requirement in parse_requirements(tuple(plain))}
+    return all(
+        r.name.lower() in read
+        for r in parse_requirements(tuple(packed))
+        if "extra ==" not in str(r)
+    )
 
 
-def _stub(
+def _stub_reason(
     backend: str,
     handed: Handed | None,
     requires: Collection[str],
@@ -191,28 +198,30 @@ def _stub(
     return None
 
 
-def _backend(project: Mapping[str, Any]) -> str:
+def _named_backend(project: Mapping[str, Any]) -> str:
     system = project.get("build-system")
     named = system.get("build-backend") if isinstance(system, dict) else None
     return named if isinstance(named, str) else LEGACY_BACKEND
 
 
-def _build(project: Mapping[str, Any], handed: Handed | None) -> tuple[str, ...]:
+def _build_requires(project: Mapping[str, Any], handed: Handed | None) -> tuple[str, ...]:
     system = project.get("build-system")
     listed = system.get("requires") if isinstance(system, dict) else None
-    first = _clean(listed) if isinstance(listed, list) else LEGACY_BUILD
+    first = _clean_requires(listed) if isinstance(listed, list) else LEGACY_BUILD
     more = handed.lines("setup_requires") if handed is not None else ()
-    return tuple(dict.fromkeys((*first, *_clean(more or ()))))
+    return tuple(dict.fromkeys((*first, *_clean_requires(more or ()))))
 
 
-def _clean(texts: Iterable[Any]) -> tuple[str, ...]:
+def _clean_requires(texts: Iterable[Any]) -> tuple[str, ...]:
     return tuple(
         str(requirement)
-        for requirement in parsed(tuple(text for text in texts if isinstance(text, str)))
+        for requirement in parse_requirements(
+            tuple(text for text in texts if isinstance(text, str))
+        )
     )
 
 
-def _pyproject(text: str | None, where: str) -> dict[str, Any]:
+def _read_pyproject(text: str | None, where: str) -> dict[str, Any]:
     if text is None:
         return {}
     with contextlib.suppress(UsageError):
@@ -220,7 +229,7 @@ def _pyproject(text: str | None, where: str) -> dict[str, Any]:
     return {}
 
 
-def _members(path: Path, name: str, names: set[str]) -> Iterator[tuple[str, str]]:
+def _wanted_members(path: Path, name: str, names: set[str]) -> Iterator[tuple[str, str]]:
     """Yield (path inside the top folder, text) of the few files that are read; add the others to ``names``."""
     reader = _zip_members if name.endswith(".zip") else _tar_members
     read = 0
@@ -240,7 +249,7 @@ def _tar_members(path: Path) -> Iterator[tuple[str, bytes | None]]:
         for member in members:
             found = WANTED.match(member.name)
             file = archive.extractfile(member) if found and member.isfile() else None
-            yield _inside(member.name), file.read(BIGGEST_MEMBER) if file else None
+            yield _inside_top(member.name), file.read(BIGGEST_MEMBER) if file else None
 
 
 def _zip_members(path: Path) -> Iterator[tuple[str, bytes | None]]:
@@ -249,11 +258,11 @@ def _zip_members(path: Path) -> Iterator[tuple[str, bytes | None]]:
             found = WANTED.match(info.filename)
             if found:
                 with archive.open(info) as file:
-                    yield _inside(info.filename), file.read(BIGGEST_MEMBER)
+                    yield _inside_top(info.filename), file.read(BIGGEST_MEMBER)
             else:
-                yield _inside(info.filename), None
+                yield _inside_top(info.filename), None
 
 
-def _inside(name: str) -> str:
+def _inside_top(name: str) -> str:
     """Return a member's path inside the top folder."""
     return name.removeprefix("./").partition("/")[2]

@@ -13,6 +13,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
 from envbuild.context import Context
 from envbuild.errors import HostError, StaleLockError, UsageError
 from envbuild.limits import QUESTION_SECONDS
@@ -79,10 +82,11 @@ def take_tree(
         folder = places.project / line.folder
         if not folder.resolve().is_relative_to(places.project.resolve()):
             raise UsageError("is a link that leaves the project's folder", where=str(folder))
-        return _packed(line, folder, line.folder, places)
+        return _pack_tree(line, folder, line.folder, places)
+    # the commit of the old lock stays until the package is to be upgraded
     kept = re.search(r"@([0-9a-f]{40})(?:#|$)", locked or "")
     revision = kept[1] if kept else line.revision
-    with _folder(places.context) as work:
+    with _work_folder(places.context) as work:
         found = checkout(
             line.url,
             revision,
@@ -90,7 +94,7 @@ def take_tree(
             places.context,
             below=line.subfolder,
         )
-        return _packed(line, Path(work) / "tree" / line.subfolder, line.source(found), places)
+        return _pack_tree(line, Path(work) / "tree" / line.subfolder, line.source(found), places)
 
 
 def repack_tree(source: str, file: str, sha256: str, places: SourceTreeContext) -> None:
@@ -100,14 +104,14 @@ def repack_tree(source: str, file: str, sha256: str, places: SourceTreeContext) 
     """
     line = read_source(source)
     top = file.removesuffix(".zip")
-    with _folder(places.context) as work:
+    with _work_folder(places.context) as work:
         if line.folder is not None:
             folder = places.project / line.folder
         else:
             tree = Path(work) / "tree"
             checkout(line.url, line.revision, tree, places.context, below=line.subfolder)
             folder = tree / line.subfolder
-        found = _archive(folder, top, Path(work) / "archive.zip", places)
+        found = _write_archive(folder, top, Path(work) / "archive.zip", places)
         if found != sha256:
             raise StaleLockError(
                 f"the files of {line.folder or source} are not those that were locked",
@@ -119,8 +123,8 @@ def repack_tree(source: str, file: str, sha256: str, places: SourceTreeContext) 
 
 def tree_digest(line: TreeLine, file: str, places: SourceTreeContext) -> str:
     """Return the sha256 that a folder's archive would have now."""
-    with _folder(places.context) as work:
-        return _archive(
+    with _work_folder(places.context) as work:
+        return _write_archive(
             places.project / (line.folder or "."),
             file.removesuffix(".zip"),
             Path(work) / "a.zip",
@@ -128,22 +132,19 @@ def tree_digest(line: TreeLine, file: str, places: SourceTreeContext) -> str:
         )
 
 
-def requirement(tree: SourceTree, line: TreeLine) -> str:
+def tree_requirement(tree: SourceTree, line: TreeLine) -> str:
     """Return the requirement that stands for a tree: its name and exact version."""
     extras = f"[{','.join(line.extras)}]" if line.extras else ""
     return f"{tree.name}{extras}=={tree.version}"
 
 
-def _folder(context: Context) -> tempfile.TemporaryDirectory[str]:
+def _work_folder(context: Context) -> tempfile.TemporaryDirectory[str]:
     tmpdir = context.settings.tmpdir
     with os_errors_as(tmpdir):
         return tempfile.TemporaryDirectory(prefix="envbuild-tree-", dir=tmpdir)
 
 
-def _packed(line: TreeLine, folder: Path, source: str, places: SourceTreeContext) -> SourceTree:
-    from packaging.utils import canonicalize_name
-    from packaging.version import InvalidVersion, Version
-
+def _pack_tree(line: TreeLine, folder: Path, source: str, places: SourceTreeContext) -> SourceTree:
     name, version = _name_and_version(folder, line, places)
     if line.name is not None and canonicalize_name(line.name) != canonicalize_name(name):
         raise UsageError(f"holds the package {name}, not {line.name}", where=repr(line.written))
@@ -154,9 +155,9 @@ def _packed(line: TreeLine, folder: Path, source: str, places: SourceTreeContext
             f"{name} has the version {version!r}, which is none (PEP 440)", where=str(folder)
         ) from error
     top = f"{canonicalize_name(name).replace('-', '_')}-{plain}"
-    with _folder(places.context) as work:
+    with _work_folder(places.context) as work:
         archive = Path(work) / "archive.zip"
-        sha256 = _archive(folder, top, archive, places)
+        sha256 = _write_archive(folder, top, archive, places)
         size, final = archive.stat().st_size, places.context.store.artifact(sha256)
         commit_file(archive, final)
     return SourceTree(
@@ -170,17 +171,18 @@ def _packed(line: TreeLine, folder: Path, source: str, places: SourceTreeContext
     )
 
 
-def _archive(folder: Path, top: str, target: Path, places: SourceTreeContext) -> str:
+def _write_archive(folder: Path, top: str, target: Path, places: SourceTreeContext) -> str:
     """Write the archive of a folder: members in order, stored, without times and owners.  Returns its sha256."""
-    files = sorted(_files(folder, places))
+    files = sorted(_tree_files(folder, places))
     total = 0
     with os_errors_as(target), zipfile.ZipFile(target, "w", zipfile.ZIP_STORED) as out:
         for name in files:
-            path = _followed(folder, name)
+            path = _followed_file(folder, name)
             found = path.stat()
             total += found.st_size
             if total > LARGEST:
                 raise _too_large(folder, files)
+            # no times, no owners, two modes: the same files give the same bytes
             member = zipfile.ZipInfo(f"{top}/{name}", TIME)
             member.create_system = 3
             member.external_attr = (0o100755 if found.st_mode & 0o100 else 0o100644) << 16
@@ -192,11 +194,12 @@ def _archive(folder: Path, top: str, target: Path, places: SourceTreeContext) ->
     return digest.hexdigest()
 
 
-def _files(folder: Path, places: SourceTreeContext) -> Iterable[str]:
+def _tree_files(folder: Path, places: SourceTreeContext) -> Iterable[str]:
+    # git knows which files belong to a project; without it all do but caches and builds
     if is_repository(folder, places.context):
         names: Sequence[str] = listed_files(folder, places.context)
     else:
-        names = tuple(_walk(folder))
+        names = tuple(_walk_files(folder))
     sandboxes = tuple(
         name.removesuffix(SANDBOX_NOTE) for name in names if name.endswith(f"/{SANDBOX_NOTE}")
     )
@@ -207,7 +210,7 @@ def _files(folder: Path, places: SourceTreeContext) -> Iterable[str]:
             yield name
 
 
-def _walk(folder: Path) -> Iterable[str]:
+def _walk_files(folder: Path) -> Iterable[str]:
     for top, folders, names in os.walk(folder):
         folders[:] = [
             name
@@ -219,7 +222,7 @@ def _walk(folder: Path) -> Iterable[str]:
                 yield (Path(top) / name).relative_to(folder).as_posix()
 
 
-def _followed(folder: Path, name: str) -> Path:
+def _followed_file(folder: Path, name: str) -> Path:
     """Return the file that a name stands for; a link may lead to another file of the tree, whose content is taken."""
     path = folder / name
     if path.is_symlink() and not path.resolve().is_relative_to(folder.resolve()):
@@ -232,7 +235,7 @@ def _followed(folder: Path, name: str) -> Path:
 
 
 def _too_large(folder: Path, files: Iterable[str]) -> UsageError:
-    size, name = max((_followed(folder, name).stat().st_size, name) for name in files)
+    size, name = max((_followed_file(folder, name).stat().st_size, name) for name in files)
     return UsageError(
         f"holds more than {human_bytes(LARGEST)}; the largest file is {name} ({human_bytes(size)})",
         where=str(folder),
@@ -250,10 +253,12 @@ def _name_and_version(folder: Path, line: TreeLine, places: SourceTreeContext) -
             hint="name the folder that has it, or bring files by [files]",
         )
     name, version = known
-    return (name, version) if name and version else _built(folder, line, places)
+    return (name, version) if name and version else _built_name_and_version(folder, line, places)
 
 
-def _built(folder: Path, line: TreeLine, places: SourceTreeContext) -> tuple[str, str]:
+def _built_name_and_version(
+    folder: Path, line: TreeLine, places: SourceTreeContext
+) -> tuple[str, str]:
     from envbuild.net.index import index_url
     from envbuild.resolve.uv.query import building_environment
     from envbuild.resolve.uv.session import uv_program
@@ -267,7 +272,7 @@ def _built(folder: Path, line: TreeLine, places: SourceTreeContext) -> tuple[str
             "or let its build run here, with what it needs from the index: --allow-host-builds",
         )
     uv = uv_program(settings)
-    with _folder(places.context) as out, _folder(places.context) as home:
+    with _work_folder(places.context) as out, _work_folder(places.context) as home:
         environment = building_environment(settings, Path(home))
         environment["UV_DEFAULT_INDEX"] = index_url(settings, places.context.runner)
         argv = (

@@ -37,7 +37,8 @@ def require_agreement(
 
     ``edges`` are what the chosen files require; the index is asked only where they do not fit the answer.
     """
-    if not _doubtful(edges, answer, files):
+    # a page of metadata for every wheel is asked for only where the answer looks wrong
+    if not _is_doubtful(edges, answer, files):
         return
     wheels = [
         file
@@ -47,7 +48,7 @@ def require_agreement(
     with make_client(context.settings) as client:
 
         def one(file: Candidate, stop: threading.Event) -> None:
-            told = _told(file, client, stop)
+            told = _index_requires(file, client, stop)
             if told is not None and set(told) != set(abouts[file.sha256].requires):
                 raise IntegrityError(
                     "requires something else than the index says of it: "
@@ -59,7 +60,7 @@ def require_agreement(
         for_each_parallel(wheels, one, workers=LOOKUPS)
 
 
-def _doubtful(
+def _is_doubtful(
     edges: Iterable[Edge], answer: Mapping[str, Chosen], files: Mapping[str, Candidate]
 ) -> bool:
     wanted: set[str] = set()
@@ -74,7 +75,9 @@ def _doubtful(
     return bool(set(files) - wanted)
 
 
-def _told(file: Candidate, client: httpx.Client, stop: threading.Event) -> tuple[str, ...] | None:
+def _index_requires(
+    file: Candidate, client: httpx.Client, stop: threading.Event
+) -> tuple[str, ...] | None:
     """Return what the index says that a wheel requires, None where it says nothing."""
     url = f"{file.url.partition('#')[0]}.metadata"
 

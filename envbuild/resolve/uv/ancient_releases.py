@@ -10,7 +10,7 @@ from envbuild.resolve.conflict.explain import ConflictError
 from envbuild.resolve.dates import read_date
 from envbuild.resolve.pylock import Chosen
 from envbuild.resolve.uv.query import Question
-from envbuild.resolve.versions import older, previews
+from envbuild.resolve.versions import is_older, preview_names
 
 OLD_DAYS = 730
 SECONDS = 10.0
@@ -18,7 +18,7 @@ MOST = 4
 Ask = Callable[[Question], dict[str, Chosen]]
 
 
-def modern(
+def without_ancient(
     answer: dict[str, Chosen], last: Question, fixed: Collection[str], ask: Ask
 ) -> dict[str, Chosen]:
     """Return an answer in which no package is ancient only to keep another package of the base as it is.
@@ -26,15 +26,18 @@ def modern(
     ``last`` is the question that the answer is to; ``fixed`` are direct requirements and what the base holds, which are
     not tried.  Nothing that is new may become older by it, and none of it a preview that was a release.
     """
-    old = [name for name in _old(answer) if name not in fixed]
+    old = [name for name in _old_names(answer) if name not in fixed]
     if not old:
         return answer
+    # without dependencies uv lists releases only: one quick question about all of them
     alone = replace(last, requirements=tuple(old), seed=(), deps=False, soft=False, seconds=SECONDS)
     try:
         newest = ask(alone)
     except (ConflictError, HostError):
         return answer
-    behind = [name for name in old if name in newest and older(answer, name, newest[name].version)]
+    behind = [
+        name for name in old if name in newest and is_older(answer, name, newest[name].version)
+    ]
     for name in behind[:MOST]:
         floor = f"{name}>{answer[name].version}"
         try:
@@ -42,15 +45,16 @@ def modern(
         except (ConflictError, HostError):
             continue
         others = {other: one.version for other, one in answer.items() if not one.from_base}
-        worse = any(older(found, other, version) for other, version in others.items())
-        if not worse and previews(found) <= previews(answer):
+        # what pulls another package back is no gain
+        worse = any(is_older(found, other, version) for other, version in others.items())
+        if not worse and preview_names(found) <= preview_names(answer):
             answer, last = found, replace(last, constraints=(*last.constraints, floor))
     return answer
 
 
-def _old(answer: Mapping[str, Chosen]) -> list[str]:
+def _old_names(answer: Mapping[str, Chosen]) -> list[str]:
     """Return what was uploaded long before the newest package of an answer, in order."""
-    days = {name: day for name, one in answer.items() if (day := _uploaded(one)) is not None}
+    days = {name: day for name, one in answer.items() if (day := _upload_day(one)) is not None}
     latest = max(days.values(), default=None)
     if latest is None:
         return []
@@ -60,7 +64,7 @@ def _old(answer: Mapping[str, Chosen]) -> list[str]:
     )
 
 
-def _uploaded(one: Chosen) -> str | None:
+def _upload_day(one: Chosen) -> str | None:
     return min(
         (file.uploaded for file in (*one.wheels, one.sdist) if file is not None and file.uploaded),
         default=None,

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from packaging.version import Version
 
 from envbuild.errors import NoSolutionError
-from envbuild.resolve.compose import pick
+from envbuild.resolve.compose import pick_file
 from envbuild.resolve.conflict.explain import HEADING, NO_EXTRA, ConflictError, name_of
 from envbuild.resolve.couplings import Coupling
 from envbuild.resolve.platform import tag_order
 from envbuild.resolve.pylock import Chosen
 from envbuild.resolve.sources.artifacts import describe_files
-from envbuild.resolve.stubs import EXTRA, extras_named, parsed
+from envbuild.resolve.stubs import EXTRA, extras_named, parse_requirements
 from envbuild.resolve.uv.query import Question
 from envbuild.toml import closest
 
@@ -57,32 +57,34 @@ def bound_for(session: Session, task: Task, lack: Lack) -> Coupling:
     Raises NoSolutionError where no release has it, ConflictError where those that have it do not fit.
     """
     version, refused = lack.version, None
+    # upwards first: an extra is mostly younger than the release that lacks it
     for _ in range(MOST_STEPS):
         bound = f"{lack.name}>{version}"
         try:
-            found = _ask(session, task, bound)
+            found = _ask_bounded(session, task, bound)
         except ConflictError as conflict:
             refused = conflict
             break
         if find_lack(task, session.warnings, found) is None:
-            return _row(bound, lack)
+            return _bound_row(bound, lack)
         version = found[lack.name].version
-    for bound in _below(lack):
+    # then back: an extra may have been taken out
+    for bound in _older_bounds(lack):
         try:
-            found = _ask(session, task, bound)
+            found = _ask_bounded(session, task, bound)
         except ConflictError:
             break
         if find_lack(task, session.warnings, found) is None:
-            return _row(bound, lack)
+            return _bound_row(bound, lack)
     if refused is None or _is_newest(session, task, lack.name, version):
-        raise _unknown(session, task, replace(lack, version=version))
+        raise _unknown_extra(session, task, replace(lack, version=version))
     refused.told = (f"{replace(lack, version=version)}, and that is the newest release that fits",)
     raise refused
 
 
-def below(requires: tuple[str, ...], extra: str | None, versions: Mapping[str, str]) -> bool:
+def is_below(requires: tuple[str, ...], extra: str | None, versions: Mapping[str, str]) -> bool:
     """Whether a version is below what an extra requires from below (a pin counts as a lower bound)."""
-    for requirement in parsed(requires):
+    for requirement in parse_requirements(requires):
         version = versions.get(name_of(requirement.name))
         if extra is None or version is None or extra not in EXTRA.findall(str(requirement)):
             continue
@@ -94,12 +96,12 @@ def below(requires: tuple[str, ...], extra: str | None, versions: Mapping[str, s
     return False
 
 
-def _row(bound: str, lack: Lack) -> Coupling:
+def _bound_row(bound: str, lack: Lack) -> Coupling:
     reason = f"the extra {lack.extra}, which {lack.version} has not"
     return Coupling(package=lack.name, constraint=bound, reason=reason)
 
 
-def _ask(session: Session, task: Task, bound: str) -> dict[str, Chosen]:
+def _ask_bounded(session: Session, task: Task, bound: str) -> dict[str, Chosen]:
     constraints = (*task.constraints, bound)
     return session.ask(
         Question(
@@ -111,7 +113,7 @@ def _ask(session: Session, task: Task, bound: str) -> dict[str, Chosen]:
     )
 
 
-def _below(lack: Lack) -> tuple[str, ...]:
+def _older_bounds(lack: Lack) -> tuple[str, ...]:
     """Return bounds that go back from a release: its line, its major version and the one before."""
     major, minor, *_ = (*Version(lack.version).release, 0)
     steps = [f"{major}.{minor}", str(major), str(major - 1)]
@@ -125,13 +127,13 @@ def _is_newest(session: Session, task: Task, name: str, version: str) -> bool:
     return session.ask(question)[name].version == version
 
 
-def _unknown(session: Session, task: Task, lack: Lack) -> NoSolutionError:
+def _unknown_extra(session: Session, task: Task, lack: Lack) -> NoSolutionError:
     """Return the error for an extra that no release of the date has, with those that there are."""
-    known, _ = _extras(session, lack.name, f"=={lack.version}", task.problem.as_of)
+    known, _ = _newest_extras(session, lack.name, f"=={lack.version}", task.problem.as_of)
     what = f"{HEADING}\n- {lack}{closest(lack.extra, known)}"
     hint = f"leave [{lack.extra}] out of {lack.name}[{lack.extra}]"
     if task.problem.as_of is not None:
-        later, newest = _extras(session, lack.name, "", None)
+        later, newest = _newest_extras(session, lack.name, "", None)
         if lack.extra in later:
             what = f"{HEADING}\n- {lack}; it is of before {task.problem.as_of}, and later ones are left out"
             hint = (
@@ -140,11 +142,13 @@ def _unknown(session: Session, task: Task, lack: Lack) -> NoSolutionError:
     return NoSolutionError(what, hint=hint)
 
 
-def _extras(session: Session, name: str, bounds: str, as_of: str | None) -> tuple[set[str], str]:
+def _newest_extras(
+    session: Session, name: str, bounds: str, as_of: str | None
+) -> tuple[set[str], str]:
     """Return the extras of the newest release within bounds, and its version."""
     found = session.ask(
         Question(requirements=(name + bounds,), deps=False, soft=False, as_of=as_of)
     )[name]
-    file = pick(found, tag_order(session.facts))
+    file = pick_file(found, tag_order(session.facts))
     about = describe_files([file], session.context)[file.sha256]
     return set(extras_named(about.requires)), found.version

@@ -12,6 +12,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+from packaging.version import Version
+
 from envbuild.context import Context
 from envbuild.net.index import read_links
 from envbuild.net.parallel import for_each_parallel
@@ -26,7 +29,7 @@ COMPILED = re.compile(r"-cp3\d+-[a-z0-9]+-(?:many)?linux[A-Za-z0-9_.]*\.whl$")
 YES, NO = "wheels\n", "none\n"
 
 
-def compiled(
+def compiled_elsewhere(
     chosen: Iterable[Chosen], indexes: Mapping[str, str], context: Context
 ) -> frozenset[str]:
     """Return the names of those that come as an sdist while the same release has compiled wheels for Linux.
@@ -49,10 +52,10 @@ def compiled(
                 write_text(kept[package], YES if found else NO)
 
             for_each_parallel(unknown, one, workers=context.settings.downloads)
-    return frozenset(package.name for package, path in kept.items() if _read(path) == YES)
+    return frozenset(package.name for package, path in kept.items() if _read_note(path) == YES)
 
 
-def _read(path: Path) -> str:
+def _read_note(path: Path) -> str:
     try:
         return path.read_text("utf-8")
     except OSError:
@@ -62,15 +65,13 @@ def _read(path: Path) -> str:
 def _has_wheels(
     package: Chosen, indexes: Mapping[str, str], client: httpx.Client, stop: threading.Event
 ) -> bool:
-    from packaging.utils import InvalidWheelFilename, parse_wheel_filename
-    from packaging.version import Version
-
     for url in indexes.values():
         try:
             links = read_links(url, package.name, client, stop=stop)
         except GoneError:
             continue
         for link in links:
+            # a pure wheel would have fitted the base: compiled ones tell of a compiler at work
             if COMPILED.search(link.file):
                 try:
                     version = parse_wheel_filename(link.file)[1]

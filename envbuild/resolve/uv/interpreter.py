@@ -27,6 +27,7 @@ def write_mute(folder: Path, python: str) -> Path:
     """
     path = folder / "python"
     answer = f"import sys; sys.executable = sys._base_executable = {str(path)!r}; exec(sys.argv[1])"
+    # uv's question about the interpreter gets a true answer, everything else a refusal
     script = (
         "#!/bin/sh\n"
         'case "$1 $2 $3 $4" in\n'
@@ -37,6 +38,7 @@ def write_mute(folder: Path, python: str) -> Path:
         "exit 1\n"
     )
     with os_errors_as(folder):
+        # uv starts it as a program, which a mount may forbid
         if os.statvfs(folder).f_flag & os.ST_NOEXEC:
             raise HostError(
                 "no program can be started from this folder (noexec)",

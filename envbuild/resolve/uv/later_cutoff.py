@@ -25,7 +25,7 @@ class Later:
     patient: str
 
 
-def postponed(
+def find_later_date(
     session: Session, conflict: ConflictError, problem: Problem, latest: str
 ) -> Later | None:
     """Return the date to resolve at instead, None where the date is not what is in the way.
@@ -41,6 +41,7 @@ def postponed(
     late = [direct for direct in problem.directs if direct.name in absent]
     if not late or problem.as_of is None:
         return None
+    # the oldest releases that fit tell the first day on which the requirements can be met
     question = Question(
         requirements=tuple(d.text for d in late),
         constraints=tuple(row.constraint for row in problem.couplings if row.binding),
@@ -64,12 +65,13 @@ def postponed(
         return None
     pinned = all(PIN.fullmatch(direct.specifier) for direct in late)
     date, patient = (
-        _after(day, days, latest) for days in (PINNED_DAYS if pinned else GRACE_DAYS, GRACE_DAYS)
+        _days_after(day, days, latest)
+        for days in (PINNED_DAYS if pinned else GRACE_DAYS, GRACE_DAYS)
     )
     if date <= problem.as_of:
         return None
     return Later(date=date, reason=f"{written} has no release before {day}", patient=patient)
 
 
-def _after(day: str, days: int, latest: str) -> str:
+def _days_after(day: str, days: int, latest: str) -> str:
     return min((read_date(day, "upload date") + dt.timedelta(days=days)).isoformat(), latest)

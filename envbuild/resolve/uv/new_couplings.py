@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from packaging.requirements import Requirement
+from packaging.version import Version
+
 from envbuild.resolve.aliases import stand_ins
 from envbuild.resolve.couplings import Coupling, rows_for
-from envbuild.resolve.stubs import Stubs, first
+from envbuild.resolve.stubs import Stubs, first_match
 
 
 def broken_couplings(
@@ -16,15 +19,12 @@ def broken_couplings(
 
     Of two rows that say the same from both sides, the one about what nobody ``asked`` for by name counts.
     """
-    from packaging.requirements import Requirement
-    from packaging.version import Version
-
     public = {name: Version(version).public for name, version in new.items()}
     for wanted, patterns in stand_ins().items():
         if (
             wanted not in public
             and wanted not in stubs.by_name
-            and (real := first(patterns, public)) is not None
+            and (real := first_match(patterns, public)) is not None
         ):
             public[wanted] = public[real]
     versions = {name: stub.public for name, stub in stubs.by_name.items()} | public

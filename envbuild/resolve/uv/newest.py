@@ -8,7 +8,7 @@ from pathlib import Path
 
 from envbuild.base.model import BaseFacts
 from envbuild.context import Context
-from envbuild.resolve.conflict.explain import MISSING, ConflictError, mentioned
+from envbuild.resolve.conflict.explain import MISSING, ConflictError, mentioned_names
 from envbuild.resolve.stubs import Stubs
 from envbuild.resolve.uv.query import Question
 from envbuild.resolve.uv.session import Session
@@ -38,13 +38,14 @@ def newest_releases(
             indexes=indexes,
             context=context,
         )
-        return _ask(session, sorted(names))
+        return _ask_newest(session, sorted(names))
 
 
-def _ask(session: Session, names: list[str]) -> dict[str, str]:
+def _ask_newest(session: Session, names: list[str]) -> dict[str, str]:
     try:
         found = session.ask(Question(requirements=tuple(names), deps=False))
     except ConflictError as conflict:
-        gone = {*MISSING.findall(conflict.text), *mentioned(conflict.text)} & set(names)
-        return _ask(session, [name for name in names if name not in gone]) if gone else {}
+        # uv ends at what is missing: that is left out, and the rest is asked for again
+        gone = {*MISSING.findall(conflict.text), *mentioned_names(conflict.text)} & set(names)
+        return _ask_newest(session, [name for name in names if name not in gone]) if gone else {}
     return {name: chosen.version for name, chosen in found.items()}

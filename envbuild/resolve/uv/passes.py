@@ -14,16 +14,19 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
+from packaging.requirements import Requirement
+from packaging.version import Version
+
 from envbuild.errors import EnvbuildError, HostError
-from envbuild.resolve.conflict.explain import ConflictError, Problem, held_reason, told
+from envbuild.resolve.conflict.explain import ConflictError, Problem, held_reason, plain_warning
 from envbuild.resolve.couplings import Coupling
 from envbuild.resolve.model import HeldBack
-from envbuild.resolve.pip_check import broken
+from envbuild.resolve.pip_check import broken_requirements
 from envbuild.resolve.pylock import Chosen
-from envbuild.resolve.uv.ancient_releases import modern
+from envbuild.resolve.uv.ancient_releases import without_ancient
 from envbuild.resolve.uv.query import Question
 from envbuild.resolve.uv.session import Session
-from envbuild.resolve.versions import older, previews
+from envbuild.resolve.versions import is_older, preview_names
 
 BUILD_TOOLS = ("setuptools", "wheel")
 EXPLAIN_SECONDS = 20.0
@@ -76,31 +79,35 @@ class Passes:
             f"{direct.name}[{direct.added}]" for direct in self.task.problem.directs if direct.added
         }
         return tuple(
-            filter(None, (told(warning, self.stubs, quiet=quiet) for warning in self.said))
+            filter(None, (plain_warning(warning, self.stubs, quiet=quiet) for warning in self.said))
         )
 
     def run(self) -> dict[str, Chosen]:
         """Return the answer.  Raises ConflictError when there is none."""
         if not self.task.requirements:
             return {}
+        # the newest releases by themselves, then what the couplings leave of them, are what answers
+        # are measured by
         self.newest = self._ask_newest()
         self.best = self._ask_best()
-        answer = self._passes()
+        answer = self._run_passes()
+        # build tools know no date at first, for old ones fail in new Pythons; as packages of the
+        # answer they do
         late = [name for name in BUILD_TOOLS if self._too_late(answer.get(name))]
         if late:
-            self._caps = dict(filter(None, map(self._cap, late)))
+            self._caps = dict(filter(None, map(self._date_cap, late)))
             self._fresh = tuple(
                 name for name in self._fresh if name in self._caps or name not in late
             )
-            answer = self._passes()
+            answer = self._run_passes()
         fixed = {*self.stubs.by_name, *(direct.name for direct in self.task.problem.directs)}
-        answer = self._unbroken(modern(answer, self._last, fixed, self._put_whole))
-        self.said = self._warned.get(_pins(answer), ())
+        answer = self._repair_broken(without_ancient(answer, self._last, fixed, self._put_whole))
+        self.said = self._warned.get(_pinned_set(answer), ())
         return answer
 
     def _ask_newest(self) -> dict[str, str]:
         """Return the newest version of each direct requirement that the index, Python and date allow, by itself."""
-        return self._look(
+        return self._look_up(
             {d.name for d in self.task.problem.directs if d.name not in self.stubs.by_name}
         )
 
@@ -109,16 +116,16 @@ class Passes:
         coupled = {
             name
             for name, version in self.newest.items()
-            if self._coupling(name, version) is not None
+            if self._excluding_row(name, version) is not None
         }
         coupled |= set(self.task.binary) & set(self.newest)
         return (
-            {**self.newest, **self._look(coupled, self.task.constraints)}
+            {**self.newest, **self._look_up(coupled, self.task.constraints)}
             if coupled
             else self.newest
         )
 
-    def _look(self, names: Collection[str], constraints: tuple[str, ...] = ()) -> dict[str, str]:
+    def _look_up(self, names: Collection[str], constraints: tuple[str, ...] = ()) -> dict[str, str]:
         directs = tuple(d.text for d in self.task.problem.directs if d.name in names)
         if not directs:
             return {}
@@ -131,10 +138,8 @@ class Passes:
             return {}  # the passes meet the same conflict and tell more
         return {name: chosen.version for name, chosen in found.items()}
 
-    def _coupling(self, name: str, version: str) -> Coupling | None:
+    def _excluding_row(self, name: str, version: str) -> Coupling | None:
         """Return the row that rules a version out."""
-        from packaging.requirements import Requirement
-
         for row in self.task.problem.couplings:
             if row.binding and row.package == name:
                 wanted = Requirement(row.constraint)
@@ -149,13 +154,11 @@ class Passes:
         files = (*chosen.wheels, *filter(None, (chosen.sdist,)))
         return any(file.uploaded is not None and file.uploaded > self.as_of for file in files)
 
-    def _cap(self, name: str) -> tuple[str, str] | None:
+    def _date_cap(self, name: str) -> tuple[str, str] | None:
         """Return (name, constraint) that keeps the date for a build tool as a package, None where it has no release.
 
         With it, uv's own builds on this host may take a newer one: an old setuptools fails on a new Python.
         """
-        from packaging.version import Version
-
         try:
             found = self.session.ask(
                 Question(requirements=(name,), deps=False, soft=False, as_of=self.as_of)
@@ -168,7 +171,7 @@ class Passes:
         )
         return name, f"{name}<={limit}"
 
-    def _passes(self) -> dict[str, Chosen]:
+    def _run_passes(self) -> dict[str, Chosen]:
         keep = dict(self.task.keep)
         wanted = {name: version for name, version in self.best.items() if name not in keep}
         try:
@@ -176,63 +179,68 @@ class Passes:
         except ConflictError:
             if not wanted:
                 raise
-        first = self._newer(self._ask(seed=keep), lambda: self._ask(seed={**self._base(), **keep}))
+        # without a preference for the base uv may reach newer direct requirements
+        first = self._newer_answer(
+            self._ask_seeded(seed=keep),
+            lambda: self._ask_seeded(seed={**self._base_versions(), **keep}),
+        )
         names = [
             d.name
             for d in self.task.problem.directs
             if d.name not in self.stubs.by_name and d.name in first
         ]
+        # what has moved without need goes back: the same direct requirements, and the base
+        # preferred
         held = {name: first[name].version for name in names}
         if any(
             name in self.stubs.by_name for name, chosen in first.items() if not chosen.from_base
         ):
             first = self._over_base(held, keep)
-        return self._climbed(first, {name: first[name].version for name in names}, keep)
+        return self._climb_directs(first, {name: first[name].version for name in names}, keep)
 
-    def _newer(
+    def _newer_answer(
         self, one: dict[str, Chosen], ask_other: Callable[[], dict[str, Chosen]]
     ) -> dict[str, Chosen]:
         """Return the answer with the newer direct requirements; the other one is not asked for where all are newest."""
-        if not self._behind(one):
+        if not self._behind_names(one):
             return one
         before = self._last
         other = ask_other()
-        ahead = sum(older(one, name, other[name].version) for name in self.best if name in other)
-        behind = sum(older(other, name, one[name].version) for name in self.best if name in one)
+        ahead = sum(is_older(one, name, other[name].version) for name in self.best if name in other)
+        behind = sum(is_older(other, name, one[name].version) for name in self.best if name in one)
         if ahead > behind:
             return other
         self._last = before
         return one
 
-    def _climbed(
+    def _climb_directs(
         self, answer: dict[str, Chosen], held: dict[str, str], keep: Mapping[str, str]
     ) -> dict[str, Chosen]:
         """Try each direct requirement that is behind for a newer release while no other one becomes older."""
-        from packaging.version import Version
-
         end = time.monotonic() + CLIMB_SECONDS
-        for name in self._behind(answer):
+        for name in self._behind_names(answer):
             left = end - time.monotonic()
             if name in keep or name not in held or left <= 0:
                 continue
             others = {other: version for other, version in held.items() if other != name}
-            above = f"{name}>{Version(held[name]).public}{self._ceiling(name)}"
+            above = f"{name}>{Version(held[name]).public}{self._newest_bound(name)}"
             before = self._last
             try:
                 found = self._over_base(others, keep, above=(above,), seconds=left)
             except (ConflictError, HostError):
                 continue
-            if not previews(found) <= previews(answer):
+            # a bound that names a preview admits previews (PEP 440)
+            if not preview_names(found) <= preview_names(answer):
                 self._last = before
                 continue
             answer = found
             held = {other: answer[other].version for other in held if other in answer}
         return answer
 
-    def _behind(self, answer: Mapping[str, Chosen]) -> list[str]:
-        return [name for name, version in self.best.items() if older(answer, name, version)]
+    def _behind_names(self, answer: Mapping[str, Chosen]) -> list[str]:
+        return [name for name, version in self.best.items() if is_older(answer, name, version)]
 
-    def _base(self) -> dict[str, str]:
+    def _base_versions(self) -> dict[str, str]:
         return {name: stub.version for name, stub in self.stubs.by_name.items()}
 
     def _over_base(
@@ -244,43 +252,43 @@ class Passes:
         seconds: float | None = None,
     ) -> dict[str, Chosen]:
         """Ask for direct requirements no older than these, and the base's version of everything else that allows it."""
-        from packaging.version import Version
-
         floors = tuple(
-            f"{name}>={Version(version).public}{self._ceiling(name)}"
+            f"{name}>={Version(version).public}{self._newest_bound(name)}"
             for name, version in direct.items()
         )
-        return self._ask(
-            seed={**self._base(), **direct, **keep}, floors=(*floors, *above), seconds=seconds
+        return self._ask_seeded(
+            seed={**self._base_versions(), **direct, **keep},
+            floors=(*floors, *above),
+            seconds=seconds,
         )
 
-    def _ceiling(self, name: str) -> str:
+    def _newest_bound(self, name: str) -> str:
         """Return a bound at the newest release: uv would else take a preview where that one is refused."""
-        from packaging.version import Version
-
         return f",<={Version(self.best[name]).public}" if name in self.best else ""
 
-    def _unbroken(self, answer: dict[str, Chosen]) -> dict[str, Chosen]:
+    def _repair_broken(self, answer: dict[str, Chosen]) -> dict[str, Chosen]:
         """Ask once more with the packages as requirements that the answer would break in the base."""
-        hurt = self._broken(answer)
+        hurt = self._broken_requirements(answer)
         if not hurt:
             return answer
         question = self._last
+        # as requirements they may move to releases that fit what is new
         names = tuple(sorted({name for name, _ in hurt}))
         try:
-            answer = self._put(question, requirements=(*question.requirements, *names))
+            answer = self._put_question(question, requirements=(*question.requirements, *names))
         except ConflictError as conflict:
             self.notes.append(f"{held_reason(conflict, self.task.problem)}: left as it is")
         self.notes += [
-            f"{sentence}, which this resolution replaces" for _, sentence in self._broken(answer)
+            f"{sentence}, which this resolution replaces"
+            for _, sentence in self._broken_requirements(answer)
         ]
         return answer
 
-    def _broken(self, answer: Mapping[str, Chosen]) -> tuple[tuple[str, str], ...]:
+    def _broken_requirements(self, answer: Mapping[str, Chosen]) -> tuple[tuple[str, str], ...]:
         new = {name: chosen.version for name, chosen in answer.items() if not chosen.from_base}
-        return broken(self.session.facts, self.stubs, new)
+        return broken_requirements(self.session.facts, self.stubs, new)
 
-    def _ask(
+    def _ask_seeded(
         self, *, seed: Mapping[str, str], floors: tuple[str, ...] = (), seconds: float | None = None
     ) -> dict[str, Chosen]:
         question = Question(
@@ -292,27 +300,27 @@ class Passes:
             binary=self.task.binary,
             seconds=seconds,
         )
-        return self._put(question, requirements=question.requirements)
+        return self._put_question(question, requirements=question.requirements)
 
     def _put_whole(self, question: Question) -> dict[str, Chosen]:
         """Put a question as it is; one about a whole set is then the last one."""
         return (
-            self._put(question, requirements=question.requirements)
+            self._put_question(question, requirements=question.requirements)
             if question.deps
             else self.session.ask(question)
         )
 
-    def _put(self, question: Question, *, requirements: tuple[str, ...]) -> dict[str, Chosen]:
+    def _put_question(
+        self, question: Question, *, requirements: tuple[str, ...]
+    ) -> dict[str, Chosen]:
         put = replace(question, requirements=requirements)
         answer = self.session.ask(put)
         self._last = replace(put, seconds=None)
-        self._warned[_pins(answer)] = self.session.warnings
+        self._warned[_pinned_set(answer)] = self.session.warnings
         return answer
 
     def held_back(self, answer: Mapping[str, Chosen]) -> tuple[HeldBack, ...]:
         """Return the direct requirements that are older than their newest release, with the reason."""
-        from packaging.version import Version
-
         newest = self.newest
         directs = {
             direct.name: answer[direct.name]
@@ -334,9 +342,7 @@ class Passes:
 
         It may be possible only with an older release of another direct requirement.
         """
-        from packaging.version import Version
-
-        row = self._coupling(name, newest)
+        row = self._excluding_row(name, newest)
         if row is not None:
             return f"{row.constraint} goes with {row.reason}"
         if name in self.task.binary:
@@ -346,6 +352,7 @@ class Passes:
         wanted = {
             other: Version(version).public for other, version in chosen.items() if other != name
         }
+        # at first alone; then with the others where they are, for it may cost one of them
         for floors in ((), tuple(f"{other}>={version}" for other, version in wanted.items())):
             question = Question(
                 requirements=(*self.task.requirements, f"{name}=={newest}"),
@@ -356,12 +363,12 @@ class Passes:
                 binary=self.task.binary,
                 seconds=EXPLAIN_SECONDS,
             )
-            reason = self._refusal(question)
+            reason = self._refusal_reason(question)
             if reason is not None:
                 return reason
         return None
 
-    def _refusal(self, question: Question) -> str | None:
+    def _refusal_reason(self, question: Question) -> str | None:
         try:
             self.session.ask(question)
         except ConflictError as conflict:
@@ -371,5 +378,5 @@ class Passes:
         return None
 
 
-def _pins(answer: Mapping[str, Chosen]) -> frozenset[tuple[str, str]]:
+def _pinned_set(answer: Mapping[str, Chosen]) -> frozenset[tuple[str, str]]:
     return frozenset((name, chosen.version) for name, chosen in answer.items())

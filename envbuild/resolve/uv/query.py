@@ -63,10 +63,10 @@ def uv_environment(settings: Settings) -> dict[str, str]:
         if not name.startswith(("UV_", "PIP_", "VIRTUAL_ENV", "CONDA_PREFIX", "PYTHON"))
         or KEPT_VARIABLES.fullmatch(name)
     }
-    return trust(settings.certificates) | kept | QUIET | {"RUST_LOG": REQUESTS}
+    return trust_variables(settings.certificates) | kept | QUIET | {"RUST_LOG": REQUESTS}
 
 
-def trust(certificates: Path | None) -> dict[str, str]:
+def trust_variables(certificates: Path | None) -> dict[str, str]:
     """Return the variables that make uv, and pip below it, trust a bundle; None stands for the system's certificates.
 
     uv takes its own bundled ones else (uv's documentation, "TLS certificates").
@@ -89,6 +89,7 @@ def building_environment(settings: Settings, home: Path) -> dict[str, str]:
         if KEPT_VARIABLES.fullmatch(name) or name.lower() in PASSED_ON
     }
     cache = Path(settings.environment.get("XDG_CACHE_HOME") or settings.home / ".cache") / "uv"
+    # an empty home holds neither configuration nor keys of the user
     own = {
         "HOME": str(home),
         "TMPDIR": str(home),
@@ -97,7 +98,7 @@ def building_environment(settings: Settings, home: Path) -> dict[str, str]:
     }
     netrc = settings.environment.get("NETRC") or str(settings.home / ".netrc")
     return {
-        **trust(settings.certificates),
+        **trust_variables(settings.certificates),
         "UV_CACHE_DIR": str(cache),
         **kept,
         **own,
@@ -107,7 +108,7 @@ def building_environment(settings: Settings, home: Path) -> dict[str, str]:
     }
 
 
-def arguments(
+def uv_arguments(
     question: Question, place: Path, facts: BaseFacts, python: str, *, builds: bool = False
 ) -> tuple[str, ...]:
     """Return uv's arguments for a question whose files lie in ``place``.
@@ -120,6 +121,7 @@ def arguments(
         "--python-platform", uv_platform(facts),
         "--constraints", "constraints.txt", "--output-file", "pylock.toml",
     ]  # fmt: skip
+    # without isolation uv fetches nothing for a build, which then ends in the mute interpreter
     if not builds:
         options.append("--no-build-isolation")
     if question.soft:
@@ -130,6 +132,7 @@ def arguments(
         options += ["--resolution", "lowest"]
     for name in question.binary:
         options += ["--only-binary", name]
+    # --exclude-newer goes by the upload times of the index (PEP 700)
     if question.as_of:
         options += ["--exclude-newer", question.as_of]
         for name in question.fresh:
@@ -147,6 +150,7 @@ def write_question(
     from_source: tuple[str, ...] = (),
 ) -> None:
     """Write the files of a question: uv.toml, requirements.in, constraints.txt, and the preferences."""
+    # uv stays with the first index that has a name: protected ones come from the stubs alone
     blocks = [f'[[index]]\nname = "base"\nurl = {quote(str(hard))}\nformat = "flat"\n']
     for name, url in indexes.items():
         default = "default = true\n" if name == "default" else ""

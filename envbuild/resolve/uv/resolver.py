@@ -13,8 +13,8 @@ from packaging.utils import canonicalize_name
 from envbuild.context import Context
 from envbuild.errors import NoSolutionError, UsageError
 from envbuild.net.index import index_url
-from envbuild.resolve.aliases import merged
-from envbuild.resolve.compose import Parts, compose, pick
+from envbuild.resolve.aliases import merge_aliases
+from envbuild.resolve.compose import Parts, compose, pick_file
 from envbuild.resolve.conflict.explain import (
     HEADING,
     ConflictError,
@@ -22,27 +22,27 @@ from envbuild.resolve.conflict.explain import (
     name_of,
     no_solution,
 )
-from envbuild.resolve.conflict.metadata import gather, with_others
+from envbuild.resolve.conflict.metadata import gather_clashes, with_others
 from envbuild.resolve.conflict.suggestions import suggest_changes
 from envbuild.resolve.couplings import Coupling
 from envbuild.resolve.dates import read_date
-from envbuild.resolve.graph import DIRECT, Edge, walk
+from envbuild.resolve.graph import DIRECT, Edge, walk_requirements
 from envbuild.resolve.model import Request, Resolution
-from envbuild.resolve.overlap import describe_overlaps, overlaps
-from envbuild.resolve.platform import markers, tag_order
+from envbuild.resolve.overlap import describe_overlaps, find_overlaps
+from envbuild.resolve.platform import marker_environment, tag_order
 from envbuild.resolve.pylock import Candidate, Chosen
 from envbuild.resolve.sources.artifacts import About, describe_files
 from envbuild.resolve.sources.builds import resolve_builds
 from envbuild.resolve.sources.wheel_agreement import require_agreement
-from envbuild.resolve.uv.extras import below, bound_for, find_lack
-from envbuild.resolve.uv.foreign_wheels import compiled
-from envbuild.resolve.uv.later_cutoff import Later, postponed
+from envbuild.resolve.uv.extras import bound_for, find_lack, is_below
+from envbuild.resolve.uv.foreign_wheels import compiled_elsewhere
+from envbuild.resolve.uv.later_cutoff import Later, find_later_date
 from envbuild.resolve.uv.new_couplings import broken_couplings
 from envbuild.resolve.uv.passes import Passes, Task
 from envbuild.resolve.uv.session import Session
 from envbuild.resolve.uv.squatted_names import refuse_registered_anew
 from envbuild.resolve.uv.tasks import bound_by, make_task, turned_task
-from envbuild.resolve.versions import older
+from envbuild.resolve.versions import is_older
 from envbuild.store.atomic import os_errors_as
 from envbuild.tools import installed_version
 
@@ -77,8 +77,10 @@ class UvResolver:
         at, why, patient = request, "", ""
         while True:
             try:
-                found = self._answer(at)
+                found = self._answer_at(at)
             except NoSolutionError:
+                # a date of the first fitting release may be too early for the others: the patient
+                # one is tried once
                 if patient in ("", at.as_of):
                     raise
                 at, why, patient = (
@@ -93,15 +95,16 @@ class UvResolver:
             why = f"resolved as of {found.date}, not {request.as_of}: {found.reason}"
             patient = found.patient
 
-    def _answer(self, request: Request) -> Resolution | Later:
+    def _answer_at(self, request: Request) -> Resolution | Later:
         """Return the answer, or the later date that the request has to be put at."""
         task, notes = make_task(request)
+        # cupy was put as cupy-cuda12x: where that has no answer, it is asked for as written
         if any(direct.instead for direct in task.problem.directs):
             with suppress(NoSolutionError):
-                return self._put(request, task, notes)
+                return self._put_task(request, task, notes)
             task, notes = make_task(request, built=False)
         try:
-            return self._put(request, task, notes)
+            return self._put_task(request, task, notes)
         except NoSolutionError:
             found = self._without_extras(request, task)
             if found is None:
@@ -118,7 +121,7 @@ class UvResolver:
             return None
         without, notes = make_task(request, built=False, extras=False)
         try:
-            found = self._put(request, without, notes)
+            found = self._put_task(request, without, notes)
         except NoSolutionError:
             return None
         if not isinstance(found, Resolution):
@@ -126,48 +129,48 @@ class UvResolver:
         known = {name: stub.public for name, stub in without.problem.stubs.by_name.items()}
         known |= {package.name: package.version for package in found.packages}
         if any(
-            below(package.requires, added.get(package.name), known) for package in found.packages
+            is_below(package.requires, added.get(package.name), known) for package in found.packages
         ):
             return None
         named = ", ".join(f"{name}[{extra}]" for name, extra in added.items())
         note = f"of {named} the lower bounds alone are kept: what is asked for excludes the others"
         return replace(found, notes=(note, *found.notes))
 
-    def _put(self, request: Request, task: Task, notes: tuple[str, ...]) -> Resolution | Later:
+    def _put_task(self, request: Request, task: Task, notes: tuple[str, ...]) -> Resolution | Later:
         with ExitStack() as stack:
             tmpdir = self.context.settings.tmpdir
             with os_errors_as(tmpdir):
                 temporary = tempfile.TemporaryDirectory(prefix="envbuild-resolve-", dir=tmpdir)
                 folder = Path(stack.enter_context(temporary))
-            session = self._session(request, task, folder / "first")
+            session = self._open_session(request, task, folder / "first")
             try:
-                answer = self._merged(request, self._apart(session, task), folder)
-                return self._resolution(request, answer, notes)
+                answer = self._search_merged(request, self._search_apart(session, task), folder)
+                return self._make_resolution(request, answer, notes)
             except ConflictError as conflict:
-                return self._later(request, session, task, conflict)
+                return self._later_or_refused(request, session, task, conflict)
 
-    def _later(
+    def _later_or_refused(
         self, request: Request, session: Session, task: Task, conflict: ConflictError
     ) -> Later:
         """Return the date to put the request at instead.  Raises NoSolutionError where none would help."""
         task = bound_by(task, conflict.couplings)
         try:
             later = (
-                postponed(session, conflict, task.problem, request.latest)
+                find_later_date(session, conflict, task.problem, request.latest)
                 if request.latest
                 else None
             )
         except ConflictError as deeper:
             task = replace(task, problem=replace(task.problem, as_of=None))
-            raise _refused(session, task, deeper) from None
+            raise _refusal_error(session, task, deeper) from None
         if later is None:
-            raise _refused(session, task, conflict) from None
+            raise _refusal_error(session, task, conflict) from None
         return later
 
-    def _session(self, request: Request, task: Task, folder: Path) -> Session:
+    def _open_session(self, request: Request, task: Task, folder: Path) -> Session:
         with os_errors_as(folder):
             folder.mkdir()
-        indexes = self._indexes(request)
+        indexes = self._index_urls(request)
         settings = self.context.settings
         settings = replace(
             settings, indexes={**settings.indexes, **indexes}
@@ -182,25 +185,25 @@ class UvResolver:
             from_source=request.from_source,
         )
 
-    def _apart(self, session: Session, task: Task) -> _Answer:
+    def _search_apart(self, session: Session, task: Task) -> _Answer:
         """Search, and again without what would write over protected files.  Raises ConflictError.
 
         An older release of what is asked for is not taken for that: it mostly declares no bounds.
         """
-        answer = self._equipped(session, task)
+        answer = self._search_with_extras(session, task)
         problem = task.problem
-        found = overlaps(_new(answer.chosen), problem.stubs)
+        found = find_overlaps(_new_versions(answer.chosen), problem.stubs)
         if not found:
             return answer
         rows = tuple(overlap.row for overlap in found)
         try:
-            other = self._apart(session, bound_by(task, rows))
+            other = self._search_apart(session, bound_by(task, rows))
         except ConflictError as conflict:
             conflict.told = (describe_overlaps(found), *conflict.told)
             conflict.couplings = (*rows, *conflict.couplings)
             raise
         names = [d.name for d in problem.directs if d.name in answer.chosen]
-        back = [name for name in names if older(other.chosen, name, answer.chosen[name].version)]
+        back = [name for name in names if is_older(other.chosen, name, answer.chosen[name].version)]
         if not back:
             return other
         fits = " ".join(f"{name}=={other.chosen[name].version}" for name in back)
@@ -209,42 +212,44 @@ class UvResolver:
             hint=f"ask for {fits}, which has no such files\nor make an image of its own for {', '.join(back)}",
         )
 
-    def _equipped(self, session: Session, task: Task) -> _Answer:
+    def _search_with_extras(self, session: Session, task: Task) -> _Answer:
         """Search, and again under a bound where a release lacks an extra that is asked for.  Raises ConflictError."""
-        answer = self._search(session, task)
+        answer = self._search_wheels(session, task)
         for _ in range(MOST_ROUNDS):
             lack = find_lack(task, answer.search.said, answer.chosen)
             if lack is None:
                 break
             task = bound_by(task, (bound_for(session, task, lack),))
-            answer = self._search(session, task)
+            answer = self._search_wheels(session, task)
         return answer
 
-    def _search(self, session: Session, task: Task) -> _Answer:
+    def _search_wheels(self, session: Session, task: Task) -> _Answer:
         """Search, and once more where something would have to be compiled that has wheels in an older release.
 
         That older release is not worth an older release of something else that is asked for.
         """
-        answer = self._coupled(session, task)
+        answer = self._search_coupled(session, task)
         wanted = {canonicalize_name(name) for name in session.from_source}
         new = (one for one in answer.chosen.values() if not one.from_base)
         sources = [one for one in new if not one.wheels and one.name not in wanted]
-        names = compiled(sources, session.indexes, self.context) if sources else frozenset()
+        names = (
+            compiled_elsewhere(sources, session.indexes, self.context) if sources else frozenset()
+        )
         if not names:
             return answer
         try:
-            other = self._coupled(session, replace(task, binary=tuple(sorted(names))))
+            other = self._search_coupled(session, replace(task, binary=tuple(sorted(names))))
         except ConflictError:
             return answer
         before = {name: one.version for name, one in answer.chosen.items() if name not in names}
         cost = [
             d.name
             for d in task.problem.directs
-            if d.name in before and older(other.chosen, d.name, before[d.name])
+            if d.name in before and is_older(other.chosen, d.name, before[d.name])
         ]
         return answer if cost else other
 
-    def _coupled(self, session: Session, task: Task) -> _Answer:
+    def _search_coupled(self, session: Session, task: Task) -> _Answer:
         """Search, and again while what is new breaks couplings among itself.  Raises ConflictError.
 
         Where the one of two cannot give way, the other one is asked to: a pinned opencv-python of before numpy 2 takes
@@ -264,7 +269,7 @@ class UvResolver:
                 task, turned, first = turned, None, conflict
                 continue
             asked = {d.name for d in task.problem.directs}
-            rows = broken_couplings(_new(answer.chosen), task.problem.stubs, asked)
+            rows = broken_couplings(_new_versions(answer.chosen), task.problem.stubs, asked)
             if not rows:
                 break
             more = (*more, *rows)
@@ -272,11 +277,13 @@ class UvResolver:
             task = bound_by(task, rows)
         return answer
 
-    def _merged(self, request: Request, answer: _Answer, folder: Path) -> _Answer:
+    def _search_merged(self, request: Request, answer: _Answer, folder: Path) -> _Answer:
         """Search again where several new packages hold the same module, with one of them in place of the others."""
-        new = _new(answer.chosen)
+        new = _new_versions(answer.chosen)
         problem = answer.task.problem
-        aliases = merged(new, {direct.name for direct in problem.directs})
+        # opencv-python and opencv-python-headless hold the same files: one of them stands for the
+        # other
+        aliases = merge_aliases(new, {direct.name for direct in problem.directs})
         if not aliases:
             return answer
         same = {alias: new[real] for alias, real in aliases.items()}
@@ -295,7 +302,7 @@ class UvResolver:
         # what holds a package back is told without the stand-ins
         again = replace(again, search=answer.search)
         # other releases may have brought another member of the group
-        return self._merged(request, again, folder)
+        return self._search_merged(request, again, folder)
 
     def _with_stand_ins(
         self,
@@ -307,7 +314,7 @@ class UvResolver:
     ) -> _Answer | None:
         """Search with one package in place of others, whose versions are ``own``; None where there is no solution."""
         problem = answer.task.problem
-        new = _new(answer.chosen)
+        new = _new_versions(answer.chosen)
         stubs = problem.stubs.with_aliases(
             {alias: (real, new[real]) for alias, real in aliases.items()}, own
         )
@@ -315,15 +322,19 @@ class UvResolver:
         task = replace(answer.task, problem=replace(problem, stubs=stubs), keep=keep)
         place = folder / f"merged-{len(stubs.by_name)}-{'-'.join(sorted(own.values()))}"
         try:
-            return self._search(self._session(request, task, place), task)
+            return self._search_wheels(self._open_session(request, task, place), task)
         except ConflictError:
             return None
 
-    def _resolution(self, request: Request, answer: _Answer, notes: tuple[str, ...]) -> Resolution:
+    def _make_resolution(
+        self, request: Request, answer: _Answer, notes: tuple[str, ...]
+    ) -> Resolution:
         session, search, chosen = answer.session, answer.search, answer.chosen
         order = tag_order(request.facts)
         files = {
-            name: pick(package, order) for name, package in chosen.items() if not package.from_base
+            name: pick_file(package, order)
+            for name, package in chosen.items()
+            if not package.from_base
         }
         origins = (
             session.origins({name: chosen[name].version for name in files})
@@ -331,7 +342,8 @@ class UvResolver:
             else {}
         )
         abouts = describe_files(files.values(), session.context)
-        edges = _edges(session, answer.task, files, abouts)
+        # from here on the files speak for themselves: uv went by what the index says of them
+        edges = _find_edges(session, answer.task, files, abouts)
         require_agreement(edges, chosen, files, abouts, session.context)
         refuse_registered_anew(session, edges, files)
         builds = resolve_builds(
@@ -347,7 +359,8 @@ class UvResolver:
             origins=origins,
         )
         computed = [
-            _computed(chosen[name], abouts[file.sha256]) for name, file in sorted(files.items())
+            _computed_note(chosen[name], abouts[file.sha256])
+            for name, file in sorted(files.items())
         ]
         late = [
             f"{name} {chosen[name].version}: there is none from before the date"
@@ -362,7 +375,7 @@ class UvResolver:
             tool=f"uv {installed_version('uv')}",
         )
 
-    def _indexes(self, request: Request) -> Mapping[str, str]:
+    def _index_urls(self, request: Request) -> Mapping[str, str]:
         """Return name to URL in the order in which they are asked, the default index last."""
         if "default" in request.indexes or "base" in request.indexes:
             raise UsageError(
@@ -373,11 +386,11 @@ class UvResolver:
         return named | {"default": index_url(settings, runner)}
 
 
-def _refused(session: Session, task: Task, conflict: ConflictError) -> NoSolutionError:
+def _refusal_error(session: Session, task: Task, conflict: ConflictError) -> NoSolutionError:
     """Return the error that tells a conflict: who wants what, and what would help."""
     problem = task.problem
     conflict = with_others(session, conflict, problem)
-    read = gather(session, conflict, problem)
+    read = gather_clashes(session, conflict, problem)
     known = {(name_of(clash.subject), clash.stub.name) for clash in read}
     also = (
         c for c in clashes_of(conflict, problem) if (name_of(c.subject), c.stub.name) not in known
@@ -388,16 +401,18 @@ def _refused(session: Session, task: Task, conflict: ConflictError) -> NoSolutio
     )
 
 
-def _edges(
+def _find_edges(
     session: Session, task: Task, files: Mapping[str, Candidate], abouts: Mapping[str, About]
 ) -> tuple[Edge, ...]:
     """Return the requirements in force, as the chosen files and the base themselves have them."""
     requires = {name: stub.requires for name, stub in session.stubs.by_name.items()}
     requires |= {name: abouts[file.sha256].requires for name, file in files.items()}
-    return walk([(DIRECT, text) for text in task.requirements], requires, markers(session.facts))
+    return walk_requirements(
+        [(DIRECT, text) for text in task.requirements], requires, marker_environment(session.facts)
+    )
 
 
-def _computed(chosen: Chosen, about: About) -> str | None:
+def _computed_note(chosen: Chosen, about: About) -> str | None:
     """Return the note about an archive whose requirements only a build would tell for this base."""
     sources = {
         "packed": "setup.py, which is not run: taken are those of its author's machine",
@@ -409,6 +424,6 @@ def _computed(chosen: Chosen, about: About) -> str | None:
     return f"{chosen.name} {chosen.version} computes its requirements in {source}"
 
 
-def _new(answer: Mapping[str, Chosen]) -> dict[str, str]:
+def _new_versions(answer: Mapping[str, Chosen]) -> dict[str, str]:
     """Return what an answer brings: name to version."""
     return {name: chosen.version for name, chosen in answer.items() if not chosen.from_base}

@@ -22,7 +22,7 @@ from envbuild.resolve.conflict.explain import (
     MISSING,
     NO_RELEASE,
     ConflictError,
-    mentioned,
+    mentioned_names,
     name_of,
     translate_failure,
 )
@@ -33,14 +33,14 @@ from envbuild.resolve.stubs import Stubs, kept_stubs, write_stubs
 from envbuild.resolve.uv.interpreter import write_mute
 from envbuild.resolve.uv.query import (
     Question,
-    arguments,
     building_environment,
     read_origins,
     redacted,
+    uv_arguments,
     uv_environment,
     write_question,
 )
-from envbuild.resolve.uv.squatted_names import impostors, registered_late, unanswered
+from envbuild.resolve.uv.squatted_names import impostor_names, refused_page, registered_late
 from envbuild.resolve.uv.time_limit import TimeLimit
 from envbuild.run import Command, Result
 from envbuild.settings import Settings
@@ -86,13 +86,15 @@ class Session:
         self.python = build_python(self.facts, settings)
         self.barred: dict[Pin, str] = {}
         self._told: set[str] = set()
+        # a name that the base or a tree of the project has is the real one
         held = {*self.stubs.by_name, *map(canonicalize_name, self.from_source)}
         trees = {name.rpartition("-")[0].replace("_", "-") for name, _ in self.archives}
-        self._wheels_only: tuple[str, ...] = impostors(held | trees)
+        self._wheels_only: tuple[str, ...] = impostor_names(held | trees)
         self._memory = Readings(store, self.facts, self.indexes)
         self._static: dict[Pin, About] = {}
+        # sdists that were read before: uv need not fail on each of them again
         for pin, about in self._memory.load().items():
-            self._learn(pin, about)
+            self._learn_release(pin, about)
         self._may_build = settings.host_builds and self.python_minor == python_minor(self.facts)
         self._builder = (
             self.python if self._may_build else str(write_mute(self.folder, sys.executable))
@@ -115,13 +117,13 @@ class Session:
         solution, NetworkError, HostError.
         """
         try:
-            return self._ask(replace(question, fresh=(*question.fresh, *self.late)))
+            return self._ask_uv(replace(question, fresh=(*question.fresh, *self.late)))
         except ConflictError as conflict:
-            if not self._freed(question, conflict):
+            if not self._free_from_date(question, conflict):
                 raise
         return self.ask(question)
 
-    def _freed(self, question: Question, conflict: ConflictError) -> bool:
+    def _free_from_date(self, question: Question, conflict: ConflictError) -> bool:
         """Free from the date what has no release before it, and nobody asks for by name; tell whether there was any.
 
         What looks like somebody else's, who took a name that was given up, stays out: the conflict tells.
@@ -147,10 +149,10 @@ class Session:
         self.late = (*self.late, *sorted(gone))
         return bool(gone)
 
-    def _ask(self, question: Question) -> dict[str, Chosen]:
+    def _ask_uv(self, question: Question) -> dict[str, Chosen]:
         for _ in range(MOST_STATIC):
-            place = self._place(question, self._static)
-            result = self._call(question, place, self._arguments(question, place))
+            place = self._question_folder(question, self._static)
+            result = self._call_uv(question, place, self._uv_arguments(question, place))
             if result.code == 0:
                 self.warnings = tuple(WARNING.findall(result.stderr))
                 answer = read_pylock((place / "pylock.toml").read_text("utf-8"))
@@ -158,22 +160,24 @@ class Session:
                 if not self._find_placeholders(answer):
                     return answer
                 continue
+            # uv names the sdist that it would have to build: that one is read, and uv asked again
             failed = BUILD_FAILED.search(result.stderr)
             if not failed or (failed[1], failed[2]) in self._static:
-                raise self._explained(translate_failure(result.stderr))
+                raise self._explain_failure(translate_failure(result.stderr))
             self._read_statically((failed[1], failed[2]), question.as_of)
         raise HostError(f"more than {MOST_STATIC} source packages have to be read for one question")
 
-    def _explained(self, error: Exception) -> Exception:
+    def _explain_failure(self, error: Exception) -> Exception:
         """Return a failure of uv with what it cannot know: traps, and an index that refuses what it seems to lack."""
         if not isinstance(error, ConflictError):
             return error
         missing = set(MISSING.findall(error.text)) - self._gone
-        refused = unanswered(sorted(missing), self.indexes, self.context) if missing else None
+        # uv takes a page that is refused (403) for a name that is not there
+        refused = refused_page(sorted(missing), self.indexes, self.context) if missing else None
         if refused is not None:
             return refused
         self._gone |= missing
-        names = mentioned(error.text)
+        names = mentioned_names(error.text)
         known = load_aliases().elsewhere
         barred = {
             name: f"{name} {version} is {reason}" for (name, version), reason in self.barred.items()
@@ -200,10 +204,10 @@ class Session:
             pin: about.stub for pin, sdist in unread.items() if (about := abouts[sdist.sha256]).stub
         }
         for pin, reason in found.items():
-            self._bar(pin, reason or "")
+            self._bar_release(pin, reason or "")
         return bool(found)
 
-    def _bar(self, pin: Pin, reason: str) -> None:
+    def _bar_release(self, pin: Pin, reason: str) -> None:
         """Take a release off the list; after a few of one name, all that it has as source."""
         self.barred[pin] = reason
         name = pin[0]
@@ -246,26 +250,27 @@ class Session:
         question = Question(
             requirements=tuple(f"{name}=={version}" for name, version in pins.items()), deps=False
         )
-        place = self._place(question, self._static)
-        given = [*self._arguments(question, place), "--emit-index-annotation"]
+        place = self._question_folder(question, self._static)
+        # of uv's formats the requirements file alone names the index of each package
+        given = [*self._uv_arguments(question, place), "--emit-index-annotation"]
         given[given.index("pylock.toml")] = "origins.txt"
-        result = self._call(question, place, tuple(given))
+        result = self._call_uv(question, place, tuple(given))
         if result.code:
             raise translate_failure(result.stderr)
         return read_origins((place / "origins.txt").read_text("utf-8"), self.indexes)
 
     def install(self, pins: Sequence[str], folder: Path) -> Result:
         """Put the wheels of exactly these packages into a folder, for this host's Python, from the same indexes."""
-        place = self._place(Question(requirements=()), {})
+        place = self._question_folder(Question(requirements=()), {})
         quiet = ("--quiet", "--no-deps", "--no-python-downloads", "--only-binary", ":all:")
         options = (*quiet, "--config-file", "uv.toml", "--target", str(folder))
-        return self._call(
+        return self._call_uv(
             Question(requirements=()),
             place,
             ("pip", "install", "--python", self.python, *options, *pins),
         )
 
-    def _place(self, question: Question, static: Mapping[Pin, About]) -> Path:
+    def _question_folder(self, question: Question, static: Mapping[Pin, About]) -> Path:
         barred = tuple(f"{name}!={version}" for name, version in self.barred)
         question = replace(question, constraints=(*question.constraints, *barred))
         self._count += 1
@@ -282,11 +287,11 @@ class Session:
             )
         return place
 
-    def _arguments(self, question: Question, place: Path) -> tuple[str, ...]:
+    def _uv_arguments(self, question: Question, place: Path) -> tuple[str, ...]:
         question = replace(question, binary=(*question.binary, *self._wheels_only))
-        return arguments(question, place, self.facts, self._builder, builds=self._may_build)
+        return uv_arguments(question, place, self.facts, self._builder, builds=self._may_build)
 
-    def _call(self, question: Question, place: Path, given: tuple[str, ...]) -> Result:
+    def _call_uv(self, question: Question, place: Path, given: tuple[str, ...]) -> Result:
         environment = uv_environment(self.context.settings)
         if self._may_build:
             environment = building_environment(self.context.settings, self.folder)
@@ -313,9 +318,9 @@ class Session:
                 f"{found[1]}: its build runs on this machine, to know what it requires"
             )
 
-    def _learn(self, pin: Pin, about: About) -> None:
+    def _learn_release(self, pin: Pin, about: About) -> None:
         if about.stub is not None:
-            self._bar(pin, about.stub)
+            self._bar_release(pin, about.stub)
         self._static[pin] = about
 
     def _read_statically(self, pin: Pin, as_of: str | None) -> None:
@@ -327,8 +332,8 @@ class Session:
         question = Question(
             requirements=(f"{name}=={version}",), deps=False, soft=False, as_of=as_of
         )
-        place = self._place(question, {pin: NOTHING})
-        result = self._call(question, place, self._arguments(question, place))
+        place = self._question_folder(question, {pin: NOTHING})
+        result = self._call_uv(question, place, self._uv_arguments(question, place))
         if result.code:
             raise translate_failure(result.stderr)
         found = read_pylock((place / "pylock.toml").read_text("utf-8")).get(name)
@@ -340,7 +345,7 @@ class Session:
         self.context.report.detail(
             f"{name} {version}: its requirements are read from its source archive ({about.read_from})"
         )
-        self._learn(pin, about)
+        self._learn_release(pin, about)
         self._memory.keep(pin, about)
 
 
@@ -365,7 +370,7 @@ class Readings:
             known = msgspec.json.decode(self.path.read_bytes(), type=dict[str, About])
         except (OSError, *UNREADABLE):
             return {}
-        return {_pin(key): about for key, about in known.items()}
+        return {_pin_of(key): about for key, about in known.items()}
 
     def keep(self, pin: Pin, about: About) -> None:
         """Add one; what another process adds at the same moment is found out again."""
@@ -373,7 +378,7 @@ class Readings:
         write_bytes(self.path, msgspec.json.encode(known))
 
 
-def _pin(key: str) -> Pin:
+def _pin_of(key: str) -> Pin:
     name, _, version = key.partition("==")
     return name, version
 

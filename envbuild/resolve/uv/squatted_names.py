@@ -44,7 +44,7 @@ LARGEST_READ = 4 * 1024 * 1024
 """Bytes of a file that is fetched to see what modules it holds; larger ones are no trap of this kind."""
 
 
-def impostors(held: Collection[str]) -> tuple[str, ...]:
+def impostor_names(held: Collection[str]) -> tuple[str, ...]:
     """Return the names that count only with wheels: as source, a public index has something else under them.
 
     ``held`` are canonical names that come from elsewhere: the base's, trees of the project.
@@ -94,6 +94,7 @@ def registered_late(
             days=GAP_DAYS
         ):
             return None
+        # the newest file tells what the name is today
         newest = max(links, key=lambda link: link.uploaded or "")
         size = max((link.size or 0 for link in links), default=0)
         modules = None
@@ -106,7 +107,7 @@ def registered_late(
         return Late(
             name=name,
             first=first,
-            releases=len({_version(link.file) for link in links}),
+            releases=len({_version_text(link.file) for link in links}),
             size=size,
             has_module=modules is None or canonicalize_name(name) in modules,
         )
@@ -131,12 +132,13 @@ def registered_anew(
         sources = wanting.get(name, {DIRECT})
         days = {one: files[one].uploaded or "" for one in sources if one in files}
         written = max(days.values(), default="")
+        # a large file is no placeholder
         small = file.size is None or file.size <= LARGEST_READ
         if (
             len(days) == len(sources)
             and all(days.values())
             and small
-            and _after(file.uploaded, written)
+            and _is_long_after(file.uploaded, written)
         ):
             asked[name] = written, max(days, key=lambda one: days[one])
     found: dict[str, tuple[Late, str]] = {}
@@ -148,17 +150,21 @@ def registered_anew(
         if late is not None and late.suspicious:
             found[name] = late, asked[name][1]
         else:
-            write_text(folder / _key(files[name], asked[name][0]), "")
+            write_text(folder / _known_key(files[name], asked[name][0]), "")
 
     for_each_parallel(
-        [name for name in asked if not (folder / _key(files[name], asked[name][0])).is_file()],
+        [
+            name
+            for name in asked
+            if not (folder / _known_key(files[name], asked[name][0])).is_file()
+        ],
         one,
         workers=LOOKUPS,
     )
     return dict(sorted(found.items()))
 
 
-def _key(file: Candidate, written: str) -> str:
+def _known_key(file: Candidate, written: str) -> str:
     """Return where it is kept that a file is no trap: one with the same bytes is of the same project."""
     return f"{file.sha256}-{written}.known"
 
@@ -183,7 +189,7 @@ def refuse_registered_anew(
         )
 
 
-def _after(day: str | None, before: str) -> bool:
+def _is_long_after(day: str | None, before: str) -> bool:
     return bool(day) and read_date(day or "", "") - read_date(before, "") > dt.timedelta(
         days=GAP_DAYS
     )
@@ -193,17 +199,17 @@ def modules_of(path: Path, file: str) -> frozenset[str]:
     """Return the top modules that a wheel or source archive holds, named as projects are; none of a broken one."""
     try:
         with reading("is damaged", file):
-            names = _names(path)
+            names = _member_names(path)
     except IntegrityError:
         return frozenset()
     parts = [PurePosixPath(name).parts for name in names]
     if not file.endswith(".whl"):
         # an sdist has one top folder, and often src/ in it
         parts = [path[2:] if path[1:2] == ("src",) else path[1:] for path in parts]
-    return frozenset(_modules(parts))
+    return frozenset(_top_modules(parts))
 
 
-def _names(path: Path) -> list[str]:
+def _member_names(path: Path) -> list[str]:
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
             return archive.namelist()
@@ -211,7 +217,7 @@ def _names(path: Path) -> list[str]:
         return [member.name for member in members]
 
 
-def _modules(paths: Iterable[tuple[str, ...]]) -> Iterable[str]:
+def _top_modules(paths: Iterable[tuple[str, ...]]) -> Iterable[str]:
     for path in paths:
         if len(path) > 1 and path[1].endswith((".py", ".so", ".pyx")):
             yield canonicalize_name(path[0])
@@ -219,12 +225,12 @@ def _modules(paths: Iterable[tuple[str, ...]]) -> Iterable[str]:
             yield canonicalize_name(path[0].partition(".")[0])
 
 
-def _version(file: str) -> str:
+def _version_text(file: str) -> str:
     found = release_of(file)
     return file if found is None else str(found[1])
 
 
-def unanswered(
+def refused_page(
     names: Iterable[str], indexes: Mapping[str, str], context: Context
 ) -> EnvbuildError | None:
     """Return the error of an index that refuses a page: uv takes that for a name that is not there."""

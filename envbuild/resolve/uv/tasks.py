@@ -7,11 +7,17 @@ from dataclasses import replace
 
 from envbuild.resolve.aliases import stand_ins
 from envbuild.resolve.conflict.explain import Problem, name_of
-from envbuild.resolve.couplings import Coupling, built_for, couplings, extras_for, protected_names
+from envbuild.resolve.couplings import (
+    Coupling,
+    built_for,
+    couplings_for,
+    extras_for,
+    protected_names,
+)
 from envbuild.resolve.model import Request
-from envbuild.resolve.platform import markers
+from envbuild.resolve.platform import marker_environment
 from envbuild.resolve.requirements import Direct, read_directs
-from envbuild.resolve.stubs import parsed, plan_stubs
+from envbuild.resolve.stubs import parse_requirements, plan_stubs
 from envbuild.resolve.uv.passes import Task
 
 
@@ -30,8 +36,11 @@ def make_task(
         aliases=stand_ins(),
         whole=request.protect if request.framework else (),
     )
-    directs, notes = read_directs(request.requirements, environment=markers(facts), stubs=stubs)
+    directs, notes = read_directs(
+        request.requirements, environment=marker_environment(facts), stubs=stubs
+    )
     if built:
+        # cupy is source only: its wheels have names of their own, one for each CUDA
         wheels = built_for({direct.name for direct in directs if not direct.extras}, facts, stubs)
         directs = tuple(_by_wheels(direct, wheels) for direct in directs)
         notes += tuple(
@@ -40,7 +49,7 @@ def make_task(
             if d.instead
         )
     names = {direct.name for direct in directs}
-    rows = couplings(facts, stubs, names)
+    rows = couplings_for(facts, stubs, names)
     added = extras_for(names, stubs) if extras else {}
     directs = tuple(replace(direct, added=added.get(direct.name)) for direct in directs)
     problem = Problem(
@@ -60,7 +69,7 @@ def make_task(
     keep = tuple(pin for pin in request.keep if pin[0] not in request.upgrade)
     task = Task(
         problem=problem,
-        roots=(*stubs.roots, *_unbound(request.framework)),
+        roots=(*stubs.roots, *_unbound_framework(request.framework)),
         wanted=(*also, *(direct.text for direct in directs)),
         constraints=(*request.bounds, *binding),
         keep=keep,
@@ -75,10 +84,10 @@ def _by_wheels(direct: Direct, wheels: Mapping[str, str]) -> Direct:
     return replace(direct, name=wheels[direct.name], instead=direct.name)
 
 
-def _unbound(framework: str | None) -> tuple[str, ...]:
+def _unbound_framework(framework: str | None) -> tuple[str, ...]:
     """Return a framework that is chosen with its extras: of its own release, +cu118 too, there is one stub."""
     found = []
-    for requirement in parsed((framework,) if framework else ()):
+    for requirement in parse_requirements((framework,) if framework else ()):
         extras = ",".join(sorted(requirement.extras))
         found.append(f"{requirement.name}[{extras}]" if extras else requirement.name)
     return tuple(found)

@@ -26,6 +26,7 @@ class TimeLimit:
 
     def seconds(self, wished: float | None) -> tuple[float, bool]:
         """Return how long one question may take, and whether that is our limit and not the one ``wished`` for."""
+        # the last question may still tell what is slow
         left = max(1.0, limits.RESOLUTION_SECONDS - (time.monotonic() - self._started))
         ours = min(limits.QUESTION_SECONDS, left)
         return (wished, False) if wished is not None and wished < ours else (ours, True)
@@ -33,7 +34,7 @@ class TimeLimit:
     def exceeded(self, asked: Iterable[str], settings: Settings) -> NoReturn:
         """Raise NetworkError that names what is slow among the addresses that were ``asked``, the last ones first."""
         took = time.monotonic() - self._started
-        slow = _slow(list(dict.fromkeys(reversed(list(asked))))[:MOST_PROBED], settings)
+        slow = _slow_addresses(list(dict.fromkeys(reversed(list(asked))))[:MOST_PROBED], settings)
         names = ", ".join(redact(url) for url in slow[:MOST_TOLD])
         raise NetworkError(
             f"resolving was ended after {took:.0f} s"
@@ -43,7 +44,7 @@ class TimeLimit:
         )
 
 
-def _slow(urls: list[str], settings: Settings) -> list[str]:
+def _slow_addresses(urls: list[str], settings: Settings) -> list[str]:
     """Return the addresses that do not answer whole within limits.SEARCH_SECONDS now."""
     found: set[str] = set()
     with make_client(settings) as client:

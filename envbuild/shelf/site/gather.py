@@ -8,7 +8,7 @@ from envbuild.errors import EnvbuildError
 from envbuild.lock.dependency_paths import DIRECT
 from envbuild.lock.model import Lock, PythonPackage
 from envbuild.lock.read import parse_lock
-from envbuild.lock.staleness import changes
+from envbuild.lock.staleness import lock_changes
 from envbuild.shelf.client import ShelfClient, StoredEntry
 from envbuild.shelf.fetch import VerifiedEntry, fetch_entry
 from envbuild.shelf.model import Entry
@@ -125,7 +125,7 @@ def list_history(history: Sequence[StoredEntry], library: ShelfClient) -> Iterat
         said: tuple[str, ...] = ()
         if before is not None and before.entry.locked != stored.entry.locked:
             said = tuple(
-                str(change) for change in changes(lock_of(before.entry), lock_of(stored.entry))
+                str(change) for change in lock_changes(lock_of(before.entry), lock_of(stored.entry))
             )
         yield HistoryEntry(
             number=stored.entry.number,
